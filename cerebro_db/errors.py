@@ -1,0 +1,91 @@
+"""The tree of errors: each carries a SQLSTATE, a message that says what was got, and a hint."""
+
+from __future__ import annotations
+
+
+class CerebroError(Exception):
+    """Root of all errors that Cerebro-DB raises on purpose.
+
+    Args:
+        message: what was got and what is allowed.
+        hint: what to do about it; shown as HINT by the server.
+    """
+
+    sqlstate = "XX000"
+
+    def __init__(self, message: str, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+class InvalidArgument(CerebroError):
+    """A value is outside what is allowed."""
+
+    sqlstate = "22023"
+
+
+class UndefinedTable(CerebroError):
+    """A table does not exist, or other sessions cannot see it."""
+
+    sqlstate = "42P01"
+
+
+class UndefinedColumn(CerebroError):
+    """A table lacks a column."""
+
+    sqlstate = "42703"
+
+
+class DuplicateTable(CerebroError):
+    """An output table exists already."""
+
+    sqlstate = "42P07"
+
+
+class WrongObjectType(CerebroError):
+    """A table is not of the kind that is needed, for example not packed."""
+
+    sqlstate = "42809"
+
+
+class InvalidData(CerebroError):
+    """The rows of a table cannot be used: NULL, ragged, or an unseen class."""
+
+    sqlstate = "22000"
+
+
+class InvalidArchitecture(CerebroError):
+    """A model's JSON is refused, or cannot be built."""
+
+    sqlstate = "22023"
+
+
+class InvalidState(CerebroError):
+    """The bytes of a state are damaged or of another model."""
+
+    sqlstate = "XX001"
+
+
+class ConfigurationFailed(CerebroError):
+    """One configuration cannot go on, for example because its loss is NaN."""
+
+    sqlstate = "22000"
+
+
+class RunFailed(CerebroError):
+    """A run cannot go on."""
+
+    sqlstate = "58000"
+
+
+class LoopbackFailed(CerebroError):
+    """The server cannot be reached from itself for worker sessions."""
+
+    sqlstate = "08001"
+
+
+class MissingPrerequisite(CerebroError):
+    """Something that an installation needs is missing on the server."""
+
+    sqlstate = "0A000"
