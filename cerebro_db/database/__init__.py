@@ -1,0 +1,1 @@
+"""Server sessions, names, named queries and the dialects."""

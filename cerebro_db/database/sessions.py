@@ -1,0 +1,298 @@
+"""Server sessions that work asynchronously, polled from one thread."""
+
+from __future__ import annotations
+
+import os
+import select
+import sys
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from cerebro_db.errors import CerebroError, LoopbackFailed
+
+
+def _import_psycopg2() -> Any:
+    """Import psycopg2 such that its own libpq never mixes with symbols of a server process."""
+    flags = sys.getdlopenflags()
+    sys.setdlopenflags(os.RTLD_NOW | os.RTLD_DEEPBIND)
+    try:
+        import psycopg2
+        import psycopg2.extensions
+    finally:
+        sys.setdlopenflags(flags)
+    return psycopg2
+
+
+psycopg2 = _import_psycopg2()
+
+POLL_SECONDS = 0.1
+CONNECT_SECONDS = 30.0
+LOST_SQLSTATES = ("57P01", "57P02", "57P03", "08000", "08003", "08006")
+
+Tick = Callable[[], None]
+
+
+class StatementFailed(CerebroError):
+    """A statement of a session failed; carries the server's SQLSTATE, message, hint and detail."""
+
+    def __init__(self, message: str, sqlstate: str, hint: str | None, detail: str | None) -> None:
+        super().__init__(message, hint)
+        self.sqlstate = sqlstate
+        self.detail = detail
+
+
+class SessionLost(CerebroError):
+    """The server ended a session, or the connection broke."""
+
+    sqlstate = "08006"
+
+
+def no_tick() -> None:
+    """The tick of a client process, which has nothing to ask while it waits."""
+
+
+class Session:
+    """One session: at most one statement under way, its rows fetched when it is done.
+
+    Args:
+        dsn: libpq connection string.
+        application_name: what ``pg_stat_activity`` shows.
+    """
+
+    def __init__(self, dsn: str, application_name: str) -> None:
+        self.facts: dict[str, Any] = {}
+        self._rows: list[tuple[Any, ...]] | None = None
+        self._cursor: Any = None
+        try:
+            self._connection = psycopg2.connect(
+                dsn, async_=True, application_name=application_name
+            )
+        except psycopg2.Error as error:
+            raise LoopbackFailed(_first_line(error), hint=_LOOPBACK_HINT) from None
+        self._connected = False
+        self._busy = True
+        self.waits_for = select.POLLOUT
+
+    # -- life ----------------------------------------------------------------
+    @property
+    def pid(self) -> int:
+        """The process id of the server process that serves this session."""
+        return int(self._connection.info.backend_pid)
+
+    @property
+    def server_version(self) -> int:
+        """The server's version as libpq tells it, for example 150018."""
+        return int(self._connection.server_version)
+
+    @property
+    def closed(self) -> bool:
+        """Whether the session can no longer be used."""
+        return bool(self._connection.closed)
+
+    @property
+    def busy(self) -> bool:
+        """Whether a statement, or the connecting, is under way."""
+        return self._busy
+
+    def close(self) -> None:
+        """End the session; what it was doing is rolled back by the server."""
+        if not self._connection.closed:
+            self._connection.close()
+
+    def cancel(self) -> None:
+        """Ask the server to cancel the statement under way."""
+        if self._busy and self._connected and not self.closed:
+            try:
+                self._connection.cancel()
+            except psycopg2.Error:  # the session is gone: nothing left to cancel
+                return
+
+    # -- statements ----------------------------------------------------------
+    def send(self, sql: str, parameters: Sequence[Any] = ()) -> None:
+        """Start a statement and return at once."""
+        if self._busy:
+            raise RuntimeError("the session is busy")
+        self._rows = None
+        try:
+            self._cursor = self._connection.cursor()
+            self._cursor.execute(sql, tuple(parameters))
+        except psycopg2.Error as error:
+            raise self._translated(error) from None
+        self._busy = True
+
+    def advance(self) -> bool:
+        """Poll once; true when the statement is done.
+
+        Raises:
+            StatementFailed: the server refused or aborted the statement.
+            SessionLost: the session is gone.
+        """
+        if not self._busy:
+            return True
+        try:
+            answer = self._connection.poll()
+        except psycopg2.Error as error:
+            self._busy = False
+            raise self._translated(error) from None
+        if answer != psycopg2.extensions.POLL_OK:
+            writes = answer == psycopg2.extensions.POLL_WRITE
+            self.waits_for = select.POLLOUT if writes else select.POLLIN
+            return False
+        self._busy = False
+        self._connected = True
+        if self._cursor is not None:
+            self._rows = self._cursor.fetchall() if self._cursor.description else []
+            self._cursor.close()
+            self._cursor = None
+        return True
+
+    def rows(self) -> list[tuple[Any, ...]]:
+        """The rows of the finished statement."""
+        return self._rows or []
+
+    def fileno(self) -> int:
+        """The socket, for poll()."""
+        return int(self._connection.fileno())
+
+    def run(
+        self, sql: str, parameters: Sequence[Any] = (), tick: Tick = no_tick
+    ) -> list[tuple[Any, ...]]:
+        """Send a statement and wait for its rows; on an exception from ``tick`` it is cancelled."""
+        self.settle(tick)
+        self.send(sql, parameters)
+        self.settle(tick)
+        return self.rows()
+
+    def settle(self, tick: Tick = no_tick) -> None:
+        """Wait until nothing is under way."""
+        try:
+            while not self.advance():
+                wait_any([self], POLL_SECONDS)
+                tick()
+        except (StatementFailed, SessionLost):
+            raise
+        except BaseException:
+            self.cancel()
+            raise
+
+    # -- inside --------------------------------------------------------------
+    def _translated(self, error: Any) -> CerebroError:
+        if not self._connected:
+            self.close()
+            return LoopbackFailed(_first_line(error), hint=_LOOPBACK_HINT)
+        if self._connection.closed or error.pgcode is None or error.pgcode in LOST_SQLSTATES:
+            self.close()
+            return SessionLost(f"a server session ended: {_first_line(error)}")
+        diagnostics = error.diag
+        return StatementFailed(
+            diagnostics.message_primary or _first_line(error),
+            error.pgcode,
+            diagnostics.message_hint,
+            diagnostics.message_detail,
+        )
+
+
+_LOOPBACK_HINT = (
+    "worker sessions connect from the server to itself as the calling role; "
+    "docs/install.md tells how to allow it (worker_dsn, pg_hba.conf, pg_ident.conf)"
+)
+
+
+def _first_line(error: BaseException) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[0] if lines else type(error).__name__
+
+
+def wait_any(sessions: Iterable[Session], timeout: float) -> None:
+    """Sleep until one of the busy sessions can go on, or ``timeout`` seconds passed."""
+    poller = select.poll()
+    count = 0
+    for session in sessions:
+        if session.busy and not session.closed:
+            poller.register(session.fileno(), session.waits_for)
+            count += 1
+    if count:
+        poller.poll(timeout * 1000)
+    else:
+        time.sleep(min(timeout, 0.01))
+
+
+class SessionPool:
+    """Sessions kept open between calls, so that what they loaded stays loaded.
+
+    Args:
+        dsn: libpq connection string of every session.
+        settings: statements that each new session runs first.
+    """
+
+    def __init__(self, dsn: str, settings: Sequence[str]) -> None:
+        self.dsn = dsn
+        self._settings = "; ".join(settings)
+        self._idle: list[Session] = []
+
+    def take(
+        self,
+        count: int,
+        fits: Callable[[Session], bool] = lambda session: True,
+        tick: Tick = no_tick,
+    ) -> list[Session]:
+        """``count`` sessions ready for use: idle ones that fit, then new ones."""
+        taken: list[Session] = []
+        self._idle = [session for session in self._idle if _alive(session)]
+        for session in [s for s in self._idle if fits(s)][:count]:
+            self._idle.remove(session)
+            taken.append(session)
+        fresh: list[Session] = []
+        try:
+            while len(taken) + len(fresh) < count:
+                fresh.append(Session(self.dsn, "cerebro worker"))
+            _settle_all(fresh, tick)
+            for session in fresh:
+                session.send(self._settings)
+            _settle_all(fresh, tick)
+        except BaseException:
+            for session in [*taken, *fresh]:
+                session.close()
+            raise
+        return taken + fresh
+
+    def give(self, sessions: Iterable[Session]) -> None:
+        """Keep sessions for the next call; those that are busy or closed are dropped."""
+        for session in sessions:
+            if session.closed or session.busy:
+                session.close()
+            else:
+                self._idle.append(session)
+
+    def close(self) -> None:
+        """End all idle sessions."""
+        for session in self._idle:
+            session.close()
+        self._idle.clear()
+
+
+def _alive(session: Session) -> bool:
+    """Whether an idle session's server process is still there (its socket has no end-of-file)."""
+    if session.closed:
+        return False
+    poller = select.poll()
+    poller.register(session.fileno(), select.POLLIN | select.POLLHUP)
+    if poller.poll(0):
+        session.close()
+        return False
+    return True
+
+
+def _settle_all(sessions: Sequence[Session], tick: Tick) -> None:
+    deadline = time.monotonic() + CONNECT_SECONDS
+    pending = list(sessions)
+    while pending:
+        pending = [session for session in pending if not session.advance()]
+        if pending:
+            if time.monotonic() > deadline:
+                raise LoopbackFailed(
+                    f"a session was not ready after {CONNECT_SECONDS:.0f} s", hint=_LOOPBACK_HINT
+                )
+            wait_any(pending, POLL_SECONDS)
+            tick()
