@@ -1,0 +1,5 @@
+"""All that differs between servers, chosen by capability when a job starts."""
+
+from cerebro_db.database.dialects.postgresql import PostgreSQL
+
+__all__ = ["PostgreSQL"]

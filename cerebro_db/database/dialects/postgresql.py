@@ -1,0 +1,30 @@
+"""PostgreSQL: partitions are rows of one table, any worker can read any partition."""
+
+from __future__ import annotations
+
+IDLE_SESSION_TIMEOUT_SINCE = 140000
+
+
+class PostgreSQL:
+    """What a job must know of a plain PostgreSQL server.
+
+    Args:
+        server_version: as libpq tells it, for example 150018.
+    """
+
+    def __init__(self, server_version: int) -> None:
+        self.server_version = server_version
+
+    def session_settings(self, idle_seconds: int) -> list[str]:
+        """Statements that make a session fit for work of any length."""
+        settings = [
+            "SET client_min_messages = warning",
+            "SET statement_timeout = 0",
+            "SET idle_in_transaction_session_timeout = 0",
+            "SET lock_timeout = '30s'",
+            "SET jit = off",
+            "SET max_parallel_workers_per_gather = 0",
+        ]
+        if self.server_version >= IDLE_SESSION_TIMEOUT_SINCE:
+            settings.append(f"SET idle_session_timeout = '{idle_seconds}s'")
+        return settings
