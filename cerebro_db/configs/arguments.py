@@ -1,0 +1,176 @@
+"""Describes the named arguments of a Keras object and validates values for them."""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from cerebro_db.errors import InvalidArgument
+
+INTEGER_LIMIT = 2**31 - 1
+
+
+class Kind(StrEnum):
+    """What an argument holds."""
+
+    FLOAT = "a number"
+    INT = "a whole number"
+    BOOL = "True or False"
+    TEXT = "a text"
+    FLOATS = "a number or a list of numbers"
+    INTS = "a whole number or a list of whole numbers"
+
+
+@dataclass(frozen=True)
+class Argument:
+    """One named argument: its type, its default and what is allowed.
+
+    Args:
+        low, high: bounds of a number, themselves allowed unless `low_open` or `high_open`.
+        choices: the only texts allowed.
+        optional: whether None is allowed.
+        required: whether there is no default.
+    """
+
+    name: str
+    kind: Kind
+    default: Any = None
+    low: float | None = None
+    high: float | None = None
+    low_open: bool = False
+    high_open: bool = False
+    choices: tuple[str, ...] = ()
+    optional: bool = False
+    required: bool = False
+
+    def validated(self, value: object, what: str) -> Any:
+        """Returns the value in its canonical type; lists become tuples."""
+        if value is None and self.optional:
+            return None
+        if self.kind in (Kind.FLOATS, Kind.INTS) and isinstance(value, list | tuple) and value:
+            return tuple(self._single(element, what) for element in value)
+        return self._single(value, what)
+
+    def allowed(self) -> str:
+        """Says in words what is allowed."""
+        if self.choices:
+            return "one of " + ", ".join(repr(choice) for choice in self.choices)
+        words = self.kind.value + self._bounds()
+        return words + (" or None" if self.optional else "")
+
+    def is_numeric(self) -> bool:
+        """Whether a range may be searched for it."""
+        return self.kind not in (Kind.BOOL, Kind.TEXT)
+
+    def is_whole(self) -> bool:
+        """Whether values of a range are rounded."""
+        return self.kind in (Kind.INT, Kind.INTS)
+
+    def _bounds(self) -> str:
+        low = "" if self.low is None else f" {'above' if self.low_open else 'from'} {self.low:g}"
+        high = "" if self.high is None else f" {'below' if self.high_open else 'to'} {self.high:g}"
+        return low + high
+
+    def _single(self, value: object, what: str) -> Any:
+        result = _typed(self.kind, value)
+        fits = result is not None and (not self.choices or result in self.choices)
+        if not fits or (self.is_numeric() and not self._in_range(result)):
+            raise InvalidArgument(f"{what}: got {self.name}={value!r}; it must be {self.allowed()}")
+        return result
+
+    def _in_range(self, value: float) -> bool:
+        if self.low is not None and (value < self.low or (self.low_open and value == self.low)):
+            return False
+        return self.high is None or value < self.high or (value == self.high and not self.high_open)
+
+
+def _typed(kind: Kind, value: object) -> Any:
+    """Returns the value in the type of its kind, or None where it is of another type."""
+    if kind is Kind.BOOL:
+        return value if isinstance(value, bool) else None
+    if kind is Kind.TEXT:
+        return value if isinstance(value, str) else None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        return None
+    if kind in (Kind.FLOAT, Kind.FLOATS):
+        return float(value)
+    return int(value) if value == int(value) and abs(value) <= INTEGER_LIMIT else None
+
+
+def number(name: str, default: float | None, low: float | None = 0.0, **more: Any) -> Argument:
+    """An argument that is a number; optional where its default is None."""
+    optional = bool(more.pop("optional", default is None and not more.get("required")))
+    return Argument(name, Kind.FLOAT, default, low, optional=optional, **more)
+
+
+def fraction(name: str, default: float | None, **more: Any) -> Argument:
+    """An argument that is a number from 0 to below 1."""
+    return number(name, default, high=1.0, **{"high_open": True, **more})
+
+
+def whole(name: str, default: int | None, low: int | None = 0, **more: Any) -> Argument:
+    """An argument that is a whole number; optional where its default is None."""
+    optional = default is None and not more.get("required")
+    return Argument(name, Kind.INT, default, low, optional=optional, **more)
+
+
+def flag(name: str, default: bool) -> Argument:
+    """An argument that is True or False."""
+    return Argument(name, Kind.BOOL, default)
+
+
+def choice(name: str, default: str | None, *choices: str) -> Argument:
+    """An argument that is one of some texts."""
+    return Argument(name, Kind.TEXT, default, choices=choices, optional=default is None)
+
+
+def nearest(name: str, names: Iterable[str]) -> str:
+    """Returns a hint with the allowed name nearest to a wrong one, or all where none is near."""
+    allowed = sorted(set(names))
+    lower = {candidate.lower(): candidate for candidate in allowed}
+    found = difflib.get_close_matches(name.lower(), lower, n=1, cutoff=0.6)
+    if found:
+        return f"Did you mean {lower[found[0]]!r}?"
+    return "Allowed: " + ", ".join(allowed) + "."
+
+
+def unknown(what: str, kind: str, name: str, names: Iterable[str]) -> InvalidArgument:
+    """Builds the error for a name that is not in a table."""
+    hint = nearest(name, names)
+    return InvalidArgument(f"{what}: got the unknown {kind} {name!r}. {hint}")
+
+
+def validated_arguments(
+    table: tuple[Argument, ...],
+    given: Mapping[str, object],
+    aliases: Mapping[str, str],
+    what: str,
+) -> tuple[tuple[str, Any], ...]:
+    """Validates given arguments and returns those that differ from the defaults, in table order."""
+    by_name = {argument.name: argument for argument in table}
+    values: dict[str, Any] = {}
+    for key, value in given.items():
+        name = aliases.get(key, key)
+        if name not in by_name:
+            raise unknown(what, "argument", key, by_name)
+        if name in values:
+            raise InvalidArgument(f"{what}: got {name!r} twice, once as {key!r}")
+        values[name] = by_name[name].validated(value, what)
+    for argument in table:
+        if argument.required and argument.name not in values:
+            raise InvalidArgument(f"{what}: {argument.name} must be given, {argument.allowed()}")
+    return tuple(
+        (argument.name, values[argument.name])
+        for argument in table
+        if argument.name in values
+        and (argument.required or values[argument.name] != argument.default)
+    )
+
+
+def with_defaults(table: tuple[Argument, ...], values: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    """Returns every argument with its value or else its default."""
+    return {argument.name: argument.default for argument in table} | dict(values)

@@ -1,0 +1,215 @@
+"""Reads the Python-like texts of grids and parameters without ever evaluating them."""
+
+from __future__ import annotations
+
+import ast
+import math
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from cerebro_db.errors import InvalidArgument
+
+MAX_LENGTH = 64 * 1024
+MAX_DEPTH = 32
+MAX_INTEGER = 2**63 - 1
+_SHOWN = 80
+_BRACKETS = {"(": 1, "[": 1, "{": 1, ")": -1, "]": -1, "}": -1}
+_PUNCTUATION = frozenset("_.,:=()[]{}+- \t\r\n")
+
+
+@dataclass(frozen=True)
+class Call:
+    """A name with named arguments, such as ``Adam(lr=0.1)`` or just ``Adam``."""
+
+    name: str
+    arguments: tuple[tuple[str, Any], ...] = ()
+
+
+def parse_dict(text: str, what: str) -> dict[str, Any]:
+    """Parses a grid: a dictionary with texts as keys."""
+    body = _expression(text, what)
+    if not isinstance(body, ast.Dict):
+        raise _refused(what, text, "a dictionary such as {'batch_size': [32, 64]}")
+    value = _value(body, what, 0)
+    wrong = [key for key in value if not isinstance(key, str)]
+    if wrong:
+        raise InvalidArgument(f"{what}: got the key {wrong[0]!r}; keys must be quoted names")
+    return dict(value)
+
+
+def parse_keywords(text: str, what: str) -> dict[str, Any]:
+    """Parses a parameter string such as ``batch_size=16,epochs=1``."""
+    # The text becomes the arguments of a call only so that Python's parser accepts it.
+    body = _expression(f"f({_checked(text, what)}\n)", what, original=text)
+    if not isinstance(body, ast.Call) or not isinstance(body.func, ast.Name):
+        raise _refused(what, text, "name=value pairs separated by commas")
+    return dict(_arguments(body, what, 0))
+
+
+def parse_call(text: str, what: str) -> Call:
+    """Parses the text of an optimizer, a loss or a metric: a name, perhaps with arguments."""
+    call = _value(_expression(text, what), what, 0)
+    if not isinstance(call, Call):
+        raise _refused(what, text, "a name, or a name with arguments such as Adam(lr=0.1)")
+    return call
+
+
+def _expression(text: str, what: str, original: str | None = None) -> ast.expr:
+    shown = text if original is None else original
+    source = _checked(text, what).strip()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the parser warns about texts such as "1or 2"
+            return ast.parse(source, mode="eval").body
+    except (SyntaxError, ValueError, MemoryError, RecursionError, OverflowError) as error:
+        raise _refused(what, shown, "Python-like literals") from error
+
+
+def _checked(text: object, what: str) -> str:
+    """Refuses what could harm or confuse the parser before it sees the text."""
+    if not isinstance(text, str):
+        raise InvalidArgument(f"{what}: got {_kind(text)}; it must be a text")
+    if len(text) > MAX_LENGTH:
+        raise InvalidArgument(
+            f"{what}: got a text of {len(text)} characters; at most {MAX_LENGTH} are allowed"
+        )
+    _check_characters(text, what)
+    return text
+
+
+def _check_characters(text: str, what: str) -> None:
+    quote, depth, signs = "", 0, 0
+    for character in text:
+        if character == "\\" or (character < " " and character not in "\t\r\n"):
+            raise InvalidArgument(f"{what}: got the character {character!r}, which is not allowed")
+        if quote:
+            quote = "" if character == quote else quote
+            continue
+        if character in "'\"":
+            quote = character
+            continue
+        if not (character.isalnum() and character.isascii()) and character not in _PUNCTUATION:
+            raise InvalidArgument(
+                f"{what}: got the character {character!r} outside quotes; allowed are names, "
+                "numbers, quoted texts, lists, tuples, dictionaries and calls"
+            )
+        depth += _BRACKETS.get(character, 0)
+        signs = signs + 1 if character in "+-" else signs * character.isspace()
+        if depth > MAX_DEPTH or signs > 2:
+            raise InvalidArgument(f"{what}: nested deeper than the {MAX_DEPTH} levels allowed")
+
+
+def _value(node: ast.expr, what: str, depth: int) -> Any:
+    if depth > MAX_DEPTH:
+        raise InvalidArgument(f"{what}: nested deeper than the {MAX_DEPTH} levels allowed")
+    reader = _READERS.get(type(node))
+    if reader is None:
+        raise InvalidArgument(
+            f"{what}: got {_shown(node)}; allowed are numbers, quoted texts, True, False, None, "
+            "lists, tuples, dictionaries and names with arguments"
+        )
+    return reader(node, what, depth)
+
+
+def _constant(node: ast.Constant, what: str, depth: int) -> Any:
+    value = node.value
+    if value is None or isinstance(value, bool | str):
+        return value
+    if isinstance(value, int) and abs(value) <= MAX_INTEGER:
+        return value
+    if isinstance(value, float) and math.isfinite(value):
+        return value
+    raise InvalidArgument(
+        f"{what}: got {_shown(node)}; allowed are whole numbers of 64 bits, finite decimal "
+        "numbers, quoted texts, True, False and None"
+    )
+
+
+def _minus(node: ast.UnaryOp, what: str, depth: int) -> Any:
+    value = _value(node.operand, what, depth + 1)
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not number or not isinstance(node.op, ast.USub | ast.UAdd):
+        raise InvalidArgument(f"{what}: got {_shown(node)}; only a number may have a sign")
+    return -value if isinstance(node.op, ast.USub) else value
+
+
+def _list(node: ast.List, what: str, depth: int) -> list[Any]:
+    return [_value(element, what, depth + 1) for element in node.elts]
+
+
+def _tuple(node: ast.Tuple, what: str, depth: int) -> tuple[Any, ...]:
+    return tuple(_value(element, what, depth + 1) for element in node.elts)
+
+
+def _dict(node: ast.Dict, what: str, depth: int) -> dict[Any, Any]:
+    result: dict[Any, Any] = {}
+    for key_node, value_node in zip(node.keys, node.values, strict=True):
+        key = None if key_node is None else _value(key_node, what, depth + 1)
+        if not isinstance(key, str | int):
+            raise InvalidArgument(f"{what}: a key of a dictionary must be a text or a number")
+        if key in result:
+            raise InvalidArgument(f"{what}: the key {key!r} is given twice")
+        result[key] = _value(value_node, what, depth + 1)
+    return result
+
+
+def _call(node: ast.Call, what: str, depth: int) -> Call:
+    return Call(_dotted(node.func, what), _arguments(node, what, depth))
+
+
+def _name(node: ast.Name | ast.Attribute, what: str, depth: int) -> Call:
+    return Call(_dotted(node, what))
+
+
+def _dotted(node: ast.expr, what: str) -> str:
+    parts: list[str] = []
+    while isinstance(node, ast.Attribute):
+        parts.append(node.attr)
+        node = node.value
+    if not isinstance(node, ast.Name) or len(parts) > MAX_DEPTH:
+        raise InvalidArgument(f"{what}: only a plain name such as Adam can have arguments")
+    return ".".join([node.id, *reversed(parts)])
+
+
+def _arguments(node: ast.Call, what: str, depth: int) -> tuple[tuple[str, Any], ...]:
+    if node.args:
+        raise InvalidArgument(
+            f"{what}: got the value {_shown(node.args[0])} without a name; write name=value"
+        )
+    result: dict[str, Any] = {}
+    for keyword in node.keywords:
+        if keyword.arg is None or keyword.arg in result:
+            raise InvalidArgument(f"{what}: got the parameter {keyword.arg!r} twice")
+        result[keyword.arg] = _value(keyword.value, what, depth + 1)
+    return tuple(result.items())
+
+
+_READERS: dict[type[ast.expr], Callable[[Any, str, int], Any]] = {
+    ast.Constant: _constant,
+    ast.UnaryOp: _minus,
+    ast.List: _list,
+    ast.Tuple: _tuple,
+    ast.Dict: _dict,
+    ast.Call: _call,
+    ast.Name: _name,
+    ast.Attribute: _name,
+}
+
+
+def _shown(node: ast.expr) -> str:
+    try:
+        text = ast.unparse(node)
+    except (RecursionError, ValueError, MemoryError):
+        return f"an expression of kind {type(node).__name__}"
+    return text if len(text) <= _SHOWN else text[: _SHOWN - 3] + "..."
+
+
+def _kind(value: object) -> str:
+    return "NULL" if value is None else f"a value of type {type(value).__name__}"
+
+
+def _refused(what: str, text: str, allowed: str) -> InvalidArgument:
+    shown = text if len(text) <= _SHOWN else text[: _SHOWN - 3] + "..."
+    return InvalidArgument(f"{what}: got {shown!r}; it must be {allowed}")

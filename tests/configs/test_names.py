@@ -1,0 +1,149 @@
+"""The tables of names agree with the installed Keras (which this test imports, so it is slow)."""
+
+from __future__ import annotations
+
+import inspect
+import os
+from typing import Any
+
+import numpy as np
+import pytest
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+keras = pytest.importorskip("keras")
+
+from cerebro_db.configs.arguments import Argument, with_defaults  # noqa: E402
+from cerebro_db.configs.losses import LOSSES, REFUSED_LOSSES  # noqa: E402
+from cerebro_db.configs.metrics import METRICS, REFUSED_METRICS, Target  # noqa: E402
+from cerebro_db.configs.names import find_loss, find_metric, find_optimizer  # noqa: E402
+from cerebro_db.configs.optimizers import (  # noqa: E402
+    OPTIMIZERS,
+    REFUSED_ARGUMENTS,
+    REFUSED_OPTIMIZERS,
+)
+from cerebro_db.errors import InvalidArgument  # noqa: E402
+
+NOT_ARGUMENTS = {"self", "kwargs", "name", "dtype"} | set(REFUSED_ARGUMENTS)
+
+
+def signature(cls: type) -> dict[str, Any]:
+    parameters = inspect.signature(cls.__init__).parameters.values()
+    return {p.name: p.default for p in parameters if p.name not in NOT_ARGUMENTS}
+
+
+def check_arguments(cls: type, arguments: tuple[Argument, ...]) -> None:
+    expected = signature(cls)
+    ours = {argument.name: argument for argument in arguments if argument.name != "name"}
+    assert set(ours) == set(expected), cls
+    for name, default in expected.items():
+        if default is inspect.Parameter.empty:
+            assert ours[name].required
+        else:
+            assert ours[name].default == default, (cls, name)
+            assert ours[name].validated(default, "default") == default
+
+
+def classes(module: Any, base: type) -> set[str]:
+    found = {n for n in dir(module) if inspect.isclass(getattr(module, n))}
+    return {n for n in found if issubclass(getattr(module, n), base)}
+
+
+def test_every_optimizer_is_known() -> None:
+    there = classes(keras.optimizers, keras.optimizers.Optimizer)
+    assert there == set(OPTIMIZERS) | set(REFUSED_OPTIMIZERS)
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_optimizer(name: str) -> None:
+    cls = getattr(keras.optimizers, name)
+    check_arguments(cls, OPTIMIZERS[name].arguments)
+    cls(**with_defaults(OPTIMIZERS[name].arguments, ()))
+
+
+def test_every_loss_is_known() -> None:
+    there = classes(keras.losses, keras.losses.Loss)
+    assert there == set(LOSSES) | set(REFUSED_LOSSES)
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_loss(name: str) -> None:
+    loss = LOSSES[name]
+    check_arguments(getattr(keras.losses, name), loss.arguments)
+    getattr(keras.losses, name)(**with_defaults(loss.arguments, ()))
+    for alias in loss.names:
+        assert find_loss(alias, "loss") is loss
+
+
+def test_every_metric_is_known() -> None:
+    there = classes(keras.metrics, keras.metrics.Metric) - {"Accuracy"}
+    assert there == (set(METRICS) | set(REFUSED_METRICS)) - {"accuracy"}
+
+
+EXAMPLE_VALUES = {
+    "num_classes": 3, "target_class_ids": (0, 2), "recall": 0.5, "precision": 0.5,
+    "sensitivity": 0.5, "specificity": 0.5,
+}  # fmt: skip
+
+
+def built(name: str) -> Any:
+    arguments = METRICS[name].arguments
+    needed = [(a.name, EXAMPLE_VALUES[a.name]) for a in arguments if a.required]
+    values = with_defaults(arguments, needed)
+    if name in ("IoU", "MeanIoU"):
+        values["sparse_y_pred"] = False
+    return getattr(keras.metrics, name)(**values)
+
+
+def example(target: Target, rows: int) -> tuple[np.ndarray, np.ndarray]:
+    generator = np.random.default_rng(rows)
+    scores = generator.random((rows, 3)).astype("float32")
+    predicted = scores / scores.sum(axis=1, keepdims=True)
+    ids = generator.integers(0, 3, rows)
+    if target is Target.IDS:
+        return ids, predicted
+    if target is Target.FLOAT:
+        return generator.random((rows, 3)).astype("float32"), predicted
+    return np.eye(3, dtype="float32")[ids], predicted
+
+
+@pytest.mark.parametrize("name", sorted(set(METRICS) - {"accuracy"}))
+def test_metric_is_additive(name: str) -> None:
+    metric = METRICS[name]
+    check_arguments(getattr(keras.metrics, name), metric.arguments)
+    parts, whole = (built(name), built(name)), built(name)
+    for rows, part in zip((40, 23), parts, strict=True):
+        part.update_state(*example(metric.target, rows))
+        whole.update_state(*example(metric.target, rows))
+    state = zip(parts[0].variables, parts[1].variables, whole.variables, strict=True)
+    for one, two, both in state:
+        total = np.asarray(one) + np.asarray(two)
+        np.testing.assert_allclose(total, np.asarray(both), rtol=1e-5)
+    for alias in metric.names:
+        assert find_metric(alias, "metrics") is metric
+
+
+def test_names_are_found_as_people_write_them() -> None:
+    for text in ("adam", "ADAM", "keras.optimizers.Adam", "optimizers.Adam"):
+        assert find_optimizer(text, "optimizer").name == "Adam"
+    assert find_loss("losses.categorical_crossentropy", "loss").name == "CategoricalCrossentropy"
+    assert find_loss("MSE", "loss").name == "MeanSquaredError"
+    assert find_metric("acc", "metrics").name == "accuracy"
+    assert find_metric("tf.keras.metrics.AUC", "metrics").name == "AUC"
+
+
+@pytest.mark.parametrize(
+    ("find", "name", "message"),
+    [
+        (find_optimizer, "Addam", "Did you mean 'Adam'"),
+        (find_optimizer, "os.Adam", "keras.optimizers"),
+        (find_optimizer, "qqq", "Allowed: Adadelta"),
+        (find_optimizer, "MultiOptimizer", "wraps"),
+        (find_loss, "categorical_crossentrpy", "Did you mean 'categorical_crossentropy'"),
+        (find_loss, "CTC", "varying length"),
+        (find_metric, "acuracy", "Did you mean 'accuracy'"),
+        (find_metric, "Mean", "does not compare"),
+    ],
+)
+def test_wrong_names(find: Any, name: str, message: str) -> None:
+    with pytest.raises(InvalidArgument, match=message):
+        find(name, "what")
