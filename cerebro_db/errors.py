@@ -89,3 +89,15 @@ class MissingPrerequisite(CerebroError):
     """Something that an installation needs is missing on the server."""
 
     sqlstate = "0A000"
+
+
+class InstallationFailed(CerebroError):
+    """An installation cannot go on, and has changed nothing."""
+
+    sqlstate = "58000"
+
+
+class ClusterFailed(CerebroError):
+    """The embedded PostgreSQL cannot be run."""
+
+    sqlstate = "58000"

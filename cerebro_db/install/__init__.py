@@ -1,0 +1,1 @@
+"""Puts Cerebro-DB into a database, and runs the embedded PostgreSQL."""

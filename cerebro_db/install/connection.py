@@ -1,0 +1,73 @@
+"""One connection to the database of an installation, with the server's errors as ours."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import psycopg2
+import sqlalchemy
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.pool import NullPool
+
+from cerebro_db.errors import CerebroError, InstallationFailed, MissingPrerequisite
+
+_FEATURE_NOT_SUPPORTED = "0A000"
+
+
+@contextmanager
+def transaction(dsn: str) -> Iterator[sqlalchemy.Connection]:
+    """One transaction on the database that ``dsn`` names, as a libpq string or as a URL.
+
+    Raises:
+        InstallationFailed: no connection, or the transaction cannot be committed.
+    """
+    engine = sqlalchemy.create_engine(
+        "postgresql+psycopg2://",
+        creator=lambda: psycopg2.connect(dsn, application_name="cerebro install"),
+        poolclass=NullPool,
+        # Our statements hold percent signs, and no parameters.
+        execution_options={"no_parameters": True},
+    )
+    try:
+        with engine.begin() as connection:
+            yield connection
+    except DBAPIError as error:
+        raise _translated(error, None) from error
+
+
+def execute(connection: sqlalchemy.Connection, sql: str, what: str) -> None:
+    """Executes one or more statements; ``what`` names them where they fail.
+
+    Raises:
+        MissingPrerequisite: the statements told what an installation lacks.
+        InstallationFailed: any other error of the server.
+    """
+    _run(connection, sql, what).close()
+
+
+def rows(connection: sqlalchemy.Connection, sql: str, what: str) -> list[tuple[object, ...]]:
+    """The rows of a query; errors as in :func:`execute`."""
+    return [tuple(row) for row in _run(connection, sql, what)]
+
+
+def _run(
+    connection: sqlalchemy.Connection, sql: str, what: str
+) -> sqlalchemy.CursorResult[tuple[object, ...]]:
+    try:
+        return connection.exec_driver_sql(sql)
+    except DBAPIError as error:
+        raise _translated(error, what) from error
+
+
+def _translated(error: DBAPIError, what: str | None) -> CerebroError:
+    original = error.orig
+    diagnosis = getattr(original, "diag", None)
+    message = getattr(diagnosis, "message_primary", None) or str(original).strip()
+    hint = getattr(diagnosis, "message_hint", None)
+    sqlstate = getattr(original, "pgcode", None)
+    if sqlstate == _FEATURE_NOT_SUPPORTED and hint:
+        return MissingPrerequisite(message, hint)
+    failed = InstallationFailed(f"{what}: {message}" if what else message, hint)
+    failed.sqlstate = sqlstate or failed.sqlstate
+    return failed

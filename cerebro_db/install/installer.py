@@ -1,0 +1,119 @@
+"""Installs, upgrades, verifies and removes Cerebro-DB in one database."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import sqlalchemy
+
+import cerebro_db
+from cerebro_db.errors import InstallationFailed
+from cerebro_db.install import queries
+from cerebro_db.install.connection import execute, rows, transaction
+from cerebro_db.install.script import Script, sql_array
+
+
+@dataclass(frozen=True)
+class Report:
+    """What an installation was found to be, and to run on."""
+
+    version: str
+    functions: tuple[str, ...]
+    versions: Mapping[str, str]
+
+
+def install(dsn: str, script: Script) -> None:
+    """Puts this version into the database, over what is there, all or nothing."""
+    with transaction(dsn) as connection:
+        for step in script.steps():
+            execute(connection, step.sql, step.name)
+
+
+def upgrade(dsn: str, script: Script) -> None:
+    """Like :func:`install`, for a database that must have Cerebro-DB already."""
+    with transaction(dsn) as connection:
+        _require_installed(connection)
+    install(dsn, script)
+
+
+def verify(dsn: str, script: Script) -> Report:
+    """Checks that what is installed is whole, is this version, and runs in a backend."""
+    with transaction(dsn) as connection:
+        _require_installed(connection)
+        _require_functions(connection, script.functions())
+        _require_superuser(connection)
+        version = str(rows(connection, queries.VERSION, "the version")[0][0])
+        if version != cerebro_db.__version__:
+            raise InstallationFailed(
+                f"the server runs version {version} of Cerebro-DB, this is {cerebro_db.__version__}",
+                'Run "cerebro upgrade" with the version that the server shall run.',
+            )
+        execute(connection, script.render("verify/versions.sql"), "the versions")
+        versions = rows(connection, queries.LIBRARY_VERSIONS, "importing TensorFlow in a backend")
+        connection.rollback()
+    return Report(version, script.functions(), {str(name): str(value) for name, value in versions})
+
+
+def uninstall(dsn: str, force: bool = False) -> tuple[str, ...]:
+    """Removes Cerebro-DB, and with ``force`` its runs and what depends on it too.
+
+    Returns:
+        What was dropped besides: objects outside the schema that depended on it.
+    """
+    with transaction(dsn) as connection:
+        execute(connection, queries.LOCK, "the lock")
+        _require_installed(connection)
+        dependent = tuple(
+            f"{kind} {name}" for kind, name in rows(connection, queries.DEPENDENT, "dependencies")
+        )
+        if not force:
+            _refuse_loss(connection, dependent)
+        execute(connection, queries.UNINSTALL, "the removal")
+    return dependent
+
+
+def _refuse_loss(connection: sqlalchemy.Connection, dependent: tuple[str, ...]) -> None:
+    if dependent:
+        raise InstallationFailed(
+            f"uninstalling would also drop what depends on Cerebro-DB: {', '.join(dependent)}",
+            "Drop these yourself, or uninstall with --force.",
+        )
+    if runs := _number_of_runs(connection):
+        raise InstallationFailed(
+            f"uninstalling would lose the record and the states of {runs} runs",
+            "Uninstall with --force to lose them. The result tables stay in any case.",
+        )
+
+
+def _number_of_runs(connection: sqlalchemy.Connection) -> int:
+    if not rows(connection, queries.RUNS_TABLE, "the runs"):
+        return 0
+    return int(str(rows(connection, queries.NUMBER_OF_RUNS, "the runs")[0][0]))
+
+
+def _require_installed(connection: sqlalchemy.Connection) -> None:
+    ((database, installed),) = rows(connection, queries.INSTALLED, "the schema")
+    if not installed:
+        raise InstallationFailed(
+            f'Cerebro-DB is not installed in database "{database}"', 'Run "cerebro install" first.'
+        )
+
+
+def _require_superuser(connection: sqlalchemy.Connection) -> None:
+    ((role, superuser),) = rows(connection, queries.SUPERUSER, "the role")
+    if superuser != "on":
+        raise InstallationFailed(
+            f'this needs a superuser, and role "{role}" is not one',
+            'Connect as a superuser, for example as "postgres".',
+        )
+
+
+def _require_functions(connection: sqlalchemy.Connection, names: tuple[str, ...]) -> None:
+    query = queries.MISSING_FUNCTIONS.format(names=sql_array(list(names)))
+    missing = [str(name) for (name,) in rows(connection, query, "the functions")]
+    if missing:
+        raise InstallationFailed(
+            f"functions are missing in schema cerebro: {', '.join(missing)}",
+            'Run "cerebro upgrade".',
+        )

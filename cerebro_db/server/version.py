@@ -1,0 +1,8 @@
+"""The version of the package that runs in this backend."""
+
+import cerebro_db
+
+
+def installed() -> str:
+    """Returns the package's version, for example ``0.1.0``."""
+    return cerebro_db.__version__

@@ -1,0 +1,18 @@
+-- Functions of an earlier version that this one no longer has, or has with other arguments.
+DO $$
+DECLARE
+    stale record;
+BEGIN
+    FOR stale IN
+        SELECT p.oid::regprocedure AS signature,
+               CASE WHEN a.aggfnoid IS NULL THEN 'FUNCTION' ELSE 'AGGREGATE' END AS kind
+          FROM pg_catalog.pg_proc p
+          LEFT JOIN pg_catalog.pg_aggregate a ON a.aggfnoid = p.oid
+         WHERE p.pronamespace = (SELECT oid FROM pg_catalog.pg_namespace WHERE nspname = 'cerebro')
+           AND age(p.xmin) > 0  -- not written by this transaction
+         ORDER BY a.aggfnoid IS NULL, p.oid DESC
+    LOOP
+        EXECUTE format('DROP %s %s', stale.kind, stale.signature);
+    END LOOP;
+END
+$$;
