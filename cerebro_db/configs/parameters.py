@@ -1,0 +1,276 @@
+"""Compile and fit parameters: frozen values, and their parsing from MADlib's parameter strings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from cerebro_db.configs.arguments import (
+    Argument,
+    flag,
+    fraction,
+    number,
+    unknown,
+    validated_arguments,
+    whole,
+    with_defaults,
+)
+from cerebro_db.configs.grammar import Call, parse_call, parse_keywords
+from cerebro_db.configs.losses import LOSSES, Target
+from cerebro_db.configs.metrics import METRICS
+from cerebro_db.configs.names import find_loss, find_metric, find_optimizer
+from cerebro_db.configs.optimizers import ARGUMENT_ALIASES, OPTIMIZERS, REFUSED_ARGUMENTS
+from cerebro_db.errors import InvalidArgument
+
+Arguments = tuple[tuple[str, Any], ...]
+
+COMPILE_KEYS = ("optimizer", "metrics", "loss", "l1", "l2", "dropout")
+FIT_KEYS = ("epochs", "batch_size", "shuffle", "class_weight", "verbose")
+DEFAULT_BATCH_SIZE = 32
+MAX_LABEL = 63
+
+_REGULARISATION = {
+    argument.name: argument
+    for argument in (number("l1", None), number("l2", None), fraction("dropout", None))
+}
+_FIT = {
+    argument.name: argument
+    for argument in (
+        whole("epochs", 1, low=1, high=1_000_000),
+        whole("batch_size", DEFAULT_BATCH_SIZE, low=1, high=1_000_000),
+        flag("shuffle", True),
+    )
+}
+NUMERIC_ARGUMENTS: Mapping[str, Argument] = {
+    **_REGULARISATION,
+    **{name: argument for name, argument in _FIT.items() if argument.is_numeric()},
+}
+_CLASS_ID = whole("class_weight", None, low=0, required=True)
+_CLASS_WEIGHT = number("class_weight", None, required=True)
+_NOT_YET = "it is not supported in this release; leave it out"
+_REFUSED_COMPILE = (
+    "loss_weights", "weighted_metrics", "sample_weight_mode", "run_eagerly",
+    "steps_per_execution", "jit_compile", "auto_scale_loss", "target_tensors",
+)  # fmt: skip
+_REFUSED_FIT = (
+    "callbacks", "initial_epoch", "steps_per_epoch", "sample_weight", "validation_data",
+    "validation_split", "validation_steps", "validation_batch_size", "validation_freq",
+    "max_queue_size", "workers", "use_multiprocessing", "x", "y",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class OptimizerSpec:
+    """An optimizer: its class in Keras and the arguments that differ from the defaults."""
+
+    name: str
+    arguments: Arguments = ()
+
+    def all_arguments(self) -> dict[str, Any]:
+        """Every argument with its value, defaults included."""
+        return with_defaults(OPTIMIZERS[self.name].arguments, self.arguments)
+
+
+@dataclass(frozen=True)
+class LossSpec:
+    """A loss: its class in Keras and the arguments that differ from the defaults."""
+
+    name: str
+    arguments: Arguments = ()
+
+    @property
+    def target(self) -> Target:
+        """How the loss wants the target of a row."""
+        return LOSSES[self.name].target
+
+    def all_arguments(self) -> dict[str, Any]:
+        """Every argument with its value, defaults included."""
+        return with_defaults(LOSSES[self.name].arguments, self.arguments)
+
+
+@dataclass(frozen=True)
+class MetricSpec:
+    """A metric: its class in Keras (or `accuracy`), arguments without `name`, and its label."""
+
+    name: str
+    arguments: Arguments
+    label: str
+
+    @property
+    def target(self) -> Target:
+        """How the metric wants the target of a row."""
+        return METRICS[self.name].target
+
+    def all_arguments(self) -> dict[str, Any]:
+        """Every argument with its value, defaults included; `name` is the label."""
+        return with_defaults(METRICS[self.name].arguments, (*self.arguments, ("name", self.label)))
+
+
+@dataclass(frozen=True)
+class CompileParams:
+    """What a model is compiled with.
+
+    Args:
+        l1, l2: strength put on every kernel of the architecture, replacing its regularizer.
+        dropout: rate of every dropout layer of the architecture.
+    """
+
+    optimizer: OptimizerSpec
+    loss: LossSpec
+    metrics: tuple[MetricSpec, ...] = ()
+    l1: float | None = None
+    l2: float | None = None
+    dropout: float | None = None
+
+
+@dataclass(frozen=True)
+class FitParams:
+    """How a model goes over a partition; `epochs` are passes within one hop."""
+
+    batch_size: int = DEFAULT_BATCH_SIZE
+    epochs: int = 1
+    shuffle: bool = True
+    class_weight: tuple[tuple[int, float], ...] | None = None
+
+
+def parse_compile_params(text: str) -> CompileParams:
+    """Parses for example ``loss='mse',optimizer='Adam(lr=0.1)',metrics=['mae'],l2=0.001``."""
+    what = "compile_params"
+    given = parse_keywords(text, what)
+    _check_keys(given, COMPILE_KEYS, _REFUSED_COMPILE, what)
+    for key in ("optimizer", "loss"):
+        if given.get(key) is None:
+            raise InvalidArgument(f"{what}: got {_shown(text)} without {key}; it must be given")
+    regularisation = {
+        key: argument.validated(given.get(key), what) for key, argument in _REGULARISATION.items()
+    }
+    return CompileParams(
+        optimizer=parse_optimizer(given["optimizer"], what),
+        loss=parse_loss(given["loss"], what),
+        metrics=parse_metrics(given.get("metrics"), what),
+        **regularisation,
+    )
+
+
+def parse_fit_params(text: str) -> FitParams:
+    """Parses for example ``batch_size=16,epochs=1``; verbose is accepted and ignored."""
+    what = "fit_params"
+    given = parse_keywords(text, what)
+    _check_keys(given, FIT_KEYS, _REFUSED_FIT, what)
+    values = {
+        key: argument.validated(given[key], what) for key, argument in _FIT.items() if key in given
+    }
+    return FitParams(**values, class_weight=_class_weight(given.get("class_weight"), what))
+
+
+def parse_optimizer(value: object, what: str = "optimizer") -> OptimizerSpec:
+    """Parses ``'Adam'``, ``'Adam(lr=0.1)'`` or the same without quotes."""
+    call = _call(value, "optimizer", what)
+    entry = find_optimizer(call.name, what)
+    what = f"{what}: {entry.name}"
+    given = dict(call.arguments)
+    if given.get("decay") in (0, None):
+        given.pop("decay", None)  # no decay is what Keras 3 does
+    for name in given:
+        if name in REFUSED_ARGUMENTS:
+            raise InvalidArgument(f"{what}: got {name!r}; {REFUSED_ARGUMENTS[name]}")
+    arguments = validated_arguments(entry.arguments, given, ARGUMENT_ALIASES, what)
+    clips = [name for name, _ in arguments if name in ("clipnorm", "clipvalue", "global_clipnorm")]
+    if len(clips) > 1:
+        raise InvalidArgument(f"{what}: got {' and '.join(clips)}; at most one is allowed")
+    return OptimizerSpec(entry.name, arguments)
+
+
+def parse_loss(value: object, what: str = "loss") -> LossSpec:
+    """Parses ``'mse'``, ``'Huber(delta=2.0)'`` or the same without quotes."""
+    call = _call(value, "loss", what)
+    entry = find_loss(call.name, what)
+    what = f"{what}: {entry.name}"
+    return LossSpec(
+        entry.name, validated_arguments(entry.arguments, dict(call.arguments), {}, what)
+    )
+
+
+def parse_metrics(value: object, what: str = "metrics") -> tuple[MetricSpec, ...]:
+    """Parses a list of metrics; every label is made unique by a number."""
+    if value is None:
+        return ()
+    if isinstance(value, str | Call):
+        value = [value]
+    if not isinstance(value, list | tuple):
+        raise InvalidArgument(f"{what}: got metrics={value!r}; it must be a list of names")
+    metrics: list[MetricSpec] = []
+    for element in value:
+        metric = parse_metric(element, what)
+        if any((m.name, m.arguments) == (metric.name, metric.arguments) for m in metrics):
+            raise InvalidArgument(f"{what}: got the metric {metric.label!r} twice")
+        label = _free_label(metric.label, {m.label for m in metrics})
+        metrics.append(MetricSpec(metric.name, metric.arguments, label))
+    return tuple(metrics)
+
+
+def parse_metric(value: object, what: str = "metrics") -> MetricSpec:
+    """Parses ``'acc'``, ``"AUC(curve='PR', name='pr')"`` or the same without quotes."""
+    call = _call(value, "metric", what)
+    entry = find_metric(call.name, what)
+    what = f"{what}: {entry.name}"
+    arguments = dict(validated_arguments(entry.arguments, dict(call.arguments), {}, what))
+    label = arguments.pop("name", entry.names[0])
+    if not label or len(label) > MAX_LABEL or label == "loss":
+        raise InvalidArgument(
+            f"{what}: got name={label!r}; it must have 1 to {MAX_LABEL} characters, and 'loss' "
+            "is taken"
+        )
+    return MetricSpec(entry.name, tuple(arguments.items()), label)
+
+
+def _call(value: object, kind: str, what: str) -> Call:
+    if isinstance(value, Call):
+        return value
+    if isinstance(value, str):
+        return parse_call(value, f"{what}: {kind}")
+    raise InvalidArgument(
+        f"{what}: got the {kind} {value!r}; it must be one name",
+        "Models with several outputs, each with its own loss, are not in this release."
+        if isinstance(value, dict | list | tuple)
+        else None,
+    )
+
+
+def _free_label(label: str, taken: set[str]) -> str:
+    candidate, count = label, 0
+    while candidate in taken:
+        count += 1
+        candidate = f"{label}_{count}"
+    return candidate
+
+
+def _check_keys(
+    given: Mapping[str, object], allowed: tuple[str, ...], refused: tuple[str, ...], what: str
+) -> None:
+    for key, value in given.items():
+        if key in refused and value is not None:
+            raise InvalidArgument(f"{what}: got {key!r}; {_NOT_YET}")
+        if key not in allowed and key not in refused:
+            raise unknown(what, "parameter", key, allowed)
+
+
+def _class_weight(value: object, what: str) -> tuple[tuple[int, float], ...] | None:
+    if value is None:
+        return None
+    if not isinstance(value, dict) or not value:
+        raise InvalidArgument(
+            f"{what}: got class_weight={value!r}; it must be a dictionary from class ids to "
+            "weights, such as {0: 1.0, 1: 2.5}"
+        )
+    return tuple(
+        sorted(
+            (_CLASS_ID.validated(class_id, what), _CLASS_WEIGHT.validated(weight, what))
+            for class_id, weight in value.items()
+        )
+    )
+
+
+def _shown(text: str) -> str:
+    return repr(text if len(text) <= 80 else text[:77] + "...")

@@ -1,0 +1,131 @@
+"""Parameter strings become validated values, or an error that says what is allowed."""
+
+from __future__ import annotations
+
+import pytest
+
+from cerebro_db.configs.losses import Target
+from cerebro_db.configs.parameters import (
+    CompileParams,
+    FitParams,
+    LossSpec,
+    MetricSpec,
+    OptimizerSpec,
+    parse_compile_params,
+    parse_fit_params,
+)
+from cerebro_db.errors import InvalidArgument
+
+ACCURACY = MetricSpec("accuracy", (), "accuracy")
+CROSSENTROPY = LossSpec("CategoricalCrossentropy")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "loss='categorical_crossentropy',optimizer='Adam(lr=0.1)',metrics=['accuracy']",
+        "loss='categorical_crossentropy', optimizer='adam(learning_rate=.1)',metrics=['acc']",
+        " optimizer=Adam(lr=1e-1),metrics='accuracy',loss=categorical_crossentropy ",
+        "optimizer='keras.optimizers.Adam(lr=0.1, beta_1=0.9)', metrics=('accuracy',), "
+        "loss='losses.categorical_crossentropy', loss_weights=None, l2=None",
+        "optimizer='Adam(lr=0.1, decay=0.0)',metrics=['accuracy'],"
+        "loss=keras.losses.CategoricalCrossentropy(from_logits=False)",
+    ],
+)
+def test_ways_to_write_the_same(text: str) -> None:
+    expected = CompileParams(
+        OptimizerSpec("Adam", (("learning_rate", 0.1),)), CROSSENTROPY, (ACCURACY,)
+    )
+    assert parse_compile_params(text) == expected
+    assert hash(parse_compile_params(text)) == hash(expected)
+
+
+def test_all_of_compile() -> None:
+    params = parse_compile_params(
+        "optimizer='SGD(lr=1, momentum=0.9, nesterov=True, clipnorm=1.0)', loss='Huber(delta=2)', "
+        "metrics=['mae', \"AUC(curve='PR', name='pr')\", AUC(thresholds=[0.5]), AUC()], "
+        "l1=0, l2=1e-4, dropout=0.25"
+    )
+    assert params.optimizer.arguments == (
+        ("learning_rate", 1.0),
+        ("momentum", 0.9),
+        ("nesterov", True),
+        ("clipnorm", 1.0),
+    )
+    assert params.optimizer.all_arguments()["weight_decay"] is None
+    assert params.loss == LossSpec("Huber", (("delta", 2.0),))
+    assert params.loss.target is Target.FLOAT
+    assert [m.label for m in params.metrics] == ["mean_absolute_error", "pr", "auc", "auc_1"]
+    assert params.metrics[2].arguments == (("thresholds", (0.5,)),)
+    assert params.metrics[1].all_arguments()["name"] == "pr"
+    assert (params.l1, params.l2, params.dropout) == (0.0, 0.0001, 0.25)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("loss='mse'", "without optimizer"),
+        ("optimizer='Adam'", "without loss"),
+        ("optimizer='Adm', loss='mse'", "Did you mean 'Adam'"),
+        ("optimizer='Adam', los='mse'", "Did you mean 'loss'"),
+        ("optimizer='Adam(lrr=1)', loss='mse'", "unknown argument 'lrr'"),
+        ("optimizer='Adam(lr=-1)', loss='mse'", r"learning_rate=-1; it must be a number from 0"),
+        ("optimizer='Adam(lr=1, learning_rate=1)', loss='mse'", "twice"),
+        ("optimizer='Adam(lr=\"x\")', loss='mse'", "must be a number"),
+        ("optimizer='Adam(lr=True)', loss='mse'", "must be a number"),
+        ("optimizer='Adam(lr=None)', loss='mse'", "must be a number"),
+        ("optimizer='Adam(beta_1=1)', loss='mse'", "from 0 below 1"),
+        ("optimizer='Adam(decay=0.1)', loss='mse'", "no decay"),
+        ("optimizer='Adam(clipnorm=1,clipvalue=1)', loss='mse'", "at most one"),
+        ("optimizer='Adam(0.1)', loss='mse'", "without a name"),
+        ("optimizer='Adam', loss={'a': 'mse'}", "several outputs|must be one name"),
+        ("optimizer='Adam', loss='mse', loss_weights=[1]", "'loss_weights'; it is not supported"),
+        ("optimizer='Adam', loss='my_loss'", "unknown loss 'my_loss'"),
+        ("optimizer='Adam', loss='mse', metrics=['acuracy']", "Did you mean 'accuracy'"),
+        ("optimizer='Adam', loss='mse', metrics={'a': 1}", "list of names"),
+        ("optimizer='Adam', loss='mse', metrics=['mae', 'mae']", "twice"),
+        ("optimizer='Adam', loss='mse', metrics=[1]", "must be one name"),
+        ("optimizer='Adam', loss='mse', metrics=[IoU()]", "num_classes must be given"),
+        ("optimizer='Adam', loss='mse', metrics=[AUC(curve='x')]", "one of 'ROC', 'PR'"),
+        ("optimizer='Adam', loss='mse', metrics=[AUC(name='loss')]", "is taken"),
+        ("optimizer='Adam', loss='mse', l2=-1", "l2=-1; it must be a number from 0 or None"),
+        ("optimizer='Adam', loss='mse', dropout=1", "from 0 below 1"),
+        ("", "without optimizer"),
+    ],
+)
+def test_refused_compile(text: str, message: str) -> None:
+    with pytest.raises(InvalidArgument, match=message):
+        parse_compile_params(text)
+
+
+def test_fit() -> None:
+    assert parse_fit_params("batch_size=16,epochs=1") == FitParams(16)
+    assert parse_fit_params(" epochs=3, batch_size=64, verbose=2 ") == FitParams(64, 3)
+    assert parse_fit_params("") == FitParams(32, 1, True, None)
+    params = parse_fit_params("batch_size=8.0, shuffle=False, class_weight={1: 2, 0: 0.5}")
+    assert params == FitParams(8, 1, False, ((0, 0.5), (1, 2.0)))
+    assert isinstance(params.batch_size, int)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("batch_size=0", "batch_size=0; it must be a whole number from 1"),
+        ("batch_size=1.5", "whole number"),
+        ("batch_size='32'", "whole number"),
+        ("batch_size=None", "whole number"),
+        ("batchsize=1", "Did you mean 'batch_size'"),
+        ("callbacks=['x']", "'callbacks'; it is not supported"),
+        ("callbacks='[TensorBoard(log_dir=\"/tmp/logs/fit\")]'", "not supported"),
+        ("steps_per_epoch=1", "'steps_per_epoch'; it is not supported"),
+        ("shuffle='batch'", "True or False"),
+        ("class_weight=[1]", "dictionary"),
+        ("class_weight={'a': 1}", "whole number"),
+        ("class_weight={0: -1}", "a number from 0"),
+        ("class_weight={0: None}", "a number from 0"),
+        ("epochs=99999999999", "to 1e"),
+    ],
+)
+def test_refused_fit(text: str, message: str) -> None:
+    with pytest.raises(InvalidArgument, match=message):
+        parse_fit_params(text)
