@@ -19,12 +19,16 @@ _BRACKETS = {"(": 1, "[": 1, "{": 1, ")": -1, "]": -1, "}": -1}
 _PUNCTUATION = frozenset("_.,:=()[]{}+- \t\r\n")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Call:
     """A name with named arguments, such as ``Adam(lr=0.1)`` or just ``Adam``."""
 
     name: str
     arguments: tuple[tuple[str, Any], ...] = ()
+
+    def __repr__(self) -> str:
+        """The text that it came from, so that it can be written back and parsed again."""
+        return f"{self.name}({', '.join(f'{key}={value!r}' for key, value in self.arguments)})"
 
 
 def parse_dict(text: str, what: str) -> dict[str, Any]:

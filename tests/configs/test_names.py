@@ -23,6 +23,8 @@ from cerebro_db.configs.optimizers import (  # noqa: E402
 )
 from cerebro_db.errors import InvalidArgument  # noqa: E402
 
+pytestmark = pytest.mark.slow
+
 NOT_ARGUMENTS = {"self", "kwargs", "name", "dtype"} | set(REFUSED_ARGUMENTS)
 
 

@@ -1,0 +1,233 @@
+"""A grid of compile and fit parameters: what MADlib's texts say, checked, as values to choose from.
+
+A grid holds alternatives. The dictionaries of `optimizer_params_list` are alternatives of one
+another, each with its own parameters.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from cerebro_db.configs.arguments import Argument, nearest, unknown
+from cerebro_db.configs.grammar import Call, parse_call, parse_dict
+from cerebro_db.configs.names import find_optimizer
+from cerebro_db.configs.optimizers import ARGUMENT_ALIASES, REFUSED_ARGUMENTS
+from cerebro_db.configs.parameters import COMPILE_KEYS, FIT_KEYS, NUMERIC_ARGUMENTS
+from cerebro_db.configs.texts import optimizer_text
+from cerebro_db.errors import InvalidArgument
+
+OPTIMIZER_LIST = "optimizer_params_list"
+DISTRIBUTIONS = ("linear", "log", "log_near_one")
+_DEFAULT_OPTIMIZER = "RMSprop"  # MADlib's, where a dictionary names none
+
+
+@dataclass(frozen=True)
+class Choices:
+    """Discrete values."""
+
+    values: tuple[Any, ...]
+
+    def sample(self, generator: np.random.Generator) -> Any:
+        """Draws one value, each with the same probability."""
+        return self.values[int(generator.integers(len(self.values)))]
+
+
+@dataclass(frozen=True)
+class Range:
+    """A distribution between two bounds; values of a whole-number parameter are rounded."""
+
+    low: float
+    high: float
+    distribution: str
+    whole: bool
+
+    def sample(self, generator: np.random.Generator) -> float | int:
+        """Draws one value."""
+        value = min(max(self._draw(generator), self.low), self.high)
+        return round(value) if self.whole else value
+
+    def _draw(self, generator: np.random.Generator) -> float:
+        if self.distribution == "linear":
+            return float(generator.uniform(self.low, self.high))
+        if self.distribution == "log":
+            return math.exp(generator.uniform(math.log(self.low), math.log(self.high)))
+        # Distances from one are spread evenly over orders of magnitude.
+        return 1.0 - math.exp(generator.uniform(math.log1p(-self.high), math.log1p(-self.low)))
+
+
+Dimension = Choices | Range
+Space = Mapping[str, Dimension]
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Named dimensions; that of the optimizers is a list of spaces, each for some optimizers."""
+
+    dimensions: Space
+    optimizers: tuple[Space, ...] = ()
+
+    def size(self) -> float:
+        """Number of combinations; infinite where there is a range."""
+        alternatives = sum(_size(space) for space in self.optimizers) if self.optimizers else 1
+        return alternatives * _size(self.dimensions)
+
+    def has_range(self) -> bool:
+        """Whether it can only be searched at random."""
+        return math.isinf(self.size())
+
+    def combinations(self) -> Iterator[dict[str, Any]]:
+        """Yields every combination; in the order written, the last parameter changes fastest."""
+        for name, rest in product(self._optimizer_texts(), _combinations(self.dimensions)):
+            yield {"optimizer": name, **rest} if name is not None else rest
+
+    def sample(self, generator: np.random.Generator) -> dict[str, Any]:
+        """Draws one combination."""
+        drawn: dict[str, Any] = {}
+        if self.optimizers:
+            space = self.optimizers[int(generator.integers(len(self.optimizers)))]
+            drawn["optimizer"] = _optimizer_text(_drawn(space, generator))
+        return drawn | _drawn(self.dimensions, generator)
+
+    def _optimizer_texts(self) -> list[str | None]:
+        if not self.optimizers:
+            return [None]
+        return [_optimizer_text(values) for one in self.optimizers for values in _combinations(one)]
+
+
+def parse_compile_grid(text: str) -> Grid:
+    """Parses and checks a compile_params_grid."""
+    what = "compile_params_grid"
+    given = parse_dict(text, what)
+    optimizers = given.pop(OPTIMIZER_LIST, None)
+    if optimizers is not None and "optimizer" in given:
+        raise InvalidArgument(
+            f"{what}: got both 'optimizer' and {OPTIMIZER_LIST!r}; allowed is one"
+        )
+    if optimizers is None and "optimizer" not in given:
+        raise InvalidArgument(f"{what}: {OPTIMIZER_LIST!r} is missing; it must be given")
+    for key in given:
+        if key not in COMPILE_KEYS:
+            raise unknown(what, "parameter", key, (*COMPILE_KEYS, OPTIMIZER_LIST))
+    spaces = () if optimizers is None else _optimizer_spaces(optimizers, what)
+    return Grid(_space(given, NUMERIC_ARGUMENTS, what), spaces)
+
+
+def parse_fit_grid(text: str) -> Grid:
+    """Parses and checks a fit_params_grid."""
+    what = "fit_params_grid"
+    given = parse_dict(text, what)
+    # Names that are known, but refused, get a better message when the parameters are parsed.
+    for key in given:
+        if key not in FIT_KEYS and nearest(key, FIT_KEYS).startswith("Did"):
+            raise unknown(what, "parameter", key, FIT_KEYS)
+    return Grid(_space(given, NUMERIC_ARGUMENTS, what))
+
+
+def _optimizer_spaces(value: object, what: str) -> tuple[Space, ...]:
+    what = f"{what}: {OPTIMIZER_LIST}"
+    if not isinstance(value, list | tuple) or not value:
+        raise InvalidArgument(f"{what}: got {value!r}; it must be a list of dictionaries")
+    return tuple(_optimizer_space(element, what) for element in value)
+
+
+def _optimizer_space(value: object, what: str) -> Space:
+    if not isinstance(value, dict) or not value:
+        raise InvalidArgument(
+            f"{what}: got {value!r}; it must be a dictionary such as "
+            "{'optimizer': ['Adam'], 'lr': [0.01, 0.1]}"
+        )
+    named = {key: entry for key, entry in value.items() if key != "optimizer"}
+    names = _values(value.get("optimizer", [_DEFAULT_OPTIMIZER]), "optimizer", what)
+    classes = [_optimizer_class(name, what) for name in names]
+    arguments: dict[str, Argument] = {}
+    for name in reversed(classes):
+        arguments |= {a.name: a for a in find_optimizer(name, what).arguments}
+    arguments |= {alias: arguments[name] for alias, name in ARGUMENT_ALIASES.items()}
+    for key in named:
+        if key not in arguments and key not in REFUSED_ARGUMENTS:
+            raise unknown(what, "argument", str(key), arguments)
+    dimensions = _space(named, arguments, what)
+    return {"optimizer": Choices(tuple(dict.fromkeys(classes))), **dimensions}
+
+
+def _optimizer_class(value: object, what: str) -> str:
+    call = value if isinstance(value, Call) else parse_call(value, what)  # type: ignore[arg-type]
+    if call.arguments:
+        raise InvalidArgument(
+            f"{what}: got arguments inside 'optimizer'; give them as keys beside it, such as "
+            "{'optimizer': ['Adam'], 'lr': [0.01]}"
+        )
+    return find_optimizer(call.name, what).name
+
+
+def _space(given: Mapping[str, Any], numeric: Mapping[str, Argument], what: str) -> Space:
+    return {key: _dimension(value, key, numeric.get(key), what) for key, value in given.items()}
+
+
+def _dimension(value: object, key: str, argument: Argument | None, what: str) -> Dimension:
+    values = _values(value, key, what)
+    if _looks_like_range(values):
+        return _range(values, key, argument, what)
+    return Choices(tuple(values))
+
+
+def _values(value: object, key: str, what: str) -> list[Any]:
+    if not isinstance(value, list | tuple) or not value:
+        raise InvalidArgument(
+            f"{what}: got {key}={value!r}; it must be a list of at least one value, such as "
+            f"'{key}': [value, ...]"
+        )
+    return list(value)
+
+
+def _looks_like_range(values: list[Any]) -> bool:
+    """As in MADlib: numbers followed by one text."""
+    numbers = [isinstance(value, int | float) for value in values[:-1]]
+    return bool(numbers) and all(numbers) and isinstance(values[-1], str)
+
+
+def _range(values: list[Any], key: str, argument: Argument | None, what: str) -> Range:
+    shown = f"{what}: got the range {key}={values!r}"
+    if values[-1] not in DISTRIBUTIONS:
+        raise InvalidArgument(f"{shown}; {nearest(values[-1], DISTRIBUTIONS)}")
+    if key in REFUSED_ARGUMENTS:
+        raise InvalidArgument(f"{what}: got {key!r}; {REFUSED_ARGUMENTS[key]}")
+    if argument is None or not argument.is_numeric():
+        raise InvalidArgument(f"{shown}; only parameters that are numbers can have a range")
+    if len(values) != 3 or not values[0] < values[1]:
+        raise InvalidArgument(f"{shown}; it must be [low, high, distribution] with low below high")
+    low, high, distribution = values
+    if distribution == "log" and low <= 0:
+        raise InvalidArgument(f"{shown}; 'log' needs bounds above 0")
+    if distribution == "log_near_one" and high >= 1:
+        raise InvalidArgument(f"{shown}; 'log_near_one' needs bounds below 1")
+    for bound in (low, high):
+        argument.validated(bound, what)
+    return Range(float(low), float(high), distribution, argument.is_whole())
+
+
+def _optimizer_text(values: Mapping[str, Any]) -> str:
+    arguments = {key: value for key, value in values.items() if key != "optimizer"}
+    return optimizer_text(values["optimizer"], arguments)
+
+
+def _combinations(space: Space) -> list[dict[str, Any]]:
+    lists = [
+        dimension.values if isinstance(dimension, Choices) else () for dimension in space.values()
+    ]
+    return [dict(zip(space, values, strict=True)) for values in product(*lists)]
+
+
+def _drawn(space: Space, generator: np.random.Generator) -> dict[str, Any]:
+    return {key: dimension.sample(generator) for key, dimension in space.items()}
+
+
+def _size(space: Space) -> float:
+    sizes = [len(d.values) if isinstance(d, Choices) else math.inf for d in space.values()]
+    return math.prod(sizes)

@@ -1,0 +1,215 @@
+"""Turns model ids and grids, or lists, of parameters into configurations, as MADlib does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+
+from cerebro_db.configs.grid import Grid, parse_compile_grid, parse_fit_grid
+from cerebro_db.configs.parameters import (
+    CompileParams,
+    FitParams,
+    parse_compile_params,
+    parse_fit_params,
+)
+from cerebro_db.configs.texts import compile_text, fit_text
+from cerebro_db.errors import InvalidArgument
+
+MAX_CONFIGURATIONS = 100_000
+_SEARCH_TYPES = ("grid", "random")
+_DRAWS_PER_CONFIGURATION = 100
+
+
+@dataclass(frozen=True)
+class ConfigurationText:
+    """A row of the model selection table."""
+
+    model_id: int
+    compile_params: str
+    fit_params: str
+
+
+def generate(
+    model_ids: Sequence[int | None] | None,
+    compile_params_grid: str,
+    fit_params_grid: str,
+    search_type: str = "grid",
+    num_configs: int | None = None,
+    random_state: int | None = None,
+) -> list[ConfigurationText]:
+    """Returns the configurations of a grid search or of a random search, without duplicates.
+
+    The order of a grid is: models outermost, then the optimizers, then the other compile
+    parameters, then the fit parameters, each in the order written; the last changes fastest.
+    """
+    search = _search_type(search_type)
+    models = _model_ids(model_ids)
+    grids = parse_compile_grid(compile_params_grid), parse_fit_grid(fit_params_grid)
+    if search == "grid":
+        return _grid_search(models, *grids, num_configs, random_state)
+    count = _positive(num_configs, "num_configs")
+    if random_state is not None:
+        _whole(random_state, "random_state", 0, 2**63 - 1)
+    generator = np.random.Generator(np.random.PCG64(random_state))
+    return _random_search(models, *grids, count, generator)
+
+
+def combine(
+    model_ids: Sequence[int | None] | None,
+    compile_params_list: Sequence[str | None] | None,
+    fit_params_list: Sequence[str | None] | None,
+) -> list[ConfigurationText]:
+    """Returns every combination of models and parameter strings, kept as written.
+
+    Strings that mean the same count once. The order is that of the lists, models outermost.
+    """
+    models = _model_ids(model_ids)
+    compiles = _first_of_each(_texts(compile_params_list, "compile"), parse_compile_params)
+    fits = _first_of_each(_texts(fit_params_list, "fit"), parse_fit_params)
+    _check_count(len(models) * len(compiles) * len(fits))
+    return [ConfigurationText(*row) for row in product(models, compiles, fits)]
+
+
+def _first_of_each(texts: list[str], parse: Callable[[str], Hashable]) -> list[str]:
+    """Of texts that mean the same, keeps the first."""
+    found: dict[Hashable, str] = {}
+    for text in texts:
+        found.setdefault(parse(text), text)
+    return list(found.values())
+
+
+class _Parser:
+    """Parses parameter strings, each once: a grid repeats them many times."""
+
+    def __init__(self) -> None:
+        self._compile: dict[str, CompileParams] = {}
+        self._fit: dict[str, FitParams] = {}
+
+    def compile(self, text: str) -> CompileParams:
+        if text not in self._compile:
+            self._compile[text] = parse_compile_params(text)
+        return self._compile[text]
+
+    def fit(self, text: str) -> FitParams:
+        if text not in self._fit:
+            self._fit[text] = parse_fit_params(text)
+        return self._fit[text]
+
+
+def _grid_search(
+    models: list[int],
+    compile_grid: Grid,
+    fit_grid: Grid,
+    num_configs: int | None,
+    random_state: int | None,
+) -> list[ConfigurationText]:
+    for name, value in (("num_configs", num_configs), ("random_state", random_state)):
+        if value is not None:
+            raise InvalidArgument(
+                f"{name}: got {value!r}; it must be NULL for a grid search",
+                "Use search_type := 'random' to draw configurations at random.",
+            )
+    for grid, what in ((compile_grid, "compile"), (fit_grid, "fit")):
+        if grid.has_range():
+            raise InvalidArgument(
+                f"{what}_params_grid: got a range; a grid search allows lists of values only",
+                "Use search_type := 'random' with num_configs.",
+            )
+    _check_count(len(models) * compile_grid.size() * fit_grid.size())
+    compiles = [compile_text(values) for values in compile_grid.combinations()]
+    fits = [fit_text(values) for values in fit_grid.combinations()]
+    rows = (ConfigurationText(*row) for row in product(models, compiles, fits))
+    return list(_distinct(rows))
+
+
+def _random_search(
+    models: list[int],
+    compile_grid: Grid,
+    fit_grid: Grid,
+    count: int,
+    generator: np.random.Generator,
+) -> list[ConfigurationText]:
+    def draws() -> Iterator[ConfigurationText]:
+        for _ in range(count * _DRAWS_PER_CONFIGURATION):
+            yield ConfigurationText(
+                models[int(generator.integers(len(models)))],
+                compile_text(compile_grid.sample(generator)),
+                fit_text(fit_grid.sample(generator)),
+            )
+
+    found: list[ConfigurationText] = []
+    for row in _distinct(draws()):
+        found.append(row)
+        if len(found) == count:
+            return found
+    raise InvalidArgument(
+        f"num_configs: got {count}; only {len(found)} different configurations were found in "
+        "the grid",
+        "Ask for fewer, or add values or ranges.",
+    )
+
+
+def _distinct(rows: Iterable[ConfigurationText]) -> Iterator[ConfigurationText]:
+    """Validates rows and leaves out those that mean the same as an earlier one."""
+    parser = _Parser()
+    seen: set[tuple[int, CompileParams, FitParams]] = set()
+    for row in rows:
+        meaning = (row.model_id, parser.compile(row.compile_params), parser.fit(row.fit_params))
+        if meaning not in seen:
+            seen.add(meaning)
+            yield row
+
+
+def _search_type(value: object) -> str:
+    """Returns the search type of a name or of its beginning, as in MADlib."""
+    if isinstance(value, str) and value:
+        for search in _SEARCH_TYPES:
+            if search.startswith(value.lower()):
+                return search
+    shown = "NULL" if value is None else repr(value)
+    raise InvalidArgument(f"search_type: got {shown}; it must be 'grid' or 'random'")
+
+
+def _model_ids(values: Sequence[int | None] | None) -> list[int]:
+    if not values:
+        raise InvalidArgument("model_id_list: got no model; at least one is needed")
+    models = [_whole(value, "model_id_list", -(2**31), 2**31 - 1) for value in values]
+    if len(set(models)) < len(models):
+        raise InvalidArgument(f"model_id_list: got {models}; every model is allowed only once")
+    return models
+
+
+def _texts(values: Sequence[str | None] | None, kind: str) -> list[str]:
+    what = f"{kind}_params_list"
+    if not values:
+        raise InvalidArgument(f"{what}: got no parameters; at least one text is needed")
+    for position, value in enumerate(values, start=1):
+        if not isinstance(value, str):
+            shown = "NULL" if value is None else repr(value)
+            raise InvalidArgument(f"{what}: got {shown} at position {position}; it must be a text")
+    return [value.strip() for value in values if value is not None]
+
+
+def _positive(value: object, what: str) -> int:
+    return _whole(value, what, 1, MAX_CONFIGURATIONS)
+
+
+def _whole(value: object, what: str, low: int, high: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+        shown = "NULL" if value is None else repr(value)
+        raise InvalidArgument(
+            f"{what}: got {shown}; it must be a whole number from {low} to {high}"
+        )
+    return value
+
+
+def _check_count(count: float) -> None:
+    if count > MAX_CONFIGURATIONS:
+        raise InvalidArgument(
+            f"the parameters make {count:.0f} configurations; at most {MAX_CONFIGURATIONS} are "
+            "allowed",
+            "Use search_type := 'random' to try some of them.",
+        )
