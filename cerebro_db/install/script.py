@@ -18,14 +18,15 @@ from cerebro_db.install import sources
 # Executed at the first call in a session; later ones compare one tuple. What is found through
 # the baked-in paths, and through their .pth files, comes before what the system has.
 _PRELUDE = """\
-if GD.get("cerebro_db.paths") != {paths}:
+_paths = {paths}
+if GD.get("cerebro_db.paths") != _paths:
     import site as _site, sys as _sys
-    _before = [_path for _path in _sys.path if _path not in {paths}]
+    _before = [_path for _path in _sys.path if _path not in _paths]
     _sys.path[:] = _before
-    for _path in {paths}:
+    for _path in _paths:
         _site.addsitedir(_path)
     _sys.path.sort(key=_before.__contains__)
-    GD["cerebro_db.paths"] = {paths}
+    GD["cerebro_db.paths"] = _paths
 """
 _DEFINITION = re.compile(
     r"^\s*CREATE\s+(?:OR\s+REPLACE\s+)?(?:FUNCTION|AGGREGATE)\s+cerebro\.(\w+)", re.I | re.M

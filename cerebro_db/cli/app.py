@@ -1,0 +1,48 @@
+"""The program ``cerebro``: its commands, and how an error ends it."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+import cerebro_db
+from cerebro_db.cli import installation, server
+from cerebro_db.errors import CerebroError
+
+app = typer.Typer(
+    name="cerebro",
+    help="Deep-learning model selection inside PostgreSQL and Greenplum.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+installation.register(app)
+app.add_typer(server.app, name="server")
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        print(cerebro_db.__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show it.")
+    ] = False,
+) -> None:
+    """Deep-learning model selection inside PostgreSQL and Greenplum."""
+
+
+def main() -> None:
+    """Runs one command; an error of ours is two lines on stderr and exit code 1."""
+    try:
+        app()
+    except CerebroError as error:
+        print(f"cerebro: {error.message}", file=sys.stderr)
+        if error.hint:
+            print(f"HINT: {error.hint}", file=sys.stderr)
+        sys.exit(1)
