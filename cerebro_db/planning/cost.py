@@ -1,0 +1,112 @@
+"""Static estimates from a model's size: seconds of a hop, steps of a call, and when to compile.
+
+Plans must not depend on how fast a machine happens to be, so nothing is measured at run time. The
+constants fit one core of a server of 2023; only the ratios between configurations matter.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from cerebro_db.errors import InvalidArgument
+
+Shapes = tuple[tuple[int | None, ...], ...]
+
+# A step of a dense net spends this outside its arithmetic; one with convolutions far more, since
+# their kernels lay out their inputs anew at each call.
+_STEP_SECONDS = 30e-6
+_CONVOLUTION_STEP_SECONDS = 5e-3
+_UPDATE_SECONDS = 1e-9
+_DENSE_FLOPS = 50e9
+_CONVOLUTION_FLOPS = 38e9
+# One pass forward and two for the gradients, each a multiplication and an addition.
+_FLOPS_PER_MULTIPLY_ADD = 3 * 2
+
+_CALL_SECONDS = 0.25
+_CALL_BYTES = 16 * 2**20
+_MAX_STEPS = 2048
+
+_COMPILE_SECONDS = 3.0
+_SAVED_SECONDS_PER_STEP = 0.13e-3
+
+
+@dataclass(frozen=True)
+class ArchitectureFacts:
+    """What the estimates need to know of an architecture.
+
+    Args:
+        parameters: number of trainable weights.
+        multiply_adds: of the forward pass of one row.
+        layers: number of layers, nested ones included.
+        input_shapes, output_shapes: without the batch dimension; None where a size is free.
+    """
+
+    parameters: int
+    multiply_adds: int
+    has_convolution: bool
+    layers: int
+    input_shapes: Shapes
+    output_shapes: Shapes
+
+    def to_json(self) -> str:
+        """Returns canonical JSON."""
+        return json.dumps(asdict(self), sort_keys=True, separators=(",", ":"))
+
+    @classmethod
+    def from_json(cls, text: str) -> ArchitectureFacts:
+        """Reads what `to_json` wrote."""
+        try:
+            values = json.loads(text)
+            for key in ("input_shapes", "output_shapes"):
+                values[key] = _shapes(values[key])
+            return cls(**values)
+        except (ValueError, TypeError, KeyError) as error:
+            raise InvalidArgument(f"architecture facts: got {text[:80]!r}; {error}") from error
+
+
+def hop_seconds(facts: ArchitectureFacts, rows: int, batch_size: int, epochs: int) -> float:
+    """Estimates how long one configuration trains on a partition of `rows` rows."""
+    steps = math.ceil(rows / batch_size)
+    return epochs * (steps * _fixed_seconds(facts) + rows * _row_seconds(facts))
+
+
+def steps_per_call(facts: ArchitectureFacts, batch_size: int, row_bytes: int) -> int:
+    """Returns how many mini-batches one call of a compiled program covers.
+
+    Enough that the call itself costs nothing, few enough that a cancel is seen soon and that the
+    features of the call fit into little memory.
+    """
+    seconds = _fixed_seconds(facts) + batch_size * _row_seconds(facts)
+    steps = min(_CALL_SECONDS / seconds, _CALL_BYTES / max(1, batch_size * row_bytes))
+    return max(1, min(_MAX_STEPS, int(steps)))
+
+
+def use_jit(facts: ArchitectureFacts, planned_steps: int) -> bool:
+    """Returns whether a program is compiled by XLA.
+
+    Never with convolutions, which it makes slower on a CPU; otherwise where the steps that are
+    planned repay the compilation: from about 23,000 of them.
+
+    Args:
+        planned_steps: over all configurations that share the program, and all epochs.
+    """
+    if facts.has_convolution:
+        return False
+    return planned_steps * _SAVED_SECONDS_PER_STEP >= _COMPILE_SECONDS
+
+
+def _fixed_seconds(facts: ArchitectureFacts) -> float:
+    start = _CONVOLUTION_STEP_SECONDS if facts.has_convolution else _STEP_SECONDS
+    return start + facts.parameters * _UPDATE_SECONDS
+
+
+def _row_seconds(facts: ArchitectureFacts) -> float:
+    flops = _CONVOLUTION_FLOPS if facts.has_convolution else _DENSE_FLOPS
+    return facts.multiply_adds * _FLOPS_PER_MULTIPLY_ADD / flops
+
+
+def _shapes(value: Any) -> Shapes:
+    return tuple(tuple(size for size in shape) for shape in value)

@@ -1,0 +1,167 @@
+"""The dispatch rule: which planned visit a free worker takes next. A state machine without I/O."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Callable, Collection, Iterable, Mapping
+
+from cerebro_db.errors import InvalidArgument
+from cerebro_db.planning.orders import Visit, check_cost
+
+# A chain is critical a little before it alone decides when the run ends.
+CRITICAL_SHARE = 0.9
+
+
+class _Chain:
+    """What one configuration still has to visit, in plan order."""
+
+    def __init__(self, cost: float) -> None:
+        self.cost = cost
+        self.waiting: deque[Visit] = deque()
+        self.in_flight: Visit | None = None
+
+    def work(self) -> float:
+        """Estimated seconds of all visits that are not finished."""
+        return self.cost * (len(self.waiting) + (self.in_flight is not None))
+
+
+class Dispatcher:
+    """Hands visits to workers, without barriers.
+
+    A configuration's visits run one at a time and in plan order. Nothing else waits: a free worker
+    takes the ready visit that comes first by
+
+    1. being of a configuration on the critical path: its remaining work is at least 0.9 of what
+       every worker would have to do if all remaining work were spread evenly,
+    2. the lower epoch,
+    3. the longer remaining work of the configuration,
+    4. a partition that this worker has cached,
+    5. the lower mst_key.
+
+    The plan may be extended while it runs.
+
+    Args:
+        num_workers: how many workers take visits.
+        costs: for each mst_key, the estimated seconds of one hop.
+        serves: whether a worker can train on a partition; by default every worker serves all.
+    """
+
+    def __init__(
+        self,
+        num_workers: int,
+        costs: Mapping[int, float],
+        serves: Callable[[int, int], bool] = lambda worker, partition: True,
+    ) -> None:
+        if num_workers < 1:
+            raise InvalidArgument(f"num_workers: got {num_workers}; it must be at least 1")
+        self._num_workers = num_workers
+        self._serves = serves
+        self._chains: dict[int, _Chain] = {}
+        self._dropped: set[int] = set()
+        self._unfinished: Counter[int] = Counter()
+        self._epochs: set[int] = set()
+        for mst_key, cost in costs.items():
+            self.add_configuration(mst_key, cost)
+
+    def add_configuration(self, mst_key: int, cost: float) -> None:
+        """Makes a configuration known; its visits come by `add_visits`."""
+        check_cost(mst_key, cost)
+        if mst_key in self._chains or mst_key in self._dropped:
+            raise InvalidArgument(f"mst_key: got {mst_key}, which is known already")
+        self._chains[mst_key] = _Chain(cost)
+
+    def add_visits(self, visits: Iterable[Visit]) -> None:
+        """Extends the plan; each visit must come after those already planned for its configuration.
+
+        Visits of dropped configurations are left out.
+        """
+        for visit in sorted(visits):
+            self._epochs.add(visit.epoch)
+            if visit.mst_key in self._dropped:
+                continue
+            chain = self._chain(visit.mst_key)
+            last = chain.waiting[-1] if chain.waiting else chain.in_flight
+            if last is not None and visit <= last:
+                raise InvalidArgument(f"visits: got {visit} after {last}; allowed are later ones")
+            chain.waiting.append(visit)
+            self._unfinished[visit.epoch] += 1
+
+    def next_visit(self, worker: int, cached: Collection[int] = ()) -> Visit | None:
+        """Returns the visit that a free worker takes now, or None where it has to wait.
+
+        The visit is in flight until `finished` or `retry`.
+        """
+        critical = CRITICAL_SHARE * self._work() / self._num_workers
+
+        def priority(chain: _Chain) -> tuple[bool, int, float, bool, int]:
+            visit, work = chain.waiting[0], chain.work()
+            uncached = visit.partition_key not in cached
+            return work < critical, visit.epoch, -work, uncached, visit.mst_key
+
+        chain = min(self._ready(worker), key=priority, default=None)
+        if chain is None:
+            return None
+        chain.in_flight = chain.waiting.popleft()
+        return chain.in_flight
+
+    def finished(self, visit: Visit) -> None:
+        """Tells that a visit in flight is done."""
+        self._land(visit)
+        self._unfinished[visit.epoch] -= 1
+
+    def retry(self, visit: Visit) -> None:
+        """Puts a visit in flight back, to be taken again by any worker."""
+        chain = self._land(visit)
+        if visit.mst_key in self._dropped:
+            self._unfinished[visit.epoch] -= 1
+        else:
+            chain.waiting.appendleft(visit)
+
+    def drop(self, mst_key: int) -> None:
+        """Takes away what a failed or stopped configuration still had to visit.
+
+        A visit in flight stays so until `finished` or `retry`.
+        """
+        chain = self._chain(mst_key)
+        self._dropped.add(mst_key)
+        for visit in chain.waiting:
+            self._unfinished[visit.epoch] -= 1
+        chain.waiting.clear()
+
+    @property
+    def remaining(self) -> int:
+        """Number of visits that are not finished, those in flight included."""
+        return self._unfinished.total()
+
+    @property
+    def done(self) -> bool:
+        """Whether every planned visit is finished."""
+        return self.remaining == 0
+
+    def epoch_done(self, epoch: int) -> bool:
+        """Whether an epoch was planned, and all its visits are finished."""
+        return epoch in self._epochs and self._unfinished[epoch] == 0
+
+    def _ready(self, worker: int) -> list[_Chain]:
+        return [
+            chain
+            for chain in self._chains.values()
+            if chain.in_flight is None
+            and chain.waiting
+            and self._serves(worker, chain.waiting[0].partition_key)
+        ]
+
+    def _work(self) -> float:
+        return sum(chain.work() for chain in self._chains.values())
+
+    def _land(self, visit: Visit) -> _Chain:
+        chain = self._chain(visit.mst_key)
+        if chain.in_flight != visit:
+            raise InvalidArgument(f"visit: got {visit}; in flight is {chain.in_flight}")
+        chain.in_flight = None
+        return chain
+
+    def _chain(self, mst_key: int) -> _Chain:
+        if mst_key not in self._chains:
+            raise InvalidArgument(f"mst_key: got {mst_key}; known are {sorted(self._chains)[:20]}")
+        return self._chains[mst_key]
