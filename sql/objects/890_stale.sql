@@ -1,4 +1,5 @@
--- Functions of an earlier version that this one no longer has, or has with other arguments.
+-- Functions of an earlier version that this one no longer has, or has with other arguments: what
+-- this transaction has not written so far. Comes before the grants, which write to all.
 DO $$
 DECLARE
     stale record;
@@ -9,7 +10,7 @@ BEGIN
           FROM pg_catalog.pg_proc p
           LEFT JOIN pg_catalog.pg_aggregate a ON a.aggfnoid = p.oid
          WHERE p.pronamespace = (SELECT oid FROM pg_catalog.pg_namespace WHERE nspname = 'cerebro')
-           AND age(p.xmin) > 0  -- not written by this transaction
+           AND age(p.xmin) > 0
          ORDER BY a.aggfnoid IS NULL, p.oid DESC
     LOOP
         EXECUTE format('DROP %s %s', stale.kind, stale.signature);

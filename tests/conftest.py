@@ -1,0 +1,170 @@
+"""Fixtures of the tests that need a database: one cluster a session, one fresh database a test."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psycopg2
+import psycopg2.extensions
+import pytest
+
+from cerebro_db.install import installer
+from cerebro_db.install.embedded import Cluster
+from cerebro_db.install.script import Script
+
+TEMPLATE = "cerebro_template"
+
+# A test's data need not survive a crash of the machine.
+FAST = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
+
+_numbers = itertools.count(1)
+
+
+@dataclass(frozen=True)
+class Sql:
+    """Runs statements on one autocommit connection and fetches what they return."""
+
+    connection: psycopg2.extensions.connection
+    dsn: str
+
+    def run(self, query: str, values: Sequence[Any] | None = None) -> None:
+        """Executes statements that return nothing of interest."""
+        with self.connection.cursor() as cursor:
+            cursor.execute(query, values)
+
+    def fetch(self, query: str, values: Sequence[Any] | None = None) -> list[tuple[Any, ...]]:
+        """All rows of a query."""
+        with self.connection.cursor() as cursor:
+            cursor.execute(query, values)
+            return list(cursor.fetchall())
+
+    def row(self, query: str, values: Sequence[Any] | None = None) -> tuple[Any, ...]:
+        """The only row of a query."""
+        (row,) = self.fetch(query, values)
+        return row
+
+    def value(self, query: str, values: Sequence[Any] | None = None) -> Any:
+        """The only value of a query."""
+        (value,) = self.row(query, values)
+        return value
+
+    def column(self, query: str, values: Sequence[Any] | None = None) -> list[Any]:
+        """The first column of a query."""
+        return [row[0] for row in self.fetch(query, values)]
+
+    @property
+    def notices(self) -> list[str]:
+        """What the server has told so far."""
+        return list(self.connection.notices)
+
+
+def _connected(dsn: str) -> Sql:
+    connection = psycopg2.connect(dsn)
+    connection.autocommit = True
+    return Sql(connection, dsn)
+
+
+@pytest.fixture
+def connect() -> Iterator[Callable[[str], Sql]]:
+    """Makes autocommit connections from DSNs, and closes them after the test."""
+    made: list[Sql] = []
+
+    def make(dsn: str) -> Sql:
+        made.append(_connected(dsn))
+        return made[-1]
+
+    yield make
+    for sql in made:
+        sql.connection.close()
+
+
+@pytest.fixture(scope="session")
+def short_folder() -> Iterator[Path]:
+    """A folder that the server's user can enter, with a path short enough for sockets."""
+    folder = Path(tempfile.mkdtemp(prefix="cerebro-", dir="/tmp"))
+    folder.chmod(0o755)
+    yield folder
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def cluster(short_folder: Path) -> Iterator[Cluster]:
+    """An embedded cluster for all tests, started by the package's own code."""
+    cluster = Cluster(short_folder / "home", settings=FAST)
+    cluster.start()
+    yield cluster
+    cluster.destroy()
+
+
+@pytest.fixture(scope="session")
+def administrator(cluster: Cluster) -> Iterator[Sql]:
+    """A superuser's connection to the cluster's database postgres."""
+    sql = _connected(cluster.dsn("postgres"))
+    yield sql
+    sql.connection.close()
+
+
+@pytest.fixture(scope="session")
+def template(cluster: Cluster, administrator: Sql) -> str:
+    """The name of a database with Cerebro-DB installed, which others are copies of."""
+    administrator.run(f"CREATE DATABASE {TEMPLATE}")
+    installer.install(cluster.dsn(TEMPLATE), Script())
+    return TEMPLATE
+
+
+@pytest.fixture
+def empty_database(cluster: Cluster, administrator: Sql) -> Iterator[str]:
+    """The DSN of a fresh database without Cerebro-DB."""
+    with _fresh_database(cluster, administrator, "template1") as dsn:
+        yield dsn
+
+
+@pytest.fixture
+def database(cluster: Cluster, administrator: Sql, template: str) -> Iterator[str]:
+    """The DSN of a fresh database with Cerebro-DB, as a superuser."""
+    with _fresh_database(cluster, administrator, template) as dsn:
+        yield dsn
+
+
+@pytest.fixture
+def sql(database: str) -> Iterator[Sql]:
+    """An autocommit connection to ``database``, as a superuser."""
+    sql = _connected(database)
+    yield sql
+    sql.connection.close()
+
+
+@pytest.fixture
+def connection(sql: Sql) -> psycopg2.extensions.connection:
+    """The psycopg2 connection of ``sql``."""
+    return sql.connection
+
+
+@contextmanager
+def _fresh_database(cluster: Cluster, administrator: Sql, template: str) -> Iterator[str]:
+    name = f"test_{os.getpid()}_{next(_numbers)}"
+    administrator.run(f"CREATE DATABASE {name} TEMPLATE {template}")
+    # What ALTER DATABASE has set is no part of a copy.
+    for setting in _settings(administrator, template):
+        variable, _, value = setting.partition("=")
+        administrator.run(f"ALTER DATABASE {name} SET {variable} = {value}")
+    try:
+        yield cluster.dsn(name)
+    finally:
+        administrator.run(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+def _settings(administrator: Sql, database: str) -> list[str]:
+    return administrator.column(
+        "SELECT unnest(setconfig) FROM pg_db_role_setting s JOIN pg_database d"
+        " ON d.oid = s.setdatabase WHERE s.setrole = 0 AND d.datname = %s",
+        [database],
+    )

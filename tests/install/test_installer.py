@@ -1,0 +1,307 @@
+"""Installing is one transaction, can be repeated, and says exactly what is missing."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import cerebro_db
+from cerebro_db.errors import CerebroError, InstallationFailed, MissingPrerequisite
+from cerebro_db.install import installer, sources
+from cerebro_db.install.connection import execute, transaction
+from cerebro_db.install.embedded import Cluster
+from cerebro_db.install.script import Script, Step, sql_array
+
+PATHS = sources.default_python_paths()
+SERVER_PYTHON = "3.11"
+
+SCHEMA = """
+SELECT pg_describe_object(d.classid, d.objid, d.objsubid)
+  FROM pg_depend d JOIN pg_namespace n ON n.oid = d.refobjid
+ WHERE n.nspname = 'cerebro' AND d.refclassid = 'pg_namespace'::regclass
+ UNION ALL
+SELECT oid::regprocedure || ' ' || md5(prosrc) || coalesce(proacl::text, '')
+  FROM pg_proc WHERE pronamespace = (SELECT oid FROM pg_namespace WHERE nspname = 'cerebro')
+ UNION ALL
+SELECT name || checksum FROM cerebro.catalog_migrations
+ ORDER BY 1
+"""
+
+
+@pytest.fixture
+def empty(empty_database: str, connect: Any) -> Any:
+    return connect(empty_database)
+
+
+def test_names_work_unqualified(sql: Any) -> None:
+    assert sql.value("SELECT cerebro_version()") == cerebro_db.__version__
+
+
+def test_every_function_has_a_comment(sql: Any) -> None:
+    silent = sql.column(
+        "SELECT oid::regprocedure::text FROM pg_proc"
+        " WHERE pronamespace = 'cerebro'::regnamespace AND proname NOT LIKE E'\\\\_%%'"
+        " AND obj_description(oid, 'pg_proc') IS NULL"
+    )
+    assert silent == []
+
+
+def test_again_is_the_same(database: str, sql: Any) -> None:
+    before = sql.column(SCHEMA)
+    installer.install(database, Script())
+    assert sql.column(SCHEMA) == before
+
+
+def test_functions_are_for_members_of_cerebro_user(database: str, sql: Any, connect: Any) -> None:
+    sql.run("CREATE ROLE member LOGIN IN ROLE cerebro_user; CREATE ROLE stranger LOGIN")
+    try:
+        member, stranger = (
+            connect(database.replace("user=postgres", f"user={role}"))
+            for role in ("member", "stranger")
+        )
+        assert member.value("SELECT cerebro_version()") == cerebro_db.__version__
+        with pytest.raises(Exception, match="permission denied for schema cerebro"):
+            stranger.value("SELECT cerebro.cerebro_version()")
+    finally:
+        sql.run("DROP ROLE member, stranger")
+
+
+def test_search_path_keeps_what_was_set(empty_database: str, empty: Any, connect: Any) -> None:
+    name = empty.value("SELECT current_database()")
+    empty.run(
+        f'CREATE SCHEMA "My, data"; ALTER DATABASE {name} SET search_path = "My, data", public'
+    )
+    installer.install(empty_database, Script())
+    installer.install(empty_database, Script())
+    assert connect(empty_database).value("SHOW search_path") == '"My, data", public, cerebro'
+    installer.uninstall(empty_database)
+    assert connect(empty_database).value("SHOW search_path") == '"My, data", public'
+
+
+def test_printed_script_applies(
+    empty_database: str, sql: Any, connect: Any, cluster: Cluster, tmp_path: Path
+) -> None:
+    file = tmp_path / "install.sql"
+    file.write_text(Script().text())
+    command = [cluster.psql(), "-X", "-q", "-1", "-d", empty_database, "-f", str(file)]
+    for _ in range(2):
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert connect(empty_database).column(SCHEMA) == sql.column(SCHEMA)
+
+
+def test_failure_changes_nothing(
+    empty_database: str, empty: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps = [*Script().steps(), Step("the last", "SELECT 1/0")]
+    monkeypatch.setattr(Script, "steps", lambda _: iter(steps))
+    with pytest.raises(InstallationFailed, match="the last: division by zero") as caught:
+        installer.install(empty_database, Script())
+    assert caught.value.sqlstate == "22012"
+    assert not empty.value("SELECT EXISTS (SELECT 1 FROM pg_namespace WHERE nspname = 'cerebro')")
+    assert not empty.value("SELECT EXISTS (SELECT 1 FROM pg_language WHERE lanname = 'plpython3u')")
+
+
+def test_functions_of_an_earlier_version_go(database: str, sql: Any) -> None:
+    sql.run(
+        "CREATE FUNCTION cerebro.cerebro_version(int) RETURNS int LANGUAGE sql AS 'SELECT 1';"
+        "CREATE AGGREGATE cerebro.old_one(int) (SFUNC = int4pl, STYPE = int)"
+    )
+    installer.upgrade(database, Script())
+    assert sql.value("SELECT count(*) FROM pg_proc WHERE proname = 'cerebro_version'") == 1
+    assert sql.value("SELECT count(*) FROM pg_proc WHERE proname = 'old_one'") == 0
+
+
+def test_two_at_once_wait_for_each_other(empty_database: str, empty: Any) -> None:
+    failures: list[Exception] = []
+
+    def run() -> None:
+        try:
+            installer.install(empty_database, Script())
+        except CerebroError as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=run) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+
+
+class TestMigrations:
+    """Each runs once; a changed one and an unknown one are refused."""
+
+    @pytest.fixture
+    def script(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+        folder = tmp_path / "sql"
+        shutil.copytree(sources.sql_directory(), folder)
+        monkeypatch.setattr(sources, "sql_directory", lambda: folder)
+        return folder / "migrations" / "9999_more.sql"
+
+    def test_runs_once(self, script: Path, database: str, sql: Any) -> None:
+        script.write_text("CREATE TABLE cerebro.more (a int); INSERT INTO cerebro.more VALUES (1)")
+        for _ in range(2):
+            installer.install(database, Script())
+        assert sql.value("SELECT count(*) FROM cerebro.more") == 1
+
+    def test_refuses_a_changed_one(self, script: Path, database: str) -> None:
+        script.write_text("CREATE TABLE cerebro.more (a int)")
+        installer.install(database, Script())
+        script.write_text("CREATE TABLE cerebro.more (b int)")
+        with pytest.raises(MissingPrerequisite, match='migration "9999_more" differs'):
+            installer.install(database, Script())
+
+    def test_refuses_an_older_version(self, script: Path, database: str) -> None:
+        script.write_text("CREATE TABLE cerebro.more (a int)")
+        installer.install(database, Script())
+        script.unlink()
+        with pytest.raises(MissingPrerequisite, match="does not know: 9999_more"):
+            installer.install(database, Script())
+
+
+class TestMissing:
+    """What is missing is told before anything is changed."""
+
+    def _message(self, dsn: str, script: Script) -> tuple[str, str | None]:
+        with pytest.raises(MissingPrerequisite) as caught:
+            installer.install(dsn, script)
+        return caught.value.message, caught.value.hint
+
+    def test_superuser(self, empty_database: str, empty: Any) -> None:
+        empty.run("CREATE ROLE nobody_special LOGIN")
+        try:
+            dsn = empty_database.replace("user=postgres", "user=nobody_special")
+            message, hint = self._message(dsn, Script())
+        finally:
+            empty.run("DROP ROLE nobody_special")
+        assert message == 'this needs a superuser, and role "nobody_special" is not one'
+        assert hint is not None
+        assert "Connect as a superuser" in hint
+
+    def test_plpython(self, empty_database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        steps = [
+            Step(step.name, step.sql.replace("WHERE name = 'plpython3u'", "WHERE false"))
+            for step in Script().steps()
+        ]
+        monkeypatch.setattr(Script, "steps", lambda _: iter(steps))
+        assert self._message(empty_database, Script()) == (
+            "this server has no plpython3u",
+            'Install it on the server. On Debian it is the package "postgresql-plpython3-15".',
+        )
+
+    def test_python_of_another_version(self, empty_database: str) -> None:
+        message, hint = self._message(
+            empty_database, Script(("/opt/other/lib/python3.4/site-packages",))
+        )
+        assert message == (
+            f"the server's plpython3u runs Python {SERVER_PYTHON}, got a package for Python 3.4"
+        )
+        assert hint is not None
+        assert "/usr/bin/python3 -m venv" in hint
+
+    def test_unreadable_path(self, empty_database: str, tmp_path: Path, cluster: Cluster) -> None:
+        folder = tmp_path / "closed"
+        folder.mkdir(mode=0)
+        message, hint = self._message(empty_database, Script((str(folder),)))
+        assert message == f'the server cannot read the Python path "{folder}"'
+        assert hint is not None
+        assert f'"{cluster.account.name}"' in hint
+
+    def test_package(self, empty_database: str, short_folder: Path) -> None:
+        folder = short_folder / "nothing"
+        folder.mkdir()
+        message, _ = self._message(empty_database, Script((str(folder),)))
+        assert message == f"the server finds no package cerebro_db in {folder}"
+
+    def test_tensorflow(self, empty_database: str, short_folder: Path) -> None:
+        folder = short_folder / "venv/lib/python3.11/site-packages"
+        (folder / "cerebro_db").mkdir(parents=True)
+        (folder / "cerebro_db" / "__init__.py").touch()
+        message, hint = self._message(empty_database, Script((str(folder),)))
+        assert message == f"the server finds no TensorFlow in {folder}"
+        assert hint is not None
+        assert f'{short_folder}/venv/bin/pip install "cerebro-db[cpu]"' in hint
+
+    def test_someone_elses_schema(self, empty_database: str, empty: Any) -> None:
+        empty.run("CREATE SCHEMA cerebro")
+        message, _ = self._message(empty_database, Script())
+        assert message == 'schema "cerebro" exists and is not one of Cerebro-DB'
+
+    def test_relative_path(self) -> None:
+        with pytest.raises(CerebroError, match="allowed are absolute paths"):
+            Script(("site-packages",))
+
+    def test_connection(self) -> None:
+        with pytest.raises(InstallationFailed, match="/nowhere"):
+            installer.install("host=/nowhere dbname=x", Script())
+
+
+class TestVerify:
+    """What is installed is whole, and runs."""
+
+    def test_tells_versions(self, database: str) -> None:
+        report = installer.verify(database, Script())
+        assert report.version == cerebro_db.__version__
+        assert "cerebro_version" in report.functions
+        assert list(report.versions) == ["Python", "numpy", "tensorflow", "keras"]
+
+    def test_missing_function(self, database: str, sql: Any) -> None:
+        sql.run("DROP FUNCTION cerebro.cerebro_version()")
+        with pytest.raises(InstallationFailed, match="missing in schema cerebro: cerebro_version"):
+            installer.verify(database, Script())
+
+    @pytest.mark.parametrize("action", [installer.verify, installer.upgrade])
+    def test_not_installed(self, empty_database: str, action: Any) -> None:
+        with pytest.raises(InstallationFailed, match="is not installed in database"):
+            action(empty_database, Script())
+
+
+class TestUninstall:
+    """Leaves nothing, and loses nothing unasked."""
+
+    def test_leaves_nothing(self, empty_database: str, empty: Any) -> None:
+        query = """
+            SELECT pg_describe_object(classid, objid, objsubid) FROM pg_depend
+             WHERE pg_describe_object(classid, objid, objsubid) ~ 'cerebro'
+        """
+        installer.install(empty_database, Script())
+        assert empty.column(query) != []
+        assert installer.uninstall(empty_database) == ()
+        assert empty.column(query) == []
+        assert empty.column("SELECT nspname FROM pg_namespace WHERE nspname = 'cerebro'") == []
+        settings = "SELECT setconfig FROM pg_db_role_setting s JOIN pg_database d"
+        where = "ON d.oid = s.setdatabase WHERE d.datname = current_database()"
+        assert empty.column(f"{settings} {where}") == []
+
+    def test_roles_go_with_the_last_use(self, cluster: Cluster, tmp_path: Path) -> None:
+        query = "SELECT array_agg(rolname::text) FROM pg_roles WHERE rolname ~ '^cerebro'"
+        with transaction(cluster.dsn("postgres")) as connection:
+            for step in Script().steps():
+                execute(connection, step.sql, step.name)
+            assert connection.exec_driver_sql(query).scalar() is not None
+            connection.rollback()
+
+    def test_refuses_to_drop_what_depends(self, database: str, sql: Any) -> None:
+        sql.run("CREATE VIEW public.mine AS SELECT cerebro.cerebro_version() AS version")
+        sql.run("CREATE TABLE public.kept (v text DEFAULT cerebro.cerebro_version())")
+        with pytest.raises(InstallationFailed, match=r"default value for public\.kept\.v, view"):
+            installer.uninstall(database)
+        dropped = installer.uninstall(database, force=True)
+        assert dropped == ("default value for public.kept.v", "view public.mine")
+        assert sql.value("SELECT count(*) FROM public.kept") == 0
+
+
+def test_arrays_of_nothing() -> None:
+    assert sql_array([]) == "ARRAY[]::text[]"
+
+
+@pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="the expected text names 3.11")
+def test_default_paths_tell_their_python() -> None:
+    assert sources.python_version_of(PATHS) == SERVER_PYTHON
