@@ -40,6 +40,7 @@ class ArchitectureFacts:
     Args:
         parameters: number of trainable weights.
         multiply_adds: of the forward pass of one row.
+        has_random: whether layers draw random numbers while they train, as dropout does.
         layers: number of layers, nested ones included.
         input_shapes, output_shapes: without the batch dimension; None where a size is free.
     """
@@ -47,6 +48,7 @@ class ArchitectureFacts:
     parameters: int
     multiply_adds: int
     has_convolution: bool
+    has_random: bool
     layers: int
     input_shapes: Shapes
     output_shapes: Shapes
@@ -87,13 +89,14 @@ def steps_per_call(facts: ArchitectureFacts, batch_size: int, row_bytes: int) ->
 def use_jit(facts: ArchitectureFacts, planned_steps: int) -> bool:
     """Returns whether a program is compiled by XLA.
 
-    Never with convolutions, which it makes slower on a CPU; otherwise where the steps that are
-    planned repay the compilation: from about 23,000 of them.
+    Never with convolutions, which it makes slower on a CPU; nor with random layers, as XLA draws
+    other numbers than plain Keras; otherwise where the steps that are planned repay the
+    compilation: from about 23,000 of them.
 
     Args:
         planned_steps: over all configurations that share the program, and all epochs.
     """
-    if facts.has_convolution:
+    if facts.has_convolution or facts.has_random:
         return False
     return planned_steps * _SAVED_SECONDS_PER_STEP >= _COMPILE_SECONDS
 

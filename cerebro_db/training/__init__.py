@@ -1,0 +1,1 @@
+"""Arrays in, arrays out: programs, states, buffers, metrics. The only layer that knows TensorFlow."""

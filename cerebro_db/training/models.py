@@ -1,0 +1,145 @@
+"""Keras models from checked architectures: built, described, regularised, initialised."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from cerebro_db.configs.architecture import with_dropout
+from cerebro_db.configs.parameters import CompileParams, LossSpec, OptimizerSpec
+from cerebro_db.errors import InvalidArchitecture, InvalidArgument, InvalidState
+from cerebro_db.planning.cost import ArchitectureFacts
+
+KERNELS = ("kernel", "depthwise_kernel", "pointwise_kernel", "recurrent_kernel")
+
+
+def build(config: Mapping[str, Any], seed: int, dropout: float | None = None) -> keras.Model:
+    """A model from a checked architecture; the seed decides the initial weights.
+
+    Raises:
+        InvalidArchitecture: Keras refuses the architecture, or its shapes are open.
+    """
+    config = with_dropout(dict(config), dropout) if dropout is not None else dict(config)
+    keras.utils.set_random_seed(seed % 2**32)
+    try:
+        model = keras.models.model_from_json(json.dumps(config))
+    except Exception as error:  # whatever Keras raises is about the architecture
+        raise InvalidArchitecture(f"Keras cannot build the architecture: {_short(error)}") from None
+    if not model.built or not model.inputs:
+        raise InvalidArchitecture(
+            "got an architecture without an input shape", hint="start the model with keras.Input(...)"
+        )
+    return model
+
+
+def facts_of(model: keras.Model) -> ArchitectureFacts:
+    """Size, work and shapes of a model, from which costs are estimated."""
+    leaves = list(model._flatten_layers(include_self=False, recursive=True))
+    return ArchitectureFacts(
+        parameters=int(model.count_params()),
+        multiply_adds=sum(_multiply_adds(layer) for layer in leaves),
+        has_convolution=any("Conv" in type(layer).__name__ for layer in leaves),
+        has_random=any(hasattr(layer, "seed_generator") for layer in leaves),
+        layers=len(leaves),
+        input_shapes=tuple(_row_shape(tensor.shape) for tensor in model.inputs),
+        output_shapes=tuple(_row_shape(tensor.shape) for tensor in model.outputs),
+    )
+
+
+def _row_shape(shape: tuple[int | None, ...]) -> tuple[int, ...]:
+    if any(size is None for size in shape[1:]):
+        raise InvalidArchitecture(f"got the open shape {shape}; allowed: every size but the batch fixed")
+    return tuple(int(size) for size in shape[1:] if size is not None)
+
+
+def _multiply_adds(layer: Any) -> int:
+    """Multiply-adds of one row: kernel size times the positions where it is applied."""
+    own = [weight for weight in getattr(layer, "_trainable_variables", []) if weight.ndim >= 2]
+    if not own:
+        return 0
+    size = sum(math.prod(weight.shape) for weight in own)
+    try:
+        output = layer.output.shape
+    except (AttributeError, ValueError):
+        return size
+    return size * math.prod(int(size or 1) for size in output[1:-1])
+
+
+def make_optimizer(spec: OptimizerSpec) -> Any:
+    """The Keras optimizer of a configuration."""
+    try:
+        return getattr(keras.optimizers, spec.name)(**dict(spec.arguments))
+    except (TypeError, ValueError) as error:
+        raise InvalidArgument(f"Keras refuses the optimizer {spec.name}: {_short(error)}") from None
+
+
+def make_loss(spec: LossSpec) -> Any:
+    """The Keras loss of a configuration."""
+    try:
+        return getattr(keras.losses, spec.name)(**dict(spec.arguments))
+    except (TypeError, ValueError) as error:
+        raise InvalidArgument(f"Keras refuses the loss {spec.name}: {_short(error)}") from None
+
+
+class Penalty:
+    """An L1 and L2 penalty whose strengths are variables, on the kernels of a model."""
+
+    def __init__(self) -> None:
+        self.l1 = tf.Variable(0.0, trainable=False, dtype=tf.float32)
+        self.l2 = tf.Variable(0.0, trainable=False, dtype=tf.float32)
+        self._uses_l1 = self._uses_l2 = False
+
+    def attach(self, model: keras.Model, params: CompileParams) -> None:
+        """Replace the penalty of every kernel where the configuration names a strength."""
+        self._uses_l1, self._uses_l2 = params.l1 is not None, params.l2 is not None
+        if not (self._uses_l1 or self._uses_l2):
+            return
+        for variable in model.trainable_variables:
+            if variable.name in KERNELS:
+                variable.regularizer = self
+
+    def assign(self, params: CompileParams) -> None:
+        """Take the strengths of a configuration."""
+        self.l1.assign(params.l1 or 0.0)
+        self.l2.assign(params.l2 or 0.0)
+
+    def __call__(self, kernel: Any) -> Any:
+        penalty = tf.constant(0.0)
+        if self._uses_l1:
+            penalty = self.l1 * tf.reduce_sum(tf.abs(kernel))
+        if self._uses_l2:
+            squares = self.l2 * tf.reduce_sum(tf.square(kernel))
+            penalty = penalty + squares if self._uses_l1 else squares
+        return penalty
+
+
+def set_weights(model: keras.Model, data: bytes) -> None:
+    """Give a model the weights of ``model_weights``: float32, in the order of ``get_weights()``.
+
+    Raises:
+        InvalidState: the number of bytes is not that of the architecture.
+    """
+    shapes = [weight.shape for weight in model.weights]
+    expected = 4 * sum(math.prod(shape) for shape in shapes)
+    if len(data) != expected:
+        raise InvalidState(
+            f"got model_weights of {len(data)} bytes; the architecture has {expected // 4} weights, "
+            f"which are {expected} bytes of float32"
+        )
+    flat = np.frombuffer(data, np.float32)
+    start = 0
+    for weight, shape in zip(model.weights, shapes, strict=True):
+        count = math.prod(shape)
+        weight.assign(flat[start : start + count].reshape(shape))
+        start += count
+
+
+def _short(error: BaseException) -> str:
+    text = " ".join(str(error).split())
+    return text[:500] or type(error).__name__

@@ -1,0 +1,142 @@
+"""Decoded partitions of a worker: bounded memory, the order of rows in a visit, batches of it."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Hashable, Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from cerebro_db.errors import InvalidData
+from cerebro_db.training.shuffle import buffer_order, row_order
+
+
+@dataclass(frozen=True)
+class Buffers:
+    """The buffers of a partition: ids and rows, in the order of the ids."""
+
+    ids: tuple[int, ...]
+    rows: tuple[int, ...]
+
+    @property
+    def total(self) -> int:
+        """Rows of the partition."""
+        return sum(self.rows)
+
+
+@dataclass
+class Partition:
+    """A partition in memory, its buffers one after another by id."""
+
+    buffers: Buffers
+    features: np.ndarray
+    targets: np.ndarray
+    missing: set[int] = field(default_factory=set)
+
+    @staticmethod
+    def empty(buffers: Buffers, features: np.ndarray, targets: np.ndarray) -> Partition:
+        """Room for a partition whose rows look like those of a first buffer."""
+        return Partition(
+            buffers,
+            np.empty((buffers.total, *features.shape[1:]), features.dtype),
+            np.empty((buffers.total, *targets.shape[1:]), targets.dtype),
+            set(buffers.ids),
+        )
+
+    def starts(self) -> dict[int, int]:
+        """First row of each buffer."""
+        ends = np.cumsum(self.buffers.rows)
+        return {
+            buffer_id: int(end - rows)
+            for buffer_id, rows, end in zip(self.buffers.ids, self.buffers.rows, ends, strict=True)
+        }
+
+    def put(self, buffer_id: int, features: np.ndarray, targets: np.ndarray) -> None:
+        """Place a buffer's rows."""
+        start = self.starts()[buffer_id]
+        self.features[start : start + len(features)] = features
+        self.targets[start : start + len(targets)] = targets
+        self.missing.discard(buffer_id)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory held."""
+        return int(self.features.nbytes + self.targets.nbytes)
+
+    def pieces(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """The rows of each buffer, by id."""
+        for buffer_id, start in self.starts().items():
+            rows = self.buffers.rows[self.buffers.ids.index(buffer_id)]
+            yield self.features[start : start + rows], self.targets[start : start + rows]
+
+
+class PartitionCache:
+    """Decoded partitions, the least recently used dropped first.
+
+    Args:
+        limit: bytes that all of them together may take.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self._kept: OrderedDict[Hashable, Partition] = OrderedDict()
+
+    def get(self, key: Hashable) -> Partition | None:
+        """A complete partition, or None."""
+        if key in self._kept:
+            self._kept.move_to_end(key)
+        return self._kept.get(key)
+
+    def put(self, key: Hashable, partition: Partition) -> bool:
+        """Keep a partition if it fits; tells whether it is kept."""
+        if partition.missing:
+            raise InvalidData(f"got a partition without its buffers {sorted(partition.missing)[:5]}")
+        if partition.nbytes > self.limit:
+            return False
+        self._kept.pop(key, None)
+        while self._kept and self.nbytes + partition.nbytes > self.limit:
+            self._kept.popitem(last=False)
+        self._kept[key] = partition
+        return True
+
+    def keys(self) -> list[Hashable]:
+        """What is kept."""
+        return list(self._kept)
+
+    def clear(self) -> None:
+        """Drop everything."""
+        self._kept.clear()
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory held."""
+        return sum(partition.nbytes for partition in self._kept.values())
+
+
+@dataclass(frozen=True)
+class VisitOrder:
+    """What decides the order of rows in a visit."""
+
+    seed: int
+    epoch: int
+    partition_key: int
+    salt: str
+    shuffle: bool
+
+    def buffers(self, subepoch: int, ids: tuple[int, ...]) -> list[int]:
+        """Buffer ids in the order of a pass."""
+        return buffer_order(self.salt, subepoch, ids) if self.shuffle else sorted(ids)
+
+    def rows(self, subepoch: int, buffer_id: int, rows: int) -> np.ndarray:
+        """The order of the rows of a buffer, ``int64[rows]``."""
+        if not self.shuffle:
+            return np.arange(rows)
+        return row_order(self.seed, self.epoch, self.partition_key, subepoch, buffer_id, rows)
+
+    def whole(self, subepoch: int, partition: Partition) -> np.ndarray:
+        """The order of the rows of a partition in memory, ``int64[rows]``."""
+        starts = partition.starts()
+        counts = dict(zip(partition.buffers.ids, partition.buffers.rows, strict=True))
+        order = self.buffers(subepoch, partition.buffers.ids)
+        return np.concatenate([starts[b] + self.rows(subepoch, b, counts[b]) for b in order])

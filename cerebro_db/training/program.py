@@ -1,0 +1,296 @@
+"""A compiled training loop: many mini-batches a call, for every configuration of its kind.
+
+A program serves all configurations that share architecture, optimizer class,
+loss, batch size and the presence of penalties and class weights. What
+differs between them (learning rate and other scalars of the optimizer,
+strengths of penalties, class weights, initial weights) are variables.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from cerebro_db.configs.parameters import CompileParams, FitParams
+from cerebro_db.errors import InvalidState
+from cerebro_db.training import models
+from cerebro_db.training.environment import shielded
+from cerebro_db.training.scalars import make_variable, scalars_of
+from cerebro_db.training.state import State
+from cerebro_db.training.targets import TargetFacts, encode, encoding_for
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """All that decides how a configuration is trained, apart from its state.
+
+    Attributes:
+        architecture: the checked JSON of the model.
+        architecture_id: its fingerprint.
+        compile_params, fit_params: the configuration's parameters.
+        targets: the stored targets.
+        jit: whether XLA compiles the loop.
+        steps_per_call: mini-batches of one call.
+    """
+
+    architecture: dict[str, Any]
+    architecture_id: str
+    compile_params: CompileParams
+    fit_params: FitParams
+    targets: TargetFacts
+    jit: bool
+    steps_per_call: int
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """Configurations with equal keys share a program."""
+        params = self.compile_params
+        return (
+            self.architecture_id,
+            scalars_of(params.optimizer).key,
+            params.loss,
+            params.dropout,
+            params.l1 is not None,
+            params.l2 is not None,
+            self.fit_params.class_weight is not None,
+            self.fit_params.batch_size,
+            self.targets,
+            self.jit,
+            self.steps_per_call if self.jit else None,
+        )
+
+
+class Program:
+    """A model, its optimizer and the compiled loop over mini-batches.
+
+    Args:
+        recipe: of the first configuration that it serves.
+    """
+
+    def __init__(self, recipe: Recipe) -> None:
+        self._prepared: tuple[CompileParams, FitParams] | None = None
+        self.batch_size = recipe.fit_params.batch_size
+        self.steps_per_call = recipe.steps_per_call
+        self.jit = recipe.jit
+        self._targets = recipe.targets
+        params = recipe.compile_params
+        with shielded():
+            self.model = models.build(recipe.architecture, seed=0, dropout=params.dropout)
+            self._penalty = models.Penalty()
+            self._penalty.attach(self.model, params)
+            optimizer = models.make_optimizer(params.optimizer)
+            self.model.compile(optimizer=optimizer, loss=models.make_loss(params.loss))
+            optimizer.build(self.model.trainable_variables)
+            self._scalars = make_variable(optimizer)
+            self._class_weights = self._make_class_weights(recipe.fit_params)
+            self._variables = _named_variables(self.model, optimizer)
+            self._zeros = {name: variable.numpy() for name, variable in self._variables.items()}
+        units = self.model.outputs[0].shape[-1]
+        self._encoding = encoding_for(recipe.targets, params.loss.target, units)
+        self._compile()
+
+    # -- state -----------------------------------------------------------------
+    def prepare(self, params: CompileParams, fit: FitParams) -> None:
+        """Take the scalars of a configuration, where they are not those of the last one."""
+        if (params, fit) == self._prepared:
+            return
+        with shielded():
+            for name, number in scalars_of(params.optimizer).numbers.items():
+                self._scalars[name].assign(number)
+            self._penalty.assign(params)
+            if self._class_weights is not None:
+                self._class_weights.assign(_class_weight_vector(fit, self._targets.num_classes))
+        self._prepared = (params, fit)
+
+    def initial_state(self, recipe: Recipe, seed: int, weights: bytes | None) -> State:
+        """The state before the first hop: from the seed, or from given weights."""
+        params = recipe.compile_params
+        with shielded():
+            model = models.build(recipe.architecture, seed, params.dropout)
+            if weights is not None:
+                models.set_weights(model, weights)
+            state = dict(self._zeros)
+            fresh = named_model_variables(model)
+            state.update({name: variable.numpy() for name, variable in fresh.items()})
+            state["optimizer/learning_rate"] = np.float32(
+                scalars_of(params.optimizer).learning_rate
+            )
+        return state
+
+    def load(self, state: State) -> None:
+        """Take over a state.
+
+        Raises:
+            InvalidState: names, shapes or dtypes are not those of the program.
+        """
+        _check_fits(state, self._zeros)
+        with shielded():
+            for name, variable in self._variables.items():
+                assign(variable, state[name])
+
+    def save(self) -> State:
+        """The state as it is now."""
+        with shielded():
+            values = self._read()
+            return {n: value.numpy() for n, value in zip(self._variables, values, strict=True)}
+
+    # -- training ----------------------------------------------------------------
+    def train(self, features: np.ndarray, targets: np.ndarray) -> float:
+        """Train on rows in their order, batch by batch; at most ``steps_per_call`` full batches.
+
+        Args:
+            features: ``float32[rows, ...]``.
+            targets: ``int32[rows]`` ids or ``float32[rows, ...]``.
+
+        Returns:
+            The sum over the rows of the loss of their batch.
+        """
+        rows = len(features)
+        steps, rest = divmod(rows, self.batch_size)
+        total = 0.0
+        with shielded():
+            if steps:
+                full = steps * self.batch_size
+                padded = self.steps_per_call * self.batch_size if self.jit else full
+                total += float(
+                    self._loop(_padded(features[:full], padded), _padded(targets[:full], padded), steps)
+                )
+            if rest:
+                total += float(self._batch(features[-rest:], targets[-rest:]))
+        return total
+
+    # -- inside --------------------------------------------------------------------
+    def _compile(self) -> None:
+        row = tuple(self.model.inputs[0].shape[1:])
+        rows = self.steps_per_call * self.batch_size if self.jit else None
+        signature = (
+            tf.TensorSpec((rows, *row), tf.float32),
+            tf.TensorSpec((rows, *self._targets.shape), tf.as_dtype(self._targets.dtype)),
+        )
+        count = tf.TensorSpec((), tf.int32)
+        relaxed = [tf.TensorSpec((None, *spec.shape[1:]), spec.dtype) for spec in signature]
+        self._loop = tf.function(
+            self._trace_loop, input_signature=(*signature, count), autograph=False, jit_compile=self.jit
+        )
+        self._batch = tf.function(self._trace_batch, input_signature=relaxed, autograph=False)
+
+        self._read = tf.function(
+            lambda: [variable.value.read_value() for variable in self._variables.values()],
+            autograph=False,
+        )
+
+    def _trace_loop(self, features: Any, targets: Any, steps: Any) -> Any:
+        size = self.batch_size
+
+        def body(step: Any, total: Any) -> tuple[Any, Any]:
+            start = step * size
+            loss = self._step(_rows(features, start, size), _rows(targets, start, size))
+            return step + 1, total + loss
+
+        self._bind()
+        _, total = tf.while_loop(
+            lambda step, total: step < steps,
+            body,
+            (tf.constant(0), tf.constant(0.0)),
+            parallel_iterations=1,
+        )
+        self._release()
+        return total * tf.cast(size, tf.float32)
+
+    def _trace_batch(self, features: Any, targets: Any) -> Any:
+        self._bind()
+        loss = self._step(features, targets) * tf.cast(tf.shape(features)[0], tf.float32)
+        self._release()
+        return loss
+
+    def _bind(self) -> None:
+        for scalar in self._scalars.values():
+            scalar.bind()
+
+    def _release(self) -> None:
+        for scalar in self._scalars.values():
+            scalar.release()
+
+    def _step(self, features: Any, stored: Any) -> Any:
+        """One step of SGD, as ``keras.Model.train_step`` does it, without the metrics."""
+        model = self.model
+        targets = encode(tf, stored, self._encoding, self._targets)
+        sample_weight = None
+        if self._class_weights is not None:
+            sample_weight = tf.gather(self._class_weights, stored)
+        with tf.GradientTape() as tape:
+            predictions = model(features, training=True)
+            loss = model.compute_loss(
+                x=features, y=targets, y_pred=predictions, sample_weight=sample_weight, training=True
+            )
+        gradients = tape.gradient(loss, model.trainable_weights)
+        model.optimizer.apply_gradients(zip(gradients, model.trainable_weights, strict=True))
+        return loss
+
+    def _make_class_weights(self, fit: FitParams) -> Any:
+        if fit.class_weight is None:
+            return None
+        vector = _class_weight_vector(fit, self._targets.num_classes)
+        return tf.Variable(vector, trainable=False)
+
+
+def assign(variable: Any, value: np.ndarray) -> None:
+    """Set a Keras variable; the raw operation is several times faster than ``assign``."""
+    tf.raw_ops.AssignVariableOp(resource=variable.value.handle, value=value)
+
+
+def _rows(tensor: Any, start: Any, size: int) -> Any:
+    """``size`` rows from ``start``, of static shape."""
+    tail = tensor.shape[1:]
+    begin = tf.stack([start] + [0] * len(tail))
+    return tf.ensure_shape(tf.slice(tensor, begin, [size, *tail]), [size, *tail])
+
+
+def _padded(rows: np.ndarray, count: int) -> np.ndarray:
+    if len(rows) == count:
+        return rows
+    padded = np.zeros((count, *rows.shape[1:]), rows.dtype)
+    padded[: len(rows)] = rows
+    return padded
+
+
+def _class_weight_vector(fit: FitParams, num_classes: int) -> np.ndarray:
+    vector = np.ones(num_classes, np.float32)
+    for class_id, weight in fit.class_weight or ():
+        vector[class_id] = weight
+    return vector
+
+
+def named_model_variables(model: keras.Model) -> dict[str, Any]:
+    """``weights/...`` in the order of ``get_weights()``, then generators and the like."""
+    known = {id(variable) for variable in model.weights}
+    others = [variable for variable in model.non_trainable_variables if id(variable) not in known]
+    named = {f"weights/{i}/{variable.name}": variable for i, variable in enumerate(model.weights)}
+    named |= {f"others/{i}/{variable.name}": variable for i, variable in enumerate(others)}
+    return named
+
+
+def _named_variables(model: keras.Model, optimizer: Any) -> dict[str, Any]:
+    named = named_model_variables(model)
+    for place, variable in enumerate(optimizer.variables):
+        is_rate = variable is optimizer._learning_rate
+        name = "learning_rate" if is_rate else f"{place}/{variable.name}"
+        named[f"optimizer/{name}"] = variable
+    return named
+
+
+def _check_fits(state: State, expected: State) -> None:
+    if state.keys() != expected.keys():
+        missing = sorted(expected.keys() ^ state.keys())
+        raise InvalidState(f"got a state of another model: it differs in {missing[:5]}")
+    for name, array in state.items():
+        want = expected[name]
+        if array.shape != want.shape or array.dtype != want.dtype:
+            raise InvalidState(
+                f"got {array.dtype}{array.shape} for {name!r} of a state; "
+                f"allowed: {want.dtype}{want.shape}"
+            )

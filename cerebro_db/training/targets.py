@@ -1,0 +1,75 @@
+"""How targets are stored, and what a loss or metric is given instead."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from cerebro_db.configs.losses import Target
+from cerebro_db.errors import InvalidArgument
+
+
+@dataclass(frozen=True)
+class TargetFacts:
+    """The dependent variable of a packed table.
+
+    Attributes:
+        kind: ``class`` (stored as int32 ids) or ``float`` (stored as float32).
+        num_classes: number of classes; 0 for float targets.
+        shape: shape of one float target, ``()`` for a scalar.
+    """
+
+    kind: str
+    num_classes: int
+    shape: tuple[int, ...]
+
+    @property
+    def dtype(self) -> np.dtype:
+        """What is stored in the buffers."""
+        return np.dtype(np.int32 if self.kind == "class" else np.float32)
+
+
+def encoding_for(facts: TargetFacts, wanted: Target, units: int) -> str:
+    """The encoding of targets for one loss or metric.
+
+    Args:
+        facts: the stored targets.
+        wanted: what the loss or metric computes with.
+        units: last dimension of the model's output.
+
+    Returns:
+        ``float``, ``ids``, ``binary`` or ``onehot``.
+
+    Raises:
+        InvalidArgument: the output does not fit the classes.
+    """
+    if facts.kind == "float":
+        if wanted is Target.IDS:
+            raise InvalidArgument(
+                "got a loss or metric for class ids and a float target; allowed: one for "
+                "numbers, or a target of integer, text or boolean type"
+            )
+        return "float"
+    if wanted is Target.IDS and units >= facts.num_classes:
+        return "ids"
+    if wanted is not Target.IDS and units == facts.num_classes and units > 1:
+        return "onehot"
+    if wanted not in (Target.IDS, Target.ONEHOT) and units == 1 and facts.num_classes <= 2:
+        return "binary"
+    raise InvalidArgument(
+        f"got an architecture with {units} outputs for {facts.num_classes} classes; "
+        "allowed: as many outputs as classes, or one output for two classes with a binary loss"
+    )
+
+
+def encode(tf: Any, targets: Any, encoding: str, facts: TargetFacts) -> Any:
+    """Stored targets as the tensor that Keras is given; traced into a program."""
+    if encoding == "onehot":
+        return tf.one_hot(targets, facts.num_classes, dtype=tf.float32)
+    if encoding == "binary":
+        return tf.cast(targets, tf.float32)[:, tf.newaxis]
+    if encoding == "ids":
+        return targets[:, tf.newaxis]
+    return targets[:, tf.newaxis] if facts.shape == () else targets

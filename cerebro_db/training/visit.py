@@ -1,0 +1,214 @@
+"""One hop in a worker: a configuration's state, trained over one partition."""
+
+from __future__ import annotations
+
+import math
+import resource
+import time
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from cerebro_db.errors import ConfigurationFailed, InvalidData
+from cerebro_db.training import state as states
+from cerebro_db.training.partitions import Buffers, Partition, PartitionCache, VisitOrder
+from cerebro_db.training.program import Program, Recipe
+
+Tick = Callable[[], None]
+
+
+@dataclass(frozen=True)
+class VisitTask:
+    """What a worker must know for one hop.
+
+    Attributes:
+        recipe: how the configuration is trained.
+        order: the order of the rows.
+        buffers: what the partition consists of.
+        cache_key: names the partition among those that the worker keeps.
+        initial_seed: seed of the initial weights, used where there is no state yet.
+    """
+
+    recipe: Recipe
+    order: VisitOrder
+    buffers: Buffers
+    cache_key: Hashable
+    initial_seed: int
+
+
+@dataclass(frozen=True)
+class VisitReport:
+    """What a hop did; seconds are wall-clock."""
+
+    rows: int
+    loss: float
+    read_seconds: float
+    train_seconds: float
+    compiled: bool
+    cached: bool
+    memory_mb: int
+
+
+class Programs:
+    """The compiled programs of a worker by key; the least recently used goes first."""
+
+    def __init__(self, limit: int = 64) -> None:
+        self._limit = limit
+        self._kept: dict[Hashable, Program] = {}
+
+    def get(self, recipe: Recipe) -> tuple[Program, bool]:
+        """The program of a recipe, and whether it had to be made."""
+        key = recipe.key
+        program = self._kept.pop(key, None)
+        made = program is None
+        if program is None:
+            while len(self._kept) >= self._limit:
+                self._kept.pop(next(iter(self._kept)))
+            program = Program(recipe)
+        self._kept[key] = program
+        return program, made
+
+
+class Visit:
+    """Begun with a state, fed with buffers, finished with the next state.
+
+    A partition that the worker keeps, or may keep, is trained when it is
+    whole; otherwise the buffers are trained as they come, which gives the
+    same batches.
+    """
+
+    def __init__(
+        self,
+        task: VisitTask,
+        data: bytes | None,
+        weights: bytes | None,
+        programs: Programs,
+        cache: PartitionCache,
+        tick: Tick,
+    ) -> None:
+        self._task, self._cache, self._tick = task, cache, tick
+        self._started = time.monotonic()
+        self._train_seconds = 0.0
+        self._loss_sum, self._rows = 0.0, 0
+        self._program, self._compiled = programs.get(task.recipe)
+        self._program.prepare(task.recipe.compile_params, task.recipe.fit_params)
+        if data is None:
+            state = self._program.initial_state(task.recipe, task.initial_seed, weights)
+        else:
+            state = states.from_bytes(data)
+        self._program.load(state)
+        self._partition = cache.get(task.cache_key)
+        self._cached = self._partition is not None
+        self._stream = _Stream(self._train, self._program) if self._partition is None else None
+
+    def feed(self, subepoch: int, buffer_id: int, features: np.ndarray, targets: np.ndarray) -> None:
+        """Take the rows of a buffer; they come in the order of the visit."""
+        self._tick()
+        if self._cached:
+            return
+        if self._partition is None and self._rows == 0 and self._fits(features, targets):
+            self._partition = Partition.empty(self._task.buffers, features, targets)
+            self._stream = None
+        if self._partition is not None:
+            self._partition.put(buffer_id, features, targets)
+            return
+        assert self._stream is not None
+        order = self._task.order.rows(subepoch, buffer_id, len(features))
+        self._stream.feed(subepoch, features[order], targets[order])
+
+    def finish(self) -> tuple[bytes, VisitReport]:
+        """The next state and the report.
+
+        Raises:
+            ConfigurationFailed: the loss is not finite.
+            InvalidData: buffers of the partition are missing.
+        """
+        if self._stream is not None:
+            self._stream.flush()
+        elif self._partition is not None:
+            if not self._cached:
+                self._cached = self._cache.put(self._task.cache_key, self._partition)
+            self._train_whole(self._partition)
+        expected = self._task.buffers.total * self._task.recipe.fit_params.epochs
+        if self._rows != expected:
+            raise InvalidData(f"got {self._rows} rows in a visit; the partition has {expected}")
+        data = states.to_bytes(self._program.save())
+        return data, self._report()
+
+    # -- inside ----------------------------------------------------------------
+    def _fits(self, features: np.ndarray, targets: np.ndarray) -> bool:
+        row = features[:1].nbytes + targets[:1].nbytes
+        return row * self._task.buffers.total <= self._cache.limit
+
+    def _train_whole(self, partition: Partition) -> None:
+        chunk = self._program.steps_per_call * self._program.batch_size
+        for subepoch in range(self._task.recipe.fit_params.epochs):
+            order = self._task.order.whole(subepoch, partition)
+            for start in range(0, len(order), chunk):
+                rows = order[start : start + chunk]
+                self._train(partition.features[rows], partition.targets[rows])
+
+    def _train(self, features: np.ndarray, targets: np.ndarray) -> None:
+        self._tick()
+        started = time.monotonic()
+        loss_sum = self._program.train(features, targets)
+        self._train_seconds += time.monotonic() - started
+        if not math.isfinite(loss_sum):
+            raise ConfigurationFailed(
+                f"the loss became {loss_sum} within rows {self._rows} to {self._rows + len(features)} "
+                f"of partition {self._task.order.partition_key}, epoch {self._task.order.epoch}",
+                hint="a lower learning rate, or clipnorm, may help",
+            )
+        self._loss_sum += loss_sum
+        self._rows += len(features)
+
+    def _report(self) -> VisitReport:
+        elapsed = time.monotonic() - self._started
+        return VisitReport(
+            rows=self._rows,
+            loss=self._loss_sum / max(self._rows, 1),
+            read_seconds=max(elapsed - self._train_seconds, 0.0),
+            train_seconds=self._train_seconds,
+            compiled=self._compiled,
+            cached=self._cached,
+            memory_mb=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
+        )
+
+
+class _Stream:
+    """Cuts rows that come buffer by buffer into calls of whole batches."""
+
+    def __init__(self, train: Callable[[np.ndarray, np.ndarray], None], program: Program) -> None:
+        self._train = train
+        self._chunk = program.steps_per_call * program.batch_size
+        self._subepoch = 0
+        self._features: list[np.ndarray] = []
+        self._targets: list[np.ndarray] = []
+        self._held = 0
+
+    def feed(self, subepoch: int, features: np.ndarray, targets: np.ndarray) -> None:
+        """Take rows; train all full calls that they complete."""
+        if subepoch != self._subepoch:
+            self.flush()
+            self._subepoch = subepoch
+        self._features.append(features)
+        self._targets.append(targets)
+        self._held += len(features)
+        if self._held >= self._chunk:
+            self._drain(self._held - self._held % self._chunk)
+
+    def flush(self) -> None:
+        """Train what is held, an incomplete batch at the end included."""
+        self._drain(self._held)
+
+    def _drain(self, count: int) -> None:
+        if not count:
+            return
+        features, targets = np.concatenate(self._features), np.concatenate(self._targets)
+        for start in range(0, count, self._chunk):
+            stop = min(start + self._chunk, count)
+            self._train(features[start:stop], targets[start:stop])
+        self._features, self._targets = [features[count:]], [targets[count:]]
+        self._held = len(features) - count

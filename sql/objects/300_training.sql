@@ -1,0 +1,59 @@
+-- What workers run: one hop, one scoring pass, and how they get ready.
+
+CREATE OR REPLACE FUNCTION cerebro._prepare_worker(threads integer, use_gpus boolean, cache_bytes bigint, run_id bigint)
+RETURNS text LANGUAGE plpython3u AS {{ udf('_prepare_worker') }};
+COMMENT ON FUNCTION cerebro._prepare_worker(integer, boolean, bigint, bigint) IS
+'Internal: imports TensorFlow in this session and sets the bound of its cache of decoded partitions; returns what belongs in the manifest of a run.';
+
+CREATE OR REPLACE FUNCTION cerebro._inspect_model(model_arch text, model_weights bytea)
+RETURNS text LANGUAGE plpython3u AS {{ udf('_inspect_model') }};
+COMMENT ON FUNCTION cerebro._inspect_model(text, bytea) IS
+'Internal: builds a model from its JSON and returns its size, work and shapes.';
+
+CREATE OR REPLACE FUNCTION cerebro._train_step(
+    token bigint, kind integer, task text, state bytea, weights bytea,
+    subepoch integer, buffer_id integer, x bytea, x_shape integer[], y bytea, y_shape integer[])
+RETURNS bigint LANGUAGE plpython3u AS {{ udf('_train_step') }};
+COMMENT ON FUNCTION cerebro._train_step(bigint, integer, text, bytea, bytea, integer, integer, bytea, integer[], bytea, integer[]) IS
+'Internal: transition function of cerebro_train; the first row brings the task and the state, the others a buffer each.';
+
+CREATE OR REPLACE FUNCTION cerebro._train_final(token bigint)
+RETURNS cerebro.visit_result LANGUAGE plpython3u AS {{ udf('_train_final') }};
+COMMENT ON FUNCTION cerebro._train_final(bigint) IS
+'Internal: final function of cerebro_train; returns the next state and what the hop did.';
+
+DROP AGGREGATE IF EXISTS cerebro.cerebro_train(integer, text, bytea, bytea, integer, integer, bytea, integer[], bytea, integer[]);
+CREATE AGGREGATE cerebro.cerebro_train(integer, text, bytea, bytea, integer, integer, bytea, integer[], bytea, integer[]) (
+    SFUNC = cerebro._train_step, STYPE = bigint, FINALFUNC = cerebro._train_final
+);
+COMMENT ON AGGREGATE cerebro.cerebro_train(integer, text, bytea, bytea, integer, integer, bytea, integer[], bytea, integer[]) IS
+'Trains one configuration over the buffers of one partition: a hop. The driver of a run calls it.';
+
+CREATE OR REPLACE FUNCTION cerebro._measure_step(
+    token bigint, kind integer, task text, state bytea,
+    buffer_id integer, x bytea, x_shape integer[], y bytea, y_shape integer[])
+RETURNS bigint LANGUAGE plpython3u AS {{ udf('_measure_step') }};
+COMMENT ON FUNCTION cerebro._measure_step(bigint, integer, text, bytea, integer, bytea, integer[], bytea, integer[]) IS
+'Internal: transition function of cerebro_measure; first the task, then the states, then the buffers.';
+
+CREATE OR REPLACE FUNCTION cerebro._measure_final(token bigint)
+RETURNS text LANGUAGE plpython3u AS {{ udf('_measure_final') }};
+COMMENT ON FUNCTION cerebro._measure_final(bigint) IS
+'Internal: final function of cerebro_measure; returns the sums of loss and metrics of each configuration as JSON.';
+
+DROP AGGREGATE IF EXISTS cerebro.cerebro_measure(integer, text, bytea, integer, bytea, integer[], bytea, integer[]);
+CREATE AGGREGATE cerebro.cerebro_measure(integer, text, bytea, integer, bytea, integer[], bytea, integer[]) (
+    SFUNC = cerebro._measure_step, STYPE = bigint, FINALFUNC = cerebro._measure_final
+);
+COMMENT ON AGGREGATE cerebro.cerebro_measure(integer, text, bytea, integer, bytea, integer[], bytea, integer[]) IS
+'Loss and metrics of many configurations in one scan of a partition. The driver of a run calls it.';
+
+CREATE OR REPLACE FUNCTION cerebro._combine_measures(task text)
+RETURNS text LANGUAGE plpython3u AS {{ udf('_combine_measures') }};
+COMMENT ON FUNCTION cerebro._combine_measures(text) IS
+'Internal: adds the sums of all partitions and returns the loss and metrics of each configuration as JSON.';
+
+CREATE OR REPLACE FUNCTION cerebro._state_weights(state bytea)
+RETURNS bytea LANGUAGE plpython3u IMMUTABLE STRICT AS {{ udf('_state_weights') }};
+COMMENT ON FUNCTION cerebro._state_weights(bytea) IS
+'Internal: the weights of a state as float32, in the order of Keras'' get_weights().';
