@@ -33,15 +33,16 @@ def find(major: str | None = None, prefix: Path = Path("/usr")) -> Postgres:
     usable = [found for found in servers if _has_plpython(prefix, found.major)]
     if usable:
         return usable[-1]
-    wanted = major or (servers[-1].major if servers else _USUAL_MAJOR)
-    lacks = "plpython3u" if servers else "server"
+    if servers:
+        newest = servers[-1].major
+        raise MissingPrerequisite(
+            f"PostgreSQL {newest} of this machine has no plpython3u",
+            f"On Debian: apt-get install postgresql-plpython3-{newest}",
+        )
+    wanted = major or _USUAL_MAJOR
     raise MissingPrerequisite(
-        f"this machine has no PostgreSQL {wanted} {lacks}"
-        if major or servers
-        else "this machine has no PostgreSQL server with plpython3u",
-        "On Debian: apt-get install"
-        + ("" if servers else f" postgresql-{wanted}")
-        + f" postgresql-plpython3-{wanted}",
+        f"this machine has no PostgreSQL {major or 'server'} with plpython3u",
+        f"On Debian: apt-get install postgresql-{wanted} postgresql-plpython3-{wanted}",
     )
 
 

@@ -1,0 +1,115 @@
+"""The command line: what it prints, and the exit codes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import cerebro_db
+
+LIGHT = ("sqlalchemy", "psycopg2", "jinja2", "numpy", "tensorflow", "keras")
+
+
+def cerebro(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Runs the program as a user does."""
+    code = "from cerebro_db.cli import main; main()"
+    return subprocess.run(
+        [sys.executable, "-c", code, *arguments],
+        env={**os.environ, "COLUMNS": "200", **environment},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_version() -> None:
+    done = cerebro("--version")
+    assert (done.returncode, done.stdout) == (0, f"{cerebro_db.__version__}\n")
+
+
+def test_life_of_an_installation(empty_database: str, connect: Any) -> None:
+    for command in ("install", "install", "upgrade"):
+        done = cerebro(command, "--dsn", empty_database)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert done.stdout == f"Cerebro-DB {cerebro_db.__version__} is installed.\n"
+    assert connect(empty_database).value("SELECT cerebro_version()") == cerebro_db.__version__
+    done = cerebro("uninstall", "--dsn", empty_database)
+    assert (done.returncode, done.stderr) == (0, "")
+    done = cerebro("uninstall", "--dsn", empty_database)
+    assert done.returncode == 1
+
+
+def test_verify(database: str) -> None:
+    done = cerebro("verify", "--dsn", database)
+    assert (done.returncode, done.stderr) == (0, "")
+    first, *others = done.stdout.splitlines()
+    assert first.startswith(f"Cerebro-DB {cerebro_db.__version__}, ")
+    assert [line.split()[0] for line in others] == ["Python", "numpy", "tensorflow", "keras"]
+
+
+def test_url(cluster: Any, empty_database: str) -> None:
+    name = dict(part.split("=", 1) for part in empty_database.split())["dbname"]
+    socket = str(cluster.socket_directory).replace("/", "%2F")
+    done = cerebro("install", "--dsn", f"postgresql://postgres@{socket}/{name}")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_print() -> None:
+    done = cerebro("print", "--python-path", "/opt/a", "--python-path", "/opt/b")
+    assert done.returncode == 0
+    assert "_paths = ('/opt/a', '/opt/b')" in done.stdout
+
+
+def test_error_has_a_hint_and_no_traceback(empty_database: str) -> None:
+    done = cerebro("verify", "--dsn", empty_database)
+    assert (done.returncode, done.stdout) == (1, "")
+    message, hint = done.stderr.splitlines()
+    assert message.startswith('cerebro: Cerebro-DB is not installed in database "')
+    assert hint == 'HINT: Run "cerebro install" first.'
+
+
+def test_wrong_usage() -> None:
+    assert cerebro("frobnicate").returncode == 2
+
+
+def test_server(short_folder: Path) -> None:
+    home = short_folder / "cli"
+
+    def server(command: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+        return cerebro("server", command, *arguments, CEREBRO_HOME=str(home))
+
+    assert server("status").returncode == 3
+    assert server("dsn").returncode == 1
+    assert server("start").returncode == 0
+    try:
+        assert server("status").returncode == 0
+        dsn = f"host={home}/socket port=5432 dbname=cerebro user=postgres"
+        assert server("dsn").stdout == f"{dsn}\n"
+        assert server("psql", "-Atc", "SELECT 1 + 1").stdout == "2\n"
+        assert server("stop").stdout == "The server is stopped.\n"
+        assert server("status").returncode == 3
+        assert server("psql").returncode == 1
+        assert server("destroy").returncode == 1  # unconfirmed
+        assert home.exists()
+    finally:
+        assert server("destroy", "--yes").returncode == 0
+    assert not home.exists()
+
+
+@pytest.mark.parametrize("arguments", [("--version",), ("server", "status", "--home", "/nowhere")])
+def test_starts_light(arguments: tuple[str, ...]) -> None:
+    code = (
+        "import sys\nfrom cerebro_db.cli import main\n"
+        "try:\n    main()\nexcept SystemExit:\n    pass\n"
+        f"sys.exit(str([name for name in {LIGHT} if name in sys.modules] or ''))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=False
+    )
+    assert done.stderr.strip() == ""
