@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from cerebro_db.database.dialects.postgresql_packing import PostgreSQLPacking
+
 IDLE_SESSION_TIMEOUT_SINCE = 140000
 
 
@@ -11,6 +13,8 @@ class PostgreSQL:
     Args:
         server_version: as libpq tells it, for example 150018.
     """
+
+    packing = PostgreSQLPacking()
 
     def __init__(self, server_version: int) -> None:
         self.server_version = server_version

@@ -1,0 +1,256 @@
+"""SQL of packing on PostgreSQL: rows are fetched by address, one statement fills one buffer.
+
+Every text here passes through the client's parameter formatting: identifiers come quoted from
+``names``, values are parameters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from cerebro_db.database.names import QualifiedName, quote
+
+# Blocks whose row addresses are fetched at once: their text stays far below a gigabyte.
+BLOCKS_PER_FETCH = 131_072
+# What rounds to the largest float32 is below this.
+FLOAT32_LIMIT = "3.4028235677973366e38"
+UNFINISHED = "Cerebro-DB: a packing that is not finished"
+
+
+@dataclass(frozen=True)
+class Scan:
+    """What is read: a table and two expressions over its alias ``s``.
+
+    Attributes:
+        table: plain, so that its rows have addresses.
+        features: expression of an array type.
+        target: expression; of an array type for float targets.
+        class_type: SQL text of the class type; None for float targets.
+    """
+
+    table: QualifiedName
+    features: str
+    target: str
+    class_type: str | None
+
+
+class PostgreSQLPacking:
+    """Texts of the statements, each with the parameters that its docstring names."""
+
+    begin_reading = (
+        "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL synchronize_seqscans = off; "
+        "SELECT pg_catalog.pg_export_snapshot()"
+    )
+    begin_writing = "BEGIN ISOLATION LEVEL REPEATABLE READ; SET TRANSACTION SNAPSHOT %s"
+    set_local_search_path = "SELECT pg_catalog.set_config('search_path', %s, true)"
+    set_search_path = "SELECT pg_catalog.set_config('search_path', %s, false)"
+    try_lock = "SELECT pg_catalog.pg_try_advisory_lock(%s)"
+    unlock = "SELECT pg_catalog.pg_advisory_unlock(%s)"
+
+    # Parameter: the oid. Rows have addresses that we may read only in plain tables, and only
+    # with the privilege on the whole table.
+    needs_staging = """
+    SELECT c.relkind NOT IN ('r', 'm')
+           OR EXISTS (SELECT 1 FROM pg_catalog.pg_inherits i WHERE i.inhparent = c.oid)
+           OR COALESCE((SELECT a.amname FROM pg_catalog.pg_am a WHERE a.oid = c.relam), 'heap')
+              <> 'heap'
+           OR NOT pg_catalog.has_table_privilege(c.oid, 'SELECT')
+      FROM pg_catalog.pg_class c WHERE c.oid = %s
+    """
+    # Parameters: schema, name.
+    leftover = """
+    SELECT pg_catalog.obj_description(c.oid, 'pg_class')
+      FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+     WHERE n.nspname = %s AND c.relname = %s
+    """
+    blocks = """
+    SELECT pg_catalog.pg_relation_size(c.oid)
+           / pg_catalog.current_setting('block_size')::bigint
+      FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+     WHERE n.nspname = %s AND c.relname = %s
+    """
+
+    def stage(self, staged: QualifiedName, source: QualifiedName, columns: Sequence[str]) -> str:
+        """Copy the columns into a plain table of the same column names."""
+        listed = ", ".join(map(quote, columns))
+        external = "".join(
+            f"ALTER TABLE {staged.sql} ALTER {quote(name)} SET STORAGE EXTERNAL; "
+            for name in columns[:1]
+        )
+        return (
+            f"CREATE UNLOGGED TABLE {staged.sql} AS SELECT {listed} FROM {source.sql} "
+            f"WITH NO DATA; {self._mark(staged)}; {external}"
+            f"INSERT INTO {staged.sql} SELECT {listed} FROM {source.sql}"
+        )
+
+    def create(self, table: QualifiedName, features: str, target: str) -> str:
+        """The packed table, empty and under a name that says it is not finished."""
+        data, labels = quote(features), quote(target)
+        # Bytes are stored as they are: reading them then costs next to nothing.
+        return (
+            f"CREATE TABLE {table.sql} (partition_key integer NOT NULL, "
+            f"buffer_id integer NOT NULL, num_rows integer NOT NULL, "
+            f"{data} bytea NOT NULL, {quote(features + '_shape')} integer[] NOT NULL, "
+            f"{labels} bytea NOT NULL, {quote(target + '_shape')} integer[] NOT NULL); "
+            f"ALTER TABLE {table.sql} ALTER {data} SET STORAGE EXTERNAL, "
+            f"ALTER {labels} SET STORAGE EXTERNAL; {self._mark(table)}"
+        )
+
+    def drop(self, tables: Sequence[QualifiedName]) -> str:
+        """Remove what is not finished."""
+        return "DROP TABLE IF EXISTS " + ", ".join(table.sql for table in tables)
+
+    def shapes(self, scan: Scan) -> str:
+        """The shapes of the first rows that have one: features, target (NULL without arrays)."""
+        parts = [_first_shape(scan.table, scan.features)]
+        parts.append("NULL" if scan.class_type else _first_shape(scan.table, scan.target))
+        return "SELECT " + ", ".join(parts)
+
+    def addresses(self, table: QualifiedName, whole: bool) -> str:
+        """The addresses of all rows as bytes; unless ``whole``: parameters first and last tid."""
+        where = "" if whole else "WHERE ctid >= %s::tid AND ctid < %s::tid"
+        return (
+            "SELECT pg_catalog.string_agg(pg_catalog.tidsend(ctid), ''::bytea) "
+            f"FROM ONLY {table.sql} {where}"
+        )
+
+    def classes(self, scan: Scan) -> str:
+        """All classes: as text of an array (sorted, NULL last), how many, whether with NULL."""
+        return (
+            "SELECT pg_catalog.array_agg(d.v ORDER BY d.v)::text, pg_catalog.count(*), "
+            "COALESCE(pg_catalog.bool_or(d.v IS NULL), false) "
+            f"FROM (SELECT DISTINCT {scan.target} AS v FROM ONLY {scan.table.sql} s) d"
+        )
+
+    def fill(self, table: QualifiedName, scan: Scan, columns: Sequence[str]) -> str:
+        """Fill one buffer.
+
+        Parameters: partition_key, buffer_id, divisor; for float targets the shape of their
+        arrays; the shape of a target; for classes the id of NULL and all class values; the
+        addresses, the positions, the shape of the features.
+        """
+        labels = scan.class_type is not None
+        packed = (
+            "cerebro._pack_labels(r.y, r.keys, p.positions)"
+            if labels
+            else "cerebro._pack_arrays(r.y, r.keys, p.positions, %s::integer[], 1.0)"
+        )
+        names = ", ".join(quote(name + part) for name in columns for part in ("", "_shape"))
+        return f"""
+        INSERT INTO {table.sql} (partition_key, buffer_id, num_rows, {names})
+        SELECT %s, %s, r.n,
+               cerebro._pack_arrays(r.x, r.keys, p.positions, p.shape, %s),
+               r.n || p.shape, {packed}, r.n || %s::integer[]
+          FROM (SELECT pg_catalog.count(*)::integer AS n,
+                       {_concatenated("pg_catalog.tidsend(s.ctid)")} AS keys,
+                       {_concatenated(_sent(scan.features))} AS x,
+                       {_concatenated(_label(scan.target) if labels else _sent(scan.target))} AS y
+                  FROM ONLY {scan.table.sql} s {_classes_join(scan) if labels else ""}
+                 WHERE s.ctid = ANY (%s::tid[])) r,
+               (SELECT %s::bytea AS positions, %s::integer[] AS shape) p
+        """
+
+    def culprit(self, scan: Scan, shape: Sequence[int], target_shape: Sequence[int]) -> str:
+        """The first row that cannot be packed.
+
+        Parameters: divisor; for classes all class values. Columns: number in the scan, address,
+        then for features and target each: fault (null, shape, value), and shape; the target.
+        """
+        features = _fault("r.x", shape, "%s")
+        if scan.class_type is None:
+            target = _fault("r.y", target_shape, "1.0")
+        else:
+            target = (
+                f"CASE WHEN NOT EXISTS (SELECT 1 FROM unnest(%s::{scan.class_type}[]) "
+                "AS c(v) WHERE c.v IS NOT DISTINCT FROM r.y) THEN 'class' END"
+            )
+        target_dims = "NULL" if scan.class_type else _dimensions("r.y")
+        return f"""
+        SELECT f.n, f.address, f.x_fault, f.x_shape, f.y_fault, f.y_shape, f.y_text FROM (
+            SELECT r.n, r.address, {features} AS x_fault, {_dimensions("r.x")} AS x_shape,
+                   {target} AS y_fault, {target_dims} AS y_shape, r.y::text AS y_text
+              FROM (SELECT pg_catalog.row_number() OVER (ORDER BY s.ctid) AS n,
+                           s.ctid::text AS address, {scan.features} AS x, {scan.target} AS y
+                      FROM ONLY {scan.table.sql} s) r) f
+         WHERE f.x_fault IS NOT NULL OR f.y_fault IS NOT NULL
+         ORDER BY f.n LIMIT 1
+        """
+
+    def finish(
+        self,
+        table: QualifiedName,
+        output: QualifiedName,
+        summary: QualifiedName,
+        fields: Sequence[tuple[str, str]],
+        drops: Sequence[QualifiedName],
+    ) -> str:
+        """The packed table gets its name and its summary, at once; ``drops`` go.
+
+        Parameters: the values of ``fields``, which are names and SQL types.
+        """
+        columns = ", ".join(f"{quote(name)} {kind}" for name, kind in fields)
+        values = ", ".join(f"%s::{kind}" for _, kind in fields)
+        drop = f"{self.drop(drops)}; " if drops else ""
+        return (
+            f"BEGIN; ALTER TABLE {table.sql} RENAME TO {quote(output.name)}; "
+            f"ALTER TABLE {output.sql} ADD PRIMARY KEY (partition_key, buffer_id); "
+            f"COMMENT ON TABLE {output.sql} IS 'Cerebro-DB: packed rows'; "
+            f"CREATE TABLE {summary.sql} ({columns}); "
+            f"COMMENT ON TABLE {summary.sql} IS 'Cerebro-DB: what the packed table holds'; "
+            f"INSERT INTO {summary.sql} VALUES ({values}); {drop}COMMIT"
+        )
+
+    def _mark(self, table: QualifiedName) -> str:
+        return f"COMMENT ON TABLE {table.sql} IS '{UNFINISHED}'"
+
+
+def _concatenated(expression: str) -> str:
+    return f"pg_catalog.string_agg({expression}, ''::bytea)"
+
+
+def _sent(expression: str) -> str:
+    # A NULL must not be skipped in silence: the empty bytes are found by their length.
+    return f"COALESCE(pg_catalog.array_send({expression}), ''::bytea)"
+
+
+def _label(target: str) -> str:
+    return f"pg_catalog.int4send(COALESCE(c.id, CASE WHEN {target} IS NULL THEN %s ELSE -1 END))"
+
+
+def _classes_join(scan: Scan) -> str:
+    """Class ids beside the rows; NULL is left to the label, as a join that matches it is slow."""
+    return f"""
+    LEFT JOIN (SELECT u.v, (u.o - 1)::integer AS id
+                 FROM unnest(%s::{scan.class_type}[]) WITH ORDINALITY AS u(v, o)) c
+      ON c.v = {scan.target}
+    """
+
+
+def _first_shape(table: QualifiedName, expression: str) -> str:
+    return (
+        f"(SELECT {_dimensions(expression)} FROM ONLY {table.sql} s "
+        f"WHERE {expression} IS NOT NULL LIMIT 1)"
+    )
+
+
+def _dimensions(expression: str) -> str:
+    return (
+        f"(SELECT pg_catalog.array_agg(pg_catalog.array_length({expression}, d) ORDER BY d) "
+        f"FROM pg_catalog.generate_series(1, pg_catalog.array_ndims({expression})) d)"
+    )
+
+
+def _fault(array: str, shape: Sequence[int], divisor: str) -> str:
+    differs = [f"pg_catalog.array_ndims({array}) IS DISTINCT FROM {len(shape)}"]
+    differs += [
+        f"pg_catalog.array_length({array}, {axis}) IS DISTINCT FROM {size}"
+        for axis, size in enumerate(shape, 1)
+    ]
+    return (
+        f"CASE WHEN {array} IS NULL THEN 'null' WHEN {' OR '.join(differs)} THEN 'shape' "
+        f"WHEN EXISTS (SELECT 1 FROM unnest({array}) AS e(v) WHERE e.v IS NULL) "
+        f"THEN 'element' WHEN EXISTS (SELECT 1 FROM unnest({array}) AS e(v) "
+        f"WHERE NOT pg_catalog.abs(e.v::double precision / {divisor}) < {FLOAT32_LIMIT}) "
+        "THEN 'value' END"
+    )

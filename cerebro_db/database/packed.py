@@ -1,0 +1,240 @@
+"""Packed tables as values, read from the summary that packing left beside them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from cerebro_db.database.names import QualifiedName, quote
+from cerebro_db.database.relations import Relation, find
+from cerebro_db.database.sessions import Session, Tick, no_tick
+from cerebro_db.errors import UndefinedTable, WrongObjectType
+
+FORMAT_VERSION = 1
+SUMMARY_SUFFIX = "_summary"
+_HINT = "pack it first: SELECT cerebro_pack('source', 'packed', 'label', 'features')"
+
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class PackedInput:
+    """An independent variable.
+
+    Attributes:
+        name: of the bytea column.
+        shape: of one row.
+        dtype: NumPy's name of it.
+        type: SQL type in the source.
+    """
+
+    name: str
+    shape: Shape
+    dtype: str
+    type: str
+
+
+@dataclass(frozen=True)
+class PackedTarget:
+    """A dependent variable.
+
+    Attributes:
+        name: of the bytea column.
+        kind: ``class`` or ``float``.
+        shape: of one target; ``()`` for a class or a number.
+        dtype: NumPy's name of it.
+        type: SQL type in the source.
+        num_classes: 0 for float targets.
+        classes_found: how many of them occur in the training source.
+        class_values: in the order of the ids, as text; ``num_classes`` of them. None is the class
+            of NULL labels if it is among the first ``classes_found``, else padding.
+        class_array: those that were found, as the server's text of an array.
+    """
+
+    name: str
+    kind: str
+    shape: Shape
+    dtype: str
+    type: str
+    num_classes: int
+    classes_found: int
+    class_values: tuple[str | None, ...]
+    class_array: str | None
+
+    @property
+    def is_class(self) -> bool:
+        """Whether the target is a class label."""
+        return self.kind == "class"
+
+
+@dataclass(frozen=True)
+class PartitionInfo:
+    """The rows of one partition, and of each of its buffers as (buffer_id, rows)."""
+
+    partition_key: int
+    rows: int
+    buffers: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True)
+class PackedTable:
+    """A packed table and what its summary says."""
+
+    relation: Relation
+    summary: QualifiedName
+    inputs: tuple[PackedInput, ...]
+    targets: tuple[PackedTarget, ...]
+    normalizing_const: float
+    buffer_size: int
+    partitions: tuple[PartitionInfo, ...]
+
+    @property
+    def input(self) -> PackedInput:
+        """The one independent variable."""
+        return self.inputs[0]
+
+    @property
+    def target(self) -> PackedTarget:
+        """The one dependent variable."""
+        return self.targets[0]
+
+    @property
+    def rows(self) -> int:
+        """Rows of all partitions."""
+        return sum(partition.rows for partition in self.partitions)
+
+
+def load_packed(session: Session, text: str | None, role: str, tick: Tick = no_tick) -> PackedTable:
+    """The packed table that a user names.
+
+    Args:
+        session: has the caller's search_path.
+        text: as a user writes it.
+        role: the name of the argument, for messages.
+        tick: called while waiting.
+
+    Raises:
+        WrongObjectType: the table was not made by packing, or by another version.
+    """
+    relation = find(session, text, role, tick)
+    if not (relation.has("partition_key") and relation.has("buffer_id")):
+        raise WrongObjectType(f"{role}: {relation.name} is not packed", hint=_HINT)
+    summary = _summary_of(session, relation, role, tick)
+    facts = _facts(session, summary, role, tick)
+    targets = tuple(
+        _target(session, summary, facts, index, tick)
+        for index in range(len(facts["dependent_varname"]))
+    )
+    return PackedTable(
+        relation=relation,
+        summary=summary.name,
+        inputs=tuple(_input(facts, index) for index in range(len(facts["independent_varname"]))),
+        targets=targets,
+        normalizing_const=facts["normalizing_const"],
+        buffer_size=facts["buffer_size"],
+        partitions=_partitions(session, relation, tick),
+    )
+
+
+def _summary_of(session: Session, relation: Relation, role: str, tick: Tick) -> Relation:
+    name = relation.name.suffixed(SUMMARY_SUFFIX)
+    quoted = ".".join('"' + part.replace('"', '""') + '"' for part in (name.schema, name.name))
+    try:
+        summary = find(session, quoted, role, tick)
+    except UndefinedTable:
+        raise WrongObjectType(
+            f"{role}: {relation.name} has no summary table {name}", hint=_HINT
+        ) from None
+    if not summary.has("format_version"):
+        raise WrongObjectType(f"{role}: {name} is not a summary of cerebro_pack", hint=_HINT)
+    return summary
+
+
+def _facts(session: Session, summary: Relation, role: str, tick: Tick) -> dict[str, Any]:
+    listed = ", ".join(_FACTS)
+    rows = session.run(f"SELECT {listed} FROM {summary.name.sql}", (), tick)
+    facts = dict(zip(_FACTS, rows[0], strict=True)) if len(rows) == 1 else {}
+    if facts.get("format_version") != FORMAT_VERSION:
+        raise WrongObjectType(
+            f"{role}: {summary.name} has {len(rows)} rows and format_version "
+            f"{facts.get('format_version')}; allowed: one row of version {FORMAT_VERSION}",
+            hint="pack the source again",
+        )
+    return facts
+
+
+_FACTS = (
+    "format_version",
+    "dependent_varname",
+    "independent_varname",
+    "dependent_vartype",
+    "independent_vartype",
+    "target_kinds",
+    "target_dtypes",
+    "target_shapes",
+    "input_dtypes",
+    "input_shapes",
+    "num_classes",
+    "classes_found",
+    "normalizing_const",
+    "buffer_size",
+)
+
+
+def _input(facts: dict[str, Any], index: int) -> PackedInput:
+    return PackedInput(
+        name=facts["independent_varname"][index],
+        shape=_shape(facts["input_shapes"], index),
+        dtype=facts["input_dtypes"][index],
+        type=facts["independent_vartype"][index],
+    )
+
+
+def _target(
+    session: Session, summary: Relation, facts: dict[str, Any], index: int, tick: Tick
+) -> PackedTarget:
+    name, found = facts["dependent_varname"][index], facts["classes_found"][index]
+    values: tuple[str | None, ...] = ()
+    array = None
+    if facts["target_kinds"][index] == "class":
+        column = quote(f"{name}_class_values")
+        texts, array = session.run(_CLASSES.format(column, summary.name.sql), (found,), tick)[0]
+        values = tuple(texts)
+    return PackedTarget(
+        name=name,
+        kind=facts["target_kinds"][index],
+        shape=_shape(facts["target_shapes"], index),
+        dtype=facts["target_dtypes"][index],
+        type=facts["dependent_vartype"][index],
+        num_classes=facts["num_classes"][index] or 0,
+        classes_found=found or 0,
+        class_values=values,
+        class_array=array,
+    )
+
+
+_CLASSES = """
+SELECT ARRAY(SELECT u.v::text FROM unnest(s.{0}) WITH ORDINALITY AS u(v, o) ORDER BY u.o),
+       (s.{0})[1:%s]::text
+  FROM {1} s
+"""
+
+
+def _shape(shapes: Any, index: int) -> Shape:
+    listed = json.loads(shapes) if isinstance(shapes, str) else shapes
+    return tuple(int(size) for size in listed[index])
+
+
+def _partitions(session: Session, relation: Relation, tick: Tick) -> tuple[PartitionInfo, ...]:
+    rows = session.run(_BUFFERS.format(relation.name.sql), (), tick)
+    buffers: dict[int, list[tuple[int, int]]] = {}
+    for partition_key, buffer_id, count in rows:
+        buffers.setdefault(partition_key, []).append((buffer_id, count))
+    return tuple(
+        PartitionInfo(key, sum(count for _, count in listed), tuple(listed))
+        for key, listed in buffers.items()
+    )
+
+
+_BUFFERS = "SELECT partition_key, buffer_id, num_rows FROM {} ORDER BY partition_key, buffer_id"

@@ -1,0 +1,245 @@
+"""Tables and columns that users name as text, found or checked in the server's catalog."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from cerebro_db.database.names import MAX_IDENTIFIER_BYTES, QualifiedName
+from cerebro_db.database.sessions import Session, Tick, no_tick
+from cerebro_db.errors import (
+    CerebroError,
+    DuplicateTable,
+    InvalidArgument,
+    UndefinedColumn,
+    UndefinedTable,
+    WrongObjectType,
+)
+
+KINDS = {
+    "r": "table",
+    "v": "view",
+    "m": "materialized view",
+    "f": "foreign table",
+    "p": "partitioned table",
+}
+_PART = r'(?:"(?:[^"\0]|"")+"|[A-Za-z_\u0080-\U0010ffff][A-Za-z0-9_$\u0080-\U0010ffff]*)'
+_NAME = re.compile(rf"\s*({_PART})(?:\s*\.\s*({_PART}))?\s*")
+_ASCII_LOWER = str.maketrans("ABCDEFGHIJKLMNOPQRSTUVWXYZ", "abcdefghijklmnopqrstuvwxyz")
+_NOT_SEEN_HINT = (
+    "worker sessions see only what is committed: a table made in a transaction that has not "
+    "committed, and a temporary table, cannot be used; commit first"
+)
+
+
+class NotPermitted(CerebroError):
+    """The calling role lacks a privilege."""
+
+    sqlstate = "42501"
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a table.
+
+    Attributes:
+        name: unquoted.
+        type: as SQL text, domains left as they are.
+        type_oid: of the type below all domains.
+        base_type: SQL text of that type, without length or precision.
+        category: the server's category of that type, for example ``N`` or ``A``.
+        element_oid: for an array, the type of its elements.
+        element_category: for an array, the category of that.
+    """
+
+    name: str
+    type: str
+    type_oid: int
+    base_type: str
+    category: str
+    element_oid: int | None
+    element_category: str | None
+
+    @property
+    def is_array(self) -> bool:
+        """Whether the column holds arrays."""
+        return self.element_oid is not None
+
+
+@dataclass(frozen=True)
+class Relation:
+    """A table or view that exists and that worker sessions can see."""
+
+    name: QualifiedName
+    oid: int
+    kind: str
+    columns: tuple[Column, ...]
+
+    def has(self, name: str) -> bool:
+        """Whether there is a column of exactly this name."""
+        return any(column.name == name for column in self.columns)
+
+
+def find(session: Session, text: str | None, role: str, tick: Tick = no_tick) -> Relation:
+    """The table or view that a user names.
+
+    Args:
+        session: has the caller's search_path; not in a transaction that failed.
+        text: as a user writes it: plain, quoted, with or without a schema.
+        role: the name of the argument, for messages.
+        tick: called while waiting.
+
+    Raises:
+        InvalidArgument: ``text`` is NULL or empty.
+        UndefinedTable: nothing of that name, or it is temporary.
+        WrongObjectType: the name is that of an index, a sequence or the like.
+    """
+    given = require_text(text, role)
+    for parts in _readings(given):
+        rows = session.run(_FIND, (_path(parts),), tick)
+        if rows:
+            return _relation(session, rows[0], given, role, tick)
+    raise UndefinedTable(
+        f"{role}: got {given!r}; no table or view of that name exists", hint=_NOT_SEEN_HINT
+    )
+
+
+def new_table(
+    session: Session,
+    text: str | None,
+    role: str,
+    suffixes: Sequence[str] = ("_summary",),
+    tick: Tick = no_tick,
+) -> QualifiedName:
+    """The name of a table to be made, checked: it and its companions do not exist yet.
+
+    Args:
+        session: has the caller's search_path.
+        text: identifier syntax is read as such, anything else is taken exactly.
+        role: the name of the argument, for messages.
+        suffixes: of the companion tables.
+        tick: called while waiting.
+    """
+    given = require_text(text, role)
+    parts = _readings(given)[0]
+    _check_length(parts[-1], role)
+    schema = _schema_for_new(session, parts[0] if len(parts) > 1 else None, role, tick)
+    name = QualifiedName(schema, parts[-1])
+    for table in [name, *(name.suffixed(suffix) for suffix in suffixes)]:
+        if session.run(_EXISTS, (table.schema, table.name), tick):
+            raise DuplicateTable(
+                f"{role}: got {given!r}; the table {table} exists already",
+                hint="drop it first, or choose another name",
+            )
+    return name
+
+
+def column(relation: Relation, text: str | None, role: str) -> Column:
+    """The column of ``relation`` that a user names."""
+    given = require_text(text, role)
+    for name in [parts[0] for parts in _readings(given) if len(parts) == 1]:
+        for candidate in relation.columns:
+            if candidate.name == name:
+                return candidate
+    names = ", ".join(candidate.name for candidate in relation.columns)
+    raise UndefinedColumn(f"{role}: got {given!r}; the columns of {relation.name} are: {names}")
+
+
+def require_text(text: str | None, role: str) -> str:
+    """``text``, if it says anything."""
+    if text is None or not text.strip():
+        got = "NULL" if text is None else repr(text)
+        raise InvalidArgument(f"{role}: got {got}; allowed: a name")
+    if "\0" in text:
+        raise InvalidArgument(f"{role}: got {text!r}; allowed: a name without NUL characters")
+    return text
+
+
+def _readings(text: str) -> list[tuple[str, ...]]:
+    """What a text may mean, first the SQL identifier, then the exact text."""
+    exact = (text,)
+    match = _NAME.fullmatch(text)
+    if match is None:
+        return [exact]
+    parts = tuple(_fold(part) for part in match.groups() if part is not None)
+    return [parts] if parts == exact else [parts, exact]
+
+
+def _fold(part: str) -> str:
+    if part.startswith('"'):
+        return part[1:-1].replace('""', '"')
+    return part.translate(_ASCII_LOWER)
+
+
+def _path(parts: tuple[str, ...]) -> str:
+    """The name as a value: quoted, but nothing doubled for a statement's formatting."""
+    return ".".join('"' + part.replace('"', '""') + '"' for part in parts)
+
+
+def _relation(
+    session: Session, row: tuple[object, ...], given: str, role: str, tick: Tick
+) -> Relation:
+    oid, schema, name, kind, persistence = row
+    if kind not in KINDS:
+        raise WrongObjectType(f"{role}: got {given!r}; allowed: a table or a view")
+    if persistence == "t":
+        raise UndefinedTable(
+            f"{role}: got {given!r}; temporary tables are not allowed", hint=_NOT_SEEN_HINT
+        )
+    columns = tuple(Column(*fields) for fields in session.run(_COLUMNS, (oid, oid), tick))
+    return Relation(QualifiedName(str(schema), str(name)), int(str(oid)), str(kind), columns)
+
+
+def _check_length(name: str, role: str) -> None:
+    size = len(name.encode())
+    if size > MAX_IDENTIFIER_BYTES:
+        raise InvalidArgument(
+            f"{role}: got a name of {size} bytes; allowed: up to {MAX_IDENTIFIER_BYTES}"
+        )
+
+
+def _schema_for_new(session: Session, schema: str | None, role: str, tick: Tick) -> str:
+    if schema is None:
+        schema = session.run("SELECT pg_catalog.current_schema()", (), tick)[0][0]
+        if schema is None:
+            raise InvalidArgument(f"{role}: no schema of the search_path exists; name one")
+    rows = session.run(_SCHEMA, (schema,), tick)
+    if not rows:
+        raise UndefinedTable(f"{role}: got the schema {schema!r}; it does not exist")
+    if not rows[0][0]:
+        raise NotPermitted(f"{role}: the calling role may not create tables in schema {schema!r}")
+    return schema
+
+
+_FIND = """
+SELECT c.oid::bigint, n.nspname, c.relname, c.relkind, c.relpersistence
+  FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+ WHERE c.oid = pg_catalog.to_regclass(%s)
+"""
+_EXISTS = """
+SELECT 1
+  FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+ WHERE n.nspname = %s AND c.relname = %s
+"""
+_SCHEMA = """
+SELECT pg_catalog.has_schema_privilege(n.oid, 'CREATE')
+  FROM pg_catalog.pg_namespace n WHERE n.nspname = %s
+"""
+_COLUMNS = """
+WITH RECURSIVE base(attnum, oid) AS (
+    SELECT attnum, atttypid FROM pg_catalog.pg_attribute
+     WHERE attrelid = %s AND attnum > 0 AND NOT attisdropped
+    UNION ALL
+    SELECT b.attnum, t.typbasetype
+      FROM base b JOIN pg_catalog.pg_type t ON t.oid = b.oid WHERE t.typtype = 'd'
+)
+SELECT a.attname, pg_catalog.format_type(a.atttypid, a.atttypmod), t.oid::bigint,
+       pg_catalog.format_type(t.oid, -1), t.typcategory::text, e.oid::bigint, e.typcategory::text
+  FROM base b
+  JOIN pg_catalog.pg_type t ON t.oid = b.oid AND t.typtype <> 'd'
+  JOIN pg_catalog.pg_attribute a ON a.attrelid = %s AND a.attnum = b.attnum
+  LEFT JOIN pg_catalog.pg_type e
+    ON e.oid = t.typelem AND t.typcategory = 'A' AND t.typlen = -1
+ ORDER BY a.attnum
+"""

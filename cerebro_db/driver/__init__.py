@@ -1,0 +1,1 @@
+"""One job over sessions: what a backend and a client process do alike."""

@@ -1,0 +1,78 @@
+"""Statements spread over sessions: whoever is free takes the next one."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from cerebro_db.database.sessions import (
+    POLL_SECONDS,
+    Session,
+    SessionPool,
+    StatementFailed,
+    Tick,
+    no_tick,
+    wait_any,
+)
+from cerebro_db.errors import CerebroError
+
+Statement = tuple[str, Sequence[Any]]
+
+
+def run_each(sessions: Sequence[Session], statement: Statement, tick: Tick = no_tick) -> None:
+    """Run one statement in every session, side by side."""
+    for session in sessions:
+        session.send(*statement)
+    _drain(sessions, tick)
+
+
+def run_all(
+    sessions: Sequence[Session], statements: Iterable[Statement], tick: Tick = no_tick
+) -> None:
+    """Run every statement in one of the sessions; they are started in their order."""
+    for statement in statements:
+        _first_free(sessions, tick).send(*statement)
+    _drain(sessions, tick)
+
+
+@contextlib.contextmanager
+def borrowed(pool: SessionPool, count: int, tick: Tick = no_tick) -> Iterator[list[Session]]:
+    """Sessions of the pool; what they are still doing at the end is cancelled and rolled back."""
+    sessions = pool.take(count, tick=tick)
+    try:
+        yield sessions
+    finally:
+        for session in sessions:
+            session.cancel()
+        for session in sessions:
+            recover(session)
+        pool.give(sessions)
+
+
+def recover(session: Session) -> None:
+    """Bring a session out of whatever it is in: no statement, no transaction."""
+    with contextlib.suppress(CerebroError):
+        session.settle()
+    # A cancel request that comes late may still hit the first statement after it.
+    for _ in range(2):
+        if not session.closed:
+            with contextlib.suppress(StatementFailed):
+                session.run("ROLLBACK")
+                return
+
+
+def _first_free(sessions: Sequence[Session], tick: Tick) -> Session:
+    while True:
+        for session in sessions:
+            if session.advance():
+                return session
+        wait_any(sessions, POLL_SECONDS)
+        tick()
+
+
+def _drain(sessions: Sequence[Session], tick: Tick) -> None:
+    pending = list(sessions)
+    while pending := [session for session in pending if not session.advance()]:
+        wait_any(pending, POLL_SECONDS)
+        tick()

@@ -1,0 +1,334 @@
+"""The packing job: rows of a table, shuffled and spread, become buffers of a packed table.
+
+One control session holds the snapshot that all others share, so that every worker reads the
+same rows at the same addresses. Each statement of a worker fills one buffer.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from cerebro_db.database.dialects.postgresql import PostgreSQL
+from cerebro_db.database.dialects.postgresql_packing import UNFINISHED, PostgreSQLPacking
+from cerebro_db.database.names import QualifiedName
+from cerebro_db.database.packed import SUMMARY_SUFFIX, PackedTable, load_packed
+from cerebro_db.database.relations import Relation, column, find, new_table
+from cerebro_db.database.sessions import Session, SessionPool, StatementFailed, Tick, no_tick
+from cerebro_db.driver.crew import Statement, borrowed, recover, run_all, run_each
+from cerebro_db.driver.packing_layout import Layout, default_buffer_size, lay_out
+from cerebro_db.driver.packing_request import PackRequest, PackSummary
+from cerebro_db.driver.packing_source import (
+    Feature,
+    Target,
+    check_names,
+    check_source,
+    feature_of,
+    target_of,
+)
+from cerebro_db.driver.packing_summary import summary_fields
+from cerebro_db.driver.packing_survey import Survey, Surveyor
+from cerebro_db.errors import DuplicateTable, InvalidArgument, InvalidData
+from cerebro_db.training.buffers import wire_bytes
+
+BUILD_SUFFIX = "_packing"
+STAGE_SUFFIX = "_staging"
+# The server holds no value of a gigabyte; some room for its own headers.
+LARGEST_VALUE = 2**30 - 2**16
+
+Notify = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Work:
+    """A request whose names are resolved."""
+
+    request: PackRequest
+    source: Relation
+    feature: Feature
+    target: Target
+    training: PackedTable | None
+    output: QualifiedName
+
+    @property
+    def divisor(self) -> float:
+        """The normalizing constant."""
+        if self.training is not None:
+            return self.training.normalizing_const
+        return float(self.request.normalizing_const or 1.0)
+
+    @property
+    def build(self) -> QualifiedName:
+        """The packed table while it is not finished."""
+        return self.output.suffixed(BUILD_SUFFIX)
+
+    @property
+    def stage(self) -> QualifiedName:
+        """The copy of a source whose rows have no addresses."""
+        return self.output.suffixed(STAGE_SUFFIX)
+
+
+def no_notice(message: str) -> None:
+    """For callers that want no progress."""
+
+
+def pack(
+    pool: SessionPool,
+    dialect: PostgreSQL,
+    request: PackRequest,
+    tick: Tick = no_tick,
+    notify: Notify = no_notice,
+) -> PackSummary:
+    """Make a packed table and its summary, or nothing at all.
+
+    Args:
+        pool: of sessions of the role whose rights count.
+        dialect: of the server.
+        request: what to pack.
+        tick: called while waiting; may raise to cancel.
+        notify: gets one line when all is done.
+    """
+    request.check()
+    with borrowed(pool, 1, tick) as (control,):
+        summary = _Job(pool, dialect.packing, control, tick).run(request)
+    notify(str(summary))
+    return summary
+
+
+class _Job:
+    """One call of ``pack``: what its steps share."""
+
+    def __init__(
+        self, pool: SessionPool, sql: PostgreSQLPacking, control: Session, tick: Tick
+    ) -> None:
+        self._pool = pool
+        self._sql = sql
+        self._control = control
+        self._tick = tick
+
+    def run(self, request: PackRequest) -> PackSummary:
+        """Pack, between the caller's search_path and the clean-up."""
+        began = time.monotonic()
+        with self._search_path(request.search_path):
+            work = self._resolved(request)
+            with self._locked(work.output), self._tidied(work):
+                survey, layout = self._built(work)
+        return PackSummary(
+            output=work.output,
+            rows=len(layout.addresses),
+            shape=survey.feature.shape,
+            partitions=len(layout.rows_per_partition()),
+            buffers=len(layout.slots),
+            buffer_size=layout.buffer_size,
+            num_classes=survey.target.num_classes,
+            seconds=time.monotonic() - began,
+        )
+
+    # -- names ---------------------------------------------------------------
+    def _resolved(self, request: PackRequest) -> Work:
+        source = find(self._control, request.source_table, "source_table", self._tick)
+        output = new_table(
+            self._control,
+            request.output_table,
+            "output_table",
+            suffixes=(SUMMARY_SUFFIX,),
+            tick=self._tick,
+        )
+        check_source(source)
+        feature = feature_of(column(source, request.independent_varname, "independent_varname"))
+        target = target_of(column(source, request.dependent_varname, "dependent_varname"))
+        check_names(feature.column.name, target.column.name)
+        training = None
+        if request.is_validation:
+            training = load_packed(
+                self._control, request.training_table, "training_table", self._tick
+            )
+            target = target.like(training)
+        elif request.num_classes is not None and not target.is_class:
+            raise InvalidArgument(
+                f"num_classes: got {request.num_classes}; allowed: NULL, as the column "
+                f"{target.column.name!r} of type {target.column.type} holds float targets"
+            )
+        return Work(request, source, feature, target, training, output)
+
+    # -- around the work -----------------------------------------------------
+    @contextlib.contextmanager
+    def _search_path(self, path: str | None) -> Iterator[None]:
+        self._path = path
+        if path is not None:
+            self._control.run(self._sql.set_search_path, (path,), self._tick)
+        try:
+            yield
+        finally:
+            recover(self._control)
+            if path is not None and not self._control.closed:
+                self._control.run("RESET search_path")
+
+    @contextlib.contextmanager
+    def _locked(self, output: QualifiedName) -> Iterator[None]:
+        """Nobody else packs into the same table meanwhile."""
+        digest = hashlib.sha256(f"cerebro pack {output}".encode()).digest()
+        key = int.from_bytes(digest[:8], "big", signed=True)
+        if not self._control.run(self._sql.try_lock, (key,), self._tick)[0][0]:
+            raise DuplicateTable(f"output_table: {output} is being packed by another session")
+        try:
+            yield
+        finally:
+            recover(self._control)
+            if not self._control.closed:
+                self._control.run(self._sql.unlock, (key,))
+
+    @contextlib.contextmanager
+    def _tidied(self, work: Work) -> Iterator[None]:
+        """Nothing is left of a packing that fails, nor of one whose process was killed."""
+        for table in (work.build, work.stage):
+            self._drop_leftover(table)
+        try:
+            yield
+        except BaseException:
+            recover(self._control)
+            with borrowed(self._pool, 1) as (session,):
+                session.run(self._sql.drop((work.build, work.stage)))
+            raise
+
+    def _drop_leftover(self, table: QualifiedName) -> None:
+        rows = self._control.run(self._sql.leftover, (table.schema, table.name), self._tick)
+        if rows and rows[0][0] != UNFINISHED:
+            raise DuplicateTable(
+                f"output_table: the table {table} exists already; packing needs its name"
+            )
+        if rows:
+            self._control.run(self._sql.drop([table]), (), self._tick)
+
+    # -- the work ------------------------------------------------------------
+    def _built(self, work: Work) -> tuple[Survey, Layout]:
+        names = (work.feature.column.name, work.target.column.name)
+        table = self._readable(work, names)
+        self._control.run(self._sql.create(work.build, *names), (), self._tick)
+        snapshot = self._control.run(self._sql.begin_reading, (), self._tick)[0][0]
+        surveyor = Surveyor(self._sql, self._control, self._tick)
+        survey = surveyor.survey(
+            work.source.name,
+            table,
+            work.feature,
+            work.target,
+            work.divisor,
+            work.request.num_classes,
+            work.training,
+        )
+        layout = _layout(work, survey)
+        try:
+            self._fill(work, survey, layout, snapshot)
+        except StatementFailed as failure:
+            # Class 22: something about the data; the reading transaction is still open.
+            if not failure.sqlstate.startswith("22"):
+                raise
+            raise surveyor.explained(survey, failure) from None
+        self._control.run("COMMIT", (), self._tick)
+        self._finish(work, survey, layout)
+        return survey, layout
+
+    def _readable(self, work: Work, names: tuple[str, str]) -> QualifiedName:
+        """A plain table with the rows of the source: itself, or a copy."""
+        source = work.source
+        if not self._control.run(self._sql.needs_staging, (source.oid,), self._tick)[0][0]:
+            return source.name
+        self._control.run(self._sql.stage(work.stage, source.name, names), (), self._tick)
+        return work.stage
+
+    def _fill(self, work: Work, survey: Survey, layout: Layout, snapshot: str) -> None:
+        count = min(_cores(), len(layout.rows_per_partition()))
+        begin: Statement = (self._sql.begin_writing, (snapshot,))
+        if self._path is not None:
+            begin = (f"{begin[0]}; {self._sql.set_local_search_path}", (snapshot, self._path))
+        with borrowed(self._pool, count, self._tick) as workers:
+            run_each(workers, begin, self._tick)
+            run_all(workers, _fillings(self._sql, work, survey, layout), self._tick)
+            run_each(workers, ("COMMIT", ()), self._tick)
+
+    def _finish(self, work: Work, survey: Survey, layout: Layout) -> None:
+        fields = summary_fields(work.request, survey, layout, work.output, work.training)
+        statement = self._sql.finish(
+            work.build,
+            work.output,
+            work.output.suffixed(SUMMARY_SUFFIX),
+            [(field.name, field.type) for field in fields],
+            [work.stage] if survey.is_staged else [],
+        )
+        # No tick: once this has begun a cancel request must not leave it unknown whether it ended.
+        self._control.run(statement, [field.value for field in fields])
+
+
+def _fillings(
+    sql: PostgreSQLPacking, work: Work, survey: Survey, layout: Layout
+) -> Iterator[Statement]:
+    """One statement for each buffer."""
+    feature, target = survey.feature, survey.target
+    names = (feature.column.name, target.column.name)
+    text = sql.fill(work.build, survey.scan, names)
+    shape, target_shape = list(feature.shape), list(target.shape)
+    if target.is_class:
+        middle = [target_shape, target.null_id if target.null_id is not None else -1, target.values]
+    else:
+        middle = [list(target.wire_shape), target_shape]
+    for slot in layout.slots:
+        first = [slot.partition_key, slot.buffer_id, survey.divisor]
+        yield text, (*first, *middle, layout.tids(slot), layout.positions(slot), shape)
+
+
+def _layout(work: Work, survey: Survey) -> Layout:
+    rows, shape = len(survey.addresses), survey.feature.shape
+    elements = max(_product(shape), _product(survey.target.shape))
+    request = work.request
+    seed = None if request.is_validation else request.seed
+    layout = lay_out(
+        survey.addresses,
+        _partitions(work, rows),
+        request.buffer_size or default_buffer_size(elements),
+        seed,
+    )
+    _check_size(survey, layout)
+    return layout
+
+
+def _partitions(work: Work, rows: int) -> int:
+    if work.training is not None:
+        return min(len(work.training.partitions), rows)
+    wanted = work.request.num_partitions
+    if wanted is not None and wanted > rows:
+        raise InvalidArgument(
+            f"num_partitions: got {wanted}; allowed: at most {rows}, "
+            f"the number of rows of {work.source.name}"
+        )
+    return wanted or min(_cores(), rows)
+
+
+def _check_size(survey: Survey, layout: Layout) -> None:
+    """A buffer must not outgrow what the server can hold in one value while it is made."""
+    row = wire_bytes(survey.feature.shape, survey.feature.element_oid)
+    most = LARGEST_VALUE // row
+    if most < 1:
+        raise InvalidData(
+            f"column {survey.feature.column.name!r}: got rows of shape {survey.feature.shape}; "
+            "allowed: less than a gigabyte in a row"
+        )
+    if layout.buffer_size > most:
+        raise InvalidArgument(
+            f"buffer_size: got {layout.buffer_size} rows in a buffer; allowed: at most {most} "
+            f"rows of shape {survey.feature.shape}, as the server's values are below a gigabyte"
+        )
+
+
+def _product(shape: tuple[int, ...]) -> int:
+    result = 1
+    for size in shape:
+        result *= size
+    return result
+
+
+def _cores() -> int:
+    return os.cpu_count() or 1

@@ -1,0 +1,128 @@
+"""Which row goes into which buffer of which partition: numbers only, no sessions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+_ADDRESS = np.dtype([("block", ">u4"), ("offset", ">u2")])
+DEFAULT_BUFFER_BYTES = 8 * 2**20
+DEFAULT_BUFFER_ROWS = 131_072
+
+
+@dataclass(frozen=True)
+class Slot:
+    """A buffer to be filled with the rows ``start`` to ``stop`` of the order."""
+
+    partition_key: int
+    buffer_id: int
+    start: int
+    stop: int
+
+    @property
+    def rows(self) -> int:
+        """How many rows it takes."""
+        return self.stop - self.start
+
+
+@dataclass(frozen=True)
+class Layout:
+    """All buffers, and the addresses of the rows that they take, in order."""
+
+    slots: tuple[Slot, ...]
+    addresses: NDArray[np.int64]
+    order: NDArray[np.intp] | None
+
+    @property
+    def buffer_size(self) -> int:
+        """Rows of the largest buffer."""
+        return max(slot.rows for slot in self.slots)
+
+    def rows_per_partition(self) -> list[int]:
+        """How many rows each partition has."""
+        counts = [0] * (self.slots[-1].partition_key + 1)
+        for slot in self.slots:
+            counts[slot.partition_key] += slot.rows
+        return counts
+
+    def buffers_per_partition(self) -> list[int]:
+        """How many buffers each partition has."""
+        counts = [0] * (self.slots[-1].partition_key + 1)
+        for slot in self.slots:
+            counts[slot.partition_key] += 1
+        return counts
+
+    def tids(self, slot: Slot) -> str:
+        """The addresses of a buffer's rows as text of the server's type ``tid[]``, sorted."""
+        rows = np.sort(self._chosen(slot))
+        numbers = self.addresses[rows]
+        pairs = zip((numbers >> 16).tolist(), (numbers & 0xFFFF).tolist(), strict=True)
+        return "{" + ",".join(['"(%d,%d)"' % pair for pair in pairs]) + "}"  # noqa: UP031
+
+    def positions(self, slot: Slot) -> bytes | None:
+        """For each row of the buffer its rank among the sorted addresses; None if it is its own."""
+        if self.order is None:
+            return None
+        ranks = np.empty(slot.rows, "<i4")
+        ranks[np.argsort(self._chosen(slot))] = np.arange(slot.rows)
+        return ranks.tobytes()
+
+    def _chosen(self, slot: Slot) -> NDArray[np.intp]:
+        if self.order is None:
+            return np.arange(slot.start, slot.stop)
+        return self.order[slot.start : slot.stop]
+
+
+def lay_out(
+    addresses: NDArray[np.int64], partitions: int, buffer_size: int, seed: int | None
+) -> Layout:
+    """Spread rows over partitions (they differ by one row at most) and buffers.
+
+    Args:
+        addresses: of all rows, sorted.
+        partitions: at most as many as rows.
+        buffer_size: most rows of a buffer; the buffers of a partition differ by one row at most.
+        seed: of the shuffle; None keeps the order.
+    """
+    slots = tuple(_slots(len(addresses), partitions, buffer_size))
+    order = None if seed is None else shuffled(len(addresses), seed)
+    return Layout(slots, addresses, order)
+
+
+def shuffled(rows: int, seed: int) -> NDArray[np.intp]:
+    """A permutation that depends on nothing but its arguments.
+
+    The raw stream of a bit generator is what NumPy promises never to change, unlike
+    ``Generator.permutation``.
+    """
+    keys = np.asarray(np.random.PCG64(seed % 2**64).random_raw(rows))
+    return np.argsort(keys, kind="stable").astype(np.intp, copy=False)
+
+
+def parse_addresses(pieces: list[bytes]) -> NDArray[np.int64]:
+    """Row addresses from the server's binary form, as sorted numbers."""
+    address = np.frombuffer(b"".join(pieces), _ADDRESS)
+    numbers = (address["block"].astype(np.int64) << 16) | address["offset"]
+    numbers.sort()
+    return numbers
+
+
+def default_buffer_size(elements: int) -> int:
+    """Rows of about 8 MB of float32 features."""
+    return max(1, min(DEFAULT_BUFFER_ROWS, DEFAULT_BUFFER_BYTES // (4 * elements)))
+
+
+def _slots(rows: int, partitions: int, buffer_size: int) -> Iterator[Slot]:
+    for partition in range(partitions):
+        first, last = _share(rows, partitions, partition)
+        count = -(-(last - first) // buffer_size)
+        for buffer in range(count):
+            start, stop = _share(last - first, count, buffer)
+            yield Slot(partition, buffer, first + start, first + stop)
+
+
+def _share(total: int, parts: int, part: int) -> tuple[int, int]:
+    return total * part // parts, total * (part + 1) // parts

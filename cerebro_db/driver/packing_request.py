@@ -1,0 +1,100 @@
+"""What a caller asks of a packing job, and what the job answers."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from cerebro_db.database.names import QualifiedName
+from cerebro_db.errors import InvalidArgument
+
+ALL_SEGMENTS = "all_segments"
+LARGEST_INTEGER = 2**31 - 1
+
+
+@dataclass(frozen=True)
+class PackRequest:
+    """The arguments of ``cerebro_pack`` or ``cerebro_pack_validation``, as given.
+
+    Attributes:
+        is_validation: follow ``training_table`` and keep the order of the rows.
+        search_path: for the names above; None leaves the sessions' own.
+    """
+
+    source_table: str | None
+    output_table: str | None
+    dependent_varname: str | None
+    independent_varname: str | None
+    buffer_size: int | None = None
+    normalizing_const: float | None = 1.0
+    num_classes: int | None = None
+    distribution_rules: str | None = ALL_SEGMENTS
+    num_partitions: int | None = None
+    seed: int | None = 0
+    training_table: str | None = None
+    is_validation: bool = False
+    search_path: str | None = None
+
+    def check(self) -> None:
+        """Refuse what no table could make right."""
+        _check_positive("buffer_size", self.buffer_size)
+        _check_positive("num_classes", self.num_classes)
+        _check_positive("num_partitions", self.num_partitions)
+        divisor = self.normalizing_const
+        if divisor is None or not math.isfinite(divisor) or divisor == 0.0:
+            raise InvalidArgument(
+                f"normalizing_const: got {_shown(divisor)}; allowed: a finite number except 0"
+            )
+        if self.seed is None:
+            raise InvalidArgument("seed: got NULL; allowed: any bigint")
+        if self.distribution_rules != ALL_SEGMENTS:
+            raise InvalidArgument(
+                f"distribution_rules: got {_shown(self.distribution_rules)}; "
+                f"allowed on PostgreSQL: '{ALL_SEGMENTS}', as there are no segments to choose from",
+                hint="use num_partitions to say how many workers can train side by side",
+            )
+
+
+@dataclass(frozen=True)
+class PackSummary:
+    """What a packing job made.
+
+    Attributes:
+        output: the packed table.
+        rows: of the source.
+        shape: of one row of features.
+        partitions: how many.
+        buffers: how many, over all partitions.
+        buffer_size: rows of the largest buffer.
+        num_classes: 0 for float targets.
+        seconds: wall time.
+    """
+
+    output: QualifiedName
+    rows: int
+    shape: tuple[int, ...]
+    partitions: int
+    buffers: int
+    buffer_size: int
+    num_classes: int
+    seconds: float
+
+    def __str__(self) -> str:
+        shape = " x ".join(map(str, self.shape))
+        target = f"{self.num_classes} classes" if self.num_classes else "float targets"
+        return (
+            f"packed {self.rows} rows of {shape} features and {target} into {self.output}: "
+            f"{self.partitions} partitions, {self.buffers} buffers of at most "
+            f"{self.buffer_size} rows, {self.seconds:.1f} s"
+        )
+
+
+def _check_positive(name: str, value: int | None) -> None:
+    if value is not None and not 1 <= value <= LARGEST_INTEGER:
+        raise InvalidArgument(
+            f"{name}: got {value}; allowed: NULL or an integer from 1 to {LARGEST_INTEGER}"
+        )
+
+
+def _shown(value: object) -> str:
+    return "NULL" if value is None else repr(value)

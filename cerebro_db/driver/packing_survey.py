@@ -1,0 +1,192 @@
+"""What the rows of a source turn out to be: addresses, shapes, classes, and the first bad row."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cerebro_db.database.dialects.postgresql_packing import (
+    BLOCKS_PER_FETCH,
+    PostgreSQLPacking,
+    Scan,
+)
+from cerebro_db.database.names import QualifiedName, quote
+from cerebro_db.database.packed import PackedTable
+from cerebro_db.database.sessions import Session, Tick
+from cerebro_db.driver.packing_layout import parse_addresses
+from cerebro_db.driver.packing_source import Feature, Target
+from cerebro_db.errors import CerebroError, InvalidData
+
+
+@dataclass(frozen=True)
+class Survey:
+    """The rows of a source, seen through one snapshot.
+
+    Attributes:
+        source: as the user knows it.
+        scan: what is read.
+        feature: with its shape.
+        target: with its shape and classes.
+        addresses: of all rows, sorted.
+        divisor: the normalizing constant.
+    """
+
+    source: QualifiedName
+    scan: Scan
+    feature: Feature
+    target: Target
+    addresses: NDArray[np.int64]
+    divisor: float
+
+    @property
+    def is_staged(self) -> bool:
+        """Whether the rows are read from a copy."""
+        return self.scan.table != self.source
+
+
+class Surveyor:
+    """Reads a source in a session whose snapshot is held.
+
+    Args:
+        sql: of the dialect.
+        control: the session.
+        tick: called while waiting.
+    """
+
+    def __init__(self, sql: PostgreSQLPacking, control: Session, tick: Tick) -> None:
+        self._sql = sql
+        self._control = control
+        self._tick = tick
+
+    def survey(
+        self,
+        source: QualifiedName,
+        table: QualifiedName,
+        feature: Feature,
+        target: Target,
+        divisor: float,
+        num_classes: int | None,
+        training: PackedTable | None,
+    ) -> Survey:
+        """Look at all rows.
+
+        Args:
+            source: as the user knows it.
+            table: the source, or its copy.
+            feature: the independent variable.
+            target: the dependent variable; has classes if there is a training table.
+            divisor: the normalizing constant.
+            num_classes: as the caller wants.
+            training: the table whose shapes and classes count.
+
+        Raises:
+            InvalidData: there are no rows, or the first one cannot be packed.
+        """
+        scan = scan_of(table, feature, target)
+        addresses = self._addresses(table)
+        if not len(addresses):
+            raise InvalidData(f"source_table: {source} has no rows; allowed: at least one row")
+        found = Survey(source, scan, feature, target, addresses, divisor)
+        shape, target_shape = self._shapes(found, training)
+        if training is None and target.is_class:
+            listed, count, has_null = self._control.run(self._sql.classes(scan), (), self._tick)[0]
+            target = target.with_classes(listed, count, has_null, num_classes)
+        return replace(
+            found,
+            feature=replace(feature, shape=shape),
+            target=replace(target, shape=target_shape),
+        )
+
+    def explained(self, survey: Survey, failure: CerebroError) -> CerebroError:
+        """The error that names the row because of which a worker failed."""
+        try:
+            message = self._culprit(survey)
+        except CerebroError:  # the server already fails on reading that row, and says why
+            return failure
+        return InvalidData(message) if message else failure
+
+    def _addresses(self, table: QualifiedName) -> NDArray[np.int64]:
+        blocks = self._control.run(self._sql.blocks, (table.schema, table.name), self._tick)[0][0]
+        whole = blocks <= BLOCKS_PER_FETCH
+        statement = self._sql.addresses(table, whole)
+        pieces = []
+        for first in range(0, max(blocks, 1), BLOCKS_PER_FETCH):
+            ends = () if whole else (f"({first},0)", f"({first + BLOCKS_PER_FETCH},0)")
+            pieces.append(self._control.run(statement, ends, self._tick)[0][0] or b"")
+        return parse_addresses(pieces)
+
+    def _shapes(
+        self, survey: Survey, training: PackedTable | None
+    ) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        features, targets = self._control.run(self._sql.shapes(survey.scan), (), self._tick)[0]
+        wants_target = survey.target.column.is_array
+        if features is None or (wants_target and targets is None):
+            raise InvalidData(self._culprit(survey) or f"source_table: {survey.source} is unusable")
+        shape, target_shape = tuple(features), tuple(targets) if wants_target else ()
+        if training is not None:
+            _check_shape(survey.feature.column.name, shape, training.input.shape, training)
+            _check_shape(survey.target.column.name, target_shape, training.target.shape, training)
+        return shape, target_shape
+
+    def _culprit(self, survey: Survey) -> str | None:
+        # Where no row has a shape, any shape finds the first row.
+        shape, target_shape = survey.feature.shape or (1,), survey.target.wire_shape
+        statement = self._sql.culprit(survey.scan, shape, target_shape)
+        values = [survey.target.values] if survey.target.is_class else []
+        rows = self._control.run(statement, (survey.divisor, *values), self._tick)
+        if not rows:
+            return None
+        number, address, fault, got, target_fault, target_got, label = rows[0]
+        where = f"row {number} of the scan of {survey.source}"
+        where += "" if survey.is_staged else f", ctid {address}"
+        name, target_name = survey.feature.column.name, survey.target.column.name
+        if fault:
+            where += f", {target_name} = {label!r}" if label is not None else ""
+            return f"{where}: column {name!r} {_reason(fault, got, shape)}"
+        if target_fault == "class":
+            return f"{where}: {_unseen(label, survey.target)}"
+        return f"{where}: column {target_name!r} {_reason(target_fault, target_got, target_shape)}"
+
+
+def scan_of(table: QualifiedName, feature: Feature, target: Target) -> Scan:
+    """What is read of ``table``."""
+    features, label = f"s.{quote(feature.column.name)}", f"s.{quote(target.column.name)}"
+    if feature.cast:
+        features = f"{features}::{feature.cast}"
+    if target.is_class:
+        return Scan(table, features, f"{label}::{target.cast}", target.cast)
+    label = f"{label}::{target.cast}"
+    return Scan(table, features, label if target.column.is_array else f"ARRAY[{label}]", None)
+
+
+def _check_shape(
+    name: str, got: tuple[int, ...], wanted: tuple[int, ...], training: PackedTable
+) -> None:
+    if got != wanted:
+        raise InvalidData(
+            f"column {name!r}: got rows of shape {_shown(got)}; "
+            f"those of {training.relation.name} have shape {_shown(wanted)}"
+        )
+
+
+def _reason(fault: str, got: Sequence[int] | None, shape: Sequence[int]) -> str:
+    if fault == "null":
+        return "is NULL; allowed: no NULL"
+    if fault == "element":
+        return "holds a NULL; allowed: no NULL"
+    if fault == "value":
+        return "holds a value that is NaN, infinite or too large; allowed: finite float32 numbers"
+    if got is None:
+        return "is an empty array; allowed: at least one element"
+    return f"has shape {_shown(got)}; allowed: {_shown(shape)}, the shape of the first row"
+
+
+def _unseen(label: str | None, target: Target) -> str:
+    return f"column {target.column.name!r}: got the class {label!r}; allowed: {target.values}"
+
+
+def _shown(shape: Sequence[int]) -> str:
+    return str(tuple(shape))

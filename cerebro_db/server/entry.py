@@ -1,0 +1,44 @@
+"""Errors on their way out of a PL/Python function: message, SQLSTATE and hint, no more."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+from cerebro_db.errors import CerebroError
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def entry(
+    function: Callable[Concatenate[Any, P], R],
+) -> Callable[Concatenate[Any, P], R]:
+    """Decorate what a PL/Python body calls; its first argument is ``plpy``.
+
+    A ``CerebroError`` becomes a server error with its SQLSTATE and hint and without the frames
+    of this package; any other exception is a defect and keeps its traceback.
+    """
+
+    @functools.wraps(function)
+    def wrapper(plpy: Any, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return function(plpy, *args, **kwargs)
+        except CerebroError as error:
+            failure = server_error(plpy, error)
+        raise failure
+
+    return wrapper
+
+
+def server_error(plpy: Any, error: CerebroError) -> BaseException:
+    """The error as an exception that the server reports with its SQLSTATE, hint and detail."""
+    # The server prefixes the message with the class's name, and with its module unless that is
+    # "builtins"; it takes the rest from attributes.
+    kind = type(type(error).__name__, (plpy.Error,), {"__module__": "builtins"})
+    failure: BaseException = kind(error.message)
+    vars(failure).update(
+        sqlstate=error.sqlstate, hint=error.hint, detail=getattr(error, "detail", None)
+    )
+    return failure

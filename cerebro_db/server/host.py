@@ -1,0 +1,98 @@
+"""The backend in which a function runs: how it reaches its own server, its pool, its caller."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from cerebro_db.database.dialects import PostgreSQL
+from cerebro_db.database.sessions import SessionPool
+from cerebro_db.errors import InvalidArgument
+from cerebro_db.server.entry import entry
+
+__all__ = ["Host", "entry"]
+
+_POOL_KEY = "cerebro.pool"
+_IDLE_SECONDS = 3600
+
+
+@dataclass(frozen=True)
+class Host:
+    """One call of a function inside a backend.
+
+    Attributes:
+        plpy: the module that the server hands to PL/Python bodies.
+        pool: worker sessions, kept from call to call of the same caller.
+        dialect: what this server can do.
+        search_path: the caller's, for the names that it gives.
+    """
+
+    plpy: Any
+    pool: SessionPool
+    dialect: PostgreSQL
+    search_path: str
+
+    @classmethod
+    def of(cls, plpy: Any, gd: dict[str, Any]) -> Host:
+        """The host of this call.
+
+        Args:
+            plpy: the module that the server hands to PL/Python bodies.
+            gd: the dictionary that lives as long as the backend.
+        """
+        facts = plpy.execute(_FACTS)[0]
+        dialect = PostgreSQL(int(facts["version"]))
+        return cls(plpy, _pool(gd, _dsn(facts), dialect), dialect, facts["search_path"])
+
+    def tick(self) -> None:
+        """Let the server act on a cancel request or a timeout; then this raises."""
+        self.plpy.execute("SELECT 1")
+
+    def notice(self, message: str) -> None:
+        """Tell the caller how far the work is."""
+        self.plpy.notice(message)
+
+
+# The socket's folder may be read by superusers only, hence the function that tells it.
+_FACTS = """
+SELECT pg_catalog.current_setting('server_version_num') AS version,
+       pg_catalog.current_setting('search_path') AS search_path,
+       pg_catalog.current_setting('port') AS port,
+       pg_catalog.current_database() AS dbname,
+       current_user AS "user",
+       cerebro._loopback('unix_socket_directories') AS directories,
+       cerebro._loopback('worker_dsn') AS worker_dsn
+"""
+
+
+def _pool(gd: dict[str, Any], dsn: str, dialect: PostgreSQL) -> SessionPool:
+    pool = gd.get(_POOL_KEY)
+    if isinstance(pool, SessionPool):
+        if pool.dsn == dsn:
+            return pool
+        pool.close()
+    gd[_POOL_KEY] = fresh = SessionPool(dsn, dialect.session_settings(_IDLE_SECONDS))
+    return fresh
+
+
+def _dsn(facts: dict[str, Any]) -> str:
+    """Where the server reaches itself, always as the role whose rights count in this call."""
+    fields = {
+        "host": _socket_directory(facts["directories"]) or "localhost",
+        "port": facts["port"],
+        "dbname": facts["dbname"],
+    }
+    common = " ".join(f"{name}={_value(text)}" for name, text in fields.items())
+    # Of a keyword that is given twice the last one counts: the user cannot be overridden.
+    return f"{facts['worker_dsn'] or common} user={_value(facts['user'])}"
+
+
+def _socket_directory(directories: str | None) -> str:
+    first = (directories or "").split(",")[0].strip()
+    return first.strip('"')
+
+
+def _value(text: str) -> str:
+    if "\0" in text:
+        raise InvalidArgument("got a connection setting with a NUL character")
+    return "'" + str(text).replace("\\", "\\\\").replace("'", "\\'") + "'"

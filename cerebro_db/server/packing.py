@@ -1,0 +1,68 @@
+"""What cerebro_pack and cerebro_pack_validation call."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cerebro_db.driver import packing
+from cerebro_db.driver.packing_request import PackRequest
+from cerebro_db.server.host import Host, entry
+
+
+@entry
+def pack(
+    plpy: Any,
+    gd: dict[str, Any],
+    source_table: str | None,
+    output_table: str | None,
+    dependent_varname: str | None,
+    independent_varname: str | None,
+    buffer_size: int | None,
+    normalizing_const: float | None,
+    num_classes: int | None,
+    distribution_rules: str | None,
+    num_partitions: int | None,
+    seed: int | None,
+) -> None:
+    """Pack a table for training."""
+    host = Host.of(plpy, gd)
+    request = PackRequest(
+        source_table,
+        output_table,
+        dependent_varname,
+        independent_varname,
+        buffer_size=buffer_size,
+        normalizing_const=normalizing_const,
+        num_classes=num_classes,
+        distribution_rules=distribution_rules,
+        num_partitions=num_partitions,
+        seed=seed,
+        search_path=host.search_path,
+    )
+    packing.pack(host.pool, host.dialect, request, host.tick, host.notice)
+
+
+@entry
+def pack_validation(
+    plpy: Any,
+    gd: dict[str, Any],
+    source_table: str | None,
+    output_table: str | None,
+    dependent_varname: str | None,
+    independent_varname: str | None,
+    training_table: str | None,
+    buffer_size: int | None,
+) -> None:
+    """Pack a table the way a training table was packed."""
+    host = Host.of(plpy, gd)
+    request = PackRequest(
+        source_table,
+        output_table,
+        dependent_varname,
+        independent_varname,
+        buffer_size=buffer_size,
+        training_table=training_table,
+        is_validation=True,
+        search_path=host.search_path,
+    )
+    packing.pack(host.pool, host.dialect, request, host.tick, host.notice)

@@ -1,0 +1,147 @@
+"""Buffers of a packed table: bytes <-> arrays, and the server's binary arrays into float32."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cerebro_db.errors import InvalidData
+
+# The server's types of array elements, by their fixed oids, as they lie in binary form.
+WIRE_DTYPES = {20: ">i8", 21: ">i2", 23: ">i4", 700: ">f4", 701: ">f8"}
+_HEADER_WORDS = 3
+_DIMENSION_WORDS = 2
+_WORD = 4
+KEY_BYTES = 6
+
+
+def wire_bytes(shape: Sequence[int], element_oid: int) -> int:
+    """Bytes of one array of ``shape`` in the server's binary form."""
+    element = _WORD + np.dtype(WIRE_DTYPES[element_oid]).itemsize
+    return _header_bytes(len(shape)) + math.prod(shape) * element
+
+
+def _header_bytes(dimensions: int) -> int:
+    return _WORD * (_HEADER_WORDS + _DIMENSION_WORDS * dimensions)
+
+
+def parse_arrays(data: bytes, count: int, shape: Sequence[int]) -> NDArray[np.generic]:
+    """The elements of ``count`` arrays that the server's array_send() wrote one after another.
+
+    Args:
+        data: the concatenation.
+        count: number of arrays.
+        shape: of every array; lower bounds are of no matter.
+
+    Returns:
+        A view of ``data``, big-endian, shape ``(count, product of shape)``.
+
+    Raises:
+        InvalidData: an array is NULL, holds a NULL or has another shape.
+    """
+    header = np.frombuffer(data, ">i4", _HEADER_WORDS) if len(data) >= 12 else np.zeros(3, int)
+    dtype = np.dtype(WIRE_DTYPES.get(int(header[2]), "V1"))
+    start = _header_bytes(len(shape))
+    size = start + math.prod(shape) * (_WORD + dtype.itemsize)
+    if dtype.kind == "V" or len(data) != count * size:
+        raise InvalidData("a row is NULL, or the shapes of the rows differ")
+    heads = np.ndarray((count, start // _WORD), ">i4", data, 0, (size, _WORD))
+    _check_heads(heads, shape, int(header[2]))
+    elements = np.ndarray(
+        (count, math.prod(shape)),
+        np.dtype([("length", ">i4"), ("value", dtype)]),
+        data,
+        start,
+        (size, _WORD + dtype.itemsize),
+    )
+    if not (elements["length"] == dtype.itemsize).all():
+        raise InvalidData("a row holds a NULL")
+    values: NDArray[np.generic] = elements["value"]
+    return values
+
+
+def _check_heads(heads: NDArray[np.generic], shape: Sequence[int], oid: int) -> None:
+    # Word 1 only says that NULLs are possible; the elements' length words tell the truth.
+    same = (heads[:, 0] == len(shape)).all() and (heads[:, 2] == oid).all()
+    if not same or not (heads[:, 3::2] == np.asarray(shape)).all():
+        raise InvalidData("the shapes of the rows differ")
+
+
+def to_float32(values: NDArray[np.generic], divisor: float = 1.0) -> NDArray[np.float32]:
+    """Values divided by ``divisor`` (in double precision), rounded to float32, native order.
+
+    Raises:
+        InvalidData: a value is NaN, infinite, or beyond the range of float32.
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        if divisor == 1.0:
+            result = values.astype(np.float32)
+        else:
+            result = np.divide(values, divisor, dtype=np.float64).astype(np.float32)
+    if not np.isfinite(result).all():
+        raise InvalidData("a row holds a value that is not finite as float32")
+    return result
+
+
+def parse_labels(data: bytes, count: int) -> NDArray[np.int32]:
+    """Class ids that the server's int4send() wrote; negative ones are of unknown classes."""
+    if len(data) != count * _WORD:
+        raise InvalidData("a label is missing")
+    labels = np.frombuffer(data, ">i4").astype(np.int32)
+    if (labels < 0).any():
+        raise InvalidData("a label is of no known class")
+    return labels
+
+
+def row_order(keys: bytes, positions: bytes | None) -> NDArray[np.intp] | None:
+    """Which arrived row comes where; None if the rows stay as they are.
+
+    Args:
+        keys: the row addresses in the order of arrival, ``KEY_BYTES`` each.
+        positions: int32, for each row of the buffer its rank among the sorted addresses;
+            None for the order of the addresses.
+    """
+    count = len(keys) // KEY_BYTES
+    wanted = None if positions is None else np.frombuffer(positions, "<i4")
+    if wanted is not None and len(wanted) != count:
+        raise InvalidData(f"got {count} rows where {len(wanted)} were expected")
+    address = np.frombuffer(keys, np.dtype([("block", ">u4"), ("offset", ">u2")]))
+    number = (address["block"].astype(np.int64) << 16) | address["offset"]
+    if (np.diff(number) > 0).all():
+        return None if wanted is None else wanted.astype(np.intp)
+    arrival = np.argsort(number, kind="stable")
+    return arrival if wanted is None else arrival[wanted]
+
+
+def encode(rows: NDArray[np.generic], order: NDArray[np.intp] | None = None) -> bytes:
+    """The bytes of a buffer: C order, native (little-endian), rows in ``order``."""
+    chosen = rows if order is None else rows[order]
+    return chosen.astype(chosen.dtype.newbyteorder("<"), copy=False).tobytes()
+
+
+def decode(
+    data: bytes | memoryview, shape: Sequence[int], dtype: np.dtype | type
+) -> NDArray[np.generic]:
+    """A buffer as an array; nothing is copied, so it is read-only.
+
+    Args:
+        data: the bytes of a packed table's column.
+        shape: from the column beside it; the first element is the number of rows.
+        dtype: float32 or int32.
+
+    Raises:
+        InvalidData: the number of bytes does not fit the shape.
+    """
+    little = np.dtype(dtype).newbyteorder("<")
+    if any(size < 0 for size in shape):
+        raise InvalidData(f"got a buffer of shape {tuple(shape)}; allowed: no negative size")
+    expected = math.prod(shape) * little.itemsize
+    if len(data) != expected:
+        raise InvalidData(
+            f"got a buffer of {len(data)} bytes; shape {tuple(shape)} of {little.name} "
+            f"takes {expected}"
+        )
+    return np.frombuffer(data, little).reshape(tuple(shape))

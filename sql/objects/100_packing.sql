@@ -1,0 +1,51 @@
+-- Packing: the functions that users call, and those that worker sessions call for each buffer.
+
+CREATE OR REPLACE FUNCTION cerebro._loopback(setting text) RETURNS text
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    SELECT CASE $1
+               WHEN 'worker_dsn' THEN
+                   (SELECT s.value FROM cerebro.catalog_settings s WHERE s.name = 'worker_dsn')
+               WHEN 'unix_socket_directories' THEN
+                   pg_catalog.current_setting('unix_socket_directories')
+           END
+$$;
+COMMENT ON FUNCTION cerebro._loopback(text) IS
+'Internal: how the server reaches itself. Argument: unix_socket_directories, or worker_dsn for what an administrator set.';
+
+CREATE OR REPLACE FUNCTION cerebro._pack_arrays(
+    rows bytea, keys bytea, positions bytea, shape integer[], divisor double precision
+) RETURNS bytea LANGUAGE plpython3u AS {{ udf('_pack_arrays') }};
+COMMENT ON FUNCTION cerebro._pack_arrays(bytea, bytea, bytea, integer[], double precision) IS
+'Internal: the float32 bytes of a buffer. rows: array_send() of every row, concatenated; keys: tidsend() of the same rows; positions: int32, the place of each row of the buffer among the sorted keys; shape: of one row; divisor: normalizing constant.';
+
+CREATE OR REPLACE FUNCTION cerebro._pack_labels(ids bytea, keys bytea, positions bytea)
+RETURNS bytea LANGUAGE plpython3u AS {{ udf('_pack_labels') }};
+COMMENT ON FUNCTION cerebro._pack_labels(bytea, bytea, bytea) IS
+'Internal: the int32 bytes of the class ids of a buffer. ids: int4send() of every row, concatenated; keys and positions as in cerebro._pack_arrays.';
+
+CREATE OR REPLACE FUNCTION cerebro.cerebro_pack(
+    source_table text,
+    output_table text,
+    dependent_varname text,
+    independent_varname text,
+    buffer_size integer DEFAULT NULL,
+    normalizing_const double precision DEFAULT 1.0,
+    num_classes integer DEFAULT NULL,
+    distribution_rules text DEFAULT 'all_segments',
+    num_partitions integer DEFAULT NULL,
+    seed bigint DEFAULT 0
+) RETURNS void LANGUAGE plpython3u AS {{ udf('cerebro_pack') }};
+COMMENT ON FUNCTION cerebro.cerebro_pack(
+    text, text, text, text, integer, double precision, integer, text, integer, bigint) IS
+'Packs a table for training: rows shuffled by the seed, spread evenly over partitions, and packed into buffers of float32 features and class ids (or float32 targets). Makes output_table and <output_table>_summary. buffer_size: most rows in a buffer (default: about 8 MB of features); normalizing_const: every feature is divided by it; num_classes: at least the classes found; distribution_rules: all_segments; num_partitions: default the cores of the server.';
+
+CREATE OR REPLACE FUNCTION cerebro.cerebro_pack_validation(
+    source_table text,
+    output_table text,
+    dependent_varname text,
+    independent_varname text,
+    training_table text,
+    buffer_size integer DEFAULT NULL
+) RETURNS void LANGUAGE plpython3u AS {{ udf('cerebro_pack_validation') }};
+COMMENT ON FUNCTION cerebro.cerebro_pack_validation(text, text, text, text, text, integer) IS
+'Packs a validation table with the class values, row shape, normalizing constant and number of partitions of training_table, a table that cerebro_pack made. Rows keep their order.';
