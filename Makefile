@@ -1,0 +1,55 @@
+# What a developer, or someone who just wants to see it, runs. Everything lives in one folder, which
+# "make clean" removes: .cerebro here, or one under /var/lib/cerebro-db where root's server, which
+# runs as postgres, cannot read this clone.
+
+SETUP := scripts/setup
+STATE = $(shell $(SETUP) --where)
+BIN = $(STATE)/venv/bin
+CEREBRO = CEREBRO_HOME="$(STATE)/home" "$(BIN)/cerebro"
+PYTHON = CEREBRO_HOME="$(STATE)/home" "$(BIN)/python"
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.PHONY: help demo test check format bench start stop psql clean
+
+help: ## show this
+	@sed -n 's/^\([a-z]*\):.*## /make \1\t/p' Makefile | expand -t 14
+
+demo: start ## train 16 configurations on scikit-learn's digits, in SQL
+	@$(SETUP) cpu demo
+	@$(PYTHON) demo/run.py
+
+test: ## run all tests; ARGS="-k ..." goes to pytest
+	@$(SETUP) cpu test
+	@"$(BIN)/pytest" $(ARGS)
+
+check: ## lint, check the types and the layers
+	@$(SETUP) dev
+	@"$(BIN)/ruff" check .
+	@"$(BIN)/ruff" format --check .
+	@"$(BIN)/mypy"
+	@"$(BIN)/lint-imports"
+
+format: ## let ruff format the sources
+	@$(SETUP) dev
+	@"$(BIN)/ruff" format .
+	@"$(BIN)/ruff" check --fix .
+
+bench: start ## measure against the peers; ARGS="..." goes to the benchmark
+	@$(SETUP) cpu demo
+	@$(PYTHON) bench/run.py $(ARGS)
+
+start: ## start the embedded server, with Cerebro-DB in its database
+	@$(SETUP) cpu
+	@$(CEREBRO) server start
+	@$(CEREBRO) install --dsn "$$($(CEREBRO) server dsn)"
+
+stop: ## stop the embedded server
+	@$(CEREBRO) server stop
+
+psql: start ## open psql on it
+	@$(CEREBRO) server psql
+
+clean: ## stop the server and remove it, its data and the virtual environment
+	@if [ -x "$(BIN)/cerebro" ]; then $(CEREBRO) server destroy --yes; fi
+	@rm -rf "$(STATE)" .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
