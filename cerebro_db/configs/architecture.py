@@ -1,0 +1,349 @@
+"""Checks a model's JSON against an allow-list before Keras sees it.
+
+Keras' own deserialisation imports modules that the JSON names, and has been tricked more than once;
+`safe_mode` alone does not stop it. Here only known pairs of module and class pass, whatever
+Keras would do with others. Strings may only mean what an allowed layer makes of them.
+"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import json
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from cerebro_db.configs.architecture_names import (
+    DROPOUT_LAYERS,
+    DTYPES,
+    LAYERS,
+    MODELS,
+    MODULES,
+    NAMED_OBJECTS,
+    NULL_PARAMETERS,
+    REFUSED_CLASSES,
+)
+from cerebro_db.configs.arguments import nearest
+from cerebro_db.errors import InvalidArchitecture, InvalidArgument
+
+_MIB = 2**20
+_OBJECT_KEYS = frozenset(
+    [
+        "module",
+        "class_name",
+        "config",
+        "registered_name",
+        "build_config",
+        "compile_config",
+        "name",
+        "inbound_nodes",
+        "shared_object_id",
+    ]
+)
+_MARKS = ("class_name", "module", "registered_name", "spec_name")
+_TENSOR = "__keras_tensor__"
+_TENSOR_KEYS = frozenset({"shape", "dtype", "keras_history"})
+_HINT_KERAS_3 = "Load the model with Keras 3 and take the text of its to_json()."
+
+
+@dataclass(frozen=True)
+class ArchitectureLimits:
+    """How large an architecture may be.
+
+    Args:
+        characters: of the JSON text.
+        depth: levels of nesting in the JSON.
+        layers: number of layers and models, nested ones included.
+        integer: of any whole number, except seeds.
+    """
+
+    characters: int = 16 * _MIB
+    depth: int = 100
+    layers: int = 2000
+    integer: int = 2**31 - 1
+
+
+_DEFAULT_LIMITS = ArchitectureLimits()
+
+
+def check_architecture(text: str, limits: ArchitectureLimits = _DEFAULT_LIMITS) -> dict[str, Any]:
+    """Returns the configuration of an allowed model.
+
+    Build the model from what this returns, never from the text: how the model was compiled is
+    left out here, unchecked, because Keras would run it.
+    """
+    config: dict[str, Any] = _without_compile_config(_parsed(text, limits))
+    _check_is_keras_3(config)
+    if config.get("class_name") not in MODELS:
+        _refuse(f"got an object of class {config.get('class_name')!r} at the top; allowed are "
+                "Sequential and Functional")  # fmt: skip
+    _Checker(limits).check(config)
+    return config
+
+
+def with_dropout(config: Mapping[str, Any], rate: float) -> dict[str, Any]:
+    """Returns a copy in which every dropout layer, nested ones too, has this rate."""
+    if isinstance(rate, bool) or not isinstance(rate, int | float) or not 0 <= rate < 1:
+        raise InvalidArgument(f"dropout: got {rate!r}; it must be a number from 0 below 1")
+    changed: dict[str, Any] = copy.deepcopy(dict(config))
+    layers = [found for found in _objects(changed) if found.get("class_name") in DROPOUT_LAYERS]
+    if not layers:
+        _refuse(f"got dropout={rate}, but it has no dropout layer",
+                "Leave dropout out of the parameters for this architecture.")  # fmt: skip
+    for layer in layers:
+        layer["config"]["rate"] = float(rate)
+    return changed
+
+
+def fingerprint(config: Mapping[str, Any]) -> str:
+    """Returns the SHA-256 of the canonical JSON, in hexadecimal."""
+    text = json.dumps(config, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(text.encode("ascii")).hexdigest()
+
+
+def _parsed(text: object, limits: ArchitectureLimits) -> dict[str, Any]:
+    if not isinstance(text, str):
+        _refuse(f"got {'NULL' if text is None else type(text).__name__}; it must be a JSON text")
+    if len(text) > limits.characters:
+        _refuse(f"got a text of {len(text)} characters; at most {limits.characters} are allowed")
+    try:
+        config = json.loads(text, object_pairs_hook=_unique_keys, parse_constant=_no_constant)
+    except (ValueError, RecursionError, MemoryError) as error:
+        reason = str(error) if isinstance(error, ValueError) else "it is nested too deeply"
+        _refuse(f"got a text that is not allowed JSON: {reason}")
+    _check_depth(config, limits.depth)
+    if not isinstance(config, dict):
+        _refuse("got JSON that is not an object; it must be the text of a model's to_json()")
+    return config
+
+
+def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    result = dict(pairs)
+    if len(result) < len(pairs):
+        raise ValueError("a key is given twice in one object")
+    return result
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not a number in JSON")
+
+
+def _check_depth(value: Any, allowed: int) -> None:
+    """Level by level, so that nothing after it can recurse too deeply."""
+    level, depth = [value], 0
+    while level:
+        if depth > allowed:
+            _refuse(f"nested deeper than the {allowed} levels allowed")
+        children: list[Any] = []
+        for node in level:
+            if isinstance(node, dict):
+                children.extend(node.values())
+            elif isinstance(node, list):
+                children.extend(node)
+        level, depth = children, depth + 1
+
+
+def _without_compile_config(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {
+            key: _without_compile_config(child)
+            for key, child in value.items()
+            if key != "compile_config"
+        }
+    return [_without_compile_config(child) for child in value] if isinstance(value, list) else value
+
+
+def _check_is_keras_3(config: Mapping[str, Any]) -> None:
+    if "keras_version" in config or "module" not in config:
+        version = config.get("keras_version", "2, or of something else")
+        _refuse(f"got the JSON of Keras {version}; allowed is that of Keras 3", _HINT_KERAS_3)
+
+
+def _objects(value: Any) -> Iterator[dict[str, Any]]:
+    """Yields every serialised object, outer ones first."""
+    if isinstance(value, dict):
+        if isinstance(value.get("class_name"), str) and isinstance(value.get("config"), dict):
+            yield value
+        for child in value.values():
+            yield from _objects(child)
+    elif isinstance(value, list):
+        for child in value:
+            yield from _objects(child)
+
+
+class _Checker:
+    """Walks a configuration; `place` says where, for messages."""
+
+    def __init__(self, limits: ArchitectureLimits) -> None:
+        self._limits = limits
+        self._layers = 0
+
+    def check(self, config: dict[str, Any]) -> None:
+        self._object(config, "the model")
+
+    def _object(self, node: dict[str, Any], place: str) -> None:
+        class_name, config = node.get("class_name"), node.get("config")
+        _check_class(node, place)
+        if not isinstance(config, dict):
+            _refuse(f"{place}: the config of {class_name} must be a JSON object")
+        unknown = sorted(set(node) - _OBJECT_KEYS)
+        if unknown:
+            _refuse(f"{place}: got the key {unknown[0]!r}, which is not allowed there")
+        place = _place(node, place)
+        self._count(class_name)
+        if class_name == "DTypePolicy":
+            _check_dtype(config.get("name"), place)
+        if class_name in MODELS:
+            config = self._without_layers(config, place)
+        self._parameters(config, place)
+        self._plain(node.get("build_config"), place)
+        self._plain(node.get("shared_object_id"), place)
+        for call in _list_of(dict, node.get("inbound_nodes", []), f"{place}: inbound_nodes"):
+            self._call_arguments(call, place)
+
+    def _count(self, class_name: object) -> None:
+        self._layers += class_name in LAYERS or class_name in MODELS
+        if self._layers > self._limits.layers:
+            _refuse(f"it has more than the {self._limits.layers} layers that are allowed")
+
+    def _without_layers(self, config: dict[str, Any], place: str) -> dict[str, Any]:
+        """Checks the layers of a model and returns the rest."""
+        for layer in _list_of(dict, config.get("layers"), f"{place}: layers"):
+            self._object(layer, place)
+            if layer["class_name"] not in LAYERS | MODELS:
+                _refuse_class(layer, place)
+        return {key: value for key, value in config.items() if key != "layers"}
+
+    def _parameters(self, config: dict[str, Any], place: str) -> None:
+        for key, value in config.items():
+            self._parameter(key, value, f"{place}: {key}")
+
+    def _parameter(self, key: str, value: Any, place: str) -> None:
+        if key in NULL_PARAMETERS and value is not None:
+            _refuse(f"{place}: got {value!r}; it must be null")
+        if key == "dtype" and not isinstance(value, dict):
+            _check_dtype(value, place)
+        for ending, (module, names) in NAMED_OBJECTS.items():
+            if key.endswith(ending):
+                _check_named(value, module, names, place)
+        if key == "seed":
+            return _check_seed(value, place)
+        return self._value(value, place)
+
+    def _value(self, value: Any, place: str) -> None:
+        if isinstance(value, dict):
+            if any(mark in value for mark in _MARKS):
+                self._object(value, place)
+            else:
+                self._parameters(value, place)
+        elif isinstance(value, list):
+            for element in value:
+                self._value(element, place)
+        else:
+            self._number(value, place)
+
+    def _call_arguments(self, value: Any, place: str) -> None:
+        """What a layer is called with: tensors, numbers and null, in lists or objects."""
+        if isinstance(value, dict) and value.get("class_name") == _TENSOR:
+            self._tensor(value, place)
+        elif isinstance(value, dict) and any(mark in value for mark in _MARKS):
+            _refuse_class(value, f"{place}: inbound_nodes")
+        elif isinstance(value, dict | list):
+            for child in value.values() if isinstance(value, dict) else value:
+                self._call_arguments(child, place)
+        elif isinstance(value, str):
+            _refuse(f"{place}: inbound_nodes: got the text {value[:40]!r}; a layer is called "
+                    "with tensors and numbers only")  # fmt: skip
+        else:
+            self._number(value, place)
+
+    def _tensor(self, node: dict[str, Any], place: str) -> None:
+        config = node.get("config")
+        known = isinstance(config, dict) and set(config) == _TENSOR_KEYS
+        if not isinstance(config, dict) or not known or set(node) != {"class_name", "config"}:
+            _refuse(f"{place}: inbound_nodes: got a tensor that Keras would not have written")
+        _check_dtype(config["dtype"], place)
+        self._plain(config, place)
+
+    def _plain(self, value: Any, place: str) -> None:
+        """Refuses objects where only shapes and names can be."""
+        if isinstance(value, dict):
+            if any(mark in value for mark in _MARKS):
+                _refuse_class(value, place)
+            for child in value.values():
+                self._plain(child, place)
+        elif isinstance(value, list):
+            for child in value:
+                self._plain(child, place)
+        else:
+            self._number(value, place)
+
+    def _number(self, value: Any, place: str) -> None:
+        if isinstance(value, int) and abs(value) > self._limits.integer:
+            _refuse(f"{place}: got {value}; at most {self._limits.integer} is allowed")
+        if isinstance(value, float) and not math.isfinite(value):
+            _refuse(f"{place}: got a number that is too large")
+
+
+def _check_class(node: Mapping[str, Any], place: str) -> None:
+    module, class_name = node.get("module"), node.get("class_name")
+    allowed = MODULES.get(module) if isinstance(module, str) else None
+    if allowed is None or not isinstance(class_name, str) or class_name not in allowed:
+        _refuse_class(node, place)
+    if node.get("registered_name") not in (None, class_name):
+        _refuse(f"{place}: got the registered name {node['registered_name']!r} for {class_name}; "
+                "custom objects are not allowed")  # fmt: skip
+
+
+def _refuse_class(node: Mapping[str, Any], place: str) -> NoReturn:
+    module, name = node.get("module"), node.get("class_name")
+    shown = f"{place}: got the class {str(name)[:60]!r} of the module {str(module)[:60]!r}"
+    if isinstance(name, str) and name in REFUSED_CLASSES:
+        _refuse(f"{shown}; {REFUSED_CLASSES[name]}")
+    if isinstance(module, str) and module.startswith("keras.src.ops"):
+        _refuse(f"{shown}; operations outside layers are not allowed",
+                "Use layers such as Add, Multiply or Concatenate.")  # fmt: skip
+    if isinstance(module, str) and module in MODULES:
+        _refuse(f"{shown}, which is not allowed. {nearest(str(name), MODULES[module])}")
+    _refuse(f"{shown}; allowed are classes of {', '.join(MODULES)}")
+
+
+def _check_named(value: Any, module: str, names: frozenset[str], place: str) -> None:
+    if isinstance(value, str):
+        if value not in names:
+            _refuse(f"{place}: got {value[:60]!r}. {nearest(value[:60], names)}")
+    elif isinstance(value, dict):
+        if value.get("module") != module:
+            _refuse_class(value, place)
+    elif value is not None:
+        _refuse(f"{place}: got {str(value)[:60]}; it must be a name, an object or null")
+
+
+def _check_dtype(value: Any, place: str) -> None:
+    if value is not None and (not isinstance(value, str) or value not in DTYPES):
+        _refuse(f"{place}: got the dtype {str(value)[:60]!r}; allowed are {sorted(DTYPES)}")
+
+
+def _check_seed(value: Any, place: str) -> None:
+    whole = isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63
+    if value is not None and not whole:
+        _refuse(f"{place}: got {str(value)[:60]!r}; it must be null or a whole number of 63 bits")
+
+
+def _list_of(kind: type, value: Any, place: str) -> list[Any]:
+    if not isinstance(value, list) or not all(isinstance(element, kind) for element in value):
+        _refuse(f"{place}: it must be a list of JSON objects")
+    return value
+
+
+def _place(node: Mapping[str, Any], place: str) -> str:
+    name = node.get("name", node["config"].get("name"))
+    if node["class_name"] not in LAYERS or not isinstance(name, str):
+        return place
+    return f"layer {name[:60]!r}"
+
+
+def _refuse(message: str, hint: str | None = None) -> NoReturn:
+    raise InvalidArchitecture(f"model architecture: {message}", hint)
