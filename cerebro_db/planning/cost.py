@@ -6,14 +6,11 @@ constants fit one core of a server of 2023; only the ratios between configuratio
 
 from __future__ import annotations
 
-import json
 import math
-from dataclasses import asdict, dataclass
-from typing import Any
 
-from cerebro_db.errors import InvalidArgument
+from cerebro_db.configs.facts import ArchitectureFacts
 
-Shapes = tuple[tuple[int | None, ...], ...]
+__all__ = ["ArchitectureFacts", "hop_seconds", "steps_per_call", "use_jit"]
 
 # A step of a dense net spends this outside its arithmetic; one with convolutions far more, since
 # their kernels lay out their inputs anew at each call.
@@ -31,42 +28,6 @@ _MAX_STEPS = 2048
 
 _COMPILE_SECONDS = 3.0
 _SAVED_SECONDS_PER_STEP = 0.13e-3
-
-
-@dataclass(frozen=True)
-class ArchitectureFacts:
-    """What the estimates need to know of an architecture.
-
-    Args:
-        parameters: number of trainable weights.
-        multiply_adds: of the forward pass of one row.
-        has_random: whether layers draw random numbers while they train, as dropout does.
-        layers: number of layers, nested ones included.
-        input_shapes, output_shapes: without the batch dimension; None where a size is free.
-    """
-
-    parameters: int
-    multiply_adds: int
-    has_convolution: bool
-    has_random: bool
-    layers: int
-    input_shapes: Shapes
-    output_shapes: Shapes
-
-    def to_json(self) -> str:
-        """Returns canonical JSON."""
-        return json.dumps(asdict(self), sort_keys=True, separators=(",", ":"))
-
-    @classmethod
-    def from_json(cls, text: str) -> ArchitectureFacts:
-        """Reads what `to_json` wrote."""
-        try:
-            values = json.loads(text)
-            for key in ("input_shapes", "output_shapes"):
-                values[key] = _shapes(values[key])
-            return cls(**values)
-        except (ValueError, TypeError, KeyError) as error:
-            raise InvalidArgument(f"architecture facts: got {text[:80]!r}; {error}") from error
 
 
 def hop_seconds(facts: ArchitectureFacts, rows: int, batch_size: int, epochs: int) -> float:
@@ -109,7 +70,3 @@ def _fixed_seconds(facts: ArchitectureFacts) -> float:
 def _row_seconds(facts: ArchitectureFacts) -> float:
     flops = _CONVOLUTION_FLOPS if facts.has_convolution else _DENSE_FLOPS
     return facts.multiply_adds * _FLOPS_PER_MULTIPLY_ADD / flops
-
-
-def _shapes(value: Any) -> Shapes:
-    return tuple(tuple(size for size in shape) for shape in value)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from cerebro_db.errors import InvalidArgument
 from cerebro_db.planning.cost import ArchitectureFacts, hop_seconds, steps_per_call, use_jit
 
-DENSE = ArchitectureFacts(26_122, 25_856, False, 3, ((64,),), ((10,),))
-CONVOLUTION = ArchitectureFacts(225_034, 2_630_000, True, 6, ((28, 28, 1),), ((10,),))
+DENSE = ArchitectureFacts(26_122, 25_856, False, False, 3, ((64,),), ((10,),))
+CONVOLUTION = ArchitectureFacts(225_034, 2_630_000, True, False, 6, ((28, 28, 1),), ((10,),))
 
 
 @pytest.mark.parametrize(
@@ -38,10 +40,11 @@ def test_use_jit() -> None:
     assert not use_jit(DENSE, 23_000)
     assert use_jit(DENSE, 23_100)
     assert not use_jit(CONVOLUTION, 10**9)
+    assert not use_jit(replace(DENSE, has_random=True), 10**9)
 
 
 def test_json() -> None:
-    facts = ArchitectureFacts(1, 2, True, 3, ((None, 4), (2,)), ((1,),))
+    facts = ArchitectureFacts(1, 2, True, True, 3, ((None, 4), (2,)), ((1,),))
     assert ArchitectureFacts.from_json(facts.to_json()) == facts
     for text in ("", "[]", "{}", "null", '{"layers": 1}'):
         with pytest.raises(InvalidArgument):
