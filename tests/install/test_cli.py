@@ -21,6 +21,7 @@ def cerebro(*arguments: str, **environment: str) -> subprocess.CompletedProcess[
     return subprocess.run(
         [sys.executable, "-c", code, *arguments],
         env={**os.environ, "COLUMNS": "200", **environment},
+        cwd="/",  # not the clone: the package that is installed counts
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
