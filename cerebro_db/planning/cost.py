@@ -1,7 +1,7 @@
 """Static estimates from a model's size: seconds of a hop, steps of a call, and when to compile.
 
 Plans must not depend on how fast a machine happens to be, so nothing is measured at run time. The
-constants fit one core of a server of 2023; only the ratios between configurations matter.
+constants fit the machine they were measured on; only the ratios between configurations matter.
 """
 
 from __future__ import annotations
