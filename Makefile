@@ -53,3 +53,4 @@ psql: start ## open psql on it
 clean: ## stop the server and remove it, its data and the virtual environment
 	@if [ -x "$(BIN)/cerebro" ]; then $(CEREBRO) server destroy --yes; fi
 	@rm -rf "$(STATE)" .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
+	@rmdir /var/lib/cerebro-db 2>/dev/null || true
