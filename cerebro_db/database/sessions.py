@@ -65,9 +65,7 @@ class Session:
         self._rows: list[tuple[Any, ...]] | None = None
         self._cursor: Any = None
         try:
-            self._connection = psycopg2.connect(
-                dsn, async_=True, application_name=application_name
-            )
+            self._connection = psycopg2.connect(dsn, async_=True, application_name=application_name)
         except psycopg2.Error as error:
             raise LoopbackFailed(_first_line(error), hint=_LOOPBACK_HINT) from None
         self._connected = False
@@ -236,11 +234,13 @@ class SessionPool:
         count: int,
         fits: Callable[[Session], bool] = lambda session: True,
         tick: Tick = no_tick,
+        prefer: Callable[[Session], bool] = lambda session: False,
     ) -> list[Session]:
-        """``count`` sessions ready for use: idle ones that fit, then new ones."""
+        """``count`` sessions ready for use: idle ones that fit, the preferred first, then new ones."""
         taken: list[Session] = []
         self._idle = [session for session in self._idle if _alive(session)]
-        for session in [s for s in self._idle if fits(s)][:count]:
+        idle = sorted(filter(fits, self._idle), key=prefer, reverse=True)
+        for session in idle[:count]:
             self._idle.remove(session)
             taken.append(session)
         fresh: list[Session] = []
@@ -256,6 +256,10 @@ class SessionPool:
                 session.close()
             raise
         return taken + fresh
+
+    def take_control(self, tick: Tick = no_tick) -> Session:
+        """A session for light work: rather not one that holds what makes a worker fast."""
+        return self.take(1, tick=tick, prefer=lambda session: not session.facts)[0]
 
     def give(self, sessions: Iterable[Session]) -> None:
         """Keep sessions for the next call; those that are busy or closed are dropped."""

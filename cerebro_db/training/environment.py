@@ -95,4 +95,3 @@ def _import_tensorflow(threads: int, use_gpus: bool) -> dict[str, Any]:
         "onednn": True,
         "devices": len(devices),
     }
-

@@ -12,9 +12,9 @@ import numpy as np
 import tensorflow as tf
 
 from cerebro_db.configs.architecture import with_dropout
+from cerebro_db.configs.facts import ArchitectureFacts
 from cerebro_db.configs.parameters import CompileParams, LossSpec, OptimizerSpec
 from cerebro_db.errors import InvalidArchitecture, InvalidArgument, InvalidState
-from cerebro_db.planning.cost import ArchitectureFacts
 
 KERNELS = ("kernel", "depthwise_kernel", "pointwise_kernel", "recurrent_kernel")
 
@@ -33,7 +33,8 @@ def build(config: Mapping[str, Any], seed: int, dropout: float | None = None) ->
         raise InvalidArchitecture(f"Keras cannot build the architecture: {_short(error)}") from None
     if not model.built or not model.inputs:
         raise InvalidArchitecture(
-            "got an architecture without an input shape", hint="start the model with keras.Input(...)"
+            "got an architecture without an input shape",
+            hint="start the model with keras.Input(...)",
         )
     return model
 
@@ -54,7 +55,9 @@ def facts_of(model: keras.Model) -> ArchitectureFacts:
 
 def _row_shape(shape: tuple[int | None, ...]) -> tuple[int, ...]:
     if any(size is None for size in shape[1:]):
-        raise InvalidArchitecture(f"got the open shape {shape}; allowed: every size but the batch fixed")
+        raise InvalidArchitecture(
+            f"got the open shape {shape}; allowed: every size but the batch fixed"
+        )
     return tuple(int(size) for size in shape[1:] if size is not None)
 
 

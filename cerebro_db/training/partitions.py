@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Hashable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from cerebro_db.errors import InvalidData
 from cerebro_db.training.shuffle import buffer_order, row_order
+
+CacheKey = tuple[int, str, int]  # run, data set, partition
 
 
 @dataclass(frozen=True)
@@ -80,18 +82,20 @@ class PartitionCache:
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
-        self._kept: OrderedDict[Hashable, Partition] = OrderedDict()
+        self._kept: OrderedDict[CacheKey, Partition] = OrderedDict()
 
-    def get(self, key: Hashable) -> Partition | None:
+    def get(self, key: CacheKey) -> Partition | None:
         """A complete partition, or None."""
         if key in self._kept:
             self._kept.move_to_end(key)
         return self._kept.get(key)
 
-    def put(self, key: Hashable, partition: Partition) -> bool:
+    def put(self, key: CacheKey, partition: Partition) -> bool:
         """Keep a partition if it fits; tells whether it is kept."""
         if partition.missing:
-            raise InvalidData(f"got a partition without its buffers {sorted(partition.missing)[:5]}")
+            raise InvalidData(
+                f"got a partition without its buffers {sorted(partition.missing)[:5]}"
+            )
         if partition.nbytes > self.limit:
             return False
         self._kept.pop(key, None)
@@ -100,7 +104,7 @@ class PartitionCache:
         self._kept[key] = partition
         return True
 
-    def keys(self) -> list[Hashable]:
+    def names(self) -> list[CacheKey]:
         """What is kept."""
         return list(self._kept)
 

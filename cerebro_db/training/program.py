@@ -52,7 +52,7 @@ class Recipe:
         return (
             self.architecture_id,
             scalars_of(params.optimizer).key,
-            params.loss,
+            (params.loss.name, repr(params.loss.arguments)),
             params.dropout,
             params.l1 is not None,
             params.l2 is not None,
@@ -127,7 +127,7 @@ class Program:
         Raises:
             InvalidState: names, shapes or dtypes are not those of the program.
         """
-        _check_fits(state, self._zeros)
+        check_fits(state, self._zeros)
         with shielded():
             for name, variable in self._variables.items():
                 assign(variable, state[name])
@@ -157,7 +157,9 @@ class Program:
                 full = steps * self.batch_size
                 padded = self.steps_per_call * self.batch_size if self.jit else full
                 total += float(
-                    self._loop(_padded(features[:full], padded), _padded(targets[:full], padded), steps)
+                    self._loop(
+                        _padded(features[:full], padded), _padded(targets[:full], padded), steps
+                    )
                 )
             if rest:
                 total += float(self._batch(features[-rest:], targets[-rest:]))
@@ -174,7 +176,10 @@ class Program:
         count = tf.TensorSpec((), tf.int32)
         relaxed = [tf.TensorSpec((None, *spec.shape[1:]), spec.dtype) for spec in signature]
         self._loop = tf.function(
-            self._trace_loop, input_signature=(*signature, count), autograph=False, jit_compile=self.jit
+            self._trace_loop,
+            input_signature=(*signature, count),
+            autograph=False,
+            jit_compile=self.jit,
         )
         self._batch = tf.function(self._trace_batch, input_signature=relaxed, autograph=False)
 
@@ -225,7 +230,11 @@ class Program:
         with tf.GradientTape() as tape:
             predictions = model(features, training=True)
             loss = model.compute_loss(
-                x=features, y=targets, y_pred=predictions, sample_weight=sample_weight, training=True
+                x=features,
+                y=targets,
+                y_pred=predictions,
+                sample_weight=sample_weight,
+                training=True,
             )
         gradients = tape.gradient(loss, model.trainable_weights)
         model.optimizer.apply_gradients(zip(gradients, model.trainable_weights, strict=True))
@@ -283,7 +292,8 @@ def _named_variables(model: keras.Model, optimizer: Any) -> dict[str, Any]:
     return named
 
 
-def _check_fits(state: State, expected: State) -> None:
+def check_fits(state: State, expected: State) -> None:
+    """Refuse a state whose names, shapes or dtypes are not those expected."""
     if state.keys() != expected.keys():
         missing = sorted(expected.keys() ^ state.keys())
         raise InvalidState(f"got a state of another model: it differs in {missing[:5]}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,24 +11,18 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from cerebro_db.configs.architecture import fingerprint
 from cerebro_db.configs.losses import Target
+from cerebro_db.configs.metrics import accuracy_class
 from cerebro_db.configs.parameters import CompileParams, MetricSpec
 from cerebro_db.errors import InvalidArgument
 from cerebro_db.training import models
 from cerebro_db.training.environment import shielded
-from cerebro_db.training.program import assign, named_model_variables
+from cerebro_db.training.program import Recipe, assign, check_fits, named_model_variables
 from cerebro_db.training.state import State
 from cerebro_db.training.targets import TargetFacts, encode, encoding_for
 
 _BATCH_FLOATS = 4 * 1024 * 1024
 _MAX_BATCH = 4096
-
-_ACCURACY = {
-    "ids": "SparseCategoricalAccuracy",
-    "onehot": "CategoricalAccuracy",
-    "binary": "BinaryAccuracy",
-}
 
 
 @dataclass(frozen=True)
@@ -37,44 +32,94 @@ class Partial:
     Attributes:
         rows: number of rows.
         loss_sum: sum over the rows of the loss of their batch.
+        units: last dimension of the model's output.
         metrics: per metric its variables, which add up.
     """
 
     rows: int
     loss_sum: float
+    units: int
     metrics: tuple[tuple[np.ndarray, ...], ...]
 
     def to_json(self) -> dict[str, Any]:
         """As plain values; float32 survives JSON exactly."""
-        metrics = [[array.tolist() for array in arrays] for arrays in self.metrics]
-        return {"rows": self.rows, "loss_sum": self.loss_sum, "metrics": metrics}
+        metrics = [[[a.dtype.name, a.tolist()] for a in arrays] for arrays in self.metrics]
+        return {
+            "rows": self.rows,
+            "loss_sum": self.loss_sum,
+            "units": self.units,
+            "metrics": metrics,
+        }
 
     @staticmethod
     def from_json(value: dict[str, Any]) -> Partial:
         """The reverse of :meth:`to_json`."""
-        metrics = tuple(tuple(np.asarray(a) for a in arrays) for arrays in value["metrics"])
-        return Partial(int(value["rows"]), float(value["loss_sum"]), metrics)
+        metrics = tuple(
+            tuple(np.asarray(values, dtype) for dtype, values in arrays)
+            for arrays in value["metrics"]
+        )
+        return Partial(int(value["rows"]), float(value["loss_sum"]), int(value["units"]), metrics)
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A Keras metric and the encoding of targets that it is given."""
+
+    metric: Any
+    encoding: str
+
+    def result_of(self, arrays: tuple[np.ndarray, ...]) -> float:
+        """The metric's value for given variables; a mean where it is one a class."""
+        with shielded():
+            for variable, array in zip(self.metric.variables, arrays, strict=True):
+                variable.assign(array)
+            return float(np.mean(np.asarray(self.metric.result())))
+
+
+def metrics_of(params: CompileParams, facts: TargetFacts, units: int) -> list[Measure]:
+    """The metrics of a configuration."""
+    with shielded():
+        measures = []
+        for spec in params.metrics:
+            wanted = params.loss.target if spec.target is Target.LOSS else spec.target
+            encoding = encoding_for(facts, wanted, units)
+            name = (
+                accuracy_class(params.loss.target, units) if spec.name == "accuracy" else spec.name
+            )
+            measures.append(Measure(_make(name, spec, encoding, facts, units), encoding))
+    return measures
+
+
+def _make(name: str, spec: MetricSpec, encoding: str, facts: TargetFacts, units: int) -> Any:
+    try:
+        metric = getattr(keras.metrics, name)(**dict(spec.arguments))
+    except (TypeError, ValueError) as error:
+        raise InvalidArgument(f"Keras refuses the metric {spec.name}: {error}") from None
+    if not metric.variables:  # some are made by the first update only
+        stored = tf.zeros((1, *facts.shape), facts.dtype)
+        metric.update_state(encode(tf, stored, encoding, facts), tf.zeros((1, units)))
+        metric.reset_state()
+    return metric
 
 
 class Scorer:
     """A model with its loss and metrics, for every configuration of its kind.
 
     Args:
-        architecture: the checked JSON.
-        params: compile parameters of the first configuration.
-        facts: the stored targets.
+        recipe: of the first configuration.
     """
 
-    def __init__(self, architecture: dict[str, Any], params: CompileParams, facts: TargetFacts) -> None:
+    def __init__(self, recipe: Recipe) -> None:
+        params, facts = recipe.compile_params, recipe.targets
         self._facts = facts
         with shielded():
-            self.model = models.build(architecture, seed=0, dropout=params.dropout)
+            self.model = models.build(recipe.architecture, seed=0, dropout=params.dropout)
             self._penalty = models.Penalty()
             self._penalty.attach(self.model, params)
             self.model.compile(loss=models.make_loss(params.loss))
-            units = self.model.outputs[0].shape[-1]
-            self._loss_encoding = encoding_for(facts, params.loss.target, units)
-            self._metrics = [self._make_metric(spec, units) for spec in params.metrics]
+        self._units = int(self.model.outputs[0].shape[-1])
+        self._loss_encoding = encoding_for(facts, params.loss.target, self._units)
+        self._measures = metrics_of(params, facts, self._units)
         self.batch_size = _batch_size(self.model)
         signature = (
             tf.TensorSpec((None, *self.model.inputs[0].shape[1:]), tf.float32),
@@ -84,13 +129,20 @@ class Scorer:
         self._names = named_model_variables(self.model)
 
     @staticmethod
-    def key(architecture: dict[str, Any], params: CompileParams, facts: TargetFacts) -> tuple[Any, ...]:
+    def key(recipe: Recipe) -> tuple[Any, ...]:
         """Configurations with equal keys share a scorer."""
+        params = recipe.compile_params
         penalties = (params.l1 is not None, params.l2 is not None)
-        return (fingerprint(architecture), params.loss, params.metrics, params.dropout, penalties, facts)
+        metrics = tuple((spec.name, repr(spec.arguments)) for spec in params.metrics)
+        loss = (params.loss.name, repr(params.loss.arguments))
+        return (recipe.architecture_id, loss, metrics, params.dropout, penalties, recipe.targets)
 
     def load(self, state: State, params: CompileParams) -> None:
         """Take the model's part of a state and the strengths of the penalties."""
+        check_fits(
+            {name: array for name, array in state.items() if not name.startswith("optimizer/")},
+            {name: variable.numpy() for name, variable in self._names.items()},
+        )
         with shielded():
             self._penalty.assign(params)
             for name, variable in self._names.items():
@@ -100,23 +152,16 @@ class Scorer:
         """Score the rows of one buffer with what is loaded."""
         loss_sum = 0.0
         with shielded():
-            for metric, _ in self._metrics:
-                metric.reset_state()
+            for measure in self._measures:
+                measure.metric.reset_state()
             for start in range(0, len(features), self.batch_size):
                 stop = start + self.batch_size
                 loss_sum += float(self._measure(features[start:stop], targets[start:stop]))
-            metrics = tuple(tuple(v.numpy() for v in metric.variables) for metric, _ in self._metrics)
-        return Partial(len(features), loss_sum, metrics)
-
-    def results(self, partial: Partial) -> tuple[float, list[float]]:
-        """Loss and the value of each metric."""
-        values = []
-        with shielded():
-            for (metric, _), arrays in zip(self._metrics, partial.metrics, strict=True):
-                for variable, array in zip(metric.variables, arrays, strict=True):
-                    variable.assign(array)
-                values.append(float(np.mean(np.asarray(metric.result()))))
-        return partial.loss_sum / max(partial.rows, 1), values
+            metrics = tuple(
+                tuple(variable.numpy() for variable in measure.metric.variables)
+                for measure in self._measures
+            )
+        return Partial(len(features), loss_sum, self._units, metrics)
 
     def predict(self, features: np.ndarray) -> np.ndarray:
         """The model's output, ``float32[rows, ...]``."""
@@ -127,31 +172,23 @@ class Scorer:
         return np.concatenate(parts)
 
     # -- inside ----------------------------------------------------------------
-    @tf.function(autograph=False, reduce_retracing=True)
-    def _forward(self, features: Any) -> Any:
-        return self.model(features, training=False)
+    @functools.cached_property
+    def _forward(self) -> Any:
+        row = self.model.inputs[0].shape[1:]
+        return tf.function(
+            lambda features: self.model(features, training=False),
+            input_signature=[tf.TensorSpec((None, *row), tf.float32)],
+            autograph=False,
+        )
 
     def _trace(self, features: Any, stored: Any) -> Any:
         predictions = self.model(features, training=False)
         targets = encode(tf, stored, self._loss_encoding, self._facts)
         loss = self.model.compute_loss(x=features, y=targets, y_pred=predictions, training=False)
-        for metric, encoding in self._metrics:
-            metric.update_state(encode(tf, stored, encoding, self._facts), predictions)
+        for measure in self._measures:
+            encoded = encode(tf, stored, measure.encoding, self._facts)
+            measure.metric.update_state(encoded, predictions)
         return loss * tf.cast(tf.shape(features)[0], tf.float32)
-
-    def _make_metric(self, spec: MetricSpec, units: int) -> tuple[Any, str]:
-        if spec.target is Target.LOSS:
-            encoding = self._loss_encoding
-        else:
-            encoding = encoding_for(self._facts, spec.target, units)
-        name = spec.name
-        if name == "accuracy":  # as Keras resolves it from the shapes
-            wide = "BinaryAccuracy" if units == 1 else "CategoricalAccuracy"
-            name = _ACCURACY.get(encoding, wide)
-        try:
-            return getattr(keras.metrics, name)(**dict(spec.arguments)), encoding
-        except (TypeError, ValueError) as error:
-            raise InvalidArgument(f"Keras refuses the metric {spec.name}: {error}") from None
 
 
 def add_partials(partials: Sequence[Partial]) -> Partial:
@@ -162,7 +199,8 @@ def add_partials(partials: Sequence[Partial]) -> Partial:
             tuple(np.asarray(a + b, a.dtype) for a, b in zip(ours, theirs, strict=True))
             for ours, theirs in zip(total.metrics, partial.metrics, strict=True)
         )
-        total = Partial(total.rows + partial.rows, total.loss_sum + partial.loss_sum, metrics)
+        loss_sum = total.loss_sum + partial.loss_sum
+        total = Partial(total.rows + partial.rows, loss_sum, total.units, metrics)
     return total
 
 

@@ -16,6 +16,7 @@ import math
 import struct
 import zlib
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
@@ -38,7 +39,9 @@ def to_bytes(state: Mapping[str, np.ndarray]) -> bytes:
             raise InvalidState(
                 f"got the dtype {array.dtype} for {name!r}; allowed: {', '.join(_DTYPES)}"
             )
-    payload = [memoryview(array.reshape(-1)).cast("B") if array.size else b"" for array in arrays.values()]
+    payload = [
+        array.reshape(-1).view(np.uint8).data if array.size else b"" for array in arrays.values()
+    ]
     checksum = 0
     for part in payload:
         checksum = zlib.crc32(part, checksum)
@@ -72,7 +75,7 @@ def from_bytes(data: bytes) -> State:
     return state
 
 
-def _header(data: bytes) -> tuple[list[dict], int, int]:
+def _header(data: bytes) -> tuple[list[dict[str, Any]], int, int]:
     if len(data) < _PREFIX.size or data[:4] != MAGIC:
         raise InvalidState(f"got {len(data)} bytes that are no state of Cerebro-DB")
     _, version, length = _PREFIX.unpack_from(data)
@@ -91,16 +94,16 @@ def _header(data: bytes) -> tuple[list[dict], int, int]:
     return described, start, checksum
 
 
-def _check_entry(entry: dict) -> None:
+def _check_entry(entry: dict[str, Any]) -> None:
     if not isinstance(entry["name"], str) or entry["dtype"] not in _DTYPES:
         raise ValueError(f"array {entry['name']!r} of dtype {entry['dtype']!r}")
     if not all(isinstance(size, int) and size >= 0 for size in entry["shape"]):
         raise ValueError(f"array {entry['name']!r} of shape {entry['shape']!r}")
 
 
-def _count(entry: dict) -> int:
+def _count(entry: dict[str, Any]) -> int:
     return math.prod(entry["shape"])
 
 
-def _declared_bytes(entry: dict) -> int:
+def _declared_bytes(entry: dict[str, Any]) -> int:
     return _count(entry) * np.dtype(entry["dtype"]).itemsize

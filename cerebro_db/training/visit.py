@@ -7,14 +7,14 @@ import resource
 import time
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from cerebro_db.errors import ConfigurationFailed, InvalidData
+from cerebro_db.errors import ConfigurationFailed, InvalidData, InvalidState
 from cerebro_db.training import state as states
-from cerebro_db.training.partitions import Buffers, Partition, PartitionCache, VisitOrder
+from cerebro_db.training.partitions import Buffers, CacheKey, Partition, PartitionCache, VisitOrder
 from cerebro_db.training.program import Program, Recipe
+from cerebro_db.training.targets import TargetFacts
 
 Tick = Callable[[], None]
 
@@ -28,14 +28,16 @@ class VisitTask:
         order: the order of the rows.
         buffers: what the partition consists of.
         cache_key: names the partition among those that the worker keeps.
-        initial_seed: seed of the initial weights, used where there is no state yet.
+        initial_seed: seed of the initial weights.
+        is_first: whether there may be no state yet.
     """
 
     recipe: Recipe
     order: VisitOrder
     buffers: Buffers
-    cache_key: Hashable
+    cache_key: CacheKey
     initial_seed: int
+    is_first: bool
 
 
 @dataclass(frozen=True)
@@ -94,6 +96,8 @@ class Visit:
         self._loss_sum, self._rows = 0.0, 0
         self._program, self._compiled = programs.get(task.recipe)
         self._program.prepare(task.recipe.compile_params, task.recipe.fit_params)
+        if data is None and not task.is_first:
+            raise InvalidState("got no state for a hop that is not the first")
         if data is None:
             state = self._program.initial_state(task.recipe, task.initial_seed, weights)
         else:
@@ -103,7 +107,9 @@ class Visit:
         self._cached = self._partition is not None
         self._stream = _Stream(self._train, self._program) if self._partition is None else None
 
-    def feed(self, subepoch: int, buffer_id: int, features: np.ndarray, targets: np.ndarray) -> None:
+    def feed(
+        self, subepoch: int, buffer_id: int, features: np.ndarray, targets: np.ndarray
+    ) -> None:
         """Take the rows of a buffer; they come in the order of the visit."""
         self._tick()
         if self._cached:
@@ -136,6 +142,11 @@ class Visit:
             raise InvalidData(f"got {self._rows} rows in a visit; the partition has {expected}")
         data = states.to_bytes(self._program.save())
         return data, self._report()
+
+    @property
+    def targets(self) -> TargetFacts:
+        """How the buffers' targets are stored."""
+        return self._task.recipe.targets
 
     # -- inside ----------------------------------------------------------------
     def _fits(self, features: np.ndarray, targets: np.ndarray) -> bool:

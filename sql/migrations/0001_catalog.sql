@@ -102,6 +102,7 @@ CREATE TYPE cerebro.visit_result AS (
     train_seconds double precision,
     compiled      boolean,
     cached        boolean,
+    kept          text[],
     memory_mb     integer,
     trained_at    double precision
 );

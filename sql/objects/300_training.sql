@@ -5,6 +5,11 @@ RETURNS text LANGUAGE plpython3u AS {{ udf('_prepare_worker') }};
 COMMENT ON FUNCTION cerebro._prepare_worker(integer, boolean, bigint, bigint) IS
 'Internal: imports TensorFlow in this session and sets the bound of its cache of decoded partitions; returns what belongs in the manifest of a run.';
 
+CREATE OR REPLACE FUNCTION cerebro._release_worker()
+RETURNS void LANGUAGE plpython3u AS {{ udf('_release_worker') }};
+COMMENT ON FUNCTION cerebro._release_worker() IS
+'Internal: gives back the memory of decoded partitions at the end of a run.';
+
 CREATE OR REPLACE FUNCTION cerebro._inspect_model(model_arch text, model_weights bytea)
 RETURNS text LANGUAGE plpython3u AS {{ udf('_inspect_model') }};
 COMMENT ON FUNCTION cerebro._inspect_model(text, bytea) IS

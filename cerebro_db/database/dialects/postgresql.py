@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from cerebro_db.database.dialects.postgresql_packing import PostgreSQLPacking
+from cerebro_db.database.dialects.postgresql_training import PostgreSQLTraining
 
-IDLE_SESSION_TIMEOUT_SINCE = 140000
+SESSION_CHECKS_SINCE = 140000
 
 
 class PostgreSQL:
@@ -15,6 +16,7 @@ class PostgreSQL:
     """
 
     packing = PostgreSQLPacking()
+    training = PostgreSQLTraining()
 
     def __init__(self, server_version: int) -> None:
         self.server_version = server_version
@@ -29,6 +31,8 @@ class PostgreSQL:
             "SET jit = off",
             "SET max_parallel_workers_per_gather = 0",
         ]
-        if self.server_version >= IDLE_SESSION_TIMEOUT_SINCE:
+        if self.server_version >= SESSION_CHECKS_SINCE:
             settings.append(f"SET idle_session_timeout = '{idle_seconds}s'")
+            # A caller that was killed must not leave its workers at work, holding locks.
+            settings.append("SET client_connection_check_interval = '2s'")
         return settings

@@ -42,7 +42,12 @@ class PostgreSQLPacking:
         "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL synchronize_seqscans = off; "
         "SELECT pg_catalog.pg_export_snapshot()"
     )
-    begin_writing = "BEGIN ISOLATION LEVEL REPEATABLE READ; SET TRANSACTION SNAPSHOT %s"
+    # Rows must be fetched by their addresses: a scan of the source for every buffer looks cheap
+    # to the planner, but there are many buffers.
+    begin_writing = (
+        "BEGIN ISOLATION LEVEL REPEATABLE READ; SET TRANSACTION SNAPSHOT %s; "
+        "SET LOCAL enable_seqscan = off"
+    )
     set_local_search_path = "SELECT pg_catalog.set_config('search_path', %s, true)"
     set_search_path = "SELECT pg_catalog.set_config('search_path', %s, false)"
     try_lock = "SELECT pg_catalog.pg_try_advisory_lock(%s)"

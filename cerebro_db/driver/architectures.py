@@ -1,0 +1,94 @@
+"""Architecture tables: models by model_id, with what estimates need to know of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from cerebro_db.configs.architecture import check_architecture, fingerprint
+from cerebro_db.configs.facts import ArchitectureFacts
+from cerebro_db.database.relations import Relation
+from cerebro_db.database.sessions import Session, Tick
+from cerebro_db.errors import CerebroError, InvalidArgument, WrongObjectType
+
+INSPECTION = (1, False)  # threads and GPUs of the TensorFlow that looks into models
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """A model of an architecture table.
+
+    Attributes:
+        id: fingerprint of the JSON.
+        text: the JSON, checked.
+        has_weights: whether model_weights are the start of training.
+    """
+
+    model_id: int
+    id: str
+    text: str
+    facts: ArchitectureFacts
+    has_weights: bool
+
+
+def inspect(session: Session, text: str, weights: bytes | None, tick: Tick) -> str:
+    """Build a model in a worker session; returns its facts as JSON.
+
+    Raises:
+        StatementFailed: the model cannot be built, or the weights do not fit.
+    """
+    session.facts["tensorflow"] = INSPECTION
+    rows = session.run("SELECT cerebro._inspect_model(%s, %s)", (text, weights), tick)
+    return str(rows[0][0])
+
+
+def load_architectures(
+    session: Session, table: Relation, model_ids: Collection[int], tick: Tick
+) -> dict[int, Architecture]:
+    """The architectures of some ids.
+
+    Raises:
+        InvalidArgument: an id is not in the table, or twice.
+        InvalidArchitecture: the JSON is refused.
+    """
+    for name in ("model_id", "model_arch", "model_weights"):
+        if not table.has(name):
+            raise WrongObjectType(
+                f"model_arch_table: {table.name} has no column {name}",
+                hint="cerebro_load_model makes such tables",
+            )
+    facts = "model_facts::text" if table.has("model_facts") else "NULL"
+    rows = session.run(
+        f"SELECT model_id, model_arch::text, model_weights IS NOT NULL, {facts} "
+        f"FROM {table.name.sql} WHERE model_id = ANY (%s)",
+        (sorted(model_ids),),
+        tick,
+    )
+    found = [row[0] for row in rows]
+    wrong = sorted(set(model_ids) - set(found)) or sorted({i for i in found if found.count(i) > 1})
+    if wrong:
+        raise InvalidArgument(
+            f"got the model_ids {wrong}, which {table.name} does not have exactly once"
+        )
+    return {row[0]: _architecture(session, row, tick) for row in rows}
+
+
+def _architecture(
+    session: Session, row: tuple[int, str, bool, str | None], tick: Tick
+) -> Architecture:
+    model_id, text, has_weights, facts = row
+    try:
+        config = check_architecture(text)
+    except CerebroError as error:
+        error.message = f"model_id {model_id}: {error.message}"
+        raise
+    if facts is None:  # a table that was not filled by cerebro_load_model
+        facts = inspect(session, text, None, tick)
+    return Architecture(
+        model_id=model_id,
+        id=fingerprint(config),
+        text=json.dumps(config, sort_keys=True),
+        facts=ArchitectureFacts.from_json(facts or ""),
+        has_weights=has_weights,
+    )

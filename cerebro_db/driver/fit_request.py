@@ -1,0 +1,67 @@
+"""What a caller asks of a training run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cerebro_db.errors import InvalidArgument
+
+MAX_WORKERS = 256
+MAX_ITERATIONS = 1_000_000
+
+
+@dataclass(frozen=True)
+class FitRequest:
+    """The arguments of ``cerebro_fit_multiple``, as given.
+
+    Attributes:
+        search_path: for the names; None leaves the sessions' own.
+        cores: of the server, from which defaults of workers and threads come.
+    """
+
+    source_table: str | None
+    model_output_table: str | None
+    model_selection_table: str | None
+    num_iterations: int | None
+    use_gpus: bool | None = False
+    validation_table: str | None = None
+    metrics_compute_frequency: int | None = None
+    warm_start: bool | None = False
+    name: str | None = None
+    description: str | None = None
+    use_caching: bool | None = True
+    seed: int | None = 0
+    num_workers: int | None = None
+    search_path: str | None = None
+    cores: int = 1
+
+    def check(self) -> None:
+        """Refuse what no table could make right."""
+        iterations = self.num_iterations
+        _check_range("num_iterations", iterations, 1, MAX_ITERATIONS, optional=False)
+        assert iterations is not None
+        _check_range("metrics_compute_frequency", self.metrics_compute_frequency, 1, iterations)
+        _check_range("num_workers", self.num_workers, 1, MAX_WORKERS)
+        _check_range("seed", self.seed, 0, 2**63 - 1, optional=False)
+
+    @property
+    def frequency(self) -> int:
+        """Epochs between metrics; by default only the last epoch has them."""
+        return self.metrics_compute_frequency or self.num_iterations or 1
+
+    def metric_epochs(self) -> list[int]:
+        """Epochs after which metrics are computed, the last always among them."""
+        last = self.num_iterations or 1
+        return [
+            epoch for epoch in range(1, last + 1) if epoch % self.frequency == 0 or epoch == last
+        ]
+
+
+def _check_range(
+    name: str, value: int | None, low: int, high: int, *, optional: bool = True
+) -> None:
+    if value is None and optional:
+        return
+    if value is None or not low <= value <= high:
+        got = "NULL" if value is None else value
+        raise InvalidArgument(f"{name}: got {got}; allowed: {low} to {high}")

@@ -1,0 +1,306 @@
+"""Everything that a run needs, read and checked before any worker starts."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+from cerebro_db.configs.losses import Target
+from cerebro_db.configs.parameters import (
+    CompileParams,
+    FitParams,
+    parse_compile_params,
+    parse_fit_params,
+)
+from cerebro_db.database.names import QualifiedName
+from cerebro_db.database.packed import PackedTable, load_packed
+from cerebro_db.database.relations import Relation, find, new_table
+from cerebro_db.database.sessions import Session, Tick
+from cerebro_db.driver.architectures import Architecture, load_architectures
+from cerebro_db.driver.fit_request import FitRequest
+from cerebro_db.driver.goals import goal_of
+from cerebro_db.errors import CerebroError, InvalidArgument, WrongObjectType
+from cerebro_db.planning.cost import hop_seconds, steps_per_call, use_jit
+from cerebro_db.training.targets import TargetFacts, encoding_for
+
+OUTPUT_SUFFIXES = ("_info", "_summary")
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """A configuration, parsed, with what the plan makes of it."""
+
+    mst_key: int
+    architecture: Architecture
+    compile_text: str
+    fit_text: str
+    compile_params: CompileParams
+    fit_params: FitParams
+    hop_seconds: float
+    initial_seed: int
+    jit: bool
+    steps_per_call: int
+    goal: str
+
+
+@dataclass(frozen=True)
+class RunSetup:
+    """A run that can start."""
+
+    request: FitRequest
+    packed: PackedTable
+    validation: PackedTable | None
+    output: QualifiedName
+    previous: Relation | None
+    selection: Relation
+    architectures: Relation
+    configurations: tuple[Configuration, ...]
+    targets: TargetFacts
+    num_workers: int
+    threads: int
+
+
+def set_up(session: Session, request: FitRequest, tick: Tick) -> RunSetup:
+    """Read and check all that a request names.
+
+    Raises:
+        CerebroError: what is wrong, with what was got and what is allowed.
+    """
+    request.check()
+    packed = load_packed(session, request.source_table, "source_table", tick)
+    targets = target_facts(packed)
+    output, previous = _output(session, request, tick)
+    validation = None
+    if request.validation_table is not None:
+        validation = load_packed(session, request.validation_table, "validation_table", tick)
+        _check_alike(packed, validation)
+    selection = find(session, request.model_selection_table, "model_selection_table", tick)
+    rows = _selection_rows(session, selection, tick)
+    table = _architecture_table(session, selection, tick)
+    known = load_architectures(session, table, {row[1] for row in rows}, tick)
+    configurations = _configurations(rows, known, packed, targets, request)
+    partitions = len(packed.partitions)
+    usable = min(partitions, len(configurations))
+    return RunSetup(
+        request=request,
+        packed=packed,
+        validation=validation,
+        output=output,
+        previous=previous,
+        selection=selection,
+        architectures=table,
+        configurations=configurations,
+        targets=targets,
+        num_workers=min(request.num_workers or min(request.cores, usable), len(configurations)),
+        threads=max(1, request.cores // partitions),
+    )
+
+
+def target_facts(packed: PackedTable) -> TargetFacts:
+    """The stored targets of a packed table."""
+    target = packed.target
+    return TargetFacts(target.kind, target.num_classes, tuple(target.shape))
+
+
+def _output(
+    session: Session, request: FitRequest, tick: Tick
+) -> tuple[QualifiedName, Relation | None]:
+    if not request.warm_start:
+        role = "model_output_table"
+        return new_table(session, request.model_output_table, role, OUTPUT_SUFFIXES, tick), None
+    previous = find(session, request.model_output_table, "model_output_table", tick)
+    if not (previous.has("mst_key") and previous.has("model_state")):
+        raise WrongObjectType(
+            f"model_output_table: {previous.name} is no output of cerebro_fit_multiple",
+            hint="warm_start := true goes on from the table of an earlier run",
+        )
+    return previous.name, previous
+
+
+def _check_alike(packed: PackedTable, validation: PackedTable) -> None:
+    ours, theirs = packed.input.shape, validation.input.shape
+    if ours != theirs:
+        raise InvalidArgument(
+            f"validation_table: got rows of shape {list(theirs)}; source_table has {list(ours)}"
+        )
+    a, b = packed.target, validation.target
+    if (a.kind, a.shape, a.class_values) != (b.kind, b.shape, b.class_values):
+        raise InvalidArgument(
+            f"validation_table: got the target {b.name} ({b.kind}, classes {list(b.class_values)}); "
+            f"source_table has {a.name} ({a.kind}, classes {list(a.class_values)})",
+            hint="pack it with cerebro_pack_validation",
+        )
+
+
+def _selection_rows(
+    session: Session, selection: Relation, tick: Tick
+) -> list[tuple[int, int, str, str]]:
+    for name in ("mst_key", "model_id", "compile_params", "fit_params"):
+        if not selection.has(name):
+            raise WrongObjectType(
+                f"model_selection_table: {selection.name} has no column {name}",
+                hint="cerebro_generate_configs and cerebro_load_configs make such tables",
+            )
+    rows = session.run(
+        "SELECT mst_key, model_id, compile_params, fit_params "
+        f"FROM {selection.name.sql} ORDER BY mst_key",
+        (),
+        tick,
+    )
+    if not rows:
+        raise InvalidArgument(f"model_selection_table: {selection.name} is empty")
+    repeated = [key for key, count in Counter(row[0] for row in rows).items() if count > 1]
+    if repeated or any(value is None for row in rows for value in row):
+        raise InvalidArgument(
+            f"model_selection_table: {selection.name} has NULLs or repeats mst_key {repeated[:5]}; "
+            "allowed: each mst_key once, no NULLs"
+        )
+    return [(row[0], row[1], row[2], row[3]) for row in rows]
+
+
+def _architecture_table(session: Session, selection: Relation, tick: Tick) -> Relation:
+    summary = selection.name.suffixed("_summary")
+    quoted = f'"{summary.schema}"."{summary.name}"'
+    found = session.run("SELECT pg_catalog.to_regclass(%s)::text", (_path(summary),), tick)
+    if found[0][0] is None:
+        raise WrongObjectType(
+            f"model_selection_table: {selection.name} has no summary table {quoted}",
+            hint="cerebro_generate_configs and cerebro_load_configs make both",
+        )
+    rows = session.run(f"SELECT model_arch_table FROM {summary.sql}", (), tick)
+    if len(rows) != 1:
+        raise WrongObjectType(f"{summary}: got {len(rows)} rows; allowed: one")
+    return find(session, rows[0][0], "model_arch_table", tick)
+
+
+def _path(name: QualifiedName) -> str:
+    return ".".join('"' + part.replace('"', '""') + '"' for part in (name.schema, name.name))
+
+
+def _configurations(
+    rows: list[tuple[int, int, str, str]],
+    known: dict[int, Architecture],
+    packed: PackedTable,
+    targets: TargetFacts,
+    request: FitRequest,
+) -> tuple[Configuration, ...]:
+    parsed = []
+    for mst_key, model_id, compile_text, fit_text in rows:
+        try:
+            compile_params = parse_compile_params(compile_text)
+            fit_params = parse_fit_params(fit_text)
+            check_fits(known[model_id], compile_params, fit_params, packed, targets)
+        except CerebroError as error:
+            error.message = f"configuration {mst_key}: {error.message}"
+            raise
+        parsed.append(
+            (mst_key, known[model_id], compile_text, fit_text, compile_params, fit_params)
+        )
+    steps = Counter[Any]()
+    for _, architecture, _, _, compile_params, fit_params in parsed:
+        key = _program_key(architecture, compile_params, fit_params)
+        steps[key] += _steps(packed, fit_params) * (request.num_iterations or 1)
+    return tuple(_planned(row, packed, request, steps) for row in parsed)
+
+
+def _planned(
+    row: Any, packed: PackedTable, request: FitRequest, steps: Counter[Any]
+) -> Configuration:
+    mst_key, architecture, compile_text, fit_text, compile_params, fit_params = row
+    facts, largest = architecture.facts, max(p.rows for p in packed.partitions)
+    batch = fit_params.batch_size
+    mean_rows = packed.rows // len(packed.partitions)
+    planned = steps[_program_key(architecture, compile_params, fit_params)]
+    per_call = steps_per_call(facts, batch, 4 * math.prod(packed.input.shape))
+    return Configuration(
+        mst_key=mst_key,
+        architecture=architecture,
+        compile_text=compile_text,
+        fit_text=fit_text,
+        compile_params=compile_params,
+        fit_params=fit_params,
+        hop_seconds=hop_seconds(facts, mean_rows, batch, fit_params.epochs),
+        initial_seed=seed_of(request.seed or 0, mst_key),
+        jit=use_jit(facts, planned),
+        steps_per_call=max(1, min(per_call, math.ceil(largest / batch))),
+        goal=goal_of(compile_params),
+    )
+
+
+def seed_of(seed: int, mst_key: int) -> int:
+    """The seed of a configuration's initial weights, 31 bits."""
+    return int.from_bytes(hashlib.sha256(f"{seed}/{mst_key}".encode()).digest()[:4]) >> 1
+
+
+def _program_key(
+    architecture: Architecture, params: CompileParams, fit: FitParams
+) -> tuple[Any, ...]:
+    penalties = (params.l1 is not None, params.l2 is not None, params.dropout)
+    loss = (params.loss.name, repr(params.loss.arguments))
+    weighted = fit.class_weight is not None
+    return (architecture.id, params.optimizer.name, loss, penalties, weighted, fit.batch_size)
+
+
+def _steps(packed: PackedTable, fit: FitParams) -> int:
+    """Mini-batches of one configuration in one epoch."""
+    return fit.epochs * sum(math.ceil(p.rows / fit.batch_size) for p in packed.partitions)
+
+
+def check_fits(
+    architecture: Architecture,
+    params: CompileParams,
+    fit: FitParams,
+    packed: PackedTable,
+    targets: TargetFacts,
+) -> None:
+    """Whether a model takes the features and its output suits the targets.
+
+    Raises:
+        InvalidArgument: naming both shapes.
+    """
+    facts = architecture.facts
+    if len(facts.input_shapes) != 1 or len(facts.output_shapes) != 1:
+        raise InvalidArgument(
+            f"got model_id {architecture.model_id} with {len(facts.input_shapes)} inputs and "
+            f"{len(facts.output_shapes)} outputs; allowed: one of each"
+        )
+    wanted, given = tuple(facts.input_shapes[0]), tuple(packed.input.shape)
+    if wanted != given:
+        raise InvalidArgument(
+            f"got model_id {architecture.model_id} with the input shape {list(wanted)} for "
+            f"features of shape {list(given)} ({packed.input.name} of {packed.relation.name})"
+        )
+    _check_output(architecture, params, targets)
+    too_large = [pair[0] for pair in fit.class_weight or () if pair[0] >= targets.num_classes]
+    if too_large:
+        raise InvalidArgument(
+            f"class_weight: got the classes {too_large}; allowed: 0 to {targets.num_classes - 1}, "
+            "for a target that is a class"
+        )
+
+
+def _check_output(architecture: Architecture, params: CompileParams, targets: TargetFacts) -> None:
+    output = tuple(int(size or 0) for size in architecture.facts.output_shapes[0])
+    expected = targets.shape or (1,)
+    if targets.kind == "float" and output != expected:
+        raise InvalidArgument(
+            f"got model_id {architecture.model_id} with the output shape {list(output)} for "
+            f"a target of shape {list(expected)}"
+        )
+    if targets.kind == "class" and len(output) != 1:
+        raise InvalidArgument(
+            f"got model_id {architecture.model_id} with the output shape {list(output)} for "
+            f"{targets.num_classes} classes; allowed: one dimension"
+        )
+    try:
+        encoding_for(targets, params.loss.target, output[-1])
+        for metric in params.metrics:
+            if metric.target is not Target.LOSS:
+                encoding_for(targets, metric.target, output[-1])
+    except InvalidArgument as error:
+        raise InvalidArgument(
+            f"model_id {architecture.model_id}, loss {params.loss.name}: {error.message}"
+        ) from None

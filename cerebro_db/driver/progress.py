@@ -1,0 +1,63 @@
+"""What the caller is told while a run goes on: one line an epoch, and failures."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+from cerebro_db.database.catalog import MetricRow
+from cerebro_db.driver.fit_setup import RunSetup
+from cerebro_db.driver.scoreboard import TRAINING, VALIDATION
+
+
+class EpochReport:
+    """Collects what the line of an epoch says.
+
+    Args:
+        setup: of the run.
+        notify: takes a line.
+    """
+
+    def __init__(self, setup: RunSetup, notify: Callable[[str], None]) -> None:
+        self._goals = {c.mst_key: c.goal for c in setup.configurations}
+        self._dataset = TRAINING if setup.validation is None else VALIDATION
+        self._iterations = setup.request.num_iterations
+        self._notify = notify
+        self._rows = 0
+        self._scores: dict[int, list[MetricRow]] = {}
+
+    def trained(self, rows: int) -> None:
+        """A hop is done."""
+        self._rows += rows
+
+    def scored(self, rows: Sequence[MetricRow]) -> None:
+        """Results are there."""
+        for row in rows:
+            if row.dataset == self._dataset:
+                self._scores.setdefault(row.epoch, []).append(row)
+
+    def failed(self, mst_key: int, error: str) -> None:
+        """A configuration failed."""
+        self._notify(f"configuration {mst_key} failed: {error}")
+
+    def epoch(self, epoch: int, configurations: int, started: float) -> None:
+        """All configurations finished an epoch."""
+        seconds = time.monotonic() - started
+        speed = self._rows / seconds if seconds > 0 else 0.0
+        self._notify(
+            f"epoch {epoch} of {self._iterations}: {configurations} configurations, "
+            f"{seconds:.1f} s, {speed:,.0f} rows/s{self._best(epoch)}"
+        )
+
+    def _best(self, epoch: int) -> str:
+        rows = self._scores.pop(epoch, [])
+        if not rows:
+            return ""
+        if self._goals[rows[0].mst_key] == "loss":
+            best = min(rows, key=lambda row: row.loss)
+            return f", best {self._dataset} loss {best.loss:.4f} (mst_key {best.mst_key})"
+        choose = max if self._goals[rows[0].mst_key] == "max" else min
+        best = choose(rows, key=lambda row: row.metrics[0])
+        return (
+            f", best {self._dataset} {best.names[0]} {best.metrics[0]:.4f} (mst_key {best.mst_key})"
+        )

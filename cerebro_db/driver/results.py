@@ -1,0 +1,212 @@
+"""Output tables of a run, written in one transaction when it ends."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import cerebro_db
+from cerebro_db.configs.parameters import CompileParams
+from cerebro_db.database.catalog import Catalog
+from cerebro_db.database.dialects.postgresql_training import states_table
+from cerebro_db.database.names import QualifiedName, quote
+from cerebro_db.driver.fit_setup import Configuration, RunSetup
+from cerebro_db.driver.scoreboard import TRAINING, VALIDATION
+
+MODEL_TYPE = "cerebro_keras"
+
+
+def write(catalog: Catalog, setup: RunSetup, run_id: int, errors: dict[int, str]) -> None:
+    """Make ``<out>``, ``<out>_info`` and ``<out>_summary``, and drop the run's states.
+
+    Args:
+        catalog: of the run; its session does all in one transaction.
+        setup: of the run.
+        run_id: which one.
+        errors: why configurations failed, by mst_key.
+    """
+    catalog.execute("BEGIN")
+    try:
+        if setup.previous is not None:
+            _drop_previous(catalog, setup.output)
+        _write_models(catalog, setup, run_id, errors)
+        _write_info(catalog, setup, run_id, errors)
+        _write_summary(catalog, setup, run_id)
+        finished = [c.mst_key for c in setup.configurations if c.mst_key not in errors]
+        catalog.execute(
+            "UPDATE cerebro.catalog_configurations SET status = 'finished' "
+            "WHERE run_id = %s AND mst_key = ANY (%s::int[])",
+            (run_id, finished),
+        )
+        drop_states(catalog, run_id)
+        catalog.execute("COMMIT")
+    except BaseException:
+        catalog.execute_quietly("ROLLBACK")
+        raise
+
+
+def drop_states(catalog: Catalog, run_id: int) -> None:
+    """Drop the table of states of a run."""
+    catalog.execute(f"DROP TABLE IF EXISTS {states_table(run_id).sql}")
+
+
+def start_from_previous(catalog: Catalog, setup: RunSetup, run_id: int) -> None:
+    """Warm start: a configuration goes on from the state that the table has under its mst_key."""
+    assert setup.previous is not None
+    catalog.execute(
+        f"INSERT INTO {states_table(run_id).sql} (mst_key, version, partition_key, state) "
+        f"SELECT p.mst_key, 0, NULL, p.model_state FROM {setup.previous.name.sql} p "
+        "WHERE p.mst_key = ANY (%s::int[])",
+        ([c.mst_key for c in setup.configurations],),
+    )
+
+
+def _drop_previous(catalog: Catalog, output: QualifiedName) -> None:
+    for name in (output, output.suffixed("_info"), output.suffixed("_summary")):
+        catalog.execute(f"DROP TABLE IF EXISTS {name.sql}")
+
+
+def _write_models(catalog: Catalog, setup: RunSetup, run_id: int, errors: dict[int, str]) -> None:
+    table = setup.output.sql
+    catalog.execute(
+        f"CREATE TABLE {table} (mst_key integer PRIMARY KEY, model_weights bytea, "
+        "model_arch json, model_state bytea)"
+    )
+    for column in ("model_weights", "model_state"):
+        catalog.execute(f"ALTER TABLE {table} ALTER COLUMN {column} SET STORAGE EXTERNAL")
+    version = (setup.request.num_iterations or 1) * len(setup.packed.partitions)
+    for configuration in setup.configurations:
+        if configuration.mst_key not in errors:
+            catalog.execute(
+                f"INSERT INTO {table} "
+                "SELECT s.mst_key, cerebro._state_weights(s.state), %s, s.state "
+                f"FROM {states_table(run_id).sql} s WHERE s.mst_key = %s AND s.version = %s",
+                (configuration.architecture.text, configuration.mst_key, version),
+            )
+
+
+_INFO_COLUMNS = (
+    ("mst_key", "integer PRIMARY KEY"),
+    ("model_id", "integer"),
+    ("compile_params", "text"),
+    ("fit_params", "text"),
+    ("model_type", "text"),
+    ("model_size", "double precision"),
+    ("metrics_elapsed_time", "double precision[]"),
+    ("metrics_type", "text[]"),
+    ("loss_type", "text"),
+    ("training_metrics_final", "double precision"),
+    ("training_loss_final", "double precision"),
+    ("training_metrics", "double precision[]"),
+    ("training_loss", "double precision[]"),
+    ("validation_metrics_final", "double precision"),
+    ("validation_loss_final", "double precision"),
+    ("validation_metrics", "double precision[]"),
+    ("validation_loss", "double precision[]"),
+    ("status", "text"),
+    ("error", "text"),
+)
+
+
+def _write_info(catalog: Catalog, setup: RunSetup, run_id: int, errors: dict[int, str]) -> None:
+    table = setup.output.suffixed("_info").sql
+    columns = ", ".join(f"{name} {kind}" for name, kind in _INFO_COLUMNS)
+    catalog.execute(f"CREATE TABLE {table} ({columns})")
+    metrics = _metrics(catalog, run_id)
+    for configuration in setup.configurations:
+        row = _info_row(configuration, metrics, errors.get(configuration.mst_key))
+        row["model_size"] = configuration.architecture.facts.parameters * 4 / 1024
+        names = [name for name, _ in _INFO_COLUMNS]
+        casts = ", ".join(f"%s::{kind.replace(' PRIMARY KEY', '')}" for _, kind in _INFO_COLUMNS)
+        catalog.execute(f"INSERT INTO {table} SELECT {casts}", [row[name] for name in names])
+
+
+Metrics = dict[tuple[int, str], list[tuple[float, list[float], float]]]
+
+
+def _metrics(catalog: Catalog, run_id: int) -> Metrics:
+    """Loss, metrics and elapsed seconds by configuration and data set, in the order of epochs."""
+    rows = catalog.execute(
+        "SELECT mst_key, dataset, loss, metrics, elapsed FROM cerebro.catalog_metrics "
+        "WHERE run_id = %s ORDER BY epoch",
+        (run_id,),
+    )
+    found: Metrics = {}
+    for mst_key, dataset, loss, metrics, elapsed in rows:
+        found.setdefault((mst_key, dataset), []).append((loss, metrics, elapsed))
+    return found
+
+
+def _info_row(configuration: Configuration, metrics: Metrics, error: str | None) -> dict[str, Any]:
+    params = configuration.compile_params
+    row: dict[str, Any] = {
+        "mst_key": configuration.mst_key,
+        "model_id": configuration.architecture.model_id,
+        "compile_params": configuration.compile_text,
+        "fit_params": configuration.fit_text,
+        "model_type": MODEL_TYPE,
+        "metrics_type": _metric_names(params),
+        "loss_type": params.loss.name,
+        "status": "failed" if error else "finished",
+        "error": error,
+    }
+    elapsed = None
+    for dataset in (TRAINING, VALIDATION):
+        points = metrics.get((configuration.mst_key, dataset)) or None
+        losses = [loss for loss, _, _ in points] if points else None
+        firsts = [values[0] for _, values, _ in points] if points and params.metrics else None
+        elapsed = [seconds for _, _, seconds in points] if points else elapsed
+        row[f"{dataset}_loss"] = losses
+        row[f"{dataset}_loss_final"] = losses[-1] if losses else None
+        row[f"{dataset}_metrics"] = firsts
+        row[f"{dataset}_metrics_final"] = firsts[-1] if firsts else None
+    row["metrics_elapsed_time"] = elapsed
+    return row
+
+
+def _metric_names(params: CompileParams) -> list[str] | None:
+    return [metric.label for metric in params.metrics] or None
+
+
+def _write_summary(catalog: Catalog, setup: RunSetup, run_id: int) -> None:
+    values = _summary_row(setup, run_id)
+    classes = quote(f"{setup.packed.target.name}_class_values")
+    columns = ", ".join(classes if name == "class_values" else name for name in values)
+    casts = ", ".join(f"%s::{kind}" for kind, _ in values.values())
+    sql = (
+        f"CREATE TABLE {setup.output.suffixed('_summary').sql} AS "
+        "SELECT t.*, r.started AS start_training_time, clock_timestamp() AS end_training_time "
+        f"FROM (SELECT {casts}) AS t ({columns}), cerebro.catalog_runs r WHERE r.run_id = %s"
+    )
+    catalog.execute(sql, [*(value for _, value in values.values()), run_id])
+
+
+def _summary_row(setup: RunSetup, run_id: int) -> dict[str, tuple[str, Any]]:
+    request, packed, target = setup.request, setup.packed, setup.packed.target
+    validation = str(setup.validation.relation.name) if setup.validation else None
+    output = setup.output
+    return {
+        "run_id": ("bigint", run_id),
+        "source_table": ("text", str(packed.relation.name)),
+        "validation_table": ("text", validation),
+        "model": ("text", str(output)),
+        "model_info": ("text", str(output.suffixed("_info"))),
+        "dependent_varname": ("text[]", [target.name]),
+        "independent_varname": ("text[]", [packed.input.name]),
+        "model_arch_table": ("text", str(setup.architectures.name)),
+        "model_selection_table": ("text", str(setup.selection.name)),
+        "object_table": ("text", None),
+        "num_iterations": ("integer", request.num_iterations),
+        "metrics_compute_frequency": ("integer", request.frequency),
+        "warm_start": ("boolean", bool(request.warm_start)),
+        "name": ("text", request.name),
+        "description": ("text", request.description),
+        "cerebro_version": ("text", cerebro_db.__version__),
+        "num_classes": ("integer[]", [target.num_classes or None]),
+        "class_values": ("text[]", list(target.class_values) if target.is_class else None),
+        "dependent_vartype": ("text[]", [target.type]),
+        "normalizing_const": ("double precision", packed.normalizing_const),
+        "metrics_iters": ("integer[]", request.metric_epochs()),
+        "input_shape": ("integer[]", list(packed.input.shape)),
+        "target_kind": ("text", target.kind),
+        "target_shape": ("integer[]", list(target.shape)),
+    }

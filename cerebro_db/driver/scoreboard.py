@@ -1,0 +1,110 @@
+"""Which configurations are to be scored where: groups of them share the scan of a partition."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+TRAINING, VALIDATION = "training", "validation"
+
+
+@dataclass(frozen=True)
+class Scan:
+    """One group over one partition of one data set."""
+
+    group: Group
+    dataset: str
+    partition_key: int
+
+    @property
+    def name(self) -> str:
+        """As workers name a partition in memory."""
+        return f"{self.dataset}/{self.partition_key}"
+
+
+@dataclass(eq=False)
+class Group:
+    """Configurations that finished an epoch and are scored together."""
+
+    epoch: int
+    mst_keys: tuple[int, ...]
+    waiting: list[tuple[str, int]]
+    missing: int
+    partials: dict[tuple[str, int], dict[int, Any]] = field(default_factory=dict)
+    errors: dict[int, str] = field(default_factory=dict)
+
+
+class ScoreBoard:
+    """Forms groups and hands out their scans.
+
+    Where a worker can keep all partitions in memory, a configuration is
+    scored as soon as it finished its epoch: scanning again costs nothing.
+    Otherwise a group waits for all configurations, so that each partition is
+    read once an epoch.
+
+    Args:
+        partitions: keys by data set.
+        epochs: after which scores are wanted.
+        waits: whether a group waits for all configurations.
+    """
+
+    def __init__(
+        self, partitions: Mapping[str, Sequence[int]], epochs: Collection[int], *, waits: bool
+    ) -> None:
+        self._partitions = partitions
+        self._epochs = frozenset(epochs)
+        self._waits = waits
+        self._pending: dict[int, set[int]] = {}
+        self._open: list[Group] = []
+
+    def wants(self, epoch: int) -> bool:
+        """Whether the states after an epoch are scored."""
+        return epoch in self._epochs
+
+    def finished(self, mst_key: int, epoch: int) -> None:
+        """A configuration finished an epoch."""
+        if self.wants(epoch):
+            self._pending.setdefault(epoch, set()).add(mst_key)
+
+    def drop(self, mst_key: int) -> None:
+        """A configuration failed: forget what is not grouped yet."""
+        for pending in self._pending.values():
+            pending.discard(mst_key)
+
+    def next(self, alive: Collection[int], kept: Collection[str]) -> Scan | None:
+        """A scan for a free worker, one of a partition that it keeps if there is one."""
+        self._form(alive)
+        for group in self._open:
+            if group.waiting:
+                names = {f"{dataset}/{key}": (dataset, key) for dataset, key in group.waiting}
+                chosen = next((names[n] for n in names if n in kept), group.waiting[0])
+                group.waiting.remove(chosen)
+                return Scan(group, *chosen)
+        return None
+
+    def scanned(self, scan: Scan, partials: dict[int, Any], errors: dict[int, str]) -> bool:
+        """Take the sums of a scan; true when the group has all of them."""
+        group = scan.group
+        group.partials[scan.dataset, scan.partition_key] = partials
+        group.errors.update(errors)
+        group.missing -= 1
+        if group.missing == 0:
+            self._open.remove(group)
+        return group.missing == 0
+
+    @property
+    def done(self) -> bool:
+        """Whether nothing is left to score."""
+        return not self._open and not any(self._pending.values())
+
+    def _form(self, alive: Collection[int]) -> None:
+        for epoch in sorted(self._pending):
+            pending = self._pending[epoch]
+            if pending and not (self._waits and set(alive) - pending):
+                self._open.append(self._group(epoch, pending))
+                del self._pending[epoch]
+
+    def _group(self, epoch: int, mst_keys: set[int]) -> Group:
+        waiting = [(name, key) for name, keys in self._partitions.items() for key in keys]
+        return Group(epoch, tuple(sorted(mst_keys)), waiting, len(waiting))

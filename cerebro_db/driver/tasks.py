@@ -1,0 +1,105 @@
+"""JSON for workers, made from what a run knows."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from cerebro_db.database.packed import PackedTable
+from cerebro_db.driver.fit_setup import Configuration, RunSetup
+from cerebro_db.driver.scoreboard import TRAINING, Group
+from cerebro_db.planning.orders import Visit
+from cerebro_db.training.shuffle import salt
+
+
+class TaskWriter:
+    """Writes the tasks of one run.
+
+    Args:
+        setup: of the run.
+        run_id: which one.
+    """
+
+    def __init__(self, setup: RunSetup, run_id: int) -> None:
+        self._setup, self._run_id = setup, run_id
+        targets = setup.targets
+        self._targets = {
+            "kind": targets.kind,
+            "num_classes": targets.num_classes,
+            "shape": list(targets.shape),
+        }
+        self._buffers = {TRAINING: _buffers(setup.packed)}
+        if setup.validation is not None:
+            self._buffers["validation"] = _buffers(setup.validation)
+
+    def salt(self, visit: Visit) -> str:
+        """What places the buffers of a visit."""
+        return salt(self._setup.request.seed or 0, visit.epoch, visit.partition_key)
+
+    def visit(self, configuration: Configuration, visit: Visit, is_first: bool) -> str:
+        """The task of a hop."""
+        return json.dumps(
+            {
+                **self._recipe(configuration),
+                "run_id": self._run_id,
+                "dataset": TRAINING,
+                "partition_key": visit.partition_key,
+                "buffers": self._buffers[TRAINING][visit.partition_key],
+                "seed": self._setup.request.seed or 0,
+                "epoch": visit.epoch,
+                "salt": self.salt(visit),
+                "initial_seed": configuration.initial_seed,
+                "is_first": is_first,
+            }
+        )
+
+    def scan(self, dataset: str, partition_key: int) -> str:
+        """What the configurations of a scan have in common."""
+        return json.dumps(
+            {
+                "run_id": self._run_id,
+                "dataset": dataset,
+                "partition_key": partition_key,
+                "buffers": self._buffers[dataset][partition_key],
+                "targets": self._targets,
+            }
+        )
+
+    def score(self, configuration: Configuration) -> str:
+        """One configuration of a scan."""
+        return json.dumps(self._recipe(configuration) | {"mst_key": configuration.mst_key})
+
+    def combination(
+        self, group: Group, dataset: str, configurations: Mapping[int, Configuration]
+    ) -> str:
+        """The sums of a group over all partitions of a data set, in the order of the keys."""
+        keys = sorted(key for name, key in group.partials if name == dataset)
+        tasks = []
+        for mst_key in group.mst_keys:
+            if mst_key in configurations and mst_key not in group.errors:
+                partials = [group.partials[dataset, key][mst_key] for key in keys]
+                recipe = self._recipe(configurations[mst_key])
+                tasks.append(recipe | {"mst_key": mst_key, "partials": partials})
+        return json.dumps({"configurations": tasks})
+
+    def _recipe(self, configuration: Configuration) -> dict[str, Any]:
+        return {
+            "architecture": configuration.architecture.text,
+            "architecture_id": configuration.architecture.id,
+            "compile_params": configuration.compile_text,
+            "fit_params": configuration.fit_text,
+            "targets": self._targets,
+            "jit": configuration.jit,
+            "steps_per_call": configuration.steps_per_call,
+        }
+
+
+def _buffers(packed: PackedTable) -> dict[int, dict[str, list[int]]]:
+    return {
+        partition.partition_key: {
+            "ids": [buffer_id for buffer_id, _ in partition.buffers],
+            "rows": [rows for _, rows in partition.buffers],
+        }
+        for partition in packed.partitions
+    }

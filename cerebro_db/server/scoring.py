@@ -1,0 +1,61 @@
+"""What the aggregate cerebro_measure calls in a worker."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from cerebro_db.server.host import entry
+from cerebro_db.server.memory import recall
+from cerebro_db.server.training import tick
+from cerebro_db.training.buffers import decode
+
+BEGIN, CONFIGURATION, BUFFER = 0, 1, 2
+
+
+@entry
+def measure_step(
+    plpy: Any,
+    gd: dict[str, Any],
+    token: int | None,
+    kind: int,
+    task: str,
+    state: bytes,
+    buffer_id: int,
+    x: bytes,
+    x_shape: list[int],
+    y: bytes,
+    y_shape: list[int],
+) -> int:
+    """Begin a scan, add a configuration, or feed it with a buffer."""
+    from cerebro_db.training.scan import Scan
+    from cerebro_db.training.tasks import scan_of
+
+    memory = recall(gd)
+    if kind == BEGIN:
+        return memory.begin(
+            Scan(scan_of(task, memory.run_id), memory.scorers, memory.cache, lambda: tick(plpy))
+        )
+    scan = memory.current(token)
+    if kind == CONFIGURATION:
+        scan.add(task, state, memory.architectures)
+    else:
+        features = decode(x, x_shape, np.float32)
+        scan.feed(buffer_id, features, decode(y, y_shape, scan.targets.dtype))
+    return memory.token
+
+
+@entry
+def measure_final(plpy: Any, gd: dict[str, Any], token: int | None) -> str:
+    """End a scan: sums of loss and metrics as JSON."""
+    memory = recall(gd)
+    return str(memory.end(token).finish(memory.kept))
+
+
+@entry
+def combine(plpy: Any, gd: dict[str, Any], task: str) -> str:
+    """Add up the sums of all partitions."""
+    from cerebro_db.training.scan import combine as combined
+
+    return combined(task, recall(gd).architectures)

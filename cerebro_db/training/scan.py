@@ -1,0 +1,151 @@
+"""Scores of many configurations in one pass over a partition."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from cerebro_db.errors import CerebroError, InvalidData
+from cerebro_db.training import state as states
+from cerebro_db.training.partitions import Partition, PartitionCache
+from cerebro_db.training.scoring import Partial, Scorer, add_partials, metrics_of
+from cerebro_db.training.targets import TargetFacts
+from cerebro_db.training.tasks import Architectures, ScanTask, recipe_of
+
+Tick = Callable[[], None]
+
+
+class Scorers:
+    """The scorers of a worker by key; the least recently used goes first."""
+
+    def __init__(self, limit: int = 64) -> None:
+        self._limit = limit
+        self._kept: dict[Any, Scorer] = {}
+
+    def get(self, recipe: Any) -> Scorer:
+        """The scorer of a recipe, made where there is none."""
+        key = Scorer.key(recipe)
+        scorer = self._kept.pop(key, None)
+        if scorer is None:
+            while len(self._kept) >= self._limit:
+                self._kept.pop(next(iter(self._kept)))
+            scorer = Scorer(recipe)
+        self._kept[key] = scorer
+        return scorer
+
+
+@dataclass
+class _Entry:
+    mst_key: int
+    recipe: Any
+    scorer: Scorer
+    state: states.State
+    partials: list[Partial]
+
+
+class Scan:
+    """Begun with a task, given states, fed with buffers; finished with partial sums.
+
+    A configuration whose state cannot be scored is reported with its error;
+    the others are not affected.
+    """
+
+    def __init__(self, task: ScanTask, scorers: Scorers, cache: PartitionCache, tick: Tick) -> None:
+        self._task, self._scorers, self._cache, self._tick = task, scorers, cache, tick
+        self._entries: list[_Entry] = []
+        self._errors: dict[int, str] = {}
+        self._partition = cache.get(task.cache_key)
+        self._cached = self._partition is not None
+        self._rows = 0
+
+    def add(self, text: str, data: bytes, known: Architectures) -> None:
+        """Take a configuration and its state."""
+        task = json.loads(text)
+        try:
+            recipe = recipe_of(task, known)
+            scorer, state = self._scorers.get(recipe), states.from_bytes(data)
+        except CerebroError as error:
+            self._errors[task["mst_key"]] = error.message
+            return
+        self._entries.append(_Entry(task["mst_key"], recipe, scorer, state, []))
+
+    def feed(self, buffer_id: int, features: np.ndarray, targets: np.ndarray) -> None:
+        """Take the rows of a buffer; they come in the order of their ids."""
+        self._tick()
+        if self._cached:
+            return
+        if self._partition is None and self._rows == 0 and self._fits(features, targets):
+            self._partition = Partition.empty(self._task.buffers, features, targets)
+        if self._partition is not None:
+            self._partition.put(buffer_id, features, targets)
+            return
+        self._rows += len(features)
+        for entry in self._entries:
+            self._score(entry, [(features, targets)])
+
+    def finish(self, kept: Callable[[], list[str]]) -> str:
+        """Partial sums of every configuration as JSON, and what the worker keeps."""
+        if self._partition is not None:
+            if not self._cached:
+                self._cached = self._cache.put(self._task.cache_key, self._partition)
+            self._rows = self._task.buffers.total
+            for entry in self._entries:
+                self._score(entry, self._partition.pieces())
+        if self._rows != self._task.buffers.total:
+            raise InvalidData(
+                f"got {self._rows} rows in a scan; the partition has {self._task.buffers.total}"
+            )
+        partials = {
+            entry.mst_key: add_partials(entry.partials).to_json() for entry in self._entries
+        }
+        return json.dumps({"kept": kept(), "partials": partials, "errors": self._errors})
+
+    @property
+    def targets(self) -> TargetFacts:
+        """How the buffers' targets are stored."""
+        return self._task.targets
+
+    # -- inside ----------------------------------------------------------------
+    def _fits(self, features: np.ndarray, targets: np.ndarray) -> bool:
+        row = features[:1].nbytes + targets[:1].nbytes
+        return row * self._task.buffers.total <= self._cache.limit
+
+    def _score(self, entry: _Entry, pieces: Any) -> None:
+        entry.scorer.load(entry.state, entry.recipe.compile_params)
+        for features, targets in pieces:
+            self._tick()
+            entry.partials.append(entry.scorer.measure(features, targets))
+
+
+def combine(text: str, known: Architectures) -> str:
+    """Add the sums of all partitions, in the order given, and turn them into results.
+
+    Args:
+        text: JSON ``{"configurations": [{recipe..., "mst_key", "partials": [...]}]}``.
+
+    Returns:
+        JSON ``{mst_key: {"loss": x, "names": [...], "metrics": [...]}}``.
+    """
+    results = {}
+    for task in json.loads(text)["configurations"]:
+        recipe = recipe_of(task, known)
+        total = add_partials([Partial.from_json(partial) for partial in task["partials"]])
+        names, values = _values(recipe.compile_params, recipe.targets, total)
+        results[task["mst_key"]] = {
+            "loss": total.loss_sum / max(total.rows, 1),
+            "names": names,
+            "metrics": values,
+        }
+    return json.dumps(results)
+
+
+def _values(params: Any, facts: TargetFacts, total: Partial) -> tuple[list[str], list[float]]:
+    metrics = metrics_of(params, facts, total.units)
+    names = [spec.label for spec in params.metrics]
+    return names, [
+        metric.result_of(arrays) for metric, arrays in zip(metrics, total.metrics, strict=True)
+    ]
