@@ -98,8 +98,9 @@ def shuffled(rows: int, seed: int) -> NDArray[np.intp]:
     The raw stream of a bit generator is what NumPy promises never to change, unlike
     ``Generator.permutation``.
     """
-    keys = np.asarray(np.random.PCG64(seed % 2**64).random_raw(rows))
-    return np.argsort(keys, kind="stable").astype(np.intp, copy=False)
+    keys: NDArray[np.uint64] = np.random.PCG64(seed % 2**64).random_raw(rows)
+    order: NDArray[np.intp] = np.argsort(keys, kind="stable")
+    return order
 
 
 def parse_addresses(pieces: list[bytes]) -> NDArray[np.int64]:

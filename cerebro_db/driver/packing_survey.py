@@ -148,6 +148,8 @@ class Surveyor:
             return f"{where}: column {name!r} {_reason(fault, got, shape)}"
         if target_fault == "class":
             return f"{where}: {_unseen(label, survey.target)}"
+        if target_fault == "element" and not survey.target.column.is_array:
+            target_fault = "null"  # a number is read as an array of one
         return f"{where}: column {target_name!r} {_reason(target_fault, target_got, target_shape)}"
 
 

@@ -1,0 +1,123 @@
+"""Names as users write them, and sources that are no plain tables."""
+
+from __future__ import annotations
+
+import psycopg2
+import pytest
+
+HOSTILE = ['we"ird', "Capital Name", "100% %s {0}", "naïve 表", "select", "dot.ted", "semi;colon'"]
+
+
+def quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_names(db, name):
+    sql = quoted(name).replace("%", "%%")
+    x, y = quoted("X " + name).replace("%", "%%"), quoted("y" + name).replace("%", "%%")
+    db.fetch(f"CREATE SCHEMA {sql}", ())
+    db.fetch(
+        f"CREATE TABLE {sql}.{sql} AS SELECT ARRAY[i] AS {x}, i %% 2 AS {y} "
+        "FROM generate_series(1, 10) i",
+        (),
+    )
+    full = quoted(name) + "." + quoted(name)
+    output = quoted(name) + "." + quoted("out " + name)
+    db.pack(full, output, quoted("y" + name), quoted("X " + name))
+    got = db.unpack("out " + name, "X " + name, "y" + name, schema=name)
+    assert sorted(got.features[:, 0]) == list(range(1, 11))
+    validation = quoted(name) + "." + quoted("val " + name)
+    db.fetch(
+        "SELECT cerebro_pack_validation(%s, %s, %s, %s, %s)",
+        (full, validation, "y" + name, "X " + name, output),
+    )
+    assert len(db.unpack("val " + name, "X " + name, "y" + name, schema=name).features) == 10
+
+
+def test_names_as_exact_text(db):
+    db.fetch('CREATE TABLE "My Table" AS SELECT ARRAY[1] AS "The X", 1 AS "Y"')
+    db.pack("My Table", "My Packed", "Y", "The X")
+    assert len(db.unpack("My Packed", "The X", "Y").features) == 1
+    assert "My Packed_summary" in db.tables()
+
+
+def test_capitals_without_quotes_are_folded_as_in_sql(db):
+    db.fetch("CREATE TABLE Folded AS SELECT ARRAY[1] AS X, 1 AS Y")
+    db.pack("FOLDED", "Folded_P", "Y", "X")
+    assert "folded_p" in db.tables()
+
+
+def test_the_callers_search_path_counts(db):
+    db.fetch("CREATE SCHEMA mine; CREATE TABLE mine.hidden AS SELECT ARRAY[1] AS x, 1 AS y")
+    db.fetch("SET search_path = mine, cerebro")
+    try:
+        db.pack("hidden", "hidden_p", "y", "x")
+    finally:
+        db.fetch("RESET search_path")
+    assert db.value("SELECT count(*) FROM mine.hidden_p") == 1
+
+
+@pytest.mark.parametrize(
+    "definition",
+    [
+        "CREATE VIEW {} AS SELECT * FROM base",
+        "CREATE MATERIALIZED VIEW {} AS SELECT * FROM base",
+        "CREATE TABLE {0} (x int[], y int) PARTITION BY LIST (y); "
+        "CREATE TABLE {0}_0 PARTITION OF {0} FOR VALUES IN (0); "
+        "CREATE TABLE {0}_1 PARTITION OF {0} FOR VALUES IN (1, 2); INSERT INTO {0} TABLE base",
+        "CREATE TABLE {0} (x int[], y int); CREATE TABLE {0}_child () INHERITS ({0}); "
+        "INSERT INTO {0} SELECT * FROM base WHERE y = 0; "
+        "INSERT INTO {0}_child SELECT * FROM base WHERE y > 0",
+        "CREATE UNLOGGED TABLE {} AS TABLE base",
+        "CREATE TABLE {} AS TABLE base; DELETE FROM {0} WHERE y = 1; "
+        "INSERT INTO {0} SELECT * FROM base WHERE y = 1",
+    ],
+)
+def test_sources_of_all_kinds(db, definition):
+    db.fetch("DROP TABLE IF EXISTS base, kind_p, kind_p_summary CASCADE")
+    db.fetch("CREATE TABLE base AS SELECT ARRAY[i] x, i % 3 AS y FROM generate_series(1, 30) i")
+    name = f"kind{abs(hash(definition))}"
+    db.fetch(definition.replace("{}", name).replace("{0}", name))
+    db.pack(name, "kind_p", "y", "x")
+    got = db.unpack("kind_p")
+    assert sorted(got.features[:, 0]) == list(range(1, 31))
+    assert "kind_p_staging" not in db.tables()
+    assert "kind_p_packing" not in db.tables()
+
+
+def test_domains(db):
+    db.fetch(
+        "CREATE DOMAIN pixel AS smallint CHECK (VALUE >= 0); CREATE DOMAIN image AS pixel[]; "
+        "CREATE DOMAIN label AS varchar(3); "
+        "CREATE TABLE domains AS SELECT ARRAY[i]::image AS x, i::text::label AS y "
+        "FROM generate_series(1, 5) i"
+    )
+    db.pack("domains", "domains_p", "y", "x")
+    got = db.unpack("domains_p")
+    assert list(got.features[:, 0]) == [label + 1 for label in got.targets]
+
+
+@pytest.fixture
+def plain_user(db):
+    db.fetch("DROP ROLE IF EXISTS packing_user; CREATE ROLE packing_user LOGIN")
+    db.fetch("GRANT USAGE ON SCHEMA cerebro TO packing_user")
+    db.fetch("GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA cerebro TO packing_user")
+    db.fetch("CREATE SCHEMA IF NOT EXISTS theirs AUTHORIZATION packing_user")
+    connection = psycopg2.connect(db.dsn + " user=packing_user")
+    connection.autocommit = True
+    yield connection
+    connection.close()
+
+
+def test_only_the_callers_rights_are_used(db, plain_user):
+    db.fetch("CREATE TABLE secret AS SELECT ARRAY[i] x, i % 2 y, i z FROM generate_series(1, 9) i")
+    cursor = plain_user.cursor()
+    with pytest.raises(psycopg2.errors.InsufficientPrivilege):
+        cursor.execute("SELECT cerebro_pack('secret', 'theirs.p', 'y', 'x')")
+    with pytest.raises(psycopg2.errors.InsufficientPrivilege, match="may not create"):
+        cursor.execute("SELECT cerebro_pack('secret', 'public.p', 'y', 'x')")
+    db.fetch("GRANT SELECT (x, y) ON secret TO packing_user")
+    cursor.execute("SELECT cerebro_pack('secret', 'theirs.p', 'y', 'x')")
+    assert db.value("SELECT tableowner FROM pg_tables WHERE tablename = 'p'") == "packing_user"
+    assert db.value("SELECT sum(num_rows) FROM theirs.p") == 9
