@@ -106,7 +106,8 @@ def shuffled(rows: int, seed: int) -> NDArray[np.intp]:
 def parse_addresses(pieces: list[bytes]) -> NDArray[np.int64]:
     """Row addresses from the server's binary form, as sorted numbers."""
     address = np.frombuffer(b"".join(pieces), _ADDRESS)
-    numbers = (address["block"].astype(np.int64) << 16) | address["offset"]
+    blocks = address["block"].astype(np.int64)
+    numbers: NDArray[np.int64] = (blocks << 16) | address["offset"]
     numbers.sort()
     return numbers
 
