@@ -49,6 +49,7 @@ def verify(dsn: str, script: Script) -> Report:
                 f"the server runs version {version} of Cerebro-DB, this is {cerebro_db.__version__}",
                 'Run "cerebro upgrade" with the version that the server shall run.',
             )
+        # After a function of the installation: it has put this backend on its Python path.
         execute(connection, script.render("verify/versions.sql"), "the versions")
         versions = rows(connection, queries.LIBRARY_VERSIONS, "importing TensorFlow in a backend")
         connection.rollback()
@@ -81,7 +82,7 @@ def _refuse_loss(connection: sqlalchemy.Connection, dependent: tuple[str, ...]) 
         )
     if runs := _number_of_runs(connection):
         raise InstallationFailed(
-            f"uninstalling would lose the record and the states of {runs} runs",
+            f"uninstalling would lose the record and the states of training runs: {runs}",
             "Uninstall with --force to lose them. The result tables stay in any case.",
         )
 

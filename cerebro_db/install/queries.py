@@ -36,7 +36,7 @@ NUMBER_OF_RUNS = "SELECT count(*) FROM cerebro.catalog_runs"
 DEPENDENT = """
 WITH RECURSIVE dependent (classid, objid, objsubid) AS (
     SELECT 'pg_catalog.pg_namespace'::regclass::oid, oid, 0
-      FROM pg_catalog.pg_namespace WHERE nspname = 'cerebro'
+      FROM pg_catalog.pg_namespace WHERE nspname IN ('cerebro', 'cerebro_states')
     UNION
     SELECT owned.classid, owned.objid, owned.objsubid
       FROM dependent
@@ -55,13 +55,14 @@ WITH RECURSIVE dependent (classid, objid, objsubid) AS (
 SELECT DISTINCT o.type, o.identity
   FROM dependent, LATERAL pg_catalog.pg_identify_object(classid, objid, objsubid) AS o
  WHERE o.type NOT IN ('type', 'index', 'toast table', 'schema')
-   AND o.identity !~ '(^|on |for )cerebro[.]'
+   AND o.identity !~ '(^|on |for )(cerebro|cerebro_states)[.]'
    AND o.identity !~ '(^|on |for )pg_toast[.]'
  ORDER BY o.type, o.identity
 """
 
 UNINSTALL = """
 SET LOCAL client_min_messages = warning;
+DROP SCHEMA IF EXISTS cerebro_states CASCADE;
 DROP SCHEMA cerebro CASCADE;
 
 DO $$

@@ -79,17 +79,15 @@ class Script:
         found = (_DEFINITION.findall(step.sql) for step in self._folder("objects"))
         return tuple(sorted({name for names in found for name in names}))
 
-    def body(self, file: str, finds_package: bool = False) -> str:
+    def body(self, file: str) -> str:
         """A PL/Python body of the SQL folder, which may use three constants of this script."""
         constants = {
             "PYTHON_PATHS": self.python_paths,
             "PYTHON_VERSION": sources.python_version_of(self.python_paths),
             "PACKAGE_VERSION": cerebro_db.__version__,
         }
-        lines = [f"{name} = {value!a}\n" for name, value in constants.items()]
-        if finds_package:
-            lines.append(self.prelude())
-        return dollar_quoted("".join(lines) + _text(sources.sql_directory() / file))
+        lines = "".join(f"{name} = {value!a}\n" for name, value in constants.items())
+        return dollar_quoted(lines + _text(sources.sql_directory() / file))
 
     def udf(self, name: str) -> str:
         """The body of the SQL function ``name``: finds the package, then does what udfs/ says."""
@@ -127,7 +125,6 @@ class Script:
         environment.globals.update(
             udf=self.udf,
             body=self.body,
-            prelude=self.prelude,
             package_version=cerebro_db.__version__,
             migration_names=[path.stem for path in _files("migrations")],
         )

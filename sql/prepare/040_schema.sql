@@ -32,7 +32,7 @@ BEGIN
 END
 $$;
 CREATE SCHEMA IF NOT EXISTS cerebro;
-GRANT USAGE ON SCHEMA cerebro TO cerebro_user;
+GRANT USAGE ON SCHEMA cerebro TO cerebro_user, cerebro_admin;
 COMMENT ON SCHEMA cerebro IS 'Cerebro-DB: deep-learning model selection in the database';
 
 CREATE TABLE IF NOT EXISTS cerebro.catalog_migrations (

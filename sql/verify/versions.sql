@@ -1,4 +1,3 @@
 -- The function lives in the transaction of one verification only.
 CREATE FUNCTION pg_temp.cerebro_library_versions(OUT name text, OUT version text)
-    RETURNS SETOF record LANGUAGE plpython3u
-    AS {{ body('verify/versions.py', finds_package=true) }};
+    RETURNS SETOF record LANGUAGE plpython3u AS {{ body('verify/versions.py') }};

@@ -14,7 +14,7 @@ import pytest
 import cerebro_db
 from cerebro_db.errors import CerebroError, InstallationFailed, MissingPrerequisite
 from cerebro_db.install import installer, sources
-from cerebro_db.install.connection import execute, transaction
+from cerebro_db.install.connection import rows, transaction
 from cerebro_db.install.embedded import Cluster
 from cerebro_db.install.script import Script, Step, sql_array
 
@@ -275,18 +275,30 @@ class TestUninstall:
         assert empty.column(query) != []
         assert installer.uninstall(empty_database) == ()
         assert empty.column(query) == []
-        assert empty.column("SELECT nspname FROM pg_namespace WHERE nspname = 'cerebro'") == []
+        assert empty.column("SELECT nspname FROM pg_namespace WHERE nspname ~ 'cerebro'") == []
         settings = "SELECT setconfig FROM pg_db_role_setting s JOIN pg_database d"
         where = "ON d.oid = s.setdatabase WHERE d.datname = current_database()"
         assert empty.column(f"{settings} {where}") == []
 
-    def test_roles_go_with_the_last_use(self, cluster: Cluster, tmp_path: Path) -> None:
-        query = "SELECT array_agg(rolname::text) FROM pg_roles WHERE rolname ~ '^cerebro'"
-        with transaction(cluster.dsn("postgres")) as connection:
-            for step in Script().steps():
-                execute(connection, step.sql, step.name)
-            assert connection.exec_driver_sql(query).scalar() is not None
-            connection.rollback()
+    def test_refuses_to_lose_runs(self, database: str, sql: Any) -> None:
+        sql.run("ALTER TABLE cerebro.catalog_runs RENAME TO other_runs")
+        sql.run("CREATE TABLE cerebro.catalog_runs AS SELECT 1 AS run_id")
+        with pytest.raises(InstallationFailed, match=r"states of training runs: 1$"):
+            installer.uninstall(database)
+        installer.uninstall(database, force=True)
+
+    def test_roles_go_with_the_last_use(self, short_folder: Path) -> None:
+        cluster = Cluster(short_folder / "roles", settings={"fsync": "off"})
+        cluster.start()
+        try:
+            installer.install(cluster.dsn(), Script())
+            installer.install(cluster.dsn("postgres"), Script())
+            installer.uninstall(cluster.dsn())
+            assert _roles(cluster) == ["cerebro_admin", "cerebro_user"]
+            installer.uninstall(cluster.dsn("postgres"))
+            assert _roles(cluster) == []
+        finally:
+            cluster.destroy()
 
     def test_refuses_to_drop_what_depends(self, database: str, sql: Any) -> None:
         sql.run("CREATE VIEW public.mine AS SELECT cerebro.cerebro_version() AS version")
@@ -296,6 +308,12 @@ class TestUninstall:
         dropped = installer.uninstall(database, force=True)
         assert dropped == ("default value for public.kept.v", "view public.mine")
         assert sql.value("SELECT count(*) FROM public.kept") == 0
+
+
+def _roles(cluster: Cluster) -> list[object]:
+    query = "SELECT rolname FROM pg_roles WHERE rolname ~ '^cerebro' ORDER BY 1"
+    with transaction(cluster.dsn("postgres")) as connection:
+        return [name for (name,) in rows(connection, query, "the roles")]
 
 
 def test_arrays_of_nothing() -> None:
