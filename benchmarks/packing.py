@@ -1,0 +1,173 @@
+"""Packing against COPY of the same rows: CPU seconds of the whole server beside wall seconds.
+
+    python benchmarks/packing.py [--dsn DSN] [--rows 200000] [--columns 64] [--repeats 5]
+
+Without a DSN an embedded cluster is made and removed. The server must run on this machine, as the
+CPU time of its processes is read from /proc.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psycopg2
+
+from cerebro_db.install import installer
+from cerebro_db.install.embedded import Cluster
+from cerebro_db.install.script import Script
+
+DATABASE = "packing_benchmark"
+SOURCE, PACKED = "cerebro_bench_source", "cerebro_bench_packed"
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What one statement took."""
+
+    cpu: float
+    wall: float
+
+
+def main() -> None:
+    """Measure, and write a table in Markdown."""
+    arguments = _arguments()
+    with _server(arguments.dsn) as dsn:
+        costs = measure(dsn, arguments.rows, arguments.columns, arguments.repeats)
+    sys.stdout.write(report(costs, arguments.rows, arguments.columns))
+
+
+def measure(dsn: str, rows: int, columns: int, repeats: int) -> dict[str, list[Cost]]:
+    """The costs of every repetition of COPY, of the first packing and of the later ones.
+
+    The first packing of a session connects its workers and imports NumPy in each of them.
+    """
+    connection = psycopg2.connect(dsn)
+    connection.autocommit = True
+    cursor = connection.cursor()
+    _make_source(cursor, rows, columns)
+    server = _parent(connection.info.backend_pid)
+    copy = f"COPY (SELECT x, y FROM {SOURCE}) TO STDOUT (FORMAT binary)"
+    pack = f"SELECT cerebro.cerebro_pack('{SOURCE}', '{PACKED}', 'y', 'x')"
+    costs: dict[str, list[Cost]] = {"COPY": [], "cerebro_pack, first": [], "cerebro_pack": []}
+    for repetition in range(repeats + 1):
+        with open(os.devnull, "wb") as sink:
+            costs["COPY"].append(_cost(server, lambda sink=sink: cursor.copy_expert(copy, sink)))
+        name = "cerebro_pack" if repetition else "cerebro_pack, first"
+        costs[name].append(_cost(server, lambda: cursor.execute(pack)))
+        cursor.execute(f"DROP TABLE {PACKED}, {PACKED}_summary")
+    cursor.execute(f"DROP TABLE {SOURCE}")
+    connection.close()
+    return costs
+
+
+def report(costs: dict[str, list[Cost]], rows: int, columns: int) -> str:
+    """The medians, and how they compare with COPY."""
+    lines = [
+        f"{rows} rows of {columns} real numbers, {os.cpu_count()} cores, medians",
+        "",
+        "| | CPU s | wall s | CPU / COPY | wall / COPY |",
+        "|---|---:|---:|---:|---:|",
+    ]
+    copy = _median(costs["COPY"])
+    for name, listed in costs.items():
+        cost = _median(listed)
+        lines.append(
+            f"| {name} | {cost.cpu:.2f} | {cost.wall:.2f} | {cost.cpu / copy.cpu:.2f} "
+            f"| {cost.wall / copy.wall:.2f} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def _median(costs: list[Cost]) -> Cost:
+    return Cost(
+        statistics.median(cost.cpu for cost in costs),
+        statistics.median(cost.wall for cost in costs),
+    )
+
+
+def _make_source(cursor: Any, rows: int, columns: int) -> None:
+    cursor.execute("SET max_parallel_workers_per_gather = 0; SET jit = off")
+    cursor.execute(f"DROP TABLE IF EXISTS {SOURCE}, {PACKED}, {PACKED}_summary")
+    cursor.execute(
+        f"CREATE TABLE {SOURCE} AS SELECT i %% 10 AS y, (SELECT array_agg(random()::real) "
+        "FROM generate_series(1, %s) WHERE i = i) AS x FROM generate_series(1, %s) AS i",
+        (columns, rows),
+    )
+    cursor.execute(f"VACUUM ANALYZE {SOURCE}")
+    cursor.execute("CHECKPOINT")
+
+
+def _cost(server: int, action: Callable[[], object]) -> Cost:
+    cpu, wall = _server_cpu(server), time.perf_counter()
+    action()
+    wall = time.perf_counter() - wall
+    return Cost(_server_cpu(server) - cpu, wall)
+
+
+def _server_cpu(server: int) -> float:
+    """CPU seconds so far of the processes that the server has started and that live."""
+    ticks = 0
+    for process in filter(str.isdigit, os.listdir("/proc")):
+        fields = _stat(int(process))
+        if fields and int(fields[1]) == server:
+            ticks += int(fields[11]) + int(fields[12])
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def _parent(process: int) -> int:
+    return int(_stat(process)[1])
+
+
+def _stat(process: int) -> list[str]:
+    """The fields of a process from its state on; none if it has ended."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return []
+
+
+@contextmanager
+def _server(dsn: str | None) -> Iterator[str]:
+    if dsn is not None:
+        yield dsn
+        return
+    with tempfile.TemporaryDirectory(prefix="cerebro-", dir="/tmp") as folder:
+        Path(folder).chmod(0o755)
+        cluster = Cluster(Path(folder) / "home")
+        cluster.start()
+        try:
+            _create(cluster.dsn("postgres"))
+            installer.install(cluster.dsn(DATABASE), Script())
+            yield cluster.dsn(DATABASE)
+        finally:
+            cluster.destroy()
+
+
+def _create(dsn: str) -> None:
+    connection = psycopg2.connect(dsn)
+    connection.autocommit = True
+    connection.cursor().execute(f"CREATE DATABASE {DATABASE}")
+    connection.close()
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--dsn")
+    parser.add_argument("--rows", type=int, default=200_000)
+    parser.add_argument("--columns", type=int, default=64)
+    parser.add_argument("--repeats", type=int, default=5)
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()
