@@ -37,7 +37,7 @@ format: ## let ruff format the sources
 
 bench: start ## measure against the peers; ARGS="..." goes to the benchmark
 	@$(SETUP) cpu demo
-	@$(PYTHON) bench/run.py $(ARGS)
+	@$(PYTHON) benchmarks/run.py $(ARGS)
 
 start: ## start the embedded server, with Cerebro-DB in its database
 	@$(SETUP) cpu

@@ -104,6 +104,7 @@ class Cluster:
 
     def start(self) -> None:
         """Starts it and makes what is missing; does nothing where it runs."""
+        _ = self._postgres  # or nothing is made
         with self._locked():
             self._make_folders()
             if not self.data.exists():
