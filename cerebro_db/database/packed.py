@@ -45,6 +45,7 @@ class PackedTarget:
         shape: of one target; ``()`` for a class or a number.
         dtype: NumPy's name of it.
         type: SQL type in the source.
+        category: the server's category of the type of class values; None for float targets.
         num_classes: 0 for float targets.
         classes_found: how many of them occur in the training source.
         class_values: in the order of the ids, as text; ``num_classes`` of them. None is the class
@@ -57,6 +58,7 @@ class PackedTarget:
     shape: Shape
     dtype: str
     type: str
+    category: str | None
     num_classes: int
     classes_found: int
     class_values: tuple[str | None, ...]
@@ -196,22 +198,28 @@ def _target(
 ) -> PackedTarget:
     name, found = facts["dependent_varname"][index], facts["classes_found"][index]
     values: tuple[str | None, ...] = ()
-    array = None
+    array = category = None
     if facts["target_kinds"][index] == "class":
         column = quote(f"{name}_class_values")
         texts, array = session.run(_CLASSES.format(column, summary.name.sql), (found,), tick)[0]
         values = tuple(texts)
+        category = _category(summary, f"{name}_class_values")
     return PackedTarget(
         name=name,
         kind=facts["target_kinds"][index],
         shape=_shape(facts["target_shapes"], index),
         dtype=facts["target_dtypes"][index],
         type=facts["dependent_vartype"][index],
+        category=category,
         num_classes=facts["num_classes"][index] or 0,
         classes_found=found or 0,
         class_values=values,
         class_array=array,
     )
+
+
+def _category(summary: Relation, name: str) -> str | None:
+    return next(column.element_category for column in summary.columns if column.name == name)
 
 
 _CLASSES = """

@@ -10,7 +10,6 @@ from cerebro_db.database.sessions import (
     POLL_SECONDS,
     Session,
     SessionPool,
-    StatementFailed,
     Tick,
     no_tick,
     wait_any,
@@ -57,7 +56,7 @@ def recover(session: Session) -> None:
     # A cancel request that comes late may still hit the first statement after it.
     for _ in range(2):
         if not session.closed:
-            with contextlib.suppress(StatementFailed):
+            with contextlib.suppress(CerebroError):
                 session.run("ROLLBACK")
                 return
 

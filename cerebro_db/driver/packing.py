@@ -32,7 +32,7 @@ from cerebro_db.driver.packing_source import (
 )
 from cerebro_db.driver.packing_summary import summary_fields
 from cerebro_db.driver.packing_survey import Survey, Surveyor
-from cerebro_db.errors import DuplicateTable, InvalidArgument, InvalidData
+from cerebro_db.errors import CerebroError, DuplicateTable, InvalidArgument, InvalidData
 from cerebro_db.training.buffers import wire_bytes
 
 BUILD_SUFFIX = "_packing"
@@ -191,7 +191,8 @@ class _Job:
             yield
         except BaseException:
             recover(self._control)
-            with borrowed(self._pool, 1) as (session,):
+            # If even this fails, the next packing into the same table clears what is left.
+            with contextlib.suppress(CerebroError), borrowed(self._pool, 1) as (session,):
                 session.run(self._sql.drop((work.build, work.stage)))
             raise
 

@@ -81,11 +81,13 @@ class PackSummary:
 
     def __str__(self) -> str:
         shape = " x ".join(map(str, self.shape))
-        target = f"{self.num_classes} classes" if self.num_classes else "float targets"
+        target = "float targets"
+        if self.num_classes:
+            target = f"{self.num_classes} class{'' if self.num_classes == 1 else 'es'}"
         return (
-            f"packed {self.rows} rows of {shape} features and {target} into {self.output}: "
-            f"{self.partitions} partitions, {self.buffers} buffers of at most "
-            f"{self.buffer_size} rows, {self.seconds:.1f} s"
+            f"packed {_counted(self.rows, 'row')} of {shape} features and {target} into {self.output}: "
+            f"{_counted(self.partitions, 'partition')}, {_counted(self.buffers, 'buffer')} of at "
+            f"most {_counted(self.buffer_size, 'row')}, {self.seconds:.1f} s"
         )
 
 
@@ -94,6 +96,10 @@ def _check_positive(name: str, value: int | None) -> None:
         raise InvalidArgument(
             f"{name}: got {value}; allowed: NULL or an integer from 1 to {LARGEST_INTEGER}"
         )
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def _shown(value: object) -> str:

@@ -84,7 +84,7 @@ class Target:
     def like(self, training: PackedTable) -> Target:
         """The target with the classes of a packed training table."""
         model = training.target
-        if model.kind != self.kind:
+        if model.kind != self.kind or (self.is_class and model.category != self.column.category):
             raise InvalidData(
                 f"the column {self.column.name!r} of type {self.column.type} holds {self.kind} "
                 f"targets; those of {training.relation.name} are {model.kind} targets "

@@ -157,6 +157,7 @@ VALIDATION = {
         errors.DataException,
         r"shape \(5,\).*\(4,\)",
     ),
+    "type": ("SELECT x, y::text AS y FROM digits", errors.DataException, "type text.*type integer"),
     "kind": ("SELECT x, y::real AS y FROM digits", errors.DataException, "holds float targets"),
 }
 
