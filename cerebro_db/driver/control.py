@@ -1,0 +1,69 @@
+"""The session that a short job works in: the caller's search_path, locks, one transaction."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+
+from cerebro_db.database.sessions import Session, SessionPool, Tick, no_tick
+from cerebro_db.driver.crew import recover
+from cerebro_db.errors import CerebroError
+
+_SET_SEARCH_PATH = "SELECT pg_catalog.set_config('search_path', %s, false)"
+_LOCK = "SELECT pg_catalog.pg_advisory_xact_lock(%s)"
+
+
+def runs_no_tensorflow(session: Session) -> bool:
+    """Whether a session is light: heavy ones are left to the work that needs them."""
+    return "tensorflow" not in session.facts
+
+
+@contextmanager
+def control_session(
+    pool: SessionPool,
+    search_path: str | None,
+    tick: Tick = no_tick,
+    fits: Callable[[Session], bool] = lambda session: True,
+    prefer: Callable[[Session], bool] = runs_no_tensorflow,
+) -> Iterator[Session]:
+    """A session of the pool with the caller's search_path; given back as it was.
+
+    Args:
+        pool: of sessions of the role whose rights count.
+        search_path: None leaves the session's own.
+        tick: called while waiting.
+        fits, prefer: which session, as in ``SessionPool.take``.
+    """
+    session = pool.take(1, fits, tick, prefer)[0]
+    try:
+        if search_path is not None:
+            session.run(_SET_SEARCH_PATH, (search_path,), tick)
+        yield session
+    finally:
+        session.cancel()
+        recover(session)
+        with suppress(CerebroError):
+            if search_path is not None and not session.closed:
+                session.run("RESET search_path")
+        pool.give([session])
+
+
+@contextmanager
+def transaction(session: Session, tick: Tick = no_tick) -> Iterator[None]:
+    """What is run inside is done as a whole, or not at all."""
+    session.run("BEGIN", (), tick)
+    try:
+        yield
+    except BaseException:
+        session.cancel()
+        recover(session)
+        raise
+    # No tick: a cancel request must not leave it unknown whether this was done.
+    session.run("COMMIT")
+
+
+def lock(session: Session, subject: str, tick: Tick = no_tick) -> None:
+    """Be the only one who works on a subject until the transaction ends."""
+    digest = hashlib.sha256(f"cerebro {subject}".encode()).digest()
+    session.run(_LOCK, (int.from_bytes(digest[:8], "big", signed=True),), tick)

@@ -1,0 +1,122 @@
+"""Loading a model: checked, built once, and put into an architecture table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cerebro_db.configs.architecture import check_architecture
+from cerebro_db.database import libraries
+from cerebro_db.database.names import QualifiedName
+from cerebro_db.database.relations import KINDS, Relation, find, new_table, require_text
+from cerebro_db.database.sessions import Session, SessionPool, StatementFailed, Tick, no_tick
+from cerebro_db.driver.architectures import INSPECTION, inspect
+from cerebro_db.driver.control import control_session, lock, transaction
+from cerebro_db.errors import (
+    CerebroError,
+    InvalidArchitecture,
+    InvalidArgument,
+    UndefinedTable,
+    WrongObjectType,
+)
+
+ROLE = "model_arch_table"
+
+
+@dataclass(frozen=True)
+class LoadRequest:
+    """The arguments of ``cerebro_load_model``, as given; search_path is for the table's name."""
+
+    model_arch_table: str | None
+    model_arch: str | None
+    model_weights: bytes | None = None
+    name: str | None = None
+    description: str | None = None
+    search_path: str | None = None
+
+
+def load_model(pool: SessionPool, request: LoadRequest, tick: Tick = no_tick) -> int:
+    """Put a model into an architecture table, which is made if need be; returns the model_id.
+
+    Args:
+        pool: of sessions of the role whose rights count.
+        request: what to load.
+        tick: called while waiting; may raise to cancel.
+
+    Raises:
+        InvalidArchitecture: the JSON is refused, or no model can be built from it.
+        InvalidArgument: the weights are not as many as the architecture has.
+        WrongObjectType: the table is of another kind.
+    """
+    require_text(request.model_arch_table, ROLE)
+    if request.model_arch is None:
+        raise InvalidArgument("model_arch: got NULL; allowed: the JSON text of a model's to_json()")
+    check_architecture(request.model_arch)
+    with control_session(
+        pool, request.search_path, tick, fits=_inspects, prefer=_is_ready
+    ) as session:
+        _target(session, request, tick)  # a wrong name is told before TensorFlow is loaded
+        facts = _built(session, request, tick)
+        with transaction(session, tick):
+            return _inserted(session, request, facts, tick)
+
+
+def _inspects(session: Session) -> bool:
+    return bool(session.facts.get("tensorflow", INSPECTION) == INSPECTION)
+
+
+def _is_ready(session: Session) -> bool:
+    return "tensorflow" in session.facts
+
+
+def _target(
+    session: Session, request: LoadRequest, tick: Tick
+) -> tuple[QualifiedName, Relation | None]:
+    """The table's name, and the table if there is one."""
+    try:
+        found = find(session, request.model_arch_table, ROLE, tick)
+    except UndefinedTable:
+        return new_table(session, request.model_arch_table, ROLE, (), tick), None
+    missing = [name for name in libraries.ARCHITECTURE_COLUMNS if not found.has(name)]
+    if found.kind not in ("r", "p") or missing:
+        lacks = f" without the columns {', '.join(missing)}" if missing else ""
+        raise WrongObjectType(
+            f"{ROLE}: got {found.name}, a {KINDS[found.kind]}{lacks}; allowed: a "
+            f"table with {', '.join(libraries.ARCHITECTURE_COLUMNS)}, or a name that is free",
+            hint="cerebro_load_model makes the table itself",
+        )
+    return found.name, found
+
+
+def _built(session: Session, request: LoadRequest, tick: Tick) -> str:
+    """The facts of the model, which is built in the worker session."""
+    assert request.model_arch is not None
+    try:
+        return inspect(session, request.model_arch, request.model_weights, tick)
+    except StatementFailed as failure:
+        raise _refusal(failure) from None
+
+
+def _refusal(failure: StatementFailed) -> CerebroError:
+    """The error of a worker as one of this call."""
+    name, _, message = failure.message.partition(": ")
+    if name == "InvalidArchitecture":
+        return InvalidArchitecture(message, failure.hint)
+    if name == "InvalidState":  # what it says is about the argument here
+        return InvalidArgument(message, failure.hint)
+    return failure
+
+
+def _inserted(session: Session, request: LoadRequest, facts: str, tick: Tick) -> int:
+    name, _ = _target(session, request, tick)
+    lock(session, f"models of {name}", tick)
+    name, found = _target(session, request, tick)
+    if found is None:
+        session.run(libraries.create_architectures(name), (), tick)
+    with_facts = found is None or found.has("model_facts")
+    values = [request.model_arch, request.model_weights, request.name, request.description]
+    rows = session.run(
+        libraries.add_architecture(name, with_facts=with_facts),
+        [*values, facts] if with_facts else values,
+        tick,
+    )
+    return int(rows[0][0])

@@ -1,0 +1,32 @@
+"""What cerebro_load_model calls."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cerebro_db.driver import model_loading
+from cerebro_db.driver.model_loading import LoadRequest
+from cerebro_db.server.host import Host, entry
+
+
+@entry
+def load_model(
+    plpy: Any,
+    gd: dict[str, Any],
+    model_arch_table: str | None,
+    model_arch: str | None,
+    model_weights: bytes | None,
+    name: str | None,
+    description: str | None,
+) -> int:
+    """Put a model into an architecture table."""
+    host = Host.of(plpy, gd)
+    request = LoadRequest(
+        model_arch_table,
+        model_arch,
+        model_weights,
+        name,
+        description,
+        search_path=host.search_path,
+    )
+    return model_loading.load_model(host.pool, request, host.tick)

@@ -1,0 +1,61 @@
+"""What cerebro_generate_configs and cerebro_load_configs call."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cerebro_db.driver import selection
+from cerebro_db.driver.selection import GridRequest, ListRequest
+from cerebro_db.server.host import Host, entry
+
+
+@entry
+def generate_configs(
+    plpy: Any,
+    gd: dict[str, Any],
+    model_arch_table: str | None,
+    model_selection_table: str | None,
+    model_id_list: list[int | None] | None,
+    compile_params_grid: str | None,
+    fit_params_grid: str | None,
+    search_type: str | None,
+    num_configs: int | None,
+    random_state: int | None,
+) -> None:
+    """Write the configurations of a grid, or of a random search."""
+    host = Host.of(plpy, gd)
+    request = GridRequest(
+        model_arch_table,
+        model_selection_table,
+        model_id_list,
+        compile_params_grid,
+        fit_params_grid,
+        search_type,
+        num_configs,
+        random_state,
+        search_path=host.search_path,
+    )
+    host.notice(str(selection.select(host.pool, request, host.tick)))
+
+
+@entry
+def load_configs(
+    plpy: Any,
+    gd: dict[str, Any],
+    model_arch_table: str | None,
+    model_selection_table: str | None,
+    model_id_list: list[int | None] | None,
+    compile_params_list: list[str | None] | None,
+    fit_params_list: list[str | None] | None,
+) -> None:
+    """Write every combination of what is listed."""
+    host = Host.of(plpy, gd)
+    request = ListRequest(
+        model_arch_table,
+        model_selection_table,
+        model_id_list,
+        compile_params_list,
+        fit_params_list,
+        search_path=host.search_path,
+    )
+    host.notice(str(selection.select(host.pool, request, host.tick)))

@@ -1,0 +1,11 @@
+-- Architectures: models by model_id, checked when they are loaded.
+
+CREATE OR REPLACE FUNCTION cerebro.cerebro_load_model(
+    model_arch_table text,
+    model_arch json,
+    model_weights bytea DEFAULT NULL,
+    name text DEFAULT NULL,
+    description text DEFAULT NULL
+) RETURNS integer LANGUAGE plpython3u AS {{ udf('cerebro_load_model') }};
+COMMENT ON FUNCTION cerebro.cerebro_load_model(text, json, bytea, text, text) IS
+'Puts a model into an architecture table, which is made if it is not there, and returns its model_id. model_arch: the text of a Keras 3 model''s to_json(), checked against a list of allowed layers and by building the model; model_weights: where training starts, float32 in the order of get_weights().';

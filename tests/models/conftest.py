@@ -1,0 +1,97 @@
+"""A database for each file of tests, and tiny models as JSON."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg2
+import pytest
+
+_numbers = itertools.count(1)
+
+
+@dataclass(frozen=True)
+class Database:
+    """A database with Cerebro-DB and one autocommit connection to it."""
+
+    dsn: str
+    connection: Any
+
+    def fetch(self, query: str, values: Any = None) -> list[tuple[Any, ...]]:
+        """The rows of a statement, if it has any."""
+        with self.connection.cursor() as cursor:
+            cursor.execute(query, values)
+            return cursor.fetchall() if cursor.description else []
+
+    def value(self, query: str, values: Any = None) -> Any:
+        """The only value of a query."""
+        ((value,),) = self.fetch(query, values)
+        return value
+
+    def tables(self) -> list[str]:
+        """All tables and views of users."""
+        rows = self.fetch(
+            "SELECT n.nspname || '.' || relname FROM pg_class c JOIN pg_namespace n "
+            "ON n.oid = relnamespace WHERE relkind IN ('r', 'v', 'm', 'p') AND nspname NOT IN "
+            "('cerebro', 'pg_catalog', 'information_schema', 'pg_toast') ORDER BY 1"
+        )
+        return [row[0] for row in rows]
+
+    def notices(self) -> str:
+        """What was told since the last time."""
+        told = "".join(self.connection.notices)
+        self.connection.notices.clear()
+        return told
+
+
+@pytest.fixture(scope="module")
+def db(cluster: Any, administrator: Any, template: str) -> Iterator[Database]:
+    """The database of a file of tests."""
+    name = f"models_{os.getpid()}_{next(_numbers)}"
+    administrator.run(f"CREATE DATABASE {name} TEMPLATE {template}")
+    administrator.run(f"ALTER DATABASE {name} SET search_path = public, cerebro")
+    connection = psycopg2.connect(cluster.dsn(name))
+    connection.autocommit = True
+    yield Database(cluster.dsn(name), connection)
+    connection.close()
+    administrator.run(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+def layer(class_name: str, **config: Any) -> dict[str, Any]:
+    """A layer as Keras writes it."""
+    return {
+        "module": "keras.layers",
+        "class_name": class_name,
+        "config": config,
+        "registered_name": None,
+    }
+
+
+Network = Callable[..., str]
+
+
+@pytest.fixture(scope="session")
+def network() -> Network:
+    """Makes the JSON of a sequential model: input shape, layers, or units and activations."""
+
+    def make(shape: Sequence[int], *layers: tuple[int, str] | dict[str, Any]) -> str:
+        listed = [layer("InputLayer", batch_shape=[None, *shape], dtype="float32", name="rows")]
+        for number, given in enumerate(layers):
+            if isinstance(given, tuple):
+                given = layer("Dense", units=given[0], activation=given[1], name=f"dense_{number}")
+            listed.append(given)
+        return json.dumps(
+            {
+                "module": "keras",
+                "class_name": "Sequential",
+                "config": {"name": "tiny", "trainable": True, "layers": listed},
+                "registered_name": None,
+            }
+        )
+
+    return make

@@ -1,0 +1,14 @@
+from cerebro_db.server import selection
+
+return selection.generate_configs(
+    plpy,
+    GD,
+    model_arch_table,
+    model_selection_table,
+    model_id_list,
+    compile_params_grid,
+    fit_params_grid,
+    search_type,
+    num_configs,
+    random_state,
+)

@@ -1,0 +1,11 @@
+from cerebro_db.server import selection
+
+return selection.load_configs(
+    plpy,
+    GD,
+    model_arch_table,
+    model_selection_table,
+    model_id_list,
+    compile_params_list,
+    fit_params_list,
+)
