@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import sys
@@ -76,6 +77,8 @@ def _import_tensorflow(threads: int, use_gpus: bool) -> dict[str, Any]:
     import numpy as np
     import tensorflow as tf
 
+    # Programs are made one by one on purpose; its warnings about that would fill the server's log.
+    logging.getLogger("tensorflow").setLevel(logging.ERROR)
     tf.config.threading.set_intra_op_parallelism_threads(threads)
     tf.config.threading.set_inter_op_parallelism_threads(1)
     devices = tf.config.list_physical_devices("GPU") if use_gpus else []

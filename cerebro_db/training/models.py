@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import random
 from collections.abc import Mapping
 from typing import Any
 
@@ -26,7 +27,10 @@ def build(config: Mapping[str, Any], seed: int, dropout: float | None = None) ->
         InvalidArchitecture: Keras refuses the architecture, or its shapes are open.
     """
     config = with_dropout(dict(config), dropout) if dropout is not None else dict(config)
-    keras.utils.set_random_seed(seed % 2**32)
+    # What keras.utils.set_random_seed does, but for TensorFlow's own seed: no initialiser reads
+    # it, and setting it would make every program be instantiated anew.
+    random.seed(seed % 2**32)
+    np.random.seed(seed % 2**32)
     try:
         model = keras.models.model_from_json(json.dumps(config))
     except Exception as error:  # whatever Keras raises is about the architecture

@@ -95,7 +95,7 @@ def _make(name: str, spec: MetricSpec, encoding: str, facts: TargetFacts, units:
         metric = getattr(keras.metrics, name)(**dict(spec.arguments))
     except (TypeError, ValueError) as error:
         raise InvalidArgument(f"Keras refuses the metric {spec.name}: {error}") from None
-    if not metric.variables:  # some are made by the first update only
+    if not getattr(metric, "_built", True):  # some variables are made by the first update only
         stored = tf.zeros((1, *facts.shape), facts.dtype)
         metric.update_state(encode(tf, stored, encoding, facts), tf.zeros((1, units)))
         metric.reset_state()

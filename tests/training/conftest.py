@@ -1,0 +1,147 @@
+"""Fixtures of the tests that train without a database: TensorFlow with one thread, a tiny net."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from cerebro_db.configs.architecture import check_architecture, fingerprint
+from cerebro_db.configs.parameters import parse_compile_params, parse_fit_params
+from cerebro_db.training import environment
+from cerebro_db.training.partitions import Buffers, VisitOrder
+from cerebro_db.training.shuffle import salt
+from cerebro_db.training.targets import TargetFacts
+
+FEATURES, CLASSES = 6, 3
+SOFTMAX = "loss='categorical_crossentropy',optimizer='Adam(lr=0.01)',metrics=['accuracy']"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def tensorflow() -> None:
+    """One thread, as a worker on a small machine has."""
+    environment.configure(threads=1)
+
+
+def net(
+    *layers: Any, units: int = CLASSES, activation: str = "softmax", features: int = FEATURES
+) -> str:
+    """The JSON of a small sequential model with these layers in its middle."""
+    import keras
+
+    model = keras.Sequential(
+        [
+            keras.Input((features,)),
+            keras.layers.Dense(8, activation="relu"),
+            *layers,
+            keras.layers.Dense(units, activation=activation),
+        ]
+    )
+    return str(model.to_json())
+
+
+@pytest.fixture
+def full_net() -> str:
+    """A net with batch normalisation and dropout."""
+    import keras
+
+    return net(keras.layers.BatchNormalization(), keras.layers.Dropout(0.3))
+
+
+@pytest.fixture
+def recipe() -> Callable[..., Any]:
+    """Makes recipes from an architecture's JSON and parameter texts."""
+    from cerebro_db.training.program import Recipe
+
+    def make(
+        architecture: str,
+        compile_params: str = SOFTMAX,
+        fit_params: str = "batch_size=8",
+        targets: TargetFacts | None = None,
+        *,
+        jit: bool = False,
+        steps_per_call: int = 3,
+    ) -> Recipe:
+        config = check_architecture(architecture)
+        return Recipe(
+            config,
+            fingerprint(config),
+            parse_compile_params(compile_params),
+            parse_fit_params(fit_params),
+            targets or TargetFacts("class", CLASSES, ()),
+            jit,
+            steps_per_call,
+        )
+
+    return make
+
+
+class Data:
+    """Partitions of random rows, in buffers."""
+
+    def __init__(self, rows: Sequence[int] = (20, 17), partitions: int = 4, seed: int = 0) -> None:
+        generator = np.random.default_rng(seed)
+        count = sum(rows)
+        self.buffers = Buffers(tuple(range(len(rows))), tuple(rows))
+        self.features = generator.normal(size=(partitions, count, FEATURES)).astype(np.float32)
+        self.targets = generator.integers(0, CLASSES, (partitions, count)).astype(np.int32)
+
+    def pieces(self, partition: int) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Features and targets of each buffer."""
+        ends = np.cumsum(self.buffers.rows)
+        starts = [end - rows for end, rows in zip(ends, self.buffers.rows, strict=True)]
+        return [
+            (self.features[partition, a:b], self.targets[partition, a:b])
+            for a, b in zip(starts, ends, strict=True)
+        ]
+
+
+@pytest.fixture
+def data() -> Data:
+    """Four partitions of 37 rows in two buffers."""
+    return Data()
+
+
+def order_of(seed: int, epoch: int, partition: int, *, shuffle: bool = True) -> VisitOrder:
+    """The order of a visit."""
+    return VisitOrder(seed, epoch, partition, salt(seed, epoch, partition), shuffle)
+
+
+def hop(
+    recipe: Any,
+    data: Data,
+    state: bytes | None,
+    *,
+    epoch: int = 1,
+    partition: int = 0,
+    programs: Any = None,
+    cache_bytes: int = 2**20,
+    tick: Callable[[], None] = lambda: None,
+) -> tuple[bytes, Any]:
+    """One hop over a partition, its buffers fed in the order of the visit."""
+    from cerebro_db.training.partitions import PartitionCache
+    from cerebro_db.training.visit import Programs, Visit, VisitTask
+
+    order = order_of(5, epoch, partition, shuffle=recipe.fit_params.shuffle)
+    task = VisitTask(recipe, order, data.buffers, (1, "training", partition), 7, state is None)
+    visit = Visit(task, state, None, programs or Programs(), PartitionCache(cache_bytes), tick)
+    pieces = data.pieces(partition)
+    for subepoch in range(recipe.fit_params.epochs):
+        for buffer_id in order.buffers(subepoch, data.buffers.ids):
+            visit.feed(subepoch, buffer_id, *pieces[buffer_id])
+    return visit.finish()
+
+
+def weights_of(state: bytes) -> list[np.ndarray]:
+    """The weights in a state."""
+    from cerebro_db.training.state import from_bytes
+
+    return [array for name, array in from_bytes(state).items() if name.startswith("weights/")]
+
+
+def as_json(model: Any) -> Any:
+    """A model's JSON as values."""
+    return json.loads(model.to_json())

@@ -1,0 +1,195 @@
+"""Training by hops equals plain Keras training through the same batches in the same order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from cerebro_db.training.partitions import Partition
+from cerebro_db.training.targets import TargetFacts
+from tests.training.conftest import CLASSES, FEATURES, Data, hop, net, order_of, weights_of
+
+EPOCHS = 2
+
+
+def plain_keras(
+    recipe: Any, data: Data, encode: Callable[[np.ndarray], np.ndarray], **fit: Any
+) -> list[np.ndarray]:
+    """Weights after ``model.fit`` over the same batches."""
+    from cerebro_db.training import models
+
+    model = models.build(recipe.architecture, seed=7, dropout=recipe.compile_params.dropout)
+    optimizer = models.make_optimizer(recipe.compile_params.optimizer)
+    model.compile(optimizer=optimizer, loss=models.make_loss(recipe.compile_params.loss))
+    for epoch in range(1, EPOCHS + 1):
+        for partition in range(len(data.features)):
+            order = order_of(5, epoch, partition, shuffle=recipe.fit_params.shuffle)
+            whole = Partition(data.buffers, data.features[partition], data.targets[partition])
+            for subepoch in range(recipe.fit_params.epochs):
+                rows = order.whole(subepoch, whole)
+                model.fit(
+                    data.features[partition][rows],
+                    encode(data.targets[partition][rows]),
+                    batch_size=recipe.fit_params.batch_size,
+                    shuffle=False,
+                    verbose=0,
+                    **fit,
+                )
+    return [np.asarray(weight) for weight in model.get_weights()]
+
+
+def by_hops(recipe: Any, data: Data, **options: Any) -> list[np.ndarray]:
+    """Weights after the same by hops, the state as bytes in between."""
+    from cerebro_db.training.visit import Programs
+
+    programs, state = Programs(), None
+    for epoch in range(1, EPOCHS + 1):
+        for partition in range(len(data.features)):
+            state, _ = hop(
+                recipe, data, state, epoch=epoch, partition=partition, programs=programs, **options
+            )
+    assert state is not None
+    return weights_of(state)
+
+
+def one_hot(targets: np.ndarray) -> np.ndarray:
+    return np.eye(CLASSES, dtype=np.float32)[targets]
+
+
+def assert_same(ours: list[np.ndarray], theirs: list[np.ndarray]) -> None:
+    assert len(ours) == len(theirs) > 0
+    for a, b in zip(ours, theirs, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize(
+    "optimizer",
+    [
+        "Adam(lr=0.01,beta_1=0.85)",
+        "SGD(lr=0.05)",
+        "SGD(lr=0.05,momentum=0.9,nesterov=True)",
+        "RMSprop(lr=0.001,momentum=0.5,rho=0.8)",
+        "AdamW(lr=0.01,weight_decay=0.01)",
+        "Nadam(lr=0.002)",
+        "Adadelta()",
+        "Adagrad()",
+        "Adamax()",
+        "Ftrl()",
+        "Lion()",
+        "Lamb()",
+        "Adafactor()",
+        "Adam(lr=0.01,clipnorm=0.5)",
+    ],
+)
+def test_hops_equal_plain_keras_to_the_bit(
+    recipe: Callable[..., Any], full_net: str, data: Data, optimizer: str
+) -> None:
+    given = recipe(full_net, f"loss='categorical_crossentropy',optimizer='{optimizer}'")
+    assert_same(by_hops(given, data), plain_keras(given, data, one_hot))
+
+
+def test_streamed_buffers_give_the_same_as_a_partition_in_memory(
+    recipe: Callable[..., Any], full_net: str, data: Data
+) -> None:
+    given = recipe(full_net, fit_params="batch_size=8,epochs=2")
+    assert_same(by_hops(given, data, cache_bytes=0), by_hops(given, data))
+    assert_same(by_hops(given, data), plain_keras(given, data, one_hot))
+
+
+def test_the_number_of_steps_of_a_call_does_not_matter(
+    recipe: Callable[..., Any], full_net: str, data: Data
+) -> None:
+    many, few = recipe(full_net, steps_per_call=100), recipe(full_net, steps_per_call=1)
+    assert_same(by_hops(many, data), by_hops(few, data))
+
+
+def test_compiled_by_xla_it_is_the_same_within_float_tolerance(
+    recipe: Callable[..., Any], data: Data
+) -> None:
+    import keras
+
+    given = recipe(net(keras.layers.BatchNormalization()), jit=True)
+    for ours, theirs in zip(by_hops(given, data), plain_keras(given, data, one_hot), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-3, atol=1e-5)
+
+
+def test_class_weights_are_those_of_keras(
+    recipe: Callable[..., Any], full_net: str, data: Data
+) -> None:
+    given = recipe(full_net, fit_params="batch_size=8,class_weight={0: 0.5, 2: 3.0}")
+    theirs = plain_keras(given, data, one_hot, class_weight={0: 0.5, 1: 1.0, 2: 3.0})
+    assert_same(by_hops(given, data), theirs)
+
+
+def test_sparse_losses_take_the_ids(recipe: Callable[..., Any], full_net: str, data: Data) -> None:
+    given = recipe(full_net, "loss='sparse_categorical_crossentropy',optimizer='Adam'")
+    assert_same(by_hops(given, data), plain_keras(given, data, lambda ids: ids))
+
+
+def test_a_binary_target_trains_one_sigmoid(recipe: Callable[..., Any], data: Data) -> None:
+    data.targets[:] = data.targets % 2
+    facts = TargetFacts("class", 2, ())
+    given = recipe(
+        net(units=1, activation="sigmoid"),
+        "loss='binary_crossentropy',optimizer='Adam'",
+        targets=facts,
+    )
+    theirs = plain_keras(given, data, lambda ids: ids.astype(np.float32)[:, None])
+    assert_same(by_hops(given, data), theirs)
+
+
+@pytest.mark.parametrize("shape", [(), (2,)])
+def test_regression(recipe: Callable[..., Any], data: Data, shape: tuple[int, ...]) -> None:
+    generator = np.random.default_rng(1)
+    rows = data.features.shape[:2]
+    data.targets = generator.normal(size=(*rows, *shape)).astype(np.float32)
+    given = recipe(
+        net(units=shape[0] if shape else 1, activation="linear"),
+        "loss='mse',optimizer='Adam'",
+        targets=TargetFacts("float", 0, shape),
+    )
+    theirs = plain_keras(given, data, lambda y: y if shape else y[:, None])
+    assert_same(by_hops(given, data), theirs)
+
+
+def test_l2_of_a_configuration_is_the_regularizer_of_keras(
+    recipe: Callable[..., Any], data: Data
+) -> None:
+    import keras
+
+    regularized = keras.Sequential(
+        [
+            keras.Input((FEATURES,)),
+            keras.layers.Dense(
+                8, activation="relu", kernel_regularizer=keras.regularizers.L2(0.01)
+            ),
+            keras.layers.Dense(
+                CLASSES, activation="softmax", kernel_regularizer=keras.regularizers.L2(0.01)
+            ),
+        ]
+    )
+    loss = "loss='categorical_crossentropy',optimizer='Adam'"
+    theirs = plain_keras(recipe(regularized.to_json(), loss), data, one_hot)
+    assert_same(by_hops(recipe(net(), f"{loss},l2=0.01"), data), theirs)
+
+
+def test_dropout_of_a_configuration_replaces_that_of_the_architecture(
+    recipe: Callable[..., Any], data: Data
+) -> None:
+    import keras
+
+    loss = "loss='categorical_crossentropy',optimizer='Adam'"
+    ours = by_hops(recipe(net(keras.layers.Dropout(0.1)), f"{loss},dropout=0.4"), data)
+    assert_same(ours, plain_keras(recipe(net(keras.layers.Dropout(0.4)), loss), data, one_hot))
+
+
+def test_without_shuffle_rows_stay_as_they_are(
+    recipe: Callable[..., Any], full_net: str, data: Data
+) -> None:
+    given = recipe(full_net, fit_params="batch_size=8,shuffle=False")
+    assert_same(by_hops(given, data), plain_keras(given, data, one_hot))
+    shuffled = by_hops(recipe(full_net), data)
+    assert any((a != b).any() for a, b in zip(by_hops(given, data), shuffled, strict=True))
