@@ -1,0 +1,1 @@
+"""Benchmarks: Cerebro-DB and its peers, side by side on one machine. They measure, they assert nothing."""

@@ -1,0 +1,75 @@
+"""Wall and CPU seconds of all processes of a side: the server's, this one and those it started."""
+
+from __future__ import annotations
+
+import os
+import resource
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+# Places in /proc/<pid>/stat, counted from the state of the process.
+_PARENT, _OWN, _REAPED = 1, slice(11, 13), slice(13, 15)
+
+
+@dataclass
+class Cost:
+    """Seconds; zero until what is measured has ended."""
+
+    wall: float = 0.0
+    cpu: float = 0.0
+
+    def __add__(self, other: Cost) -> Cost:
+        return Cost(self.wall + other.wall, self.cpu + other.cpu)
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain values."""
+        return {"wall": round(self.wall, 3), "cpu": round(self.cpu, 2)}
+
+
+class Meter:
+    """Measures what happens inside ``with meter.measure() as cost``.
+
+    Every side is charged for the same processes; those that have nothing to do add nothing.
+
+    Args:
+        postmaster: process id of the server.
+    """
+
+    def __init__(self, postmaster: int) -> None:
+        self._postmaster = postmaster
+
+    @contextmanager
+    def measure(self) -> Iterator[Cost]:
+        """The processes that were started inside must have been waited for at the end."""
+        cost, cpu, wall = Cost(), self._cpu(), time.perf_counter()
+        yield cost
+        cost.wall = time.perf_counter() - wall
+        cost.cpu = self._cpu() - cpu
+
+    def _cpu(self) -> float:
+        own = resource.getrusage(resource.RUSAGE_SELF)
+        children = resource.getrusage(resource.RUSAGE_CHILDREN)
+        used = sum(usage.ru_utime + usage.ru_stime for usage in (own, children))
+        return used + self._server_ticks() / os.sysconf("SC_CLK_TCK")
+
+    def _server_ticks(self) -> int:
+        """Of the processes that live, and of those that the postmaster has waited for."""
+        server = _stat(self._postmaster)
+        ticks = sum(map(int, server[_OWN])) + sum(map(int, server[_REAPED]))
+        for process in filter(str.isdigit, os.listdir("/proc")):
+            fields = _stat(int(process))
+            if fields and int(fields[_PARENT]) == self._postmaster:
+                ticks += sum(map(int, fields[_OWN]))
+        return ticks
+
+
+def _stat(process: int) -> list[str]:
+    """The fields of a process from its state on; none if it has ended."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return []

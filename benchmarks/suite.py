@@ -1,0 +1,117 @@
+"""Runs workloads with all their sides, one after another, on one server."""
+
+from __future__ import annotations
+
+import logging
+import tempfile
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from benchmarks import database, export, floor, hops, machine, packing, steps
+from benchmarks.meter import Cost
+from benchmarks.plan import cores, make_plan
+from benchmarks.server import Server, server
+from benchmarks.workload import Workload
+from benchmarks.workloads import WORKLOADS
+
+PACKING = "packing"
+NAMES = (*WORKLOADS, PACKING)
+
+_log = logging.getLogger(__name__)
+_PACKING_ROWS, _PACKING_COLUMNS, _PACKING_REPEATS = 200_000, 64, 5
+
+
+def run(names: Iterable[str], scale: float, workers: int) -> dict[str, Any]:
+    """Measure; returns what the report is made from, as plain values."""
+    machine.pin(workers)
+    results: dict[str, Any] = {"scale": scale, "workers": workers, "workloads": {}}
+    with server() as running:
+        results["machine"] = machine.describe(running.version())
+        for name in names:
+            _log.info("%s", name)
+            if name == PACKING:
+                results[PACKING] = _packing(running, scale)
+                continue
+            with tempfile.TemporaryDirectory(prefix="cerebro-bench-") as folder:
+                workload = WORKLOADS[name](scale)
+                results["workloads"][name] = _measure(running, workload, workers, Path(folder))
+    return results
+
+
+def _measure(running: Server, workload: Workload, workers: int, folder: Path) -> dict[str, Any]:
+    tables = database.load(running, workload)
+    _log.info("  Cerebro-DB")
+    packed = database.pack(running, tables, workload)
+    runs = database.train(running, tables, workload, workers, 2 if workload.again else 1)
+    plan = make_plan(running.dsn, database.request(tables, workload, workers, cores()), folder)
+    cold = runs[0]
+    sides = {
+        "cerebro": _side(cold.cost, cold.accuracies),
+        "cerebro with packing": _side(packed + cold.cost, cold.accuracies),
+    }
+    if workload.again:
+        sides["cerebro, second run"] = _side(runs[1].cost, runs[1].accuracies)
+    _log.info("  floor")
+    cost, accuracies = floor.run(running, plan, workers, folder)
+    sides["floor"] = _side(cost, accuracies)
+    figures = _figures(runs, steps.measure(plan, folder) if workload.again else {})
+    figures["floor_differs_by"] = _difference(cold.accuracies, accuracies)
+    for side, onednn in (("export", False), ("export, oneDNN on", True)):
+        if onednn and not _convolves(workload):
+            continue
+        _log.info("  %s", side)
+        exported = export.run(running, tables.source, workload, plan.jobs, workers, folder, onednn)
+        sides[side] = _side(exported.read + exported.train, exported.accuracies)
+        figures[f"{side}: reading"] = exported.read.to_json()
+    figures["pack"] = packed.to_json()
+    figures["packed_mb"] = round(database.packed_bytes(running, tables) / 1e6, 1)
+    figures["rows_mb"] = round((workload.features.nbytes + workload.labels.nbytes) / 1e6, 1)
+    database.drop(running, tables)
+    facts = workload.facts() | {"threads": plan.threads, "jit": any(job.jit for job in plan.jobs)}
+    return {"facts": facts, "sides": sides, "figures": figures}
+
+
+def _figures(runs: list[database.Trained], seconds: Mapping[int, float]) -> dict[str, Any]:
+    cold = runs[0].hops
+    found: dict[str, Any] = {
+        "hops": len(cold),
+        "idle_share": round(hops.idle_share(cold), 4),
+        "longest_to_shortest": round(hops.longest(cold), 1),
+    }
+    if seconds:
+        warm = runs[-1].hops
+        mean = sum(seconds[hop.mst_key] for hop in warm) / len(warm)
+        found["hop_steps_ms"] = round(1000 * mean, 2)
+        found["hop_overhead_ms"] = round(1000 * hops.overhead(warm, seconds), 2)
+        found["hop_overhead_between_ms"] = round(1000 * hops.overhead_between(warm, seconds), 2)
+    return found
+
+
+def _side(cost: Cost, accuracies: Mapping[int, float]) -> dict[str, Any]:
+    best = round(max(accuracies.values()), 4) if accuracies else None
+    return cost.to_json() | {"accuracy": best, "trained": len(accuracies)}
+
+
+def _difference(ours: Mapping[int, float], theirs: Mapping[int, float]) -> float | None:
+    """The largest difference in accuracy of a configuration: zero where the weights are the same."""
+    both = ours.keys() & theirs.keys()
+    return max((abs(ours[key] - theirs[key]) for key in both), default=None)
+
+
+def _convolves(workload: Workload) -> bool:
+    return any("Conv2D" in architecture for architecture in workload.architectures)
+
+
+def _packing(running: Server, scale: float) -> dict[str, Any]:
+    rows = max(1000, round(_PACKING_ROWS * scale))
+    costs = packing.measure(running.dsn, rows, _PACKING_COLUMNS, _PACKING_REPEATS)
+    medians = {
+        name: {"wall": _median([c.wall for c in listed]), "cpu": _median([c.cpu for c in listed])}
+        for name, listed in costs.items()
+    }
+    return {"rows": rows, "columns": _PACKING_COLUMNS, "costs": medians}
+
+
+def _median(values: list[float]) -> float:
+    return round(sorted(values)[len(values) // 2], 3)

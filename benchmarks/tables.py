@@ -1,0 +1,183 @@
+"""Results as tables of text: what is shown in a terminal and what stands in the documentation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+Results = Mapping[str, Any]
+Figure = Callable[[Results], float]
+
+
+@dataclass(frozen=True)
+class Table:
+    """A heading and rows; the first column is text, the others are numbers."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+@dataclass(frozen=True)
+class Goal:
+    """What is to be reached: a figure of a workload, and its limit."""
+
+    workload: str
+    text: str
+    unit: str
+    limit: float
+    at_least: bool
+    figure: Figure
+
+    def row(self, results: Results) -> tuple[str, ...] | None:
+        """A row of the table of goals; None where the workload was not measured."""
+        try:
+            value = self.figure(results)
+        except (KeyError, TypeError):
+            return None
+        reached = value >= self.limit if self.at_least else value <= self.limit
+        sign = "≥" if self.at_least else "≤"
+        goal, got = f"{sign} {self.limit:g}{self.unit}", f"{value:.3g}{self.unit}"
+        return (self.workload, self.text, goal, got, "yes" if reached else "no")
+
+
+def tables(results: Results) -> Iterator[Table]:
+    """All tables of the results."""
+    for name, workload in results["workloads"].items():
+        yield _sides(name, workload)
+    if "packing" in results:
+        yield _packing(results["packing"])
+    yield _goals(results)
+
+
+def describe(results: Results) -> str:
+    """The machine, in a sentence or two."""
+    machine = results["machine"]
+    versions = ", ".join(f"{name} {number}" for name, number in machine["versions"].items())
+    text = (
+        f"{machine['processor']}, {machine['cores_used']} of {machine['cores']} cores used, "
+        f"{machine['memory_gb']} GB of memory, {machine['system']}; {versions}; "
+        f"{results['workers']} workers; measured {machine['measured']}"
+    )
+    return text if results["scale"] == 1 else f"{text}; scale {results['scale']:g}"
+
+
+def _sides(name: str, workload: Results) -> Table:
+    facts, sides = workload["facts"], workload["sides"]
+    shape = " x ".join(map(str, facts["shape"]))
+    title = (
+        f"{name}: {facts['rows']:,} rows of {shape} ({facts['data']}), "
+        f"{facts['configurations']} configurations, {facts['epochs']} epochs, "
+        f"{facts['partitions']} partitions"
+    )
+    columns = ("side", "wall s", "CPU s", "wall / Cerebro-DB", "CPU / Cerebro-DB", "best accuracy")
+    ours = sides["cerebro"]
+    rows = tuple(_side(label, side, ours) for label, side in sides.items())
+    return Table(title, columns, rows)
+
+
+_LABELS = {
+    "cerebro": "Cerebro-DB, fresh session",
+    "cerebro with packing": "Cerebro-DB, with packing",
+    "cerebro, second run": "Cerebro-DB, second run of the session",
+    "floor": "floor: in memory",
+    "export": "export + Keras fit",
+    "export, oneDNN on": "export + Keras fit, oneDNN switched on",
+}
+
+
+def _side(label: str, side: Results, ours: Results) -> tuple[str, ...]:
+    accuracy = "" if side["accuracy"] is None else f"{side['accuracy']:.4f}"
+    return (
+        _LABELS[label],
+        f"{side['wall']:.2f}",
+        f"{side['cpu']:.2f}",
+        f"{side['wall'] / ours['wall']:.2f}",
+        f"{side['cpu'] / ours['cpu']:.2f}",
+        accuracy,
+    )
+
+
+def _packing(packing: Results) -> Table:
+    title = f"packing: {packing['rows']:,} rows of {packing['columns']} real numbers, medians"
+    columns = ("", "wall s", "CPU s", "wall / COPY", "CPU / COPY")
+    copy = packing["costs"]["COPY"]
+    rows = tuple(
+        (
+            name,
+            f"{cost['wall']:.2f}",
+            f"{cost['cpu']:.2f}",
+            _quotient(cost["wall"], copy["wall"]),
+            _quotient(cost["cpu"], copy["cpu"]),
+        )
+        for name, cost in packing["costs"].items()
+    )
+    return Table(title, columns, rows)
+
+
+def _quotient(a: float, b: float) -> str:
+    return f"{a / b:.2f}" if b else ""
+
+
+def _goals(results: Results) -> Table:
+    rows = [row for goal in _GOALS if (row := goal.row(results)) is not None]
+    return Table("goals", ("workload", "what", "goal", "measured", "reached"), tuple(rows))
+
+
+def _ratio(workload: str, side: str, ours: str, kind: str = "wall", up: bool = True) -> Figure:
+    def figure(results: Results) -> float:
+        sides = results["workloads"][workload]["sides"]
+        a, b = float(sides[side][kind]), float(sides[ours][kind])
+        return a / b if up else b / a
+
+    return figure
+
+
+def _figure(workload: str, name: str, factor: float = 1.0) -> Figure:
+    return lambda results: factor * float(results["workloads"][workload]["figures"][name])
+
+
+def _seconds(workload: str, side: str) -> Figure:
+    return lambda results: float(results["workloads"][workload]["sides"][side]["wall"])
+
+
+def _pack_to_copy(results: Results) -> float:
+    costs = results["packing"]["costs"]
+    return float(costs["cerebro_pack"]["cpu"]) / float(costs["COPY"]["cpu"])
+
+
+def _stored(workload: str) -> Figure:
+    def figure(results: Results) -> float:
+        figures = results["workloads"][workload]["figures"]
+        return float(figures["packed_mb"]) / float(figures["rows_mb"])
+
+    return figure
+
+
+_WITH, _COLD = "cerebro with packing", "cerebro"
+_GOALS = (
+    Goal("tabular", "times faster than export, with packing", "", 6, True,
+         _ratio("tabular", "export", _WITH)),
+    Goal("tabular", "time against the floor", "", 1.10, False,
+         _ratio("tabular", "floor", _COLD, up=False)),
+    Goal("tabular", "CPU time against the floor", "", 1.10, False,
+         _ratio("tabular", "floor", _COLD, "cpu", up=False)),
+    Goal("tabular", "packed table against its rows as bytes", "", 1.10, False, _stored("tabular")),
+    Goal("images", "times faster than export, with packing", "", 1.5, True,
+         _ratio("images", "export", _WITH)),
+    Goal("images", "time against the floor", "", 1.10, False,
+         _ratio("images", "floor", _COLD, up=False)),
+    Goal("images", "CPU time against the floor", "", 1.10, False,
+         _ratio("images", "floor", _COLD, "cpu", up=False)),
+    Goal("toy", "cold: first run of a session", " s", 15, False, _seconds("toy", _COLD)),
+    Goal("toy", "warm: second run of a session", " s", 3, False,
+         _seconds("toy", "cerebro, second run")),
+    Goal("toy", "warm: a hop beyond its steps", " ms", 20, False,
+         _figure("toy", "hop_overhead_ms")),
+    Goal("toy", "warm: the same, with all between hops", " ms", 20, False,
+         _figure("toy", "hop_overhead_between_ms")),
+    Goal("mixed", "workers idle between first and last hop", " %", 5, False,
+         _figure("mixed", "idle_share", 100)),
+    Goal("packing", "CPU time against COPY of the same rows", "", 3, False, _pack_to_copy),
+)  # fmt: skip
