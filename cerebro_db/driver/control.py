@@ -1,4 +1,4 @@
-"""The session that a short job works in: the caller's search_path, locks, one transaction."""
+"""The sessions of a short job: the caller's search_path, locks, one transaction, scoring."""
 
 from __future__ import annotations
 
@@ -9,6 +9,10 @@ from contextlib import contextmanager, suppress
 from cerebro_db.database.sessions import Session, SessionPool, Tick, no_tick
 from cerebro_db.driver.crew import recover
 from cerebro_db.errors import CerebroError
+
+NO_RUN = 0
+# Of a session that has no TensorFlow yet: as many as training uses where partitions are enough.
+SCORING_THREADS = 1
 
 _SET_SEARCH_PATH = "SELECT pg_catalog.set_config('search_path', %s, false)"
 _LOCK = "SELECT pg_catalog.pg_advisory_xact_lock(%s)"
@@ -67,3 +71,27 @@ def lock(session: Session, subject: str, tick: Tick = no_tick) -> None:
     """Be the only one who works on a subject until the transaction ends."""
     digest = hashlib.sha256(f"cerebro {subject}".encode()).digest()
     session.run(_LOCK, (int.from_bytes(digest[:8], "big", signed=True),), tick)
+
+
+def runs_tensorflow(session: Session) -> bool:
+    """Whether a session has TensorFlow already, which saves seconds."""
+    return "tensorflow" in session.facts
+
+
+def may_score(session: Session, use_gpus: bool) -> bool:
+    """Whether a session can score; unlike for training, any number of threads will do."""
+    return bool(session.facts.get("tensorflow", (SCORING_THREADS, use_gpus))[1] == use_gpus)
+
+
+def preparation(session: Session, use_gpus: bool) -> tuple[str, tuple[int, bool, int, int]]:
+    """The statement that makes a session ready to score; it belongs to no run, and caches nothing."""
+    threads, gpus = session.facts.setdefault("tensorflow", (SCORING_THREADS, use_gpus))
+    return "SELECT cerebro._prepare_worker(%s, %s, %s, %s)", (threads, gpus, 0, NO_RUN)
+
+
+def release(session: Session) -> None:
+    """Let a session forget what it scored; its programs stay."""
+    recover(session)
+    with suppress(CerebroError):
+        if not session.closed:
+            session.run("SELECT cerebro._release_worker()")

@@ -35,6 +35,28 @@ def run_all(
     _drain(sessions, tick)
 
 
+def gather(
+    sessions: Sequence[Session], statements: Sequence[Statement], tick: Tick = no_tick
+) -> list[list[tuple[Any, ...]]]:
+    """Run every statement in one of the sessions; their rows, in the order of the statements."""
+    found: dict[int, list[tuple[Any, ...]]] = {}
+    under_way: dict[Session, int] = {}
+
+    def collect(session: Session) -> None:
+        if session in under_way:
+            found[under_way.pop(session)] = session.rows()
+
+    for number, statement in enumerate(statements):
+        session = _first_free(sessions, tick)
+        collect(session)
+        session.send(*statement)
+        under_way[session] = number
+    _drain(sessions, tick)
+    for session in sessions:
+        collect(session)
+    return [found[number] for number in range(len(statements))]
+
+
 @contextlib.contextmanager
 def borrowed(pool: SessionPool, count: int, tick: Tick = no_tick) -> Iterator[list[Session]]:
     """Sessions of the pool; what they are still doing at the end is cancelled and rolled back."""

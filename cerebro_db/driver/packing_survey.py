@@ -145,12 +145,12 @@ class Surveyor:
         name, target_name = survey.feature.column.name, survey.target.column.name
         if fault:
             where += f", {target_name} = {label!r}" if label is not None else ""
-            return f"{where}: column {name!r} {_reason(fault, got, shape)}"
+            return f"{where}: column {name!r} {reason(fault, got, shape)}"
         if target_fault == "class":
             return f"{where}: {_unseen(label, survey.target)}"
         if target_fault == "element" and not survey.target.column.is_array:
             target_fault = "null"  # a number is read as an array of one
-        return f"{where}: column {target_name!r} {_reason(target_fault, target_got, target_shape)}"
+        return f"{where}: column {target_name!r} {reason(target_fault, target_got, target_shape)}"
 
 
 def scan_of(table: QualifiedName, feature: Feature, target: Target) -> Scan:
@@ -174,7 +174,7 @@ def _check_shape(
         )
 
 
-def _reason(fault: str, got: Sequence[int] | None, shape: Sequence[int]) -> str:
+def reason(fault: str, got: Sequence[int] | None, shape: Sequence[int]) -> str:
     if fault == "null":
         return "is NULL; allowed: no NULL"
     if fault == "element":

@@ -9,16 +9,19 @@ from cerebro_db.errors import RunFailed
 
 if TYPE_CHECKING:  # TensorFlow is imported when a worker is made ready, not before
     from cerebro_db.training.partitions import PartitionCache
+    from cerebro_db.training.prediction import Prediction
     from cerebro_db.training.scan import Scan, Scorers
     from cerebro_db.training.tasks import Architectures
     from cerebro_db.training.visit import Programs, Visit
+
+    Work = Visit | Scan | Prediction
 
 _KEY = "cerebro.worker"
 
 
 @dataclass
 class WorkerMemory:
-    """One worker's memory; a visit or scan under way is known by its token only."""
+    """One worker's memory; what is under way is known by its token only."""
 
     run_id: int
     cache: PartitionCache
@@ -26,9 +29,9 @@ class WorkerMemory:
     scorers: Scorers
     architectures: Architectures
     token: int = 0
-    under_way: Visit | Scan | None = None
+    under_way: Work | None = None
 
-    def begin(self, work: Visit | Scan) -> int:
+    def begin(self, work: Work) -> int:
         """Remember what is under way, in place of anything that a cancelled statement left."""
         self.token += 1
         self.under_way = work

@@ -95,3 +95,53 @@ def network() -> Network:
         )
 
     return make
+
+
+COMPILE = {
+    "flowers": "loss='categorical_crossentropy',optimizer='Adam(lr=0.01)',"
+    "metrics=['accuracy','AUC']",
+    "halves": "loss='binary_crossentropy',optimizer='Adam(lr=0.05)',metrics=['accuracy']",
+    "logits": "loss='SparseCategoricalCrossentropy(from_logits=True)',optimizer='SGD()',"
+    "metrics=['accuracy']",
+    "sums": "loss='mse',optimizer='Adam(lr=0.01)',metrics=['mae']",
+    "pairs": "loss='mse',optimizer='SGD(lr=0.001)'",
+}
+
+
+@pytest.fixture(scope="module")
+def trained(db: Database, network: Network) -> Database:
+    """Tables of trained models, named like the keys of COMPILE; ``flowers`` has two models."""
+    db.fetch(
+        "CREATE TABLE rows AS SELECT i AS id, 'row ' || i AS name, "
+        "ARRAY[sin(i), cos(i), sin(3 * i), cos(7 * i)]::real[] AS x, "
+        "(ARRAY['iris', 'ro''se', NULL])[1 + i %% 3] AS flower, i %% 2 = 0 AS half, "
+        "10 * sin(i) AS sum, ARRAY[sin(i), cos(i)] AS pair FROM generate_series(1, 120) i",
+        (),
+    )
+    shapes = {
+        "flowers": ("flower", (5, "relu"), (3, "softmax")),
+        "halves": ("half", (1, "sigmoid")),
+        "logits": ("flower", (3, "linear")),
+        "sums": ("sum", (4, "tanh"), (1, "linear")),
+        "pairs": ("pair", (2, "linear")),
+    }
+    for model_id, (name, (target, *layers)) in enumerate(shapes.items(), 1):
+        db.fetch(
+            "SELECT cerebro_load_model('library', %(json)s); "
+            "SELECT cerebro_load_configs('library', %(name)s || '_configs', ARRAY[%(id)s], "
+            "ARRAY[%(compile)s], %(fit)s); "
+            "SELECT cerebro_pack('rows', %(name)s || '_packed', %(target)s, 'x', "
+            "num_partitions := 2, normalizing_const := 2.0); "
+            "SELECT cerebro_fit_multiple(%(name)s || '_packed', %(name)s, "
+            "%(name)s || '_configs', 2, num_workers := 1)",
+            {
+                "name": name,
+                "json": network((4,), *layers),
+                "id": model_id,
+                "target": target,
+                "compile": COMPILE[name],
+                "fit": ["batch_size=8", "batch_size=16"] if name == "flowers" else ["batch_size=8"],
+            },
+        )
+    db.notices()
+    return db

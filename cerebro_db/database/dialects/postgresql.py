@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from cerebro_db.database.dialects.postgresql_packing import PostgreSQLPacking
+from cerebro_db.database.dialects.postgresql_prediction import PostgreSQLPrediction
 from cerebro_db.database.dialects.postgresql_training import PostgreSQLTraining
 
 SESSION_CHECKS_SINCE = 140000
@@ -17,6 +18,7 @@ class PostgreSQL:
 
     packing = PostgreSQLPacking()
     training = PostgreSQLTraining()
+    prediction = PostgreSQLPrediction()
 
     def __init__(self, server_version: int) -> None:
         self.server_version = server_version

@@ -162,18 +162,18 @@ class PostgreSQLPacking:
         Parameters: divisor; for classes all class values. Columns: number in the scan, address,
         then for features and target each: fault (null, shape, value), and shape; the target.
         """
-        features = _fault("r.x", shape, "%s")
+        features = fault("r.x", shape, "%s")
         if scan.class_type is None:
-            target = _fault("r.y", target_shape, "1.0")
+            target = fault("r.y", target_shape, "1.0")
         else:
             target = (
                 f"CASE WHEN NOT EXISTS (SELECT 1 FROM unnest(%s::{scan.class_type}[]) "
                 "AS c(v) WHERE c.v IS NOT DISTINCT FROM r.y) THEN 'class' END"
             )
-        target_dims = "NULL" if scan.class_type else _dimensions("r.y")
+        target_dims = "NULL" if scan.class_type else dimensions("r.y")
         return f"""
         SELECT f.n, f.address, f.x_fault, f.x_shape, f.y_fault, f.y_shape, f.y_text FROM (
-            SELECT r.n, r.address, {features} AS x_fault, {_dimensions("r.x")} AS x_shape,
+            SELECT r.n, r.address, {features} AS x_fault, {dimensions("r.x")} AS x_shape,
                    {target} AS y_fault, {target_dims} AS y_shape, r.y::text AS y_text
               FROM (SELECT pg_catalog.row_number() OVER (ORDER BY s.ctid) AS n,
                            s.ctid::text AS address, {scan.features} AS x, {scan.target} AS y
@@ -234,19 +234,19 @@ def _classes_join(scan: Scan) -> str:
 
 def _first_shape(table: QualifiedName, expression: str) -> str:
     return (
-        f"(SELECT {_dimensions(expression)} FROM ONLY {table.sql} s "
+        f"(SELECT {dimensions(expression)} FROM ONLY {table.sql} s "
         f"WHERE {expression} IS NOT NULL LIMIT 1)"
     )
 
 
-def _dimensions(expression: str) -> str:
+def dimensions(expression: str) -> str:
     return (
         f"(SELECT pg_catalog.array_agg(pg_catalog.array_length({expression}, d) ORDER BY d) "
         f"FROM pg_catalog.generate_series(1, pg_catalog.array_ndims({expression})) d)"
     )
 
 
-def _fault(array: str, shape: Sequence[int], divisor: str) -> str:
+def fault(array: str, shape: Sequence[int], divisor: str) -> str:
     differs = [f"pg_catalog.array_ndims({array}) IS DISTINCT FROM {len(shape)}"]
     differs += [
         f"pg_catalog.array_length({array}, {axis}) IS DISTINCT FROM {size}"

@@ -82,9 +82,12 @@ class PostgreSQLTraining:
 
     def scan(self, packed: PackedTable, order: ScanOrder) -> Statement:
         """Score many configurations on one partition; returns JSON."""
-        states = states_table(order.run_id).sql
         buffers = _SCAN_BUFFERS.format(packed=packed.relation.name.sql, **_columns(packed))
-        sql = _SCAN.format(states=states, buffers=buffers if order.reads else "")
+        if order.results is None:
+            source = _STATES_OF_RUN.format(states=states_table(order.run_id).sql)
+        else:
+            source = _STATES_OF_RESULTS.format(results=order.results.sql)
+        sql = _SCAN.format(states=source, buffers=buffers if order.reads else "")
         parameters: list[Any] = [order.task, order.mst_keys, order.versions, order.tasks]
         return sql, parameters + ([order.partition_key] if order.reads else [])
 
@@ -126,6 +129,8 @@ class ScanOrder:
         task: JSON that the configurations have in common.
         mst_keys, versions, tasks: of the states to score.
         reads: whether the buffers are read, or the worker has the partition in memory.
+        results: the output table of a run, where its final states are scored, not those on the way;
+            the run_id and the versions are then of no matter.
     """
 
     run_id: int
@@ -135,6 +140,7 @@ class ScanOrder:
     versions: list[int]
     tasks: list[str]
     reads: bool
+    results: QualifiedName | None = None
 
 
 def _columns(packed: PackedTable) -> dict[str, str]:
@@ -204,9 +210,14 @@ SELECT 0 AS kind, 0 AS place, %s::text AS task, NULL::bytea AS state, NULL::int 
 UNION ALL
 SELECT 1, t.mst_key, t.task, s.state, NULL, NULL, NULL, NULL, NULL
   FROM unnest(%s::int[], %s::int[], %s::text[]) AS t(mst_key, version, task)
-  JOIN {states} s ON s.mst_key = t.mst_key AND s.version = t.version
+  JOIN {states}
 {buffers}) AS input
 """
+
+_STATES_OF_RUN = "{states} s ON s.mst_key = t.mst_key AND s.version = t.version"
+_STATES_OF_RESULTS = (
+    "(SELECT o.mst_key, o.model_state AS state FROM {results} o) s ON s.mst_key = t.mst_key"
+)
 
 _SCAN_BUFFERS = """UNION ALL
 SELECT 2, p.buffer_id, NULL, NULL, p.buffer_id, p.{x}, p.{x_shape}, p.{y}, p.{y_shape}

@@ -1,0 +1,227 @@
+"""Evaluation: loss and metrics of trained models on a packed table, in one scan of it."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from cerebro_db.database.dialects import PostgreSQL
+from cerebro_db.database.dialects.postgresql_training import ScanOrder
+from cerebro_db.database.names import QualifiedName
+from cerebro_db.database.packed import PackedTable, PartitionInfo, load_packed
+from cerebro_db.database.relations import new_table
+from cerebro_db.database.sessions import Session, SessionPool, Tick, no_tick
+from cerebro_db.driver.control import (
+    NO_RUN,
+    control_session,
+    may_score,
+    preparation,
+    release,
+    runs_tensorflow,
+    transaction,
+)
+from cerebro_db.driver.crew import Statement, gather
+from cerebro_db.driver.trained import (
+    ModelTable,
+    TrainedModel,
+    load_model_table,
+    load_models,
+    recipe,
+    target_task,
+)
+from cerebro_db.errors import InvalidArgument, InvalidData
+
+# A worker that must import TensorFlow first pays off for so many rows scored by one model.
+ROWS_PER_WORKER = 200_000
+_DATASET = "test"
+
+
+@dataclass(frozen=True)
+class EvaluationRequest:
+    """The arguments of ``cerebro_evaluate``, as given; search_path is for the names."""
+
+    model_table: str | None
+    test_table: str | None
+    output_table: str | None
+    use_gpus: bool | None = False
+    mst_key: int | None = None
+    search_path: str | None = None
+
+
+@dataclass(frozen=True)
+class Score:
+    """Loss and metrics of one model."""
+
+    mst_key: int
+    loss: float
+    loss_type: str
+    names: list[str]
+    metrics: list[float]
+
+    def row(self) -> list[Any]:
+        """As the output table has it."""
+        first = self.metrics[0] if self.metrics else None
+        names, metrics = self.names or None, self.metrics or None
+        return [self.loss, first, names, self.loss_type, self.mst_key, metrics]
+
+
+def evaluate(
+    pool: SessionPool, dialect: PostgreSQL, request: EvaluationRequest, tick: Tick = no_tick
+) -> list[Score]:
+    """Score models on a packed table and write the scores into a new table.
+
+    Args:
+        pool: of sessions of the role whose rights count.
+        dialect: of the server.
+        request: what to score.
+        tick: called while waiting; may raise to cancel.
+
+    Raises:
+        InvalidArgument: the test table was not packed like the training table.
+    """
+    with control_session(pool, request.search_path, tick) as control:
+        table = load_model_table(control, request.model_table, tick)
+        test = load_packed(control, request.test_table, "test_table", tick)
+        check_alike(table, test)
+        if request.mst_key is not None:
+            table.check_key(request.mst_key)
+        keys = table.mst_keys if request.mst_key is None else (request.mst_key,)
+        models = load_models(control, table, keys, tick)
+        output = new_table(control, request.output_table, "output_table", (), tick)
+        scores = _Job(pool, dialect, table, test, models, tick).run(bool(request.use_gpus))
+        with transaction(control, tick):
+            _write(control, output, scores, tick)
+    return scores
+
+
+def check_alike(table: ModelTable, test: PackedTable) -> None:
+    """Refuse a packed table whose rows mean something else than those of the training."""
+    ours = {
+        "rows of shape": list(table.input_shape),
+        "targets of the kind": table.targets.kind,
+        "targets of shape": list(table.targets.shape),
+        "class values": list(table.class_values),
+        "the normalizing constant": table.normalizing_const,
+    }
+    theirs = {
+        "rows of shape": list(test.input.shape),
+        "targets of the kind": test.target.kind,
+        "targets of shape": list(test.target.shape),
+        "class values": list(test.target.class_values),
+        "the normalizing constant": test.normalizing_const,
+    }
+    for what, wanted in ours.items():
+        if theirs[what] != wanted:
+            raise InvalidArgument(
+                f"test_table: got {test.relation.name} with {what} {theirs[what]}; "
+                f"the models were trained with {wanted}",
+                hint="pack it with cerebro_pack_validation and the training table",
+            )
+
+
+class _Job:
+    """The scans of one call and their sums."""
+
+    def __init__(
+        self,
+        pool: SessionPool,
+        dialect: PostgreSQL,
+        table: ModelTable,
+        test: PackedTable,
+        models: Sequence[TrainedModel],
+        tick: Tick,
+    ) -> None:
+        self._pool, self._sql, self._tick = pool, dialect.training, tick
+        self._table, self._test, self._models = table, test, models
+        self._recipes = {model.mst_key: recipe(model, table.targets) for model in models}
+
+    def run(self, use_gpus: bool) -> list[Score]:
+        """Scan every partition, by as many workers as are worth their start."""
+        with self._workers(use_gpus) as workers:
+            scans = [self._scan(partition) for partition in self._test.partitions]
+            results = [json.loads(rows[0][0]) for rows in gather(workers, scans, self._tick)]
+            self._check(results)
+            task = json.dumps({"configurations": self._sums(results)})
+            sql = "SELECT cerebro._combine_measures(%s)"
+            combined = json.loads(workers[0].run(sql, (task,), self._tick)[0][0])
+        return [self._score(model, combined[str(model.mst_key)]) for model in self._models]
+
+    @contextmanager
+    def _workers(self, use_gpus: bool) -> Iterator[list[Session]]:
+        work = self._test.rows * len(self._models)
+        count = min(os.cpu_count() or 1, len(self._test.partitions), 1 + work // ROWS_PER_WORKER)
+        sessions = self._pool.take(
+            count, lambda session: may_score(session, use_gpus), self._tick, runs_tensorflow
+        )
+        try:
+            # Side by side: each takes seconds where TensorFlow is not there yet.
+            for session in sessions:
+                session.send(*preparation(session, use_gpus))
+            for session in sessions:
+                session.settle(self._tick)
+            yield sessions
+        finally:
+            for session in sessions:
+                session.cancel()
+            for session in sessions:
+                release(session)
+            self._pool.give(sessions)
+
+    def _scan(self, partition: PartitionInfo) -> Statement:
+        keys = list(self._recipes)
+        task = {
+            "run_id": NO_RUN,
+            "dataset": _DATASET,
+            "partition_key": partition.partition_key,
+            "buffers": {
+                "ids": [buffer_id for buffer_id, _ in partition.buffers],
+                "rows": [rows for _, rows in partition.buffers],
+            },
+            "targets": target_task(self._table.targets),
+        }
+        order = ScanOrder(
+            run_id=NO_RUN,
+            partition_key=partition.partition_key,
+            task=json.dumps(task),
+            mst_keys=keys,
+            versions=[0] * len(keys),
+            tasks=[json.dumps(self._recipes[key]) for key in keys],
+            reads=True,
+            results=self._table.relation.name,
+        )
+        return self._sql.scan(self._test, order)
+
+    def _check(self, results: Sequence[dict[str, Any]]) -> None:
+        for result in results:
+            for mst_key, error in result["errors"].items():
+                name = self._table.relation.name
+                raise InvalidData(f"model_table: {name}, mst_key {mst_key}: {error}")
+
+    def _sums(self, results: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+        """What all partitions contribute to each model, in the order of their keys."""
+        return [
+            recipe | {"partials": [result["partials"][str(key)] for result in results]}
+            for key, recipe in self._recipes.items()
+        ]
+
+    @staticmethod
+    def _score(model: TrainedModel, result: dict[str, Any]) -> Score:
+        loss_type = model.compile_params.loss.name
+        return Score(model.mst_key, result["loss"], loss_type, result["names"], result["metrics"])
+
+
+def _write(session: Session, output: QualifiedName, scores: Sequence[Score], tick: Tick) -> None:
+    session.run(
+        f"CREATE TABLE {output.sql} (loss double precision, metric double precision, "
+        "metrics_type text[], loss_type text, mst_key integer, metrics double precision[]); "
+        f"COMMENT ON TABLE {output.sql} IS 'Cerebro-DB: scores of models'",
+        (),
+        tick,
+    )
+    for score in scores:
+        values = "%s, %s, %s::text[], %s, %s, %s::double precision[]"
+        session.run(f"INSERT INTO {output.sql} VALUES ({values})", score.row(), tick)

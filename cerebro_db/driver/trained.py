@@ -1,0 +1,208 @@
+"""Trained models as values, read from the three output tables of a run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from cerebro_db.configs.architecture import check_architecture, fingerprint
+from cerebro_db.configs.parameters import CompileParams, parse_compile_params
+from cerebro_db.database.libraries import SPELLED
+from cerebro_db.database.names import quote
+from cerebro_db.database.relations import Relation, find
+from cerebro_db.database.sessions import Session, Tick
+from cerebro_db.errors import InvalidArgument, UndefinedTable, WrongObjectType
+from cerebro_db.training.targets import TargetFacts
+
+ROLE = "model_table"
+_HINT = "cerebro_fit_multiple makes such tables"
+_SHOWN_KEYS = 20
+
+
+@dataclass(frozen=True)
+class TrainedModel:
+    """One model of a model table; its state stays there."""
+
+    mst_key: int
+    architecture: str
+    architecture_id: str
+    compile_text: str
+    fit_text: str
+
+    @property
+    def compile_params(self) -> CompileParams:
+        """How it was compiled."""
+        return parse_compile_params(self.compile_text)
+
+
+@dataclass(frozen=True)
+class ModelTable:
+    """The models of one run, and what all of them were trained on.
+
+    Attributes:
+        mst_keys: of all models, sorted.
+        dependent_varname: name of the target.
+        class_values: in the order of the ids, as text; empty for float targets.
+        input_shape: of one row of features.
+        normalizing_const: the features were divided by it.
+    """
+
+    relation: Relation
+    info: Relation
+    mst_keys: tuple[int, ...]
+    targets: TargetFacts
+    dependent_varname: str
+    class_values: tuple[str | None, ...]
+    input_shape: tuple[int, ...]
+    normalizing_const: float
+
+    def check_key(self, mst_key: int) -> None:
+        """Refuse a key that no model has."""
+        if mst_key not in self.mst_keys:
+            raise InvalidArgument(
+                f"mst_key: got {mst_key}; {self.relation.name} has models of the "
+                f"keys {self._shown_keys()}"
+            )
+
+    def only_key(self) -> int:
+        """The key of the only model."""
+        if len(self.mst_keys) != 1:
+            raise InvalidArgument(
+                f"mst_key: got NULL; {self.relation.name} has {len(self.mst_keys)} models: "
+                f"{self._shown_keys()}",
+                hint="name one of them, for example the first of cerebro.leaderboard",
+            )
+        return self.mst_keys[0]
+
+    def _shown_keys(self) -> str:
+        shown = ", ".join(map(str, self.mst_keys[:_SHOWN_KEYS]))
+        return shown + (", ..." if len(self.mst_keys) > _SHOWN_KEYS else "")
+
+
+def load_model_table(session: Session, text: str | None, tick: Tick) -> ModelTable:
+    """The models that a user names.
+
+    Raises:
+        WrongObjectType: the table was not made by training, or has no model.
+    """
+    relation = _with_columns(
+        find(session, text, ROLE, tick), "mst_key", "model_arch", "model_state"
+    )
+    info = _companion(session, relation, "_info", tick)
+    summary = _companion(session, relation, "_summary", tick)
+    _with_columns(info, "mst_key", "compile_params", "fit_params")
+    _with_columns(summary, *_FACTS)
+    rows = session.run(
+        f"SELECT m.mst_key FROM {relation.name.sql} m WHERE m.model_state IS NOT NULL ORDER BY 1",
+        (),
+        tick,
+    )
+    if not rows:
+        raise WrongObjectType(f"{ROLE}: {relation.name} has no trained model", hint=_HINT)
+    facts = _facts(session, summary, tick)
+    return ModelTable(
+        relation=relation,
+        info=info,
+        mst_keys=tuple(row[0] for row in rows),
+        targets=TargetFacts(
+            facts["target_kind"], facts["num_classes"][0] or 0, tuple(facts["target_shape"])
+        ),
+        dependent_varname=facts["dependent_varname"][0],
+        class_values=_class_values(session, summary, facts["dependent_varname"][0], tick),
+        input_shape=tuple(facts["input_shape"]),
+        normalizing_const=facts["normalizing_const"],
+    )
+
+
+def load_models(
+    session: Session, table: ModelTable, mst_keys: Sequence[int], tick: Tick
+) -> list[TrainedModel]:
+    """Some models of a table, in the order of their keys."""
+    rows = session.run(
+        "SELECT m.mst_key, m.model_arch::text, i.compile_params, i.fit_params "
+        f"FROM {table.relation.name.sql} m JOIN {table.info.name.sql} i ON i.mst_key = m.mst_key "
+        "WHERE m.mst_key = ANY (%s::integer[]) ORDER BY 1",
+        (list(mst_keys),),
+        tick,
+    )
+    if [row[0] for row in rows] != sorted(mst_keys):
+        raise WrongObjectType(
+            f"{ROLE}: {table.info.name} does not have each of the models {sorted(mst_keys)} once"
+        )
+    return [_model(*row) for row in rows]
+
+
+def recipe(model: TrainedModel, targets: TargetFacts) -> dict[str, Any]:
+    """A model as part of a worker's task."""
+    return {
+        "mst_key": model.mst_key,
+        "architecture": model.architecture,
+        "architecture_id": model.architecture_id,
+        "compile_params": model.compile_text,
+        "fit_params": model.fit_text,
+        "targets": target_task(targets),
+        "jit": False,
+        "steps_per_call": 1,
+    }
+
+
+def target_task(targets: TargetFacts) -> dict[str, Any]:
+    """How targets are stored, as part of a worker's task."""
+    return {
+        "kind": targets.kind,
+        "num_classes": targets.num_classes,
+        "shape": list(targets.shape),
+    }
+
+
+_FACTS = (
+    "dependent_varname",
+    "num_classes",
+    "normalizing_const",
+    "input_shape",
+    "target_kind",
+    "target_shape",
+)
+
+
+def _model(mst_key: int, architecture: str, compile_text: str, fit_text: str) -> TrainedModel:
+    config = check_architecture(architecture)
+    text = json.dumps(config, sort_keys=True)
+    return TrainedModel(mst_key, text, fingerprint(config), compile_text, fit_text)
+
+
+def _companion(session: Session, relation: Relation, suffix: str, tick: Tick) -> Relation:
+    name = relation.name.suffixed(suffix)
+    spelled = session.run(SPELLED, (name.schema, name.name), tick)[0][0]
+    try:
+        return find(session, spelled, ROLE, tick)
+    except UndefinedTable:
+        raise WrongObjectType(
+            f"{ROLE}: {relation.name} has no table {name} beside it", hint=_HINT
+        ) from None
+
+
+def _with_columns(relation: Relation, *names: str) -> Relation:
+    missing = [name for name in names if not relation.has(name)]
+    if missing:
+        raise WrongObjectType(f"{ROLE}: {relation.name} has no column {missing[0]}", hint=_HINT)
+    return relation
+
+
+def _facts(session: Session, summary: Relation, tick: Tick) -> dict[str, Any]:
+    rows = session.run(f"SELECT {', '.join(_FACTS)} FROM {summary.name.sql}", (), tick)
+    if len(rows) != 1:
+        raise WrongObjectType(f"{ROLE}: {summary.name} has {len(rows)} rows; allowed: one")
+    return dict(zip(_FACTS, rows[0], strict=True))
+
+
+def _class_values(
+    session: Session, summary: Relation, name: str, tick: Tick
+) -> tuple[str | None, ...]:
+    column = f"{name}_class_values"
+    if not summary.has(column):
+        return ()
+    sql = f"SELECT s.{quote(column)}::text[] FROM {summary.name.sql} s"
+    return tuple(session.run(sql, (), tick)[0][0] or ())

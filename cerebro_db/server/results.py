@@ -1,0 +1,83 @@
+"""What cerebro_evaluate and cerebro_predict call, and the worker that predicts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from cerebro_db.driver import evaluation, prediction
+from cerebro_db.driver.evaluation import EvaluationRequest
+from cerebro_db.driver.prediction import PredictionRequest
+from cerebro_db.errors import InvalidData
+from cerebro_db.server.host import Host, entry
+from cerebro_db.server.memory import recall
+from cerebro_db.server.training import tick
+
+
+@entry
+def evaluate(
+    plpy: Any,
+    gd: dict[str, Any],
+    model_table: str | None,
+    test_table: str | None,
+    output_table: str | None,
+    use_gpus: bool | None,
+    mst_key: int | None,
+) -> None:
+    """Score models on a packed table."""
+    host = Host.of(plpy, gd)
+    request = EvaluationRequest(
+        model_table, test_table, output_table, use_gpus, mst_key, search_path=host.search_path
+    )
+    evaluation.evaluate(host.pool, host.dialect, request, host.tick)
+
+
+@entry
+def predict(
+    plpy: Any,
+    gd: dict[str, Any],
+    model_table: str | None,
+    test_table: str | None,
+    id_col: str | None,
+    independent_varname: str | None,
+    output_table: str | None,
+    pred_type: str | float | None,
+    use_gpus: bool | None,
+    mst_key: int | None,
+) -> None:
+    """Ask a model about the rows of a table."""
+    host = Host.of(plpy, gd)
+    request = PredictionRequest(
+        model_table,
+        test_table,
+        id_col,
+        independent_varname,
+        output_table,
+        pred_type,
+        use_gpus,
+        mst_key,
+        search_path=host.search_path,
+    )
+    prediction.predict(host.pool, host.dialect, request, host.tick)
+
+
+@entry
+def begin_prediction(plpy: Any, gd: dict[str, Any], task: str, state: bytes) -> int:
+    """Load a model into this worker; returns what names it in the calls that follow."""
+    from cerebro_db.training.prediction import Prediction
+
+    memory = recall(gd)
+    return memory.begin(
+        Prediction(task, state, memory.scorers, memory.architectures, lambda: tick(plpy))
+    )
+
+
+@entry
+def predict_batch(
+    plpy: Any, gd: dict[str, Any], token: int, data: bytes, count: int, known: int
+) -> Iterable[Any]:
+    """The predictions for one batch of rows."""
+    if known != count:
+        raise InvalidData("a row has no id")
+    rows: Iterable[Any] = recall(gd).current(token).rows(data, count)
+    return rows

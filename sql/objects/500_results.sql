@@ -1,0 +1,51 @@
+-- What trained models are used for: evaluation and prediction.
+
+CREATE OR REPLACE FUNCTION cerebro._begin_prediction(task text, state bytea)
+RETURNS bigint LANGUAGE plpython3u AS {{ udf('_begin_prediction') }};
+COMMENT ON FUNCTION cerebro._begin_prediction(text, bytea) IS
+'Internal: loads a model into this session and returns the token by which cerebro._predict_batch finds it.';
+
+CREATE OR REPLACE FUNCTION cerebro._predict_batch(token bigint, data bytea, count integer, known integer)
+RETURNS TABLE (class_values text[], numbers double precision[])
+LANGUAGE plpython3u AS {{ udf('_predict_batch') }};
+COMMENT ON FUNCTION cerebro._predict_batch(bigint, bytea, integer, integer) IS
+'Internal: for each row of a batch its classes, the best first, and their probabilities; or the values of a float target. data: array_send() of every row, concatenated; count: rows; known: how many of them have an id.';
+
+CREATE OR REPLACE FUNCTION cerebro.cerebro_evaluate(
+    model_table text,
+    test_table text,
+    output_table text,
+    use_gpus boolean DEFAULT false,
+    mst_key integer DEFAULT NULL
+) RETURNS void LANGUAGE plpython3u AS {{ udf('cerebro_evaluate') }};
+COMMENT ON FUNCTION cerebro.cerebro_evaluate(text, text, text, boolean, integer) IS
+'Loss and metrics of the models of cerebro_fit_multiple on a packed table, in one scan of it. Makes output_table with a row for each model, or for the one of mst_key: loss, metric (the first one), metrics_type, loss_type, mst_key, metrics.';
+
+CREATE OR REPLACE FUNCTION cerebro.cerebro_predict(
+    model_table text,
+    test_table text,
+    id_col text,
+    independent_varname text,
+    output_table text,
+    pred_type text DEFAULT 'prob',
+    use_gpus boolean DEFAULT false,
+    mst_key integer DEFAULT NULL
+) RETURNS void LANGUAGE plpython3u AS {{ udf('cerebro_predict') }};
+COMMENT ON FUNCTION cerebro.cerebro_predict(
+    text, text, text, text, text, text, boolean, integer) IS
+'Predictions of a model of cerebro_fit_multiple for the rows of a table, which is not packed; the normalizing constant of the training is applied. Makes output_table with the id, class_name, class_value, prob and rank. pred_type: prob for all classes, response for the best one, a whole number for that many, a number between 0 and 1 for those of a higher probability. For float targets only response, and output_table has the id, class_name and estimated. mst_key may be left out where the table has one model.';
+
+-- Numbers as numbers; has no default for pred_type, so that a call without it is not ambiguous.
+CREATE OR REPLACE FUNCTION cerebro.cerebro_predict(
+    model_table text,
+    test_table text,
+    id_col text,
+    independent_varname text,
+    output_table text,
+    pred_type double precision,
+    use_gpus boolean DEFAULT false,
+    mst_key integer DEFAULT NULL
+) RETURNS void LANGUAGE plpython3u AS {{ udf('cerebro_predict') }};
+COMMENT ON FUNCTION cerebro.cerebro_predict(
+    text, text, text, text, text, double precision, boolean, integer) IS
+'The same with a number for pred_type: so many of the best classes, or those of a higher probability.';

@@ -1,0 +1,237 @@
+"""cerebro_predict: kinds of answers, equal to the model computed by hand; bad input; names."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+
+import numpy as np
+import psycopg2
+import pytest
+from psycopg2 import errors
+
+FLOWERS = ["iris", "ro'se", None]
+
+
+def features(trained):
+    rows = trained.fetch("SELECT x FROM rows ORDER BY id")
+    return np.array([row[0] for row in rows], np.float32) / 2
+
+
+def weights(trained, table, mst_key, *shapes):
+    data = trained.value(f"SELECT model_weights FROM {table} WHERE mst_key = %s", (mst_key,))
+    flat = np.frombuffer(bytes(data), np.float32)
+    parts = []
+    for shape in shapes:
+        count = int(np.prod(shape))
+        parts.append(flat[:count].reshape(shape))
+        flat = flat[count:]
+    assert not len(flat)
+    return parts
+
+
+def softmax(values):
+    values = np.exp(values - values.max(axis=1, keepdims=True))
+    return values / values.sum(axis=1, keepdims=True)
+
+
+def flower_probabilities(trained, mst_key):
+    a, b, c, d = weights(trained, "flowers", mst_key, (4, 5), (5,), (5, 3), (3,))
+    return softmax(np.maximum(features(trained) @ a + b, 0) @ c + d)
+
+
+def predict(trained, table, output, more="", id_col="id"):
+    trained.fetch(f"DROP TABLE IF EXISTS {output}")
+    trained.fetch(f"SELECT cerebro_predict('{table}', 'rows', '{id_col}', 'x', '{output}'{more})")
+    order = ", rank" if "class_value" in columns(trained, output) else ""
+    return trained.fetch(f"SELECT * FROM {output} ORDER BY {id_col}{order}")
+
+
+def columns(trained, table):
+    rows = trained.fetch(
+        "SELECT attname FROM pg_attribute WHERE attrelid = %s::regclass AND attnum > 0 "
+        "ORDER BY attnum",
+        (table,),
+    )
+    return [row[0] for row in rows]
+
+
+@pytest.mark.parametrize("mst_key", [1, 2])
+def test_all_classes(trained, mst_key):
+    rows = predict(trained, "flowers", "p_all", f", 'prob', false, {mst_key}")
+    assert columns(trained, "p_all") == ["id", "class_name", "class_value", "prob", "rank"]
+    wanted = flower_probabilities(trained, mst_key)
+    assert len(rows) == 360
+    assert [row[0] for row in rows[::3]] == list(range(1, 121))
+    assert {row[1] for row in rows} == {"flower"}
+    assert [row[4] for row in rows] == [1, 2, 3] * 120
+    for row in rows:
+        assert row[3] == pytest.approx(wanted[row[0] - 1][FLOWERS.index(row[2])], abs=1e-6)
+    assert all(a[3] >= b[3] for a, b in itertools.pairwise(rows) if a[0] == b[0])
+
+
+def test_the_best_class(trained):
+    rows = predict(trained, "flowers", "p_best", ", pred_type := 'response', mst_key := 1")
+    best = flower_probabilities(trained, 1).argmax(axis=1)
+    assert [row[2] for row in rows] == [FLOWERS[i] for i in best]
+
+
+@pytest.mark.parametrize("given", ["2", "'2'", "2.0", "2::bigint"])
+def test_some_classes(trained, given):
+    rows = predict(trained, "flowers", "p_two", f", {given}, mst_key := 1")
+    assert [row[4] for row in rows] == [1, 2] * 120
+
+
+@pytest.mark.parametrize("given", ["0.35", "'0.35'"])
+def test_classes_above_a_probability(trained, given):
+    rows = predict(trained, "flowers", "p_above", f", {given}, mst_key := 1")
+    wanted = (flower_probabilities(trained, 1) > 0.35).sum()
+    assert len(rows) == wanted
+    assert min(row[3] for row in rows) > 0.35
+
+
+def test_one_output_is_the_second_of_two_classes(trained):
+    kernel, bias = weights(trained, "halves", 1, (4, 1), (1,))
+    second = 1 / (1 + np.exp(-(features(trained) @ kernel + bias)[:, 0]))
+    rows = predict(trained, "halves", "p_half")
+    assert len(rows) == 240
+    for row in rows:
+        p = second[row[0] - 1]
+        assert row[3] == pytest.approx({"true": p, "false": 1 - p}[row[2]], abs=1e-6)
+
+
+def test_logits_become_probabilities(trained):
+    kernel, bias = weights(trained, "logits", 1, (4, 3), (3,))
+    wanted = softmax(features(trained) @ kernel + bias)
+    for row in predict(trained, "logits", "p_logits"):
+        assert row[3] == pytest.approx(wanted[row[0] - 1][FLOWERS.index(row[2])], abs=1e-6)
+
+
+def test_a_number(trained):
+    a, b, c, d = weights(trained, "sums", 1, (4, 4), (4,), (4, 1), (1,))
+    wanted = (np.tanh(features(trained) @ a + b) @ c + d)[:, 0]
+    rows = predict(trained, "sums", "p_sum", ", 'response'")
+    assert columns(trained, "p_sum") == ["id", "class_name", "estimated"]
+    assert [row[:2] for row in rows] == [(i, "sum") for i in range(1, 121)]
+    np.testing.assert_allclose([row[2] for row in rows], wanted, atol=1e-5)
+
+
+def test_a_vector(trained):
+    kernel, bias = weights(trained, "pairs", 1, (4, 2), (2,))
+    rows = predict(trained, "pairs", "p_pair", ", 'response'")
+    found = np.array([row[2] for row in rows])
+    np.testing.assert_allclose(found, features(trained) @ kernel + bias, atol=1e-6)
+
+
+def test_ids_of_any_type(trained):
+    rows = predict(trained, "halves", "p_names", ", 'response'", id_col="name")
+    assert {row[0] for row in rows} == {f"row {i}" for i in range(1, 121)}
+    assert columns(trained, "p_names")[0] == "name"
+
+
+def test_several_batches_and_a_view_with_other_types(trained):
+    trained.fetch(
+        'CREATE VIEW "Many %% \'""Rows" AS SELECT 1000 * k + id AS "Odd %% ""Id", '
+        'x::numeric[] AS "The %% ""x" FROM rows, generate_series(0, 99) k',
+        (),
+    )
+    trained.fetch(
+        "SELECT cerebro_predict(model_table := 'halves', test_table := %s, id_col := %s, "
+        "independent_varname := %s, output_table := %s, pred_type := 'response')",
+        ('"Many % \'""Rows"', '"Odd % ""Id"', '"The % ""x"', '"Answers % \'""!"'),
+    )
+    rows = trained.fetch('SELECT * FROM "Answers %% \'""!"', ())
+    assert len(rows) == 12000
+    by_row = {}
+    for row in rows:
+        by_row.setdefault(row[0] % 1000, set()).add(row[2])
+    assert len(by_row) == 120
+    assert all(len(answers) == 1 for answers in by_row.values())
+
+
+BAD = {
+    "'flowers','rows','id','x','o'": ("InvalidParameterValue", "mst_key: got NULL.*2 models: 1, 2"),
+    "'flowers','rows','id','x','o','prob',false,9": ("InvalidParameterValue", "got 9.*1, 2"),
+    "'halves','rows','id','x','o','best'": ("InvalidParameterValue", "pred_type: got 'best'"),
+    "'halves','rows','id','x','o',0": ("InvalidParameterValue", "pred_type: got 0"),
+    "'halves','rows','id','x','o',-1": ("InvalidParameterValue", "pred_type: got -1"),
+    "'halves','rows','id','x','o',1.5": ("InvalidParameterValue", "pred_type: got 1.5"),
+    "'halves','rows','id','x','o','NaN'": ("InvalidParameterValue", "pred_type: got 'NaN'"),
+    "'halves','rows','id','x','o',NULL": ("InvalidParameterValue", "pred_type: got NULL"),
+    "'sums','rows','id','x','o'": ("InvalidParameterValue", "pred_type: got 'prob'.*'response'"),
+    "'sums','rows','id','x','o',3": ("InvalidParameterValue", "pred_type"),
+    "NULL,'rows','id','x','o'": ("InvalidParameterValue", "model_table: got NULL"),
+    "'nope','rows','id','x','o'": ("UndefinedTable", "model_table: got 'nope'"),
+    "'rows','rows','id','x','o'": ("WrongObjectType", "no column mst_key"),
+    "'orphan','rows','id','x','o'": ("WrongObjectType", "no table public.orphan_info"),
+    "'barren','rows','id','x','o'": ("WrongObjectType", "no trained model"),
+    "'halves','nope','id','x','o'": ("UndefinedTable", "test_table: got 'nope'"),
+    "'halves','halves_packed','id','x','o'": ("WrongObjectType", "is packed"),
+    "'halves','rows','no','x','o'": ("UndefinedColumn", "id_col: got 'no'.*id, name, x"),
+    "'halves','rows',NULL,'x','o'": ("InvalidParameterValue", "id_col: got NULL"),
+    "'halves','rows','x','x','o'": ("WrongObjectType", "any type but arrays"),
+    "'halves','ranked','rank','x','o'": ("InvalidParameterValue", "id_col: got 'rank'"),
+    "'halves','rows','id','y','o'": ("UndefinedColumn", "independent_varname: got 'y'"),
+    "'halves','rows','id','name','o'": ("WrongObjectType", "of type text; allowed: arrays"),
+    "'halves','rows','id','x','rows'": ("DuplicateTable", "public.rows exists"),
+    "'halves','rows','id','x',''": ("InvalidParameterValue", "output_table: got ''"),
+    "'halves','rows','id','pair','o'": ("DataError", r"row 1 .*id = 1: .*\(2,\); allowed: \(4,\)"),
+    "'halves','none','id','x','o'": ("DataError", "public.none has no rows"),
+    "'halves','missing','id','x','o'": ("DataError", "row 3 .*id = 3: column 'x' is NULL"),
+    "'halves','no_id','id','x','o'": ("DataError", "row 3 .*column 'id' is NULL"),
+    "'halves','ragged','id','x','o'": ("DataError", r"row 3 .*id = 3: .*shape \(5,\).*\(4,\)"),
+    "'halves','holey','id','x','o'": ("DataError", "row 3 .*id = 3: .*holds a NULL"),
+    "'halves','infinite','id','x','o'": ("DataError", "row 3 .*id = 3: .*NaN, infinite"),
+    "'halves','rows','id','x','o','prob',true": ("Error", "TensorFlow sees no GPU"),
+}
+
+
+@pytest.fixture(scope="module")
+def strange(trained):
+    trained.fetch(
+        "CREATE TABLE orphan AS TABLE halves; "
+        "CREATE TABLE barren AS SELECT * FROM halves LIMIT 0; "
+        "CREATE TABLE barren_info AS TABLE halves_info; "
+        "CREATE TABLE barren_summary AS TABLE halves_summary; "
+        "CREATE TABLE none AS SELECT * FROM rows LIMIT 0; "
+        "CREATE VIEW ranked AS SELECT id AS rank, x FROM rows"
+    )
+    values = {
+        "missing": "NULL",
+        "ragged": "x || 1::real",
+        "holey": "ARRAY[1, NULL, 2, 3]::real[]",
+        "infinite": "ARRAY[1, 'Infinity', 2, 3]::real[]",
+    }
+    for name, value in values.items():
+        trained.fetch(
+            f"CREATE TABLE {name} AS SELECT id, CASE id WHEN 3 THEN {value} ELSE x END AS x "
+            "FROM rows ORDER BY id"
+        )
+    trained.fetch("CREATE TABLE no_id AS SELECT nullif(id, 3) AS id, x FROM rows ORDER BY rows.id")
+    return trained
+
+
+@pytest.mark.parametrize("arguments", BAD)
+def test_bad_calls(strange, arguments):
+    kind, message = BAD[arguments]
+    before = strange.tables()
+    with pytest.raises(getattr(errors, kind, None) or getattr(psycopg2, kind)) as caught:
+        strange.fetch(f"SELECT cerebro_predict({arguments})")
+    assert caught.match(f"(?s){message}")
+    assert "driver" not in (caught.value.diag.context or "")
+    assert strange.tables() == before
+
+
+def test_a_cancel_leaves_nothing(strange):
+    strange.fetch(
+        "CREATE VIEW slow AS SELECT id, x FROM rows WHERE length(pg_sleep(0.05)::text) < 5"
+    )
+    before = strange.tables()
+    threading.Timer(1.5, strange.connection.cancel).start()
+    began = time.monotonic()
+    with pytest.raises(errors.QueryCanceled):
+        strange.fetch("SELECT cerebro_predict('halves', 'slow', 'id', 'x', 'cancelled')")
+    assert time.monotonic() - began < 5
+    assert strange.tables() == before
+    strange.fetch("SELECT cerebro_predict('halves', 'rows', 'id', 'x', 'cancelled')")

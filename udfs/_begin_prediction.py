@@ -1,0 +1,3 @@
+from cerebro_db.server import results
+
+return results.begin_prediction(plpy, GD, task, state)
