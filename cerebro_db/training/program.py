@@ -287,7 +287,9 @@ def _named_variables(model: keras.Model, optimizer: Any) -> dict[str, Any]:
     named = named_model_variables(model)
     for place, variable in enumerate(optimizer.variables):
         is_rate = variable is optimizer._learning_rate
-        name = "learning_rate" if is_rate else f"{place}/{variable.name}"
+        # The rest of a slot's name holds names of layers, which Keras counts up in each process.
+        slot = variable.name.rpartition("_")[2]
+        name = "learning_rate" if is_rate else f"{place}/{slot}"
         named[f"optimizer/{name}"] = variable
     return named
 

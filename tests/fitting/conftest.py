@@ -1,0 +1,140 @@
+"""One database with small packed tables, and one session whose workers stay warm, for all tests of runs."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from cerebro_db.install.embedded import Cluster
+
+FEATURES, CLASSES, ROWS, PARTITIONS = 6, 3, 150, 4
+ADAM = "loss='sparse_categorical_crossentropy',optimizer='Adam(lr=0.01)',metrics=['accuracy']"
+_names = (f"out_{number}" for number in itertools.count(1))
+
+
+def layer(kind: str, **config: Any) -> dict[str, Any]:
+    """A layer as ``model.to_json()`` writes it."""
+    return {"module": "keras.layers", "class_name": kind, "config": config}
+
+
+def model(*layers: dict[str, Any], shape: Sequence[int] = (FEATURES,)) -> str:
+    """A sequential model as JSON."""
+    first = layer("InputLayer", batch_shape=[None, *shape])
+    config = {"name": "net", "layers": [first, *layers]}
+    return json.dumps({"module": "keras", "class_name": "Sequential", "config": config})
+
+
+DENSE = layer("Dense", units=8, activation="relu")
+SOFTMAX = layer("Dense", units=CLASSES, activation="softmax")
+PLAIN = model(DENSE, SOFTMAX)
+FULL = model(DENSE, layer("BatchNormalization"), layer("Dropout", rate=0.2), SOFTMAX)
+
+
+@pytest.fixture(scope="session")
+def blobs() -> tuple[np.ndarray, np.ndarray]:
+    """Three classes that a small net can tell apart: ``float32[150, 6]`` and labels."""
+    generator = np.random.default_rng(3)
+    centres = generator.normal(scale=2.0, size=(CLASSES, FEATURES))
+    labels = generator.integers(0, CLASSES, ROWS)
+    features = centres[labels] + generator.normal(size=(ROWS, FEATURES))
+    return features.astype(np.float32), labels
+
+
+@pytest.fixture(scope="session")
+def bench(cluster: Cluster, administrator: Any, template: str, blobs: Any) -> Iterator[Any]:
+    """A warm session on a database with the tables of these tests."""
+    from tests.conftest import Sql
+
+    administrator.run(f"CREATE DATABASE fitting TEMPLATE {template}")
+    administrator.run('ALTER DATABASE fitting SET search_path = "$user", public, cerebro')
+    import psycopg2
+
+    connection = psycopg2.connect(cluster.dsn("fitting"))
+    connection.autocommit = True
+    sql = Sql(connection, cluster.dsn("fitting"))
+    _make_tables(sql, blobs)
+    yield sql
+    connection.close()
+    administrator.run("DROP DATABASE fitting WITH (FORCE)")
+
+
+def _make_tables(sql: Any, blobs: tuple[np.ndarray, np.ndarray]) -> None:
+    sql.run("CREATE TABLE blobs (id int, x real[], label text, target real)")
+    features, labels = blobs
+    for number, (row, label) in enumerate(zip(features.tolist(), labels.tolist(), strict=True)):
+        values = (number, row, "abc"[label], sum(row))
+        sql.run("INSERT INTO blobs VALUES (%s, %s, %s, %s)", values)
+    sql.run("CREATE VIEW blobs_train AS SELECT * FROM blobs WHERE id < 120")
+    sql.run("CREATE VIEW blobs_test AS SELECT * FROM blobs WHERE id >= 120")
+    packing = f"buffer_size := 11, num_partitions := {PARTITIONS}"
+    sql.run(f"SELECT cerebro_pack('blobs_train', 'packed', 'label', 'x', {packing})")
+    sql.run("SELECT cerebro_pack_validation('blobs_test', 'val', 'label', 'x', 'packed')")
+    sql.run(f"SELECT cerebro_pack('blobs_train', 'floats', 'target', 'x', {packing})")
+    for text in (PLAIN, FULL):
+        sql.run("SELECT cerebro_load_model('models', %s)", (text,))
+    select(sql, "configs", [1, 2], [ADAM, ADAM.replace("0.01", "0.003")], ["batch_size=8"])
+
+
+def select(
+    sql: Any, name: str, model_ids: list[int], compile_params: list[str], fit_params: list[str]
+) -> None:
+    """Make a model selection table from all combinations."""
+    sql.run(
+        "SELECT cerebro_load_configs('models', %s, %s, %s, %s)",
+        (name, model_ids, compile_params, fit_params),
+    )
+
+
+@pytest.fixture
+def fit(bench: Any) -> Callable[..., tuple[str, int]]:
+    """Trains; returns the name of the output table and the run_id."""
+
+    def run(
+        packed: str = "packed",
+        configs: str = "configs",
+        epochs: int = 2,
+        *,
+        out: str | None = None,
+        **options: Any,
+    ) -> tuple[str, int]:
+        name = next(_names) if out is None else out
+        given = "".join(f", {key} := %s" for key in options)
+        run_id = bench.value(
+            f"SELECT cerebro_fit_multiple(%s, %s, %s, %s{given})",
+            (packed, name, configs, epochs, *options.values()),
+        )
+        return name, run_id
+
+    return run
+
+
+@pytest.fixture
+def weights(bench: Any) -> Callable[[str], dict[int, bytes]]:
+    """The weights of every configuration in an output table."""
+
+    def read(out: str) -> dict[int, bytes]:
+        rows = bench.fetch(f"SELECT mst_key, model_weights FROM {out} ORDER BY mst_key")
+        return {mst_key: bytes(data) for mst_key, data in rows}
+
+    return read
+
+
+@pytest.fixture
+def selection(bench: Any) -> Callable[..., str]:
+    """Makes model selection tables under fresh names."""
+
+    def make(
+        model_ids: list[int],
+        compile_params: list[str],
+        fit_params: Sequence[str] = ("batch_size=8",),
+    ) -> str:
+        name = next(_names)
+        select(bench, name, model_ids, compile_params, list(fit_params))
+        return name
+
+    return make

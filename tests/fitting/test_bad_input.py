@@ -1,0 +1,140 @@
+"""Whatever is wrong is told before a worker starts: what was got, what is allowed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import psycopg2
+import pytest
+
+from tests.fitting.conftest import ADAM, DENSE, SOFTMAX, layer, model
+
+Fit = Callable[..., tuple[str, int]]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def wrong_tables(bench: Any) -> None:
+    bench.run("CREATE TABLE taken (a int)")
+    bench.run("CREATE TABLE no_selection (a int)")
+    bench.run("CREATE TABLE bare (mst_key int, model_id int, compile_params text, fit_params text)")
+    wide = model(DENSE, SOFTMAX, shape=(7,))
+    five = model(DENSE, layer("Dense", units=5, activation="softmax"))
+    two = model(DENSE, layer("Dense", units=2, activation="softmax"))
+    for text in (wide, five, two):
+        bench.run("SELECT cerebro_load_model('misfits', %s)", (text,))
+    for name, model_id in (("wide", 1), ("five", 2), ("two", 3)):
+        loss = "categorical_crossentropy" if name == "five" else "sparse_categorical_crossentropy"
+        bench.run(
+            "SELECT cerebro_load_configs('misfits', %s, %s, %s, %s)",
+            (name, [model_id], [f"loss='{loss}',optimizer='Adam'"], ["batch_size=8"]),
+        )
+
+
+@pytest.mark.parametrize(
+    ("change", "sqlstate", "message"),
+    [
+        ({"packed": None}, "22023", "source_table: got NULL"),
+        ({"packed": ""}, "22023", "source_table: got ''"),
+        ({"packed": "nowhere"}, "42P01", "source_table: got 'nowhere'"),
+        ({"packed": "blobs"}, "42809", "blobs is not packed"),
+        ({"configs": None}, "22023", "model_selection_table: got NULL"),
+        ({"configs": "nowhere"}, "42P01", "model_selection_table: got 'nowhere'"),
+        ({"configs": "no_selection"}, "42809", "has no column mst_key"),
+        ({"configs": "bare"}, "22023", "bare is empty"),
+        ({"out": "taken"}, "42P07", "taken exists already"),
+        ({"out": ""}, "22023", "model_output_table: got ''"),
+        ({"out": "nowhere.out"}, "42P01", "the schema 'nowhere'"),
+        ({"epochs": 0}, "22023", "num_iterations: got 0; allowed: 1 to"),
+        ({"epochs": None}, "22023", "num_iterations: got NULL"),
+        ({"metrics_compute_frequency": 0}, "22023", "metrics_compute_frequency: got 0; allowed: 1 to 2"),
+        ({"metrics_compute_frequency": 3}, "22023", "metrics_compute_frequency: got 3; allowed: 1 to 2"),
+        ({"num_workers": 0}, "22023", "num_workers: got 0"),
+        ({"seed": -1}, "22023", "seed: got -1"),
+        ({"validation_table": "blobs"}, "42809", "blobs is not packed"),
+        ({"validation_table": "floats"}, "22023", "validation_table: got the target target"),
+        ({"warm_start": True, "out": "taken"}, "42809", "taken is no output of cerebro_fit_multiple"),
+        ({"configs": "wide"}, "22023", r"configuration 1: got model_id 1 with the input shape \[7\] for features of shape \[6\]"),
+        ({"configs": "five"}, "22023", "5 outputs for 3 classes"),
+        ({"configs": "two"}, "22023", "2 outputs for 3 classes"),
+        ({"packed": "floats"}, "22023", r"output shape \[3\] for a target of shape \[1\]"),
+    ],
+)  # fmt: skip
+def test_bad_arguments(
+    bench: Any, fit: Fit, change: dict[str, Any], sqlstate: str, message: str
+) -> None:
+    runs = bench.value("SELECT count(*) FROM cerebro.runs")
+    with pytest.raises(psycopg2.Error, match=message) as caught:
+        fit(**change)
+    assert caught.value.pgcode == sqlstate
+    assert "Traceback" not in caught.value.diag.message_primary
+    assert bench.value("SELECT count(*) FROM cerebro.runs") == runs
+
+
+def test_parameters_that_were_written_by_hand_are_checked_too(
+    bench: Any, fit: Fit, selection: Callable[..., str]
+) -> None:
+    configs = selection([1], [ADAM, ADAM.replace("0.01", "0.02")])
+    bench.run(
+        f"UPDATE {configs} SET compile_params = replace(compile_params, 'Adam', 'Adma') WHERE mst_key = 2"
+    )
+    with pytest.raises(psycopg2.Error, match=r"configuration 2: .*Adma.*Adam"):
+        fit(configs=configs)
+
+
+def test_a_class_weight_for_a_class_that_is_not_there(
+    fit: Fit, selection: Callable[..., str]
+) -> None:
+    configs = selection([1], [ADAM], ["batch_size=8,class_weight={3: 2.0}"])
+    with pytest.raises(
+        psycopg2.Error, match=r"class_weight: got the classes \[3\]; allowed: 0 to 2"
+    ):
+        fit(configs=configs)
+
+
+def test_a_table_of_an_open_transaction_cannot_be_seen(bench: Any, fit: Fit) -> None:
+    bench.run("BEGIN")
+    try:
+        bench.run("CREATE TABLE fresh AS TABLE packed")
+        with pytest.raises(psycopg2.errors.UndefinedTable, match="fresh"):
+            fit(packed="fresh")
+    finally:
+        bench.run("ROLLBACK")
+
+
+def test_a_gpu_that_is_not_there_is_told(bench: Any, fit: Fit) -> None:
+    with pytest.raises(psycopg2.Error, match="sees no GPU on the server's host"):
+        fit(use_gpus=True)
+    assert bench.value("SELECT status FROM cerebro.runs ORDER BY run_id DESC LIMIT 1") == "failed"
+    fit(epochs=1)
+
+
+@pytest.mark.parametrize(
+    "name", ['Mixed "Case"', "per%cent %s", "späce d", "public.plain", 'public."Q uoted"']
+)
+def test_hostile_names_simply_work(bench: Any, fit: Fit, name: str) -> None:
+    _, run_id = fit(out=name, epochs=1)
+    schema, table = "public", name
+    if name.startswith("public."):
+        table = name.removeprefix("public.").strip('"')
+    found = bench.value(
+        "SELECT count(*) FROM pg_tables WHERE schemaname = %s AND tablename = ANY (%s)",
+        (schema, [table, f"{table}_info", f"{table}_summary"]),
+    )
+    assert found == 3
+    assert bench.value("SELECT status FROM cerebro.runs WHERE run_id = %s", (run_id,)) == "finished"
+
+
+def test_hostile_names_of_inputs(bench: Any, fit: Fit) -> None:
+    bench.run('CREATE SCHEMA "odd %s schema"')
+    bench.run(
+        'CREATE VIEW "odd %s schema"."my ""rows""" AS SELECT x AS "X %s", label AS "the ""label""" FROM blobs'
+    )
+    source, packed = '"odd %s schema"."my ""rows"""', '"odd %s schema"."Packed %"'
+    bench.run(
+        "SELECT cerebro_pack(%s, %s, %s, %s, num_partitions := 2)",
+        (source, packed, 'the "label"', "X %s"),
+    )
+    out, _ = fit(packed=packed, epochs=1)
+    values = bench.value(f'SELECT "the ""label""_class_values" FROM {out}_summary')
+    assert values == ["a", "b", "c"]

@@ -1,0 +1,218 @@
+"""What others see while a run goes on, what the caller is told, and how a run is stopped."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import psycopg2
+import pytest
+
+from tests.fitting.conftest import ADAM, PARTITIONS
+
+Fit = Callable[..., tuple[str, int]]
+
+
+def test_the_caller_sees_a_notice_an_epoch(bench: Any, fit: Fit) -> None:
+    del bench.connection.notices[:]
+    fit(epochs=3, metrics_compute_frequency=1)
+    lines = [line for line in bench.connection.notices if "epoch" in line]
+    assert [line.split(":  ")[1].split(":")[0] for line in lines] == [
+        f"epoch {number} of 3" for number in (1, 2, 3)
+    ]
+    assert "4 configurations" in lines[0]
+    assert "best training accuracy" in lines[2]
+
+
+def test_every_hop_is_a_row_and_every_configuration_visits_every_partition_once_an_epoch(
+    bench: Any, fit: Fit
+) -> None:
+    _, run_id = fit(epochs=3)
+    rows = bench.fetch(
+        "SELECT mst_key, epoch, array_agg(partition_key ORDER BY partition_key), "
+        "array_agg(position ORDER BY position) FROM cerebro.hops WHERE run_id = %s "
+        "GROUP BY mst_key, epoch",
+        (run_id,),
+    )
+    assert len(rows) == 4 * 3
+    everything = list(range(PARTITIONS))
+    assert all(row[2] == everything and row[3] == everything for row in rows)
+    planned = bench.fetch(
+        "SELECT mst_key, epoch, position, partition_key FROM cerebro.catalog_plan "
+        "WHERE run_id = %s ORDER BY 1, 2, 3",
+        (run_id,),
+    )
+    done = bench.fetch(
+        "SELECT mst_key, epoch, position, partition_key FROM cerebro.hops "
+        "WHERE run_id = %s ORDER BY 1, 2, 3",
+        (run_id,),
+    )
+    assert done == planned
+    sums = bench.row(
+        "SELECT sum(rows), bool_and(finished > started), bool_and(waited >= 0 AND read >= 0 "
+        "AND trained > 0 AND written >= 0), count(DISTINCT pid) = count(DISTINCT worker) "
+        "FROM cerebro.hops WHERE run_id = %s",
+        (run_id,),
+    )
+    assert sums == (4 * 3 * 120, True, True, True)
+
+
+def test_one_configuration_is_in_one_place_at_a_time(bench: Any, fit: Fit) -> None:
+    _, run_id = fit(epochs=3, num_workers=4)
+    overlaps = bench.value(
+        "SELECT count(*) FROM cerebro.hops a JOIN cerebro.hops b ON a.run_id = b.run_id "
+        "AND a.mst_key = b.mst_key AND (a.epoch, a.position) < (b.epoch, b.position) "
+        "AND a.finished > b.started WHERE a.run_id = %s",
+        (run_id,),
+    )
+    assert overlaps == 0
+
+
+def test_views_after_a_run(bench: Any, fit: Fit) -> None:
+    _, run_id = fit(epochs=2, validation_table="val", metrics_compute_frequency=1)
+    progress = bench.row(
+        "SELECT status, epoch, epochs, configurations, failed, hops_done, hops_planned, "
+        "rows_per_second > 0, estimated_end = finished, best_mst_key, best_so_far "
+        "FROM cerebro.progress WHERE run_id = %s",
+        (run_id,),
+    )
+    hops = 4 * 2 * PARTITIONS
+    assert progress[:9] == ("finished", 2, 2, 4, 0, hops, hops, True, True)
+    best = (
+        bench.row(
+            "SELECT mst_key, validation_metrics[1] FROM cerebro.leaderboard "
+            "WHERE run_id = %s AND rank = 1 ORDER BY mst_key",
+            (run_id,),
+        )
+        if bench.value(
+            "SELECT count(*) = 1 FROM cerebro.leaderboard WHERE run_id = %s AND rank = 1", (run_id,)
+        )
+        else None
+    )
+    if best is not None:
+        assert progress[9:] == best
+    metrics = bench.fetch(
+        "SELECT dataset, epoch, count(*) FROM cerebro.metrics WHERE run_id = %s "
+        "GROUP BY 1, 2 ORDER BY 1, 2",
+        (run_id,),
+    )
+    assert metrics == [
+        ("training", 1, 4), ("training", 2, 4), ("validation", 1, 4), ("validation", 2, 4)
+    ]  # fmt: skip
+    ranks = bench.fetch(
+        "SELECT rank, validation_metrics[1] FROM cerebro.leaderboard WHERE run_id = %s ORDER BY 1",
+        (run_id,),
+    )
+    assert [value for _, value in ranks] == sorted((v for _, v in ranks), reverse=True)
+
+
+class Background:
+    """A run in a connection of its own, which another one watches."""
+
+    def __init__(self, dsn: str, sql: str, values: tuple[Any, ...]) -> None:
+        self.connection = psycopg2.connect(dsn)
+        self.connection.autocommit = True
+        self.error: psycopg2.Error | None = None
+        self.pid = self.connection.info.backend_pid
+        self._thread = threading.Thread(target=self._run, args=(sql, values))
+        self._thread.start()
+
+    def _run(self, sql: str, values: tuple[Any, ...]) -> None:
+        try:
+            with self.connection.cursor() as cursor:
+                cursor.execute(sql, values)
+        except psycopg2.Error as error:
+            self.error = error
+
+    def join(self) -> None:
+        self._thread.join(60)
+        assert not self._thread.is_alive()
+        self.connection.close()
+
+
+def until(bench: Any, query: str, values: tuple[Any, ...] = (), seconds: float = 60) -> Any:
+    """Ask until the answer is true."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        answer = bench.value(query, values)
+        if answer:
+            return answer
+        time.sleep(0.05)
+    raise AssertionError(f"never true: {query}")
+
+
+def test_a_run_is_seen_while_it_goes_on_and_stops_when_cancelled(bench: Any, fit: Fit) -> None:
+    call = "SELECT cerebro_fit_multiple('packed', 'endless', 'configs', 100000, name := 'endless')"
+    background = Background(bench.dsn, call, ())
+    until(
+        bench,
+        "SELECT count(*) > 20 FROM cerebro.progress p JOIN cerebro.hops USING (run_id) WHERE p.name = 'endless'",
+    )
+    status, done, planned, end = bench.row(
+        "SELECT status, hops_done, hops_planned, estimated_end > now() FROM cerebro.progress "
+        "WHERE name = 'endless'"
+    )
+    assert (status, planned, end) == ("running", 4 * PARTITIONS * 100_000, True)
+    assert done > 20
+    workers = bench.column(
+        "SELECT DISTINCT h.pid FROM cerebro.hops h JOIN cerebro.runs USING (run_id) WHERE name = 'endless'"
+    )
+    began = time.monotonic()
+    bench.run("SELECT pg_cancel_backend(%s)", (background.pid,))
+    until(
+        bench,
+        "SELECT count(*) = 0 FROM pg_stat_activity WHERE pid = ANY (%s) AND state = 'active'",
+        (workers,),
+        seconds=10,
+    )
+    background.join()
+    assert time.monotonic() - began < 5
+    assert background.error is not None
+    assert background.error.pgcode == "57014"
+    assert bench.value("SELECT status FROM cerebro.runs WHERE name = 'endless'") == "cancelled"
+    assert bench.value("SELECT to_regclass('endless') IS NULL")
+    fit(epochs=1)
+
+
+def test_a_statement_timeout_stops_a_run_too(bench: Any, fit: Fit) -> None:
+    bench.run("SET statement_timeout = '2s'")
+    try:
+        with pytest.raises(psycopg2.errors.QueryCanceled, match="statement timeout"):
+            fit(epochs=100_000, name="timed out")
+    finally:
+        bench.run("RESET statement_timeout")
+    assert bench.value("SELECT status FROM cerebro.runs WHERE name = 'timed out'") == "cancelled"
+    fit(epochs=1)
+
+
+def test_sessions_are_reused_and_none_is_leaked(bench: Any, fit: Fit) -> None:
+    fit(epochs=1, num_workers=2)
+    count = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'cerebro worker' AND datname = 'fitting'"
+    before = bench.value(count)
+    pids = bench.column(
+        f"SELECT DISTINCT pid FROM cerebro.hops WHERE run_id = {fit(epochs=1, num_workers=2)[1]}"
+    )
+    again = bench.column(
+        f"SELECT DISTINCT pid FROM cerebro.hops WHERE run_id = {fit(epochs=1, num_workers=2)[1]}"
+    )
+    assert bench.value(count) == before
+    assert len(pids) <= 2
+    assert len(set(pids) | set(again)) <= before
+
+
+def test_programs_are_compiled_once_a_worker(
+    bench: Any, fit: Fit, selection: Callable[..., str]
+) -> None:
+    configs = selection(
+        [1],
+        [ADAM.replace("0.01", str(rate)) for rate in (0.011, 0.012, 0.013, 0.014)],
+        ["batch_size=7"],
+    )
+    _, run_id = fit(configs=configs, epochs=3, num_workers=2)
+    compiled = bench.fetch(
+        "SELECT worker, sum(compiled::int) FROM cerebro.hops WHERE run_id = %s GROUP BY 1",
+        (run_id,),
+    )
+    assert all(count == 1 for _, count in compiled)

@@ -1,0 +1,238 @@
+"""Runs against a real server: what they leave, that they are reproducible, and that they equal Keras."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from cerebro_db.training import environment
+from tests.fitting.conftest import ADAM, DENSE, FEATURES, PARTITIONS, layer, model
+
+Fit = Callable[..., tuple[str, int]]
+Weights = Callable[[str], dict[int, bytes]]
+
+
+def test_a_run_leaves_the_tables_that_madlib_users_know(bench: Any, fit: Fit) -> None:
+    out, run_id = fit(
+        epochs=5, validation_table="val", metrics_compute_frequency=2, name="n", description="d"
+    )
+    models = bench.fetch(f"SELECT mst_key, length(model_weights), model_arch FROM {out} ORDER BY 1")
+    assert [row[0] for row in models] == [1, 2, 3, 4]
+    assert models[0][1] == 4 * (FEATURES * 8 + 8 + 8 * 3 + 3)
+    assert models[0][2]["class_name"] == "Sequential"
+    info = bench.row(
+        "SELECT model_id, compile_params, fit_params, metrics_type, loss_type, "
+        "array_length(metrics_elapsed_time, 1), training_metrics, training_loss, validation_metrics, "
+        "validation_loss, training_metrics_final, training_loss_final, validation_metrics_final, "
+        f"validation_loss_final, model_size, status, error FROM {out}_info WHERE mst_key = 1"
+    )
+    assert info[:6] == (1, ADAM, "batch_size=8", ["accuracy"], "SparseCategoricalCrossentropy", 3)
+    for series, final in (
+        (info[6], info[10]),
+        (info[7], info[11]),
+        (info[8], info[12]),
+        (info[9], info[13]),
+    ):
+        assert len(series) == 3
+        assert series[-1] == final
+    assert info[10] > 0.8
+    assert info[12] > 0.7
+    assert info[7][0] > info[7][-1]
+    assert info[14] == pytest.approx(83 * 4 / 1024)
+    assert info[15:] == ("finished", None)
+    summary = bench.row(
+        "SELECT run_id, source_table, validation_table, model, model_info, dependent_varname, "
+        "independent_varname, model_arch_table, num_iterations, metrics_compute_frequency, "
+        "warm_start, name, description, num_classes, label_class_values, dependent_vartype, "
+        "normalizing_const, metrics_iters, end_training_time > start_training_time "
+        f"FROM {out}_summary"
+    )
+    assert summary == (
+        run_id, "public.packed", "public.val", f"public.{out}", f"public.{out}_info", ["label"],
+        ["x"], "public.models", 5, 2, False, "n", "d", [3], ["a", "b", "c"], ["text"], 1.0,
+        [2, 4, 5], True,
+    )  # fmt: skip
+
+
+def test_the_weights_do_not_depend_on_the_number_of_workers(fit: Fit, weights: Weights) -> None:
+    first = weights(fit(num_workers=2, seed=4)[0])
+    assert len(set(first.values())) == 4
+    assert weights(fit(num_workers=2, seed=4)[0]) == first
+    assert weights(fit(num_workers=1, seed=4)[0]) == first
+    assert weights(fit(num_workers=4, seed=4)[0]) == first
+    assert weights(fit(num_workers=2, seed=5)[0]) != first
+
+
+def test_streaming_from_the_table_gives_the_same_bits_as_memory(
+    fit: Fit, weights: Weights, selection: Callable[..., str], bench: Any
+) -> None:
+    configs = selection([2], [ADAM], ["batch_size=8,epochs=2"])
+    in_memory, _ = fit(configs=configs, validation_table="val", metrics_compute_frequency=1)
+    streamed, run_id = fit(
+        configs=configs, validation_table="val", metrics_compute_frequency=1, use_caching=False
+    )
+    assert weights(streamed) == weights(in_memory)
+    columns = "training_metrics, training_loss, validation_metrics, validation_loss"
+    numbers = [bench.row(f"SELECT {columns} FROM {out}_info") for out in (streamed, in_memory)]
+    assert numbers[0] == numbers[1]
+    assert bench.column(
+        "SELECT DISTINCT cached FROM cerebro.hops WHERE run_id = %s", (run_id,)
+    ) == [False]
+
+
+def test_a_run_equals_plain_keras_in_the_order_of_its_plan(
+    bench: Any, fit: Fit, weights: Weights, selection: Callable[..., str]
+) -> None:
+    """Adam, dropout and batch normalisation over 4 partitions, to the bit."""
+    environment.configure(threads=1)
+    from cerebro_db.training.partitions import Buffers, Partition, VisitOrder
+    from cerebro_db.training.shuffle import salt
+
+    configs = selection([2], [ADAM])
+    out, run_id = fit(configs=configs, epochs=2, seed=9)
+    plan = bench.fetch(
+        "SELECT epoch, partition_key FROM cerebro.catalog_plan WHERE run_id = %s "
+        "ORDER BY epoch, position",
+        (run_id,),
+    )
+    assert len(plan) == 2 * PARTITIONS
+    assert sorted(plan[:PARTITIONS]) == [(1, key) for key in range(PARTITIONS)]
+    keras_model = _fresh_model(bench, run_id)
+    for epoch, key in plan:
+        buffers = _buffers(bench, "packed", key)
+        facts = Buffers(tuple(range(len(buffers))), tuple(len(x) for x, _ in buffers))
+        features, labels = (np.concatenate(arrays) for arrays in zip(*buffers, strict=True))
+        order = VisitOrder(9, epoch, key, salt(9, epoch, key), shuffle=True)
+        rows = order.whole(0, Partition(facts, features, labels))
+        keras_model.fit(features[rows], labels[rows], batch_size=8, shuffle=False, verbose=0)
+    flat = b"".join(np.asarray(w).astype(np.float32).tobytes() for w in keras_model.get_weights())
+    assert flat == weights(out)[1]
+
+
+def _fresh_model(bench: Any, run_id: int) -> Any:
+    import keras
+
+    seed, model_id = bench.row(
+        "SELECT initial_seed, model_id FROM cerebro.catalog_configurations WHERE run_id = %s",
+        (run_id,),
+    )
+    text = bench.value("SELECT model_arch::text FROM models WHERE model_id = %s", (model_id,))
+    keras.utils.set_random_seed(seed)
+    keras_model = keras.models.model_from_json(text)
+    keras_model.compile(
+        optimizer=keras.optimizers.Adam(0.01), loss="sparse_categorical_crossentropy"
+    )
+    return keras_model
+
+
+def _buffers(bench: Any, packed: str, key: int) -> list[tuple[np.ndarray, np.ndarray]]:
+    rows = bench.fetch(
+        f"SELECT x, x_shape, label FROM {packed} WHERE partition_key = %s ORDER BY buffer_id",
+        (key,),
+    )
+    return [
+        (np.frombuffer(x, np.float32).reshape(shape), np.frombuffer(y, np.int32))
+        for x, shape, y in rows
+    ]
+
+
+def test_a_configuration_that_fails_leaves_the_others_alone(
+    bench: Any, fit: Fit, weights: Weights, selection: Callable[..., str]
+) -> None:
+    bad = ADAM.replace("Adam(lr=0.01)", "SGD(lr=1e38)")
+    out, run_id = fit(configs=selection([1], [ADAM, bad, ADAM.replace("0.01", "0.02")]))
+    rows = bench.fetch(f"SELECT mst_key, status, error, training_loss FROM {out}_info ORDER BY 1")
+    assert [row[1] for row in rows] == ["finished", "failed", "finished"]
+    assert "the loss became" in rows[1][2]
+    assert rows[1][3] is None
+    assert sorted(weights(out)) == [1, 3]
+    assert bench.value("SELECT status FROM cerebro.runs WHERE run_id = %s", (run_id,)) == "finished"
+    last = bench.row(
+        "SELECT mst_key, rank, status FROM cerebro.leaderboard WHERE run_id = %s "
+        "ORDER BY rank DESC LIMIT 1",
+        (run_id,),
+    )
+    assert last == (2, 3, "failed")
+    hops = bench.value(
+        "SELECT count(*) FROM cerebro.hops WHERE run_id = %s AND mst_key = 2", (run_id,)
+    )
+    assert hops <= 1
+    alone, _ = fit(configs=selection([1], [ADAM]))
+    assert len(weights(alone)) == 1
+
+
+def test_when_every_configuration_fails_the_run_has_failed(
+    bench: Any, fit: Fit, selection: Callable[..., str]
+) -> None:
+    out, run_id = fit(configs=selection([1], [ADAM.replace("Adam(lr=0.01)", "SGD(lr=1e38)")]))
+    status, error = bench.row("SELECT status, error FROM cerebro.runs WHERE run_id = %s", (run_id,))
+    assert (status, error) == ("failed", "every configuration failed")
+    assert bench.value(f"SELECT count(*) FROM {out}") == 0
+
+
+def test_warm_start_goes_on_with_the_whole_state(bench: Any, fit: Fit) -> None:
+    from cerebro_db.training.state import from_bytes
+
+    out, _ = fit(epochs=1)
+    before = bench.value(f"SELECT model_state FROM {out} WHERE mst_key = 1")
+    fit(epochs=2, out=out, warm_start=True)
+    after = bench.value(f"SELECT model_state FROM {out} WHERE mst_key = 1")
+    counts = [int(from_bytes(bytes(state))["optimizer/0/iteration"]) for state in (before, after)]
+    steps = sum(-(-rows // 8) for rows in (30, 30, 30, 30))
+    assert counts == [steps, 3 * steps]
+
+
+def test_model_weights_of_the_architecture_are_the_start(
+    bench: Any, fit: Fit, weights: Weights
+) -> None:
+    out, _ = fit(epochs=1)
+    start = weights(out)[1]
+    text = bench.value("SELECT model_arch::text FROM models WHERE model_id = 1")
+    bench.run("SELECT cerebro_load_model('started_models', %s, %s)", (text, start))
+    frozen = ADAM.replace("0.01", "0.0")
+    bench.run(
+        "SELECT cerebro_load_configs('started_models', 'started', ARRAY[1], %s, %s)",
+        ([frozen], ["batch_size=8"]),
+    )
+    assert weights(fit(configs="started", epochs=1)[0])[1] == start
+
+
+def test_regression(bench: Any, fit: Fit) -> None:
+    line = model(DENSE, layer("Dense", units=1))
+    bench.run("SELECT cerebro_load_model('lines', %s)", (line,))
+    params = "loss='mse',optimizer='Adam(lr=0.03)',metrics=['mae']"
+    bench.run(
+        "SELECT cerebro_load_configs('lines', 'line_configs', ARRAY[1], %s, %s)",
+        ([params], ["batch_size=8"]),
+    )
+    out, _ = fit("floats", "line_configs", 20, metrics_compute_frequency=10)
+    losses, errors = bench.row(f"SELECT training_loss, training_metrics FROM {out}_info")
+    assert losses[1] < losses[0]
+    assert errors[1] < errors[0]
+    variance = bench.value("SELECT var_pop(target) FROM blobs_train")
+    assert losses[1] < 0.2 * variance
+
+
+def test_nothing_is_left_of_the_states(bench: Any, fit: Fit) -> None:
+    fit()
+    left = bench.column(
+        "SELECT relname FROM pg_class WHERE relnamespace = 'cerebro_states'::regnamespace"
+    )
+    assert left == []
+
+
+def test_the_manifest_tells_versions_and_threads(bench: Any, fit: Fit) -> None:
+    import tensorflow as tf
+
+    _, run_id = fit()
+    manifest, threads = bench.row(
+        "SELECT manifest, threads FROM cerebro.runs WHERE run_id = %s", (run_id,)
+    )
+    manifest = manifest if isinstance(manifest, dict) else json.loads(manifest)
+    assert manifest["tensorflow"] == tf.__version__
+    assert manifest["threads"] == threads == 1
+    assert manifest["onednn"] is True
