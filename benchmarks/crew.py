@@ -56,12 +56,20 @@ def run_jobs(
 
 
 def _work(prepare: Callable[..., Handler], arguments: Sequence[Any], todo: Any, done: Any) -> None:
+    _silence()
     try:
         handle = prepare(*arguments)
         while (job := todo.get()) is not None:
             done.put((True, handle(job)))
     except BaseException:
         done.put((False, traceback.format_exc()))
+
+
+def _silence() -> None:
+    """TensorFlow tells of its kernels at every start; what fails comes back through the queue."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 2)
+    os.close(nowhere)
 
 
 def _next(done: Any, crew: Sequence[Any]) -> Any:

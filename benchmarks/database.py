@@ -46,11 +46,12 @@ class Tables:
 
 @dataclass(frozen=True)
 class Trained:
-    """What a run took, its hops, and the accuracy of each configuration that was trained."""
+    """What a run took, its hops, the accuracy of each configuration, and why others failed."""
 
     cost: Cost
     hops: list[Hop]
     accuracies: dict[int, float]
+    errors: dict[int, str]
 
 
 def load(server: Server, workload: Workload) -> Tables:
@@ -93,7 +94,8 @@ def train(
                     "SELECT cerebro_fit_multiple(%s, %s, %s, %s, num_workers := %s)", arguments
                 )
                 ((run_id,),) = cursor.fetchall()
-            runs.append(Trained(cost, read(cursor, run_id), _accuracies(cursor, run_id)))
+            accuracies, errors = _ends(cursor, run_id)
+            runs.append(Trained(cost, read(cursor, run_id), accuracies, errors))
             name = tables.output(number)
             cursor.execute(f"DROP TABLE {name}, {name}_info, {name}_summary")
     return runs
@@ -141,10 +143,12 @@ def _generate(cursor: Any, tables: Tables, workload: Workload) -> None:
     )
 
 
-def _accuracies(cursor: Any, run_id: int) -> dict[int, float]:
+def _ends(cursor: Any, run_id: int) -> tuple[dict[int, float], dict[int, str]]:
+    """Accuracies of the configurations that were trained, and errors of the others."""
     cursor.execute(
-        "SELECT mst_key, training_metrics[1] FROM cerebro.leaderboard "
-        "WHERE run_id = %s AND status = 'finished'",
+        "SELECT mst_key, training_metrics[1], error FROM cerebro.leaderboard WHERE run_id = %s",
         (run_id,),
     )
-    return dict(cursor.fetchall())
+    rows = cursor.fetchall()
+    accuracies = {key: accuracy for key, accuracy, error in rows if error is None}
+    return accuracies, {key: error for key, _, error in rows if error is not None}

@@ -13,21 +13,32 @@ from typing import Any
 
 # Places in /proc/<pid>/stat, counted from the state of the process.
 _PARENT, _OWN, _REAPED = 1, slice(11, 13), slice(13, 15)
+_TICKS = os.sysconf("SC_CLK_TCK")
 
 
 @dataclass
 class Cost:
-    """Seconds; zero until what is measured has ended."""
+    """Seconds; zero until what is measured has ended.
+
+    Attributes:
+        others: CPU seconds that all other processes of the machine took meanwhile; where they are
+            many, the wall seconds tell little.
+    """
 
     wall: float = 0.0
     cpu: float = 0.0
+    others: float = 0.0
 
     def __add__(self, other: Cost) -> Cost:
-        return Cost(self.wall + other.wall, self.cpu + other.cpu)
+        return Cost(self.wall + other.wall, self.cpu + other.cpu, self.others + other.others)
 
     def to_json(self) -> dict[str, Any]:
         """As plain values."""
-        return {"wall": round(self.wall, 3), "cpu": round(self.cpu, 2)}
+        return {
+            "wall": round(self.wall, 3),
+            "cpu": round(self.cpu, 2),
+            "others": round(self.others, 2),
+        }
 
 
 class Meter:
@@ -45,16 +56,17 @@ class Meter:
     @contextmanager
     def measure(self) -> Iterator[Cost]:
         """The processes that were started inside must have been waited for at the end."""
-        cost, cpu, wall = Cost(), self._cpu(), time.perf_counter()
+        cost, cpu, machine, wall = Cost(), self._cpu(), _machine(), time.perf_counter()
         yield cost
         cost.wall = time.perf_counter() - wall
         cost.cpu = self._cpu() - cpu
+        cost.others = max(0.0, _machine() - machine - cost.cpu)
 
     def _cpu(self) -> float:
         own = resource.getrusage(resource.RUSAGE_SELF)
         children = resource.getrusage(resource.RUSAGE_CHILDREN)
         used = sum(usage.ru_utime + usage.ru_stime for usage in (own, children))
-        return used + self._server_ticks() / os.sysconf("SC_CLK_TCK")
+        return used + self._server_ticks() / _TICKS
 
     def _server_ticks(self) -> int:
         """Of the processes that live, and of those that the postmaster has waited for."""
@@ -65,6 +77,13 @@ class Meter:
             if fields and int(fields[_PARENT]) == self._postmaster:
                 ticks += sum(map(int, fields[_OWN]))
         return ticks
+
+
+def _machine() -> float:
+    """CPU seconds of everything on this machine, and those that its host took away."""
+    fields = list(map(int, Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]))
+    idle, waiting = fields[3:5]
+    return (sum(fields) - idle - waiting) / _TICKS
 
 
 def _stat(process: int) -> list[str]:

@@ -56,6 +56,9 @@ def _measure(running: Server, workload: Workload, workers: int, folder: Path) ->
     cost, accuracies = floor.run(running, plan, workers, folder)
     sides["floor"] = _side(cost, accuracies)
     figures = _figures(runs, steps.measure(plan, folder) if workload.again else {})
+    figures["failed"] = {key: text for trained in runs for key, text in trained.errors.items()}
+    for key, text in figures["failed"].items():
+        _log.warning("  configuration %s failed, the figures mean nothing: %s", key, text)
     figures["floor_differs_by"] = _difference(cold.accuracies, accuracies)
     for side, onednn in (("export", False), ("export, oneDNN on", True)):
         if onednn and not _convolves(workload):

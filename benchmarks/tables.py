@@ -71,19 +71,19 @@ def _sides(name: str, workload: Results) -> Table:
         f"{facts['configurations']} configurations, {facts['epochs']} epochs, "
         f"{facts['partitions']} partitions"
     )
-    columns = ("side", "wall s", "CPU s", "wall / Cerebro-DB", "CPU / Cerebro-DB", "best accuracy")
+    columns = ("side", "wall s", "CPU s", "wall ratio", "CPU ratio", "other CPU s", "best accuracy")
     ours = sides["cerebro"]
     rows = tuple(_side(label, side, ours) for label, side in sides.items())
     return Table(title, columns, rows)
 
 
 _LABELS = {
-    "cerebro": "Cerebro-DB, fresh session",
-    "cerebro with packing": "Cerebro-DB, with packing",
-    "cerebro, second run": "Cerebro-DB, second run of the session",
-    "floor": "floor: in memory",
-    "export": "export + Keras fit",
-    "export, oneDNN on": "export + Keras fit, oneDNN switched on",
+    "cerebro": "Cerebro-DB",
+    "cerebro with packing": "... with packing",
+    "cerebro, second run": "... second run",
+    "floor": "floor",
+    "export": "export, Keras fit",
+    "export, oneDNN on": "... oneDNN on",
 }
 
 
@@ -95,6 +95,7 @@ def _side(label: str, side: Results, ours: Results) -> tuple[str, ...]:
         f"{side['cpu']:.2f}",
         f"{side['wall'] / ours['wall']:.2f}",
         f"{side['cpu'] / ours['cpu']:.2f}",
+        f"{side['others']:.1f}",
         accuracy,
     )
 
@@ -142,6 +143,10 @@ def _seconds(workload: str, side: str) -> Figure:
     return lambda results: float(results["workloads"][workload]["sides"][side]["wall"])
 
 
+def _failed(workload: str) -> Figure:
+    return lambda results: len(results["workloads"][workload]["figures"]["failed"])
+
+
 def _pack_to_copy(results: Results) -> float:
     costs = results["packing"]["costs"]
     return float(costs["cerebro_pack"]["cpu"]) / float(costs["COPY"]["cpu"])
@@ -179,5 +184,14 @@ _GOALS = (
          _figure("toy", "hop_overhead_between_ms")),
     Goal("mixed", "workers idle between first and last hop", " %", 5, False,
          _figure("mixed", "idle_share", 100)),
+    *(
+        Goal(name, "configurations that failed", "", 0, False, _failed(name))
+        for name in ("toy", "tabular", "images", "mixed")
+    ),
+    *(
+        Goal(name, "accuracies differ from the floor's by", "", 0, False,
+             _figure(name, "floor_differs_by"))
+        for name in ("toy", "tabular", "images", "mixed")
+    ),
     Goal("packing", "CPU time against COPY of the same rows", "", 3, False, _pack_to_copy),
 )  # fmt: skip
