@@ -30,7 +30,7 @@ class PredictionType:
     number: float = 0.0
 
 
-def prediction_type(given: str | float | None) -> PredictionType:
+def prediction_type(given: str | float) -> PredictionType:
     """Reads ``pred_type``: 'response', 'prob', a rank from 1, or a probability between 0 and 1."""
     text = str(given).strip().lower()
     if text in (Answer.RESPONSE, Answer.PROB):
@@ -40,16 +40,15 @@ def prediction_type(given: str | float | None) -> PredictionType:
         return PredictionType(Answer.ABOVE, number)
     if number >= 1 and number.is_integer():
         return PredictionType(Answer.TOP, number)
-    shown = "NULL" if given is None else repr(given)
     raise InvalidArgument(
-        f"pred_type: got {shown}; allowed: 'response', 'prob', a whole number from 1 for that many "
+        f"pred_type: got {given!r}; allowed: 'response', 'prob', a whole number from 1 for that many "
         "classes, or a number between 0 and 1 for the classes of a higher probability"
     )
 
 
-def _number(given: str | float | None) -> float:
+def _number(given: str | float) -> float:
     try:
-        number = float(given or 0)
+        number = float(given)
     except ValueError:
         return 0.0
     return number if math.isfinite(number) else 0.0

@@ -261,6 +261,11 @@ class SessionPool:
         """A session for light work: rather not one that holds what makes a worker fast."""
         return self.take(1, tick=tick, prefer=lambda session: not session.facts)[0]
 
+    def idle(self, fits: Callable[[Session], bool]) -> int:
+        """How many sessions that fit wait for work."""
+        self._idle = [session for session in self._idle if _alive(session)]
+        return sum(1 for session in self._idle if fits(session))
+
     def give(self, sessions: Iterable[Session]) -> None:
         """Keep sessions for the next call; those that are busy or closed are dropped."""
         for session in sessions:

@@ -35,8 +35,8 @@ from cerebro_db.driver.trained import (
 )
 from cerebro_db.errors import InvalidArgument, InvalidData
 
-# A worker that must import TensorFlow first pays off for so many rows scored by one model.
-ROWS_PER_WORKER = 200_000
+# Workers that must import TensorFlow first pay off from so many rows on, each scored by one model.
+MANY_ROWS = 2_000_000
 _DATASET = "test"
 
 
@@ -152,11 +152,11 @@ class _Job:
 
     @contextmanager
     def _workers(self, use_gpus: bool) -> Iterator[list[Session]]:
-        work = self._test.rows * len(self._models)
-        count = min(os.cpu_count() or 1, len(self._test.partitions), 1 + work // ROWS_PER_WORKER)
-        sessions = self._pool.take(
-            count, lambda session: may_score(session, use_gpus), self._tick, runs_tensorflow
-        )
+        def fits(session: Session) -> bool:
+            return may_score(session, use_gpus)
+
+        ready = self._pool.idle(lambda session: fits(session) and runs_tensorflow(session))
+        sessions = self._pool.take(self._wanted(ready), fits, self._tick, runs_tensorflow)
         try:
             # Side by side: each takes seconds where TensorFlow is not there yet.
             for session in sessions:
@@ -170,6 +170,12 @@ class _Job:
             for session in sessions:
                 release(session)
             self._pool.give(sessions)
+
+    def _wanted(self, ready: int) -> int:
+        """How many workers, where so many are ready already."""
+        useful = min(os.cpu_count() or 1, len(self._test.partitions))
+        many = self._test.rows * len(self._models) >= MANY_ROWS
+        return useful if many else max(1, min(ready, useful))
 
     def _scan(self, partition: PartitionInfo) -> Statement:
         keys = list(self._recipes)

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass
 
 from cerebro_db.configs.predictions import Answer, PredictionType, prediction_type
 from cerebro_db.database.dialects import PostgreSQL
-from cerebro_db.database.dialects.postgresql_prediction import PostgreSQLPrediction, RowSource
+from cerebro_db.database.dialects.postgresql_prediction import (
+    ARRAY_COLUMNS,
+    CLASS_COLUMNS,
+    VALUE_COLUMNS,
+    PostgreSQLPrediction,
+    RowSource,
+)
 from cerebro_db.database.names import QualifiedName, quote
 from cerebro_db.database.relations import Column, column, find, new_table
 from cerebro_db.database.sessions import Session, SessionPool, StatementFailed, Tick, no_tick
@@ -19,6 +26,7 @@ from cerebro_db.driver.control import (
     runs_tensorflow,
     transaction,
 )
+from cerebro_db.driver.crew import Statement
 from cerebro_db.driver.packing_source import Feature, feature_of
 from cerebro_db.driver.packing_survey import reason
 from cerebro_db.driver.trained import ModelTable, load_model_table, load_models, recipe
@@ -69,6 +77,14 @@ class Work:
         size = wire_bytes(self.table.input_shape, self.feature.element_oid)
         return max(1, min(MAX_BATCH_ROWS, BATCH_BYTES // size))
 
+    @property
+    def ranks(self) -> int:
+        """How many classes are asked for, of each row."""
+        classes = self.table.targets.num_classes
+        if self.type.answer is Answer.RESPONSE:
+            return 1
+        return min(classes, int(self.type.number)) if self.type.answer is Answer.TOP else classes
+
 
 def predict(
     pool: SessionPool, dialect: PostgreSQL, request: PredictionRequest, tick: Tick = no_tick
@@ -85,7 +101,7 @@ def predict(
         InvalidArgument: several models and no mst_key, or a pred_type that the target has not.
         InvalidData: a row has no id, or features that are no row of the model.
     """
-    wanted = prediction_type(request.pred_type)
+    wanted = prediction_type(Answer.PROB if request.pred_type is None else request.pred_type)
     use_gpus = bool(request.use_gpus)
     with control_session(
         pool,
@@ -114,9 +130,7 @@ class _Job:
             | {
                 "shape": list(work.table.input_shape),
                 "divisor": work.table.normalizing_const,
-                "class_values": list(work.table.class_values),
-                "answer": wanted.answer,
-                "number": wanted.number,
+                "ranks": work.ranks,
             }
         )
         self._session.run(*preparation(self._session, use_gpus), self._tick)
@@ -155,20 +169,26 @@ class _Job:
 
     def _written(self, work: Work, task: str) -> None:
         run, sql, tick = self._session.run, self._sql, self._tick
-        is_class = work.table.targets.kind == "class"
         with transaction(self._session, tick):
             if run(sql.is_empty(work.source), (), tick)[0][0]:
                 raise InvalidData(f"test_table: {work.source.table} has no rows")
             id_type = work.id.type.replace("%", "%%")
-            run(sql.create(work.output, work.id.name, id_type, is_class), (), tick)
+            run(sql.create(work.output, work.id.name, id_type, _columns(work.table)), (), tick)
             run(sql.settings, (), tick)
             begin = sql.begin(work.table.relation.name)
             token = run(begin, (task, work.mst_key), tick)[0][0]
-            insert = sql.classes if is_class else sql.values
-            values = (work.table.dependent_varname, work.batch_rows, token)
-            run(insert(work.output, work.source), values, tick)
-            if not is_class and not work.table.targets.shape:
-                run(sql.to_scalars(work.output), (), tick)
+            run(*self._insertion(work, token), tick)
+
+    def _insertion(self, work: Work, token: int) -> Statement:
+        table, name = work.table, work.table.dependent_varname
+        if table.targets.kind != "class":
+            sql = self._sql.values(work.output, work.source, table.targets.shape)
+            return sql, (name, work.batch_rows, token)
+        above = work.type.number if work.type.answer is Answer.ABOVE else -math.inf
+        classes = list(table.class_values)
+        places = (work.ranks, work.ranks)
+        sql = self._sql.classes(work.output, work.source)
+        return sql, (name, classes, *places, work.batch_rows, token, work.ranks, above)
 
     def _explained(self, work: Work, failure: CerebroError) -> CerebroError:
         """The error that names the row because of which the worker failed."""
@@ -191,6 +211,12 @@ class _Job:
         return InvalidData(
             f"{where}, {work.id.name} = {row_id}: column {work.feature.column.name!r} {what}"
         )
+
+
+def _columns(table: ModelTable) -> str:
+    if table.targets.kind == "class":
+        return CLASS_COLUMNS
+    return ARRAY_COLUMNS if table.targets.shape else VALUE_COLUMNS
 
 
 def _check_type(table: ModelTable, wanted: PredictionType) -> None:

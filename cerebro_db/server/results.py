@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cerebro_db.driver import evaluation, prediction
 from cerebro_db.driver.evaluation import EvaluationRequest
@@ -12,6 +11,9 @@ from cerebro_db.errors import InvalidData
 from cerebro_db.server.host import Host, entry
 from cerebro_db.server.memory import recall
 from cerebro_db.server.training import tick
+
+if TYPE_CHECKING:  # TensorFlow is imported when a worker is made ready, not before
+    from cerebro_db.training.prediction import Answers, Prediction
 
 
 @entry
@@ -75,9 +77,9 @@ def begin_prediction(plpy: Any, gd: dict[str, Any], task: str, state: bytes) -> 
 @entry
 def predict_batch(
     plpy: Any, gd: dict[str, Any], token: int, data: bytes, count: int, known: int
-) -> Iterable[Any]:
+) -> Answers:
     """The predictions for one batch of rows."""
     if known != count:
         raise InvalidData("a row has no id")
-    rows: Iterable[Any] = recall(gd).current(token).rows(data, count)
-    return rows
+    work: Prediction = recall(gd).current(token)
+    return work.batch(data, count)

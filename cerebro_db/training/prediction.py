@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
 
 from cerebro_db.configs.parameters import LossSpec
-from cerebro_db.configs.predictions import Answer, PredictionType
 from cerebro_db.training import state as states
 from cerebro_db.training.buffers import parse_arrays, to_float32
 from cerebro_db.training.scan import Scorers
 from cerebro_db.training.tasks import Architectures, recipe_of
 
-Row = tuple[list[str | None] | None, list[Any]]
+Answers = tuple[list[int] | None, list[float]]
 
 
 class Prediction:
     """A model that is loaded once and asked batch by batch.
 
     Args:
-        text: JSON: the recipe of the model, and shape, divisor, class_values, answer, number.
+        text: JSON: the recipe of the model, and shape, divisor, and ranks, the number of classes
+            that are wanted of each row.
         data: the model's state.
         scorers: of the worker.
         known: architectures of the worker.
@@ -41,17 +40,16 @@ class Prediction:
         recipe = recipe_of(task, known)
         self._scorer = scorers.get(recipe)
         self._scorer.load(states.from_bytes(data), recipe.compile_params)
-        self._loss = recipe.compile_params.loss
+        self._loss, self._targets = recipe.compile_params.loss, recipe.targets
         self._shape = tuple(task["shape"])
         self._divisor = float(task["divisor"])
-        self._target_shape = recipe.targets.shape
-        self._is_class = recipe.targets.kind == "class"
-        self._classes = np.asarray([*task["class_values"], None], object)[:-1]
-        self._type = PredictionType(Answer(task["answer"]), task["number"])
+        self._ranks = int(task["ranks"])
         self._tick = tick
 
-    def rows(self, data: bytes, count: int) -> Iterator[Row]:
-        """For each row its class values, the best first, and their probabilities; or its values.
+    def batch(self, data: bytes, count: int) -> Answers:
+        """Class ids, the best of each row first, and their probabilities; or the rows' values.
+
+        Lists without structure: the server takes such an array much faster than many small ones.
 
         Args:
             data: what array_send() wrote of every row, concatenated.
@@ -59,28 +57,12 @@ class Prediction:
         """
         self._tick()
         features = to_float32(parse_arrays(data, count, self._shape), self._divisor)
-        outputs = self._scorer.predict(features.reshape(count, *self._shape))
-        if self._is_class:
-            return self._classified(probabilities(outputs, self._loss, len(self._classes)))
-        values = outputs.astype(np.float64).reshape(count, *(self._target_shape or (1,)))
-        return ((None, row) for row in values.tolist())
-
-    def _classified(self, found: np.ndarray) -> Iterator[Row]:
-        wanted = found.shape[1]
-        if self._type.answer is Answer.RESPONSE:
-            wanted = 1
-        elif self._type.answer is Answer.TOP:
-            wanted = min(wanted, int(self._type.number))
-        order = np.argsort(-found, axis=1, kind="stable")[:, :wanted]
-        ranked = np.take_along_axis(found, order, axis=1)
-        names, numbers = self._classes[order].tolist(), ranked.tolist()
-        if self._type.answer is not Answer.ABOVE:
-            return zip(names, numbers, strict=True)
-        counts = (ranked > self._type.number).sum(axis=1).tolist()
-        return (
-            (row[:count], values[:count])
-            for row, values, count in zip(names, numbers, counts, strict=True)
-        )
+        outputs = self._scorer.predict(features.reshape(count, *self._shape)).astype(np.float64)
+        if self._targets.kind != "class":
+            return None, outputs.ravel().tolist()
+        found = probabilities(outputs, self._loss, self._targets.num_classes)
+        order = np.argsort(-found, axis=1, kind="stable")[:, : self._ranks]
+        return order.ravel().tolist(), np.take_along_axis(found, order, axis=1).ravel().tolist()
 
 
 def probabilities(outputs: np.ndarray, loss: LossSpec, classes: int) -> np.ndarray:
@@ -89,7 +71,7 @@ def probabilities(outputs: np.ndarray, loss: LossSpec, classes: int) -> np.ndarr
     One output is the probability of the second of two classes. Where the loss works on logits
     the model's output is no probability yet.
     """
-    values = outputs.astype(np.float64)
+    values = outputs
     logits = bool(loss.all_arguments().get("from_logits"))
     if values.shape[1] == 1 and classes == 2:
         second = 0.5 * (1.0 + np.tanh(0.5 * values)) if logits else values

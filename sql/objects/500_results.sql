@@ -5,11 +5,12 @@ RETURNS bigint LANGUAGE plpython3u AS {{ udf('_begin_prediction') }};
 COMMENT ON FUNCTION cerebro._begin_prediction(text, bytea) IS
 'Internal: loads a model into this session and returns the token by which cerebro._predict_batch finds it.';
 
-CREATE OR REPLACE FUNCTION cerebro._predict_batch(token bigint, data bytea, count integer, known integer)
-RETURNS TABLE (class_values text[], numbers double precision[])
-LANGUAGE plpython3u AS {{ udf('_predict_batch') }};
+CREATE OR REPLACE FUNCTION cerebro._predict_batch(
+    token bigint, data bytea, count integer, known integer,
+    OUT classes integer[], OUT numbers double precision[]
+) LANGUAGE plpython3u AS {{ udf('_predict_batch') }};
 COMMENT ON FUNCTION cerebro._predict_batch(bigint, bytea, integer, integer) IS
-'Internal: for each row of a batch its classes, the best first, and their probabilities; or the values of a float target. data: array_send() of every row, concatenated; count: rows; known: how many of them have an id.';
+'Internal: for the rows of a batch, one after another, the ids of their classes, the best first, and the probabilities of these; or the values of a float target. data: array_send() of every row, concatenated; count: rows; known: how many of them have an id.';
 
 CREATE OR REPLACE FUNCTION cerebro.cerebro_evaluate(
     model_table text,

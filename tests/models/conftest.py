@@ -105,6 +105,7 @@ COMPILE = {
     "metrics=['accuracy']",
     "sums": "loss='mse',optimizer='Adam(lr=0.01)',metrics=['mae']",
     "pairs": "loss='mse',optimizer='SGD(lr=0.001)'",
+    "grids": "loss='mse',optimizer='SGD(lr=0.001)'",
 }
 
 
@@ -115,7 +116,8 @@ def trained(db: Database, network: Network) -> Database:
         "CREATE TABLE rows AS SELECT i AS id, 'row ' || i AS name, "
         "ARRAY[sin(i), cos(i), sin(3 * i), cos(7 * i)]::real[] AS x, "
         "(ARRAY['iris', 'ro''se', NULL])[1 + i %% 3] AS flower, i %% 2 = 0 AS half, "
-        "10 * sin(i) AS sum, ARRAY[sin(i), cos(i)] AS pair FROM generate_series(1, 120) i",
+        "10 * sin(i) AS sum, ARRAY[sin(i), cos(i)] AS pair, "
+        "ARRAY[[1, i, 3], [4, 5, i]]::real[] AS grid FROM generate_series(1, 120) i",
         (),
     )
     shapes = {
@@ -124,6 +126,7 @@ def trained(db: Database, network: Network) -> Database:
         "logits": ("flower", (3, "linear")),
         "sums": ("sum", (4, "tanh"), (1, "linear")),
         "pairs": ("pair", (2, "linear")),
+        "grids": ("grid", (6, "linear"), layer("Reshape", target_shape=[2, 3], name="grid")),
     }
     for model_id, (name, (target, *layers)) in enumerate(shapes.items(), 1):
         db.fetch(

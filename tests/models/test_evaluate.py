@@ -5,6 +5,10 @@ from __future__ import annotations
 import pytest
 from psycopg2 import errors
 
+from cerebro_db.database.dialects import PostgreSQL
+from cerebro_db.database.sessions import SessionPool
+from cerebro_db.driver import evaluation
+
 FIELDS = ["loss", "metric", "metrics_type", "loss_type", "mst_key", "metrics"]
 
 
@@ -116,3 +120,21 @@ def test_bad_calls(strange, arguments):
     assert caught.match(f"(?s){message}")
     assert "driver" not in (caught.value.diag.context or "")
     assert strange.tables() == before
+
+
+def test_several_workers_from_a_client(trained, monkeypatch):
+    one = evaluate(trained, "'flowers', 'flowers_packed', 'scores'")
+    monkeypatch.setattr(evaluation, "MANY_ROWS", 1)
+    monkeypatch.setattr(evaluation.os, "cpu_count", lambda: 2)
+    dialect = PostgreSQL(150000)
+    pool = SessionPool(trained.dsn, dialect.session_settings(60))
+    try:
+        request = evaluation.EvaluationRequest(
+            "flowers", "flowers_packed", "client_scores", search_path="public"
+        )
+        scores = evaluation.evaluate(pool, dialect, request)
+        assert pool.idle(lambda session: "tensorflow" in session.facts) == 2
+    finally:
+        pool.close()
+    assert [score.row() for score in scores] == [list(row.values()) for row in one]
+    assert trained.value("SELECT count(*) FROM client_scores") == 2

@@ -124,6 +124,19 @@ def test_a_vector(trained):
     np.testing.assert_allclose(found, features(trained) @ kernel + bias, atol=1e-6)
 
 
+def test_a_matrix(trained):
+    kernel, bias = weights(trained, "grids", 1, (4, 6), (6,))
+    rows = predict(trained, "grids", "p_grid", ", 'response'")
+    found = np.array([row[2] for row in rows])
+    np.testing.assert_allclose(
+        found, (features(trained) @ kernel + bias).reshape(-1, 2, 3), atol=1e-6
+    )
+
+
+def test_no_type_means_all_classes(trained):
+    assert len(predict(trained, "logits", "p_null", ", NULL, NULL, NULL")) == 360
+
+
 def test_ids_of_any_type(trained):
     rows = predict(trained, "halves", "p_names", ", 'response'", id_col="name")
     assert {row[0] for row in rows} == {f"row {i}" for i in range(1, 121)}
@@ -158,7 +171,6 @@ BAD = {
     "'halves','rows','id','x','o',-1": ("InvalidParameterValue", "pred_type: got -1"),
     "'halves','rows','id','x','o',1.5": ("InvalidParameterValue", "pred_type: got 1.5"),
     "'halves','rows','id','x','o','NaN'": ("InvalidParameterValue", "pred_type: got 'NaN'"),
-    "'halves','rows','id','x','o',NULL": ("InvalidParameterValue", "pred_type: got NULL"),
     "'sums','rows','id','x','o'": ("InvalidParameterValue", "pred_type: got 'prob'.*'response'"),
     "'sums','rows','id','x','o',3": ("InvalidParameterValue", "pred_type"),
     "NULL,'rows','id','x','o'": ("InvalidParameterValue", "model_table: got NULL"),
