@@ -193,3 +193,29 @@ def test_without_shuffle_rows_stay_as_they_are(
     assert_same(by_hops(given, data), plain_keras(given, data, one_hot))
     shuffled = by_hops(recipe(full_net), data)
     assert any((a != b).any() for a, b in zip(by_hops(given, data), shuffled, strict=True))
+
+
+@pytest.mark.parametrize("size", [2, 3])
+def test_convolutions_equal_plain_keras_to_the_bit(
+    recipe: Callable[..., Any], data: Data, size: int
+) -> None:
+    """Also where values of a pooling window are equal."""
+    import keras
+
+    generator = np.random.default_rng(1)
+    shape = (*data.features.shape[:2], 13, 11, 1)
+    data.features = generator.integers(0, 3, shape).astype(np.float32)
+    layers = keras.layers
+    image_net = keras.Sequential(
+        [
+            keras.Input((13, 11, 1)),
+            layers.MaxPooling2D(size),
+            layers.Conv2D(4, 2, activation="relu"),
+            layers.MaxPooling2D(2),
+            layers.Flatten(),
+            layers.Dense(CLASSES, activation="softmax"),
+        ]
+    )
+    loss = "loss='categorical_crossentropy',optimizer='Adam'"
+    given = recipe(image_net.to_json(), loss)
+    assert_same(by_hops(given, data), plain_keras(given, data, one_hot))
