@@ -1,7 +1,7 @@
 -- What is seen of runs while they go on and afterwards.
 
-DROP VIEW IF EXISTS cerebro.leaderboard;
 DROP VIEW IF EXISTS cerebro.progress;
+DROP VIEW IF EXISTS cerebro.leaderboard;
 DROP VIEW IF EXISTS cerebro.metrics;
 DROP VIEW IF EXISTS cerebro.hops;
 DROP VIEW IF EXISTS cerebro.runs;
