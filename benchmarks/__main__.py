@@ -13,6 +13,7 @@ import argparse
 import json
 import logging
 from pathlib import Path
+from typing import Any
 
 from benchmarks import report, suite
 
@@ -22,9 +23,13 @@ def main() -> None:
     arguments = _arguments()
     logging.basicConfig(level=logging.WARNING, format="%(message)s")
     logging.getLogger("benchmarks").setLevel(logging.INFO)
-    results = suite.run(arguments.workloads or suite.NAMES, arguments.scale, arguments.workers)
-    if arguments.json:
-        arguments.json.write_text(json.dumps(results, indent=2) + "\n")
+    names = arguments.workloads or suite.NAMES
+
+    def keep(results: dict[str, Any]) -> None:
+        if arguments.json:
+            arguments.json.write_text(json.dumps(results, indent=2) + "\n")
+
+    results = suite.run(names, arguments.scale, arguments.workers, keep)
     report.show(results)
 
 

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from benchmarks.tables import Results, Table, describe, tables
 
@@ -17,10 +19,32 @@ BEGIN, END = "<!-- results -->", "<!-- end of results -->"
 
 def main() -> None:
     """Rewrite the part of the document that holds results."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.document", description=__doc__)
-    parser.add_argument("json", type=Path, help="what python -m benchmarks --json wrote")
-    results = json.loads(parser.parse_args().json.read_text())
-    DOCUMENT.write_text(with_results(DOCUMENT.read_text(), results))
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.document", description="Put results into docs/benchmarks.md."
+    )
+    parser.add_argument("json", type=Path, nargs="+", help="what python -m benchmarks --json wrote")
+    runs = [json.loads(path.read_text()) for path in parser.parse_args().json]
+    DOCUMENT.write_text(with_results(DOCUMENT.read_text(), together(runs)))
+
+
+def together(runs: Sequence[Results]) -> Results:
+    """Several runs as one; of a workload that was measured twice, the later figures.
+
+    Raises:
+        ValueError: the runs differ in scale, workers or machine.
+    """
+    merged: dict[str, Any] = {**runs[0], "workloads": {}}
+    for run in runs:
+        if _circumstances(run) != _circumstances(runs[0]):
+            raise ValueError("the runs differ in scale, workers or machine")
+        workloads = merged["workloads"] | run["workloads"]
+        merged |= {**run, "workloads": workloads}
+    return merged
+
+
+def _circumstances(run: Results) -> tuple[Any, ...]:
+    machine = {name: value for name, value in run["machine"].items() if name != "measured"}
+    return run["scale"], run["workers"], machine
 
 
 def with_results(document: str, results: Results) -> str:

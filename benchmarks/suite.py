@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +22,17 @@ _log = logging.getLogger(__name__)
 _PACKING_ROWS, _PACKING_COLUMNS, _PACKING_REPEATS = 200_000, 64, 5
 
 
-def run(names: Iterable[str], scale: float, workers: int) -> dict[str, Any]:
-    """Measure; returns what the report is made from, as plain values."""
+def run(
+    names: Iterable[str], scale: float, workers: int, keep: Callable[[dict[str, Any]], None]
+) -> dict[str, Any]:
+    """Measure; returns what the report is made from, as plain values.
+
+    Args:
+        names: of workloads.
+        scale: of each of them.
+        workers: and processors, of every side.
+        keep: gets what there is after each workload.
+    """
     machine.pin(workers)
     results: dict[str, Any] = {"scale": scale, "workers": workers, "workloads": {}}
     with server() as running:
@@ -32,10 +41,11 @@ def run(names: Iterable[str], scale: float, workers: int) -> dict[str, Any]:
             _log.info("%s", name)
             if name == PACKING:
                 results[PACKING] = _packing(running, scale)
-                continue
-            with tempfile.TemporaryDirectory(prefix="cerebro-bench-") as folder:
-                workload = WORKLOADS[name](scale)
-                results["workloads"][name] = _measure(running, workload, workers, Path(folder))
+            else:
+                with tempfile.TemporaryDirectory(prefix="cerebro-bench-") as folder:
+                    workload = WORKLOADS[name](scale)
+                    results["workloads"][name] = _measure(running, workload, workers, Path(folder))
+            keep(results)
     return results
 
 
