@@ -35,7 +35,7 @@ format: ## let ruff format the sources
 	@"$(BIN)/ruff" format .
 	@"$(BIN)/ruff" check --fix .
 
-bench: start ## measure against the peers; ARGS="..." goes to the benchmark
+bench: ## measure against the peers; ARGS="..." goes to the benchmark
 	@$(SETUP) cpu demo
 	@$(PYTHON) benchmarks/run.py $(ARGS)
 

@@ -1,6 +1,6 @@
 -- The whole job in SQL: pack, describe models, train a grid, look at the results, predict.
 
--- 1,797 images of 8 x 8 pixels, a label each: 1,500 to train on, 297 to validate with.
+-- 1,797 images of 8 x 8 pixels, a label each; every sixth is kept to validate with.
 SELECT split, count(*) AS images FROM digits GROUP BY split ORDER BY split;
 
 CREATE VIEW digits_train AS SELECT id, image, label FROM digits WHERE split = 'training';
@@ -49,10 +49,12 @@ SELECT rank, mst_key, model_id, compile_params, fit_params,
  ORDER BY rank, mst_key LIMIT 5;
 
 SELECT run_id, status, epoch, hops_done, rows_per_second, best_mst_key, best_so_far
-  FROM cerebro.progress;
+  FROM cerebro.progress
+ WHERE run_id = (SELECT run_id FROM digits_out_summary);
 
 -- Predict with the best one, and see how good that is.
-SELECT best_mst_key AS best FROM cerebro.progress WHERE name = 'digits' \gset
+SELECT best_mst_key AS best FROM cerebro.progress
+ WHERE run_id = (SELECT run_id FROM digits_out_summary) \gset
 SELECT cerebro_predict('digits_out', 'digits_test', 'id', 'image', 'digits_predicted', 'response',
                        mst_key := :best);
 

@@ -10,7 +10,7 @@ from sklearn.datasets import load_digits
 
 from cerebro_db.install.embedded import Cluster, default_home
 
-TRAINING = 1_500
+EVERY = 6
 SCRIPT = Path(__file__).with_name("digits.sql")
 
 PREPARE = """
@@ -37,7 +37,7 @@ def _rows() -> str:
     digits = load_digits()
     lines = []
     for number, (image, label) in enumerate(zip(digits.images, digits.target, strict=True)):
-        split = "training" if number < TRAINING else "validation"
+        split = "validation" if number % EVERY == EVERY - 1 else "training"
         rows = ",".join("{" + ",".join(f"{{{pixel:g}}}" for pixel in row) + "}" for row in image)
         lines.append(f"{number}\t{split}\t{{{rows}}}\t{label}\n")
     return "".join(lines) + "\\.\n"
