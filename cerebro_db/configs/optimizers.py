@@ -24,9 +24,6 @@ _COMMON = (
     number("clipnorm", None, low_open=True),
     number("clipvalue", None, low_open=True),
     number("global_clipnorm", None, low_open=True),
-    flag("use_ema", False),
-    number("ema_momentum", 0.99, high=1.0),
-    whole("ema_overwrite_frequency", None, low=1),
     number("loss_scale_factor", None, low_open=True),
     whole("gradient_accumulation_steps", None, low=2),
 )
@@ -134,6 +131,9 @@ REFUSED_ARGUMENTS: Mapping[str, str] = MappingProxyType(
         "search over the learning rate (weight_decay is something else: it shrinks the weights)",
         "name": "the name of an optimizer has no effect",
         "exclude_layers": "it is not in this release",
+        "use_ema": "averages of weights are not in this release",
+        "ema_momentum": "averages of weights are not in this release",
+        "ema_overwrite_frequency": "averages of weights are not in this release",
         "schedule_decay": "Keras 3 has no such argument",
     }
 )

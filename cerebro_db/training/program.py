@@ -236,7 +236,8 @@ class Program:
                 sample_weight=sample_weight,
                 training=True,
             )
-        gradients = tape.gradient(loss, model.trainable_weights)
+            scaled = model.optimizer.scale_loss(loss)
+        gradients = tape.gradient(scaled, model.trainable_weights)
         model.optimizer.apply_gradients(zip(gradients, model.trainable_weights, strict=True))
         return loss
 
