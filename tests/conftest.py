@@ -19,6 +19,7 @@ import pytest
 from cerebro_db.install import installer
 from cerebro_db.install.embedded import Cluster
 from cerebro_db.install.script import Script
+from cerebro_db.training import environment
 
 TEMPLATE = "cerebro_template"
 
@@ -26,6 +27,22 @@ TEMPLATE = "cerebro_template"
 FAST = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
 
 _numbers = itertools.count(1)
+
+# Some tests import Keras when they are collected: it must find what a worker's would.
+environment.set_environment(threads=1, use_gpus=False)
+
+
+@pytest.fixture(scope="session")
+def tensorflow() -> None:
+    """TensorFlow in this process, set up as in a worker with one thread."""
+    environment.configure(threads=1)
+
+
+@pytest.fixture(autouse=True)
+def tensorflow_of_slow_tests(request: pytest.FixtureRequest) -> None:
+    """Tests marked slow use Keras in this process; its threads can be set only before."""
+    if request.node.get_closest_marker("slow"):
+        request.getfixturevalue("tensorflow")
 
 
 @dataclass(frozen=True)

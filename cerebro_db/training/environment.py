@@ -52,14 +52,15 @@ def configure(threads: int, use_gpus: bool = False) -> dict[str, Any]:
                 "allowed: one setting in the life of a worker"
             )
         return dict(_configured)
-    _set_environment(threads, use_gpus)
+    set_environment(threads, use_gpus)
     with shielded():
         facts = _import_tensorflow(threads, use_gpus)
     _configured.update(wanted | facts)
     return dict(_configured)
 
 
-def _set_environment(threads: int, use_gpus: bool) -> None:
+def set_environment(threads: int, use_gpus: bool) -> None:
+    """Set what TensorFlow and BLAS read when they are imported."""
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ[name] = str(threads)
     # Off by default on some processors; 1.5 to 2 times faster convolutions where it is on.

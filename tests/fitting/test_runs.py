@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cerebro_db.training import environment
 from tests.fitting.conftest import ADAM, DENSE, FEATURES, PARTITIONS, layer, model
 
 Fit = Callable[..., tuple[str, int]]
@@ -85,10 +84,13 @@ def test_streaming_from_the_table_gives_the_same_bits_as_memory(
 
 
 def test_a_run_equals_plain_keras_in_the_order_of_its_plan(
-    bench: Any, fit: Fit, weights: Weights, selection: Callable[..., str]
+    bench: Any,
+    fit: Fit,
+    weights: Weights,
+    selection: Callable[..., str],
+    tensorflow: None,
 ) -> None:
     """Adam, dropout and batch normalisation over 4 partitions, to the bit."""
-    environment.configure(threads=1)
     from cerebro_db.training.partitions import Buffers, Partition, VisitOrder
     from cerebro_db.training.shuffle import salt
 

@@ -11,7 +11,6 @@ import pytest
 
 from cerebro_db.configs.architecture import check_architecture, fingerprint
 from cerebro_db.configs.parameters import parse_compile_params, parse_fit_params
-from cerebro_db.training import environment
 from cerebro_db.training.partitions import Buffers, VisitOrder
 from cerebro_db.training.shuffle import salt
 from cerebro_db.training.targets import TargetFacts
@@ -21,9 +20,8 @@ SOFTMAX = "loss='categorical_crossentropy',optimizer='Adam(lr=0.01)',metrics=['a
 
 
 @pytest.fixture(scope="session", autouse=True)
-def tensorflow() -> None:
-    """One thread, as a worker on a small machine has."""
-    environment.configure(threads=1)
+def tensorflow_for_all(tensorflow: None) -> None:
+    """Every test here trains in this process."""
 
 
 def net(

@@ -1,0 +1,112 @@
+"""What a run remembers: which scores are due, and which states must outlive their hop."""
+
+from __future__ import annotations
+
+import pytest
+
+from cerebro_db.configs.parameters import parse_compile_params
+from cerebro_db.driver.fit_request import FitRequest
+from cerebro_db.driver.goals import goal_of
+from cerebro_db.driver.retention import Retention
+from cerebro_db.driver.scoreboard import Scan, ScoreBoard
+from cerebro_db.errors import InvalidArgument
+
+PARTITIONS = {"training": [0, 1], "validation": [0]}
+
+
+def drain(board: ScoreBoard, alive: set[int], kept: set[str] | None = None) -> list[Scan]:
+    """Take scans until none is handed out."""
+    scans = []
+    while (scan := board.next(alive, kept or set())) is not None:
+        scans.append(scan)
+    return scans
+
+
+def test_in_memory_a_configuration_is_scored_as_soon_as_it_is_done() -> None:
+    board = ScoreBoard(PARTITIONS, [2], waits=False)
+    board.finished(1, 1)
+    assert drain(board, {1, 2}) == []
+    board.finished(1, 2)
+    scans = drain(board, {1, 2})
+    assert [scan.name for scan in scans] == ["training/0", "training/1", "validation/0"]
+    assert scans[0].group.mst_keys == (1,)
+    assert not board.done
+    assert [board.scanned(scan, {}, {}) for scan in scans] == [False, False, True]
+    assert board.done
+
+
+def test_beyond_memory_one_scan_serves_all_configurations() -> None:
+    board = ScoreBoard(PARTITIONS, [1], waits=True)
+    board.finished(1, 1)
+    assert drain(board, {1, 2, 3}) == []
+    board.finished(3, 1)
+    board.drop(2)
+    scans = drain(board, {1, 3})
+    assert len(scans) == 3
+    assert scans[0].group.mst_keys == (1, 3)
+
+
+def test_a_worker_scans_what_it_keeps_first() -> None:
+    board = ScoreBoard(PARTITIONS, [1], waits=False)
+    board.finished(1, 1)
+    first = board.next({1}, {"validation/0"})
+    assert first is not None
+    assert first.name == "validation/0"
+
+
+def test_a_state_that_is_to_be_scored_outlives_the_next_hop_and_no_more() -> None:
+    retention = Retention()
+    assert retention.keep(1, 4)
+    assert retention.useless() == []
+    retention.done(1, 5)
+    assert retention.useless() == []
+    retention.scored(1, 4)
+    assert retention.useless() == [(1, 4)]
+    assert retention.useless() == []
+
+
+def test_a_state_that_was_scored_before_the_next_hop_starts_goes_with_that_hop() -> None:
+    retention = Retention()
+    retention.scored(1, 4)
+    assert not retention.keep(1, 4)
+    retention.done(1, 5)
+    assert retention.useless() == []
+
+
+def test_a_state_scored_while_the_next_hop_runs_goes_after_it() -> None:
+    retention = Retention()
+    retention.keep(1, 4)
+    retention.scored(1, 4)
+    assert retention.useless() == []
+    retention.done(1, 5)
+    assert retention.useless() == [(1, 4)]
+
+
+@pytest.mark.parametrize(
+    ("metrics", "goal"),
+    [
+        ("['accuracy']", "max"),
+        ("['AUC','mae']", "max"),
+        ("['mae','accuracy']", "min"),
+        ("['RootMeanSquaredError']", "min"),
+        ("['KLDivergence']", "min"),
+        ("['BinaryCrossentropy']", "min"),
+        ("['R2Score']", "max"),
+        ("[]", "loss"),
+    ],
+)
+def test_the_first_metric_decides_which_way_is_better(metrics: str, goal: str) -> None:
+    assert goal_of(parse_compile_params(f"loss='mse',optimizer='Adam',metrics={metrics}")) == goal
+
+
+def test_metrics_are_due_by_frequency_and_at_the_end() -> None:
+    request = FitRequest("a", "b", "c", 5, metrics_compute_frequency=2)
+    assert request.metric_epochs() == [2, 4, 5]
+    assert FitRequest("a", "b", "c", 5).metric_epochs() == [5]
+
+
+@pytest.mark.parametrize("changes", [{"num_iterations": 0}, {"seed": None}, {"num_workers": 257}])
+def test_numbers_out_of_range_are_refused(changes: dict[str, int | None]) -> None:
+    arguments = {"num_iterations": 1} | changes
+    with pytest.raises(InvalidArgument, match=r"got .*; allowed: \d+ to \d+"):
+        FitRequest("a", "b", "c", **arguments).check()  # type: ignore[arg-type]
