@@ -43,6 +43,12 @@ class DuplicateTable(CerebroError):
     sqlstate = "42P07"
 
 
+class ObjectInUse(CerebroError):
+    """A table is what another run, or another transaction, works on."""
+
+    sqlstate = "55006"
+
+
 class WrongObjectType(CerebroError):
     """A table is not of the kind that is needed, for example not packed."""
 

@@ -69,8 +69,13 @@ def transaction(session: Session, tick: Tick = no_tick) -> Iterator[None]:
 
 def lock(session: Session, subject: str, tick: Tick = no_tick) -> None:
     """Be the only one who works on a subject until the transaction ends."""
+    session.run(_LOCK, (lock_key(subject),), tick)
+
+
+def lock_key(subject: str) -> int:
+    """The advisory lock of a subject, a bigint."""
     digest = hashlib.sha256(f"cerebro {subject}".encode()).digest()
-    session.run(_LOCK, (int.from_bytes(digest[:8], "big", signed=True),), tick)
+    return int.from_bytes(digest[:8], "big", signed=True)
 
 
 def runs_tensorflow(session: Session) -> bool:

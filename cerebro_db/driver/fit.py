@@ -11,6 +11,7 @@ from cerebro_db.database.sessions import Session, SessionPool, StatementFailed, 
 from cerebro_db.driver import results
 from cerebro_db.driver.fit_request import FitRequest
 from cerebro_db.driver.fit_setup import Configuration, RunSetup, set_up
+from cerebro_db.driver.reservation import reserved
 from cerebro_db.driver.run import Run
 from cerebro_db.driver.workers import Worker, give_back, take_workers
 from cerebro_db.errors import CerebroError, InvalidArgument
@@ -45,7 +46,8 @@ def fit_multiple(
     try:
         _use_search_path(control, request, tick)
         setup = set_up(control, request, tick)
-        return _Job(pool, dialect, setup, control, tick, notify).run()
+        with reserved(control, setup, tick):
+            return _Job(pool, dialect, setup, control, tick, notify).run()
     finally:
         _restore_search_path(control)
         pool.give([control])

@@ -27,7 +27,10 @@ def write(catalog: Catalog, setup: RunSetup, run_id: int, errors: dict[int, str]
     catalog.execute("BEGIN")
     try:
         if setup.previous is not None:
-            _drop_previous(catalog, setup.output)
+            # A reader of the old tables is waited for: the work of the run is worth it.
+            catalog.execute("SET LOCAL lock_timeout = 0")
+            for statement in drop_output(setup.output):
+                catalog.execute(statement)
         _write_models(catalog, setup, run_id, errors)
         _write_info(catalog, setup, run_id, errors)
         _write_summary(catalog, setup, run_id)
@@ -60,9 +63,10 @@ def start_from_previous(catalog: Catalog, setup: RunSetup, run_id: int) -> None:
     )
 
 
-def _drop_previous(catalog: Catalog, output: QualifiedName) -> None:
-    for name in (output, output.suffixed("_info"), output.suffixed("_summary")):
-        catalog.execute(f"DROP TABLE IF EXISTS {name.sql}")
+def drop_output(output: QualifiedName) -> list[str]:
+    """Statements that drop the output tables of an earlier run."""
+    names = (output, output.suffixed("_info"), output.suffixed("_summary"))
+    return [f"DROP TABLE IF EXISTS {name.sql}" for name in names]
 
 
 def _write_models(catalog: Catalog, setup: RunSetup, run_id: int, errors: dict[int, str]) -> None:

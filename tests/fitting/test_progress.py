@@ -159,6 +159,8 @@ def test_a_run_is_seen_while_it_goes_on_and_stops_when_cancelled(bench: Any, fit
     workers = bench.column(
         "SELECT DISTINCT h.pid FROM cerebro.hops h JOIN cerebro.runs USING (run_id) WHERE name = 'endless'"
     )
+    with pytest.raises(psycopg2.errors.ObjectInUse, match="which another run is making"):
+        fit(out="endless")
     began = time.monotonic()
     bench.run("SELECT pg_cancel_backend(%s)", (background.pid,))
     until(

@@ -1,0 +1,71 @@
+"""The names of a run's output tables: found out to be usable before training, and kept for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+from cerebro_db.database.relations import new_table
+from cerebro_db.database.sessions import Session, StatementFailed, Tick
+from cerebro_db.driver.control import lock_key
+from cerebro_db.driver.crew import recover
+from cerebro_db.driver.fit_setup import OUTPUT_SUFFIXES, RunSetup
+from cerebro_db.driver.results import drop_output
+from cerebro_db.errors import CerebroError, ObjectInUse
+
+ROLE = "model_output_table"
+_LOCK_TIMEOUT = "55P03"
+_TRIAL_SETTINGS = "SET LOCAL lock_timeout = '3s'"
+
+
+@contextmanager
+def reserved(session: Session, setup: RunSetup, tick: Tick) -> Iterator[None]:
+    """While this lasts no other run makes the same tables.
+
+    Args:
+        session: of the driver; it holds the lock, which ends with it.
+        setup: of the run.
+        tick: called while waiting.
+
+    Raises:
+        DuplicateTable: another run has just made them.
+        ObjectInUse: another run makes them, or someone uses those that a warm start replaces.
+        StatementFailed: those that a warm start replaces cannot be dropped.
+    """
+    key = lock_key(f"output {setup.output}")
+    if not session.run("SELECT pg_catalog.pg_try_advisory_lock(%s)", (key,), tick)[0][0]:
+        raise ObjectInUse(
+            f"{ROLE}: got {setup.output}, which another run is making at this moment",
+            hint="choose another name, or wait for that run; cerebro.progress shows it",
+        )
+    try:
+        if setup.previous is None:  # again, now that no other run can make them
+            new_table(session, setup.request.model_output_table, ROLE, OUTPUT_SUFFIXES, tick)
+        else:
+            _try_replacing(session, setup, tick)
+        yield
+    finally:
+        with suppress(CerebroError):
+            if not session.busy and not session.closed:
+                session.run("SELECT pg_catalog.pg_advisory_unlock(%s)", (key,))
+
+
+def _try_replacing(session: Session, setup: RunSetup, tick: Tick) -> None:
+    """Drop the tables of the earlier run, and take that back: better refused now than in the end."""
+    try:
+        session.run("BEGIN", (), tick)
+        session.run(_TRIAL_SETTINGS, (), tick)
+        for statement in drop_output(setup.output):
+            session.run(statement, (), tick)
+    except StatementFailed as error:
+        what = f"{ROLE}: got {setup.output}, which warm_start := true replaces"
+        if error.sqlstate == _LOCK_TIMEOUT:
+            raise ObjectInUse(
+                f"{what}; a transaction that goes on uses it",
+                hint="end that transaction first; it may be the one of this very call",
+            ) from None
+        error.message = f"{what}: {error.message}"
+        raise
+    finally:
+        session.cancel()
+        recover(session)
