@@ -132,6 +132,7 @@ class Run:
                 return
         except StatementFailed as error:
             self._free(worker)
+            worker.kept = set()  # a statement that failed may have driven partitions out of memory
             self._failed(job, error)
             return
         self._free(worker)

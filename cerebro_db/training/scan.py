@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,8 @@ from cerebro_db.training.targets import TargetFacts
 from cerebro_db.training.tasks import Architectures, ScanTask, recipe_of
 
 Tick = Callable[[], None]
+
+_MAX_MESSAGE = 500
 
 
 class Scorers:
@@ -58,6 +60,7 @@ class Scan:
         self._task, self._scorers, self._cache, self._tick = task, scorers, cache, tick
         self._entries: list[_Entry] = []
         self._errors: dict[int, str] = {}
+        self._loaded: _Entry | None = None
         self._partition = cache.get(task.cache_key)
         self._cached = self._partition is not None
         self._rows = 0
@@ -68,8 +71,8 @@ class Scan:
         try:
             recipe = recipe_of(task, known)
             scorer, state = self._scorers.get(recipe), states.from_bytes(data)
-        except CerebroError as error:
-            self._errors[task["mst_key"]] = error.message
+        except Exception as error:  # whatever Keras raises is about this configuration
+            self._errors[task["mst_key"]] = _told(error)
             return
         self._entries.append(_Entry(task["mst_key"], recipe, scorer, state, []))
 
@@ -84,8 +87,7 @@ class Scan:
             self._partition.put(buffer_id, features, targets)
             return
         self._rows += len(features)
-        for entry in self._entries:
-            self._score(entry, [(features, targets)])
+        self._score_all(lambda: [(features, targets)])
 
     def finish(self, kept: Callable[[], list[str]]) -> str:
         """Partial sums of every configuration as JSON, and what the worker keeps."""
@@ -93,8 +95,7 @@ class Scan:
             if not self._cached:
                 self._cached = self._cache.put(self._task.cache_key, self._partition)
             self._rows = self._task.buffers.total
-            for entry in self._entries:
-                self._score(entry, self._partition.pieces())
+            self._score_all(self._partition.pieces)
         if self._rows != self._task.buffers.total:
             raise InvalidData(
                 f"got {self._rows} rows in a scan; the partition has {self._task.buffers.total}"
@@ -114,11 +115,32 @@ class Scan:
         row = features[:1].nbytes + targets[:1].nbytes
         return row * self._task.buffers.total <= self._cache.limit
 
-    def _score(self, entry: _Entry, pieces: Any) -> None:
-        entry.scorer.load(entry.state, entry.recipe.compile_params)
-        for features, targets in pieces:
-            self._tick()
+    def _score_all(self, pieces: Callable[[], Iterable[tuple[np.ndarray, np.ndarray]]]) -> None:
+        for entry in self._entries:
+            for features, targets in pieces():
+                self._tick()  # outside of what is caught: it raises when the statement is cancelled
+                self._score(entry, features, targets)
+        self._entries = [e for e in self._entries if e.mst_key not in self._errors]
+
+    def _score(self, entry: _Entry, features: np.ndarray, targets: np.ndarray) -> None:
+        if entry.mst_key in self._errors:
+            return
+        try:
+            if self._loaded is not entry:
+                entry.scorer.load(entry.state, entry.recipe.compile_params)
+                self._loaded = entry
             entry.partials.append(entry.scorer.measure(features, targets))
+        except Exception as error:  # such as a metric that does not fit the model's output
+            self._errors[entry.mst_key] = _told(error)
+
+
+def _told(error: Exception) -> str:
+    """What a result says of an error: without the frames that TensorFlow puts into its messages."""
+    if isinstance(error, CerebroError):
+        return error.message
+    lines = [line.strip() for line in str(error).splitlines()]
+    text = " ".join(line for line in lines if line and not line.startswith('File "'))
+    return f"{type(error).__name__}: {text[:_MAX_MESSAGE]}"
 
 
 def combine(text: str, known: Architectures) -> str:

@@ -7,9 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import psycopg2
 import pytest
 
-from tests.fitting.conftest import ADAM, DENSE, FEATURES, PARTITIONS, layer, model
+from tests.fitting.conftest import ADAM, DENSE, FEATURES, PARTITIONS, SOFTMAX, layer, model
 
 Fit = Callable[..., tuple[str, int]]
 Weights = Callable[[str], dict[int, bytes]]
@@ -188,6 +189,25 @@ def test_warm_start_goes_on_with_the_whole_state(bench: Any, fit: Fit) -> None:
     assert counts == [steps, 3 * steps]
 
 
+def test_warm_start_is_refused_at_once_where_it_could_not_replace_the_tables(
+    bench: Any, fit: Fit
+) -> None:
+    out, run_id = fit(epochs=1)
+    bench.run(f"CREATE VIEW seen AS SELECT * FROM {out}_info")
+    with pytest.raises(psycopg2.errors.DependentObjectsStillExist, match="warm_start"):
+        fit(epochs=1, out=out, warm_start=True)
+    bench.run("DROP VIEW seen")
+    bench.run("BEGIN")
+    try:
+        bench.fetch(f"SELECT * FROM {out}_summary")
+        with pytest.raises(psycopg2.errors.ObjectInUse, match="a transaction that goes on"):
+            fit(epochs=1, out=out, warm_start=True)
+    finally:
+        bench.run("ROLLBACK")
+    assert bench.value("SELECT max(run_id) FROM cerebro.runs") == run_id
+    fit(epochs=1, out=out, warm_start=True)
+
+
 def test_model_weights_of_the_architecture_are_the_start(
     bench: Any, fit: Fit, weights: Weights
 ) -> None:
@@ -238,3 +258,36 @@ def test_the_manifest_tells_versions_and_threads(bench: Any, fit: Fit) -> None:
     assert manifest["tensorflow"] == tf.__version__
     assert manifest["threads"] == threads == 1
     assert manifest["onednn"] is True
+
+
+def test_a_failure_does_not_confuse_what_a_worker_has_in_memory(
+    bench: Any, fit: Fit, selection: Callable[..., str]
+) -> None:
+    """The hop that failed drove another partition out of a memory that has room for one."""
+    bench.run(
+        "CREATE TABLE broad AS SELECT i AS id, i % 3 AS label, "
+        "(SELECT array_agg((i * j % 7)::real) FROM generate_series(1, 64) j) AS x "
+        "FROM generate_series(1, 9600) i"
+    )
+    bench.run("SELECT cerebro_pack('broad', 'broad_packed', 'label', 'x', num_partitions := 4)")
+    model_id = bench.value("SELECT cerebro_load_model('models', %s)", (model(SOFTMAX, shape=[64]),))
+    sgd = ADAM.replace("Adam(lr=0.01)", "SGD(lr={})")
+    rates = ("1e-3", "2e-3", "1e38", "2e38")
+    configs = selection([model_id], [sgd.format(rate) for rate in rates], ["batch_size=64"])
+    bench.run("INSERT INTO cerebro.catalog_settings VALUES ('cache_mb', '1')")
+    try:
+        out, _ = fit("broad_packed", configs, num_workers=1, seed=1)
+    finally:
+        bench.run("DELETE FROM cerebro.catalog_settings")
+    found = bench.column(f"SELECT status FROM {out}_info ORDER BY mst_key")
+    assert found == ["finished", "finished", "failed", "failed"]
+
+
+def test_a_metric_that_cannot_be_computed_fails_its_configuration_only(
+    bench: Any, fit: Fit, selection: Callable[..., str]
+) -> None:
+    bad = ADAM.replace("'accuracy'", "'Precision(class_id=50)'").replace("sparse_", "")
+    out, _ = fit(configs=selection([1], [bad, ADAM]), validation_table="val")
+    rows = bench.fetch(f"SELECT status, error FROM {out}_info ORDER BY mst_key")
+    assert [status for status, _ in rows] == ["failed", "finished"]
+    assert "index 50" in rows[0][1]
