@@ -1,0 +1,204 @@
+"""The documentation tells of what is there, and of nothing else; its SQL runs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg2
+import pytest
+
+from cerebro_db.configs.architecture_names import LAYERS
+from cerebro_db.configs.losses import LOSSES
+from cerebro_db.configs.metrics import METRICS
+from cerebro_db.configs.optimizers import OPTIMIZERS
+from cerebro_db.configs.parameters import COMPILE_KEYS, FIT_KEYS
+
+ROOT = Path(__file__).parents[2]
+REFERENCE = ROOT / "docs" / "sql.md"
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+RUN = [ROOT / "README.md", REFERENCE]
+
+# What the placeholders of output tables are in the examples of the reference.
+EXAMPLES = {
+    "`<output_table>` of cerebro_pack": "plants_packed",
+    "`<output_table>_summary` of cerebro_pack": "plants_packed_summary",
+    "`<model_arch_table>` of cerebro_load_model": "plants_models",
+    "`<model_selection_table>` of cerebro_generate_configs": "plants_configs",
+    "`<model_selection_table>_summary` of cerebro_generate_configs": "plants_configs_summary",
+    "`<model_output_table>` of cerebro_fit_multiple": "plants_out",
+    "`<model_output_table>_info` of cerebro_fit_multiple": "plants_out_info",
+    "`<model_output_table>_summary` of cerebro_fit_multiple": "plants_out_summary",
+    "`<output_table>` of cerebro_evaluate": "plants_scores",
+    "`<output_table>` of cerebro_predict": "plants_predicted",
+}
+PLACEHOLDERS = {"<dependent_varname>": "kind", "<independent_varname>": "leaf", "<id_col>": "id"}
+
+
+def sections(page: Path) -> dict[str, str]:
+    """The text below each heading, up to the next heading."""
+    found, heading = {}, ""
+    for line in page.read_text().splitlines():
+        if match := re.match(r"#+ (.*)", line):
+            heading = match[1]
+            found[heading] = ""
+        else:
+            found[heading] = found.get(heading, "") + line + "\n"
+    return found
+
+
+def blocks(text: str, language: str) -> list[str]:
+    """The fenced blocks of a language."""
+    return re.findall(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+
+
+def columns(section: str) -> list[tuple[str, str]]:
+    """Name and type of each column that the section's first table of columns tells."""
+    _, _, table = section.partition("| column | type | meaning |\n|---|---|---|\n")
+    rows = table.partition("\n\n")[0].splitlines()
+    return [tuple(cell.strip(" `") for cell in row.split("|")[1:3]) for row in rows]  # type: ignore[misc]
+
+
+def one_line(signature: str) -> str:
+    """A signature without line breaks and casts, as the catalog's and the page's can be compared."""
+    text = " ".join(re.sub(r"::[a-z ]+", "", signature).split())
+    return text.replace("( ", "(").replace(" )", ")")
+
+
+def test_every_public_function_is_in_the_reference_with_its_signature(sql: Any) -> None:
+    catalog = sql.column(
+        "SELECT format('%s(%s) RETURNS %s', proname, pg_get_function_arguments(oid),"
+        " pg_get_function_result(oid)) FROM pg_proc"
+        " WHERE pronamespace = 'cerebro'::regnamespace AND proname !~ '^_'"
+    )
+    told = [
+        (heading, one_line(block))
+        for heading, text in sections(REFERENCE).items()
+        for block in blocks(text, "text")
+        if heading.startswith("cerebro_")
+    ]
+    assert sorted(signature for _, signature in told) == sorted(map(one_line, catalog))
+    assert all(signature.startswith(f"{heading}(") for heading, signature in told)
+
+
+def test_every_argument_is_explained() -> None:
+    for heading, text in sections(REFERENCE).items():
+        if not heading.startswith("cerebro_") or "| argument | meaning |" not in text:
+            continue
+        cells = "".join(re.findall(r"^\| (`[^|]*) \|", text, re.MULTILINE))
+        names = re.findall(r"^    (\w+) ", blocks(text, "text")[0], re.MULTILINE)
+        assert set(re.findall(r"`(\w+)`", cells)) == set(names), heading
+
+
+def test_every_function_has_a_comment(sql: Any) -> None:
+    silent = sql.column(
+        "SELECT oid::regprocedure::text FROM pg_proc WHERE pronamespace = 'cerebro'::regnamespace"
+        " AND coalesce(obj_description(oid, 'pg_proc'), '') = ''"
+    )
+    assert silent == []
+
+
+def test_every_view_is_in_the_reference_with_all_columns(sql: Any) -> None:
+    catalog: dict[str, list[tuple[str, str]]] = {}
+    for view, name, kind in sql.fetch(
+        "SELECT c.relname, a.attname, format_type(a.atttypid, a.atttypmod) FROM pg_class c"
+        " JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped"
+        " WHERE c.relnamespace = 'cerebro'::regnamespace AND c.relkind = 'v' ORDER BY a.attnum"
+    ):
+        catalog.setdefault(view, []).append((name, kind))
+    told = {
+        heading.removeprefix("View cerebro."): columns(text)
+        for heading, text in sections(REFERENCE).items()
+        if heading.startswith("View ")
+    }
+    assert told == catalog
+
+
+@pytest.mark.parametrize("names", [LAYERS, OPTIMIZERS, LOSSES, METRICS, COMPILE_KEYS, FIT_KEYS])
+def test_what_configurations_may_hold_is_in_the_reference(names: Any) -> None:
+    told = set(re.findall(r"`(\w+)`", REFERENCE.read_text()))
+    assert set(names) <= told
+
+
+def test_make_targets_of_the_readme_exist() -> None:
+    makefile = (ROOT / "Makefile").read_text()
+    targets = set(re.findall(r"^([a-z]+):", makefile, re.MULTILINE))
+    told = set(re.findall(r"`make ([a-z]+)", (ROOT / "README.md").read_text()))
+    assert told
+    assert told <= targets
+
+
+def test_figures_of_the_readme_are_those_of_the_benchmarks() -> None:
+    figures = set(re.findall(r"\b\d+\.\d+\b", sections(ROOT / "README.md")["Measured"]))
+    results = sections(ROOT / "docs" / "benchmarks.md")["Results"]
+    assert figures
+    assert figures <= set(re.findall(r"\b\d+\.\d+\b", results))
+
+
+def anchors(page: Path) -> set[str]:
+    """What links into a page may name: its headings, as renderers of Markdown spell them."""
+    headings = [heading.lower() for heading in sections(page) if heading]
+    return {re.sub(r"[^\w\- ]", "", heading).replace(" ", "-") for heading in headings}
+
+
+def links() -> Iterator[tuple[Path, str]]:
+    for page in PAGES:
+        text = re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+        for target in re.findall(r"\]\(([^)\s]+)\)", text):
+            if not re.match(r"[a-z]+:", target):
+                yield page, target
+
+
+def test_relative_links_lead_somewhere() -> None:
+    broken = []
+    for page, target in links():
+        path, _, anchor = target.partition("#")
+        file = (page.parent / path).resolve() if path else page
+        if not file.exists() or (anchor and anchor not in anchors(file)):
+            broken.append(f"{page.name}: {target}")
+    assert broken == []
+
+
+def test_every_decision_is_in_the_index() -> None:
+    folder = ROOT / "docs" / "decisions"
+    index = set(re.findall(r"\(([\w-]+\.md)\)", (folder / "README.md").read_text()))
+    assert index == {page.name for page in folder.glob("*.md")} - {"README.md"}
+
+
+def run_page(sql: Any, page: Path) -> None:
+    for number, block in enumerate(blocks(page.read_text(), "sql"), start=1):
+        for statement in re.split(r";[ ]*(?:--.*)?\n", block):
+            if statement.strip():
+                try:
+                    # Statements of a block one by one: each sees what the one before committed.
+                    sql.run(statement)
+                except psycopg2.Error as error:
+                    pytest.fail(f"{page.name}, block {number}: {statement}\n{error}")
+
+
+def columns_of(sql: Any, table: str) -> list[tuple[str, str]]:
+    return sql.fetch(
+        "SELECT attname, format_type(atttypid, atttypmod) FROM pg_attribute"
+        " WHERE attrelid = %s::regclass AND attnum > 0 AND NOT attisdropped ORDER BY attnum",
+        (table,),
+    )
+
+
+def test_the_examples_run_and_make_the_tables_that_are_told_of(sql: Any) -> None:
+    """One session for all pages: TensorFlow is imported once."""
+    for page in RUN:
+        run_page(sql, page)
+    assert set(sql.column("SELECT status FROM cerebro.leaderboard")) == {"finished"}
+    tables = {
+        heading.removeprefix("Table "): text
+        for heading, text in sections(REFERENCE).items()
+        if heading.startswith("Table ")
+    }
+    assert tables.keys() == EXAMPLES.keys()
+    for heading, table in EXAMPLES.items():
+        told = tables[heading]
+        for placeholder, name in PLACEHOLDERS.items():
+            told = told.replace(placeholder, name)
+        assert columns(told) == columns_of(sql, table), heading
