@@ -257,10 +257,6 @@ class SessionPool:
             raise
         return taken + fresh
 
-    def take_control(self, tick: Tick = no_tick) -> Session:
-        """A session for light work: rather not one that holds what makes a worker fast."""
-        return self.take(1, tick=tick, prefer=lambda session: not session.facts)[0]
-
     def idle(self, fits: Callable[[Session], bool]) -> int:
         """How many sessions that fit wait for work."""
         self._idle = [session for session in self._idle if _alive(session)]

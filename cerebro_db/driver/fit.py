@@ -9,6 +9,8 @@ from cerebro_db.database.catalog import Catalog, ConfigurationRow, RunRow
 from cerebro_db.database.dialects import PostgreSQL
 from cerebro_db.database.sessions import Session, SessionPool, StatementFailed, Tick, no_tick
 from cerebro_db.driver import results
+from cerebro_db.driver.control import control_session
+from cerebro_db.driver.crew import recover
 from cerebro_db.driver.fit_request import FitRequest
 from cerebro_db.driver.fit_setup import Configuration, RunSetup, set_up
 from cerebro_db.driver.reservation import reserved
@@ -42,15 +44,10 @@ def fit_multiple(
     Raises:
         CerebroError: the request is wrong, and nothing was started; or the run failed.
     """
-    control = pool.take_control(tick)
-    try:
-        _use_search_path(control, request, tick)
+    with control_session(pool, request.search_path, tick) as control:
         setup = set_up(control, request, tick)
         with reserved(control, setup, tick):
             return _Job(pool, dialect, setup, control, tick, notify).run()
-    finally:
-        _restore_search_path(control)
-        pool.give([control])
 
 
 class _Job:
@@ -120,29 +117,24 @@ class _Job:
         """Tell the catalog how the run ended, in a fresh session if need be."""
         cancelled = not isinstance(error, CerebroError) or _is_cancel(error)
         status = "cancelled" if cancelled else "failed"
+        self._control.cancel()
+        recover(self._control)
         with suppress(CerebroError):
-            if self._control.busy or self._control.closed:
-                self._control.close()
-                self._control = self._pool.take_control()
-            catalog = Catalog(self._control, no_tick)
-            catalog.run_ended(run_id, status, str(error))
-            results.drop_states(catalog, run_id)
+            if self._control.closed:
+                with control_session(self._pool, None) as control:
+                    _record_end(control, run_id, status, error)
+            else:
+                _record_end(self._control, run_id, status, error)
+
+
+def _record_end(control: Session, run_id: int, status: str, error: BaseException) -> None:
+    catalog = Catalog(control, no_tick)
+    catalog.run_ended(run_id, status, str(error))
+    results.drop_states(catalog, run_id)
 
 
 def _is_cancel(error: BaseException) -> bool:
     return isinstance(error, StatementFailed) and error.sqlstate == "57014"
-
-
-def _use_search_path(control: Session, request: FitRequest, tick: Tick) -> None:
-    if request.search_path is not None:
-        sql = "SELECT pg_catalog.set_config('search_path', %s, false)"
-        control.run(sql, (request.search_path,), tick)
-
-
-def _restore_search_path(control: Session) -> None:
-    with suppress(CerebroError):
-        if not control.busy and not control.closed:
-            control.run("RESET search_path")
 
 
 def _run_row(setup: RunSetup) -> RunRow:

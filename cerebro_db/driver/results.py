@@ -29,9 +29,16 @@ def write(catalog: Catalog, setup: RunSetup, run_id: int, errors: dict[int, str]
         if setup.previous is not None:
             # A reader of the old tables is waited for: the work of the run is worth it.
             catalog.execute("SET LOCAL lock_timeout = 0")
+            catalog.execute(
+                "CREATE TEMPORARY TABLE cerebro_kept ON COMMIT DROP AS "
+                f"SELECT * FROM {setup.output.sql} WHERE mst_key = ANY (%s::int[])",
+                (list(errors),),
+            )
             for statement in drop_output(setup.output):
                 catalog.execute(statement)
         _write_models(catalog, setup, run_id, errors)
+        if setup.previous is not None:  # where a configuration failed, its earlier model stays
+            catalog.execute(f"INSERT INTO {setup.output.sql} SELECT * FROM cerebro_kept")
         _write_info(catalog, setup, run_id, errors)
         _write_summary(catalog, setup, run_id)
         finished = [c.mst_key for c in setup.configurations if c.mst_key not in errors]

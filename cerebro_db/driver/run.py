@@ -37,6 +37,11 @@ class _Preparation:
 
 
 @dataclass(frozen=True)
+class _Trial:
+    """A worker finds out which configurations cannot be scored."""
+
+
+@dataclass(frozen=True)
 class _Combination:
     """A worker adds up the sums of a group."""
 
@@ -143,6 +148,8 @@ class Run:
             self._scanned(worker, job, json.loads(rows[0][0]))
         elif isinstance(job, _Combination):
             self._combined(job, json.loads(rows[0][0]))
+        elif isinstance(job, _Trial):
+            self._tried(json.loads(rows[0][0]))
         else:
             self._prepared(worker)
 
@@ -168,8 +175,7 @@ class Run:
     def _send_visit(self, worker: Worker, visit: Visit) -> None:
         configuration = self._alive[visit.mst_key]
         version = self._version(visit)
-        is_first = version == 0 and self._setup.previous is None
-        has_weights = is_first and configuration.architecture.has_weights
+        has_weights = version == 0 and configuration.architecture.has_weights
         order = HopOrder(
             run_id=self._run_id,
             mst_key=visit.mst_key,
@@ -218,6 +224,13 @@ class Run:
         if self._started is None:
             self._started = time.monotonic()
             self._catalog.started(self._run_id, manifest_of(worker))
+            worker.job = _Trial()
+            task = self._tasks.trial(self._alive.values())
+            worker.session.send("SELECT cerebro._try_scores(%s)", (task,))
+
+    def _tried(self, errors: dict[str, str]) -> None:
+        for mst_key, error in errors.items():
+            self._drop(int(mst_key), f"its loss or metrics cannot be computed: {error}")
 
     def _visited(self, worker: Worker, visit: Visit, row: tuple[int, float, list[str]]) -> None:
         rows, _, kept = row
@@ -226,7 +239,7 @@ class Run:
         self._dispatcher.finished(visit)
         self._retention.done(visit.mst_key, self._version(visit) + 1)
         self._discard()
-        if visit.position == len(self._partitions) - 1:
+        if visit.position == len(self._partitions) - 1 and visit.mst_key in self._alive:
             self._board.finished(visit.mst_key, visit.epoch)
             self._report_epochs()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from cerebro_db.database.packed import PackedTable
@@ -69,6 +69,11 @@ class TaskWriter:
     def score(self, configuration: Configuration) -> str:
         """One configuration of a scan."""
         return json.dumps(self._recipe(configuration) | {"mst_key": configuration.mst_key})
+
+    def trial(self, configurations: Iterable[Configuration]) -> str:
+        """What finds out whether configurations can be scored."""
+        tasks = [self._recipe(c) | {"mst_key": c.mst_key} for c in configurations]
+        return json.dumps({"configurations": tasks})
 
     def combination(
         self, group: Group, dataset: str, configurations: Mapping[int, Configuration]

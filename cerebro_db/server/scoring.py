@@ -54,6 +54,15 @@ def measure_final(plpy: Any, gd: dict[str, Any], token: int | None) -> str:
 
 
 @entry
+def try_scores(plpy: Any, gd: dict[str, Any], task: str) -> str:
+    """Find out which configurations cannot be scored."""
+    from cerebro_db.training.scan import try_scores as tried
+
+    memory = recall(gd)
+    return tried(task, memory.scorers, memory.architectures)
+
+
+@entry
 def combine(plpy: Any, gd: dict[str, Any], task: str) -> str:
     """Add up the sums of all partitions."""
     from cerebro_db.training.scan import combine as combined

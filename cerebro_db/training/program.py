@@ -116,10 +116,11 @@ class Program:
             state = dict(self._zeros)
             fresh = named_model_variables(model)
             state.update({name: variable.numpy() for name, variable in fresh.items()})
-            state["optimizer/learning_rate"] = np.float32(
-                scalars_of(params.optimizer).learning_rate
-            )
         return state
+
+    def learning_rate(self, recipe: Recipe) -> np.ndarray:
+        """The learning rate that a configuration starts with."""
+        return np.asarray(scalars_of(recipe.compile_params.optimizer).learning_rate, np.float32)
 
     def load(self, state: State) -> None:
         """Take over a state.

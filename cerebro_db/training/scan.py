@@ -143,6 +143,31 @@ def _told(error: Exception) -> str:
     return f"{type(error).__name__}: {text[:_MAX_MESSAGE]}"
 
 
+def try_scores(text: str, scorers: Scorers, known: Architectures) -> str:
+    """Score one row of zeros with every configuration, to find out early what cannot be computed.
+
+    Args:
+        text: JSON ``{"configurations": [{recipe..., "mst_key"}]}``.
+        scorers: of this worker; what is made here serves the scans later.
+        known: architectures checked before.
+
+    Returns:
+        JSON ``{mst_key: error}`` of those that cannot be scored.
+    """
+    errors = {}
+    for task in json.loads(text)["configurations"]:
+        try:
+            recipe = recipe_of(task, known)
+            scorer = scorers.get(recipe)
+            row = scorer.model.inputs[0].shape[1:]
+            targets = np.zeros((1, *recipe.targets.shape), recipe.targets.dtype)
+            partial = scorer.measure(np.zeros((1, *row), np.float32), targets)
+            _values(recipe.compile_params, recipe.targets, partial)
+        except Exception as error:  # whatever Keras raises is about this configuration
+            errors[task["mst_key"]] = _told(error)
+    return json.dumps(errors)
+
+
 def combine(text: str, known: Architectures) -> str:
     """Add the sums of all partitions, in the order given, and turn them into results.
 

@@ -53,6 +53,11 @@ CREATE AGGREGATE cerebro.cerebro_measure(integer, text, bytea, integer, bytea, i
 COMMENT ON AGGREGATE cerebro.cerebro_measure(integer, text, bytea, integer, bytea, integer[], bytea, integer[]) IS
 'Loss and metrics of many configurations in one scan of a partition. The driver of a run calls it.';
 
+CREATE OR REPLACE FUNCTION cerebro._try_scores(task text)
+RETURNS text LANGUAGE plpython3u AS {{ udf('_try_scores') }};
+COMMENT ON FUNCTION cerebro._try_scores(text) IS
+'Internal: scores a row of zeros with each configuration and returns the errors as JSON, so that a loss or metric that cannot be computed is found before training.';
+
 CREATE OR REPLACE FUNCTION cerebro._combine_measures(task text)
 RETURNS text LANGUAGE plpython3u AS {{ udf('_combine_measures') }};
 COMMENT ON FUNCTION cerebro._combine_measures(text) IS

@@ -7,12 +7,18 @@ DROP VIEW IF EXISTS cerebro.hops;
 DROP VIEW IF EXISTS cerebro.runs;
 
 CREATE VIEW cerebro.runs AS
-SELECT r.run_id, r.owner, r.name, r.description, r.status, r.error, r.source_table,
+SELECT r.run_id, r.owner, r.name, r.description,
+       CASE WHEN r.status IN ('starting', 'running') AND NOT EXISTS (
+                SELECT 1 FROM pg_catalog.pg_stat_activity a
+                 WHERE a.pid = r.driver_pid AND coalesce(a.backend_start <= r.created, true))
+            THEN 'interrupted' ELSE r.status
+       END AS status,
+       r.error, r.source_table,
        r.validation_table, r.model_output_table, r.model_selection_table, r.num_iterations,
        r.metrics_compute_frequency, r.warm_start, r.seed, r.num_partitions, r.num_workers,
        r.threads, r.manifest, r.created, r.started, r.finished
   FROM cerebro.catalog_runs r;
-COMMENT ON VIEW cerebro.runs IS 'Every run: what was asked for, its status, its manifest.';
+COMMENT ON VIEW cerebro.runs IS 'Every run: what was asked for, its status, its manifest. A run whose driver is gone is interrupted.';
 
 CREATE VIEW cerebro.hops AS
 SELECT h.run_id, h.mst_key, h.epoch, h.position, h.partition_key, h.worker, h.pid, h.started,
@@ -78,7 +84,7 @@ WITH hops AS (
                 ELSE coalesce(h.done, 0)
            END AS planned,
            c.all_of_them, c.alive
-      FROM cerebro.catalog_runs r
+      FROM cerebro.runs r
       LEFT JOIN hops h ON h.run_id = r.run_id
       LEFT JOIN configurations c ON c.run_id = r.run_id
 ), epochs AS (
@@ -104,7 +110,7 @@ SELECT r.run_id, r.name, r.status,
        coalesce(b.validation_metrics[1], b.training_metrics[1],
                 b.validation_loss, b.training_loss) AS best_so_far,
        r.created, r.started, r.finished
-  FROM cerebro.catalog_runs r
+  FROM cerebro.runs r
   JOIN planned p ON p.run_id = r.run_id
   LEFT JOIN epochs e ON e.run_id = r.run_id
   LEFT JOIN (SELECT DISTINCT ON (run_id) * FROM cerebro.leaderboard

@@ -189,6 +189,23 @@ def test_a_statement_timeout_stops_a_run_too(bench: Any, fit: Fit) -> None:
     fit(epochs=1)
 
 
+def test_a_run_whose_caller_was_killed_is_told_to_be_interrupted(bench: Any, fit: Fit) -> None:
+    call = "SELECT cerebro_fit_multiple('packed', 'orphan', 'configs', 100000, name := 'orphan')"
+    background = Background(bench.dsn, call, ())
+    running = "SELECT count(*) > 5 FROM cerebro.hops JOIN cerebro.runs USING (run_id) WHERE name = 'orphan'"
+    until(bench, running)
+    assert bench.value("SELECT status FROM cerebro.progress WHERE name = 'orphan'") == "running"
+    bench.run("SELECT pg_terminate_backend(%s)", (background.pid,))
+    until(
+        bench,
+        "SELECT status = 'interrupted' FROM cerebro.progress WHERE name = 'orphan'",
+        seconds=15,
+    )
+    background.join()
+    orphan = bench.value("SELECT run_id FROM cerebro.runs WHERE name = 'orphan'")
+    bench.run(f"DROP TABLE cerebro_states.run_{orphan}")
+
+
 def test_sessions_are_reused_and_none_is_leaked(bench: Any, fit: Fit) -> None:
     fit(epochs=1, num_workers=2)
     count = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'cerebro worker' AND datname = 'fitting'"

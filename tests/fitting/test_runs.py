@@ -208,6 +208,49 @@ def test_warm_start_is_refused_at_once_where_it_could_not_replace_the_tables(
     fit(epochs=1, out=out, warm_start=True)
 
 
+def test_warm_start_takes_the_learning_rate_that_is_asked_for_now(
+    bench: Any, fit: Fit, weights: Weights, selection: Callable[..., str]
+) -> None:
+    configs = selection([1], [ADAM])
+    out, _ = fit(configs=configs, epochs=1)
+    before = weights(out)
+    bench.run(f"UPDATE {configs} SET compile_params = replace(compile_params, '0.01', '0.0')")
+    fit(configs=configs, epochs=1, out=out, warm_start=True)
+    assert weights(out) == before
+
+
+def test_a_warm_start_that_fails_keeps_the_earlier_model(
+    bench: Any, fit: Fit, weights: Weights, selection: Callable[..., str]
+) -> None:
+    configs = selection([1], [ADAM, ADAM.replace("0.01", "0.02")])
+    out, _ = fit(configs=configs, epochs=1)
+    before = weights(out)
+    bench.run(f"UPDATE {configs} SET model_id = 2 WHERE mst_key = 1")
+    fit(configs=configs, epochs=1, out=out, warm_start=True)
+    after = weights(out)
+    assert after[1] == before[1]
+    assert after[2] != before[2]
+    errors = bench.fetch(f"SELECT mst_key, error FROM {out}_info ORDER BY 1")
+    assert "another model" in errors[0][1]
+    assert errors[1][1] is None
+
+
+def test_a_metric_that_cannot_be_computed_fails_before_it_trains(
+    bench: Any, fit: Fit, selection: Callable[..., str]
+) -> None:
+    bad = ADAM.replace("'accuracy'", "'CosineSimilarity(axis=7)'")
+    out, run_id = fit(configs=selection([1], [bad, ADAM]), epochs=30, num_workers=1)
+    status, error = bench.row(f"SELECT status, error FROM {out}_info WHERE mst_key = 1")
+    assert status == "failed"
+    assert "cannot be computed" in error
+    assert (
+        bench.value(
+            "SELECT count(*) FROM cerebro.hops WHERE run_id = %s AND mst_key = 1", (run_id,)
+        )
+        == 0
+    )
+
+
 def test_model_weights_of_the_architecture_are_the_start(
     bench: Any, fit: Fit, weights: Weights
 ) -> None:

@@ -81,6 +81,8 @@ def assert_same(ours: list[np.ndarray], theirs: list[np.ndarray]) -> None:
         "Lion()",
         "Lamb()",
         "Adafactor()",
+        "Muon()",
+        "ScheduleFreeAdamW()",
         "Adam(lr=0.01,clipnorm=0.5)",
         "SGD(lr=0.01,gradient_accumulation_steps=3)",
         "Adam(lr=0.01,loss_scale_factor=8.0)",

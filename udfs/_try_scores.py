@@ -1,0 +1,3 @@
+from cerebro_db.server import scoring
+
+return scoring.try_scores(plpy, GD, task)
