@@ -71,23 +71,6 @@ OPTIMIZERS: Mapping[str, Optimizer] = MappingProxyType(
             ),
             _optimizer("Lamb", *_BETAS, _EPSILON),
             _optimizer("Lion", fraction("beta_1", 0.9, low_open=True), fraction("beta_2", 0.99)),
-            _optimizer(
-                "Muon",
-                fraction("adam_beta_1", 0.9),
-                fraction("adam_beta_2", 0.999),
-                number("adam_weight_decay", 0.004, optional=True),
-                _EPSILON,
-                flag("exclude_embeddings", True),
-                number("muon_a", 3.4445, low=None),
-                number("muon_b", -4.775, low=None),
-                number("muon_c", 2.0315, low=None),
-                number("adam_lr_ratio", 1.0),
-                fraction("momentum", 0.95),
-                whole("ns_steps", 5, low=1, high=100),
-                flag("nesterov", True),
-                number("rms_rate", 0.2, optional=True),
-                weight_decay=0.004,
-            ),
             _optimizer("Nadam", *_BETAS, _EPSILON),
             _optimizer(
                 "RMSprop",
@@ -102,14 +85,6 @@ OPTIMIZERS: Mapping[str, Optimizer] = MappingProxyType(
                 flag("nesterov", False),
                 learning_rate=0.01,
             ),
-            _optimizer(
-                "ScheduleFreeAdamW",
-                fraction("beta_1", 0.9),
-                fraction("beta_2", 0.999),
-                number("epsilon", 1e-8),
-                whole("warmup_steps", 0),
-                learning_rate=0.0025,
-            ),
         )
     }
 )
@@ -117,8 +92,10 @@ OPTIMIZERS: Mapping[str, Optimizer] = MappingProxyType(
 REFUSED_OPTIMIZERS: Mapping[str, str] = MappingProxyType(
     {
         "LossScaleOptimizer": "it wraps another optimizer, which this release does not support",
+        "Muon": "hops do not equal plain training with it yet",
         "MultiOptimizer": "it wraps other optimizers, which this release does not support",
         "Optimizer": "it is the abstract base class",
+        "ScheduleFreeAdamW": "its weights are final only after a step that hops do not make",
     }
 )
 
