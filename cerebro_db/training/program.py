@@ -116,11 +116,12 @@ class Program:
             state = dict(self._zeros)
             fresh = named_model_variables(model)
             state.update({name: variable.numpy() for name, variable in fresh.items()})
-        return state
+        return self.with_learning_rate(state, recipe)
 
-    def learning_rate(self, recipe: Recipe) -> np.ndarray:
-        """The learning rate that a configuration starts with."""
-        return np.asarray(scalars_of(recipe.compile_params.optimizer).learning_rate, np.float32)
+    def with_learning_rate(self, state: State, recipe: Recipe) -> State:
+        """A state with the learning rate that a configuration starts with."""
+        rate = scalars_of(recipe.compile_params.optimizer).learning_rate
+        return state | {"optimizer/learning_rate": np.asarray(rate, np.float32)}
 
     def load(self, state: State) -> None:
         """Take over a state.
