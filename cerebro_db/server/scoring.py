@@ -11,7 +11,7 @@ from cerebro_db.server.memory import recall
 from cerebro_db.server.training import tick
 from cerebro_db.training.buffers import decode
 
-BEGIN, CONFIGURATION, BUFFER = 0, 1, 2
+BEGIN, CONFIGURATION = 0, 1  # kinds of rows; the others are buffers
 
 
 @entry

@@ -13,7 +13,7 @@ from cerebro_db.server.memory import recall, remember
 from cerebro_db.training.buffers import decode
 from cerebro_db.training.environment import configure
 
-BEGIN, BUFFER = 0, 1
+BEGIN = 0  # the kind of the first row; the others are buffers
 
 
 @entry

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -138,8 +137,3 @@ def weights_of(state: bytes) -> list[np.ndarray]:
     from cerebro_db.training.state import from_bytes
 
     return [array for name, array in from_bytes(state).items() if name.startswith("weights/")]
-
-
-def as_json(model: Any) -> Any:
-    """A model's JSON as values."""
-    return json.loads(model.to_json())
