@@ -33,6 +33,12 @@ class QualifiedName:
         """The name as SQL text for a statement with parameters."""
         return f"{quote(self.schema)}.{quote(self.name)}"
 
+    @property
+    def text(self) -> str:
+        """The name as a value, for ``to_regclass`` and the like: quoted, nothing doubled for formatting."""
+        parts = (part.replace('"', '""') for part in (self.schema, self.name))
+        return ".".join(f'"{part}"' for part in parts)
+
     def suffixed(self, suffix: str) -> QualifiedName:
         """The name of a companion table, such as ``<name>_summary``."""
         name = self.name + suffix

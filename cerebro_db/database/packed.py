@@ -141,9 +141,8 @@ def load_packed(session: Session, text: str | None, role: str, tick: Tick = no_t
 
 def _summary_of(session: Session, relation: Relation, role: str, tick: Tick) -> Relation:
     name = relation.name.suffixed(SUMMARY_SUFFIX)
-    quoted = ".".join('"' + part.replace('"', '""') + '"' for part in (name.schema, name.name))
     try:
-        summary = find(session, quoted, role, tick)
+        summary = find(session, name.text, role, tick)
     except UndefinedTable:
         raise WrongObjectType(
             f"{role}: {relation.name} has no summary table {name}", hint=_HINT

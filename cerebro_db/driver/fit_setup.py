@@ -163,21 +163,16 @@ def _selection_rows(
 
 def _architecture_table(session: Session, selection: Relation, tick: Tick) -> Relation:
     summary = selection.name.suffixed("_summary")
-    quoted = f'"{summary.schema}"."{summary.name}"'
-    found = session.run("SELECT pg_catalog.to_regclass(%s)::text", (_path(summary),), tick)
+    found = session.run("SELECT pg_catalog.to_regclass(%s)::text", (summary.text,), tick)
     if found[0][0] is None:
         raise WrongObjectType(
-            f"model_selection_table: {selection.name} has no summary table {quoted}",
+            f"model_selection_table: {selection.name} has no summary table {summary.text}",
             hint="cerebro_generate_configs and cerebro_load_configs make both",
         )
     rows = session.run(f"SELECT model_arch_table FROM {summary.sql}", (), tick)
     if len(rows) != 1:
         raise WrongObjectType(f"{summary}: got {len(rows)} rows; allowed: one")
     return find(session, rows[0][0], "model_arch_table", tick)
-
-
-def _path(name: QualifiedName) -> str:
-    return ".".join('"' + part.replace('"', '""') + '"' for part in (name.schema, name.name))
 
 
 def _configurations(
