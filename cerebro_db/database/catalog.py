@@ -82,8 +82,12 @@ class Catalog:
             f"VALUES ({', '.join(['%s'] * len(columns))}, '{{}}', 'starting', %s) RETURNING run_id"
         )
         run_id = int(self._run(sql, [*vars(row).values(), self._session.pid])[0][0])
-        self._insert(
-            "cerebro.catalog_configurations", "status", "'waiting'", run_id, configurations
+        columns = list(vars(configurations[0]))
+        values = f"(%s, 'waiting', {', '.join(['%s'] * len(columns))})"
+        self._run(
+            f"INSERT INTO cerebro.catalog_configurations (run_id, status, {', '.join(columns)}) "
+            f"VALUES {', '.join([values] * len(configurations))}",
+            [value for row in configurations for value in (run_id, *vars(row).values())],
         )
         return run_id
 
@@ -146,17 +150,6 @@ class Catalog:
         with suppress(CerebroError):
             if not self._session.busy and not self._session.closed:
                 self._session.run(sql)
-
-    def _insert(
-        self, table: str, extra: str, value: str, run_id: int, rows: Sequence[ConfigurationRow]
-    ) -> None:
-        columns = list(vars(rows[0]))
-        values = f"(%s, {', '.join(['%s'] * len(columns))}, {value})"
-        self._run(
-            f"INSERT INTO {table} (run_id, {', '.join(columns)}, {extra}) "
-            f"VALUES {', '.join([values] * len(rows))}",
-            [parameter for row in rows for parameter in (run_id, *vars(row).values())],
-        )
 
     def _run(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         return self._session.run(sql, parameters, self._tick)

@@ -127,6 +127,7 @@ class Scorer:
         )
         self._measure = tf.function(self._trace, input_signature=signature, autograph=False)
         self._names = named_model_variables(self.model)
+        self._expected = {name: variable.numpy() for name, variable in self._names.items()}
 
     @staticmethod
     def key(recipe: Recipe) -> tuple[Any, ...]:
@@ -141,7 +142,7 @@ class Scorer:
         """Take the model's part of a state and the strengths of the penalties."""
         check_fits(
             {name: array for name, array in state.items() if not name.startswith("optimizer/")},
-            {name: variable.numpy() for name, variable in self._names.items()},
+            self._expected,
         )
         with shielded():
             self._penalty.assign(params)
