@@ -1,0 +1,80 @@
+"""What administrators set for a database: names, defaults, what is allowed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+
+from cerebro_db.configs.arguments import unknown
+from cerebro_db.errors import InvalidArgument
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The settings of a database, by the names that they have in ``cerebro.settings``.
+
+    Attributes:
+        cache_mb: decoded partitions that each worker of a run may keep in memory.
+        max_layers, max_parameters: of an architecture.
+        max_worker_mb: estimated memory of a worker above which a run is refused; 0 for any.
+        state_chunk_kb: a state is stored in rows of at most so many kilobytes.
+        worker_dsn: how the server reaches itself; empty for the Unix socket.
+        worker_retries: how often in a row a run may lose its sessions without a hop in between.
+    """
+
+    cache_mb: int = 1024
+    max_layers: int = 1_000
+    max_parameters: int = 1_000_000_000
+    max_worker_mb: int = 0
+    state_chunk_kb: int = 262_144
+    worker_dsn: str = ""
+    worker_retries: int = 5
+
+    @classmethod
+    def of(cls, values: Mapping[str, str]) -> Settings:
+        """The settings from what is stored, defaults where nothing is.
+
+        Raises:
+            InvalidArgument: a name that is not known, or a value that is not allowed.
+        """
+        return cls(**{name: parse_setting(name, value) for name, value in values.items()})  # type: ignore[arg-type]
+
+
+# Kilobytes of a chunk: PostgreSQL holds values of up to 1 GB, and copies them.
+_RANGES = {
+    "cache_mb": (0, 2**31),
+    "max_layers": (1, 100_000),
+    "max_parameters": (1, 10**12),
+    "max_worker_mb": (0, 2**31),
+    "state_chunk_kb": (1, 1_000_000),
+    "worker_retries": (0, 1_000),
+}
+
+
+def parse_setting(name: str, text: str) -> int | str:
+    """A setting's value from its text.
+
+    Raises:
+        InvalidArgument: a name that is not known, or a value that is not allowed.
+    """
+    if name == "worker_dsn":
+        return _worker_dsn(text)
+    if name not in _RANGES:
+        known = [field.name for field in fields(Settings)]
+        raise unknown("settings", "setting", name, known)
+    low, high = _RANGES[name]
+    digits = text.strip()
+    if not (digits.isascii() and digits.isdigit() and low <= int(digits[:20]) <= high):
+        raise InvalidArgument(f"setting {name}: got {text!r}; allowed: {low} to {high}")
+    return int(digits)
+
+
+def _worker_dsn(text: str) -> str:
+    if "\0" in text:
+        raise InvalidArgument("setting worker_dsn: got a text with a NUL character")
+    if "password" in text.lower().replace("passfile", ""):
+        raise InvalidArgument(
+            "setting worker_dsn: got a connection string with a password; allowed: none",
+            hint="keep passwords in a file of the server's user: passfile=..., or service=...",
+        )
+    return text.strip()
