@@ -12,9 +12,9 @@ import hashlib
 import json
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, NoReturn
 
+from cerebro_db.configs.architecture_limits import ArchitectureLimits, read_json, refuse, shown
 from cerebro_db.configs.architecture_names import (
     DROPOUT_LAYERS,
     DTYPES,
@@ -24,11 +24,13 @@ from cerebro_db.configs.architecture_names import (
     NAMED_OBJECTS,
     NULL_PARAMETERS,
     REFUSED_CLASSES,
+    WORK_PARAMETERS,
 )
 from cerebro_db.configs.arguments import nearest
-from cerebro_db.errors import InvalidArchitecture, InvalidArgument
+from cerebro_db.errors import InvalidArgument
 
-_MIB = 2**20
+__all__ = ["ArchitectureLimits", "check_architecture", "fingerprint", "with_dropout"]
+
 _OBJECT_KEYS = frozenset(
     [
         "module",
@@ -48,23 +50,6 @@ _TENSOR_KEYS = frozenset({"shape", "dtype", "keras_history"})
 _HINT_KERAS_3 = "Load the model with Keras 3 and take the text of its to_json()."
 
 
-@dataclass(frozen=True)
-class ArchitectureLimits:
-    """How large an architecture may be.
-
-    Args:
-        characters: of the JSON text.
-        depth: levels of nesting in the JSON.
-        layers: number of layers and models, nested ones included.
-        integer: of any whole number, except seeds.
-    """
-
-    characters: int = 16 * _MIB
-    depth: int = 100
-    layers: int = 2000
-    integer: int = 2**31 - 1
-
-
 _DEFAULT_LIMITS = ArchitectureLimits()
 
 
@@ -74,10 +59,10 @@ def check_architecture(text: str, limits: ArchitectureLimits = _DEFAULT_LIMITS) 
     Build the model from what this returns, never from the text: how the model was compiled is
     left out here, unchecked, because Keras would run it.
     """
-    config: dict[str, Any] = _without_compile_config(_parsed(text, limits))
+    config: dict[str, Any] = _without_compile_config(read_json(text, limits))
     _check_is_keras_3(config)
     if config.get("class_name") not in MODELS:
-        _refuse(f"got an object of class {config.get('class_name')!r} at the top; allowed are "
+        refuse(f"got an object of class {shown(config.get('class_name'))} at the top; allowed are "
                 "Sequential and Functional")  # fmt: skip
     _Checker(limits).check(config)
     return config
@@ -90,7 +75,7 @@ def with_dropout(config: Mapping[str, Any], rate: float) -> dict[str, Any]:
     changed: dict[str, Any] = copy.deepcopy(dict(config))
     layers = [found for found in _objects(changed) if found.get("class_name") in DROPOUT_LAYERS]
     if not layers:
-        _refuse(f"got dropout={rate}, but it has no dropout layer",
+        refuse(f"got dropout={rate}, but it has no dropout layer",
                 "Leave dropout out of the parameters for this architecture.")  # fmt: skip
     for layer in layers:
         layer["config"]["rate"] = float(rate)
@@ -101,48 +86,6 @@ def fingerprint(config: Mapping[str, Any]) -> str:
     """Returns the SHA-256 of the canonical JSON, in hexadecimal."""
     text = json.dumps(config, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(text.encode("ascii")).hexdigest()
-
-
-def _parsed(text: object, limits: ArchitectureLimits) -> dict[str, Any]:
-    if not isinstance(text, str):
-        _refuse(f"got {'NULL' if text is None else type(text).__name__}; it must be a JSON text")
-    if len(text) > limits.characters:
-        _refuse(f"got a text of {len(text)} characters; at most {limits.characters} are allowed")
-    try:
-        config = json.loads(text, object_pairs_hook=_unique_keys, parse_constant=_no_constant)
-    except (ValueError, RecursionError, MemoryError) as error:
-        reason = str(error) if isinstance(error, ValueError) else "it is nested too deeply"
-        _refuse(f"got a text that is not allowed JSON: {reason}")
-    _check_depth(config, limits.depth)
-    if not isinstance(config, dict):
-        _refuse("got JSON that is not an object; it must be the text of a model's to_json()")
-    return config
-
-
-def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    result = dict(pairs)
-    if len(result) < len(pairs):
-        raise ValueError("a key is given twice in one object")
-    return result
-
-
-def _no_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not a number in JSON")
-
-
-def _check_depth(value: Any, allowed: int) -> None:
-    """Level by level, so that nothing after it can recurse too deeply."""
-    level, depth = [value], 0
-    while level:
-        if depth > allowed:
-            _refuse(f"nested deeper than the {allowed} levels allowed")
-        children: list[Any] = []
-        for node in level:
-            if isinstance(node, dict):
-                children.extend(node.values())
-            elif isinstance(node, list):
-                children.extend(node)
-        level, depth = children, depth + 1
 
 
 def _without_compile_config(value: Any) -> Any:
@@ -157,8 +100,8 @@ def _without_compile_config(value: Any) -> Any:
 
 def _check_is_keras_3(config: Mapping[str, Any]) -> None:
     if "keras_version" in config or "module" not in config:
-        version = config.get("keras_version", "2, or of something else")
-        _refuse(f"got the JSON of Keras {version}; allowed is that of Keras 3", _HINT_KERAS_3)
+        version = str(config.get("keras_version", "2, or of something else"))[:60]
+        refuse(f"got the JSON of Keras {version}; allowed is that of Keras 3", _HINT_KERAS_3)
 
 
 def _objects(value: Any) -> Iterator[dict[str, Any]]:
@@ -187,12 +130,12 @@ class _Checker:
         class_name, config = node.get("class_name"), node.get("config")
         _check_class(node, place)
         if not isinstance(config, dict):
-            _refuse(f"{place}: the config of {class_name} must be a JSON object")
+            refuse(f"{place}: the config of {class_name} must be a JSON object")
         unknown = sorted(set(node) - _OBJECT_KEYS)
         if unknown:
-            _refuse(f"{place}: got the key {unknown[0]!r}, which is not allowed there")
+            refuse(f"{place}: got the key {shown(unknown[0])}, which is not allowed there")
         place = _place(node, place)
-        self._count(class_name)
+        self._count(node)
         if class_name == "DTypePolicy":
             _check_dtype(config.get("name"), place)
         if class_name in MODELS:
@@ -203,10 +146,13 @@ class _Checker:
         for call in _list_of(dict, node.get("inbound_nodes", []), f"{place}: inbound_nodes"):
             self._call_arguments(call, place)
 
-    def _count(self, class_name: object) -> None:
-        self._layers += class_name in LAYERS or class_name in MODELS
+    def _count(self, node: dict[str, Any]) -> None:
+        calls = node.get("inbound_nodes")
+        if node["class_name"] in LAYERS | MODELS:
+            self._layers += max(len(calls), 1) if isinstance(calls, list) else 1
         if self._layers > self._limits.layers:
-            _refuse(f"it has more than the {self._limits.layers} layers that are allowed")
+            refuse(f"it has more than the {self._limits.layers} layers that are allowed",
+                   "An administrator may raise the setting max_layers.")  # fmt: skip
 
     def _without_layers(self, config: dict[str, Any], place: str) -> dict[str, Any]:
         """Checks the layers of a model and returns the rest."""
@@ -218,16 +164,18 @@ class _Checker:
 
     def _parameters(self, config: dict[str, Any], place: str) -> None:
         for key, value in config.items():
-            self._parameter(key, value, f"{place}: {key}")
+            self._parameter(key, value, f"{place}: {key[:60]}")
 
     def _parameter(self, key: str, value: Any, place: str) -> None:
         if key in NULL_PARAMETERS and value is not None:
-            _refuse(f"{place}: got {value!r}; it must be null")
+            refuse(f"{place}: got {shown(value)}; it must be null")
         if key == "dtype" and not isinstance(value, dict):
             _check_dtype(value, place)
         for ending, (module, names) in NAMED_OBJECTS.items():
             if key.endswith(ending):
                 _check_named(value, module, names, place)
+        if key in WORK_PARAMETERS:
+            _check_work(value, WORK_PARAMETERS[key], place)
         if key == "seed":
             return _check_seed(value, place)
         return self._value(value, place)
@@ -254,7 +202,7 @@ class _Checker:
             for child in value.values() if isinstance(value, dict) else value:
                 self._call_arguments(child, place)
         elif isinstance(value, str):
-            _refuse(f"{place}: inbound_nodes: got the text {value[:40]!r}; a layer is called "
+            refuse(f"{place}: inbound_nodes: got the text {shown(value)}; a layer is called "
                     "with tensors and numbers only")  # fmt: skip
         else:
             self._number(value, place)
@@ -263,7 +211,7 @@ class _Checker:
         config = node.get("config")
         known = isinstance(config, dict) and set(config) == _TENSOR_KEYS
         if not isinstance(config, dict) or not known or set(node) != {"class_name", "config"}:
-            _refuse(f"{place}: inbound_nodes: got a tensor that Keras would not have written")
+            refuse(f"{place}: inbound_nodes: got a tensor that Keras would not have written")
         _check_dtype(config["dtype"], place)
         self._plain(config, place)
 
@@ -282,9 +230,9 @@ class _Checker:
 
     def _number(self, value: Any, place: str) -> None:
         if isinstance(value, int) and abs(value) > self._limits.integer:
-            _refuse(f"{place}: got {value}; at most {self._limits.integer} is allowed")
+            refuse(f"{place}: got {shown(value)}; at most {self._limits.integer} is allowed")
         if isinstance(value, float) and not math.isfinite(value):
-            _refuse(f"{place}: got a number that is too large")
+            refuse(f"{place}: got a number that is too large")
 
 
 def _check_class(node: Mapping[str, Any], place: str) -> None:
@@ -293,48 +241,53 @@ def _check_class(node: Mapping[str, Any], place: str) -> None:
     if allowed is None or not isinstance(class_name, str) or class_name not in allowed:
         _refuse_class(node, place)
     if node.get("registered_name") not in (None, class_name):
-        _refuse(f"{place}: got the registered name {node['registered_name']!r} for {class_name}; "
+        refuse(f"{place}: got the registered name {shown(node['registered_name'])} for {class_name}; "
                 "custom objects are not allowed")  # fmt: skip
 
 
 def _refuse_class(node: Mapping[str, Any], place: str) -> NoReturn:
     module, name = node.get("module"), node.get("class_name")
-    shown = f"{place}: got the class {str(name)[:60]!r} of the module {str(module)[:60]!r}"
+    found = f"{place}: got the class {str(name)[:60]!r} of the module {str(module)[:60]!r}"
     if isinstance(name, str) and name in REFUSED_CLASSES:
-        _refuse(f"{shown}; {REFUSED_CLASSES[name]}")
+        refuse(f"{found}; {REFUSED_CLASSES[name]}")
     if isinstance(module, str) and module.startswith("keras.src.ops"):
-        _refuse(f"{shown}; operations outside layers are not allowed",
+        refuse(f"{found}; operations outside layers are not allowed",
                 "Use layers such as Add, Multiply or Concatenate.")  # fmt: skip
     if isinstance(module, str) and module in MODULES:
-        _refuse(f"{shown}, which is not allowed. {nearest(str(name), MODULES[module])}")
-    _refuse(f"{shown}; allowed are classes of {', '.join(MODULES)}")
+        refuse(f"{found}, which is not allowed. {nearest(str(name)[:60], MODULES[module])}")
+    refuse(f"{found}; allowed are classes of {', '.join(MODULES)}")
 
 
 def _check_named(value: Any, module: str, names: frozenset[str], place: str) -> None:
     if isinstance(value, str):
         if value not in names:
-            _refuse(f"{place}: got {value[:60]!r}. {nearest(value[:60], names)}")
+            refuse(f"{place}: got {value[:60]!r}. {nearest(value[:60], names)}")
     elif isinstance(value, dict):
         if value.get("module") != module:
             _refuse_class(value, place)
     elif value is not None:
-        _refuse(f"{place}: got {str(value)[:60]}; it must be a name, an object or null")
+        refuse(f"{place}: got {shown(value)}; it must be a name, an object or null")
+
+
+def _check_work(value: Any, largest: int, place: str) -> None:
+    if isinstance(value, int | float) and value > largest:
+        refuse(f"{place}: got {shown(value)}; at most {largest} is allowed")
 
 
 def _check_dtype(value: Any, place: str) -> None:
     if value is not None and (not isinstance(value, str) or value not in DTYPES):
-        _refuse(f"{place}: got the dtype {str(value)[:60]!r}; allowed are {sorted(DTYPES)}")
+        refuse(f"{place}: got the dtype {str(value)[:60]!r}; allowed are {sorted(DTYPES)}")
 
 
 def _check_seed(value: Any, place: str) -> None:
     whole = isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63
     if value is not None and not whole:
-        _refuse(f"{place}: got {str(value)[:60]!r}; it must be null or a whole number of 63 bits")
+        refuse(f"{place}: got {str(value)[:60]!r}; it must be null or a whole number of 63 bits")
 
 
 def _list_of(kind: type, value: Any, place: str) -> list[Any]:
     if not isinstance(value, list) or not all(isinstance(element, kind) for element in value):
-        _refuse(f"{place}: it must be a list of JSON objects")
+        refuse(f"{place}: it must be a list of JSON objects")
     return value
 
 
@@ -343,7 +296,3 @@ def _place(node: Mapping[str, Any], place: str) -> str:
     if node["class_name"] not in LAYERS or not isinstance(name, str):
         return place
     return f"layer {name[:60]!r}"
-
-
-def _refuse(message: str, hint: str | None = None) -> NoReturn:
-    raise InvalidArchitecture(f"model architecture: {message}", hint)

@@ -253,6 +253,8 @@ DTYPES = frozenset(
 )
 # Parameters that must be null: they change the weights of a model after it was made.
 NULL_PARAMETERS = frozenset({"lora_alpha", "lora_rank", "quantization_config", "quantization_mode"})
+# Parameters that say how often Python does something while a program is made.
+WORK_PARAMETERS: Mapping[str, int] = MappingProxyType({"power_iterations": 1000})
 
 _CODE = "it runs code that is not part of Keras"
 _FILES = "it may read files of the server"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import random
 from collections.abc import Mapping
@@ -16,6 +15,19 @@ from cerebro_db.configs.architecture import with_dropout
 from cerebro_db.configs.facts import ArchitectureFacts
 from cerebro_db.configs.parameters import CompileParams, LossSpec, OptimizerSpec
 from cerebro_db.errors import InvalidArchitecture, InvalidArgument, InvalidState
+from cerebro_db.training.building import made, short
+from cerebro_db.training.sizes import check_size
+
+__all__ = [
+    "KERNELS",
+    "Penalty",
+    "build",
+    "check_size",
+    "facts_of",
+    "make_loss",
+    "make_optimizer",
+    "set_weights",
+]
 
 KERNELS = ("kernel", "depthwise_kernel", "pointwise_kernel", "recurrent_kernel")
 
@@ -26,21 +38,12 @@ def build(config: Mapping[str, Any], seed: int, dropout: float | None = None) ->
     Raises:
         InvalidArchitecture: Keras refuses the architecture, or its shapes are open.
     """
-    config = with_dropout(dict(config), dropout) if dropout is not None else dict(config)
+    config = with_dropout(config, dropout) if dropout is not None else config
     # What keras.utils.set_random_seed does, but for TensorFlow's own seed: no initialiser reads
     # it, and setting it would make every program be instantiated anew.
     random.seed(seed % 2**32)
     np.random.seed(seed % 2**32)
-    try:
-        model = keras.models.model_from_json(json.dumps(config))
-    except Exception as error:  # whatever Keras raises is about the architecture
-        raise InvalidArchitecture(f"Keras cannot build the architecture: {_short(error)}") from None
-    if not model.built or not model.inputs:
-        raise InvalidArchitecture(
-            "got an architecture without an input shape",
-            hint="start the model with keras.Input(...)",
-        )
-    return model
+    return made(config)
 
 
 def facts_of(model: keras.Model) -> ArchitectureFacts:
@@ -83,7 +86,7 @@ def make_optimizer(spec: OptimizerSpec) -> Any:
     try:
         return getattr(keras.optimizers, spec.name)(**dict(spec.arguments))
     except (TypeError, ValueError) as error:
-        raise InvalidArgument(f"Keras refuses the optimizer {spec.name}: {_short(error)}") from None
+        raise InvalidArgument(f"Keras refuses the optimizer {spec.name}: {short(error)}") from None
 
 
 def make_loss(spec: LossSpec) -> Any:
@@ -91,7 +94,7 @@ def make_loss(spec: LossSpec) -> Any:
     try:
         return getattr(keras.losses, spec.name)(**dict(spec.arguments))
     except (TypeError, ValueError) as error:
-        raise InvalidArgument(f"Keras refuses the loss {spec.name}: {_short(error)}") from None
+        raise InvalidArgument(f"Keras refuses the loss {spec.name}: {short(error)}") from None
 
 
 class Penalty:
@@ -145,8 +148,3 @@ def set_weights(model: keras.Model, data: bytes) -> None:
         count = math.prod(shape)
         weight.assign(flat[start : start + count].reshape(shape))
         start += count
-
-
-def _short(error: BaseException) -> str:
-    text = " ".join(str(error).split())
-    return text[:500] or type(error).__name__
