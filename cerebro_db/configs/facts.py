@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from cerebro_db.errors import InvalidArgument
 
+_MOST = 10**30
 Shapes = tuple[tuple[int | None, ...], ...]
 
 
@@ -37,15 +39,40 @@ class ArchitectureFacts:
 
     @classmethod
     def from_json(cls, text: str) -> ArchitectureFacts:
-        """Reads what `to_json` wrote."""
+        """Reads what `to_json` wrote; a table of models may hold anything else, too."""
         try:
             values = json.loads(text)
-            for key in ("input_shapes", "output_shapes"):
-                values[key] = _shapes(values[key])
-            return cls(**values)
-        except (ValueError, TypeError, KeyError) as error:
+            if not isinstance(values, dict) or set(values) != {field.name for field in fields(cls)}:
+                raise ValueError("not the facts of a model")
+            return cls(**{key: _READERS[key](value) for key, value in values.items()})
+        except (ValueError, TypeError, RecursionError) as error:
             raise InvalidArgument(f"architecture facts: got {text[:80]!r}; {error}") from error
 
 
+def _count(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= _MOST:
+        raise ValueError("a count is not a whole number from 0")
+    return value
+
+
+def _truth(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError("a truth value is neither true nor false")
+    return value
+
+
 def _shapes(value: Any) -> Shapes:
-    return tuple(tuple(size for size in shape) for shape in value)
+    if not isinstance(value, list) or not all(isinstance(shape, list) for shape in value):
+        raise ValueError("the shapes are not lists of sizes")
+    return tuple(tuple(None if size is None else _count(size) for size in shape) for shape in value)
+
+
+_READERS: dict[str, Callable[[Any], Any]] = {
+    "parameters": _count,
+    "multiply_adds": _count,
+    "layers": _count,
+    "has_convolution": _truth,
+    "has_random": _truth,
+    "input_shapes": _shapes,
+    "output_shapes": _shapes,
+}

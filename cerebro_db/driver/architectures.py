@@ -6,8 +6,9 @@ import json
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from cerebro_db.configs.architecture import check_architecture, fingerprint
+from cerebro_db.configs.architecture import ArchitectureLimits, check_architecture, fingerprint
 from cerebro_db.configs.facts import ArchitectureFacts
+from cerebro_db.database.catalog import Catalog
 from cerebro_db.database.relations import Relation
 from cerebro_db.database.sessions import Session, Tick
 from cerebro_db.errors import CerebroError, InvalidArgument, WrongObjectType
@@ -43,6 +44,11 @@ def inspect(session: Session, text: str, weights: bytes | None, tick: Tick) -> s
     return str(rows[0][0])
 
 
+def limits_of(session: Session, tick: Tick) -> ArchitectureLimits:
+    """How large the architectures of this database may be."""
+    return ArchitectureLimits.of(Catalog(session, tick).settings())
+
+
 def load_architectures(
     session: Session, table: Relation, model_ids: Collection[int], tick: Tick
 ) -> dict[int, Architecture]:
@@ -71,15 +77,16 @@ def load_architectures(
         raise InvalidArgument(
             f"got the model_ids {wrong}, which {table.name} does not have exactly once"
         )
-    return {row[0]: _architecture(session, row, tick) for row in rows}
+    limits = limits_of(session, tick)
+    return {row[0]: _architecture(session, row, limits, tick) for row in rows}
 
 
 def _architecture(
-    session: Session, row: tuple[int, str, bool, str | None], tick: Tick
+    session: Session, row: tuple[int, str, bool, str | None], limits: ArchitectureLimits, tick: Tick
 ) -> Architecture:
     model_id, text, has_weights, facts = row
     try:
-        config = check_architecture(text)
+        config = check_architecture(text, limits)
     except CerebroError as error:
         error.message = f"model_id {model_id}: {error.message}"
         raise

@@ -9,7 +9,7 @@ from cerebro_db.database import libraries
 from cerebro_db.database.names import QualifiedName
 from cerebro_db.database.relations import KINDS, Relation, find, new_table, require_text
 from cerebro_db.database.sessions import Session, SessionPool, StatementFailed, Tick, no_tick
-from cerebro_db.driver.architectures import INSPECTION, inspect
+from cerebro_db.driver.architectures import INSPECTION, inspect, limits_of
 from cerebro_db.driver.control import control_session, lock, transaction
 from cerebro_db.errors import (
     CerebroError,
@@ -50,10 +50,10 @@ def load_model(pool: SessionPool, request: LoadRequest, tick: Tick = no_tick) ->
     require_text(request.model_arch_table, ROLE)
     if request.model_arch is None:
         raise InvalidArgument("model_arch: got NULL; allowed: the JSON text of a model's to_json()")
-    check_architecture(request.model_arch)
     with control_session(
         pool, request.search_path, tick, fits=_inspects, prefer=_is_ready
     ) as session:
+        check_architecture(request.model_arch, limits_of(session, tick))
         _target(session, request, tick)  # a wrong name is told before TensorFlow is loaded
         facts = _built(session, request, tick)
         with transaction(session, tick):
