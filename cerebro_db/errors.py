@@ -49,6 +49,24 @@ class ObjectInUse(CerebroError):
     sqlstate = "55006"
 
 
+class UndefinedRun(CerebroError):
+    """A run does not exist, or is not the caller's."""
+
+    sqlstate = "42704"
+
+
+class WrongRunStatus(CerebroError):
+    """A run is at a point where that cannot be done, for example finished."""
+
+    sqlstate = "55000"
+
+
+class RunCancelled(CerebroError):
+    """Someone cancelled the run."""
+
+    sqlstate = "57014"
+
+
 class WrongObjectType(CerebroError):
     """A table is not of the kind that is needed, for example not packed."""
 
@@ -83,6 +101,18 @@ class RunFailed(CerebroError):
     """A run cannot go on."""
 
     sqlstate = "58000"
+
+
+class RunInterrupted(CerebroError):
+    """A run lost its sessions too often; it can be resumed."""
+
+    sqlstate = "58000"
+
+
+class NotPermitted(CerebroError):
+    """The calling role lacks a privilege."""
+
+    sqlstate = "42501"
 
 
 class LoopbackFailed(CerebroError):

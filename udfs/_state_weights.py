@@ -1,3 +1,3 @@
-from cerebro_db.server import models
+from cerebro_db.server import joining
 
-return models.state_weights(plpy, GD, state)
+return joining.state_weights(plpy, GD, token)

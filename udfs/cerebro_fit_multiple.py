@@ -17,5 +17,7 @@ return fitting.fit(
         use_caching=use_caching,
         seed=seed,
         num_workers=num_workers,
+        durability=durability,
+        max_seconds=max_seconds,
     ),
 )

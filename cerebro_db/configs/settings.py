@@ -13,13 +13,7 @@ from cerebro_db.errors import InvalidArgument
 class Settings:
     """The settings of a database, by the names that they have in ``cerebro.settings``.
 
-    Attributes:
-        cache_mb: decoded partitions that each worker of a run may keep in memory.
-        max_layers, max_parameters: of an architecture.
-        max_worker_mb: estimated memory of a worker above which a run is refused; 0 for any.
-        state_chunk_kb: a state is stored in rows of at most so many kilobytes.
-        worker_dsn: how the server reaches itself; empty for the Unix socket.
-        worker_retries: how often in a row a run may lose its sessions without a hop in between.
+    What each of them means is in ``DESCRIPTIONS``.
     """
 
     cache_mb: int = 1024
@@ -39,6 +33,16 @@ class Settings:
         """
         return cls(**{name: parse_setting(name, value) for name, value in values.items()})  # type: ignore[arg-type]
 
+
+DESCRIPTIONS = {
+    "cache_mb": "megabytes of decoded partitions that each worker of a run may keep in memory",
+    "max_layers": "most layers of an architecture, nested ones counted",
+    "max_parameters": "most parameters of an architecture, trainable or not",
+    "max_worker_mb": "a run is refused if the estimated memory of one of its workers exceeds so many megabytes; 0 for any",
+    "state_chunk_kb": "a state is stored in rows of at most so many kilobytes",
+    "worker_dsn": "how the server reaches itself for worker sessions; empty for its Unix socket",
+    "worker_retries": "how often in a row a run that lost its sessions goes on by itself, without a hop in between",
+}
 
 # Kilobytes of a chunk: PostgreSQL holds values of up to 1 GB, and copies them.
 _RANGES = {
@@ -78,3 +82,12 @@ def _worker_dsn(text: str) -> str:
             hint="keep passwords in a file of the server's user: passfile=..., or service=...",
         )
     return text.strip()
+
+
+def described() -> list[dict[str, str]]:
+    """Name, default and description of every setting, as texts."""
+    defaults = Settings()
+    return [
+        {"name": name, "default": str(getattr(defaults, name)), "description": text}
+        for name, text in DESCRIPTIONS.items()
+    ]

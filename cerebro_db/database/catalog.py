@@ -1,20 +1,33 @@
-"""The catalog of runs: what is written while one goes on, each call one transaction."""
+"""The catalog of runs, through the views that show the caller what is theirs."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
+from cerebro_db.configs.settings import Settings
+from cerebro_db.database.names import QualifiedName
 from cerebro_db.database.sessions import Session, Tick
-from cerebro_db.errors import CerebroError
+from cerebro_db.errors import CerebroError, UndefinedRun
+
+# Where the tables of states are.
+STATES_SCHEMA = "cerebro_states"
 
 
 @dataclass(frozen=True)
 class RunRow:
-    """What is known of a run when it starts."""
+    """What is known of a run when it starts; all that a later session needs to go on with it.
+
+    Attributes:
+        output_schema, output_name: of the model output table, unquoted.
+        source_oid, validation_oid: of the packed tables.
+        source_print, validation_print: fingerprints of what is in them.
+        states: name of the table of states, None where it is gone.
+        lock_key: of the advisory lock that the driver holds.
+    """
 
     name: str | None
     description: str | None
@@ -22,6 +35,7 @@ class RunRow:
     validation_table: str | None
     model_output_table: str
     model_selection_table: str
+    model_arch_table: str
     num_iterations: int
     metrics_compute_frequency: int
     warm_start: bool
@@ -29,6 +43,41 @@ class RunRow:
     num_partitions: int
     num_workers: int
     threads: int
+    use_gpus: bool
+    use_caching: bool
+    durability: str
+    output_schema: str
+    output_name: str
+    source_oid: int
+    source_print: str
+    validation_oid: int | None
+    validation_print: str | None
+    states: str | None
+    lock_key: int
+    cerebro_version: str
+
+
+@dataclass(frozen=True)
+class StoredRun:
+    """A run as it is in the catalog.
+
+    Attributes:
+        owner: oid of the role.
+        is_mine: whether that is the current role.
+        status: as ``cerebro.runs`` tells it.
+        error: why it stopped.
+        manifest: what its workers told; empty before they were ready.
+        active: seconds that earlier drivers spent on it.
+    """
+
+    run_id: int
+    owner: int
+    is_mine: bool
+    status: str
+    error: str | None
+    manifest: Mapping[str, Any]
+    active: float
+    row: RunRow
 
 
 @dataclass(frozen=True)
@@ -44,6 +93,16 @@ class ConfigurationRow:
     jit: bool
     steps_per_call: int
     goal: str
+
+
+@dataclass(frozen=True)
+class ArchitectureRow:
+    """A model of a run."""
+
+    model_id: int
+    model_arch: str
+    model_facts: str
+    has_weights: bool
 
 
 @dataclass(frozen=True)
@@ -70,45 +129,148 @@ class Catalog:
     def __init__(self, session: Session, tick: Tick) -> None:
         self._session, self._tick = session, tick
 
-    def settings(self) -> dict[str, str]:
+    def settings(self) -> Settings:
         """What administrators have set."""
-        return dict(self._run("SELECT name, value FROM cerebro.catalog_settings"))
+        return Settings.of(dict(self._run("SELECT name, value FROM cerebro.settings")))
 
-    def new_run(self, row: RunRow, configurations: Sequence[ConfigurationRow]) -> int:
-        """Register a run and its configurations; returns the run_id."""
+    def run(self, run_id: int | None) -> StoredRun:
+        """A run that the caller may see.
+
+        Raises:
+            UndefinedRun: there is none, or it is someone else's.
+        """
+        columns = [field.name for field in fields(RunRow)]
+        rows = self._run(
+            "SELECT r.run_id, r.owner::bigint, r.owner = cerebro._role(), v.status, r.error, "
+            f"r.manifest::text, r.active, {', '.join(map(_read, columns))} "
+            "FROM cerebro._runs r JOIN cerebro.runs v ON v.run_id = r.run_id WHERE r.run_id = %s",
+            [run_id],
+        )
+        if not rows:
+            got = "NULL" if run_id is None else run_id
+            raise UndefinedRun(
+                f"run_id: got {got}; you have no run of that number",
+                hint="cerebro.runs shows your runs",
+            )
+        number, owner, is_mine, status, error, manifest, active, *values = rows[0]
+        row = RunRow(**dict(zip(columns, values, strict=True)))
+        return StoredRun(number, owner, is_mine, status, error, json.loads(manifest), active, row)
+
+    def new_run(
+        self,
+        row: RunRow,
+        configurations: Sequence[ConfigurationRow],
+        architectures: Sequence[ArchitectureRow],
+        table: QualifiedName,
+    ) -> int:
+        """Register a run, its configurations and the models of a table; returns the run_id."""
         columns = list(vars(row))
         sql = (
-            f"INSERT INTO cerebro.catalog_runs ({', '.join(columns)}, manifest, status, driver_pid) "
+            f"INSERT INTO cerebro._runs ({', '.join(columns)}, manifest, status, driver_pid) "
             f"VALUES ({', '.join(['%s'] * len(columns))}, '{{}}', 'starting', %s) RETURNING run_id"
         )
         run_id = int(self._run(sql, [*vars(row).values(), self._session.pid])[0][0])
-        columns = list(vars(configurations[0]))
-        values = f"(%s, 'waiting', {', '.join(['%s'] * len(columns))})"
-        self._run(
-            f"INSERT INTO cerebro.catalog_configurations (run_id, status, {', '.join(columns)}) "
-            f"VALUES {', '.join([values] * len(configurations))}",
-            [value for row in configurations for value in (run_id, *vars(row).values())],
-        )
+        self._insert("_configurations", run_id, configurations, {"status": "'waiting'"})
+        for model in architectures:
+            self._run(
+                "INSERT INTO cerebro._architectures "
+                "(run_id, model_id, model_arch, model_facts, model_weights) SELECT %s, %s, %s, %s, "
+                f"(SELECT a.model_weights FROM {table.sql} a WHERE a.model_id = %s)",
+                [run_id, model.model_id, model.model_arch, model.model_facts, model.model_id],
+            )
         return run_id
+
+    def configurations(self, run_id: int) -> list[tuple[ConfigurationRow, str, str | None]]:
+        """The configurations of a run, each with its status and error."""
+        columns = [field.name for field in fields(ConfigurationRow)]
+        rows = self._run(
+            f"SELECT {', '.join(columns)}, status, error FROM cerebro._configurations "
+            "WHERE run_id = %s ORDER BY mst_key",
+            [run_id],
+        )
+        return [(ConfigurationRow(*row[:-2]), row[-2], row[-1]) for row in rows]
+
+    def architectures(self, run_id: int) -> list[ArchitectureRow]:
+        """The models of a run."""
+        rows = self._run(
+            "SELECT model_id, model_arch, model_facts, model_weights IS NOT NULL "
+            "FROM cerebro._architectures WHERE run_id = %s",
+            [run_id],
+        )
+        return [ArchitectureRow(*row) for row in rows]
+
+    def driven(self, run_id: int) -> None:
+        """This session drives a run from now on; what its earlier drivers took is added up."""
+        self._run(
+            "UPDATE cerebro._runs AS r SET status = 'starting', error = NULL, driver_pid = %s, "
+            "finished = NULL, active = r.active + greatest(0, extract(epoch FROM ("
+            "    SELECT max(h.finished) FROM cerebro._hops h WHERE h.run_id = r.run_id"
+            ") - coalesce(r.resumed, r.started))), "
+            "resumed = CASE WHEN r.started IS NULL THEN NULL ELSE clock_timestamp() END "
+            "WHERE r.run_id = %s",
+            [self._session.pid, run_id],
+        )
 
     def started(self, run_id: int, manifest: Mapping[str, Any]) -> None:
         """The workers are ready."""
         self._run(
-            "UPDATE cerebro.catalog_runs SET status = 'running', started = clock_timestamp(), "
-            "manifest = %s WHERE run_id = %s",
+            "UPDATE cerebro._runs SET status = 'running', "
+            "started = coalesce(started, clock_timestamp()), manifest = %s WHERE run_id = %s",
             [json.dumps(manifest, sort_keys=True), run_id],
         )
         self._run(
-            "UPDATE cerebro.catalog_configurations SET status = 'training' WHERE run_id = %s",
+            "UPDATE cerebro._configurations SET status = 'training' "
+            "WHERE run_id = %s AND status = 'waiting'",
             [run_id],
         )
+
+    def plan(self, run_id: int) -> list[tuple[int, int, int, int]]:
+        """What has been planned: mst_key, epoch, position, partition_key."""
+        rows = self._run(
+            "SELECT mst_key, epoch, position, partition_key FROM cerebro._plan WHERE run_id = %s",
+            [run_id],
+        )
+        return [(row[0], row[1], row[2], row[3]) for row in rows]
+
+    def scored(self, run_id: int) -> dict[tuple[int, int], set[str]]:
+        """Data sets that have results, by mst_key and epoch."""
+        found: dict[tuple[int, int], set[str]] = {}
+        rows = self._run(
+            "SELECT mst_key, epoch, dataset FROM cerebro._metrics WHERE run_id = %s", [run_id]
+        )
+        for mst_key, epoch, dataset in rows:
+            found.setdefault((mst_key, epoch), set()).add(dataset)
+        return found
+
+    def forget_metrics(self, run_id: int, pairs: Sequence[tuple[int, int]]) -> None:
+        """Drop results of configurations after epochs that are to be scored again."""
+        for mst_key, epoch in pairs:
+            self._run(
+                "DELETE FROM cerebro._metrics WHERE run_id = %s AND mst_key = %s AND epoch = %s",
+                [run_id, mst_key, epoch],
+            )
+
+    def forget_hops(self, run_id: int, done: Mapping[int, int], hops_an_epoch: int) -> None:
+        """Drop the rows of hops whose states are lost; ``done`` counts those that are not."""
+        keys = list(done)
+        self._run(
+            "DELETE FROM cerebro._hops h USING unnest(%s::int[], %s::int[]) AS t(mst_key, done) "
+            "WHERE h.run_id = %s AND h.mst_key = t.mst_key "
+            "AND (h.epoch - 1) * %s + h.position >= t.done",
+            [keys, [done[key] for key in keys], run_id, hops_an_epoch],
+        )
+
+    def count_hops(self, run_id: int) -> int:
+        """Hops that are committed."""
+        sql = "SELECT count(*) FROM cerebro._hops WHERE run_id = %s"
+        return int(self._run(sql, [run_id])[0][0])
 
     def add_plan(self, run_id: int, visits: Sequence[Any]) -> None:
         """Store what has been planned, before any of it is done."""
         fields = ("epoch", "mst_key", "position", "partition_key")
         columns = [[getattr(visit, field) for visit in visits] for field in fields]
         self._run(
-            f"INSERT INTO cerebro.catalog_plan (run_id, {', '.join(fields)}) "
+            f"INSERT INTO cerebro._plan (run_id, {', '.join(fields)}) "
             "SELECT %s, t.* FROM unnest(%s::int[], %s::int[], %s::int[], %s::int[]) AS t",
             [run_id, *columns],
         )
@@ -117,7 +279,7 @@ class Catalog:
         """Store results."""
         for row in rows:
             self._run(
-                "INSERT INTO cerebro.catalog_metrics (run_id, mst_key, epoch, dataset, loss, "
+                "INSERT INTO cerebro._metrics (run_id, mst_key, epoch, dataset, loss, "
                 "metric_names, metrics, elapsed) "
                 "VALUES (%s, %s, %s, %s, %s, %s::text[], %s::double precision[], %s)",
                 [run_id, *vars(row).values()],
@@ -128,18 +290,90 @@ class Catalog:
     ) -> None:
         """A configuration is finished or failed."""
         self._run(
-            "UPDATE cerebro.catalog_configurations SET status = %s, error = %s "
+            "UPDATE cerebro._configurations SET status = %s, error = %s "
             "WHERE run_id = %s AND mst_key = %s",
             [status, error, run_id, mst_key],
         )
 
-    def run_ended(self, run_id: int, status: str, error: str | None = None) -> None:
-        """A run is finished, failed or cancelled."""
+    def configurations_finished(self, run_id: int, mst_keys: Sequence[int]) -> None:
+        """These configurations were trained to the end."""
         self._run(
-            "UPDATE cerebro.catalog_runs SET status = %s, error = %s, finished = clock_timestamp() "
+            "UPDATE cerebro._configurations SET status = 'finished' "
+            "WHERE run_id = %s AND mst_key = ANY (%s::int[])",
+            [run_id, list(mst_keys)],
+        )
+
+    def run_ended(self, run_id: int, status: str, error: str | None = None) -> None:
+        """A run is finished, failed, cancelled, paused or interrupted."""
+        self._run(
+            "UPDATE cerebro._runs SET status = %s, error = %s, finished = clock_timestamp() "
             "WHERE run_id = %s",
             [status, error, run_id],
         )
+
+    def requests(self, run_id: int) -> list[tuple[int, str, int | None, str]]:
+        """What is asked of a driver, and not answered yet: id, action, mst_key, who asks."""
+        rows = self._run(
+            "SELECT request_id, action, mst_key, pg_catalog.pg_get_userbyid(role) "
+            "FROM cerebro._requests WHERE run_id = %s ORDER BY request_id",
+            [run_id],
+        )
+        return [(row[0], row[1], row[2], row[3]) for row in rows]
+
+    def add_request(self, run_id: int, action: str, mst_key: int | None) -> int:
+        """Ask something of the driver of a run; returns the request's id."""
+        sql = (
+            "INSERT INTO cerebro._requests (run_id, action, mst_key) VALUES (%s, %s, %s) "
+            "RETURNING request_id"
+        )
+        return int(self._run(sql, [run_id, action, mst_key])[0][0])
+
+    def forget_requests(self, run_id: int, up_to: int | None = None) -> None:
+        """Drop what has been answered: all, or up to a request."""
+        self._run(
+            "DELETE FROM cerebro._requests WHERE run_id = %s AND request_id <= %s",
+            [run_id, 2**63 - 1 if up_to is None else up_to],
+        )
+
+    def states_dropped(self, run_id: int) -> None:
+        """The states of a run are gone."""
+        self._run("UPDATE cerebro._runs SET states = NULL WHERE run_id = %s", [run_id])
+
+    def stopped_runs(self, older_than: float) -> list[int]:
+        """Runs that nobody drives, stopped so many seconds ago, and still have states."""
+        rows = self._run(
+            "SELECT r.run_id FROM cerebro._runs r JOIN cerebro.runs v ON v.run_id = r.run_id "
+            "WHERE r.states IS NOT NULL AND v.status NOT IN ('starting', 'running') "
+            "AND greatest(r.created, r.resumed, r.finished, (SELECT max(h.finished) "
+            "FROM cerebro._hops h WHERE h.run_id = r.run_id)) "
+            "<= clock_timestamp() - %s * interval '1 second' ORDER BY 1",
+            [older_than],
+        )
+        return [row[0] for row in rows]
+
+    def orphaned_states(self) -> list[str]:
+        """Tables of states that belong to no run: the caller's, or all for administrators."""
+        rows = self._run(
+            "SELECT c.relname FROM pg_catalog.pg_class c WHERE c.relkind = 'r' "
+            "AND c.relnamespace = (SELECT n.oid FROM pg_catalog.pg_namespace n "
+            "WHERE n.nspname = %s) AND (pg_catalog.pg_has_role(c.relowner, 'USAGE') "
+            "OR pg_catalog.pg_has_role('cerebro_admin', 'USAGE')) "
+            "AND NOT EXISTS (SELECT 1 FROM cerebro._runs r "
+            "WHERE c.relname IN (r.states, r.states || '_passing')) ORDER BY 1",
+            [STATES_SCHEMA],
+        )
+        return [row[0] for row in rows]
+
+    def table_bytes(self, table: QualifiedName) -> int:
+        """The size of a table with its TOAST and indexes, 0 where there is none."""
+        sql = "SELECT pg_catalog.pg_total_relation_size(pg_catalog.to_regclass(%s))"
+        return int(self._run(sql, [table.text])[0][0] or 0)
+
+    def drop_run(self, run_id: int) -> None:
+        """Drop all that the catalog knows of a run."""
+        for table in ("requests", "metrics", "hops", "plan", "architectures", "configurations"):
+            self._run(f"DELETE FROM cerebro._{table} WHERE run_id = %s", [run_id])
+        self._run("DELETE FROM cerebro._runs WHERE run_id = %s", [run_id])
 
     def execute(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """Run a statement of the dialect."""
@@ -153,3 +387,18 @@ class Catalog:
 
     def _run(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         return self._session.run(sql, parameters, self._tick)
+
+    def _insert(self, view: str, run_id: int, rows: Sequence[Any], more: Mapping[str, str]) -> None:
+        """Insert rows; ``more`` are further columns and their SQL."""
+        columns = [*more, "run_id", *vars(rows[0])]
+        row_sql = f"({', '.join([*more.values(), *['%s'] * (len(columns) - len(more))])})"
+        self._run(
+            f"INSERT INTO cerebro.{view} ({', '.join(columns)}) "
+            f"VALUES {', '.join([row_sql] * len(rows))}",
+            [value for row in rows for value in (run_id, *vars(row).values())],
+        )
+
+
+def _read(column: str) -> str:
+    """A column of a run as it is read: an oid as a number."""
+    return f"r.{column}::bigint" if column.endswith("_oid") else f"r.{column}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from dataclasses import dataclass
 from typing import Any
@@ -137,6 +138,43 @@ def load_packed(session: Session, text: str | None, role: str, tick: Tick = no_t
         buffer_size=facts["buffer_size"],
         partitions=_partitions(session, relation, tick),
     )
+
+
+def fingerprint(session: Session, packed: PackedTable, tick: Tick = no_tick) -> str:
+    """What tells whether anything was changed in a packed table since.
+
+    The rows' own transaction numbers are part of it, so that no byte of the data has to be read.
+    """
+    version = "p.xmin::text" if packed.relation.kind == "r" else "''"
+    column = f"p.{quote(packed.input.name)}"
+    rows = session.run(
+        "SELECT pg_catalog.md5(pg_catalog.string_agg(pg_catalog.concat_ws('/', p.partition_key, "
+        f"p.buffer_id, {version}, pg_catalog.octet_length({column})), ',' "
+        f"ORDER BY p.partition_key, p.buffer_id)) FROM {packed.relation.name.sql} p",
+        (),
+        tick,
+    )
+    facts = (packed.inputs, packed.targets, packed.normalizing_const, packed.partitions)
+    return hashlib.sha256(f"{rows[0][0]} {facts!r}".encode()).hexdigest()
+
+
+def packed_of(session: Session, oid: int, role: str, tick: Tick = no_tick) -> PackedTable:
+    """A packed table that was found before, whatever its name is now.
+
+    Raises:
+        UndefinedTable: it was dropped.
+    """
+    rows = session.run(_NAME_OF, (oid,), tick)
+    if not rows:
+        raise UndefinedTable(f"{role}: the packed table that the run began with was dropped")
+    return load_packed(session, QualifiedName(*rows[0]).text, role, tick)
+
+
+_NAME_OF = """
+SELECT n.nspname, c.relname
+  FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+ WHERE c.oid = %s
+"""
 
 
 def _summary_of(session: Session, relation: Relation, role: str, tick: Tick) -> Relation:

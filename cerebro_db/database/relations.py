@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from cerebro_db.database.names import MAX_IDENTIFIER_BYTES, QualifiedName
 from cerebro_db.database.sessions import Session, Tick, no_tick
 from cerebro_db.errors import (
-    CerebroError,
     DuplicateTable,
     InvalidArgument,
+    NotPermitted,
     UndefinedColumn,
     UndefinedTable,
     WrongObjectType,
@@ -31,12 +31,6 @@ _NOT_SEEN_HINT = (
     "worker sessions see only what is committed: a table made in a transaction that has not "
     "committed, and a temporary table, cannot be used; commit first"
 )
-
-
-class NotPermitted(CerebroError):
-    """The calling role lacks a privilege."""
-
-    sqlstate = "42501"
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,8 @@ NO_RUN = 0
 SCORING_THREADS = 1
 
 _SET_SEARCH_PATH = "SELECT pg_catalog.set_config('search_path', %s, false)"
+# As every session of the pool begins: objects of other users cannot get in between.
+_PIN_SEARCH_PATH = "SET search_path = pg_catalog, pg_temp"
 _LOCK = "SELECT pg_catalog.pg_advisory_xact_lock(%s)"
 
 
@@ -49,7 +51,7 @@ def control_session(
         recover(session)
         with suppress(CerebroError):
             if search_path is not None and not session.closed:
-                session.run("RESET search_path")
+                session.run(_PIN_SEARCH_PATH)
         pool.give([session])
 
 

@@ -148,6 +148,7 @@ class _Job:
             task = json.dumps({"configurations": self._sums(results)})
             sql = "SELECT cerebro._combine_measures(%s)"
             combined = json.loads(workers[0].run(sql, (task,), self._tick)[0][0])
+            self._check_results(combined)
         return [self._score(model, combined[str(model.mst_key)]) for model in self._models]
 
     @contextmanager
@@ -190,22 +191,28 @@ class _Job:
             "targets": target_task(self._table.targets),
         }
         order = ScanOrder(
-            run_id=NO_RUN,
+            states=self._table.states,
             partition_key=partition.partition_key,
             task=json.dumps(task),
             mst_keys=keys,
-            versions=[0] * len(keys),
+            versions=None,
             tasks=[json.dumps(self._recipes[key]) for key in keys],
             reads=True,
-            results=self._table.relation.name,
         )
         return self._sql.scan(self._test, order)
 
     def _check(self, results: Sequence[dict[str, Any]]) -> None:
         for result in results:
             for mst_key, error in result["errors"].items():
-                name = self._table.relation.name
-                raise InvalidData(f"model_table: {name}, mst_key {mst_key}: {error}")
+                raise self._failed(mst_key, error)
+
+    def _check_results(self, combined: dict[str, dict[str, Any]]) -> None:
+        for mst_key, result in combined.items():
+            if "error" in result:
+                raise self._failed(mst_key, result["error"])
+
+    def _failed(self, mst_key: str, error: str) -> InvalidData:
+        return InvalidData(f"model_table: {self._table.relation.name}, mst_key {mst_key}: {error}")
 
     def _sums(self, results: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         """What all partitions contribute to each model, in the order of their keys."""

@@ -8,6 +8,8 @@ from cerebro_db.errors import InvalidArgument
 
 MAX_WORKERS = 256
 MAX_ITERATIONS = 1_000_000
+MAX_SECONDS = 10 * 365 * 86_400.0
+DURABILITIES = ("hop", "epoch")
 
 
 @dataclass(frozen=True)
@@ -32,17 +34,24 @@ class FitRequest:
     use_caching: bool | None = True
     seed: int | None = 0
     num_workers: int | None = None
+    durability: str | None = "hop"
+    max_seconds: float | None = None
     search_path: str | None = None
     cores: int = 1
 
     def check(self) -> None:
         """Refuse what no table could make right."""
         iterations = self.num_iterations
-        _check_range("num_iterations", iterations, 1, MAX_ITERATIONS, optional=False)
+        check_range("num_iterations", iterations, 1, MAX_ITERATIONS, optional=False)
         assert iterations is not None
-        _check_range("metrics_compute_frequency", self.metrics_compute_frequency, 1, iterations)
-        _check_range("num_workers", self.num_workers, 1, MAX_WORKERS)
-        _check_range("seed", self.seed, 0, 2**63 - 1, optional=False)
+        check_range("metrics_compute_frequency", self.metrics_compute_frequency, 1, iterations)
+        check_range("num_workers", self.num_workers, 1, MAX_WORKERS)
+        check_range("seed", self.seed, 0, 2**63 - 1, optional=False)
+        check_seconds(self.max_seconds)
+        if self.durability not in DURABILITIES:
+            got = "NULL" if self.durability is None else repr(self.durability)
+            allowed = ", ".join(map(repr, DURABILITIES))
+            raise InvalidArgument(f"durability: got {got}; allowed: {allowed}")
 
     @property
     def frequency(self) -> int:
@@ -57,9 +66,18 @@ class FitRequest:
         ]
 
 
-def _check_range(
+def check_seconds(max_seconds: float | None) -> None:
+    """Refuse a budget that is none."""
+    if max_seconds is not None and not 0 < max_seconds <= MAX_SECONDS:  # also where it is NaN
+        raise InvalidArgument(
+            f"max_seconds: got {max_seconds}; allowed: above 0, up to {MAX_SECONDS:.0f}"
+        )
+
+
+def check_range(
     name: str, value: int | None, low: int, high: int, *, optional: bool = True
 ) -> None:
+    """Refuse a number that is out of range, or missing where it must not."""
     if value is None and optional:
         return
     if value is None or not low <= value <= high:

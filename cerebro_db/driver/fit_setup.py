@@ -22,11 +22,12 @@ from cerebro_db.database.sessions import Session, Tick
 from cerebro_db.driver.architectures import Architecture, load_architectures
 from cerebro_db.driver.fit_request import FitRequest
 from cerebro_db.driver.goals import goal_of
-from cerebro_db.errors import CerebroError, InvalidArgument, WrongObjectType
+from cerebro_db.errors import CerebroError, InvalidArgument, UndefinedTable, WrongObjectType
 from cerebro_db.planning.cost import hop_seconds, steps_per_call, use_jit
 from cerebro_db.training.targets import TargetFacts, encoding_for
 
-OUTPUT_SUFFIXES = ("_info", "_summary")
+STATES_SUFFIX = "_states"
+OUTPUT_SUFFIXES = ("_info", "_summary", STATES_SUFFIX)
 
 
 @dataclass(frozen=True)
@@ -48,23 +49,31 @@ class Configuration:
 
 @dataclass(frozen=True)
 class RunSetup:
-    """A run that can start."""
+    """A run that can start, or go on.
+
+    Attributes:
+        selection, architectures: names of the tables, for people.
+    """
 
     request: FitRequest
     packed: PackedTable
     validation: PackedTable | None
     output: QualifiedName
-    previous: Relation | None
-    selection: Relation
-    architectures: Relation
+    selection: str
+    architectures: str
     configurations: tuple[Configuration, ...]
     targets: TargetFacts
     num_workers: int
     threads: int
 
+    @property
+    def replaces(self) -> bool:
+        """Whether the output tables of an earlier run are replaced, and gone on from."""
+        return bool(self.request.warm_start)
 
-def set_up(session: Session, request: FitRequest, tick: Tick) -> RunSetup:
-    """Read and check all that a request names.
+
+def set_up(session: Session, request: FitRequest, tick: Tick) -> tuple[QualifiedName, RunSetup]:
+    """Read and check all that a request names; returns the architecture table as well.
 
     Raises:
         CerebroError: what is wrong, with what was got and what is allowed.
@@ -72,7 +81,7 @@ def set_up(session: Session, request: FitRequest, tick: Tick) -> RunSetup:
     request.check()
     packed = load_packed(session, request.source_table, "source_table", tick)
     targets = target_facts(packed)
-    output, previous = _output(session, request, tick)
+    output = _output(session, request, tick)
     validation = None
     if request.validation_table is not None:
         validation = load_packed(session, request.validation_table, "validation_table", tick)
@@ -84,14 +93,13 @@ def set_up(session: Session, request: FitRequest, tick: Tick) -> RunSetup:
     configurations = _configurations(rows, known, packed, targets, request)
     partitions = len(packed.partitions)
     usable = min(partitions, len(configurations))
-    return RunSetup(
+    return table.name, RunSetup(
         request=request,
         packed=packed,
         validation=validation,
         output=output,
-        previous=previous,
-        selection=selection,
-        architectures=table,
+        selection=str(selection.name),
+        architectures=str(table.name),
         configurations=configurations,
         targets=targets,
         num_workers=min(request.num_workers or min(request.cores, usable), len(configurations)),
@@ -105,19 +113,22 @@ def target_facts(packed: PackedTable) -> TargetFacts:
     return TargetFacts(target.kind, target.num_classes, tuple(target.shape))
 
 
-def _output(
-    session: Session, request: FitRequest, tick: Tick
-) -> tuple[QualifiedName, Relation | None]:
+def _output(session: Session, request: FitRequest, tick: Tick) -> QualifiedName:
+    role = "model_output_table"
     if not request.warm_start:
-        role = "model_output_table"
-        return new_table(session, request.model_output_table, role, OUTPUT_SUFFIXES, tick), None
-    previous = find(session, request.model_output_table, "model_output_table", tick)
-    if not (previous.has("mst_key") and previous.has("model_state")):
+        return new_table(session, request.model_output_table, role, OUTPUT_SUFFIXES, tick)
+    previous = find(session, request.model_output_table, role, tick)
+    hint = "warm_start := true goes on from the table of an earlier run"
+    states = previous.name.suffixed(STATES_SUFFIX)
+    try:
+        found = find(session, states.text, role, tick)
+    except UndefinedTable:
+        found = previous
+    if not all(found.has(column) for column in ("mst_key", "chunk", "state")):
         raise WrongObjectType(
-            f"model_output_table: {previous.name} is no output of cerebro_fit_multiple",
-            hint="warm_start := true goes on from the table of an earlier run",
+            f"{role}: {previous.name} is no output of cerebro_fit_multiple", hint=hint
         )
-    return previous.name, previous
+    return previous.name
 
 
 def _check_alike(packed: PackedTable, validation: PackedTable) -> None:

@@ -175,7 +175,7 @@ class _Job:
             id_type = work.id.type.replace("%", "%%")
             run(sql.create(work.output, work.id.name, id_type, _columns(work.table)), (), tick)
             run(sql.settings, (), tick)
-            begin = sql.begin(work.table.relation.name)
+            begin = sql.begin(work.table.states)
             token = run(begin, (task, work.mst_key), tick)[0][0]
             run(*self._insertion(work, token), tick)
 

@@ -24,7 +24,12 @@ class EpochReport:
         self._iterations = setup.request.num_iterations
         self._notify = notify
         self._rows = 0
+        self._began = time.monotonic()
         self._scores: dict[int, list[MetricRow]] = {}
+
+    def ready(self) -> None:
+        """Workers begin to train now."""
+        self._began = time.monotonic()
 
     def trained(self, rows: int) -> None:
         """A hop is done."""
@@ -36,14 +41,14 @@ class EpochReport:
             if row.dataset == self._dataset:
                 self._scores.setdefault(row.epoch, []).append(row)
 
-    def failed(self, mst_key: int, error: str) -> None:
-        """A configuration failed."""
-        self._notify(f"configuration {mst_key} failed: {error}")
+    def ended(self, mst_key: int, status: str, error: str) -> None:
+        """A configuration failed or was cancelled."""
+        self._notify(f"configuration {mst_key} {status}: {error}")
 
-    def epoch(self, epoch: int, configurations: int, started: float) -> None:
-        """All configurations finished an epoch."""
-        seconds = time.monotonic() - started
-        speed = self._rows / seconds if seconds > 0 else 0.0
+    def epoch(self, epoch: int, configurations: int, seconds: float) -> None:
+        """All configurations finished an epoch, so many seconds after the run began."""
+        spent = time.monotonic() - self._began
+        speed = self._rows / spent if spent > 0 else 0.0
         self._notify(
             f"epoch {epoch} of {self._iterations}: {configurations} configurations, "
             f"{seconds:.1f} s, {speed:,.0f} rows/s{self._best(epoch)}"

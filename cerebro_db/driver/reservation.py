@@ -39,7 +39,7 @@ def reserved(session: Session, setup: RunSetup, tick: Tick) -> Iterator[None]:
             hint="choose another name, or wait for that run; cerebro.progress shows it",
         )
     try:
-        if setup.previous is None:  # again, now that no other run can make them
+        if not setup.replaces:  # again, now that no other run can make them
             new_table(session, setup.request.model_output_table, ROLE, OUTPUT_SUFFIXES, tick)
         else:
             _try_replacing(session, setup, tick)

@@ -2,96 +2,115 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import cerebro_db
 from cerebro_db.configs.parameters import CompileParams
 from cerebro_db.database.catalog import Catalog
-from cerebro_db.database.dialects.postgresql_training import states_table
+from cerebro_db.database.dialects.postgresql_training import StateTables
 from cerebro_db.database.names import QualifiedName, quote
-from cerebro_db.driver.fit_setup import Configuration, RunSetup
+from cerebro_db.driver.fit_setup import OUTPUT_SUFFIXES, STATES_SUFFIX, Configuration, RunSetup
 from cerebro_db.driver.scoreboard import TRAINING, VALIDATION
 
 MODEL_TYPE = "cerebro_keras"
 
 
-def write(catalog: Catalog, setup: RunSetup, run_id: int, errors: dict[int, str]) -> None:
-    """Make ``<out>``, ``<out>_info`` and ``<out>_summary``, and drop the run's states.
+Ended = Mapping[int, tuple[str, str]]
+
+
+def write(
+    catalog: Catalog, setup: RunSetup, run_id: int, states: StateTables, ended: Ended
+) -> None:
+    """Make ``<out>``, ``_info``, ``_summary`` and ``_states``, and end the run, all or nothing.
 
     Args:
         catalog: of the run; its session does all in one transaction.
         setup: of the run.
         run_id: which one.
-        errors: why configurations failed, by mst_key.
+        states: where they are.
+        ended: status and error of configurations that failed or were cancelled, by mst_key.
     """
     catalog.execute("BEGIN")
     try:
-        if setup.previous is not None:
-            # A reader of the old tables is waited for: the work of the run is worth it.
-            catalog.execute("SET LOCAL lock_timeout = 0")
-            catalog.execute(
-                "CREATE TEMPORARY TABLE cerebro_kept ON COMMIT DROP AS "
-                f"SELECT * FROM {setup.output.sql} WHERE mst_key = ANY (%s::int[])",
-                (list(errors),),
-            )
-            for statement in drop_output(setup.output):
-                catalog.execute(statement)
-        _write_models(catalog, setup, run_id, errors)
-        if setup.previous is not None:  # where a configuration failed, its earlier model stays
-            catalog.execute(f"INSERT INTO {setup.output.sql} SELECT * FROM cerebro_kept")
-        _write_info(catalog, setup, run_id, errors)
+        if setup.replaces:
+            _put_aside(catalog, setup, ended)
+        _write_models(catalog, setup, states, ended)
+        if setup.replaces:  # where a configuration failed, its earlier model stays
+            for table, kept in _kept(setup):
+                catalog.execute(f"INSERT INTO {table.sql} SELECT * FROM {kept}")
+        _write_info(catalog, setup, run_id, ended)
         _write_summary(catalog, setup, run_id)
-        finished = [c.mst_key for c in setup.configurations if c.mst_key not in errors]
-        catalog.execute(
-            "UPDATE cerebro.catalog_configurations SET status = 'finished' "
-            "WHERE run_id = %s AND mst_key = ANY (%s::int[])",
-            (run_id, finished),
-        )
-        drop_states(catalog, run_id)
+        finished = [c.mst_key for c in setup.configurations if c.mst_key not in ended]
+        catalog.configurations_finished(run_id, finished)
+        drop_states(catalog, states)
+        catalog.states_dropped(run_id)
+        if finished:
+            catalog.run_ended(run_id, "finished")
+        else:
+            catalog.run_ended(run_id, "failed", "no configuration was trained to the end")
         catalog.execute("COMMIT")
     except BaseException:
         catalog.execute_quietly("ROLLBACK")
         raise
 
 
-def drop_states(catalog: Catalog, run_id: int) -> None:
-    """Drop the table of states of a run."""
-    catalog.execute(f"DROP TABLE IF EXISTS {states_table(run_id).sql}")
-
-
-def start_from_previous(catalog: Catalog, setup: RunSetup, run_id: int) -> None:
-    """Warm start: a configuration goes on from the state that the table has under its mst_key."""
-    assert setup.previous is not None
-    catalog.execute(
-        f"INSERT INTO {states_table(run_id).sql} (mst_key, version, partition_key, state) "
-        f"SELECT p.mst_key, 0, NULL, p.model_state FROM {setup.previous.name.sql} p "
-        "WHERE p.mst_key = ANY (%s::int[])",
-        ([c.mst_key for c in setup.configurations],),
-    )
+def drop_states(catalog: Catalog, states: StateTables) -> None:
+    """Drop the tables of states of a run."""
+    for table in states.all:
+        catalog.execute(f"DROP TABLE IF EXISTS {table.sql}")
 
 
 def drop_output(output: QualifiedName) -> list[str]:
     """Statements that drop the output tables of an earlier run."""
-    names = (output, output.suffixed("_info"), output.suffixed("_summary"))
+    names = (output, *(output.suffixed(suffix) for suffix in OUTPUT_SUFFIXES))
     return [f"DROP TABLE IF EXISTS {name.sql}" for name in names]
 
 
-def _write_models(catalog: Catalog, setup: RunSetup, run_id: int, errors: dict[int, str]) -> None:
-    table = setup.output.sql
+def _kept(setup: RunSetup) -> list[tuple[QualifiedName, str]]:
+    """Tables of which rows are put aside while they are made anew, and where."""
+    output = setup.output
+    return [(output, "cerebro_kept"), (output.suffixed(STATES_SUFFIX), "cerebro_kept_states")]
+
+
+def _put_aside(catalog: Catalog, setup: RunSetup, ended: Ended) -> None:
+    # A reader of the old tables is waited for: the work of the run is worth it.
+    catalog.execute("SET LOCAL lock_timeout = 0")
+    for table, kept in _kept(setup):
+        catalog.execute(
+            f"CREATE TEMPORARY TABLE {kept} ON COMMIT DROP AS "
+            f"SELECT * FROM {table.sql} WHERE mst_key = ANY (%s::int[])",
+            (list(ended),),
+        )
+    for statement in drop_output(setup.output):
+        catalog.execute(statement)
+
+
+def _write_models(catalog: Catalog, setup: RunSetup, states: StateTables, ended: Ended) -> None:
+    table, kept = setup.output.sql, setup.output.suffixed(STATES_SUFFIX).sql
     catalog.execute(
-        f"CREATE TABLE {table} (mst_key integer PRIMARY KEY, model_weights bytea, "
-        "model_arch json, model_state bytea)"
+        f"CREATE TABLE {table} (mst_key integer PRIMARY KEY, model_weights bytea, model_arch json)"
     )
-    for column in ("model_weights", "model_state"):
-        catalog.execute(f"ALTER TABLE {table} ALTER COLUMN {column} SET STORAGE EXTERNAL")
+    catalog.execute(f"ALTER TABLE {table} ALTER COLUMN model_weights SET STORAGE EXTERNAL")
+    catalog.execute(
+        f"CREATE TABLE {kept} (mst_key integer NOT NULL, chunk integer NOT NULL, "
+        "state bytea NOT NULL, PRIMARY KEY (mst_key, chunk))"
+    )
+    catalog.execute(f"ALTER TABLE {kept} ALTER COLUMN state SET STORAGE EXTERNAL")
     version = (setup.request.num_iterations or 1) * len(setup.packed.partitions)
+    source = f"FROM {states.of(version).sql} s WHERE s.mst_key = %s AND s.version = %s"
     for configuration in setup.configurations:
-        if configuration.mst_key not in errors:
+        mst_key = configuration.mst_key
+        if mst_key not in ended:
             catalog.execute(
-                f"INSERT INTO {table} "
-                "SELECT s.mst_key, cerebro._state_weights(s.state), %s, s.state "
-                f"FROM {states_table(run_id).sql} s WHERE s.mst_key = %s AND s.version = %s",
-                (configuration.architecture.text, configuration.mst_key, version),
+                f"INSERT INTO {table} (mst_key, model_weights, model_arch) SELECT %s, "
+                "cerebro._state_weights(cerebro.cerebro_joined_state(s.state ORDER BY s.chunk)), "
+                f"%s {source}",
+                (mst_key, configuration.architecture.text, mst_key, version),
+            )
+            catalog.execute(
+                f"INSERT INTO {kept} SELECT s.mst_key, s.chunk, s.state {source}",
+                (mst_key, version),
             )
 
 
@@ -118,13 +137,13 @@ _INFO_COLUMNS = (
 )
 
 
-def _write_info(catalog: Catalog, setup: RunSetup, run_id: int, errors: dict[int, str]) -> None:
+def _write_info(catalog: Catalog, setup: RunSetup, run_id: int, ended: Ended) -> None:
     table = setup.output.suffixed("_info").sql
     columns = ", ".join(f"{name} {kind}" for name, kind in _INFO_COLUMNS)
     catalog.execute(f"CREATE TABLE {table} ({columns})")
     metrics = _metrics(catalog, run_id)
     for configuration in setup.configurations:
-        row = _info_row(configuration, metrics, errors.get(configuration.mst_key))
+        row = _info_row(configuration, metrics, ended.get(configuration.mst_key))
         row["model_size"] = configuration.architecture.facts.parameters * 4 / 1024
         names = [name for name, _ in _INFO_COLUMNS]
         casts = ", ".join(f"%s::{kind.replace(' PRIMARY KEY', '')}" for _, kind in _INFO_COLUMNS)
@@ -137,7 +156,7 @@ Metrics = dict[tuple[int, str], list[tuple[float, list[float], float]]]
 def _metrics(catalog: Catalog, run_id: int) -> Metrics:
     """Loss, metrics and elapsed seconds by configuration and data set, in the order of epochs."""
     rows = catalog.execute(
-        "SELECT mst_key, dataset, loss, metrics, elapsed FROM cerebro.catalog_metrics "
+        "SELECT mst_key, dataset, loss, metrics, elapsed FROM cerebro._metrics "
         "WHERE run_id = %s ORDER BY epoch",
         (run_id,),
     )
@@ -147,8 +166,11 @@ def _metrics(catalog: Catalog, run_id: int) -> Metrics:
     return found
 
 
-def _info_row(configuration: Configuration, metrics: Metrics, error: str | None) -> dict[str, Any]:
+def _info_row(
+    configuration: Configuration, metrics: Metrics, ended: tuple[str, str] | None
+) -> dict[str, Any]:
     params = configuration.compile_params
+    status, error = ended or ("finished", None)
     row: dict[str, Any] = {
         "mst_key": configuration.mst_key,
         "model_id": configuration.architecture.model_id,
@@ -157,7 +179,7 @@ def _info_row(configuration: Configuration, metrics: Metrics, error: str | None)
         "model_type": MODEL_TYPE,
         "metrics_type": _metric_names(params),
         "loss_type": params.loss.name,
-        "status": "failed" if error else "finished",
+        "status": status,
         "error": error,
     }
     elapsed = None
@@ -186,7 +208,7 @@ def _write_summary(catalog: Catalog, setup: RunSetup, run_id: int) -> None:
     sql = (
         f"CREATE TABLE {setup.output.suffixed('_summary').sql} AS "
         "SELECT t.*, r.started AS start_training_time, clock_timestamp() AS end_training_time "
-        f"FROM (SELECT {casts}) AS t ({columns}), cerebro.catalog_runs r WHERE r.run_id = %s"
+        f"FROM (SELECT {casts}) AS t ({columns}), cerebro._runs r WHERE r.run_id = %s"
     )
     catalog.execute(sql, [*(value for _, value in values.values()), run_id])
 
@@ -203,8 +225,8 @@ def _summary_row(setup: RunSetup, run_id: int) -> dict[str, tuple[str, Any]]:
         "model_info": ("text", str(output.suffixed("_info"))),
         "dependent_varname": ("text[]", [target.name]),
         "independent_varname": ("text[]", [packed.input.name]),
-        "model_arch_table": ("text", str(setup.architectures.name)),
-        "model_selection_table": ("text", str(setup.selection.name)),
+        "model_arch_table": ("text", setup.architectures),
+        "model_selection_table": ("text", setup.selection),
         "object_table": ("text", None),
         "num_iterations": ("integer", request.num_iterations),
         "metrics_compute_frequency": ("integer", request.frequency),

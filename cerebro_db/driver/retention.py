@@ -1,22 +1,56 @@
-"""Which states must stay although their configuration has gone on: those still to be scored."""
+"""Which states must stay although their configuration has gone on."""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
+
+from cerebro_db.database.dialects.postgresql_training import StateTables
+
+# The states of a configuration at any time, the one that is being written included.
+MOST_STATES = 3
+
 
 class Retention:
-    """Versions of states that were kept for scoring, and when nothing needs them any more."""
+    """The states that are there, and those of them that something still needs.
 
-    def __init__(self) -> None:
-        self._kept: set[tuple[int, int]] = set()
-        self._scored: set[tuple[int, int]] = set()
-        self._done: dict[int, int] = {}
+    Needed are the newest state of a configuration, those still to be scored, and, where only
+    the states at the end of an epoch outlive a crash, the newest of these.
 
-    def keep(self, mst_key: int, version: int) -> bool:
-        """A hop from ``version`` starts; true if the version must outlive it."""
-        if (mst_key, version) in self._scored:
-            return False
-        self._kept.add((mst_key, version))
-        return True
+    Args:
+        states: of the run.
+        epochs: after which configurations are scored.
+        versions: (mst_key, version) of the states that are there.
+        done: hops that each configuration has done.
+        scored: (mst_key, epoch) of those that have their results.
+    """
+
+    def __init__(
+        self,
+        states: StateTables,
+        epochs: Collection[int],
+        versions: Iterable[tuple[int, int]] = (),
+        done: Iterable[tuple[int, int]] = (),
+        scored: Iterable[tuple[int, int]] = (),
+    ) -> None:
+        self._states = states
+        self._to_score = {epoch * states.hops_an_epoch for epoch in epochs}
+        self._there: dict[int, set[int]] = {}
+        for mst_key, version in versions:
+            self._there.setdefault(mst_key, set()).add(version)
+        self._done = dict(done)
+        self._scored = {(key, epoch * states.hops_an_epoch) for key, epoch in scored}
+
+    def superseded(self, mst_key: int, version: int) -> tuple[int, ...]:
+        """The states that nothing needs any more once a hop from ``version`` is done."""
+        there = self._there.get(mst_key, set())
+        return tuple(sorted(there - self._needed(mst_key, version + 1)))
+
+    def hop_done(self, mst_key: int, version: int, discarded: Collection[int]) -> None:
+        """A hop made a version, and discarded others."""
+        there = self._there.setdefault(mst_key, set())
+        there.difference_update(discarded)
+        there.add(version)
+        self._done[mst_key] = version
 
     def scored(self, mst_key: int, version: int) -> None:
         """A version has been scored."""
@@ -26,16 +60,32 @@ class Retention:
         """Whether a version has been scored."""
         return (mst_key, version) in self._scored
 
-    def done(self, mst_key: int, version: int) -> None:
-        """A configuration's newest committed version."""
-        self._done[mst_key] = version
+    def drop(self, mst_key: int) -> None:
+        """All states of a configuration are gone."""
+        self._there.pop(mst_key, None)
+
+    def full(self, mst_key: int) -> bool:
+        """Whether a configuration must be scored before it makes another state."""
+        return len(self._there.get(mst_key, ())) >= MOST_STATES
 
     def useless(self) -> list[tuple[int, int]]:
-        """Take out the kept versions that are scored and have a successor."""
-        found = sorted(
-            (key, version)
-            for key, version in self._kept & self._scored
-            if self._done.get(key, -1) > version
-        )
-        self._kept.difference_update(found)
-        return found
+        """Take out the states that nothing needs any more."""
+        found = []
+        for mst_key, there in self._there.items():
+            extra = there - self._needed(mst_key, self._done.get(mst_key, 0))
+            there -= extra
+            found += [(mst_key, version) for version in extra]
+        return sorted(found)
+
+    def _needed(self, mst_key: int, done: int) -> set[int]:
+        needed = {done}
+        needed |= {
+            version
+            for version in self._there.get(mst_key, ())
+            if version in self._to_score
+            and version <= done
+            and (mst_key, version) not in self._scored
+        }
+        if not self._states.every_hop:
+            needed.add(done - done % self._states.hops_an_epoch)
+        return needed

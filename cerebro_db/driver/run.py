@@ -5,29 +5,28 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from cerebro_db.database.catalog import Catalog, MetricRow
-from cerebro_db.database.dialects import PostgreSQL
+from cerebro_db.database.catalog import MetricRow
 from cerebro_db.database.dialects.postgresql_training import HopOrder, ScanOrder
 from cerebro_db.database.packed import PackedTable
-from cerebro_db.database.sessions import POLL_SECONDS, StatementFailed, Tick, wait_any
+from cerebro_db.database.sessions import POLL_SECONDS, StatementFailed, wait_any
+from cerebro_db.driver.crew import recover
 from cerebro_db.driver.fit_setup import RunSetup
 from cerebro_db.driver.progress import EpochReport
 from cerebro_db.driver.retention import Retention
 from cerebro_db.driver.scoreboard import TRAINING, VALIDATION, Group, Scan, ScoreBoard
+from cerebro_db.driver.stored import Progress
 from cerebro_db.driver.tasks import TaskWriter
-from cerebro_db.driver.workers import Worker, manifest_of, start_preparing
-from cerebro_db.errors import RunFailed
+from cerebro_db.driver.workers import RunContext, Worker, manifest_of, start_preparing
+from cerebro_db.errors import RunFailed, WrongRunStatus
 from cerebro_db.planning.dispatch import Dispatcher
 from cerebro_db.planning.orders import Visit, plan_epoch
 
-Notify = Callable[[str], None]
-
 # Classes of SQLSTATE that concern the server, not one configuration.
-_FATAL_CLASSES = ("08", "42", "53", "57", "58")
+_FATAL_CLASSES = ("08", "40", "42", "53", "55", "57", "58")
 _PLANNED_AHEAD = 20_000
 
 
@@ -50,39 +49,28 @@ class _Combination:
 
 
 class Run:
-    """The loop of a run that is registered already.
+    """The loop of a run that is registered already, from its beginning or from where it is.
 
     Args:
         setup: what to train.
-        run_id: of the catalog.
-        catalog: for plan and metrics; its session is not a worker's.
-        dialect: of the server.
+        progress: how far that has come.
+        context: what to work with.
         workers: sessions of the run.
-        cache_bytes: of decoded partitions that each worker may keep.
-        tick: called while waiting; raises to cancel.
-        notify: gets a line an epoch.
     """
 
     def __init__(
-        self,
-        setup: RunSetup,
-        run_id: int,
-        catalog: Catalog,
-        dialect: PostgreSQL,
-        workers: list[Worker],
-        cache_bytes: int,
-        tick: Tick,
-        notify: Notify,
+        self, setup: RunSetup, progress: Progress, context: RunContext, workers: list[Worker]
     ) -> None:
-        self._setup, self._run_id, self._catalog = setup, run_id, catalog
-        self._sql, self._workers, self._tick = dialect.training, workers, tick
-        self._cache_bytes = cache_bytes
-        self._alive = {c.mst_key: c for c in setup.configurations}
-        self._errors: dict[int, str] = {}
-        self._tasks = TaskWriter(setup, run_id)
-        costs = {c.mst_key: c.hop_seconds for c in setup.configurations}
-        self._costs = costs
-        self._dispatcher = Dispatcher(len(workers), costs)
+        self._setup, self._context, self._workers = setup, context, workers
+        self._run_id, self._catalog = context.run_id, context.catalog
+        self._sql = context.dialect.training
+        self._ended = dict(progress.ended)
+        self._alive = {
+            c.mst_key: c for c in setup.configurations if c.mst_key not in progress.ended
+        }
+        self._tasks = TaskWriter(setup, context.run_id)
+        self._costs = {c.mst_key: c.hop_seconds for c in setup.configurations}
+        self._dispatcher = Dispatcher(max(1, len(workers)), self._costs)
         self._tables = {TRAINING: setup.packed}
         if setup.validation is not None:
             self._tables[VALIDATION] = setup.validation
@@ -90,22 +78,28 @@ class Run:
         self._partitions = keys[TRAINING]
         held = sum(decoded_bytes(table) for table in self._tables.values())
         epochs = setup.request.metric_epochs()
-        self._board = ScoreBoard(keys, epochs, waits=held > cache_bytes)
+        self._board = ScoreBoard(keys, epochs, waits=held > context.cache_bytes)
+        self._retention = Retention(
+            context.states, epochs, progress.versions, progress.done.items(), progress.scored
+        )
         self._iterations = setup.request.num_iterations or 1
         self._planned = 0
         self._next_partition: dict[tuple[int, int], int] = {}
+        self._discards: dict[Visit, tuple[int, ...]] = {}
         self._combinations: list[_Combination] = []
-        self._retention = Retention()
         self._reported = 0
-        self._report = EpochReport(setup, notify)
-        self._started: float | None = None
+        self._report = EpochReport(setup, context.notify)
+        self._began = time.monotonic()
+        self._seconds_before = progress.seconds
+        self._ready = False
         self._ticked = 0.0
+        self._catch_up(progress)
 
-    def run(self) -> dict[int, str]:
-        """Train until nothing is left; returns the errors of configurations that failed."""
+    def run(self) -> dict[int, tuple[str, str]]:
+        """Train until nothing is left; returns status and error of what failed or was cancelled."""
         self._plan_until(1)
         for worker in self._workers:
-            start_preparing(worker, self._cache_bytes, self._run_id)
+            start_preparing(worker, self._context)
             worker.job = _Preparation()
         while True:
             for worker in self._workers:
@@ -117,17 +111,42 @@ class Run:
             self._wait(busy)
             for worker in busy:
                 self._advance(worker)
-        if self._alive and not (self._dispatcher.done and self._board.done):
+        if self._alive and not self.complete:
             raise RunFailed("the run came to a halt with hops left to do")
-        return self._errors
+        return self._ended
+
+    @property
+    def complete(self) -> bool:
+        """Whether nothing is left to train or to score."""
+        everything_planned = self._planned == self._iterations or not self._alive
+        return everything_planned and self._dispatcher.done and self._board.done
+
+    def _catch_up(self, progress: Progress) -> None:
+        """Make known what earlier drivers have planned and done."""
+        for mst_key in progress.ended:
+            self._dispatcher.drop(mst_key)
+        done = [v for v in progress.plan if self._version(v) < progress.done.get(v.mst_key, 0)]
+        self._dispatcher.add_finished(done)
+        self._dispatcher.add_visits(set(progress.plan).difference(done))
+        self._know(progress.plan)
+        self._planned = max((visit.epoch for visit in progress.plan), default=0)
+        for mst_key in self._alive:
+            epochs = range(1, progress.done.get(mst_key, 0) // len(self._partitions) + 1)
+            for epoch in epochs:
+                if (mst_key, epoch) not in progress.scored:
+                    self._board.finished(mst_key, epoch)
+        while self._reported < self._iterations and self._epoch_complete(self._reported + 1):
+            self._reported += 1
 
     # -- waiting ---------------------------------------------------------------
     def _wait(self, busy: list[Worker]) -> None:
         wait_any([worker.session for worker in busy], POLL_SECONDS)
         now = time.monotonic()
         if now - self._ticked >= POLL_SECONDS:
-            self._tick()
+            self._context.tick()
             self._ticked = now
+        for mst_key, who in self._context.requests.look():
+            self._cancel(mst_key, who)
 
     def _advance(self, worker: Worker) -> None:
         """Take what a worker finished, and give it something new at once."""
@@ -140,8 +159,8 @@ class Run:
             worker.kept = set()  # a statement that failed may have driven partitions out of memory
             self._failed(job, error)
             return
-        self._free(worker)
         rows = worker.session.rows()
+        self._free(worker)
         if isinstance(job, Visit):
             self._visited(worker, job, rows[0])
         elif isinstance(job, Scan):
@@ -155,6 +174,9 @@ class Run:
 
     @staticmethod
     def _free(worker: Worker) -> None:
+        if worker.cancelled:  # the request may come late, and must not hit the next statement
+            recover(worker.session)
+            worker.cancelled = False
         worker.job = None
         worker.free_since = time.monotonic()
 
@@ -167,7 +189,8 @@ class Run:
         if scan is not None:
             self._send_scan(worker, scan)
             return
-        visit = self._dispatcher.next_visit(worker.number, worker.kept_partitions(TRAINING))
+        held = [mst_key for mst_key in self._alive if self._retention.full(mst_key)]
+        visit = self._dispatcher.next_visit(worker.number, worker.kept_partitions(TRAINING), held)
         if visit is not None:
             self._send_visit(worker, visit)
             self._plan_until(visit.epoch + 1)
@@ -175,8 +198,10 @@ class Run:
     def _send_visit(self, worker: Worker, visit: Visit) -> None:
         configuration = self._alive[visit.mst_key]
         version = self._version(visit)
-        has_weights = version == 0 and configuration.architecture.has_weights
+        architecture = configuration.architecture
+        self._discards[visit] = self._retention.superseded(visit.mst_key, version)
         order = HopOrder(
+            states=self._context.states,
             run_id=self._run_id,
             mst_key=visit.mst_key,
             epoch=visit.epoch,
@@ -190,24 +215,23 @@ class Run:
             salt=self._tasks.salt(visit) if configuration.fit_params.shuffle else None,
             passes=1 if self._fits(visit.partition_key) else configuration.fit_params.epochs,
             reads=f"{TRAINING}/{visit.partition_key}" not in worker.kept,
-            weights_from=(
-                (self._setup.architectures.name, configuration.architecture.model_id)
-                if has_weights
-                else None
+            weights_of=(
+                architecture.model_id if version == 0 and architecture.has_weights else None
             ),
-            keeps_previous=visit.position == 0 and self._keeps(visit),
+            discards=self._discards[visit],
         )
         worker.job = visit
         worker.session.send(*self._sql.hop(self._setup.packed, order))
 
     def _send_scan(self, worker: Worker, scan: Scan) -> None:
         alive = [self._alive[key] for key in scan.group.mst_keys if key in self._alive]
+        version = scan.group.epoch * len(self._partitions)
         order = ScanOrder(
-            run_id=self._run_id,
+            states=self._context.states.of(version),
             partition_key=scan.partition_key,
             task=self._tasks.scan(scan.dataset, scan.partition_key),
             mst_keys=[configuration.mst_key for configuration in alive],
-            versions=[scan.group.epoch * len(self._partitions)] * len(alive),
+            versions=[version] * len(alive),
             tasks=[self._tasks.score(configuration) for configuration in alive],
             reads=scan.name not in worker.kept,
         )
@@ -221,12 +245,28 @@ class Run:
 
     # -- taking results ------------------------------------------------------------
     def _prepared(self, worker: Worker) -> None:
-        if self._started is None:
-            self._started = time.monotonic()
-            self._catalog.started(self._run_id, manifest_of(worker))
+        worker.is_ready = True
+        manifest = manifest_of(worker)
+        self._check_versions(manifest)
+        if not self._ready:
+            self._ready = True
+            self._began = time.monotonic()
+            self._report.ready()
+            self._catalog.started(self._run_id, manifest)
             worker.job = _Trial()
             task = self._tasks.trial(self._alive.values())
             worker.session.send("SELECT cerebro._try_scores(%s)", (task,))
+
+    def _check_versions(self, manifest: dict[str, Any]) -> None:
+        """Refuse to go on where other software, or another processor, would give other results."""
+        before = self._context.manifest
+        for name, value in manifest.items():
+            if name in before and before[name] != value:
+                raise WrongRunStatus(
+                    f"run {self._run_id} began with {name} {before[name]}; "
+                    f"this server has {value}, so that results would not be the same",
+                    hint="any_version := true goes on all the same",
+                )
 
     def _tried(self, errors: dict[str, str]) -> None:
         for mst_key, error in errors.items():
@@ -237,7 +277,10 @@ class Run:
         worker.kept = set(kept)
         self._report.trained(rows)
         self._dispatcher.finished(visit)
-        self._retention.done(visit.mst_key, self._version(visit) + 1)
+        version = self._version(visit) + 1
+        self._retention.hop_done(visit.mst_key, version, self._discards.pop(visit))
+        if visit.mst_key not in self._alive:
+            self._discard_all(visit.mst_key)
         self._discard()
         if visit.position == len(self._partitions) - 1 and visit.mst_key in self._alive:
             self._board.finished(visit.mst_key, visit.epoch)
@@ -253,11 +296,15 @@ class Run:
             self._combinations += [_Combination(scan.group, name) for name in self._tables]
 
     def _combined(self, job: _Combination, results: dict[str, Any]) -> None:
-        elapsed = time.monotonic() - (self._started or 0.0)
+        elapsed = self._seconds_before + time.monotonic() - self._began
         epoch, found = job.group.epoch, {int(key): value for key, value in results.items()}
+        for mst_key, result in found.items():
+            if "error" in result:
+                self._drop(mst_key, result["error"])
         rows = [
             MetricRow(key, epoch, job.dataset, v["loss"], v["names"], v["metrics"], elapsed)
             for key, v in found.items()
+            if "error" not in v
         ]
         self._catalog.add_metrics(self._run_id, rows)
         self._report.scored(rows)
@@ -270,35 +317,45 @@ class Run:
             self._discard()
             self._report_epochs()
 
-    def _keeps(self, visit: Visit) -> bool:
-        """Whether the state before a visit is still to be scored."""
-        if not self._board.wants(visit.epoch - 1):
-            return False
-        return self._retention.keep(visit.mst_key, self._version(visit))
-
     def _discard(self) -> None:
-        """Drop states that were kept only to be scored."""
-        useless = self._retention.useless()
-        if useless:
-            keys, versions = [key for key, _ in useless], [version for _, version in useless]
-            self._catalog.execute(*self._sql.discard(self._run_id, keys, versions))
+        """Drop states that nothing needs any more."""
+        for statement in self._sql.discard(self._context.states, self._retention.useless()):
+            self._catalog.execute(*statement)
+
+    def _discard_all(self, mst_key: int) -> None:
+        """Drop the states of a configuration that has ended."""
+        for statement in self._sql.discard_all(self._context.states, [mst_key]):
+            self._catalog.execute(*statement)
+        self._retention.drop(mst_key)
 
     # -- failures --------------------------------------------------------------------
     def _failed(self, job: Any, error: StatementFailed) -> None:
         """One configuration fails by itself; anything else ends the run."""
-        if not isinstance(job, Visit) or error.sqlstate[:2] in _FATAL_CLASSES:
+        if not isinstance(job, Visit):
             raise error
+        if job.mst_key in self._alive and error.sqlstate[:2] in _FATAL_CLASSES:
+            raise error
+        self._discards.pop(job, None)
         self._dispatcher.finished(job)
         hint = f" ({error.hint})" if error.hint else ""
         self._drop(job.mst_key, f"epoch {job.epoch}, hop {job.position + 1}: {error.message}{hint}")
 
-    def _drop(self, mst_key: int, error: str) -> None:
+    def _cancel(self, mst_key: int, who: str) -> None:
+        """Someone cancelled one configuration."""
+        self._drop(mst_key, f"cancelled by {who}", "cancelled")
+        for worker in self._workers:
+            if isinstance(worker.job, Visit) and worker.job.mst_key == mst_key:
+                worker.session.cancel()
+                worker.cancelled = True
+
+    def _drop(self, mst_key: int, error: str, status: str = "failed") -> None:
         if self._alive.pop(mst_key, None) is not None:
-            self._errors[mst_key] = error
+            self._ended[mst_key] = (status, error)
             self._dispatcher.drop(mst_key)
             self._board.drop(mst_key)
-            self._catalog.configuration_ended(self._run_id, mst_key, "failed", error)
-            self._report.failed(mst_key, error)
+            self._catalog.configuration_ended(self._run_id, mst_key, status, error)
+            self._discard_all(mst_key)
+            self._report.ended(mst_key, status, error)
             self._report_epochs()
 
     # -- plan and progress -----------------------------------------------------------
@@ -314,9 +371,12 @@ class Run:
             visits += plan_epoch(self._costs, self._partitions, seed, number)
         self._catalog.add_plan(self._run_id, visits)
         self._dispatcher.add_visits(visits)
+        self._know(visits)
+        self._planned = min(ahead, self._iterations)
+
+    def _know(self, visits: Iterable[Visit]) -> None:
         for visit in visits:
             self._next_partition[visit.mst_key, self._version(visit)] = visit.partition_key
-        self._planned = min(ahead, self._iterations)
 
     def _version(self, visit: Visit) -> int:
         """Hops that a configuration has done before a visit."""
@@ -326,19 +386,20 @@ class Run:
         """Whether a worker can hold a partition; the same rule as the worker's."""
         packed = self._setup.packed
         rows = next(p.rows for p in packed.partitions if p.partition_key == partition_key)
-        return rows * row_bytes(packed) <= self._cache_bytes
+        return rows * row_bytes(packed) <= self._context.cache_bytes
 
     def _report_epochs(self) -> None:
         """Tell of every epoch that is complete and was not told of yet."""
-        while self._reported < self._iterations:
-            epoch = self._reported + 1
-            version = epoch * len(self._partitions)
-            scored = all(self._retention.is_scored(key, version) for key in self._alive)
-            complete = self._dispatcher.epoch_done(epoch)
-            if not complete or (self._board.wants(epoch) and not scored):
-                return
-            self._reported = epoch
-            self._report.epoch(epoch, len(self._alive), self._started or time.monotonic())
+        while self._reported < self._iterations and self._epoch_complete(self._reported + 1):
+            self._reported += 1
+            seconds = self._seconds_before + time.monotonic() - self._began
+            self._report.epoch(self._reported, len(self._alive), seconds)
+
+    def _epoch_complete(self, epoch: int) -> bool:
+        """Whether every configuration has done an epoch, and been scored where that is wanted."""
+        version = epoch * len(self._partitions)
+        scored = all(self._retention.is_scored(key, version) for key in self._alive)
+        return self._dispatcher.epoch_done(epoch) and (scored or not self._board.wants(epoch))
 
 
 def row_bytes(packed: PackedTable) -> int:

@@ -10,9 +10,10 @@ from typing import Any
 from cerebro_db.configs.architecture import check_architecture, fingerprint
 from cerebro_db.configs.parameters import CompileParams, parse_compile_params
 from cerebro_db.database.libraries import SPELLED
-from cerebro_db.database.names import quote
+from cerebro_db.database.names import QualifiedName, quote
 from cerebro_db.database.relations import Relation, find
 from cerebro_db.database.sessions import Session, Tick
+from cerebro_db.driver.fit_setup import STATES_SUFFIX
 from cerebro_db.errors import InvalidArgument, UndefinedTable, WrongObjectType
 from cerebro_db.training.targets import TargetFacts
 
@@ -51,6 +52,7 @@ class ModelTable:
 
     relation: Relation
     info: Relation
+    states: QualifiedName
     mst_keys: tuple[int, ...]
     targets: TargetFacts
     dependent_varname: str
@@ -87,15 +89,16 @@ def load_model_table(session: Session, text: str | None, tick: Tick) -> ModelTab
     Raises:
         WrongObjectType: the table was not made by training, or has no model.
     """
-    relation = _with_columns(
-        find(session, text, ROLE, tick), "mst_key", "model_arch", "model_state"
-    )
+    relation = _with_columns(find(session, text, ROLE, tick), "mst_key", "model_arch")
     info = _companion(session, relation, "_info", tick)
+    states = _companion(session, relation, STATES_SUFFIX, tick)
     summary = _companion(session, relation, "_summary", tick)
     _with_columns(info, "mst_key", "compile_params", "fit_params")
+    _with_columns(states, "mst_key", "chunk", "state")
     _with_columns(summary, *_FACTS)
     rows = session.run(
-        f"SELECT m.mst_key FROM {relation.name.sql} m WHERE m.model_state IS NOT NULL ORDER BY 1",
+        f"SELECT m.mst_key FROM {relation.name.sql} m WHERE EXISTS (SELECT 1 "
+        f"FROM {states.name.sql} s WHERE s.mst_key = m.mst_key) ORDER BY 1",
         (),
         tick,
     )
@@ -105,6 +108,7 @@ def load_model_table(session: Session, text: str | None, tick: Tick) -> ModelTab
     return ModelTable(
         relation=relation,
         info=info,
+        states=states.name,
         mst_keys=tuple(row[0] for row in rows),
         targets=TargetFacts(
             facts["target_kind"], facts["num_classes"][0] or 0, tuple(facts["target_shape"])

@@ -4,10 +4,20 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from cerebro_db.database.sessions import Session, SessionPool, Tick
+from cerebro_db.database.catalog import Catalog
+from cerebro_db.database.dialects import PostgreSQL
+from cerebro_db.database.dialects.postgresql_training import StateTables
+from cerebro_db.database.sessions import POLL_SECONDS, Session, SessionPool, Tick, wait_any
+from cerebro_db.driver.crew import recover
+from cerebro_db.driver.requests import Requests
+from cerebro_db.errors import CerebroError
+
+# A worker that has not stopped then, because it compiles, is left to itself: it stops after that.
+STOP_SECONDS = 1.0
 
 
 @dataclass
@@ -19,6 +29,8 @@ class Worker:
         kept: names of the partitions that it has decoded in memory.
         free_since: when it last had nothing to do.
         job: what it does now.
+        cancelled: whether that has been asked to stop.
+        is_ready: whether TensorFlow is there.
     """
 
     number: int
@@ -26,6 +38,8 @@ class Worker:
     kept: set[str] = field(default_factory=set)
     free_since: float = field(default_factory=time.monotonic)
     job: Any = None
+    cancelled: bool = False
+    is_ready: bool = False
 
     def waited(self) -> float:
         """Seconds without work until now."""
@@ -35,6 +49,35 @@ class Worker:
         """Partition keys of a data set that are in memory."""
         parts = [name.rpartition("/") for name in self.kept]
         return {int(key) for found, _, key in parts if found == dataset}
+
+
+@dataclass(frozen=True)
+class RunContext:
+    """What a run works with.
+
+    Attributes:
+        run_id: of the catalog.
+        states: where its states are.
+        catalog: for plan and metrics; its session is not a worker's.
+        dialect: of the server.
+        requests: of others.
+        guard_key: of the advisory lock that workers share while they work for the run.
+        cache_bytes: of decoded partitions that each worker may keep.
+        manifest: what the workers must tell of themselves, where that matters; empty otherwise.
+        tick: called while waiting; raises to cancel.
+        notify: gets a line an epoch.
+    """
+
+    run_id: int
+    states: StateTables
+    catalog: Catalog
+    dialect: PostgreSQL
+    requests: Requests
+    guard_key: int
+    cache_bytes: int
+    manifest: Mapping[str, Any]
+    tick: Tick
+    notify: Callable[[str], None]
 
 
 def take_workers(
@@ -52,11 +95,18 @@ def take_workers(
     return [Worker(number, session) for number, session in enumerate(sessions)]
 
 
-def start_preparing(worker: Worker, cache_bytes: int, run_id: int) -> None:
-    """Send what makes a session a worker."""
+def start_preparing(worker: Worker, context: RunContext) -> None:
+    """Send what makes a session a worker.
+
+    While it works for the run it shares a lock: whoever goes on with the run waits for that, so
+    that no hop of a driver that is gone can be committed later.
+    """
     threads, use_gpus = worker.session.facts["tensorflow"]
     worker.session.send(
-        "SELECT cerebro._prepare_worker(%s, %s, %s, %s)", (threads, use_gpus, cache_bytes, run_id)
+        f"{context.dialect.training.durability(context.states)}; "
+        "SELECT pg_catalog.pg_advisory_lock_shared(%s); "
+        "SELECT cerebro._prepare_worker(%s, %s, %s, %s)",
+        (context.guard_key, threads, use_gpus, context.cache_bytes, context.run_id),
     )
 
 
@@ -66,9 +116,41 @@ def manifest_of(worker: Worker) -> dict[str, Any]:
     return facts
 
 
-def give_back(pool: SessionPool, workers: list[Worker], tick: Tick) -> None:
-    """Release the memory of a run and keep the sessions for the next one."""
+def stop(pool: SessionPool, workers: list[Worker]) -> None:
+    """Stop what workers do, and keep the sessions that are soon ready for another run."""
     for worker in workers:
-        if not worker.session.closed and not worker.session.busy:
-            worker.session.run("SELECT cerebro._release_worker()", (), tick)
+        worker.session.cancel()
+    deadline = time.monotonic() + STOP_SECONDS
+    while time.monotonic() < deadline and any(_busy(worker.session) for worker in workers):
+        wait_any([worker.session for worker in workers], POLL_SECONDS)
+    for worker in workers:
+        # An import of TensorFlow that was cut off cannot be taken up again.
+        if not worker.is_ready or _busy(worker.session):
+            worker.session.close()
+        else:
+            recover(worker.session)
+    give_back(pool, workers)
+
+
+def give_back(pool: SessionPool, workers: list[Worker]) -> None:
+    """Release what a run took, and keep the sessions for the next one."""
+    for worker in workers:
+        try:
+            if not worker.session.closed:
+                worker.session.run(_RELEASE)
+        except CerebroError:
+            worker.session.close()
     pool.give(worker.session for worker in workers)
+
+
+_RELEASE = (
+    "SELECT cerebro._release_worker(); SELECT pg_catalog.pg_advisory_unlock_all(); "
+    "RESET synchronous_commit"
+)
+
+
+def _busy(session: Session) -> bool:
+    try:
+        return not session.advance()
+    except CerebroError:
+        return False

@@ -92,7 +92,7 @@ DO $$
 DECLARE
     name text;
 BEGIN
-    FOREACH name IN ARRAY ARRAY['cerebro_admin', 'cerebro_user'] LOOP
+    FOREACH name IN ARRAY ARRAY['cerebro_admin', 'cerebro_user', 'cerebro_owner'] LOOP
         IF NOT EXISTS (SELECT 1 FROM pg_catalog.pg_shdepend d
                          JOIN pg_catalog.pg_roles r ON r.oid = d.refobjid
                         WHERE d.refclassid = 'pg_catalog.pg_authid'::regclass

@@ -12,6 +12,7 @@ from pathlib import Path
 import jinja2
 
 import cerebro_db
+from cerebro_db.configs.settings import described
 from cerebro_db.errors import InvalidArgument
 from cerebro_db.install import sources
 
@@ -126,6 +127,7 @@ class Script:
             udf=self.udf,
             body=self.body,
             package_version=cerebro_db.__version__,
+            settings=described(),
             migration_names=[path.stem for path in _files("migrations")],
         )
         filters: dict[str, Callable[..., str]] = {

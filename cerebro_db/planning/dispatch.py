@@ -86,10 +86,21 @@ class Dispatcher:
             chain.waiting.append(visit)
             self._unfinished[visit.epoch] += 1
 
-    def next_visit(self, worker: int, cached: Collection[int] = ()) -> Visit | None:
+    def add_finished(self, visits: Iterable[Visit]) -> None:
+        """Makes visits known that were finished before this began."""
+        self._epochs.update(visit.epoch for visit in visits)
+
+    def next_visit(
+        self, worker: int, cached: Collection[int] = (), held: Collection[int] = ()
+    ) -> Visit | None:
         """Returns the visit that a free worker takes now, or None where it has to wait.
 
-        The visit is in flight until `finished` or `retry`.
+        The visit is in flight until `finished`.
+
+        Args:
+            worker: its number.
+            cached: partitions that it has in memory.
+            held: of configurations that must not go on yet.
         """
         critical = CRITICAL_SHARE * self._work() / self._num_workers
 
@@ -98,7 +109,7 @@ class Dispatcher:
             uncached = visit.partition_key not in cached
             return work < critical, visit.epoch, -work, uncached, visit.mst_key
 
-        chain = min(self._ready(worker), key=priority, default=None)
+        chain = min(self._ready(worker, held), key=priority, default=None)
         if chain is None:
             return None
         chain.in_flight = chain.waiting.popleft()
@@ -106,21 +117,16 @@ class Dispatcher:
 
     def finished(self, visit: Visit) -> None:
         """Tells that a visit in flight is done."""
-        self._land(visit)
+        chain = self._chain(visit.mst_key)
+        if chain.in_flight != visit:
+            raise InvalidArgument(f"visit: got {visit}; in flight is {chain.in_flight}")
+        chain.in_flight = None
         self._unfinished[visit.epoch] -= 1
-
-    def retry(self, visit: Visit) -> None:
-        """Puts a visit in flight back, to be taken again by any worker."""
-        chain = self._land(visit)
-        if visit.mst_key in self._dropped:
-            self._unfinished[visit.epoch] -= 1
-        else:
-            chain.waiting.appendleft(visit)
 
     def drop(self, mst_key: int) -> None:
         """Takes away what a failed or stopped configuration still had to visit.
 
-        A visit in flight stays so until `finished` or `retry`.
+        A visit in flight stays so until `finished`.
         """
         chain = self._chain(mst_key)
         self._dropped.add(mst_key)
@@ -142,24 +148,18 @@ class Dispatcher:
         """Whether an epoch was planned, and all its visits are finished."""
         return epoch in self._epochs and self._unfinished[epoch] == 0
 
-    def _ready(self, worker: int) -> list[_Chain]:
+    def _ready(self, worker: int, held: Collection[int]) -> list[_Chain]:
         return [
             chain
-            for chain in self._chains.values()
-            if chain.in_flight is None
+            for mst_key, chain in self._chains.items()
+            if mst_key not in held
+            and chain.in_flight is None
             and chain.waiting
             and self._serves(worker, chain.waiting[0].partition_key)
         ]
 
     def _work(self) -> float:
         return sum(chain.work() for chain in self._chains.values())
-
-    def _land(self, visit: Visit) -> _Chain:
-        chain = self._chain(visit.mst_key)
-        if chain.in_flight != visit:
-            raise InvalidArgument(f"visit: got {visit}; in flight is {chain.in_flight}")
-        chain.in_flight = None
-        return chain
 
     def _chain(self, mst_key: int) -> _Chain:
         if mst_key not in self._chains:

@@ -1,11 +1,14 @@
-"""What cerebro_fit_multiple calls."""
+"""What the functions that begin, go on with, stop and drop runs call."""
 
 from __future__ import annotations
 
 import os
 from typing import Any
 
+from cerebro_db.driver import lifecycle
+from cerebro_db.driver.drive import Limits
 from cerebro_db.driver.fit import fit_multiple
+from cerebro_db.driver.fit import resume as resume_run
 from cerebro_db.driver.fit_request import FitRequest
 from cerebro_db.server.host import Host, entry
 
@@ -14,6 +17,53 @@ from cerebro_db.server.host import Host, entry
 def fit(plpy: Any, gd: dict[str, Any], arguments: dict[str, Any]) -> int:
     """Train a grid; the arguments are those of the SQL function, by name."""
     host = Host.of(plpy, gd)
-    cores = len(os.sched_getaffinity(0))
-    request = FitRequest(**arguments, search_path=host.search_path, cores=cores)
+    request = FitRequest(**arguments, search_path=host.search_path, cores=cores())
     return fit_multiple(host.pool, host.dialect, request, host.tick, host.notice)
+
+
+@entry
+def resume(
+    plpy: Any,
+    gd: dict[str, Any],
+    run_id: int | None,
+    max_seconds: float | None,
+    num_workers: int | None,
+    any_version: bool | None,
+) -> int:
+    """Go on with a run that stopped."""
+    host = Host.of(plpy, gd)
+    limits = Limits(max_seconds, num_workers, bool(any_version))
+    return resume_run(host.pool, host.dialect, run_id, limits, host.tick, host.notice)
+
+
+@entry
+def cancel(plpy: Any, gd: dict[str, Any], run_id: int | None, mst_key: int | None) -> str:
+    """Stop a run, or one of its configurations."""
+    host = Host.of(plpy, gd)
+    return lifecycle.cancel(host.pool, run_id, mst_key, host.tick)
+
+
+@entry
+def pause(plpy: Any, gd: dict[str, Any], run_id: int | None) -> str:
+    """Stop a run such that its call returns."""
+    host = Host.of(plpy, gd)
+    return lifecycle.pause(host.pool, run_id, host.tick)
+
+
+@entry
+def drop_run(plpy: Any, gd: dict[str, Any], run_id: int | None) -> None:
+    """Forget a run and remove its states."""
+    host = Host.of(plpy, gd)
+    lifecycle.drop_run(host.pool, run_id, host.tick)
+
+
+@entry
+def vacuum(plpy: Any, gd: dict[str, Any], older_than: float | None) -> list[tuple[int | None, int]]:
+    """Remove the states of runs that stopped long ago."""
+    host = Host.of(plpy, gd)
+    return lifecycle.vacuum(host.pool, older_than, host.tick)
+
+
+def cores() -> int:
+    """The processor cores that this server may use."""
+    return len(os.sched_getaffinity(0))

@@ -5,23 +5,28 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from cerebro_db.configs.architecture import ArchitectureLimits
+from cerebro_db.configs.settings import Settings
 from cerebro_db.errors import RunFailed
 
 if TYPE_CHECKING:  # TensorFlow is imported when a worker is made ready, not before
     from cerebro_db.training.partitions import PartitionCache
-    from cerebro_db.training.prediction import Prediction
-    from cerebro_db.training.scan import Scan, Scorers
+    from cerebro_db.training.scan import Scorers
     from cerebro_db.training.tasks import Architectures
-    from cerebro_db.training.visit import Programs, Visit
-
-    Work = Visit | Scan | Prediction
+    from cerebro_db.training.visit import Programs
 
 _KEY = "cerebro.worker"
 
 
 @dataclass
 class WorkerMemory:
-    """One worker's memory; what is under way is known by its token only."""
+    """One worker's memory; what is under way is known by its token only.
+
+    Attributes:
+        under_way: a visit, a scan or a prediction.
+        saved: the state that the last visit left, until it is stored.
+        chunk_bytes: most bytes of a state that one row may have.
+    """
 
     run_id: int
     cache: PartitionCache
@@ -29,20 +34,24 @@ class WorkerMemory:
     scorers: Scorers
     architectures: Architectures
     token: int = 0
-    under_way: Work | None = None
+    under_way: Any = None
+    saved: bytes = b""
+    chunk_bytes: int = 2**28
 
-    def begin(self, work: Work) -> int:
+    def begin(self, work: Any) -> int:
         """Remember what is under way, in place of anything that a cancelled statement left."""
         self.token += 1
-        self.under_way = work
+        self.under_way, self.saved = work, b""
         return self.token
 
-    def current(self, token: int | None) -> Any:
+    def current(self, token: int | None, kind: type[Any] = object) -> Any:
         """What is under way, checked: never the leftover of another statement."""
         if token is None or token != self.token or self.under_way is None:
             raise RunFailed(
                 f"got the token {token} in a worker whose work has the token {self.token}"
             )
+        if not isinstance(self.under_way, kind):
+            raise RunFailed(f"got the token {token} of a worker that is at something else")
         return self.under_way
 
     def end(self, token: int | None) -> Any:
@@ -57,11 +66,11 @@ class WorkerMemory:
 
     def release(self) -> None:
         """Drop what only this run needs."""
-        self.under_way = None
+        self.under_way, self.saved = None, b""
         self.cache.clear()
 
 
-def remember(gd: dict[str, Any], run_id: int, cache_bytes: int) -> WorkerMemory:
+def remember(gd: dict[str, Any], run_id: int, cache_bytes: int, settings: Settings) -> WorkerMemory:
     """The memory for a run: programs stay from the last one, decoded partitions do not."""
     from cerebro_db.training.partitions import PartitionCache
     from cerebro_db.training.scan import Scorers
@@ -76,6 +85,8 @@ def remember(gd: dict[str, Any], run_id: int, cache_bytes: int) -> WorkerMemory:
     memory.run_id = run_id
     memory.release()
     memory.cache.limit = cache_bytes
+    memory.chunk_bytes = settings.state_chunk_kb * 1024
+    memory.architectures.limit(ArchitectureLimits.of(settings))
     return memory
 
 

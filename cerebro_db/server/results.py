@@ -9,6 +9,7 @@ from cerebro_db.driver.evaluation import EvaluationRequest
 from cerebro_db.driver.prediction import PredictionRequest
 from cerebro_db.errors import InvalidData
 from cerebro_db.server.host import Host, entry
+from cerebro_db.server.joining import take_joined
 from cerebro_db.server.memory import recall
 from cerebro_db.server.training import tick
 
@@ -64,13 +65,15 @@ def predict(
 
 
 @entry
-def begin_prediction(plpy: Any, gd: dict[str, Any], task: str, state: bytes) -> int:
+def begin_prediction(plpy: Any, gd: dict[str, Any], task: str, state: int | None) -> int:
     """Load a model into this worker; returns what names it in the calls that follow."""
     from cerebro_db.training.prediction import Prediction
 
     memory = recall(gd)
     return memory.begin(
-        Prediction(task, state, memory.scorers, memory.architectures, lambda: tick(plpy))
+        Prediction(
+            task, take_joined(gd, state), memory.scorers, memory.architectures, lambda: tick(plpy)
+        )
     )
 
 

@@ -4,16 +4,35 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from cerebro_db.errors import InvalidState
 from cerebro_db.server.host import entry
-from cerebro_db.server.memory import recall, remember
+from cerebro_db.server.memory import WorkerMemory, recall, remember
+from cerebro_db.server.settings import settings_of
 from cerebro_db.training.buffers import decode
 from cerebro_db.training.environment import configure
 
-BEGIN = 0  # the kind of the first row; the others are buffers
+BEGIN, STATE = 0, 1  # kinds of rows; the others are buffers
+
+
+@dataclass
+class _Opening:
+    """A visit whose state is still coming in, chunk by chunk."""
+
+    task: str
+    weights: bytes | None
+    chunks: list[bytes] = field(default_factory=list)
+
+    def state(self) -> bytes | None:
+        """The whole state, or None where there is none."""
+        if len(self.chunks) == 1:
+            return self.chunks[0]
+        return b"".join(self.chunks) if self.chunks else None
 
 
 @entry
@@ -22,7 +41,7 @@ def prepare(
 ) -> str:
     """Import TensorFlow and get ready for a run."""
     facts = configure(threads, use_gpus)
-    remember(gd, run_id, cache_bytes)
+    remember(gd, run_id, cache_bytes, settings_of(plpy))
     return json.dumps(facts)
 
 
@@ -42,40 +61,53 @@ def train_step(
     y: bytes | None,
     y_shape: list[int] | None,
 ) -> int:
-    """Begin a visit, or feed it with a buffer."""
-    from cerebro_db.training.tasks import visit_of
-    from cerebro_db.training.visit import Visit
-
+    """Begin a visit, take a chunk of its state, or feed it with a buffer."""
     memory = recall(gd)
     if kind == BEGIN:
-        assert task is not None
-        visit = Visit(
-            visit_of(task, memory.run_id, memory.architectures),
-            state,
-            weights,
-            memory.programs,
-            memory.cache,
-            lambda: tick(plpy),
-        )
-        return memory.begin(visit)
-    visit = memory.current(token)
-    targets = visit.targets
+        return memory.begin(_Opening(task or "", weights))
+    if kind == STATE:
+        memory.current(token, _Opening).chunks.append(state or b"")
+        return memory.token
+    visit = _opened(plpy, memory, token)
     visit.feed(
         subepoch,
         buffer_id,
         decode(x or b"", x_shape or (), np.float32),
-        decode(y or b"", y_shape or (), targets.dtype),
+        decode(y or b"", y_shape or (), visit.targets.dtype),
     )
     return memory.token
 
 
+def _opened(plpy: Any, memory: WorkerMemory, token: int | None) -> Any:
+    """The visit under way, made from its task and state when both are there."""
+    from cerebro_db.training.tasks import visit_of
+    from cerebro_db.training.visit import Visit
+
+    work = memory.current(token)
+    if isinstance(work, _Opening):
+        work = Visit(
+            visit_of(work.task, memory.run_id, memory.architectures),
+            work.state(),
+            work.weights,
+            memory.programs,
+            memory.cache,
+            lambda: tick(plpy),
+        )
+        memory.under_way = work
+    if not isinstance(work, Visit):
+        raise InvalidState("got a buffer of a hop in a worker that is at something else")
+    return work
+
+
 @entry
 def train_final(plpy: Any, gd: dict[str, Any], token: int | None) -> dict[str, Any]:
-    """End a visit: the next state and what was done."""
+    """End a visit: what was done. The next state waits for ``saved_state``."""
     memory = recall(gd)
-    state, report = memory.end(token).finish()
+    visit = _opened(plpy, memory, token)
+    memory.under_way = None
+    memory.saved, report = visit.finish()
     return {
-        "state": state,
+        "token": memory.token,
         "rows": report.rows,
         "loss": report.loss,
         "read_seconds": report.read_seconds,
@@ -86,6 +118,20 @@ def train_final(plpy: Any, gd: dict[str, Any], token: int | None) -> dict[str, A
         "memory_mb": report.memory_mb,
         "trained_at": time.time(),
     }
+
+
+def saved_state(plpy: Any, gd: dict[str, Any], token: int | None) -> Iterator[tuple[int, bytes]]:
+    """The state that the visit of ``token`` left: number and bytes of every chunk."""
+    memory = recall(gd)
+    state, memory.saved = memory.saved, b""
+    if token != memory.token or not state:
+        raise InvalidState(f"got the token {token}; there is no saved state of that token")
+    if len(state) <= memory.chunk_bytes:
+        yield 0, state
+        return
+    view = memoryview(state)
+    for number, start in enumerate(range(0, len(state), memory.chunk_bytes)):
+        yield number, bytes(view[start : start + memory.chunk_bytes])
 
 
 def tick(plpy: Any) -> None:

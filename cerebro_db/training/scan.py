@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -49,6 +49,19 @@ class _Entry:
     partials: list[Partial]
 
 
+@dataclass
+class _Opening:
+    """A configuration whose state is still coming in."""
+
+    text: str
+    known: Architectures
+    chunks: list[bytes] = field(default_factory=list)
+
+    def state(self) -> bytes:
+        """The whole state."""
+        return self.chunks[0] if len(self.chunks) == 1 else b"".join(self.chunks)
+
+
 class Scan:
     """Begun with a task, given states, fed with buffers; finished with partial sums.
 
@@ -60,17 +73,28 @@ class Scan:
         self._task, self._scorers, self._cache, self._tick = task, scorers, cache, tick
         self._entries: list[_Entry] = []
         self._errors: dict[int, str] = {}
+        self._open: _Opening | None = None
         self._loaded: _Entry | None = None
         self._partition = cache.get(task.cache_key)
         self._cached = self._partition is not None
         self._rows = 0
 
-    def add(self, text: str, data: bytes, known: Architectures) -> None:
-        """Take a configuration and its state."""
-        task = json.loads(text)
+    def add(self, text: str, chunk: bytes, known: Architectures) -> None:
+        """Take a configuration and a chunk of its state; chunks come one after another."""
+        if self._open is None or self._open.text != text:
+            self._close()
+            self._open = _Opening(text, known)
+        self._open.chunks.append(chunk)
+
+    def _close(self) -> None:
+        """The chunks of a configuration are all there."""
+        opening, self._open = self._open, None
+        if opening is None:
+            return
+        task = json.loads(opening.text)
         try:
-            recipe = recipe_of(task, known)
-            scorer, state = self._scorers.get(recipe), states.from_bytes(data)
+            recipe = recipe_of(task, opening.known)
+            scorer, state = self._scorers.get(recipe), states.from_bytes(opening.state())
         except Exception as error:  # whatever Keras raises is about this configuration
             self._errors[task["mst_key"]] = _told(error)
             return
@@ -78,6 +102,7 @@ class Scan:
 
     def feed(self, buffer_id: int, features: np.ndarray, targets: np.ndarray) -> None:
         """Take the rows of a buffer; they come in the order of their ids."""
+        self._close()
         self._tick()
         if self._cached:
             return
@@ -91,6 +116,7 @@ class Scan:
 
     def finish(self, kept: Callable[[], list[str]]) -> str:
         """Partial sums of every configuration as JSON, and what the worker keeps."""
+        self._close()
         if self._partition is not None:
             if not self._cached:
                 self._cached = self._cache.put(self._task.cache_key, self._partition)
@@ -175,19 +201,23 @@ def combine(text: str, known: Architectures) -> str:
         text: JSON ``{"configurations": [{recipe..., "mst_key", "partials": [...]}]}``.
 
     Returns:
-        JSON ``{mst_key: {"loss": x, "names": [...], "metrics": [...]}}``.
+        JSON ``{mst_key: {"loss": x, "names": [...], "metrics": [...]}}``, or ``{"error": text}``
+        for a configuration whose sums give no result.
     """
-    results = {}
+    results: dict[int, dict[str, Any]] = {}
     for task in json.loads(text)["configurations"]:
-        recipe = recipe_of(task, known)
-        total = add_partials([Partial.from_json(partial) for partial in task["partials"]])
-        names, values = _values(recipe.compile_params, recipe.targets, total)
-        results[task["mst_key"]] = {
-            "loss": total.loss_sum / max(total.rows, 1),
-            "names": names,
-            "metrics": values,
-        }
+        try:
+            results[task["mst_key"]] = _result(task, known)
+        except Exception as error:  # whatever Keras raises is about this configuration
+            results[task["mst_key"]] = {"error": _told(error)}
     return json.dumps(results)
+
+
+def _result(task: Mapping[str, Any], known: Architectures) -> dict[str, Any]:
+    recipe = recipe_of(task, known)
+    total = add_partials([Partial.from_json(partial) for partial in task["partials"]])
+    names, values = _values(recipe.compile_params, recipe.targets, total)
+    return {"loss": total.loss_sum / max(total.rows, 1), "names": names, "metrics": values}
 
 
 def _values(params: Any, facts: TargetFacts, total: Partial) -> tuple[list[str], list[float]]:

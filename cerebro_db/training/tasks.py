@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from cerebro_db.configs.architecture import check_architecture
+from cerebro_db.configs.architecture import ArchitectureLimits, check_architecture
 from cerebro_db.configs.parameters import parse_compile_params, parse_fit_params
 from cerebro_db.errors import RunFailed
+from cerebro_db.training.sizes import check_size
 from cerebro_db.training.partitions import Buffers, CacheKey, VisitOrder
 from cerebro_db.training.program import Recipe
 from cerebro_db.training.targets import TargetFacts
@@ -17,15 +18,28 @@ from cerebro_db.training.visit import VisitTask
 
 
 class Architectures:
-    """Architectures that this worker has checked, by fingerprint."""
+    """Architectures that this worker has checked, by fingerprint.
 
-    def __init__(self) -> None:
+    Args:
+        limits: what an administrator allows.
+    """
+
+    def __init__(self, limits: ArchitectureLimits = ArchitectureLimits()) -> None:  # noqa: B008
+        self._limits = limits
         self._known: dict[str, dict[str, Any]] = {}
+
+    def limit(self, limits: ArchitectureLimits) -> None:
+        """Check against these limits from now on."""
+        if limits != self._limits:
+            self._limits = limits
+            self._known.clear()
 
     def get(self, architecture_id: str, text: str) -> dict[str, Any]:
         """The checked JSON of an architecture."""
         if architecture_id not in self._known:
-            self._known[architecture_id] = check_architecture(text)
+            config = check_architecture(text, self._limits)
+            check_size(config, self._limits)
+            self._known[architecture_id] = config
         return self._known[architecture_id]
 
 

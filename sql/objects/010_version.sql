@@ -2,3 +2,9 @@ CREATE OR REPLACE FUNCTION cerebro.cerebro_version()
     RETURNS text LANGUAGE plpython3u STABLE AS {{ udf('cerebro_version') }};
 COMMENT ON FUNCTION cerebro.cerebro_version() IS
     'The version of Cerebro-DB that runs in this server';
+
+-- The role whose rights count; owners of runs are kept by it.
+CREATE OR REPLACE FUNCTION cerebro._role() RETURNS oid LANGUAGE sql STABLE AS $$
+    SELECT r.oid FROM pg_catalog.pg_roles r WHERE r.rolname = current_user
+$$;
+COMMENT ON FUNCTION cerebro._role() IS 'Internal: the oid of the current role.';

@@ -9,6 +9,7 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
                    pg_catalog.current_setting('unix_socket_directories')
            END
 $$;
+ALTER FUNCTION cerebro._loopback(text) OWNER TO cerebro_owner;
 COMMENT ON FUNCTION cerebro._loopback(text) IS
 'Internal: how the server reaches itself. Argument: unix_socket_directories, or worker_dsn for what an administrator set.';
 

@@ -20,12 +20,12 @@ CREATE OR REPLACE FUNCTION cerebro._train_step(
     subepoch integer, buffer_id integer, x bytea, x_shape integer[], y bytea, y_shape integer[])
 RETURNS bigint LANGUAGE plpython3u AS {{ udf('_train_step') }};
 COMMENT ON FUNCTION cerebro._train_step(bigint, integer, text, bytea, bytea, integer, integer, bytea, integer[], bytea, integer[]) IS
-'Internal: transition function of cerebro_train; the first row brings the task and the state, the others a buffer each.';
+'Internal: transition function of cerebro_train; the first row brings the task, the next ones the chunks of the state, the others a buffer each.';
 
 CREATE OR REPLACE FUNCTION cerebro._train_final(token bigint)
 RETURNS cerebro.visit_result LANGUAGE plpython3u AS {{ udf('_train_final') }};
 COMMENT ON FUNCTION cerebro._train_final(bigint) IS
-'Internal: final function of cerebro_train; returns the next state and what the hop did.';
+'Internal: final function of cerebro_train; returns what the hop did, and the token by which cerebro._saved_state finds the next state.';
 
 DROP AGGREGATE IF EXISTS cerebro.cerebro_train(integer, text, bytea, bytea, integer, integer, bytea, integer[], bytea, integer[]);
 CREATE AGGREGATE cerebro.cerebro_train(integer, text, bytea, bytea, integer, integer, bytea, integer[], bytea, integer[]) (
@@ -33,6 +33,11 @@ CREATE AGGREGATE cerebro.cerebro_train(integer, text, bytea, bytea, integer, int
 );
 COMMENT ON AGGREGATE cerebro.cerebro_train(integer, text, bytea, bytea, integer, integer, bytea, integer[], bytea, integer[]) IS
 'Trains one configuration over the buffers of one partition: a hop. The driver of a run calls it.';
+
+CREATE OR REPLACE FUNCTION cerebro._saved_state(token bigint, OUT chunk integer, OUT state bytea)
+RETURNS SETOF record LANGUAGE plpython3u AS {{ udf('_saved_state') }};
+COMMENT ON FUNCTION cerebro._saved_state(bigint) IS
+'Internal: the state that a hop of this worker left, in chunks.';
 
 CREATE OR REPLACE FUNCTION cerebro._measure_step(
     token bigint, kind integer, task text, state bytea,
@@ -63,7 +68,19 @@ RETURNS text LANGUAGE plpython3u AS {{ udf('_combine_measures') }};
 COMMENT ON FUNCTION cerebro._combine_measures(text) IS
 'Internal: adds the sums of all partitions and returns the loss and metrics of each configuration as JSON.';
 
-CREATE OR REPLACE FUNCTION cerebro._state_weights(state bytea)
-RETURNS bytea LANGUAGE plpython3u IMMUTABLE STRICT AS {{ udf('_state_weights') }};
-COMMENT ON FUNCTION cerebro._state_weights(bytea) IS
-'Internal: the weights of a state as float32, in the order of Keras'' get_weights().';
+CREATE OR REPLACE FUNCTION cerebro._join_state(token bigint, state bytea)
+RETURNS bigint LANGUAGE plpython3u AS {{ udf('_join_state') }};
+COMMENT ON FUNCTION cerebro._join_state(bigint, bytea) IS
+'Internal: transition function of cerebro_joined_state.';
+
+DROP AGGREGATE IF EXISTS cerebro.cerebro_joined_state(bytea);
+CREATE AGGREGATE cerebro.cerebro_joined_state(bytea) (
+    SFUNC = cerebro._join_state, STYPE = bigint
+);
+COMMENT ON AGGREGATE cerebro.cerebro_joined_state(bytea) IS
+'Joins the chunks of one state in the memory of this session; returns the token by which other functions find it.';
+
+CREATE OR REPLACE FUNCTION cerebro._state_weights(token bigint)
+RETURNS bytea LANGUAGE plpython3u AS {{ udf('_state_weights') }};
+COMMENT ON FUNCTION cerebro._state_weights(bigint) IS
+'Internal: the weights of a joined state as float32, in the order of Keras'' get_weights(); NULL where they exceed what a value can hold.';

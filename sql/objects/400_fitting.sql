@@ -13,7 +13,52 @@ CREATE OR REPLACE FUNCTION cerebro.cerebro_fit_multiple(
     description               text DEFAULT NULL,
     use_caching               boolean DEFAULT true,
     seed                      bigint DEFAULT 0,
-    num_workers               integer DEFAULT NULL)
+    num_workers               integer DEFAULT NULL,
+    durability                text DEFAULT 'hop',
+    max_seconds               double precision DEFAULT NULL)
 RETURNS bigint LANGUAGE plpython3u AS {{ udf('cerebro_fit_multiple') }};
-COMMENT ON FUNCTION cerebro.cerebro_fit_multiple(text, text, text, integer, boolean, text, integer, boolean, text, text, boolean, bigint, integer) IS
-'Trains every configuration of a model selection table on a packed table by model hopper parallelism; returns the run_id and leaves the tables <model_output_table>, _info and _summary.';
+COMMENT ON FUNCTION cerebro.cerebro_fit_multiple(text, text, text, integer, boolean, text, integer, boolean, text, text, boolean, bigint, integer, text, double precision) IS
+'Trains every configuration of a model selection table on a packed table by model hopper parallelism; returns the run_id and leaves the tables <model_output_table>, _info, _summary and _states. durability: hop, or epoch where a crash of the server may take back what was done since the last epoch; max_seconds: the run is paused then.';
+
+CREATE OR REPLACE FUNCTION cerebro.cerebro_resume(
+    run_id      bigint,
+    max_seconds double precision DEFAULT NULL,
+    num_workers integer DEFAULT NULL,
+    any_version boolean DEFAULT false)
+RETURNS bigint LANGUAGE plpython3u AS {{ udf('cerebro_resume') }};
+COMMENT ON FUNCTION cerebro.cerebro_resume(bigint, double precision, integer, boolean) IS
+'Goes on with a run that was interrupted, cancelled, paused or failed, from its last committed hops; the results are those of a run that was never disturbed. Returns the run_id. any_version: also where other versions of TensorFlow, or another processor, may give other results.';
+
+CREATE OR REPLACE FUNCTION cerebro.cerebro_cancel(run_id bigint, mst_key integer DEFAULT NULL)
+RETURNS text LANGUAGE plpython3u AS {{ udf('cerebro_cancel') }};
+COMMENT ON FUNCTION cerebro.cerebro_cancel(bigint, integer) IS
+'Stops a run that another session drives, or one of its configurations; what is committed stays, and the run can be resumed. Returns the status afterwards.';
+
+CREATE OR REPLACE FUNCTION cerebro.cerebro_pause(run_id bigint)
+RETURNS text LANGUAGE plpython3u AS {{ udf('cerebro_pause') }};
+COMMENT ON FUNCTION cerebro.cerebro_pause(bigint) IS
+'Stops a run that another session drives, whose call then returns without an error; cerebro_resume goes on with it. Returns the status afterwards.';
+
+CREATE OR REPLACE FUNCTION cerebro.cerebro_drop_run(run_id bigint)
+RETURNS void LANGUAGE plpython3u AS {{ udf('cerebro_drop_run') }};
+COMMENT ON FUNCTION cerebro.cerebro_drop_run(bigint) IS
+'Removes a run that has stopped from the catalog, and its states. The output tables stay.';
+
+CREATE OR REPLACE FUNCTION cerebro._vacuum(
+    older_than double precision, OUT run_id bigint, OUT bytes bigint)
+RETURNS SETOF record LANGUAGE plpython3u AS {{ udf('_vacuum') }};
+COMMENT ON FUNCTION cerebro._vacuum(double precision) IS
+'Internal: cerebro_vacuum with seconds.';
+
+CREATE OR REPLACE FUNCTION cerebro.cerebro_vacuum(
+    older_than interval DEFAULT '7 days', OUT run_id bigint, OUT bytes bigint)
+RETURNS SETOF record LANGUAGE sql AS $$
+    SELECT v.run_id, v.bytes FROM cerebro._vacuum(extract(epoch FROM $1)::double precision) v
+$$;
+COMMENT ON FUNCTION cerebro.cerebro_vacuum(interval) IS
+'Removes the states of runs that stopped so long ago, and states that belong to no run; administrators do it for all. Such a run can no longer be resumed; its record stays. Returns what was removed.';
+
+CREATE OR REPLACE FUNCTION cerebro.cerebro_set(name text, value text)
+RETURNS void LANGUAGE plpython3u AS {{ udf('cerebro_set') }};
+COMMENT ON FUNCTION cerebro.cerebro_set(text, text) IS
+'Sets what holds for the whole database, see cerebro.settings; NULL brings the default back. For members of cerebro_admin.';

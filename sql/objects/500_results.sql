@@ -1,9 +1,9 @@
 -- What trained models are used for: evaluation and prediction.
 
-CREATE OR REPLACE FUNCTION cerebro._begin_prediction(task text, state bytea)
+CREATE OR REPLACE FUNCTION cerebro._begin_prediction(task text, state bigint)
 RETURNS bigint LANGUAGE plpython3u AS {{ udf('_begin_prediction') }};
-COMMENT ON FUNCTION cerebro._begin_prediction(text, bytea) IS
-'Internal: loads a model into this session and returns the token by which cerebro._predict_batch finds it.';
+COMMENT ON FUNCTION cerebro._begin_prediction(text, bigint) IS
+'Internal: loads a model from a joined state into this session and returns the token by which cerebro._predict_batch finds it.';
 
 CREATE OR REPLACE FUNCTION cerebro._predict_batch(
     token bigint, data bytea, count integer, known integer,

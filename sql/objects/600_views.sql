@@ -1,43 +1,88 @@
 -- What is seen of runs while they go on and afterwards.
 
-DROP VIEW IF EXISTS cerebro.progress;
-DROP VIEW IF EXISTS cerebro.leaderboard;
-DROP VIEW IF EXISTS cerebro.metrics;
-DROP VIEW IF EXISTS cerebro.hops;
-DROP VIEW IF EXISTS cerebro.runs;
+{%- set views = ['progress', 'leaderboard', 'metrics', 'hops', 'runs', 'settings', '_requests',
+                 '_metrics', '_hops', '_plan', '_architectures', '_configurations', '_runs'] %}
+{% for view in views %}
+DROP VIEW IF EXISTS cerebro.{{ view }};
+{%- endfor %}
 
-CREATE VIEW cerebro.runs AS
-SELECT r.run_id, r.owner, r.name, r.description,
+-- Through these a driver reads and writes the catalog: runs of the caller's role, or of a role
+-- that the caller has the rights of; for administrators every run.
+CREATE VIEW cerebro._runs WITH (security_barrier) AS
+SELECT r.* FROM cerebro.catalog_runs r
+ WHERE pg_has_role(r.owner, 'USAGE') OR pg_has_role('cerebro_admin', 'USAGE')
+  WITH CASCADED CHECK OPTION;
+COMMENT ON VIEW cerebro._runs IS 'Internal: the runs that the caller may see.';
+{% for table in ['configurations', 'architectures', 'plan', 'hops', 'metrics', 'requests'] %}
+CREATE VIEW cerebro._{{ table }} WITH (security_barrier) AS
+SELECT t.* FROM cerebro.catalog_{{ table }} t
+ WHERE EXISTS (SELECT 1 FROM cerebro._runs r WHERE r.run_id = t.run_id)
+  WITH CASCADED CHECK OPTION;
+COMMENT ON VIEW cerebro._{{ table }} IS 'Internal: rows of the runs that the caller may see.';
+{% endfor %}
+-- Who a run belongs to, and what was asked for, is written once.
+GRANT SELECT, DELETE ON cerebro._runs TO cerebro_user;
+GRANT INSERT (name, description, source_table, validation_table, model_output_table,
+              model_selection_table, num_iterations, metrics_compute_frequency, warm_start, seed,
+              num_partitions, num_workers, threads, manifest, status, driver_pid, use_gpus,
+              use_caching, durability, model_arch_table, output_schema, output_name, source_oid,
+              source_print, validation_oid, validation_print, states, lock_key, cerebro_version)
+    ON cerebro._runs TO cerebro_user;
+GRANT UPDATE (status, error, driver_pid, manifest, started, resumed, active, finished, states)
+    ON cerebro._runs TO cerebro_user;
+GRANT SELECT, INSERT, DELETE ON cerebro._configurations, cerebro._architectures, cerebro._plan,
+    cerebro._hops, cerebro._metrics, cerebro._requests TO cerebro_user;
+GRANT UPDATE (status, error) ON cerebro._configurations TO cerebro_user;
+
+CREATE VIEW cerebro.settings WITH (security_barrier) AS
+SELECT d.name, coalesce(s.value, d.value) AS value, d.value AS default_value, d.description
+  FROM (VALUES
+{%- for setting in settings %}
+       ({{ setting.name | sql_string }}, {{ setting.default | sql_string }}, {{ setting.description | sql_string }})
+       {{- "," if not loop.last }}
+{%- endfor %}) AS d (name, value, description)
+  LEFT JOIN cerebro.catalog_settings s ON s.name = d.name
+ WHERE d.name <> 'worker_dsn' OR pg_has_role('cerebro_admin', 'USAGE');
+COMMENT ON VIEW cerebro.settings IS
+'What an administrator has set with cerebro_set, and the defaults.';
+
+-- A driver holds the advisory lock of its run for as long as it lives.
+CREATE VIEW cerebro.runs WITH (security_barrier) AS
+SELECT r.run_id, pg_get_userbyid(r.owner) AS owner, r.name, r.description,
        CASE WHEN r.status IN ('starting', 'running') AND NOT EXISTS (
-                SELECT 1 FROM pg_catalog.pg_stat_activity a
-                 WHERE a.pid = r.driver_pid AND coalesce(a.backend_start <= r.created, true))
+                SELECT 1 FROM pg_catalog.pg_locks l
+                 WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 1
+                   AND l.database = (SELECT d.oid FROM pg_catalog.pg_database d
+                                      WHERE d.datname = current_database())
+                   AND l.pid = r.driver_pid
+                   AND (l.classid::bigint << 32) | l.objid::bigint = r.lock_key)
             THEN 'interrupted' ELSE r.status
        END AS status,
        r.error, r.source_table,
        r.validation_table, r.model_output_table, r.model_selection_table, r.num_iterations,
        r.metrics_compute_frequency, r.warm_start, r.seed, r.num_partitions, r.num_workers,
-       r.threads, r.manifest, r.created, r.started, r.finished
-  FROM cerebro.catalog_runs r;
-COMMENT ON VIEW cerebro.runs IS 'Every run: what was asked for, its status, its manifest. A run whose driver is gone is interrupted.';
+       r.threads, r.durability, r.manifest, r.created, r.started, r.resumed, r.finished
+  FROM cerebro._runs r;
+COMMENT ON VIEW cerebro.runs IS 'Your runs, or every run for members of cerebro_admin: what was asked for, its status, its manifest. A run whose driver is gone is interrupted.';
 
-CREATE VIEW cerebro.hops AS
+CREATE VIEW cerebro.hops WITH (security_barrier) AS
 SELECT h.run_id, h.mst_key, h.epoch, h.position, h.partition_key, h.worker, h.pid, h.started,
        h.finished, h.waited, h.read, h.trained, h.written, h.rows, h.loss, h.compiled, h.cached,
        h.memory_mb
-  FROM cerebro.catalog_hops h;
+  FROM cerebro._hops h;
 COMMENT ON VIEW cerebro.hops IS
 'One row a hop: a configuration over one partition. Seconds that the worker waited before, read, trained and wrote.';
 
-CREATE VIEW cerebro.metrics AS
+CREATE VIEW cerebro.metrics WITH (security_barrier) AS
 SELECT m.run_id, m.mst_key, m.epoch, m.dataset, m.loss, m.metric_names, m.metrics, m.elapsed
-  FROM cerebro.catalog_metrics m;
+  FROM cerebro._metrics m;
 COMMENT ON VIEW cerebro.metrics IS
 'Loss and metrics of each configuration by epoch, on the training and the validation table.';
 
-CREATE VIEW cerebro.leaderboard AS
+CREATE VIEW cerebro.leaderboard WITH (security_barrier) AS
 WITH latest AS (
     SELECT m.*, max(m.epoch) OVER (PARTITION BY m.run_id, m.mst_key, m.dataset) AS last_epoch
-      FROM cerebro.catalog_metrics m
+      FROM cerebro._metrics m
 ), results AS (
     SELECT c.run_id, c.mst_key, c.model_id, c.compile_params, c.fit_params, c.goal, c.status,
            c.error, t.epoch, t.metric_names,
@@ -48,7 +93,7 @@ WITH latest AS (
                WHEN 'min' THEN (coalesce(v.metrics, t.metrics))[1]
                ELSE coalesce(v.loss, t.loss)
            END AS badness
-      FROM cerebro.catalog_configurations c
+      FROM cerebro._configurations c
       LEFT JOIN latest t
         ON t.run_id = c.run_id AND t.mst_key = c.mst_key AND t.dataset = 'training'
        AND t.epoch = t.last_epoch
@@ -58,7 +103,7 @@ WITH latest AS (
 )
 SELECT run_id,
        rank() OVER (PARTITION BY run_id
-                    ORDER BY status = 'failed', badness,
+                    ORDER BY status IN ('failed', 'cancelled'), badness,
                              coalesce(validation_loss, training_loss)) AS rank,
        mst_key, model_id, compile_params, fit_params, status, epoch, metric_names,
        validation_metrics, validation_loss, training_metrics, training_loss, error
@@ -66,21 +111,21 @@ SELECT run_id,
 COMMENT ON VIEW cerebro.leaderboard IS
 'Configurations of each run, best first: by the first metric on the validation table (the training table where there is none), then by loss.';
 
-CREATE VIEW cerebro.progress AS
+CREATE VIEW cerebro.progress WITH (security_barrier) AS
 WITH hops AS (
     SELECT run_id, count(*) AS done, sum(rows) AS rows, min(started) AS first, max(finished) AS last
-      FROM cerebro.catalog_hops GROUP BY run_id
+      FROM cerebro._hops GROUP BY run_id
 ), configurations AS (
-    SELECT run_id, count(*) AS all_of_them, count(nullif(status <> 'failed', false)) AS alive
-      FROM cerebro.catalog_configurations GROUP BY run_id
+    SELECT run_id, count(*) AS all_of_them, count(nullif(status NOT IN ('failed', 'cancelled'), false)) AS alive
+      FROM cerebro._configurations GROUP BY run_id
 ), planned AS (
     SELECT r.run_id, coalesce(h.done, 0) AS done, h.rows, h.first, h.last,
            CASE WHEN r.status IN ('starting', 'running')
                 THEN c.alive * r.num_partitions * r.num_iterations
-                     + (SELECT count(*) FROM cerebro.catalog_hops f
-                          JOIN cerebro.catalog_configurations k
+                     + (SELECT count(*) FROM cerebro._hops f
+                          JOIN cerebro._configurations k
                             ON k.run_id = f.run_id AND k.mst_key = f.mst_key
-                         WHERE f.run_id = r.run_id AND k.status = 'failed')
+                         WHERE f.run_id = r.run_id AND k.status IN ('failed', 'cancelled'))
                 ELSE coalesce(h.done, 0)
            END AS planned,
            c.all_of_them, c.alive
@@ -89,10 +134,10 @@ WITH hops AS (
       LEFT JOIN configurations c ON c.run_id = r.run_id
 ), epochs AS (
     SELECT p.run_id, min(p.epoch) AS epoch
-      FROM cerebro.catalog_plan p
-      JOIN cerebro.catalog_configurations c
-        ON c.run_id = p.run_id AND c.mst_key = p.mst_key AND c.status <> 'failed'
-     WHERE NOT EXISTS (SELECT 1 FROM cerebro.catalog_hops h
+      FROM cerebro._plan p
+      JOIN cerebro._configurations c
+        ON c.run_id = p.run_id AND c.mst_key = p.mst_key AND c.status NOT IN ('failed', 'cancelled')
+     WHERE NOT EXISTS (SELECT 1 FROM cerebro._hops h
                         WHERE h.run_id = p.run_id AND h.mst_key = p.mst_key
                           AND h.epoch = p.epoch AND h.position = p.position)
      GROUP BY p.run_id
@@ -118,4 +163,9 @@ SELECT r.run_id, r.name, r.status,
 COMMENT ON VIEW cerebro.progress IS
 'Where each run stands: epoch, hops, rows a second, estimated end, best so far.';
 
-GRANT SELECT ON cerebro.runs, cerebro.hops, cerebro.metrics, cerebro.leaderboard, cerebro.progress TO cerebro_user;
+GRANT SELECT ON cerebro.settings, cerebro.runs, cerebro.hops, cerebro.metrics, cerebro.leaderboard,
+    cerebro.progress TO cerebro_user;
+{% for view in views %}
+ALTER VIEW cerebro.{{ view }} OWNER TO cerebro_owner;
+{%- endfor %}
+

@@ -3,7 +3,7 @@ DO $$
 DECLARE
     name text;
 BEGIN
-    FOREACH name IN ARRAY ARRAY['cerebro_user', 'cerebro_admin'] LOOP
+    FOREACH name IN ARRAY ARRAY['cerebro_user', 'cerebro_admin', 'cerebro_owner'] LOOP
         IF NOT EXISTS (SELECT 1 FROM pg_catalog.pg_roles WHERE rolname = name) THEN
             BEGIN
                 EXECUTE format('CREATE ROLE %I NOLOGIN', name);
@@ -14,6 +14,17 @@ BEGIN
     END LOOP;
     IF NOT pg_has_role('cerebro_admin', 'cerebro_user', 'MEMBER') THEN
         GRANT cerebro_user TO cerebro_admin;
+    END IF;
+    -- The owner of the catalog: what runs with its rights must not have those of a superuser.
+    IF EXISTS (SELECT 1 FROM pg_catalog.pg_roles
+                WHERE rolname = 'cerebro_owner' AND (rolsuper OR rolcanlogin)) THEN
+        RAISE EXCEPTION USING ERRCODE = '0A000',
+            MESSAGE = 'role "cerebro_owner" is a superuser or may log in; allowed: neither',
+            HINT = 'ALTER ROLE cerebro_owner NOSUPERUSER NOLOGIN;';
+    END IF;
+    -- To tell a session where the server's socket is.
+    IF EXISTS (SELECT 1 FROM pg_catalog.pg_roles WHERE rolname = 'pg_read_all_settings') THEN
+        GRANT pg_read_all_settings TO cerebro_owner;
     END IF;
 END
 $$;
@@ -32,7 +43,7 @@ BEGIN
 END
 $$;
 CREATE SCHEMA IF NOT EXISTS cerebro;
-GRANT USAGE ON SCHEMA cerebro TO cerebro_user, cerebro_admin;
+GRANT USAGE ON SCHEMA cerebro TO cerebro_user, cerebro_admin, cerebro_owner;
 COMMENT ON SCHEMA cerebro IS 'Cerebro-DB: deep-learning model selection in the database';
 
 CREATE TABLE IF NOT EXISTS cerebro.catalog_migrations (

@@ -26,6 +26,14 @@ class PostgreSQL:
     def session_settings(self, idle_seconds: int) -> list[str]:
         """Statements that make a session fit for work of any length."""
         settings = [
+            # Objects of other users cannot get in between, whatever their names are.
+            "SET search_path = pg_catalog, pg_temp",
+            # What a role has set for itself must not change what is read and written.
+            "SET default_transaction_isolation = 'read committed'",
+            "SET default_transaction_read_only = off",
+            "SET extra_float_digits = 3",
+            "SET standard_conforming_strings = on",
+            "SET DateStyle = 'ISO, MDY'",
             "SET client_min_messages = warning",
             "SET statement_timeout = 0",
             "SET idle_in_transaction_session_timeout = 0",

@@ -42,11 +42,12 @@ class PostgreSQLPrediction:
             f"COMMENT ON TABLE {output.sql} IS 'Cerebro-DB: predictions'"
         )
 
-    def begin(self, models: QualifiedName) -> str:
+    def begin(self, states: QualifiedName) -> str:
         """Load a model into the worker; returns a token. Parameters: task, mst_key."""
         return (
-            "SELECT cerebro._begin_prediction(%s, m.model_state) "
-            f"FROM {models.sql} m WHERE m.mst_key = %s"
+            "SELECT cerebro._begin_prediction(%s, "
+            "cerebro.cerebro_joined_state(s.state ORDER BY s.chunk)) "
+            f"FROM {states.sql} s WHERE s.mst_key = %s"
         )
 
     def is_empty(self, source: RowSource) -> str:

@@ -2,20 +2,53 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from cerebro_db.database.catalog import STATES_SCHEMA
 from cerebro_db.database.names import QualifiedName, quote
 from cerebro_db.database.packed import PackedTable
-
-STATES_SCHEMA = "cerebro_states"
 
 Statement = tuple[str, list[Any]]
 
 
-def states_table(run_id: int) -> QualifiedName:
-    """The table that holds the states of a run."""
-    return QualifiedName(STATES_SCHEMA, f"run_{run_id}")
+@dataclass(frozen=True)
+class StateTables:
+    """The tables that hold the states of a run: one row a chunk of a version of a configuration.
+
+    Attributes:
+        name: of the table whose states outlive a crash; nobody can guess it before it is there.
+        hops_an_epoch: partitions of the packed table.
+        every_hop: whether all states outlive a crash, or those at the end of an epoch only.
+    """
+
+    name: str
+    hops_an_epoch: int
+    every_hop: bool
+
+    @property
+    def lasting(self) -> QualifiedName:
+        """States that outlive a crash."""
+        return QualifiedName(STATES_SCHEMA, self.name)
+
+    @property
+    def passing(self) -> QualifiedName:
+        """States that a crash empties; there is such a table only where not every hop lasts."""
+        return self.lasting.suffixed("_passing")
+
+    @property
+    def all(self) -> tuple[QualifiedName, ...]:
+        """The tables of the run."""
+        return (self.lasting,) if self.every_hop else (self.lasting, self.passing)
+
+    def lasts(self, version: int) -> bool:
+        """Whether a version outlives a crash."""
+        return self.every_hop or version % self.hops_an_epoch == 0
+
+    def of(self, version: int) -> QualifiedName:
+        """The table of a version."""
+        return self.lasting if self.lasts(version) else self.passing
 
 
 @dataclass(frozen=True)
@@ -23,6 +56,7 @@ class HopOrder:
     """What the statement of one hop is made from.
 
     Attributes:
+        states: where they are.
         run_id, mst_key, epoch, position, partition_key: which hop of the plan.
         version: hops that the configuration has done before.
         next_partition_key: where it goes afterwards, None at the end of what is planned.
@@ -32,10 +66,11 @@ class HopOrder:
         salt: what places the buffers; None leaves them in the order of their ids.
         passes: how often the buffers are read: 1, or the passes of the hop where they are streamed.
         reads: whether the buffers are read at all, or the worker has the partition in memory.
-        weights_from: architecture table and model id whose model_weights are the start.
-        keeps_previous: whether the state before must stay, because it is still to be scored.
+        weights_of: model_id whose weights are the start.
+        discards: versions that nothing needs any more once the hop is done.
     """
 
+    states: StateTables
     run_id: int
     mst_key: int
     epoch: int
@@ -49,65 +84,99 @@ class HopOrder:
     salt: str | None
     passes: int
     reads: bool
-    weights_from: tuple[QualifiedName, int] | None
-    keeps_previous: bool
+    weights_of: int | None
+    discards: tuple[int, ...]
 
 
 class PostgreSQLTraining:
     """Statements of a run. The rows of a hop and its new state are one transaction."""
 
-    def create_states(self, run_id: int) -> str:
-        """The table of states: insert-only but for versions that nothing needs any more."""
-        table = states_table(run_id).sql
-        return (
-            f"CREATE TABLE {table} (mst_key integer NOT NULL, version integer NOT NULL, "
-            "partition_key integer, state bytea NOT NULL, PRIMARY KEY (mst_key, version)); "
-            f"ALTER TABLE {table} ALTER COLUMN state SET STORAGE EXTERNAL"
+    def create_states(self, states: StateTables) -> list[str]:
+        """The tables of states: insert-only but for versions that nothing needs any more."""
+        statements = []
+        for table in states.all:
+            kind = "TABLE" if table == states.lasting else "UNLOGGED TABLE"
+            statements += [
+                f"CREATE {kind} {table.sql} (mst_key integer NOT NULL, version integer NOT NULL, "
+                "chunk integer NOT NULL, partition_key integer, state bytea NOT NULL, "
+                "PRIMARY KEY (mst_key, version, chunk))",
+                f"ALTER TABLE {table.sql} ALTER COLUMN state SET STORAGE EXTERNAL",
+            ]
+        return statements
+
+    def done(self, states: StateTables) -> str:
+        """The newest version of every configuration that has a state."""
+        tables = " UNION ALL ".join(
+            f"SELECT s.mst_key, s.version FROM {table.sql} s" for table in states.all
         )
+        return f"SELECT v.mst_key, max(v.version) FROM ({tables}) AS v GROUP BY v.mst_key"
+
+    def versions(self, states: StateTables) -> str:
+        """Every version of a state that is there."""
+        tables = " UNION ".join(
+            f"SELECT s.mst_key, s.version FROM {table.sql} s" for table in states.all
+        )
+        return f"SELECT v.mst_key, v.version FROM ({tables}) AS v ORDER BY 1, 2"
+
+    def durability(self, states: StateTables) -> str:
+        """What a worker's session is set to: where hops may be lost, commits need not be waited for."""
+        return f"SET synchronous_commit = {'on' if states.every_hop else 'off'}"
 
     def hop(self, packed: PackedTable, order: HopOrder) -> Statement:
         """Train one configuration on one partition; returns what the hop did."""
         rows, parameters = self._rows_of_hop(packed, order)
-        states = states_table(order.run_id).sql
-        discard = "" if order.keeps_previous else _DISCARD.format(states=states)
-        sql = _HOP.format(rows=rows, states=states, discard=discard)
         parameters += [order.mst_key, order.version + 1, order.next_partition_key]
-        if discard:
-            parameters += [order.mst_key, order.version]
+        discards = ""
+        for number, version in enumerate(order.discards):
+            discards += _DISCARD.format(number=number, states=order.states.of(version).sql)
+            parameters += [order.mst_key, version]
         parameters += [
             order.run_id, order.mst_key, order.epoch, order.position, order.partition_key,
             order.worker, order.waited,
         ]  # fmt: skip
-        return sql, parameters
+        target = order.states.of(order.version + 1).sql
+        return _HOP.format(rows=rows, states=target, discards=discards), parameters
 
     def scan(self, packed: PackedTable, order: ScanOrder) -> Statement:
         """Score many configurations on one partition; returns JSON."""
         buffers = _SCAN_BUFFERS.format(packed=packed.relation.name.sql, **_columns(packed))
-        if order.results is None:
-            source = _STATES_OF_RUN.format(states=states_table(order.run_id).sql)
-        else:
-            source = _STATES_OF_RESULTS.format(results=order.results.sql)
-        sql = _SCAN.format(states=source, buffers=buffers if order.reads else "")
-        parameters: list[Any] = [order.task, order.mst_keys, order.versions, order.tasks]
+        version = "" if order.versions is None else " AND s.version = t.version"
+        sql = _SCAN.format(
+            states=order.states.sql, version=version, buffers=buffers if order.reads else ""
+        )
+        versions = order.versions or [0] * len(order.mst_keys)
+        parameters: list[Any] = [order.task, order.mst_keys, versions, order.tasks]
         return sql, parameters + ([order.partition_key] if order.reads else [])
 
-    def discard(self, run_id: int, mst_keys: list[int], versions: list[int]) -> Statement:
-        """Drop states that nothing needs any more."""
-        sql = (
-            f"DELETE FROM {states_table(run_id).sql} s "
-            "USING unnest(%s::int[], %s::int[]) AS t(mst_key, version) "
-            "WHERE s.mst_key = t.mst_key AND s.version = t.version"
-        )
-        return sql, [mst_keys, versions]
+    def discard(self, states: StateTables, useless: Sequence[tuple[int, int]]) -> list[Statement]:
+        """Drop states that nothing needs any more, given as mst_key and version."""
+        statements: list[Statement] = []
+        for table in states.all:
+            here = [pair for pair in useless if states.of(pair[1]) == table]
+            if here:
+                sql = (
+                    f"DELETE FROM {table.sql} s USING unnest(%s::int[], %s::int[]) "
+                    "AS t(mst_key, version) "
+                    "WHERE s.mst_key = t.mst_key AND s.version = t.version"
+                )
+                statements.append((sql, [[key for key, _ in here], [v for _, v in here]]))
+        return statements
+
+    def discard_all(self, states: StateTables, mst_keys: Sequence[int]) -> list[Statement]:
+        """Drop all states of configurations that failed or were cancelled."""
+        return [
+            (f"DELETE FROM {table.sql} WHERE mst_key = ANY (%s::int[])", [list(mst_keys)])
+            for table in states.all
+        ]
 
     def _rows_of_hop(self, packed: PackedTable, order: HopOrder) -> Statement:
         weights = "NULL::bytea"
         parameters: list[Any] = [order.task]
-        if order.weights_from is not None:
-            table, model_id = order.weights_from
-            weights = f"(SELECT a.model_weights FROM {table.sql} a WHERE a.model_id = %s)"
-            parameters.append(model_id)
-        sql = _FIRST_ROW.format(weights=weights, states=states_table(order.run_id).sql)
+        if order.weights_of is not None:
+            weights = _WEIGHTS
+            parameters += [order.run_id, order.weights_of]
+        states = order.states.of(order.version).sql
+        sql = _FIRST_ROWS.format(weights=weights, states=states)
         parameters += [order.mst_key, order.version]
         if order.reads:
             place = _PLACE_IN_ORDER
@@ -126,21 +195,20 @@ class ScanOrder:
     """What the statement of one scoring pass is made from.
 
     Attributes:
+        states: the table that has them: (mst_key, version, chunk, state).
         task: JSON that the configurations have in common.
-        mst_keys, versions, tasks: of the states to score.
+        mst_keys, tasks: of the states to score.
+        versions: of them; None where the table has only one of each.
         reads: whether the buffers are read, or the worker has the partition in memory.
-        results: the output table of a run, where its final states are scored, not those on the way;
-            the run_id and the versions are then of no matter.
     """
 
-    run_id: int
+    states: QualifiedName
     partition_key: int
     task: str
     mst_keys: list[int]
-    versions: list[int]
+    versions: list[int] | None
     tasks: list[str]
     reads: bool
-    results: QualifiedName | None = None
 
 
 def _columns(packed: PackedTable) -> dict[str, str]:
@@ -153,11 +221,17 @@ def _columns(packed: PackedTable) -> dict[str, str]:
     }
 
 
-_FIRST_ROW = """
-SELECT 0 AS kind, 0 AS subepoch, ''::text AS place, %s::text AS task, s.state, {weights} AS weights,
+_WEIGHTS = """(SELECT a.model_weights FROM cerebro._architectures a
+                 WHERE a.run_id = %s AND a.model_id = %s)"""
+
+_FIRST_ROWS = """
+SELECT 0 AS kind, 0 AS subepoch, ''::text AS place, %s::text AS task, NULL::bytea AS state,
+       {weights} AS weights,
        NULL::int AS buffer_id, NULL::bytea AS x, NULL::int[] AS x_shape,
        NULL::bytea AS y, NULL::int[] AS y_shape
-  FROM (SELECT 1) AS one LEFT JOIN {states} s ON s.mst_key = %s AND s.version = %s
+UNION ALL
+SELECT 1, s.chunk, '', NULL, s.state, NULL, NULL, NULL, NULL, NULL, NULL
+  FROM {states} s WHERE s.mst_key = %s AND s.version = %s
 """
 
 _PLACE_SHUFFLED = "md5(%s || '/' || g.subepoch || '/' || p.buffer_id)"
@@ -165,13 +239,13 @@ _PLACE_IN_ORDER = "lpad(p.buffer_id::text, 10, '0')"
 
 _HOP_BUFFERS = """
 UNION ALL
-SELECT 1, g.subepoch, {place}, NULL, NULL, NULL, p.buffer_id, p.{x}, p.{x_shape}, p.{y}, p.{y_shape}
+SELECT 2, g.subepoch, {place}, NULL, NULL, NULL, p.buffer_id, p.{x}, p.{x_shape}, p.{y}, p.{y_shape}
   FROM {packed} p CROSS JOIN generate_series(0, %s) AS g(subepoch)
  WHERE p.partition_key = %s
 """
 
 _DISCARD = """,
-discarded AS (DELETE FROM {states} WHERE mst_key = %s AND version = %s)"""
+discarded{number} AS (DELETE FROM {states} WHERE mst_key = %s AND version = %s)"""
 
 # The insertion of the hop reads what was saved, so that the state is written before it is timed.
 _HOP = """
@@ -182,12 +256,13 @@ WITH visited AS (
       FROM ({rows}) AS input
 ),
 saved AS (
-    INSERT INTO {states} (mst_key, version, partition_key, state)
-    SELECT %s, %s, %s, (result).state FROM visited
-    RETURNING version
-){discard},
+    INSERT INTO {states} (mst_key, version, chunk, partition_key, state)
+    SELECT %s, %s, (c.saved).chunk, %s, (c.saved).state
+      FROM (SELECT cerebro._saved_state((v.result).token) AS saved FROM visited v) AS c
+    RETURNING chunk
+){discards},
 hop AS (
-INSERT INTO cerebro.catalog_hops
+INSERT INTO cerebro._hops
        (run_id, mst_key, epoch, position, partition_key, worker, pid, started, finished,
         waited, read, trained, written, rows, loss, compiled, cached, memory_mb)
 SELECT %s, %s, %s, %s, %s, %s, pg_backend_pid(), statement_timestamp(), clock_timestamp(),
@@ -195,7 +270,7 @@ SELECT %s, %s, %s, %s, %s, %s, pg_backend_pid(), statement_timestamp(), clock_ti
        extract(epoch FROM clock_timestamp()) - (v.result).trained_at,
        (v.result).rows, (v.result).loss, (v.result).compiled, (v.result).cached,
        (v.result).memory_mb
-  FROM saved CROSS JOIN visited v
+  FROM (SELECT pg_catalog.count(*) FROM saved) AS s CROSS JOIN visited v
 RETURNING rows, loss
 )
 SELECT h.rows, h.loss, (v.result).kept FROM hop h CROSS JOIN visited v
@@ -203,23 +278,19 @@ SELECT h.rows, h.loss, (v.result).kept FROM hop h CROSS JOIN visited v
 
 _SCAN = """
 SELECT cerebro.cerebro_measure(kind, task, state, buffer_id, x, x_shape, y, y_shape
-                               ORDER BY kind, place)
+                               ORDER BY kind, place, chunk)
   FROM (
-SELECT 0 AS kind, 0 AS place, %s::text AS task, NULL::bytea AS state, NULL::int AS buffer_id,
-       NULL::bytea AS x, NULL::int[] AS x_shape, NULL::bytea AS y, NULL::int[] AS y_shape
+SELECT 0 AS kind, 0 AS place, 0 AS chunk, %s::text AS task, NULL::bytea AS state,
+       NULL::int AS buffer_id, NULL::bytea AS x, NULL::int[] AS x_shape,
+       NULL::bytea AS y, NULL::int[] AS y_shape
 UNION ALL
-SELECT 1, t.mst_key, t.task, s.state, NULL, NULL, NULL, NULL, NULL
+SELECT 1, t.mst_key, s.chunk, t.task, s.state, NULL, NULL, NULL, NULL, NULL
   FROM unnest(%s::int[], %s::int[], %s::text[]) AS t(mst_key, version, task)
-  JOIN {states}
+  JOIN {states} s ON s.mst_key = t.mst_key{version}
 {buffers}) AS input
 """
 
-_STATES_OF_RUN = "{states} s ON s.mst_key = t.mst_key AND s.version = t.version"
-_STATES_OF_RESULTS = (
-    "(SELECT o.mst_key, o.model_state AS state FROM {results} o) s ON s.mst_key = t.mst_key"
-)
-
 _SCAN_BUFFERS = """UNION ALL
-SELECT 2, p.buffer_id, NULL, NULL, p.buffer_id, p.{x}, p.{x_shape}, p.{y}, p.{y_shape}
+SELECT 2, p.buffer_id, 0, NULL, NULL, p.buffer_id, p.{x}, p.{x_shape}, p.{y}, p.{y_shape}
   FROM {packed} p WHERE p.partition_key = %s
 """

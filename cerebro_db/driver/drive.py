@@ -1,0 +1,259 @@
+"""Drives one run to its end: takes its lock, its workers, and takes it up again where they are lost."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+
+from cerebro_db.database.catalog import Catalog, StoredRun
+from cerebro_db.database.dialects import PostgreSQL
+from cerebro_db.database.sessions import (
+    POLL_SECONDS,
+    Session,
+    SessionLost,
+    SessionPool,
+    StatementFailed,
+    Tick,
+    no_tick,
+)
+from cerebro_db.driver import results
+from cerebro_db.driver.control import control_session
+from cerebro_db.driver.crew import recover
+from cerebro_db.driver.fit_setup import RunSetup
+from cerebro_db.driver.registration import states_of
+from cerebro_db.driver.requests import Requests, Stopped
+from cerebro_db.driver.reservation import reserved
+from cerebro_db.driver.run import Run
+from cerebro_db.driver.stored import Progress, load_progress, load_setup, with_workers
+from cerebro_db.driver.workers import RunContext, give_back, stop, take_workers
+from cerebro_db.errors import (
+    CerebroError,
+    LoopbackFailed,
+    RunCancelled,
+    RunInterrupted,
+    WrongRunStatus,
+)
+
+_CANCELLED = "57014"
+# Seconds before the first try to go on, doubled with each; a server that crashed takes some.
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 30.0
+# Workers of a driver that is gone notice that within seconds, or when their hop is done.
+_ORPHANS_SECONDS = 120.0
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one driver of a run may do.
+
+    Attributes:
+        max_seconds: until it pauses the run; None for any time.
+        num_workers: how many; None for as many as the run began with.
+        any_version: whether it may go on with other versions of what computes.
+    """
+
+    max_seconds: float | None = None
+    num_workers: int | None = None
+    any_version: bool = True
+
+
+class Drive:
+    """One driver of a run that is in the catalog.
+
+    Args:
+        pool: of sessions of the run's owner.
+        dialect: of the server.
+        run_id: which run.
+        limits: of this driver.
+        tick: called while waiting; raises to cancel.
+        notify: gets a line an epoch.
+    """
+
+    def __init__(
+        self,
+        pool: SessionPool,
+        dialect: PostgreSQL,
+        run_id: int,
+        limits: Limits,
+        tick: Tick,
+        notify: Callable[[str], None],
+    ) -> None:
+        self._pool, self._dialect, self._run_id = pool, dialect, run_id
+        self._limits, self._tick, self._notify = limits, tick, notify
+        seconds = limits.max_seconds
+        self._deadline = None if seconds is None else time.monotonic() + seconds
+
+    def begin(self, control: Session, setup: RunSetup) -> int:
+        """Drive a run that was registered in this session just now."""
+        return self._drive(lambda: self._attempt(control, setup))
+
+    def resume(self, control: Session) -> int:
+        """Drive a run that was begun some other time."""
+        # What nobody was there to answer was meant for an earlier driver.
+        Catalog(control, self._tick).forget_requests(self._run_id)
+        return self._drive(lambda: self._attempt_reserved(control))
+
+    # -- attempts --------------------------------------------------------------
+    def _drive(self, attempt: Callable[[], None]) -> int:
+        """Make the first attempt, and others as long as sessions are lost."""
+        hops, lost = -1, 0
+        while True:
+            try:
+                attempt()
+                return self._run_id
+            except Stopped as stopped:
+                return self._stopped(stopped)
+            except (SessionLost, LoopbackFailed) as error:
+                hops, lost = self._lost(hops, lost, error)
+            except (Exception, KeyboardInterrupt) as error:
+                self._abandon(error)
+                raise
+            attempt = self._again
+
+    def _again(self) -> None:
+        with control_session(self._pool, None, self._tick) as control:
+            run = Catalog(control, self._tick).run(self._run_id)
+            if run.status != "finished":  # the sessions may have been lost right after the end
+                self._attempt_reserved(control)
+
+    def _attempt_reserved(self, control: Session) -> None:
+        run = Catalog(control, self._tick).run(self._run_id)
+        setup = with_workers(load_setup(control, run, self._tick), self._limits.num_workers)
+        with reserved(control, setup, self._tick):
+            self._attempt(control, setup)
+
+    def _attempt(self, control: Session, setup: RunSetup) -> None:
+        catalog = Catalog(control, self._tick)
+        run = catalog.run(self._run_id)
+        with _locked(control, run, self._tick):
+            catalog.driven(self._run_id)
+            _wait_for_orphans(control, run, self._tick)
+            run = catalog.run(self._run_id)
+            progress = load_progress(control, self._dialect, run, setup, self._tick)
+            ended = self._train(catalog, run, setup, progress)
+            results.write(catalog, setup, self._run_id, states_of(run.row), ended)
+
+    def _train(
+        self, catalog: Catalog, run: StoredRun, setup: RunSetup, progress: Progress
+    ) -> dict[int, tuple[str, str]]:
+        context = self._context(catalog, run)
+        if Run(setup, progress, context, []).complete:
+            return progress.ended
+        use_gpus = bool(setup.request.use_gpus)
+        workers = take_workers(self._pool, setup.num_workers, setup.threads, use_gpus, self._tick)
+        try:
+            ended = Run(setup, progress, context, workers).run()
+        except BaseException:
+            stop(self._pool, workers)
+            raise
+        give_back(self._pool, workers)
+        return ended
+
+    def _context(self, catalog: Catalog, run: StoredRun) -> RunContext:
+        limits, cache_mb = self._limits, catalog.settings().cache_mb
+        return RunContext(
+            run_id=self._run_id,
+            states=states_of(run.row),
+            catalog=catalog,
+            dialect=self._dialect,
+            requests=Requests(catalog, self._run_id, self._deadline, limits.max_seconds),
+            guard_key=_guard_key(run),
+            cache_bytes=cache_mb * 2**20 if run.row.use_caching else 0,
+            manifest={} if limits.any_version else run.manifest,
+            tick=self._tick,
+            notify=self._notify,
+        )
+
+    # -- ends ------------------------------------------------------------------
+    def _stopped(self, stopped: Stopped) -> int:
+        """Someone asked for it: a pause is no error, a cancelled run is."""
+        self._record(stopped.status, stopped.reason)
+        hint = f"SELECT cerebro_resume({self._run_id}) goes on"
+        if stopped.status == "paused":
+            self._notify(f"run {self._run_id} paused: {stopped.reason}; {hint}")
+            return self._run_id
+        raise RunCancelled(f"run {self._run_id} was {stopped.reason}", hint=hint) from None
+
+    def _lost(self, hops: int, lost: int, error: CerebroError) -> tuple[int, int]:
+        """Wait a little before the next attempt; returns hops done and attempts without any.
+
+        Raises:
+            RunInterrupted: there were too many.
+        """
+        self._notify(f"run {self._run_id} lost its sessions: {error.message}")
+        pause = min(_FIRST_PAUSE * 2**lost, _LONGEST_PAUSE)
+        self._sleep(pause)
+        retries = 5
+        with suppress(CerebroError), control_session(self._pool, None, self._tick) as control:
+            catalog = Catalog(control, self._tick)
+            retries, done = catalog.settings().worker_retries, catalog.count_hops(self._run_id)
+            hops, lost = done, 0 if done > hops >= 0 else lost
+        if lost >= retries:
+            self._record("interrupted", error.message)
+            raise RunInterrupted(
+                f"run {self._run_id} was interrupted: {error.message}",
+                hint=f"SELECT cerebro_resume({self._run_id}) goes on",
+            ) from None
+        return hops, lost + 1
+
+    def _sleep(self, seconds: float) -> None:
+        end = time.monotonic() + seconds
+        while (left := end - time.monotonic()) > 0:
+            self._tick()
+            time.sleep(min(left, POLL_SECONDS))
+
+    def _abandon(self, error: BaseException) -> None:
+        """The caller cancelled, or the run cannot go on; the states stay in any case."""
+        cancelled = not isinstance(error, CerebroError) or _is_cancel(error)
+        self._record("cancelled" if cancelled else "failed", _text(error))
+
+    def _record(self, status: str, reason: str) -> None:
+        """Tell the catalog how the run stopped, in a session that nothing else uses."""
+        with suppress(CerebroError), control_session(self._pool, None) as control:
+            catalog = Catalog(control, no_tick)
+            if catalog.run(self._run_id).status not in ("finished", "failed"):
+                catalog.run_ended(self._run_id, status, reason)
+
+
+@contextmanager
+def _locked(session: Session, run: StoredRun, tick: Tick) -> Iterator[None]:
+    """While this lasts nobody else drives the run."""
+    key = run.row.lock_key
+    if not session.run("SELECT pg_catalog.pg_try_advisory_lock(%s)", (key,), tick)[0][0]:
+        raise WrongRunStatus(f"run {run.run_id} is driven by another session at this moment")
+    try:
+        yield
+    finally:
+        session.cancel()
+        recover(session)
+        with suppress(CerebroError):
+            if not session.closed:
+                session.run("SELECT pg_catalog.pg_advisory_unlock(%s)", (key,))
+
+
+def _wait_for_orphans(session: Session, run: StoredRun, tick: Tick) -> None:
+    """Wait until no worker of an earlier driver can commit a hop any more."""
+    key, end = _guard_key(run), time.monotonic() + _ORPHANS_SECONDS
+    while not session.run("SELECT pg_catalog.pg_try_advisory_lock(%s)", (key,), tick)[0][0]:
+        if time.monotonic() > end:
+            raise WrongRunStatus(
+                f"run {run.run_id}: a worker of its earlier driver is still at work",
+                hint="pg_locks shows who holds the advisory lock; pg_terminate_backend ends it",
+            )
+        tick()
+        time.sleep(POLL_SECONDS)
+    session.run("SELECT pg_catalog.pg_advisory_unlock(%s)", (key,), tick)
+
+
+def _guard_key(run: StoredRun) -> int:
+    """Of the lock that workers share; the run's own is even."""
+    return run.row.lock_key + 1
+
+
+def _is_cancel(error: CerebroError) -> bool:
+    return isinstance(error, StatementFailed) and error.sqlstate == _CANCELLED
+
+
+def _text(error: BaseException) -> str:
+    return error.message if isinstance(error, CerebroError) else str(error) or type(error).__name__

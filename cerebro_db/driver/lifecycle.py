@@ -1,0 +1,161 @@
+"""What is done to runs from outside: cancel, pause, drop, vacuum."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from cerebro_db.database.catalog import Catalog, StoredRun
+from cerebro_db.database.dialects.postgresql_training import StateTables
+from cerebro_db.database.sessions import POLL_SECONDS, Session, SessionPool, Tick, no_tick
+from cerebro_db.driver import results
+from cerebro_db.driver.control import control_session, transaction
+from cerebro_db.driver.registration import states_of
+from cerebro_db.errors import InvalidArgument, WrongRunStatus
+
+GOING_ON = ("starting", "running")
+# A driver looks for requests several times a second, and then stops its workers.
+_ANSWER_SECONDS = 30.0
+
+
+def cancel(
+    pool: SessionPool, run_id: int | None, mst_key: int | None = None, tick: Tick = no_tick
+) -> str:
+    """Stop a run, or one of its configurations; returns the status afterwards.
+
+    Raises:
+        UndefinedRun: the caller has no such run.
+        WrongRunStatus: it is not going on.
+        InvalidArgument: it has no such configuration, or that has ended already.
+    """
+    return _ask(pool, run_id, "cancel", mst_key, tick)
+
+
+def pause(pool: SessionPool, run_id: int | None, tick: Tick = no_tick) -> str:
+    """Stop a run such that its call returns; returns the status afterwards.
+
+    Raises:
+        UndefinedRun: the caller has no such run.
+        WrongRunStatus: it is not going on.
+    """
+    return _ask(pool, run_id, "pause", None, tick)
+
+
+def drop_run(pool: SessionPool, run_id: int | None, tick: Tick = no_tick) -> None:
+    """Forget a run and remove its states; its output tables stay.
+
+    Raises:
+        UndefinedRun: the caller has no such run.
+        WrongRunStatus: it is going on.
+    """
+    with control_session(pool, None, tick) as control:
+        catalog = Catalog(control, tick)
+        with transaction(control, tick):
+            run = _stopped_run(control, catalog, run_id, tick)
+            if run.row.states is not None:
+                results.drop_states(catalog, states_of(run.row))
+            catalog.drop_run(run.run_id)
+
+
+def vacuum(
+    pool: SessionPool, older_than: float | None, tick: Tick = no_tick
+) -> list[tuple[int | None, int]]:
+    """Remove states that are left of runs which stopped long ago, and of runs that are gone.
+
+    Args:
+        pool: of sessions of the role whose rights count.
+        older_than: seconds since a run stopped.
+        tick: called while waiting.
+
+    Returns:
+        run_id (None where there is no such run any more) and bytes of what was removed.
+    """
+    if older_than is None or not older_than >= 0:
+        raise InvalidArgument(
+            f"older_than: got {older_than}; allowed: an interval that is not negative"
+        )
+    removed: list[tuple[int | None, int]] = []
+    with control_session(pool, None, tick) as control:
+        catalog = Catalog(control, tick)
+        for run_id in catalog.stopped_runs(older_than):
+            with transaction(control, tick):
+                run = _stopped_run(control, catalog, run_id, tick)
+                removed.append((run.run_id, _drop(catalog, states_of(run.row))))
+                catalog.states_dropped(run.run_id)
+        for name in catalog.orphaned_states():
+            removed.append((None, _drop(catalog, StateTables(name, 1, every_hop=True))))
+    return removed
+
+
+def _drop(catalog: Catalog, states: StateTables) -> int:
+    """Drop tables of states; returns the bytes that they took."""
+    size = sum(catalog.table_bytes(table) for table in states.all)
+    results.drop_states(catalog, states)
+    return size
+
+
+def _ask(
+    pool: SessionPool, run_id: int | None, action: str, mst_key: int | None, tick: Tick
+) -> str:
+    with control_session(pool, None, tick) as control:
+        catalog = Catalog(control, tick)
+        run = catalog.run(run_id)
+        _check_going_on(run, GOING_ON)
+        if mst_key is not None:
+            _check_configuration(catalog, run.run_id, mst_key)
+        request_id = catalog.add_request(run.run_id, action, mst_key)
+        return _answer(catalog, run.run_id, request_id, mst_key, tick)
+
+
+def _answer(catalog: Catalog, run_id: int, request_id: int, mst_key: int | None, tick: Tick) -> str:
+    """Wait until the driver has done what it was asked; returns the status."""
+    end = time.monotonic() + _ANSWER_SECONDS
+    while time.monotonic() < end:
+        status = catalog.run(run_id).status
+        if mst_key is not None and status in GOING_ON:
+            status = _status_of(catalog, run_id, mst_key)
+            if status in ("cancelled", "failed", "finished"):
+                return status
+        elif status not in GOING_ON:
+            return status
+        tick()
+        time.sleep(POLL_SECONDS)
+    return status
+
+
+def _status_of(catalog: Catalog, run_id: int, mst_key: int) -> str:
+    found = {row.mst_key: status for row, status, _ in catalog.configurations(run_id)}
+    return found[mst_key]
+
+
+def _check_configuration(catalog: Catalog, run_id: int, mst_key: int) -> None:
+    found = {row.mst_key: status for row, status, _ in catalog.configurations(run_id)}
+    going_on = [key for key, status in found.items() if status in ("waiting", "training")]
+    if mst_key not in going_on:
+        shown = ", ".join(map(str, going_on[:20]))
+        raise InvalidArgument(
+            f"mst_key: got {mst_key}"
+            + (f", which is {found[mst_key]}" if mst_key in found else "")
+            + f"; configurations of run {run_id} that are trained: {shown}"
+        )
+
+
+def _check_going_on(run: StoredRun, allowed: Sequence[str]) -> None:
+    if run.status not in allowed:
+        raise WrongRunStatus(
+            f"run_id: got {run.run_id}, which is {run.status}; "
+            f"allowed: a run that is {' or '.join(allowed)}"
+        )
+
+
+def _stopped_run(session: Session, catalog: Catalog, run_id: int | None, tick: Tick) -> StoredRun:
+    """A run that nobody drives, nor can until the transaction ends."""
+    run = catalog.run(run_id)
+    if run.row.lock_key is not None:
+        sql = "SELECT pg_catalog.pg_try_advisory_xact_lock(%s)"
+        if not session.run(sql, (run.row.lock_key,), tick)[0][0]:
+            raise WrongRunStatus(
+                f"run_id: got {run.run_id}, which is going on; allowed: a run that has stopped",
+                hint=f"SELECT cerebro_cancel({run.run_id}) stops it",
+            )
+    return run

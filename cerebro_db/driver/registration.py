@@ -1,0 +1,111 @@
+"""How a run enters the catalog: in one transaction, with all that it needs to go on later."""
+
+from __future__ import annotations
+
+import secrets
+
+import cerebro_db
+from cerebro_db.database.catalog import ArchitectureRow, Catalog, ConfigurationRow, RunRow
+from cerebro_db.database.dialects import PostgreSQL
+from cerebro_db.database.dialects.postgresql_training import StateTables
+from cerebro_db.database.names import QualifiedName
+from cerebro_db.database.packed import fingerprint
+from cerebro_db.database.sessions import Session, Tick
+from cerebro_db.driver.control import transaction
+from cerebro_db.driver.fit_setup import STATES_SUFFIX, Configuration, RunSetup
+
+
+def register(
+    session: Session, dialect: PostgreSQL, setup: RunSetup, models: QualifiedName, tick: Tick
+) -> int:
+    """Write down a run that shall start; returns the run_id.
+
+    Args:
+        session: of the driver.
+        dialect: of the server.
+        setup: of the run.
+        models: the architecture table.
+        tick: called while waiting.
+    """
+    catalog = Catalog(session, tick)
+    row = _run_row(session, setup, tick)
+    states = states_of(row)
+    with transaction(session, tick):
+        configurations = [_row(configuration) for configuration in setup.configurations]
+        run_id = catalog.new_run(row, configurations, _architectures(setup), models)
+        for statement in dialect.training.create_states(states):
+            catalog.execute(statement)
+        if setup.replaces:
+            _start_from_previous(catalog, setup, states)
+    return run_id
+
+
+def states_of(row: RunRow) -> StateTables:
+    """Where the states of a run are."""
+    return StateTables(row.states or "", row.num_partitions, row.durability == "hop")
+
+
+def _run_row(session: Session, setup: RunSetup, tick: Tick) -> RunRow:
+    request, packed, validation = setup.request, setup.packed, setup.validation
+    return RunRow(
+        name=request.name,
+        description=request.description,
+        source_table=str(packed.relation.name),
+        validation_table=str(validation.relation.name) if validation else None,
+        model_output_table=str(setup.output),
+        model_selection_table=setup.selection,
+        model_arch_table=setup.architectures,
+        num_iterations=request.num_iterations or 1,
+        metrics_compute_frequency=request.frequency,
+        warm_start=setup.replaces,
+        seed=request.seed or 0,
+        num_partitions=len(packed.partitions),
+        num_workers=setup.num_workers,
+        threads=setup.threads,
+        use_gpus=bool(request.use_gpus),
+        use_caching=bool(request.use_caching),
+        durability=request.durability or "hop",
+        output_schema=setup.output.schema,
+        output_name=setup.output.name,
+        source_oid=packed.relation.oid,
+        source_print=fingerprint(session, packed, tick),
+        validation_oid=validation.relation.oid if validation else None,
+        validation_print=fingerprint(session, validation, tick) if validation else None,
+        # Nobody can make a table or take a lock of this name before the run does.
+        states=f"run_{secrets.token_hex(16)}",
+        lock_key=secrets.randbits(62) << 1,
+        cerebro_version=cerebro_db.__version__,
+    )
+
+
+def _row(configuration: Configuration) -> ConfigurationRow:
+    return ConfigurationRow(
+        mst_key=configuration.mst_key,
+        model_id=configuration.architecture.model_id,
+        compile_params=configuration.compile_text,
+        fit_params=configuration.fit_text,
+        hop_seconds=configuration.hop_seconds,
+        initial_seed=configuration.initial_seed,
+        jit=configuration.jit,
+        steps_per_call=configuration.steps_per_call,
+        goal=configuration.goal,
+    )
+
+
+def _architectures(setup: RunSetup) -> list[ArchitectureRow]:
+    models = {c.architecture.model_id: c.architecture for c in setup.configurations}
+    return [
+        ArchitectureRow(m.model_id, m.text, m.facts.to_json(), m.has_weights)
+        for m in models.values()
+    ]
+
+
+def _start_from_previous(catalog: Catalog, setup: RunSetup, states: StateTables) -> None:
+    """Warm start: a configuration goes on from the state that is there under its mst_key."""
+    previous = setup.output.suffixed(STATES_SUFFIX).sql
+    catalog.execute(
+        f"INSERT INTO {states.lasting.sql} (mst_key, version, chunk, partition_key, state) "
+        f"SELECT p.mst_key, 0, p.chunk, NULL, p.state FROM {previous} p "
+        "WHERE p.mst_key = ANY (%s::int[])",
+        ([c.mst_key for c in setup.configurations],),
+    )

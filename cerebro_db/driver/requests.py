@@ -1,0 +1,69 @@
+"""What others ask of a run while it goes on: that it stops, or one of its configurations."""
+
+from __future__ import annotations
+
+import time
+
+from cerebro_db.database.catalog import Catalog
+
+# How soon a request is seen; a look costs well under a millisecond.
+_LOOK_SECONDS = 0.25
+
+
+class Stopped(Exception):
+    """The run shall stop now.
+
+    Args:
+        status: how it ends: ``cancelled`` or ``paused``.
+        reason: for people.
+    """
+
+    def __init__(self, status: str, reason: str) -> None:
+        super().__init__(reason)
+        self.status, self.reason = status, reason
+
+
+class Requests:
+    """Looks into the catalog every so often, and at the clock.
+
+    Args:
+        catalog: of the driver.
+        run_id: which run.
+        deadline: on the clock ``time.monotonic``, None for none.
+        max_seconds: what that came from.
+    """
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        run_id: int,
+        deadline: float | None = None,
+        max_seconds: float | None = None,
+    ) -> None:
+        self._catalog, self._run_id = catalog, run_id
+        self._deadline, self._max_seconds = deadline, max_seconds
+        self._looked = 0.0
+
+    def look(self) -> list[tuple[int, str]]:
+        """The configurations that someone cancelled, and who.
+
+        Raises:
+            Stopped: the whole run shall stop.
+        """
+        now = time.monotonic()
+        if self._deadline is not None and now >= self._deadline:
+            raise Stopped("paused", f"max_seconds := {self._max_seconds:g} are over")
+        if now - self._looked < _LOOK_SECONDS:
+            return []
+        self._looked = now
+        return self._asked()
+
+    def _asked(self) -> list[tuple[int, str]]:
+        found = []
+        for request_id, action, mst_key, who in self._catalog.requests(self._run_id):
+            self._catalog.forget_requests(self._run_id, request_id)
+            if mst_key is None:
+                status = {"cancel": "cancelled", "pause": "paused"}[action]
+                raise Stopped(status, f"{status} by {who}")
+            found.append((mst_key, who))
+        return found

@@ -1,0 +1,210 @@
+"""A run read back from the catalog: what it was set up with, and how far it has come."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from cerebro_db.configs.architecture import check_architecture, fingerprint
+from cerebro_db.configs.facts import ArchitectureFacts
+from cerebro_db.configs.parameters import parse_compile_params, parse_fit_params
+from cerebro_db.database.catalog import ArchitectureRow, Catalog, ConfigurationRow, StoredRun
+from cerebro_db.database.dialects import PostgreSQL
+from cerebro_db.database.dialects.postgresql_training import StateTables
+from cerebro_db.database.names import QualifiedName
+from cerebro_db.database.packed import PackedTable, packed_of
+from cerebro_db.database.packed import fingerprint as packed_fingerprint
+from cerebro_db.database.sessions import Session, Tick
+from cerebro_db.driver.architectures import Architecture
+from cerebro_db.driver.control import transaction
+from cerebro_db.driver.fit_request import FitRequest
+from cerebro_db.driver.fit_setup import Configuration, RunSetup, target_facts
+from cerebro_db.driver.registration import states_of
+from cerebro_db.driver.scoreboard import TRAINING, VALIDATION
+from cerebro_db.errors import InvalidData, WrongRunStatus
+from cerebro_db.planning.orders import Visit
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a run has come.
+
+    Attributes:
+        plan: all visits that are planned so far.
+        done: hops that each configuration has done, where any.
+        scored: (mst_key, epoch) of those that have results on all data sets.
+        versions: (mst_key, version) of all states that are kept.
+        ended: status and error of configurations that failed or were cancelled.
+        seconds: that earlier drivers spent.
+    """
+
+    plan: tuple[Visit, ...]
+    done: dict[int, int]
+    scored: frozenset[tuple[int, int]]
+    versions: frozenset[tuple[int, int]]
+    ended: dict[int, tuple[str, str]]
+    seconds: float
+
+
+def load_setup(session: Session, run: StoredRun, tick: Tick) -> RunSetup:
+    """What a run was set up with.
+
+    Raises:
+        InvalidData: a table that it reads has been changed since.
+        UndefinedTable: one was dropped.
+        WrongRunStatus: the run cannot go on at all.
+    """
+    row, catalog = run.row, Catalog(session, tick)
+    if row.states is None:
+        raise WrongRunStatus(
+            f"run {run.run_id} cannot go on: its states are gone",
+            hint="cerebro_vacuum removes the states of runs that nobody has resumed for long",
+        )
+    packed = packed_of(session, row.source_oid, "source_table", tick)
+    _check_unchanged(session, packed, row.source_print, "source_table", tick)
+    validation = None
+    if row.validation_oid is not None:
+        validation = packed_of(session, row.validation_oid, "validation_table", tick)
+        _check_unchanged(session, validation, row.validation_print, "validation_table", tick)
+    models = {model.model_id: _architecture(model) for model in catalog.architectures(run.run_id)}
+    stored = catalog.configurations(run.run_id)
+    return RunSetup(
+        request=_request(run),
+        packed=packed,
+        validation=validation,
+        output=QualifiedName(row.output_schema, row.output_name),
+        selection=row.model_selection_table,
+        architectures=row.model_arch_table,
+        configurations=tuple(_configuration(c, models[c.model_id]) for c, _, _ in stored),
+        targets=target_facts(packed),
+        num_workers=row.num_workers,
+        threads=row.threads,
+    )
+
+
+def load_progress(
+    session: Session, dialect: PostgreSQL, run: StoredRun, setup: RunSetup, tick: Tick
+) -> Progress:
+    """How far a run has come; what is half done is taken back.
+
+    Hops whose states a crash took, and results that are not there for all data sets, are
+    forgotten: both will be made again, and be the same.
+    """
+    states, catalog = states_of(run.row), Catalog(session, tick)
+    with transaction(session, tick):
+        found: dict[int, int] = {
+            row[0]: row[1] for row in catalog.execute(dialect.training.done(states))
+        }
+        done = {c.mst_key: found.get(c.mst_key, 0) for c in setup.configurations}
+        ended = {
+            c.mst_key: (status, error or status)
+            for c, status, error in catalog.configurations(run.run_id)
+            if status in ("failed", "cancelled")
+        }
+        going = {key: version for key, version in done.items() if key not in ended}
+        catalog.forget_hops(run.run_id, going, states.hops_an_epoch)
+        for statement in dialect.training.discard_all(states, list(ended)):
+            catalog.execute(*statement)
+        scored = _scored(catalog, run, setup, set(going))
+    versions = frozenset(
+        (row[0], row[1]) for row in catalog.execute(dialect.training.versions(states))
+    )
+    _check_states(states, setup, going, scored, versions)
+    plan = tuple(Visit(*visit) for visit in catalog.plan(run.run_id))
+    return Progress(plan, done, scored, versions, ended, run.active)
+
+
+def _scored(
+    catalog: Catalog, run: StoredRun, setup: RunSetup, going: set[int]
+) -> frozenset[tuple[int, int]]:
+    wanted = {TRAINING} if setup.validation is None else {TRAINING, VALIDATION}
+    results = catalog.scored(run.run_id)
+    partly = [pair for pair, names in results.items() if pair[0] in going and names != wanted]
+    catalog.forget_metrics(run.run_id, partly)
+    return frozenset(pair for pair, names in results.items() if names == wanted)
+
+
+def _check_states(
+    states: StateTables,
+    setup: RunSetup,
+    going: dict[int, int],
+    scored: frozenset[tuple[int, int]],
+    versions: frozenset[tuple[int, int]],
+) -> None:
+    """Whether the states are there from which the run goes on, and those still to be scored."""
+    needed = {(key, done) for key, done in going.items() if done > 0}
+    for epoch in setup.request.metric_epochs():
+        version = epoch * states.hops_an_epoch
+        needed |= {
+            (key, version)
+            for key, done in going.items()
+            if done >= version and (key, epoch) not in scored
+        }
+    if missing := sorted(needed - versions):
+        raise InvalidData(
+            f"{states.lasting}: got no state of mst_key {missing[0][0]} after {missing[0][1]} hops",
+            hint="someone has changed the table of states; the run cannot go on",
+        )
+
+
+def _check_unchanged(
+    session: Session, packed: PackedTable, before: str | None, role: str, tick: Tick
+) -> None:
+    if packed_fingerprint(session, packed, tick) != before:
+        raise InvalidData(
+            f"{role}: {packed.relation.name} has been changed since the run began; "
+            "allowed: to go on with the same rows only",
+            hint="start a new run",
+        )
+
+
+def _request(run: StoredRun) -> FitRequest:
+    row = run.row
+    return FitRequest(
+        source_table=row.source_table,
+        model_output_table=QualifiedName(row.output_schema, row.output_name).text,
+        model_selection_table=row.model_selection_table,
+        num_iterations=row.num_iterations,
+        use_gpus=row.use_gpus,
+        validation_table=row.validation_table,
+        metrics_compute_frequency=row.metrics_compute_frequency,
+        warm_start=row.warm_start,
+        name=row.name,
+        description=row.description,
+        use_caching=row.use_caching,
+        seed=row.seed,
+        num_workers=row.num_workers,
+        durability=row.durability,
+    )
+
+
+def _architecture(row: ArchitectureRow) -> Architecture:
+    return Architecture(
+        model_id=row.model_id,
+        id=fingerprint(check_architecture(row.model_arch)),
+        text=row.model_arch,
+        facts=ArchitectureFacts.from_json(row.model_facts),
+        has_weights=row.has_weights,
+    )
+
+
+def _configuration(row: ConfigurationRow, architecture: Architecture) -> Configuration:
+    return Configuration(
+        mst_key=row.mst_key,
+        architecture=architecture,
+        compile_text=row.compile_params,
+        fit_text=row.fit_params,
+        compile_params=parse_compile_params(row.compile_params),
+        fit_params=parse_fit_params(row.fit_params),
+        hop_seconds=row.hop_seconds,
+        initial_seed=row.initial_seed,
+        jit=row.jit,
+        steps_per_call=row.steps_per_call,
+        goal=row.goal,
+    )
+
+
+def with_workers(setup: RunSetup, num_workers: int | None) -> RunSetup:
+    """The same with another number of workers, which no result depends on."""
+    if num_workers is None:
+        return setup
+    return replace(setup, num_workers=min(num_workers, len(setup.configurations)))

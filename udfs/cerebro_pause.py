@@ -1,0 +1,3 @@
+from cerebro_db.server import fitting
+
+return fitting.pause(plpy, GD, run_id)
