@@ -14,7 +14,7 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any, NoReturn
 
-from cerebro_db.configs.architecture_limits import ArchitectureLimits, read_json, refuse, shown
+from cerebro_db.configs.architecture_limits import ArchitectureLimits, read_json, refuse
 from cerebro_db.configs.architecture_names import (
     DROPOUT_LAYERS,
     DTYPES,
@@ -27,6 +27,7 @@ from cerebro_db.configs.architecture_names import (
     WORK_PARAMETERS,
 )
 from cerebro_db.configs.arguments import nearest
+from cerebro_db.configs.messages import shown
 from cerebro_db.errors import InvalidArgument
 
 __all__ = ["ArchitectureLimits", "check_architecture", "fingerprint", "with_dropout"]

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
+from cerebro_db.configs.messages import shown
 from cerebro_db.configs.settings import Settings
 from cerebro_db.errors import InvalidArchitecture
 
 _MIB = 2**20
-_SHOWN = 60
 _LONGEST_MESSAGE = 4000
 
 
@@ -70,12 +70,6 @@ def refuse(message: str, hint: str | None = None) -> NoReturn:
     raise InvalidArchitecture(f"model architecture: {message}", hint)
 
 
-def shown(value: object) -> str:
-    """A value for a message: the beginning of its ``repr``."""
-    text = repr(value[:_SHOWN] if isinstance(value, str) else value)
-    return text if len(text) <= 2 * _SHOWN else text[:_SHOWN] + "..."
-
-
 def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     result = dict(pairs)
     if len(result) < len(pairs):
@@ -109,7 +103,7 @@ def _children(node: Any, limits: ArchitectureLimits) -> Iterator[Any]:
 
 def _check_text(text: str, limits: ArchitectureLimits) -> None:
     if len(text) > limits.text:
-        refuse(f"got {shown(text)}..., a text of {len(text)} characters inside the JSON; at most "
+        refuse(f"got {shown(text)}, a text of {len(text)} characters inside the JSON; at most "
                f"{limits.text} are allowed")  # fmt: skip
     # Half a surrogate pair has no bytes, and the server's texts hold no NUL.
     if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):

@@ -9,8 +9,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from cerebro_db.configs.messages import shown
 from cerebro_db.errors import InvalidArgument
 
+_LONGEST_NAME = 80
 INTEGER_LIMIT = 2**31 - 1
 
 
@@ -79,7 +81,9 @@ class Argument:
         result = _typed(self.kind, value)
         fits = result is not None and (not self.choices or result in self.choices)
         if not fits or (self.is_numeric() and not self._in_range(result)):
-            raise InvalidArgument(f"{what}: got {self.name}={value!r}; it must be {self.allowed()}")
+            raise InvalidArgument(
+                f"{what}: got {self.name}={shown(value)}; it must be {self.allowed()}"
+            )
         return result
 
     def _in_range(self, value: float) -> bool:
@@ -140,8 +144,8 @@ def nearest(name: str, names: Iterable[str]) -> str:
 
 def unknown(what: str, kind: str, name: str, names: Iterable[str]) -> InvalidArgument:
     """Builds the error for a name that is not in a table."""
-    hint = nearest(name, names)
-    return InvalidArgument(f"{what}: got the unknown {kind} {name!r}. {hint}")
+    hint = nearest(name[:_LONGEST_NAME], names)
+    return InvalidArgument(f"{what}: got the unknown {kind} {shown(name)}. {hint}")
 
 
 def validated_arguments(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from cerebro_db.errors import InvalidArgument
@@ -42,7 +42,7 @@ class ArchitectureFacts:
         """Reads what `to_json` wrote; a table of models may hold anything else, too."""
         try:
             values = json.loads(text)
-            if not isinstance(values, dict) or set(values) != {field.name for field in fields(cls)}:
+            if not isinstance(values, dict) or set(values) != set(_READERS):
                 raise ValueError("not the facts of a model")
             return cls(**{key: _READERS[key](value) for key, value in values.items()})
         except (ValueError, TypeError, RecursionError) as error:

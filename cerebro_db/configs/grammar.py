@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from cerebro_db.configs.messages import shown
 from cerebro_db.errors import InvalidArgument
 
 MAX_LENGTH = 64 * 1024
@@ -39,7 +40,7 @@ def parse_dict(text: str, what: str) -> dict[str, Any]:
     value = _value(body, what, 0)
     wrong = [key for key in value if not isinstance(key, str)]
     if wrong:
-        raise InvalidArgument(f"{what}: got the key {wrong[0]!r}; keys must be quoted names")
+        raise InvalidArgument(f"{what}: got the key {shown(wrong[0])}; keys must be quoted names")
     return dict(value)
 
 
@@ -61,14 +62,14 @@ def parse_call(text: str, what: str) -> Call:
 
 
 def _expression(text: str, what: str, original: str | None = None) -> ast.expr:
-    shown = text if original is None else original
+    given = text if original is None else original
     source = _checked(text, what).strip()
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the parser warns about texts such as "1or 2"
             return ast.parse(source, mode="eval").body
     except (SyntaxError, ValueError, MemoryError, RecursionError, OverflowError) as error:
-        raise _refused(what, shown, "Python-like literals") from error
+        raise _refused(what, given, "Python-like literals") from error
 
 
 def _checked(text: object, what: str) -> str:
@@ -154,7 +155,7 @@ def _dict(node: ast.Dict, what: str, depth: int) -> dict[Any, Any]:
         if not isinstance(key, str | int):
             raise InvalidArgument(f"{what}: a key of a dictionary must be a text or a number")
         if key in result:
-            raise InvalidArgument(f"{what}: the key {key!r} is given twice")
+            raise InvalidArgument(f"{what}: the key {shown(key)} is given twice")
         result[key] = _value(value_node, what, depth + 1)
     return result
 
@@ -185,7 +186,7 @@ def _arguments(node: ast.Call, what: str, depth: int) -> tuple[tuple[str, Any], 
     result: dict[str, Any] = {}
     for keyword in node.keywords:
         if keyword.arg is None or keyword.arg in result:
-            raise InvalidArgument(f"{what}: got the parameter {keyword.arg!r} twice")
+            raise InvalidArgument(f"{what}: got the parameter {shown(keyword.arg)} twice")
         result[keyword.arg] = _value(keyword.value, what, depth + 1)
     return tuple(result.items())
 
@@ -215,5 +216,4 @@ def _kind(value: object) -> str:
 
 
 def _refused(what: str, text: str, allowed: str) -> InvalidArgument:
-    shown = text if len(text) <= _SHOWN else text[: _SHOWN - 3] + "..."
-    return InvalidArgument(f"{what}: got {shown!r}; it must be {allowed}")
+    return InvalidArgument(f"{what}: got {shown(text)}; it must be {allowed}")

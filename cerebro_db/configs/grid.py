@@ -16,9 +16,10 @@ import numpy as np
 
 from cerebro_db.configs.arguments import Argument, nearest, unknown
 from cerebro_db.configs.grammar import Call, parse_call, parse_dict
+from cerebro_db.configs.messages import shown
 from cerebro_db.configs.names import find_optimizer
 from cerebro_db.configs.optimizers import ARGUMENT_ALIASES, REFUSED_ARGUMENTS
-from cerebro_db.configs.parameters import COMPILE_KEYS, FIT_KEYS, NUMERIC_ARGUMENTS
+from cerebro_db.configs.parameters import COMPILE_KEYS, FIT_KEYS, NUMERIC_ARGUMENTS, REFUSED_FIT
 from cerebro_db.configs.texts import optimizer_text
 from cerebro_db.errors import InvalidArgument
 
@@ -79,7 +80,8 @@ class Grid:
 
     def has_range(self) -> bool:
         """Whether it can only be searched at random."""
-        return math.isinf(self.size())
+        spaces = (self.dimensions, *self.optimizers)
+        return any(isinstance(one, Range) for space in spaces for one in space.values())
 
     def combinations(self) -> Iterator[dict[str, Any]]:
         """Yields every combination; in the order written, the last parameter changes fastest."""
@@ -124,7 +126,7 @@ def parse_fit_grid(text: str) -> Grid:
     given = parse_dict(text, what)
     # Names that are known, but refused, get a better message when the parameters are parsed.
     for key in given:
-        if key not in FIT_KEYS and nearest(key, FIT_KEYS).startswith("Did"):
+        if key not in FIT_KEYS and key not in REFUSED_FIT:
             raise unknown(what, "parameter", key, FIT_KEYS)
     return Grid(_space(given, NUMERIC_ARGUMENTS, what))
 
@@ -132,14 +134,14 @@ def parse_fit_grid(text: str) -> Grid:
 def _optimizer_spaces(value: object, what: str) -> tuple[Space, ...]:
     what = f"{what}: {OPTIMIZER_LIST}"
     if not isinstance(value, list | tuple) or not value:
-        raise InvalidArgument(f"{what}: got {value!r}; it must be a list of dictionaries")
+        raise InvalidArgument(f"{what}: got {shown(value)}; it must be a list of dictionaries")
     return tuple(_optimizer_space(element, what) for element in value)
 
 
 def _optimizer_space(value: object, what: str) -> Space:
     if not isinstance(value, dict) or not value:
         raise InvalidArgument(
-            f"{what}: got {value!r}; it must be a dictionary such as "
+            f"{what}: got {shown(value)}; it must be a dictionary such as "
             "{'optimizer': ['Adam'], 'lr': [0.01, 0.1]}"
         )
     named = {key: entry for key, entry in value.items() if key != "optimizer"}
@@ -180,7 +182,7 @@ def _dimension(value: object, key: str, argument: Argument | None, what: str) ->
 def _values(value: object, key: str, what: str) -> list[Any]:
     if not isinstance(value, list | tuple) or not value:
         raise InvalidArgument(
-            f"{what}: got {key}={value!r}; it must be a list of at least one value, such as "
+            f"{what}: got {shown(key)}={shown(value)}; it must be a list of at least one value, such as "
             f"'{key}': [value, ...]"
         )
     return list(value)
@@ -193,20 +195,20 @@ def _looks_like_range(values: list[Any]) -> bool:
 
 
 def _range(values: list[Any], key: str, argument: Argument | None, what: str) -> Range:
-    shown = f"{what}: got the range {key}={values!r}"
+    got = f"{what}: got the range {key}={shown(values)}"
     if values[-1] not in DISTRIBUTIONS:
-        raise InvalidArgument(f"{shown}; {nearest(values[-1], DISTRIBUTIONS)}")
+        raise InvalidArgument(f"{got}; {nearest(values[-1], DISTRIBUTIONS)}")
     if key in REFUSED_ARGUMENTS:
         raise InvalidArgument(f"{what}: got {key!r}; {REFUSED_ARGUMENTS[key]}")
     if argument is None or not argument.is_numeric():
-        raise InvalidArgument(f"{shown}; only parameters that are numbers can have a range")
+        raise InvalidArgument(f"{got}; only parameters that are numbers can have a range")
     if len(values) != 3 or not values[0] < values[1]:
-        raise InvalidArgument(f"{shown}; it must be [low, high, distribution] with low below high")
+        raise InvalidArgument(f"{got}; it must be [low, high, distribution] with low below high")
     low, high, distribution = values
     if distribution == "log" and low <= 0:
-        raise InvalidArgument(f"{shown}; 'log' needs bounds above 0")
+        raise InvalidArgument(f"{got}; 'log' needs bounds above 0")
     if distribution == "log_near_one" and high >= 1:
-        raise InvalidArgument(f"{shown}; 'log_near_one' needs bounds below 1")
+        raise InvalidArgument(f"{got}; 'log_near_one' needs bounds below 1")
     for bound in (low, high):
         argument.validated(bound, what)
     return Range(float(low), float(high), distribution, argument.is_whole())
@@ -230,4 +232,4 @@ def _drawn(space: Space, generator: np.random.Generator) -> dict[str, Any]:
 
 def _size(space: Space) -> float:
     sizes = [len(d.values) if isinstance(d, Choices) else math.inf for d in space.values()]
-    return math.prod(sizes)
+    return math.prod(map(float, sizes))  # which overflows to infinity, as whole numbers do not

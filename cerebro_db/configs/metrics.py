@@ -34,11 +34,12 @@ _SMOOTHING = number("label_smoothing", 0.0, high=1.0)
 _THRESHOLDS = Argument("thresholds", Kind.FLOATS, None, 0.0, 1.0, optional=True)
 _CLASS_ID = whole("class_id", None)
 _TOP_K = whole("top_k", None, low=1)
-_NUM_THRESHOLDS = whole("num_thresholds", 200, low=2, high=1_000_000)
+_NUM_THRESHOLDS = whole("num_thresholds", 200, low=2, high=100_000)
 _K = whole("k", 5, low=1)
 _AVERAGE = choice("average", None, "micro", "macro", "weighted")
 _THRESHOLD = number("threshold", None, high=1.0, low_open=True)
-_NUM_CLASSES = whole("num_classes", None, low=2, required=True)
+# A matrix of so many rows and columns is made for it.
+_NUM_CLASSES = whole("num_classes", None, low=2, high=4096, required=True)
 _CLASS_IDS = Argument("target_class_ids", Kind.INTS, low=0, required=True)
 _IGNORE = whole("ignore_class", None, low=None)
 _SPARSE_PREDICTION = flag("sparse_y_pred", True)
@@ -99,7 +100,7 @@ _COUNTS = (
         "AUC", "auc", _BINARY, _NUM_THRESHOLDS,
         choice("curve", "ROC", "ROC", "PR"),
         choice("summation_method", "interpolation", "interpolation", "minoring", "majoring"),
-        _THRESHOLDS, flag("multi_label", False), whole("num_labels", None, low=1),
+        _THRESHOLDS, flag("multi_label", False), whole("num_labels", None, low=1, high=1000),
         Argument("label_weights", Kind.FLOATS, None, 0.0, optional=True), _LOGITS,
     ),
     _metric("FalseNegatives", "false_negatives", _BINARY, _THRESHOLDS),

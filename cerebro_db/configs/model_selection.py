@@ -9,6 +9,7 @@ from itertools import product
 import numpy as np
 
 from cerebro_db.configs.grid import Grid, parse_compile_grid, parse_fit_grid
+from cerebro_db.configs.messages import shown
 from cerebro_db.configs.parameters import (
     CompileParams,
     FitParams,
@@ -20,7 +21,9 @@ from cerebro_db.errors import InvalidArgument
 
 MAX_CONFIGURATIONS = 100_000
 _SEARCH_TYPES = ("grid", "random")
-_DRAWS_PER_CONFIGURATION = 100
+MAX_CHARACTERS = 16 * 2**20
+_DRAWS_PER_CONFIGURATION = 20
+_DRAWS_IN_VAIN = 1000
 
 
 @dataclass(frozen=True)
@@ -51,6 +54,9 @@ def generate(
     if search == "grid":
         return _grid_search(models, *grids, num_configs, random_state)
     count = _positive(num_configs, "num_configs")
+    possible = len(models) * grids[0].size() * grids[1].size()
+    if count > possible:
+        raise _too_few(count, possible)
     if random_state is not None:
         _whole(random_state, "random_state", 0, 2**63 - 1)
     generator = np.random.Generator(np.random.PCG64(random_state))
@@ -119,10 +125,19 @@ def _grid_search(
                 "Use search_type := 'random' with num_configs.",
             )
     _check_count(len(models) * compile_grid.size() * fit_grid.size())
-    compiles = [compile_text(values) for values in compile_grid.combinations()]
-    fits = [fit_text(values) for values in fit_grid.combinations()]
+    compiles = _within_limit(compile_text(values) for values in compile_grid.combinations())
+    fits = _within_limit(fit_text(values) for values in fit_grid.combinations())
     rows = (ConfigurationText(*row) for row in product(models, compiles, fits))
     return list(_distinct(rows))
+
+
+def _within_limit(texts: Iterable[str]) -> list[str]:
+    found, characters = [], 0
+    for text in texts:
+        characters += len(text)
+        _check_characters(characters)
+        found.append(text)
+    return found
 
 
 def _random_search(
@@ -132,22 +147,33 @@ def _random_search(
     count: int,
     generator: np.random.Generator,
 ) -> list[ConfigurationText]:
+    found: list[ConfigurationText] = []
+
     def draws() -> Iterator[ConfigurationText]:
-        for _ in range(count * _DRAWS_PER_CONFIGURATION):
+        vain = 0
+        # Many draws bring nothing new where most has been found, but not for ever.
+        while vain < _DRAWS_IN_VAIN + _DRAWS_PER_CONFIGURATION * len(found):
+            before = len(found)
             yield ConfigurationText(
                 models[int(generator.integers(len(models)))],
                 compile_text(compile_grid.sample(generator)),
                 fit_text(fit_grid.sample(generator)),
             )
+            vain = vain + 1 if len(found) == before else 0
 
-    found: list[ConfigurationText] = []
+    characters = 0
     for row in _distinct(draws()):
         found.append(row)
+        characters += len(row.compile_params) + len(row.fit_params)
+        _check_characters(characters)
         if len(found) == count:
             return found
-    raise InvalidArgument(
-        f"num_configs: got {count}; only {len(found)} different configurations were found in "
-        "the grid",
+    raise _too_few(count, len(found))
+
+
+def _too_few(count: int, found: float) -> InvalidArgument:
+    return InvalidArgument(
+        f"num_configs: got {count}; only {found:.0f} different configurations are in the grid",
         "Ask for fewer, or add values or ranges.",
     )
 
@@ -169,8 +195,8 @@ def _search_type(value: object) -> str:
         for search in _SEARCH_TYPES:
             if search.startswith(value.lower()):
                 return search
-    shown = "NULL" if value is None else repr(value)
-    raise InvalidArgument(f"search_type: got {shown}; it must be 'grid' or 'random'")
+    given = "NULL" if value is None else shown(value)
+    raise InvalidArgument(f"search_type: got {given}; it must be 'grid' or 'random'")
 
 
 def _model_ids(values: Sequence[int | None] | None) -> list[int]:
@@ -178,7 +204,9 @@ def _model_ids(values: Sequence[int | None] | None) -> list[int]:
         raise InvalidArgument("model_id_list: got no model; at least one is needed")
     models = [_whole(value, "model_id_list", -(2**31), 2**31 - 1) for value in values]
     if len(set(models)) < len(models):
-        raise InvalidArgument(f"model_id_list: got {models}; every model is allowed only once")
+        raise InvalidArgument(
+            f"model_id_list: got {shown(models)}; every model is allowed only once"
+        )
     return models
 
 
@@ -188,8 +216,8 @@ def _texts(values: Sequence[str | None] | None, kind: str) -> list[str]:
         raise InvalidArgument(f"{what}: got no parameters; at least one text is needed")
     for position, value in enumerate(values, start=1):
         if not isinstance(value, str):
-            shown = "NULL" if value is None else repr(value)
-            raise InvalidArgument(f"{what}: got {shown} at position {position}; it must be a text")
+            given = "NULL" if value is None else shown(value)
+            raise InvalidArgument(f"{what}: got {given} at position {position}; it must be a text")
     return [value.strip() for value in values if value is not None]
 
 
@@ -199,9 +227,9 @@ def _positive(value: object, what: str) -> int:
 
 def _whole(value: object, what: str, low: int, high: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-        shown = "NULL" if value is None else repr(value)
+        given = "NULL" if value is None else shown(value)
         raise InvalidArgument(
-            f"{what}: got {shown}; it must be a whole number from {low} to {high}"
+            f"{what}: got {given}; it must be a whole number from {low} to {high}"
         )
     return value
 
@@ -212,4 +240,12 @@ def _check_count(count: float) -> None:
             f"the parameters make {count:.0f} configurations; at most {MAX_CONFIGURATIONS} are "
             "allowed",
             "Use search_type := 'random' to try some of them.",
+        )
+
+
+def _check_characters(count: int) -> None:
+    if count > MAX_CHARACTERS:
+        raise InvalidArgument(
+            f"the parameters make more than the {MAX_CHARACTERS} characters of text that are allowed",
+            "Ask for fewer configurations, or write shorter parameters.",
         )

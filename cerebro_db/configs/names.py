@@ -7,6 +7,7 @@ from types import MappingProxyType
 
 from cerebro_db.configs.arguments import unknown
 from cerebro_db.configs.losses import LOSSES, REFUSED_LOSSES, Loss
+from cerebro_db.configs.messages import shown
 from cerebro_db.configs.metrics import METRICS, REFUSED_METRICS, Metric
 from cerebro_db.configs.optimizers import OPTIMIZERS, REFUSED_OPTIMIZERS, Optimizer
 from cerebro_db.errors import InvalidArgument
@@ -40,7 +41,7 @@ def _find(
     kind = {"optimizers": "optimizer", "losses": "loss", "metrics": "metric"}[module]
     if head + dot not in _PREFIXES[module]:
         raise InvalidArgument(
-            f"{what}: got the {kind} {name!r}; allowed are those of keras.{module}",
+            f"{what}: got the {kind} {shown(name)}; allowed are those of keras.{module}",
             "Custom objects are not in this release.",
         )
     for forbidden, reason in refused.items():

@@ -18,6 +18,7 @@ from cerebro_db.configs.arguments import (
 )
 from cerebro_db.configs.grammar import Call, parse_call, parse_keywords
 from cerebro_db.configs.losses import LOSSES, Target
+from cerebro_db.configs.messages import shown
 from cerebro_db.configs.metrics import METRICS
 from cerebro_db.configs.names import find_loss, find_metric, find_optimizer
 from cerebro_db.configs.optimizers import ARGUMENT_ALIASES, OPTIMIZERS, REFUSED_ARGUMENTS
@@ -29,6 +30,7 @@ COMPILE_KEYS = ("optimizer", "metrics", "loss", "l1", "l2", "dropout")
 FIT_KEYS = ("epochs", "batch_size", "shuffle", "class_weight", "verbose")
 DEFAULT_BATCH_SIZE = 32
 MAX_LABEL = 63
+MAX_METRICS = 100
 
 _REGULARISATION = {
     argument.name: argument
@@ -53,7 +55,7 @@ _REFUSED_COMPILE = (
     "loss_weights", "weighted_metrics", "sample_weight_mode", "run_eagerly",
     "steps_per_execution", "jit_compile", "auto_scale_loss", "target_tensors",
 )  # fmt: skip
-_REFUSED_FIT = (
+REFUSED_FIT = (
     "callbacks", "initial_epoch", "steps_per_epoch", "sample_weight", "validation_data",
     "validation_split", "validation_steps", "validation_batch_size", "validation_freq",
     "max_queue_size", "workers", "use_multiprocessing", "x", "y",
@@ -141,7 +143,7 @@ def parse_compile_params(text: str) -> CompileParams:
     _check_keys(given, COMPILE_KEYS, _REFUSED_COMPILE, what)
     for key in ("optimizer", "loss"):
         if given.get(key) is None:
-            raise InvalidArgument(f"{what}: got {_shown(text)} without {key}; it must be given")
+            raise InvalidArgument(f"{what}: got {shown(text)} without {key}; it must be given")
     regularisation = {
         key: argument.validated(given.get(key), what) for key, argument in _REGULARISATION.items()
     }
@@ -157,7 +159,7 @@ def parse_fit_params(text: str) -> FitParams:
     """Parses for example ``batch_size=16,epochs=1``; verbose is accepted and ignored."""
     what = "fit_params"
     given = parse_keywords(text, what)
-    _check_keys(given, FIT_KEYS, _REFUSED_FIT, what)
+    _check_keys(given, FIT_KEYS, REFUSED_FIT, what)
     values = {
         key: argument.validated(given[key], what) for key, argument in _FIT.items() if key in given
     }
@@ -199,7 +201,11 @@ def parse_metrics(value: object, what: str = "metrics") -> tuple[MetricSpec, ...
     if isinstance(value, str | Call):
         value = [value]
     if not isinstance(value, list | tuple):
-        raise InvalidArgument(f"{what}: got metrics={value!r}; it must be a list of names")
+        raise InvalidArgument(f"{what}: got metrics={shown(value)}; it must be a list of names")
+    if len(value) > MAX_METRICS:
+        raise InvalidArgument(
+            f"{what}: got {len(value)} metrics; at most {MAX_METRICS} are allowed"
+        )
     metrics: list[MetricSpec] = []
     for element in value:
         metric = parse_metric(element, what)
@@ -219,7 +225,7 @@ def parse_metric(value: object, what: str = "metrics") -> MetricSpec:
     label = arguments.pop("name", entry.names[0])
     if not label or len(label) > MAX_LABEL or label == "loss":
         raise InvalidArgument(
-            f"{what}: got name={label!r}; it must have 1 to {MAX_LABEL} characters, and 'loss' "
+            f"{what}: got name={shown(label)}; it must have 1 to {MAX_LABEL} characters, and 'loss' "
             "is taken"
         )
     return MetricSpec(entry.name, tuple(arguments.items()), label)
@@ -231,7 +237,7 @@ def _call(value: object, kind: str, what: str) -> Call:
     if isinstance(value, str):
         return parse_call(value, f"{what}: {kind}")
     raise InvalidArgument(
-        f"{what}: got the {kind} {value!r}; it must be one name",
+        f"{what}: got the {kind} {shown(value)}; it must be one name",
         "Models with several outputs, each with its own loss, are not in this release."
         if isinstance(value, dict | list | tuple)
         else None,
@@ -261,7 +267,7 @@ def _class_weight(value: object, what: str) -> tuple[tuple[int, float], ...] | N
         return None
     if not isinstance(value, dict) or not value:
         raise InvalidArgument(
-            f"{what}: got class_weight={value!r}; it must be a dictionary from class ids to "
+            f"{what}: got class_weight={shown(value)}; it must be a dictionary from class ids to "
             "weights, such as {0: 1.0, 1: 2.5}"
         )
     return tuple(
@@ -270,7 +276,3 @@ def _class_weight(value: object, what: str) -> tuple[tuple[int, float], ...] | N
             for class_id, weight in value.items()
         )
     )
-
-
-def _shown(text: str) -> str:
-    return repr(text if len(text) <= 80 else text[:77] + "...")

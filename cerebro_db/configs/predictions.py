@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 from enum import StrEnum
 
+from cerebro_db.configs.messages import shown
 from cerebro_db.errors import InvalidArgument
 
 
@@ -41,7 +42,7 @@ def prediction_type(given: str | float) -> PredictionType:
     if number >= 1 and number.is_integer():
         return PredictionType(Answer.TOP, number)
     raise InvalidArgument(
-        f"pred_type: got {given!r}; allowed: 'response', 'prob', a whole number from 1 for that many "
+        f"pred_type: got {shown(given)}; allowed: 'response', 'prob', a whole number from 1 for that many "
         "classes, or a number between 0 and 1 for the classes of a higher probability"
     )
 
