@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from cerebro_db.configs.messages import shown
 from cerebro_db.errors import InvalidData
 
 # The server's types of array elements, by their fixed oids, as they lie in binary form.
@@ -16,6 +17,8 @@ _HEADER_WORDS = 3
 _DIMENSION_WORDS = 2
 _WORD = 4
 KEY_BYTES = 6
+_MAX_DIMENSIONS = 32
+_MAX_SIZE = 2**31
 
 
 def wire_bytes(shape: Sequence[int], element_oid: int) -> int:
@@ -123,7 +126,7 @@ def encode(rows: NDArray[np.generic], order: NDArray[np.intp] | None = None) -> 
 
 
 def decode(
-    data: bytes | memoryview, shape: Sequence[int], dtype: np.dtype | type
+    data: bytes | memoryview | None, shape: Sequence[int] | None, dtype: np.dtype | type
 ) -> NDArray[np.generic]:
     """A buffer as an array; nothing is copied, so it is read-only.
 
@@ -133,11 +136,16 @@ def decode(
         dtype: float32 or int32.
 
     Raises:
-        InvalidData: the number of bytes does not fit the shape.
+        InvalidData: a NULL, or the number of bytes does not fit the shape.
     """
     little = np.dtype(dtype).newbyteorder("<")
-    if any(size < 0 for size in shape):
-        raise InvalidData(f"got a buffer of shape {tuple(shape)}; allowed: no negative size")
+    if data is None or shape is None:
+        raise InvalidData("got a buffer that is NULL")
+    if len(shape) > _MAX_DIMENSIONS or not all(map(_is_size, shape)):
+        raise InvalidData(
+            f"got a buffer of shape {shown(tuple(shape))}; allowed: up to {_MAX_DIMENSIONS} sizes, "
+            "none of them NULL or negative"
+        )
     expected = math.prod(shape) * little.itemsize
     if len(data) != expected:
         raise InvalidData(
@@ -145,3 +153,7 @@ def decode(
             f"takes {expected}"
         )
     return np.frombuffer(data, little).reshape(tuple(shape))
+
+
+def _is_size(size: object) -> bool:
+    return isinstance(size, int) and not isinstance(size, bool) and 0 <= size < _MAX_SIZE

@@ -16,18 +16,6 @@ from cerebro_db.configs.facts import ArchitectureFacts
 from cerebro_db.configs.parameters import CompileParams, LossSpec, OptimizerSpec
 from cerebro_db.errors import InvalidArchitecture, InvalidArgument, InvalidState
 from cerebro_db.training.building import made, short
-from cerebro_db.training.sizes import check_size
-
-__all__ = [
-    "KERNELS",
-    "Penalty",
-    "build",
-    "check_size",
-    "facts_of",
-    "make_loss",
-    "make_optimizer",
-    "set_weights",
-]
 
 KERNELS = ("kernel", "depthwise_kernel", "pointwise_kernel", "recurrent_kernel")
 

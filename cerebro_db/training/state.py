@@ -20,12 +20,15 @@ from typing import Any
 
 import numpy as np
 
+from cerebro_db.configs.messages import shown
 from cerebro_db.errors import InvalidState
 
 MAGIC = b"CRBS"
 VERSION = 1
 _PREFIX = struct.Struct("<4sHI")
-_MAX_HEADER_BYTES = 64 * 1024 * 1024
+_MAX_HEADER_BYTES = 16 * 1024 * 1024
+_MAX_DIMENSIONS = 32
+_MAX_SIZE = 2**40
 _DTYPES = ("float16", "float32", "float64", "int32", "int64", "uint32", "uint64", "bool", "uint8")
 
 State = dict[str, np.ndarray]
@@ -87,18 +90,31 @@ def _header(data: bytes) -> tuple[list[dict[str, Any]], int, int]:
     try:
         header = json.loads(data[_PREFIX.size : start])
         described, checksum = header["arrays"], header["crc32"]
-        for entry in described:
-            _check_entry(entry)
-    except (ValueError, KeyError, TypeError) as error:
+        _check_entries(described)
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise InvalidState(f"got a state with a damaged header: {error}") from None
     return described, start, checksum
 
 
+def _check_entries(described: Any) -> None:
+    if not isinstance(described, list):
+        raise ValueError("the arrays are no list")
+    for entry in described:
+        _check_entry(entry)
+    if len({entry["name"] for entry in described}) < len(described):
+        raise ValueError("two arrays have one name")
+
+
 def _check_entry(entry: dict[str, Any]) -> None:
     if not isinstance(entry["name"], str) or entry["dtype"] not in _DTYPES:
-        raise ValueError(f"array {entry['name']!r} of dtype {entry['dtype']!r}")
-    if not all(isinstance(size, int) and size >= 0 for size in entry["shape"]):
-        raise ValueError(f"array {entry['name']!r} of shape {entry['shape']!r}")
+        raise ValueError(f"array {shown(entry['name'])} of dtype {shown(entry['dtype'])}")
+    shape = entry["shape"]
+    if not isinstance(shape, list) or len(shape) > _MAX_DIMENSIONS or not all(map(_is_size, shape)):
+        raise ValueError(f"array {shown(entry['name'])} of shape {shown(shape)}")
+
+
+def _is_size(size: object) -> bool:
+    return isinstance(size, int) and not isinstance(size, bool) and 0 <= size <= _MAX_SIZE
 
 
 def _count(entry: dict[str, Any]) -> int:
