@@ -1,0 +1,93 @@
+"""No text becomes code: neither the package nor what the server runs has a way to evaluate one."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SOURCES = sorted(
+    path for folder in ("cerebro_db", "udfs", "sql") for path in (ROOT / folder).rglob("*.py")
+)
+
+MODULES = {
+    "cPickle", "cloudpickle", "code", "codeop", "copyreg", "dill", "h5py", "imp", "joblib",
+    "jsonpickle", "marshal", "pickle", "runpy", "shelve", "torch", "yaml",
+}  # fmt: skip
+BUILTINS = {"__import__", "compile", "eval", "exec", "execfile"}
+# Calls of methods and functions of other modules, by their last name.
+ATTRIBUTES = {
+    "clone_model", "enable_unsafe_deserialization", "from_function", "func_load", "get_file",
+    "import_module", "literal_eval", "load_model", "load_weights", "model_from_json", "popen",
+    "run_module", "spec_from_file_location", "system", "unsafe_load",
+}  # fmt: skip
+FULL_NAMES = {"np.load", "numpy.load"} | {f"builtins.{name}" for name in BUILTINS}
+KEYWORDS = {"allow_pickle", "safe_mode", "shell"}
+# What has the name of something that evaluates, and why it does not.
+ALLOWED = {
+    "cerebro_db/server/model_loading.py": ["load_model"],  # our own function
+    "udfs/cerebro_load_model.py": ["load_model"],  # the same
+    "sql/verify/versions.py": ["import_module"],  # names are written there
+}
+
+
+def findings(tree: ast.AST) -> Iterator[str]:
+    """What would evaluate something, or switch a protection off."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (a.name for a in node.names if a.name.partition(".")[0] in MODULES)
+        elif isinstance(node, ast.ImportFrom):
+            imported = {node.module or ""} | {alias.name for alias in node.names}
+            yield from sorted({n for n in imported if n.partition(".")[0] in MODULES | ATTRIBUTES})
+        elif isinstance(node, ast.Name) and node.id in BUILTINS:
+            yield node.id
+        elif isinstance(node, ast.Attribute):
+            if node.attr in ATTRIBUTES or ast.unparse(node) in FULL_NAMES:
+                yield node.attr
+        elif isinstance(node, ast.keyword) and node.arg in KEYWORDS:
+            yield f"{node.arg}="
+
+
+def parsed(path: Path) -> ast.AST:
+    # Bodies of PL/Python functions end in "return": the server makes functions of them.
+    lines = path.read_text(encoding="utf-8").splitlines()
+    return ast.parse("def body():\n" + "\n".join(f" {line}" for line in lines) + "\n pass")
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=[str(path.relative_to(ROOT)) for path in SOURCES])
+def test_nothing_is_evaluated(path: Path) -> None:
+    allowed = ALLOWED.get(path.relative_to(ROOT).as_posix(), [])
+    assert list(findings(parsed(path))) == allowed
+
+
+def test_every_part_was_read() -> None:
+    read = {path.relative_to(ROOT).parts[0] for path in SOURCES}
+    assert read == {"cerebro_db", "udfs", "sql"}
+    assert ROOT / "cerebro_db/training/building.py" in SOURCES
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("import pickle", "pickle"),
+        ("import yaml.loader as y", "yaml.loader"),
+        ("from marshal import loads", "marshal"),
+        ("from importlib import import_module", "import_module"),
+        ("run = eval", "eval"),
+        ("builtins.exec('1')", "exec"),
+        ("re.compile(text)", None),
+        ("__import__('os')", "__import__"),
+        ("importlib.import_module(name)", "import_module"),
+        ("keras.saving.load_model(path)", "load_model"),
+        ("np.load(file)", "load"),
+        ("read(file, allow_pickle=True)", "allow_pickle="),
+        ("deserialize(config, safe_mode=False)", "safe_mode="),
+        ("subprocess.run(text, shell=True)", "shell="),
+        ("os.system(text)", "system"),
+    ],
+)
+def test_what_would_be_found(text: str, found: str | None) -> None:
+    assert list(findings(ast.parse(text))) == ([] if found is None else [found])
