@@ -21,8 +21,9 @@ from cerebro_db.database.sessions import (
 from cerebro_db.driver import results
 from cerebro_db.driver.control import control_session
 from cerebro_db.driver.crew import recover
-from cerebro_db.driver.fit_setup import RunSetup
-from cerebro_db.driver.registration import states_of
+from cerebro_db.driver.fit_request import FitRequest
+from cerebro_db.driver.fit_setup import RunSetup, set_up
+from cerebro_db.driver.registration import register, states_of
 from cerebro_db.driver.requests import Requests, Stopped
 from cerebro_db.driver.reservation import reserved
 from cerebro_db.driver.run import Run
@@ -31,12 +32,14 @@ from cerebro_db.driver.workers import RunContext, give_back, stop, take_workers
 from cerebro_db.errors import (
     CerebroError,
     LoopbackFailed,
+    NotPermitted,
     RunCancelled,
     RunInterrupted,
     WrongRunStatus,
 )
 
 _CANCELLED = "57014"
+_RESUMABLE = ("interrupted", "cancelled", "paused", "failed")
 # Seconds before the first try to go on, doubled with each; a server that crashed takes some.
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 30.0
 # Workers of a driver that is gone notice that within seconds, or when their hop is done.
@@ -59,12 +62,11 @@ class Limits:
 
 
 class Drive:
-    """One driver of a run that is in the catalog.
+    """One driver of one run.
 
     Args:
         pool: of sessions of the run's owner.
         dialect: of the server.
-        run_id: which run.
         limits: of this driver.
         tick: called while waiting; raises to cancel.
         notify: gets a line an epoch.
@@ -74,25 +76,43 @@ class Drive:
         self,
         pool: SessionPool,
         dialect: PostgreSQL,
-        run_id: int,
         limits: Limits,
         tick: Tick,
         notify: Callable[[str], None],
     ) -> None:
-        self._pool, self._dialect, self._run_id = pool, dialect, run_id
+        self._pool, self._dialect = pool, dialect
         self._limits, self._tick, self._notify = limits, tick, notify
         seconds = limits.max_seconds
         self._deadline = None if seconds is None else time.monotonic() + seconds
+        self._run_id = 0
+        self._began = False
 
-    def begin(self, control: Session, setup: RunSetup) -> int:
-        """Drive a run that was registered in this session just now."""
-        return self._drive(lambda: self._attempt(control, setup))
+    def begin(self, request: FitRequest) -> int:
+        """Set up a new run and drive it; returns its run_id."""
 
-    def resume(self, control: Session) -> int:
-        """Drive a run that was begun some other time."""
-        # What nobody was there to answer was meant for an earlier driver.
-        Catalog(control, self._tick).forget_requests(self._run_id)
-        return self._drive(lambda: self._attempt_reserved(control))
+        def first() -> None:
+            with control_session(self._pool, request.search_path, self._tick) as control:
+                models, setup = set_up(control, request, self._tick)
+                with reserved(control, setup, self._tick):
+                    self._run_id = register(control, self._dialect, setup, models, self._tick)
+                    self._attempt(control, setup)
+
+        return self._drive(first)
+
+    def resume(self, run_id: int | None) -> int:
+        """Drive a run that was begun some other time; returns its run_id."""
+
+        def first() -> None:
+            with control_session(self._pool, None, self._tick) as control:
+                catalog = Catalog(control, self._tick)
+                run = catalog.run(run_id)
+                _check_resumable(run)
+                self._run_id = run.run_id
+                # What nobody was there to answer was meant for an earlier driver.
+                catalog.forget_requests(run.run_id)
+                self._attempt_reserved(control)
+
+        return self._drive(first)
 
     # -- attempts --------------------------------------------------------------
     def _drive(self, attempt: Callable[[], None]) -> int:
@@ -105,9 +125,12 @@ class Drive:
             except Stopped as stopped:
                 return self._stopped(stopped)
             except (SessionLost, LoopbackFailed) as error:
+                if not self._began:
+                    raise
                 hops, lost = self._lost(hops, lost, error)
             except (Exception, KeyboardInterrupt) as error:
-                self._abandon(error)
+                if self._began:
+                    self._abandon(error)
                 raise
             attempt = self._again
 
@@ -128,6 +151,7 @@ class Drive:
         run = catalog.run(self._run_id)
         with _locked(control, run, self._tick):
             catalog.driven(self._run_id)
+            self._began = True
             _wait_for_orphans(control, run, self._tick)
             run = catalog.run(self._run_id)
             progress = load_progress(control, self._dialect, run, setup, self._tick)
@@ -214,6 +238,19 @@ class Drive:
             catalog = Catalog(control, no_tick)
             if catalog.run(self._run_id).status not in ("finished", "failed"):
                 catalog.run_ended(self._run_id, status, reason)
+
+
+def _check_resumable(run: StoredRun) -> None:
+    if not run.is_mine:
+        # It would read tables that its owner named with the rights of someone else.
+        raise NotPermitted(
+            f"run_id: got {run.run_id}, a run of another role; allowed: to go on with your own"
+        )
+    if run.status not in _RESUMABLE:
+        raise WrongRunStatus(
+            f"run_id: got {run.run_id}, which is {run.status}; "
+            f"allowed: a run that is {', '.join(_RESUMABLE[:-1])} or {_RESUMABLE[-1]}"
+        )
 
 
 @contextmanager

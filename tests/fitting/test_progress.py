@@ -175,6 +175,7 @@ def test_a_run_is_seen_while_it_goes_on_and_stops_when_cancelled(bench: Any, fit
     assert background.error.pgcode == "57014"
     assert bench.value("SELECT status FROM cerebro.runs WHERE name = 'endless'") == "cancelled"
     assert bench.value("SELECT to_regclass('endless') IS NULL")
+    bench.run("SELECT cerebro_drop_run(run_id) FROM cerebro.runs WHERE name = 'endless'")
     fit(epochs=1)
 
 
@@ -186,6 +187,7 @@ def test_a_statement_timeout_stops_a_run_too(bench: Any, fit: Fit) -> None:
     finally:
         bench.run("RESET statement_timeout")
     assert bench.value("SELECT status FROM cerebro.runs WHERE name = 'timed out'") == "cancelled"
+    bench.run("SELECT cerebro_drop_run(run_id) FROM cerebro.runs WHERE name = 'timed out'")
     fit(epochs=1)
 
 
@@ -202,8 +204,7 @@ def test_a_run_whose_caller_was_killed_is_told_to_be_interrupted(bench: Any, fit
         seconds=15,
     )
     background.join()
-    orphan = bench.value("SELECT run_id FROM cerebro.runs WHERE name = 'orphan'")
-    bench.run(f"DROP TABLE cerebro_states.run_{orphan}")
+    bench.run("SELECT cerebro_drop_run(run_id) FROM cerebro.runs WHERE name = 'orphan'")
 
 
 def test_sessions_are_reused_and_none_is_leaked(bench: Any, fit: Fit) -> None:

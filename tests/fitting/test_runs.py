@@ -173,7 +173,7 @@ def test_when_every_configuration_fails_the_run_has_failed(
 ) -> None:
     out, run_id = fit(configs=selection([1], [ADAM.replace("Adam(lr=0.01)", "SGD(lr=1e38)")]))
     status, error = bench.row("SELECT status, error FROM cerebro.runs WHERE run_id = %s", (run_id,))
-    assert (status, error) == ("failed", "every configuration failed")
+    assert (status, error) == ("failed", "no configuration was trained to the end")
     assert bench.value(f"SELECT count(*) FROM {out}") == 0
 
 
@@ -181,9 +181,9 @@ def test_warm_start_goes_on_with_the_whole_state(bench: Any, fit: Fit) -> None:
     from cerebro_db.training.state import from_bytes
 
     out, _ = fit(epochs=1)
-    before = bench.value(f"SELECT model_state FROM {out} WHERE mst_key = 1")
+    before = bench.value(f"SELECT state FROM {out}_states WHERE mst_key = 1")
     fit(epochs=2, out=out, warm_start=True)
-    after = bench.value(f"SELECT model_state FROM {out} WHERE mst_key = 1")
+    after = bench.value(f"SELECT state FROM {out}_states WHERE mst_key = 1")
     counts = [int(from_bytes(bytes(state))["optimizer/0/iteration"]) for state in (before, after)]
     steps = sum(-(-rows // 8) for rows in (30, 30, 30, 30))
     assert counts == [steps, 3 * steps]
@@ -317,11 +317,11 @@ def test_a_failure_does_not_confuse_what_a_worker_has_in_memory(
     sgd = ADAM.replace("Adam(lr=0.01)", "SGD(lr={})")
     rates = ("1e-3", "2e-3", "1e38", "2e38")
     configs = selection([model_id], [sgd.format(rate) for rate in rates], ["batch_size=64"])
-    bench.run("INSERT INTO cerebro.catalog_settings VALUES ('cache_mb', '1')")
+    bench.run("SELECT cerebro_set('cache_mb', '1')")
     try:
         out, _ = fit("broad_packed", configs, num_workers=1, seed=1)
     finally:
-        bench.run("DELETE FROM cerebro.catalog_settings")
+        bench.run("SELECT cerebro_set('cache_mb', NULL)")
     found = bench.column(f"SELECT status FROM {out}_info ORDER BY mst_key")
     assert found == ["finished", "finished", "failed", "failed"]
 

@@ -73,7 +73,7 @@ def test_a_test_table_of_other_rows_and_partitions(trained):
 
 def test_hostile_names(trained):
     name = '"Odd %% \'""Table"'
-    for part in ("", "_info", "_summary"):
+    for part in ("", "_info", "_summary", "_states"):
         trained.fetch(f'CREATE TABLE {name[:-1]}{part}" AS TABLE flowers{part}', ())
     trained.fetch(
         "SELECT cerebro_evaluate(%s, 'flowers_packed', %s)",

@@ -206,6 +206,7 @@ def strange(trained):
         "CREATE TABLE barren AS SELECT * FROM halves LIMIT 0; "
         "CREATE TABLE barren_info AS TABLE halves_info; "
         "CREATE TABLE barren_summary AS TABLE halves_summary; "
+        "CREATE TABLE barren_states AS TABLE halves_states; "
         "CREATE TABLE none AS SELECT * FROM rows LIMIT 0; "
         "CREATE VIEW ranked AS SELECT id AS rank, x FROM rows"
     )

@@ -154,8 +154,6 @@ def test_a_configuration_runs_one_visit_at_a_time() -> None:
     first = dispatcher.next_visit(0)
     assert first == Visit(1, 0, 0, 0)
     assert dispatcher.next_visit(1) is None
-    dispatcher.retry(first)
-    assert dispatcher.next_visit(1) == first
     dispatcher.finished(first)
     assert dispatcher.remaining == 1
     assert not dispatcher.epoch_done(0)
@@ -178,8 +176,23 @@ def test_the_plan_can_be_extended() -> None:
     assert dispatcher.next_visit(0) == Visit(8, 1, 0, 0)
 
 
-@pytest.mark.parametrize("lands", ["finished", "retry"])
-def test_drop(lands: str) -> None:
+def test_what_is_held_waits() -> None:
+    dispatcher = Dispatcher(1, {1: 1.0, 2: 2.0})
+    dispatcher.add_visits([*visits(1, 1), *visits(2, 1)])
+    assert dispatcher.next_visit(0, held=[1, 2]) is None
+    assert dispatcher.next_visit(0, held=[2]) == Visit(1, 0, 0, 0)
+
+
+def test_visits_that_were_finished_before_count_for_their_epoch() -> None:
+    dispatcher = Dispatcher(1, {1: 1.0})
+    dispatcher.add_finished(visits(1, 2))
+    assert dispatcher.epoch_done(0)
+    assert dispatcher.done
+    dispatcher.add_visits(visits(1, 2, epoch=1))
+    assert dispatcher.next_visit(0) == Visit(1, 1, 0, 0)
+
+
+def test_drop() -> None:
     dispatcher = Dispatcher(1, {1: 1.0, 2: 2.0})
     dispatcher.add_visits([*visits(1, 3), *visits(2, 3)])
     visit = dispatcher.next_visit(0)
@@ -187,7 +200,7 @@ def test_drop(lands: str) -> None:
     assert visit.mst_key == 2
     dispatcher.drop(2)
     assert dispatcher.remaining == 4
-    getattr(dispatcher, lands)(visit)
+    dispatcher.finished(visit)
     dispatcher.add_visits(visits(2, 3, epoch=1))
     assert dispatcher.remaining == 3
     dispatcher.drop(1)
@@ -207,7 +220,6 @@ def test_misuse() -> None:
         lambda: dispatcher.add_visits(visits(1, 1)),
         lambda: dispatcher.add_visits(visits(9, 1)),
         lambda: dispatcher.finished(Visit(1, 0, 0, 0)),
-        lambda: dispatcher.retry(Visit(1, 0, 0, 0)),
         lambda: dispatcher.drop(9),
     ):
         with pytest.raises(InvalidArgument):

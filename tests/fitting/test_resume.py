@@ -1,0 +1,352 @@
+"""Runs that stop and go on: whatever stops them, the end is the same to the bit."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import psycopg2
+import pytest
+
+from tests.fitting.conftest import ADAM, PARTITIONS
+from tests.fitting.test_progress import Background, until
+
+Fit = Callable[..., tuple[str, int]]
+EPOCHS = 12
+HOPS = 4 * EPOCHS * PARTITIONS
+_numbers = itertools.count(1)
+OPTIONS = "validation_table := 'val', metrics_compute_frequency := 2, num_workers := 2"
+
+
+def results(bench: Any, out: str, run_id: int) -> list[Any]:
+    """All that a run leaves and that must not depend on what happened to it."""
+    return [
+        bench.fetch(f"SELECT mst_key, md5(model_weights) FROM {out} ORDER BY 1"),
+        bench.fetch(
+            f"SELECT mst_key, md5(string_agg(state, '' ORDER BY chunk)) FROM {out}_states "
+            "GROUP BY 1 ORDER BY 1"
+        ),
+        bench.fetch(
+            "SELECT mst_key, epoch, dataset, loss, metrics FROM cerebro.metrics "
+            "WHERE run_id = %s ORDER BY 1, 2, 3",
+            (run_id,),
+        ),
+        bench.fetch(
+            f"SELECT mst_key, training_loss, validation_metrics, status FROM {out}_info ORDER BY 1"
+        ),
+        bench.fetch(
+            "SELECT mst_key, epoch, position, partition_key, rows FROM cerebro.hops "
+            "WHERE run_id = %s ORDER BY 1, 2, 3",
+            (run_id,),
+        ),
+    ]
+
+
+@pytest.fixture(scope="module")
+def undisturbed(bench: Any) -> list[Any]:
+    """What a run leaves that nothing stopped."""
+    run_id = bench.value(
+        f"SELECT cerebro_fit_multiple('packed', 'calm', 'configs', {EPOCHS}, {OPTIONS})"
+    )
+    return results(bench, "calm", run_id)
+
+
+class Disturbed:
+    """A run in a connection of its own that has made some hops."""
+
+    def __init__(self, bench: Any, out: str, more: str = "", hops: int = 10) -> None:
+        self.bench, self.out = bench, out
+        call = f"SELECT cerebro_fit_multiple('packed', '{out}', 'configs', {EPOCHS}, {OPTIONS}"
+        self.caller = Background(bench.dsn, f"{call}, name := '{out}'{more})", ())
+        seen = (
+            "SELECT (SELECT h.run_id FROM cerebro.hops h JOIN cerebro.runs r USING (run_id) "
+            "WHERE r.name = %s GROUP BY 1 HAVING count(*) >= %s)"
+        )
+        self.run_id = until(bench, seen, (out, hops))
+
+    @property
+    def status(self) -> str:
+        """As the view tells it."""
+        query = "SELECT status FROM cerebro.runs WHERE run_id = %s"
+        return str(self.bench.value(query, (self.run_id,)))
+
+    @property
+    def done(self) -> int:
+        """Hops so far."""
+        query = "SELECT count(*) FROM cerebro.hops WHERE run_id = %s"
+        return int(self.bench.value(query, (self.run_id,)))
+
+    def resume(self) -> list[Any]:
+        """Go on to the end; returns the results."""
+        assert self.bench.value("SELECT cerebro_resume(%s)", (self.run_id,)) == self.run_id
+        assert self.status == "finished"
+        return results(self.bench, self.out, self.run_id)
+
+
+@pytest.fixture
+def disturbed(bench: Any) -> Iterator[Callable[..., Disturbed]]:
+    """Starts runs under fresh names; nothing of them stays."""
+    made: list[Disturbed] = []
+
+    def start(more: str = "", hops: int = 10) -> Disturbed:
+        made.append(Disturbed(bench, f"stormy_{next(_numbers)}", more, hops))
+        return made[-1]
+
+    yield start
+    for run in made:
+        run.caller.join()
+        bench.run("SELECT cerebro_drop_run(%s)", (run.run_id,))
+        for part in ("", "_info", "_summary", "_states"):
+            bench.run(f"DROP TABLE IF EXISTS {run.out}{part}")
+    assert leftovers(bench) == []
+
+
+def leftovers(bench: Any) -> list[Any]:
+    """What must not be there when no run goes on."""
+    return bench.fetch(
+        "SELECT relname FROM pg_class WHERE relnamespace = 'cerebro_states'::regnamespace "
+        "AND relkind = 'r' UNION ALL SELECT 'lock ' || pid FROM pg_locks "
+        "WHERE locktype = 'advisory' AND database = (SELECT oid FROM pg_database "
+        "WHERE datname = current_database()) UNION ALL SELECT 'request' FROM cerebro._requests"
+    )
+
+
+STOPS = {
+    "cancelled": "SELECT cerebro_cancel(%(run_id)s)",
+    "paused": "SELECT cerebro_pause(%(run_id)s)",
+    "cancelled by the server": "SELECT pg_cancel_backend(%(pid)s)",
+    "interrupted": "SELECT pg_terminate_backend(%(pid)s)",
+}
+
+
+@pytest.mark.parametrize("how", STOPS)
+def test_a_run_that_was_stopped_ends_as_if_nothing_had_happened(
+    bench: Any, disturbed: Callable[..., Disturbed], undisturbed: list[Any], how: str
+) -> None:
+    run = disturbed()
+    answer = bench.value(STOPS[how], {"run_id": run.run_id, "pid": run.caller.pid})
+    run.caller.join()
+    status = how.split()[0]
+    assert answer in (True, status)
+    until(bench, "SELECT status = %s FROM cerebro.runs WHERE run_id = %s", (status, run.run_id))
+    assert run.caller.error is None or how != "paused"
+    assert 10 <= run.done < HOPS
+    assert run.resume() == undisturbed
+
+
+def test_a_run_survives_that_its_workers_are_ended(
+    bench: Any, disturbed: Callable[..., Disturbed], undisturbed: list[Any]
+) -> None:
+    run = disturbed()
+    worker = "SELECT pg_terminate_backend(pid) FROM cerebro.hops WHERE run_id = %s ORDER BY finished DESC LIMIT 1"
+    assert bench.value(worker, (run.run_id,))
+    run.caller.join()
+    assert run.caller.error is None
+    assert run.status == "finished"
+    assert any("lost its sessions" in line for line in run.caller.connection.notices)
+    assert results(bench, run.out, run.run_id) == undisturbed
+
+
+def test_a_run_without_retries_is_interrupted(
+    bench: Any, disturbed: Callable[..., Disturbed], undisturbed: list[Any]
+) -> None:
+    bench.run("SELECT cerebro_set('worker_retries', '0')")
+    try:
+        run = disturbed()
+        bench.run(
+            "SELECT pg_terminate_backend(pid) FROM cerebro.hops WHERE run_id = %s LIMIT 1",
+            (run.run_id,),
+        )
+        run.caller.join()
+    finally:
+        bench.run("SELECT cerebro_set('worker_retries', NULL)")
+    assert run.caller.error is not None
+    assert "was interrupted: a server session ended" in str(run.caller.error)
+    assert run.status == "interrupted"
+    assert run.resume() == undisturbed
+
+
+def test_with_durability_of_epochs_a_crash_goes_back_to_the_epoch(
+    bench: Any, disturbed: Callable[..., Disturbed], undisturbed: list[Any]
+) -> None:
+    run = disturbed(", durability := 'epoch'", hops=40)
+    bench.run("SELECT cerebro_cancel(%s)", (run.run_id,))
+    run.caller.join()
+    name = bench.value("SELECT states FROM cerebro._runs WHERE run_id = %s", (run.run_id,))
+    kinds = bench.fetch(
+        "SELECT relname, relpersistence FROM pg_class WHERE relname LIKE %s AND relkind = 'r' "
+        "ORDER BY 1",
+        (name + "%",),
+    )
+    assert kinds == [(name, "p"), (f"{name}_passing", "u")]
+    # What PostgreSQL does with an unlogged table when it recovers from a crash.
+    bench.run(f"TRUNCATE cerebro_states.{name}_passing")
+    assert run.resume() == undisturbed
+
+
+def test_a_state_that_someone_removed_is_missed_at_once(
+    bench: Any, disturbed: Callable[..., Disturbed]
+) -> None:
+    run = disturbed()
+    bench.run("SELECT cerebro_pause(%s)", (run.run_id,))
+    run.caller.join()
+    bench.run(
+        "DELETE FROM cerebro._metrics WHERE run_id = %s AND dataset = 'validation'", (run.run_id,)
+    )
+    name = bench.value("SELECT states FROM cerebro._runs WHERE run_id = %s", (run.run_id,))
+    bench.run(
+        f"INSERT INTO cerebro_states.{name} SELECT mst_key, 16, 0, 0, state FROM "
+        f"cerebro_states.{name} WHERE chunk = 0 AND mst_key = 1 LIMIT 1"
+    )
+    with pytest.raises(psycopg2.errors.DataException, match="got no state of mst_key 1 after 8"):
+        run.resume()
+
+
+def test_a_configuration_can_be_cancelled(
+    bench: Any, disturbed: Callable[..., Disturbed], undisturbed: list[Any]
+) -> None:
+    run = disturbed()
+    assert bench.value("SELECT cerebro_cancel(%s, 2)", (run.run_id,)) == "cancelled"
+    with pytest.raises(psycopg2.errors.InvalidParameterValue, match="got 2, which is cancelled"):
+        bench.value("SELECT cerebro_cancel(%s, 2)", (run.run_id,))
+    with pytest.raises(psycopg2.errors.InvalidParameterValue, match="got 9; configurations of run"):
+        bench.value("SELECT cerebro_cancel(%s, 9)", (run.run_id,))
+    run.caller.join()
+    assert run.status == "finished"
+    info = bench.fetch(f"SELECT mst_key, status, error FROM {run.out}_info ORDER BY 1")
+    assert info[1] == (2, "cancelled", "cancelled by postgres")
+    assert {row[1] for row in info if row[0] != 2} == {"finished"}
+    found = results(bench, run.out, run.run_id)
+    others = [row for row in undisturbed[0] if row[0] != 2]
+    assert found[0] == others
+
+
+def test_a_run_pauses_when_its_seconds_are_over(bench: Any, undisturbed: list[Any]) -> None:
+    del bench.connection.notices[:]
+    run_id = bench.value(
+        "SELECT cerebro_fit_multiple('packed', 'brief', 'configs', 100000, max_seconds := 1.5)"
+    )
+    query = "SELECT status, error FROM cerebro.runs WHERE run_id = %s"
+    assert bench.row(query, (run_id,)) == ("paused", "max_seconds := 1.5 are over")
+    assert f"cerebro_resume({run_id}) goes on" in bench.connection.notices[-1]
+    began = time.monotonic()
+    bench.run("SELECT cerebro_resume(%s, max_seconds := 1)", (run_id,))
+    assert time.monotonic() - began < 20
+    assert bench.row(query, (run_id,)) == ("paused", "max_seconds := 1 are over")
+    bench.run("SELECT cerebro_drop_run(%s)", (run_id,))
+    assert bench.value("SELECT to_regclass('brief') IS NULL")
+
+
+BAD = {
+    "cerebro_resume(NULL)": ("UndefinedObject", "got NULL; you have no run"),
+    "cerebro_resume(1000000)": ("UndefinedObject", "you have no run of that number"),
+    "cerebro_cancel(1000000)": ("UndefinedObject", "you have no run of that number"),
+    "cerebro_resume(%(finished)s)": ("ObjectNotInPrerequisiteState", "which is finished"),
+    "cerebro_cancel(%(finished)s)": ("ObjectNotInPrerequisiteState", "which is finished"),
+    "cerebro_pause(%(finished)s)": ("ObjectNotInPrerequisiteState", "which is finished"),
+    "cerebro_resume(%(finished)s, max_seconds := -1)": ("InvalidParameterValue", "got -1.0"),
+    "cerebro_resume(%(finished)s, num_workers := 0)": ("InvalidParameterValue", "1 to 256"),
+    "cerebro_vacuum(NULL)": ("InvalidParameterValue", "older_than: got None"),
+    "cerebro_vacuum('-1 day')": ("InvalidParameterValue", "not negative"),
+}
+
+
+@pytest.mark.parametrize("call", BAD)
+def test_calls_that_are_refused(bench: Any, undisturbed: list[Any], call: str) -> None:
+    kind, message = BAD[call]
+    finished = bench.value("SELECT max(run_id) FROM cerebro.runs WHERE status = 'finished'")
+    with pytest.raises(getattr(psycopg2.errors, kind), match=message):
+        bench.value(f"SELECT {call}", {"finished": finished})
+
+
+def test_two_callers_never_drive_one_run(bench: Any, disturbed: Callable[..., Disturbed]) -> None:
+    run = disturbed()
+    for call in ("cerebro_resume(%s)", "cerebro_drop_run(%s)"):
+        with pytest.raises(psycopg2.errors.ObjectNotInPrerequisiteState, match=r"running|going on"):
+            bench.value(f"SELECT {call}", (run.run_id,))
+    run.caller.join()
+    assert run.status == "finished"
+
+
+def test_a_run_whose_data_was_changed_does_not_go_on(
+    bench: Any, disturbed: Callable[..., Disturbed]
+) -> None:
+    run = disturbed()
+    bench.run("SELECT cerebro_pause(%s)", (run.run_id,))
+    run.caller.join()
+    bench.run(
+        "BEGIN; UPDATE packed SET x = x WHERE buffer_id = (SELECT min(buffer_id) FROM packed)"
+    )
+    bench.run("ROLLBACK")
+    bench.run("CREATE TABLE packed_before AS TABLE packed")
+    bench.run("UPDATE val SET x = x")
+    try:
+        with pytest.raises(psycopg2.errors.DataException, match=r"public\.val has been changed"):
+            run.resume()
+    finally:
+        bench.run("DROP TABLE packed_before")
+    assert run.status == "paused"
+
+
+def test_states_are_kept_in_chunks(
+    bench: Any, fit: Fit, weights: Any, selection: Callable[..., str]
+) -> None:
+    configs = selection([2], [ADAM])
+    whole, _ = fit(configs=configs, metrics_compute_frequency=1)
+    bench.run("SELECT cerebro_set('state_chunk_kb', '1')")
+    try:
+        pieces, _ = fit(configs=configs, metrics_compute_frequency=1)
+        count, largest = bench.row(f"SELECT count(*), max(length(state)) FROM {pieces}_states")
+        assert count > 2
+        assert largest == 1024
+        assert weights(pieces) == weights(whole)
+        joined = "SELECT string_agg(state, '' ORDER BY chunk) FROM {}_states"
+        assert bench.value(joined.format(pieces)) == bench.value(joined.format(whole))
+        # Whatever reads states puts the chunks together again.
+        for out in (whole, pieces):
+            bench.run(f"SELECT cerebro_evaluate('{out}', 'val', '{out}_scores')")
+            bench.run(f"SELECT cerebro_predict('{out}', 'blobs_test', 'id', 'x', '{out}_probs')")
+            fit(configs=configs, out=out, warm_start=True)
+        for table in ("scores", "probs"):
+            same = f"SELECT count(*) FROM (TABLE {whole}_{table} EXCEPT TABLE {pieces}_{table}) d"
+            assert bench.value(same) == 0
+        assert weights(pieces) == weights(whole)
+    finally:
+        bench.run("SELECT cerebro_set('state_chunk_kb', NULL)")
+
+
+def test_vacuum_removes_the_states_of_runs_that_stopped_long_ago(
+    bench: Any, disturbed: Callable[..., Disturbed]
+) -> None:
+    run = disturbed()
+    bench.run("SELECT cerebro_pause(%s)", (run.run_id,))
+    run.caller.join()
+    assert bench.fetch("SELECT * FROM cerebro_vacuum()") == []
+    bench.run("CREATE TABLE cerebro_states.left_behind ()")
+    ((first, size), (second, _)) = bench.fetch("SELECT * FROM cerebro_vacuum('0')")
+    assert (first, second) == (run.run_id, None)
+    assert size > 0
+    assert leftovers(bench) == []
+    with pytest.raises(psycopg2.errors.ObjectNotInPrerequisiteState, match="states are gone"):
+        run.resume()
+
+
+def test_never_more_than_three_states_a_configuration(
+    bench: Any, disturbed: Callable[..., Disturbed]
+) -> None:
+    run = disturbed(", durability := 'epoch'")
+    name = bench.value("SELECT states FROM cerebro._runs WHERE run_id = %s", (run.run_id,))
+    most = 0
+    count = (
+        f"SELECT max(n) FROM (SELECT count(*) AS n FROM (SELECT mst_key FROM cerebro_states.{name} "
+        f"UNION ALL SELECT mst_key FROM cerebro_states.{name}_passing) s GROUP BY mst_key) c"
+    )
+    while run.status == "running":
+        try:
+            most = max(most, bench.value(count) or 0)
+        except psycopg2.errors.UndefinedTable:
+            break
+    run.caller.join()
+    assert 1 <= most <= 3
