@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 import cerebro_db
-from cerebro_db.cli import installation, server
+from cerebro_db.cli import installation, server, training
 from cerebro_db.errors import CerebroError
 
 app = typer.Typer(
@@ -19,6 +19,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 installation.register(app)
+training.register(app)
 app.add_typer(server.app, name="server")
 
 
@@ -46,3 +47,6 @@ def main() -> None:
         if error.hint:
             print(f"HINT: {error.hint}", file=sys.stderr)
         sys.exit(1)
+    except KeyboardInterrupt:
+        print("cerebro: cancelled", file=sys.stderr)
+        sys.exit(130)

@@ -293,4 +293,6 @@ def _is_cancel(error: CerebroError) -> bool:
 
 
 def _text(error: BaseException) -> str:
+    if isinstance(error, KeyboardInterrupt):
+        return "cancelled by its caller"
     return error.message if isinstance(error, CerebroError) else str(error) or type(error).__name__

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 from cerebro_db.driver import lifecycle
@@ -11,6 +10,7 @@ from cerebro_db.driver.fit import fit_multiple
 from cerebro_db.driver.fit import resume as resume_run
 from cerebro_db.driver.fit_request import FitRequest
 from cerebro_db.server.host import Host, entry
+from cerebro_db.server.version import cores
 
 
 @entry
@@ -62,8 +62,3 @@ def vacuum(plpy: Any, gd: dict[str, Any], older_than: float | None) -> list[tupl
     """Remove the states of runs that stopped long ago."""
     host = Host.of(plpy, gd)
     return lifecycle.vacuum(host.pool, older_than, host.tick)
-
-
-def cores() -> int:
-    """The processor cores that this server may use."""
-    return len(os.sched_getaffinity(0))

@@ -10,9 +10,9 @@ from typing import Any
 from cerebro_db.configs.architecture import ArchitectureLimits, check_architecture
 from cerebro_db.configs.parameters import parse_compile_params, parse_fit_params
 from cerebro_db.errors import RunFailed
-from cerebro_db.training.sizes import check_size
 from cerebro_db.training.partitions import Buffers, CacheKey, VisitOrder
 from cerebro_db.training.program import Recipe
+from cerebro_db.training.sizes import check_size
 from cerebro_db.training.targets import TargetFacts
 from cerebro_db.training.visit import VisitTask
 

@@ -8,3 +8,7 @@ CREATE OR REPLACE FUNCTION cerebro._role() RETURNS oid LANGUAGE sql STABLE AS $$
     SELECT r.oid FROM pg_catalog.pg_roles r WHERE r.rolname = current_user
 $$;
 COMMENT ON FUNCTION cerebro._role() IS 'Internal: the oid of the current role.';
+
+CREATE OR REPLACE FUNCTION cerebro._cores()
+    RETURNS integer LANGUAGE plpython3u STABLE AS {{ udf('_cores') }};
+COMMENT ON FUNCTION cerebro._cores() IS 'Internal: the processor cores that the server may use.';

@@ -1,0 +1,108 @@
+"""The commands that drive a run from the client's side, where it outlives a restart of the server."""
+
+from __future__ import annotations
+
+import signal
+from types import FrameType
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from cerebro_db.cli.installation import Dsn
+
+if TYPE_CHECKING:
+    from cerebro_db.database.client import Client
+
+NumWorkers = Annotated[int | None, typer.Option(help="Sessions that train side by side.")]
+MaxSeconds = Annotated[float | None, typer.Option(help="The run is paused then.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the commands."""
+    for command in (fit, resume):
+        app.command()(command)
+
+
+def fit(
+    source_table: Annotated[str, typer.Argument(help="The packed table.")],
+    model_output_table: Annotated[str, typer.Argument(help="The table to make.")],
+    model_selection_table: Annotated[str, typer.Argument(help="The configurations.")],
+    num_iterations: Annotated[int, typer.Argument(help="Epochs.")],
+    dsn: Dsn = "",
+    validation_table: Annotated[str | None, typer.Option(help="A packed validation table.")] = None,
+    metrics_compute_frequency: Annotated[
+        int | None, typer.Option(help="Epochs between metrics; default: the last one only.")
+    ] = None,
+    use_gpus: Annotated[bool, typer.Option("--use-gpus", help="Train on GPUs.")] = False,
+    warm_start: Annotated[
+        bool, typer.Option("--warm-start", help="Go on from the output table.")
+    ] = False,
+    name: Annotated[str | None, typer.Option(help="For people.")] = None,
+    description: Annotated[str | None, typer.Option(help="For people.")] = None,
+    caching: Annotated[bool, typer.Option(help="Keep decoded partitions in memory.")] = True,
+    seed: Annotated[int, typer.Option(help="Of all randomness.")] = 0,
+    num_workers: NumWorkers = None,
+    durability: Annotated[str, typer.Option(help="hop or epoch.")] = "hop",
+    max_seconds: MaxSeconds = None,
+) -> None:
+    """Trains like cerebro_fit_multiple, with its driver in this process."""
+    from cerebro_db.driver.fit import fit_multiple
+    from cerebro_db.driver.fit_request import FitRequest
+
+    client = _client(dsn)
+    request = FitRequest(
+        source_table,
+        model_output_table,
+        model_selection_table,
+        num_iterations,
+        use_gpus=use_gpus,
+        validation_table=validation_table,
+        metrics_compute_frequency=metrics_compute_frequency,
+        warm_start=warm_start,
+        name=name,
+        description=description,
+        use_caching=caching,
+        seed=seed,
+        num_workers=num_workers,
+        durability=durability,
+        max_seconds=max_seconds,
+        search_path=client.search_path,
+        cores=client.cores,
+    )
+    run_id = fit_multiple(client.pool, client.dialect, request, notify=_show)
+    _show(f"run {run_id}: {client.status(run_id)}")
+
+
+def resume(
+    run_id: Annotated[int, typer.Argument(help="As cerebro.runs shows it.")],
+    dsn: Dsn = "",
+    max_seconds: MaxSeconds = None,
+    num_workers: NumWorkers = None,
+    any_version: Annotated[
+        bool, typer.Option("--any-version", help="Also where results may not be the same.")
+    ] = False,
+) -> None:
+    """Goes on with a run like cerebro_resume, with its driver in this process."""
+    from cerebro_db.driver.drive import Limits
+    from cerebro_db.driver.fit import resume as resume_run
+
+    client = _client(dsn)
+    limits = Limits(max_seconds, num_workers, any_version)
+    resume_run(client.pool, client.dialect, run_id, limits, notify=_show)
+    _show(f"run {run_id}: {client.status(run_id)}")
+
+
+def _client(dsn: str) -> Client:
+    from cerebro_db.database.client import Client
+
+    # A service manager's request to end is what Ctrl-C is: the run is cancelled, and can be resumed.
+    signal.signal(signal.SIGTERM, _interrupt)
+    return Client.of(dsn)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> Any:
+    raise KeyboardInterrupt
+
+
+def _show(line: str) -> None:
+    print(line, flush=True)
