@@ -10,7 +10,7 @@ PYTHON = CEREBRO_HOME="$(STATE)/home" "$(BIN)/python"
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test check format bench start stop psql clean
+.PHONY: help demo test fuzz check format bench start stop psql clean
 
 help: ## show this
 	@sed -n 's/^\([a-z]*\):.*## /make \1\t/p' Makefile | expand -t 14
@@ -22,6 +22,10 @@ demo: start ## train 16 configurations on scikit-learn's digits, in SQL
 test: ## run all tests; ARGS="-k ..." goes to pytest
 	@$(SETUP) cpu test
 	@"$(BIN)/pytest" $(ARGS)
+
+fuzz: ## hand 100,000 damaged models, parameters and states to the checks; FUZZ_INPUTS=... for another number
+	@$(SETUP) cpu test
+	@FUZZ_INPUTS=$(or $(FUZZ_INPUTS),100000) "$(BIN)/pytest" tests/fuzz $(ARGS)
 
 check: ## lint, check the types and the layers
 	@$(SETUP) dev

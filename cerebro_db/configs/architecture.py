@@ -62,7 +62,7 @@ def check_architecture(text: str, limits: ArchitectureLimits = _DEFAULT_LIMITS) 
     """
     config: dict[str, Any] = _without_compile_config(read_json(text, limits))
     _check_is_keras_3(config)
-    if config.get("class_name") not in MODELS:
+    if config.get("class_name") not in sorted(MODELS):  # it may be anything, even unhashable
         refuse(f"got an object of class {shown(config.get('class_name'))} at the top; allowed are "
                 "Sequential and Functional")  # fmt: skip
     _Checker(limits).check(config)

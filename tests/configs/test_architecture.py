@@ -208,6 +208,7 @@ TRICKS: dict[str, tuple[Any, str]] = {
         "JSON of Keras 2.1.6; allowed is that of Keras 3",
     ),
     "not a model": ({"a": 1}, "allowed is that of Keras 3"),
+    "a class that is no text": ({**sequential(), "class_name": {}}, "Sequential and Functional"),
     "a list": ([1], "not an object"),
     "a number": (3, "not an object"),
 }  # fmt: skip
