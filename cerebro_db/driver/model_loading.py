@@ -15,6 +15,7 @@ from cerebro_db.errors import (
     CerebroError,
     InvalidArchitecture,
     InvalidArgument,
+    InvalidState,
     UndefinedTable,
     WrongObjectType,
 )
@@ -98,11 +99,11 @@ def _built(session: Session, request: LoadRequest, tick: Tick) -> str:
 
 def _refusal(failure: StatementFailed) -> CerebroError:
     """The error of a worker as one of this call."""
-    name, _, message = failure.message.partition(": ")
-    if name == "InvalidArchitecture":
+    if failure.sqlstate == InvalidArchitecture.sqlstate:
+        message = failure.message.removeprefix("InvalidArchitecture: ")
         return InvalidArchitecture(message, failure.hint)
-    if name == "InvalidState":  # what it says is about the argument here
-        return InvalidArgument(message, failure.hint)
+    if failure.sqlstate == InvalidState.sqlstate:  # what it says is about the argument here
+        return InvalidArgument(failure.message.removeprefix("InvalidState: "), failure.hint)
     return failure
 
 

@@ -107,6 +107,68 @@ def test_bad_calls(db, small, network):
         assert db.tables() == before
 
 
+def layer(class_name, **config):
+    return {
+        "module": "keras.layers",
+        "class_name": class_name,
+        "config": config,
+        "registered_name": None,
+    }
+
+
+@pytest.fixture
+def settings(db):
+    yield lambda name, value: db.fetch("SELECT cerebro_set(%s, %s)", (name, value))
+    db.fetch("SELECT cerebro_set('max_layers', NULL), cerebro_set('max_parameters', NULL)")
+
+
+def test_limits_are_those_of_the_settings(db, small, settings):
+    count = 4 * 3 + 3 + 3 * 2 + 2
+    settings("max_parameters", str(count))
+    assert db.value("SELECT cerebro_load_model('limited', %s)", (small,)) == 1
+    settings("max_parameters", str(count - 1))
+    with pytest.raises(
+        errors.InvalidParameterValue, match=rf"got {count} param.*at most {count - 1}"
+    ):
+        db.fetch("SELECT cerebro_load_model('limited', %s)", (small,))
+    settings("max_parameters", None)
+    settings("max_layers", "3")  # the model itself counts, and so does its input
+    with pytest.raises(errors.InvalidParameterValue, match="more than the 3 layers"):
+        db.fetch("SELECT cerebro_load_model('limited', %s)", (small,))
+    settings("max_layers", "4")
+    assert db.value("SELECT cerebro_load_model('limited', %s)", (small,)) == 2
+
+
+def test_more_layers_than_by_default(db, network, settings):
+    wide = network((4,), *[(2, "relu")] * 20)
+    settings("max_layers", "10")
+    with pytest.raises(errors.InvalidParameterValue, match="more than the 10 layers"):
+        db.fetch("SELECT cerebro_load_model('wide', %s)", (wide,))
+    settings("max_layers", None)
+    assert db.value("SELECT cerebro_load_model('wide', %s)", (wide,)) == 1
+
+
+@pytest.mark.parametrize(
+    ("shape", "layers", "message"),
+    [
+        ((10**6,), [(10**9, "relu")], "got 1000001000000000 parameters; at most 1000000000"),
+        ((10**9,), [layer("Normalization", mean=0.0, variance=1.0)], "got 1000000000 numbers"),
+        ((9,), [layer("RepeatVector", n=2**31 - 1)], "got 19327352823 numbers for one row"),
+    ],
+)
+def test_giants_are_refused_and_the_worker_lives(db, network, shape, layers, message):
+    before = db.tables(), db.value("SELECT pg_postmaster_start_time()")
+    with pytest.raises(errors.InvalidParameterValue, match=message):
+        db.fetch("SELECT cerebro_load_model('giants', %s)", (network(shape, *layers),))
+    assert (db.tables(), db.value("SELECT pg_postmaster_start_time()")) == before
+
+
+def test_what_no_text_of_the_server_can_hold(db, small):
+    for name in ("\\ud800", "\\u0000"):
+        with pytest.raises(errors.InvalidParameterValue, match=r"not Unicode|NUL"):
+            db.fetch("SELECT cerebro_load_model('odd', %s)", (small.replace("tiny", name),))
+
+
 def test_uncommitted_and_temporary_tables(db, small):
     db.fetch("CREATE TEMP TABLE passing (model_id int)")
     assert db.value("SELECT cerebro_load_model('passing', %s)", (small,)) == 1
