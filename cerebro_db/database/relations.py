@@ -75,11 +75,62 @@ class Relation:
         return any(column.name == name for column in self.columns)
 
 
+@dataclass(frozen=True)
+class SearchPath:
+    """Where the names that a caller gives are looked for.
+
+    Attributes:
+        schemas: in their order, those that the server adds by itself included.
+        first: where new tables are made.
+    """
+
+    schemas: tuple[str, ...] = ()
+    first: str | None = None
+
+
+def use_search_path(session: Session, path: str | None, tick: Tick = no_tick) -> SearchPath:
+    """From now on the names that a caller gives are looked for on their search path.
+
+    The session's own stays as it is: a function or an operator that someone has put into a
+    schema of that path, to be taken for one of the server, is never run by a statement of ours.
+
+    Args:
+        session: in no transaction.
+        path: of the caller; None for the session's own.
+        tick: called while waiting.
+    """
+    schemas, first = session.run(_SCHEMAS, (path,), tick)[0]
+    found = SearchPath(tuple(schemas), first)
+    session.facts[_PATH_FACT] = found
+    return found
+
+
+def forget_search_path(session: Session) -> None:
+    """From now on the session's own search path is used."""
+    session.facts.pop(_PATH_FACT, None)
+
+
+def _search_path(session: Session, tick: Tick) -> SearchPath:
+    known: SearchPath | None = session.facts.get(_PATH_FACT)
+    return known or use_search_path(session, None, tick)
+
+
+_PATH_FACT = "search_path"
+# Two statements, of which the second runs with a path that is not to be trusted: every name of it
+# has its schema, and there is no operator. At their end the session's path is as it was.
+_SCHEMAS = """
+SELECT pg_catalog.set_config(
+    'search_path', COALESCE(%s, pg_catalog.current_setting('search_path')), true);
+SELECT pg_catalog.current_schemas(true)::pg_catalog.text[],
+       pg_catalog.current_schema()::pg_catalog.text
+"""
+
+
 def find(session: Session, text: str | None, role: str, tick: Tick = no_tick) -> Relation:
     """The table or view that a user names.
 
     Args:
-        session: has the caller's search_path; not in a transaction that failed.
+        session: knows the caller's search path; not in a transaction that failed.
         text: as a user writes it: plain, quoted, with or without a schema.
         role: the name of the argument, for messages.
         tick: called while waiting.
@@ -91,8 +142,7 @@ def find(session: Session, text: str | None, role: str, tick: Tick = no_tick) ->
     """
     given = require_text(text, role)
     for parts in _readings(given):
-        rows = session.run(_FIND, (_path(parts),), tick)
-        if rows:
+        if rows := _found(session, parts, tick):
             return _relation(session, rows[0], given, role, tick)
     raise UndefinedTable(
         f"{role}: got {given!r}; no table or view of that name exists", hint=_NOT_SEEN_HINT
@@ -109,7 +159,7 @@ def new_table(
     """The name of a table to be made, checked: it and its companions do not exist yet.
 
     Args:
-        session: has the caller's search_path.
+        session: knows the caller's search path.
         text: identifier syntax is read as such, anything else is taken exactly.
         role: the name of the argument, for messages.
         suffixes: of the companion tables.
@@ -166,6 +216,12 @@ def _fold(part: str) -> str:
     return part.translate(_ASCII_LOWER)
 
 
+def _found(session: Session, parts: tuple[str, ...], tick: Tick) -> list[tuple[object, ...]]:
+    if len(parts) > 1:
+        return session.run(_OF_SCHEMA, (_path(parts),), tick)
+    return session.run(_ON_PATH, (list(_search_path(session, tick).schemas), parts[0]), tick)
+
+
 def _path(parts: tuple[str, ...]) -> str:
     """The name as a value: quoted, but nothing doubled for a statement's formatting."""
     return ".".join('"' + part.replace('"', '""') + '"' for part in parts)
@@ -195,7 +251,7 @@ def _check_length(name: str, role: str) -> None:
 
 def _schema_for_new(session: Session, schema: str | None, role: str, tick: Tick) -> str:
     if schema is None:
-        schema = session.run("SELECT pg_catalog.current_schema()", (), tick)[0][0]
+        schema = _search_path(session, tick).first
         if schema is None:
             raise InvalidArgument(f"{role}: no schema of the search_path exists; name one")
     rows = session.run(_SCHEMA, (schema,), tick)
@@ -209,8 +265,14 @@ def _schema_for_new(session: Session, schema: str | None, role: str, tick: Tick)
 _FIND = """
 SELECT c.oid::bigint, n.nspname, c.relname, c.relkind, c.relpersistence
   FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
- WHERE c.oid = pg_catalog.to_regclass(%s)
 """
+_OF_SCHEMA = _FIND + " WHERE c.oid = pg_catalog.to_regclass(%s)"
+_ON_PATH = (
+    _FIND
+    + """  JOIN pg_catalog.unnest(%s::name[]) WITH ORDINALITY AS p(schema, place) ON p.schema = n.nspname
+ WHERE c.relname = %s ORDER BY p.place LIMIT 1
+"""
+)
 _EXISTS = """
 SELECT 1
   FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace

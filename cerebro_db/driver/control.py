@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
+from cerebro_db.database.relations import forget_search_path, use_search_path
 from cerebro_db.database.sessions import Session, SessionPool, Tick, no_tick
 from cerebro_db.driver.crew import recover
 from cerebro_db.errors import CerebroError
@@ -14,9 +15,6 @@ NO_RUN = 0
 # Of a session that has no TensorFlow yet: as many as training uses where partitions are enough.
 SCORING_THREADS = 1
 
-_SET_SEARCH_PATH = "SELECT pg_catalog.set_config('search_path', %s, false)"
-# As every session of the pool begins: objects of other users cannot get in between.
-_PIN_SEARCH_PATH = "SET search_path = pg_catalog, pg_temp"
 _LOCK = "SELECT pg_catalog.pg_advisory_xact_lock(%s)"
 
 
@@ -33,25 +31,23 @@ def control_session(
     fits: Callable[[Session], bool] = lambda session: True,
     prefer: Callable[[Session], bool] = runs_no_tensorflow,
 ) -> Iterator[Session]:
-    """A session of the pool with the caller's search_path; given back as it was.
+    """A session of the pool that knows the caller's search path; given back as it was.
 
     Args:
         pool: of sessions of the role whose rights count.
-        search_path: None leaves the session's own.
+        search_path: where names without a schema are looked for; None for nowhere.
         tick: called while waiting.
         fits, prefer: which session, as in ``SessionPool.take``.
     """
     session = pool.take(1, fits, tick, prefer)[0]
     try:
         if search_path is not None:
-            session.run(_SET_SEARCH_PATH, (search_path,), tick)
+            use_search_path(session, search_path, tick)
         yield session
     finally:
         session.cancel()
         recover(session)
-        with suppress(CerebroError):
-            if search_path is not None and not session.closed:
-                session.run(_PIN_SEARCH_PATH)
+        forget_search_path(session)
         pool.give([session])
 
 

@@ -17,7 +17,14 @@ from cerebro_db.database.dialects.postgresql import PostgreSQL
 from cerebro_db.database.dialects.postgresql_packing import UNFINISHED, PostgreSQLPacking
 from cerebro_db.database.names import QualifiedName
 from cerebro_db.database.packed import SUMMARY_SUFFIX, PackedTable, load_packed
-from cerebro_db.database.relations import Relation, column, find, new_table
+from cerebro_db.database.relations import (
+    Relation,
+    column,
+    find,
+    forget_search_path,
+    new_table,
+    use_search_path,
+)
 from cerebro_db.database.sessions import Session, SessionPool, StatementFailed, Tick, no_tick
 from cerebro_db.driver.crew import Statement, borrowed, recover, run_all, run_each
 from cerebro_db.driver.packing_layout import Layout, default_buffer_size, lay_out
@@ -158,15 +165,12 @@ class _Job:
     # -- around the work -----------------------------------------------------
     @contextlib.contextmanager
     def _search_path(self, path: str | None) -> Iterator[None]:
-        self._path = path
-        if path is not None:
-            self._control.run(self._sql.set_search_path, (path,), self._tick)
+        use_search_path(self._control, path, self._tick)
         try:
             yield
         finally:
             recover(self._control)
-            if path is not None and not self._control.closed:
-                self._control.run("RESET search_path")
+            forget_search_path(self._control)
 
     @contextlib.contextmanager
     def _locked(self, output: QualifiedName) -> Iterator[None]:
@@ -244,8 +248,6 @@ class _Job:
     def _fill(self, work: Work, survey: Survey, layout: Layout, snapshot: str) -> None:
         count = min(_cores(), len(layout.rows_per_partition()))
         begin: Statement = (self._sql.begin_writing, (snapshot,))
-        if self._path is not None:
-            begin = (f"{begin[0]}; {self._sql.set_local_search_path}", (snapshot, self._path))
         with borrowed(self._pool, count, self._tick) as workers:
             run_each(workers, begin, self._tick)
             run_all(workers, _fillings(self._sql, work, survey, layout), self._tick)

@@ -28,7 +28,7 @@ def test_a_client_packs_the_same_bytes(digits, pool, dialect, monkeypatch):
     # A table of many chunks of addresses, too.
     monkeypatch.setattr(packing_survey, "BLOCKS_PER_FETCH", 2)
     said = []
-    request = PackRequest("digits", "by_client", "y", "x", num_partitions=3, seed=4)
+    request = PackRequest("public.digits", "public.by_client", "y", "x", num_partitions=3, seed=4)
     summary = packing.pack(pool, dialect, request, notify=said.append)
     digits.pack("digits", "by_server", "y", "x", num_partitions=3, seed=4)
     assert digits.unpack("by_client").raw == digits.unpack("by_server").raw
@@ -43,7 +43,7 @@ def test_a_packed_table_as_a_value(digits, pool):
     )
     digits.pack("named", "named_p", "y", "x", num_partitions=2, buffer_size=300, num_classes=9)
     (session,) = pool.take(1)
-    packed = load_packed(session, "named_p", "source_table")
+    packed = load_packed(session, "public.named_p", "source_table")
     assert str(packed.relation.name) == "public.named_p"
     assert packed.input.shape == (2, 4)
     target = packed.target
@@ -61,7 +61,7 @@ def test_float_targets_have_no_classes(digits, pool):
     digits.fetch("CREATE VIEW regression AS SELECT x, ARRAY[y, 1.5]::real[] AS y FROM digits")
     digits.pack("regression", "regression_p", "y", "x")
     (session,) = pool.take(1)
-    target = load_packed(session, "regression_p", "source_table").target
+    target = load_packed(session, "public.regression_p", "source_table").target
     assert (target.kind, target.shape, target.dtype) == ("float", (2,), "float32")
     assert (target.num_classes, target.class_values, target.class_array) == (0, (), None)
     pool.give([session])

@@ -48,8 +48,6 @@ class PostgreSQLPacking:
         "BEGIN ISOLATION LEVEL REPEATABLE READ; SET TRANSACTION SNAPSHOT %s; "
         "SET LOCAL enable_seqscan = off"
     )
-    set_local_search_path = "SELECT pg_catalog.set_config('search_path', %s, true)"
-    set_search_path = "SELECT pg_catalog.set_config('search_path', %s, false)"
     try_lock = "SELECT pg_catalog.pg_try_advisory_lock(%s)"
     unlock = "SELECT pg_catalog.pg_advisory_unlock(%s)"
 
