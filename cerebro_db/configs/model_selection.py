@@ -24,6 +24,7 @@ _SEARCH_TYPES = ("grid", "random")
 MAX_CHARACTERS = 16 * 2**20
 _DRAWS_PER_CONFIGURATION = 20
 _DRAWS_IN_VAIN = 1000
+_ROWS_BETWEEN_TICKS = 1000
 
 
 @dataclass(frozen=True)
@@ -42,17 +43,19 @@ def generate(
     search_type: str = "grid",
     num_configs: int | None = None,
     random_state: int | None = None,
+    tick: Callable[[], None] = lambda: None,
 ) -> list[ConfigurationText]:
     """Returns the configurations of a grid search or of a random search, without duplicates.
 
     The order of a grid is: models outermost, then the optimizers, then the other compile
     parameters, then the fit parameters, each in the order written; the last changes fastest.
+    Many take a while: ``tick`` is called meanwhile and may raise to cancel.
     """
     search = _search_type(search_type)
     models = _model_ids(model_ids)
     grids = parse_compile_grid(compile_params_grid), parse_fit_grid(fit_params_grid)
     if search == "grid":
-        return _grid_search(models, *grids, num_configs, random_state)
+        return _grid_search(models, *grids, num_configs, random_state, tick)
     count = _positive(num_configs, "num_configs")
     possible = len(models) * grids[0].size() * grids[1].size()
     if count > possible:
@@ -60,7 +63,7 @@ def generate(
     if random_state is not None:
         _whole(random_state, "random_state", 0, 2**63 - 1)
     generator = np.random.Generator(np.random.PCG64(random_state))
-    return _random_search(models, *grids, count, generator)
+    return _random_search(models, *grids, count, generator, tick)
 
 
 def combine(
@@ -111,6 +114,7 @@ def _grid_search(
     fit_grid: Grid,
     num_configs: int | None,
     random_state: int | None,
+    tick: Callable[[], None],
 ) -> list[ConfigurationText]:
     for name, value in (("num_configs", num_configs), ("random_state", random_state)):
         if value is not None:
@@ -128,7 +132,7 @@ def _grid_search(
     compiles = _within_limit(compile_text(values) for values in compile_grid.combinations())
     fits = _within_limit(fit_text(values) for values in fit_grid.combinations())
     rows = (ConfigurationText(*row) for row in product(models, compiles, fits))
-    return list(_distinct(rows))
+    return list(_distinct(rows, tick))
 
 
 def _within_limit(texts: Iterable[str]) -> list[str]:
@@ -146,6 +150,7 @@ def _random_search(
     fit_grid: Grid,
     count: int,
     generator: np.random.Generator,
+    tick: Callable[[], None],
 ) -> list[ConfigurationText]:
     found: list[ConfigurationText] = []
 
@@ -162,7 +167,7 @@ def _random_search(
             vain = vain + 1 if len(found) == before else 0
 
     characters = 0
-    for row in _distinct(draws()):
+    for row in _distinct(draws(), tick):
         found.append(row)
         characters += len(row.compile_params) + len(row.fit_params)
         _check_characters(characters)
@@ -178,11 +183,15 @@ def _too_few(count: int, found: float) -> InvalidArgument:
     )
 
 
-def _distinct(rows: Iterable[ConfigurationText]) -> Iterator[ConfigurationText]:
+def _distinct(
+    rows: Iterable[ConfigurationText], tick: Callable[[], None]
+) -> Iterator[ConfigurationText]:
     """Validates rows and leaves out those that mean the same as an earlier one."""
     parser = _Parser()
     seen: set[tuple[int, CompileParams, FitParams]] = set()
-    for row in rows:
+    for number, row in enumerate(rows):
+        if number % _ROWS_BETWEEN_TICKS == 0:
+            tick()
         meaning = (row.model_id, parser.compile(row.compile_params), parser.fit(row.fit_params))
         if meaning not in seen:
             seen.add(meaning)
