@@ -7,7 +7,8 @@ DROP VIEW IF EXISTS cerebro.hops;
 DROP VIEW IF EXISTS cerebro.runs;
 
 -- An owner by its oid: a role that is renamed keeps its runs, one that takes a name over gets none.
-CREATE FUNCTION cerebro._role() RETURNS oid LANGUAGE sql STABLE AS $$
+CREATE FUNCTION cerebro._role() RETURNS oid
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT r.oid FROM pg_catalog.pg_roles r WHERE r.rolname = current_user
 $$;
 ALTER TABLE cerebro.catalog_runs ADD COLUMN role oid;
@@ -36,6 +37,11 @@ ALTER TABLE cerebro.catalog_runs
     ADD COLUMN cerebro_version   text,
     ADD COLUMN resumed           timestamptz,
     ADD COLUMN active            double precision NOT NULL DEFAULT 0;
+
+-- Whoever drops a run drops these tables: nobody may name those of another run.
+ALTER TABLE cerebro.catalog_runs
+    ADD UNIQUE (states),
+    ADD CHECK (states ~ '^run_[0-9a-f]{32}$');
 
 -- The models of a run as they were when it began, whatever becomes of the user's table.
 CREATE TABLE cerebro.catalog_architectures (

@@ -4,7 +4,8 @@ COMMENT ON FUNCTION cerebro.cerebro_version() IS
     'The version of Cerebro-DB that runs in this server';
 
 -- The role whose rights count; owners of runs are kept by it.
-CREATE OR REPLACE FUNCTION cerebro._role() RETURNS oid LANGUAGE sql STABLE AS $$
+CREATE OR REPLACE FUNCTION cerebro._role() RETURNS oid
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT r.oid FROM pg_catalog.pg_roles r WHERE r.rolname = current_user
 $$;
 COMMENT ON FUNCTION cerebro._role() IS 'Internal: the oid of the current role.';

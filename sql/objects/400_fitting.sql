@@ -52,7 +52,7 @@ COMMENT ON FUNCTION cerebro._vacuum(double precision) IS
 
 CREATE OR REPLACE FUNCTION cerebro.cerebro_vacuum(
     older_than interval DEFAULT '7 days', OUT run_id bigint, OUT bytes bigint)
-RETURNS SETOF record LANGUAGE sql AS $$
+RETURNS SETOF record LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
     SELECT v.run_id, v.bytes FROM cerebro._vacuum(extract(epoch FROM $1)::double precision) v
 $$;
 COMMENT ON FUNCTION cerebro.cerebro_vacuum(interval) IS

@@ -20,6 +20,25 @@ SELECT t.* FROM cerebro.catalog_{{ table }} t
   WITH CASCADED CHECK OPTION;
 COMMENT ON VIEW cerebro._{{ table }} IS 'Internal: rows of the runs that the caller may see.';
 {% endfor %}
+-- The server looks for a row of the same key before it checks a view's option: without this, an
+-- insertion would tell who tries it which rows of other runs there are.
+CREATE OR REPLACE FUNCTION cerebro._check_run() RETURNS trigger
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF NOT EXISTS (SELECT 1 FROM cerebro._runs r WHERE r.run_id = NEW.run_id) THEN
+        RAISE EXCEPTION USING ERRCODE = '44000',
+            MESSAGE = pg_catalog.format('run_id: got %s; you have no run of that number', NEW.run_id);
+    END IF;
+    RETURN NEW;
+END
+$$;
+COMMENT ON FUNCTION cerebro._check_run() IS 'Internal: refuses rows of runs that the caller may not see.';
+{% for table in ['configurations', 'architectures', 'plan', 'hops', 'metrics', 'requests'] %}
+DROP TRIGGER IF EXISTS check_run ON cerebro.catalog_{{ table }};
+CREATE TRIGGER check_run BEFORE INSERT ON cerebro.catalog_{{ table }}
+    FOR EACH ROW EXECUTE FUNCTION cerebro._check_run();
+{%- endfor %}
+
 -- Who a run belongs to, and what was asked for, is written once.
 GRANT SELECT, DELETE ON cerebro._runs TO cerebro_user;
 GRANT INSERT (name, description, source_table, validation_table, model_output_table,
@@ -31,7 +50,8 @@ GRANT INSERT (name, description, source_table, validation_table, model_output_ta
 GRANT UPDATE (status, error, driver_pid, manifest, started, resumed, active, finished, states)
     ON cerebro._runs TO cerebro_user;
 GRANT SELECT, INSERT, DELETE ON cerebro._configurations, cerebro._architectures, cerebro._plan,
-    cerebro._hops, cerebro._metrics, cerebro._requests TO cerebro_user;
+    cerebro._hops, cerebro._metrics TO cerebro_user;
+GRANT SELECT, INSERT (run_id, mst_key, action), DELETE ON cerebro._requests TO cerebro_user;
 GRANT UPDATE (status, error) ON cerebro._configurations TO cerebro_user;
 
 CREATE VIEW cerebro.settings WITH (security_barrier) AS

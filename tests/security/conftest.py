@@ -1,0 +1,193 @@
+"""A database with four roles: two users, someone without rights, and an administrator."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg2
+import pytest
+
+from cerebro_db.install.embedded import Cluster
+
+NO_RUN = 999_999_999
+ADAM = "loss='sparse_categorical_crossentropy',optimizer='Adam(lr=0.01)',metrics=['accuracy']"
+NET = json.dumps(
+    {
+        "module": "keras",
+        "class_name": "Sequential",
+        "config": {
+            "name": "net",
+            "layers": [
+                {
+                    "module": "keras.layers",
+                    "class_name": "InputLayer",
+                    "config": {"batch_shape": [None, 2], "name": "rows"},
+                },
+                {
+                    "module": "keras.layers",
+                    "class_name": "Dense",
+                    "config": {"units": 2, "activation": "softmax", "name": "dense"},
+                },
+            ],
+        },
+    }
+)
+MODEL_TABLES = ("out", "out_info", "out_summary", "out_states")
+TABLES = ("rows", "packed", "packed_summary", "models", "configs", "configs_summary", *MODEL_TABLES)
+
+
+@dataclass(frozen=True)
+class Person:
+    """A role that is logged in."""
+
+    name: str
+    connection: Any
+
+    @property
+    def sql_name(self) -> str:
+        """The role as an identifier."""
+        return quoted(self.name)
+
+    def rows(self, query: str, values: Any = None) -> list[tuple[Any, ...]]:
+        """The rows of a statement, if it has any."""
+        with self.connection.cursor() as cursor:
+            cursor.execute(query, values)
+            return cursor.fetchall() if cursor.description else []
+
+    def value(self, query: str, values: Any = None) -> Any:
+        """The only value of a query."""
+        ((value,),) = self.rows(query, values)
+        return value
+
+    def refused(self, query: str, values: Any = None) -> psycopg2.Error:
+        """The error of a statement that must have one."""
+        with pytest.raises(psycopg2.Error) as caught:
+            self.rows(query, values)
+        return caught.value
+
+
+def quoted(name: str) -> str:
+    """A name as an identifier."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def log_in(dsn: str, name: str, **options: Any) -> Person:
+    """An autocommit session of a role."""
+    connection = psycopg2.connect(dsn, user=name, **options)
+    connection.autocommit = True
+    return Person(name, connection)
+
+
+@pytest.fixture(scope="session")
+def security_dsn(cluster: Cluster, administrator: Any, template: str) -> Iterator[str]:
+    """A database for the tests of this folder."""
+    name = f"security_{os.getpid()}"
+    administrator.run(f"CREATE DATABASE {name} TEMPLATE {template}")
+    administrator.run(f'ALTER DATABASE {name} SET search_path = "$user", public, cerebro')
+    yield cluster.dsn(name)
+    administrator.run(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+@pytest.fixture(scope="session")
+def root(security_dsn: str) -> Iterator[Person]:
+    """The superuser."""
+    root = log_in(security_dsn, "postgres")
+    yield root
+    root.connection.close()
+
+
+Recruit = Callable[..., Person]
+
+
+@pytest.fixture(scope="session")
+def recruit(security_dsn: str, root: Person) -> Iterator[Recruit]:
+    """Makes roles with a schema of the same name, and logs them in."""
+    made: list[Person] = []
+
+    def make(name: str, member_of: str | None, options: str = "LOGIN") -> Person:
+        role = quoted(f"{name} {os.getpid()}")
+        root.rows(f"CREATE ROLE {role} {options}" + (f" IN ROLE {member_of}" if member_of else ""))
+        root.rows(f"CREATE SCHEMA {role} AUTHORIZATION {role}")
+        made.append(log_in(security_dsn, f"{name} {os.getpid()}"))
+        return made[-1]
+
+    yield make
+    for person in made:
+        person.connection.close()
+        root.rows(f"DROP OWNED BY {person.sql_name} CASCADE; DROP ROLE {person.sql_name}")
+
+
+@pytest.fixture(scope="session")
+def alice(recruit: Recruit) -> Person:
+    """A user with tables, models, configurations, a finished run; what others want to get at."""
+    # Her name is one that nobody may put into a connection string or a statement as it is.
+    alice = recruit("al'i\"ce \\ %s;", "cerebro_user")
+    make_tables(alice)
+    alice.rows("SELECT cerebro_fit_multiple('packed', 'out', 'configs', 1, num_workers := 1)")
+    return alice
+
+
+def make_tables(person: Person) -> None:
+    """What a run needs, small."""
+    person.rows(
+        "CREATE TABLE rows AS SELECT i AS id, ARRAY[sin(i), cos(i)]::real[] AS x, i %% 2 AS y "
+        "FROM generate_series(1, 40) i",
+        (),
+    )
+    person.rows("SELECT cerebro_pack('rows', 'packed', 'y', 'x', num_partitions := 2)")
+    person.rows("SELECT cerebro_load_model('models', %s)", (NET,))
+    person.rows(
+        "SELECT cerebro_load_configs('models', 'configs', ARRAY[1], ARRAY[%s], ARRAY['batch_size=8'])",
+        (ADAM,),
+    )
+
+
+@pytest.fixture(scope="session")
+def stopped(alice: Person) -> int:
+    """A run of alice that was paused, and has states."""
+    return int(
+        alice.value(
+            "SELECT cerebro_fit_multiple('packed', 'later', 'configs', 3, num_workers := 1, "
+            "name := 'the secret', max_seconds := 0.001)"
+        )
+    )
+
+
+@pytest.fixture(scope="session")
+def bob(recruit: Recruit, root: Person, alice: Person) -> Person:
+    """Another user, with tables of his own; he may even look up names in alice's schema."""
+    bob = recruit("bob", "cerebro_user")
+    root.rows(f"GRANT USAGE ON SCHEMA {alice.sql_name} TO {bob.sql_name}")
+    for table in TABLES:
+        copy = f"{bob.sql_name}.{table}"
+        root.rows(f"CREATE TABLE {copy} AS SELECT * FROM {alice.sql_name}.{table}")
+        root.rows(f"ALTER TABLE {copy} OWNER TO {bob.sql_name}")
+    root.rows(f"UPDATE {bob.sql_name}.configs_summary SET model_arch_table = 'models'")
+    return bob
+
+
+@pytest.fixture(scope="session")
+def bobs_run(bob: Person) -> int:
+    """A run of bob that was paused."""
+    return int(
+        bob.value(
+            "SELECT cerebro_fit_multiple('packed', 'mine', 'configs', 1, num_workers := 1, "
+            "max_seconds := 0.001)"
+        )
+    )
+
+
+@pytest.fixture(scope="session")
+def carol(recruit: Recruit) -> Person:
+    """Someone who may log in, and no more."""
+    return recruit("carol", None)
+
+
+@pytest.fixture(scope="session")
+def dave(recruit: Recruit) -> Person:
+    """An administrator of Cerebro-DB who is no superuser."""
+    return recruit("dave", "cerebro_admin")

@@ -1,0 +1,410 @@
+"""Every function, view, table and sequence of the schema, tried by those who must not."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from tests.security.conftest import ADAM, MODEL_TABLES, NET, NO_RUN, TABLES, Person
+
+DENIED = "42501"
+UNDEFINED_RUN = "42704"
+
+FUNCTIONS = """
+SELECT p.proname, pg_get_function_identity_arguments(p.oid), p.oid::regprocedure::text, p.prokind,
+       ARRAY(SELECT format('NULL::%s', a::regtype) FROM unnest(p.proargtypes) a)
+  FROM pg_proc p WHERE p.pronamespace = 'cerebro'::regnamespace ORDER BY 3
+"""
+RELATIONS = """
+SELECT c.relname, c.relkind FROM pg_class c
+ WHERE c.relnamespace = 'cerebro'::regnamespace AND c.relkind IN ('r', 'v', 'S', 'm', 'p', 'f')
+ ORDER BY 1
+"""
+
+
+def functions(root: Person) -> list[tuple[str, str]]:
+    """Every function: its signature, and a call of it with NULLs."""
+    return [
+        (signature, f"SELECT cerebro.{name}({', '.join(nulls)})")
+        for name, _, signature, _, nulls in root.rows(FUNCTIONS)
+        if name != "_check_run"  # a trigger, which cannot be called
+    ]
+
+
+def relations(root: Person, *kinds: str) -> list[str]:
+    """The names of the schema's relations of some kinds."""
+    return [name for name, kind in root.rows(RELATIONS) if kind in kinds]
+
+
+# -- those who are no member -----------------------------------------------------------------
+
+
+def test_the_schema_is_closed(carol: Person, root: Person) -> None:
+    for _, call in functions(root):
+        assert carol.refused(call).pgcode == DENIED
+    for name in relations(root, "r", "v"):
+        assert carol.refused(f"SELECT * FROM cerebro.{name}").pgcode == DENIED
+
+
+def test_everything_in_it_is_closed_too(carol: Person, root: Person) -> None:
+    root.rows(f"GRANT USAGE ON SCHEMA cerebro, cerebro_states TO {carol.sql_name}")
+    try:
+        for signature, call in functions(root):
+            error = carol.refused(call)
+            assert error.pgcode == DENIED, signature
+            assert "permission denied for function" in str(error) or "aggregate" in str(error)
+        for name in relations(root, "r", "v", "S"):
+            assert carol.refused(f"SELECT * FROM cerebro.{name}").pgcode == DENIED, name
+        assert carol.refused("CREATE TABLE cerebro_states.x ()").pgcode == DENIED
+    finally:
+        root.rows(f"REVOKE USAGE ON SCHEMA cerebro, cerebro_states FROM {carol.sql_name}")
+
+
+# -- another user: functions -----------------------------------------------------------------
+
+NAMES = {"adam": ADAM, "net": NET, "none": NO_RUN}
+# What bob tries with each function. "A." is alice's schema; his own needs no name.
+ATTACKS: dict[str, list[str]] = {
+    "cerebro_pack": [
+        "'A.rows', 'stolen', 'y', 'x'",
+        "'rows', 'A.planted', 'y', 'x'",
+    ],
+    "cerebro_pack_validation": [
+        "'A.rows', 'stolen', 'y', 'x', 'packed'",
+        "'rows', 'stolen', 'y', 'x', 'A.packed'",
+        "'rows', 'A.planted', 'y', 'x', 'packed'",
+    ],
+    "cerebro_load_model": [
+        "'A.models', %(net)s",
+        "'A.planted', %(net)s",
+    ],
+    "cerebro_load_configs": [
+        "'A.models', 'stolen', ARRAY[1], ARRAY[%(adam)s], ARRAY['batch_size=8']",
+        "'models', 'A.configs', ARRAY[1], ARRAY[%(adam)s], ARRAY['batch_size=9']",
+        "'models', 'A.planted', ARRAY[1], ARRAY[%(adam)s], ARRAY['batch_size=9']",
+    ],
+    "cerebro_generate_configs": [
+        "'A.models', 'stolen', ARRAY[1], $${'loss': ['mse'], 'optimizer_params_list': "
+        "[{'optimizer': ['SGD']}]}$$, $${'batch_size': [8]}$$",
+        "'models', 'A.configs', ARRAY[1], $${'loss': ['mse'], 'optimizer_params_list': "
+        "[{'optimizer': ['SGD']}]}$$, $${'batch_size': [8]}$$",
+    ],
+    "cerebro_fit_multiple": [
+        "'A.packed', 'stolen', 'configs', 1",
+        "'packed', 'A.planted', 'configs', 1",
+        "'packed', 'stolen', 'A.configs', 1",
+        "'packed', 'A.out', 'configs', 1, warm_start := true",
+        "'packed', 'stolen', 'configs', 1, validation_table := 'A.packed'",
+    ],
+    "cerebro_evaluate": [
+        "'A.out', 'packed', 'stolen'",
+        "'out', 'A.packed', 'stolen'",
+        "'out', 'packed', 'A.planted'",
+    ],
+    "cerebro_predict": [
+        "'A.out', 'rows', 'id', 'x', 'stolen'",
+        "'out', 'A.rows', 'id', 'x', 'stolen'",
+        "'out', 'rows', 'id', 'x', 'A.planted'",
+        "'A.out', 'rows', 'id', 'x', 'stolen', 1.0::double precision",
+    ],
+    "cerebro_set": ["'cache_mb', '1'", "'worker_dsn', 'host=/tmp'"],
+}
+# These take the number of a run: alice's must look like one that is not there.
+OF_RUNS = {
+    "cerebro_resume": ["%(run)s", "%(run)s, num_workers := 1, any_version := true"],
+    "cerebro_cancel": ["%(run)s", "%(run)s, 1"],
+    "cerebro_pause": ["%(run)s"],
+    "cerebro_drop_run": ["%(run)s"],
+}
+# These reach nothing but what the caller's own session was given, or the caller's own.
+OF_OWN_SESSION = {
+    "_begin_prediction", "_check_run", "_combine_measures", "_cores", "_inspect_model",
+    "_join_state", "_loopback", "_measure_final", "_measure_step", "_pack_arrays", "_pack_labels",
+    "_predict_batch", "_prepare_worker", "_release_worker", "_role", "_saved_state",
+    "_state_weights", "_train_final", "_train_step", "_try_scores", "cerebro_joined_state",
+    "cerebro_measure", "cerebro_train", "cerebro_version",
+}  # fmt: skip
+VACUUM = {"_vacuum", "cerebro_vacuum"}
+
+
+def test_no_function_is_forgotten(root: Person) -> None:
+    tried = {*ATTACKS, *OF_RUNS, *OF_OWN_SESSION, *VACUUM}
+    assert {name for name, *_ in root.rows(FUNCTIONS)} == tried
+
+
+@pytest.fixture
+def untouched(root: Person, alice: Person, stopped: int) -> Any:
+    """What alice has is the same before and after a test."""
+
+    def state() -> list[Any]:
+        tables = root.rows(
+            "SELECT format('%I.%I', n.nspname, c.relname) FROM pg_class c JOIN pg_namespace n "
+            "ON n.oid = c.relnamespace WHERE c.relowner = %s::name::text::regrole AND c.relkind = 'r' "
+            "AND n.nspname !~ '^pg_' ORDER BY 1".replace("%I", "%%I"),
+            (alice.sql_name,),
+        )
+        found: list[Any] = []
+        for (table,) in tables:
+            rows = root.value(
+                f"SELECT md5(string_agg(t::text, ',' ORDER BY t::text)) FROM {table} t"
+            )
+            found.append((table, rows))
+        for name in relations(root, "r"):
+            if name.startswith("catalog_") and name not in (
+                "catalog_settings",
+                "catalog_migrations",
+            ):
+                found += root.rows(
+                    f"SELECT t::text FROM cerebro.{name} t JOIN cerebro.catalog_runs r "
+                    "ON r.run_id = t.run_id WHERE r.owner = %s::regrole ORDER BY 1",
+                    (alice.sql_name,),
+                )
+        return found
+
+    before = state()
+    assert any(row[0].startswith("cerebro_states.") for row in before)
+    yield
+    assert state() == before
+
+
+@pytest.mark.parametrize("function", sorted(ATTACKS))
+def test_tables_of_another_user(function: str, bob: Person, alice: Person, untouched: None) -> None:
+    for arguments in ATTACKS[function]:
+        names = alice.sql_name.replace("'", "''").replace("%", "%%")
+        call = f"SELECT {function}({arguments.replace('A.', names + '.')})"
+        error = bob.refused(call, NAMES)
+        assert error.pgcode == DENIED, f"{call}: {error}"
+        assert "secret" not in str(error)
+
+
+@pytest.mark.parametrize("function", sorted(OF_RUNS))
+def test_runs_of_another_user_are_like_runs_that_are_not_there(
+    function: str, bob: Person, stopped: int, untouched: None
+) -> None:
+    for arguments in OF_RUNS[function]:
+        errors = [
+            bob.refused(f"SELECT {function}({arguments})", {"run": run})
+            for run in (stopped, NO_RUN)
+        ]
+        assert [error.pgcode for error in errors] == [UNDEFINED_RUN] * 2
+        texts = {
+            re.sub(
+                rf"\b({stopped}|{NO_RUN})\b", "N", f"{e.diag.message_primary} {e.diag.message_hint}"
+            )
+            for e in errors
+        }
+        assert len(texts) == 1
+
+
+def test_vacuum_is_for_ones_own(bob: Person, untouched: None, root: Person) -> None:
+    bob.rows("CREATE TABLE cerebro_states.left_over ()")
+    assert bob.rows("SELECT run_id FROM cerebro_vacuum('0')")[-1] == (None,)
+    assert root.value("SELECT to_regclass('cerebro_states.left_over')") is None
+
+
+def test_what_reaches_the_own_session_tells_nothing_of_others(bob: Person) -> None:
+    role = bob.value("SELECT cerebro._role()")
+    assert role == bob.value("SELECT oid FROM pg_roles WHERE rolname = current_user")
+    assert bob.value("SELECT cerebro._loopback('data_directory')") is None
+    assert bob.value("SELECT cerebro._loopback('worker_dsn')") is None
+
+
+# -- another user: catalog -------------------------------------------------------------------
+
+
+def test_views_show_ones_own_runs_only(
+    bob: Person, alice: Person, stopped: int, bobs_run: int, root: Person
+) -> None:
+    for name in relations(root, "v"):
+        if name == "settings":
+            continue
+        runs = {row[0] for row in bob.rows(f"SELECT run_id FROM cerebro.{name}")}
+        assert runs <= {bobs_run}, name
+        assert stopped not in runs
+        assert root.value(f"SELECT count(*) FROM cerebro.{name} WHERE run_id = %s", (stopped,)) or (
+            name in ("_hops", "hops", "_metrics", "metrics", "_requests")
+        )
+    owners = alice.rows("SELECT DISTINCT owner FROM cerebro.runs")
+    assert owners == [(alice.name,)]
+
+
+def test_a_leaky_function_sees_no_other_rows(bob: Person, bobs_run: int, root: Person) -> None:
+    """A cheap condition must not be tried on rows that the view hides."""
+    bob.rows(
+        "CREATE OR REPLACE FUNCTION leak(run_id bigint) RETURNS boolean LANGUAGE plpgsql "
+        "COST 0.0000001 AS $$BEGIN RAISE NOTICE 'run %', $1; RETURN true; END$$"
+    )
+    for name in relations(root, "v"):
+        if name != "settings":
+            bob.connection.notices.clear()
+            bob.rows(f"SELECT FROM cerebro.{name} WHERE leak(run_id)")
+            seen = {int(run) for run in re.findall(r"run (\d+)", "".join(bob.connection.notices))}
+            assert seen <= {bobs_run}, name
+
+
+@pytest.mark.parametrize("action", ["SELECT FROM", "DELETE FROM", "TRUNCATE", "LOCK TABLE"])
+def test_tables_of_the_catalog_are_closed(bob: Person, root: Person, action: str) -> None:
+    for name in relations(root, "r"):
+        error = bob.refused(f"DO $$BEGIN EXECUTE '{action} cerebro.{name}'; END$$")
+        assert error.pgcode == DENIED, name
+    for name in relations(root, "S"):
+        assert bob.refused(f"SELECT setval('cerebro.{name}', 1)").pgcode == DENIED, name
+
+
+def columns(root: Person, view: str) -> list[str]:
+    """The columns of a view of the schema."""
+    return [
+        row[0]
+        for row in root.rows(
+            "SELECT attname FROM pg_attribute WHERE attrelid = %s::regclass AND attnum > 0",
+            (f"cerebro.{view}",),
+        )
+    ]
+
+
+INTERNAL = ("_configurations", "_architectures", "_plan", "_hops", "_metrics", "_requests")
+
+
+def test_the_internal_views_write_ones_own_rows_only(
+    bob: Person, stopped: int, bobs_run: int, untouched: None, root: Person
+) -> None:
+    internal = {name for name in relations(root, "v") if name.startswith("_")}
+    assert internal == {"_runs", *INTERNAL}
+    for view in sorted(internal):
+        assert (
+            bob.rows(f"DELETE FROM cerebro.{view} WHERE run_id = %s RETURNING 1", (stopped,)) == []
+        )
+    update = "UPDATE cerebro.{} SET status = 'gone' WHERE run_id = %s RETURNING 1"
+    assert bob.rows(update.format("_runs"), (stopped,)) == []
+    assert bob.rows(update.format("_configurations"), (stopped,)) == []
+
+
+@pytest.mark.parametrize("view", INTERNAL)
+def test_nobody_inserts_rows_of_another_users_run(
+    view: str, bob: Person, alice: Person, stopped: int, untouched: None, root: Person
+) -> None:
+    """Neither does the error tell whether there is a row of that key already."""
+    kinds = root.rows(
+        "SELECT attname, format_type(atttypid, NULL) FROM pg_attribute "
+        "WHERE attrelid = %s::regclass AND attnum > 0 "
+        "AND has_column_privilege('cerebro_user', attrelid, attnum, 'INSERT')",
+        (f"cerebro.{view}",),
+    )
+    sample = {
+        "text": "''", "bytea": "''", "boolean": "false", "text[]": "'{}'",
+        "double precision[]": "'{}'", "timestamp with time zone": "now()",
+    }  # fmt: skip
+    given = {name: sample.get(kind, "1") for name, kind in kinds}
+    given |= {"action": "'cancel'"} if view == "_requests" else {}
+    base = view.replace("_", "catalog_", 1)
+    key = root.rows(f"SELECT * FROM cerebro.{base} WHERE run_id = %s LIMIT 1", (stopped,))
+    taken = dict(zip(columns(root, view), key[0], strict=True)) if key else {}
+    texts = set()
+    for run_id in (stopped, NO_RUN):
+        values = {name: given[name] for name, _ in kinds}
+        for name in ("mst_key", "epoch", "position", "model_id"):
+            if name in values and name in taken:
+                values[name] = str(taken[name])
+        values["run_id"] = str(run_id)
+        error = bob.refused(
+            f"INSERT INTO cerebro.{view} ({', '.join(values)}) VALUES ({', '.join(values.values())})"
+        )
+        assert error.pgcode == "44000", str(error)
+        texts.add(str(error).replace(str(run_id), "N"))
+    assert len(texts) == 1
+
+
+def test_nobody_changes_whom_a_run_belongs_to(
+    bob: Person, alice: Person, bobs_run: int, stopped: int, root: Person
+) -> None:
+    for column in ("owner", "run_id", "lock_key", "source_oid"):
+        error = bob.refused(f"UPDATE cerebro._runs SET {column} = 1 WHERE run_id = %s", (bobs_run,))
+        assert error.pgcode == DENIED, column
+    for column in ("owner", "run_id"):
+        error = bob.refused(f"INSERT INTO cerebro._runs ({column}) VALUES (1)")
+        assert error.pgcode == DENIED, column
+    for view in INTERNAL:
+        error = bob.refused(f"UPDATE cerebro.{view} SET run_id = %s", (stopped,))
+        assert error.pgcode == DENIED, view
+    assert bob.refused("INSERT INTO cerebro._requests (role) VALUES (1)").pgcode == DENIED
+
+
+def test_nobody_names_the_states_of_another_run(
+    bob: Person, bobs_run: int, stopped: int, untouched: None, root: Person, dave: Person
+) -> None:
+    """An administrator who drops bob's run would drop alice's states."""
+    states = root.value("SELECT states FROM cerebro.catalog_runs WHERE run_id = %s", (stopped,))
+    for name in (states, f"{states}_passing", f'{states}"', states.upper(), ""):
+        error = bob.refused(
+            "UPDATE cerebro._runs SET states = %s WHERE run_id = %s", (name, bobs_run)
+        )
+        assert error.pgcode in ("23505", "23514")
+
+
+def test_states_of_another_run(bob: Person, stopped: int, untouched: None, root: Person) -> None:
+    states = root.value("SELECT states FROM cerebro.catalog_runs WHERE run_id = %s", (stopped,))
+    table = f"cerebro_states.{states}"
+    for statement in (
+        "SELECT FROM {}",
+        "INSERT INTO {} DEFAULT VALUES",
+        "DELETE FROM {}",
+        "UPDATE {} SET chunk = 0",
+        "TRUNCATE {}",
+        "DO 'BEGIN LOCK TABLE {} IN ACCESS SHARE MODE; END'",
+        "DROP TABLE {}",
+        "ALTER TABLE {} ADD x int",
+        "CREATE INDEX ON {} (chunk)",
+        "CREATE TRIGGER t BEFORE INSERT ON {} EXECUTE FUNCTION suppress_redundant_updates_trigger()",
+        "CREATE TABLE spy () INHERITS ({})",
+        "COPY {} TO STDOUT",
+    ):
+        error = bob.refused(statement.replace("{}", table))
+        assert error.pgcode in (DENIED, "42809"), statement
+    assert bob.refused(f"CREATE TABLE {table} ()").pgcode == "42P07"
+
+
+# -- the administrator -----------------------------------------------------------------------
+
+
+def test_an_administrator_sees_and_stops_but_does_not_go_on(
+    dave: Person, alice: Person, root: Person
+) -> None:
+    run = alice.value(
+        "SELECT cerebro_fit_multiple('packed', 'for_dave', 'configs', 2, num_workers := 1, "
+        "max_seconds := 0.001)"
+    )
+    assert dave.rows("SELECT owner, status FROM cerebro.runs WHERE run_id = %s", (run,)) == [
+        (alice.name, "paused")
+    ]
+    error = dave.refused("SELECT cerebro_resume(%s)", (run,))
+    assert error.pgcode == DENIED
+    assert "another role" in str(error)
+    states = root.value("SELECT states FROM cerebro.catalog_runs WHERE run_id = %s", (run,))
+    assert dave.refused(f"SELECT * FROM cerebro_states.{states}").pgcode == DENIED
+    dave.rows("SELECT cerebro_drop_run(%s)", (run,))
+    assert root.value("SELECT to_regclass(%s)", (f"cerebro_states.{states}",)) is None
+    assert alice.refused("SELECT cerebro_resume(%s)", (run,)).pgcode == UNDEFINED_RUN
+
+
+def test_an_administrator_removes_states_of_others(
+    dave: Person, alice: Person, root: Person
+) -> None:
+    run = alice.value(
+        "SELECT cerebro_fit_multiple('packed', 'swept', 'configs', 2, num_workers := 1, "
+        "max_seconds := 0.001)"
+    )
+    removed = dict(dave.rows("SELECT run_id, bytes FROM cerebro_vacuum('0')"))
+    assert removed[run] > 0
+    assert alice.refused("SELECT cerebro_resume(%s)", (run,)).pgcode == "55000"
+
+
+def test_an_administrator_reads_no_tables(dave: Person, alice: Person) -> None:
+    for table in TABLES:
+        error = dave.refused(f"SELECT * FROM {alice.sql_name}.{table}".replace("%", "%%"), ())
+        assert error.pgcode == DENIED
+    names = alice.sql_name.replace("'", "''").replace("%", "%%")
+    assert MODEL_TABLES
+    call = f"SELECT cerebro_predict('{names}.out', '{names}.rows', 'id', 'x', 'stolen')"
+    assert dave.refused(call, ()).pgcode == DENIED
