@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, settings
 from cerebro_db.errors import CerebroError
 
 # Set by "make fuzz"; shared out among the tests.
-INPUTS = int(os.environ.get("FUZZ_INPUTS", "4000"))
+INPUTS = int(os.environ.get("FUZZ_INPUTS", "3000"))
 # No input may take longer; generous, as a busy machine is not what is tested.
 SECONDS = 20.0
 LONGEST_MESSAGE = 5000

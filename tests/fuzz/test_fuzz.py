@@ -43,8 +43,8 @@ def test_what_is_forbidden_is_seen() -> None:
 def test_architectures(text: str) -> None:
     config = attempt("architectures", check_architecture, text)
     if config is not None:
-        assert len(attempt("fingerprints", fingerprint, config)) == 64
-        attempt("dropout", with_dropout, config, 0.5)
+        assert len(attempt("architectures, fingerprints", fingerprint, config)) == 64
+        attempt("architectures, dropout", with_dropout, config, 0.5)
 
 
 @share(0.05)
@@ -91,8 +91,8 @@ def test_grids(compile_grid: str, fit_grid: str) -> None:
 
 def _search(compile_grid: str, fit_grid: str) -> None:
     """What a search finds can be read again."""
-    rows = attempt("searches", generate, [1], compile_grid, fit_grid, "random", 3, 0) or []
-    rows += attempt("searches", generate, [1], compile_grid, fit_grid) or []
+    rows = attempt("grids, searched", generate, [1], compile_grid, fit_grid, "random", 3, 0) or []
+    rows += attempt("grids, searched", generate, [1], compile_grid, fit_grid) or []
     for row in rows[:50]:
         parse_compile_params(row.compile_params)
         parse_fit_params(row.fit_params)

@@ -30,10 +30,10 @@ def test_accepted_architectures(text: str) -> None:
         config = check_architecture(text, LIMITS)
     assume(config is not None)
     if attempt("sizes", _fits, check_size, config, forbidden=OUTSIDE):
-        model = attempt("models", models.build, config, 0, forbidden=OUTSIDE)
+        model = attempt("sizes, models", models.build, config, 0, forbidden=OUTSIDE)
         if model is not None:
             assert sum(math.prod(weight.shape) for weight in model.weights) <= LIMITS.parameters
-            attempt("facts of models", models.facts_of, model, forbidden=OUTSIDE)
+            attempt("sizes, facts", models.facts_of, model, forbidden=OUTSIDE)
 
 
 def _fits(check_size: object, config: object) -> bool:
