@@ -15,11 +15,13 @@ from cerebro_db.configs.losses import LOSSES
 from cerebro_db.configs.metrics import METRICS
 from cerebro_db.configs.optimizers import OPTIMIZERS
 from cerebro_db.configs.parameters import COMPILE_KEYS, FIT_KEYS
+from cerebro_db.configs.settings import DESCRIPTIONS, Settings, parse_setting
+from cerebro_db.errors import CerebroError, InvalidArgument
 
 ROOT = Path(__file__).parents[2]
 REFERENCE = ROOT / "docs" / "sql.md"
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
-RUN = [ROOT / "README.md", REFERENCE]
+RUN = [ROOT / "README.md", REFERENCE, ROOT / "docs" / "safety.md"]
 
 # What the placeholders of output tables are in the examples of the reference.
 EXAMPLES = {
@@ -29,6 +31,7 @@ EXAMPLES = {
     "`<model_selection_table>` of cerebro_generate_configs": "plants_configs",
     "`<model_selection_table>_summary` of cerebro_generate_configs": "plants_configs_summary",
     "`<model_output_table>` of cerebro_fit_multiple": "plants_out",
+    "`<model_output_table>_states` of cerebro_fit_multiple": "plants_out_states",
     "`<model_output_table>_info` of cerebro_fit_multiple": "plants_out_info",
     "`<model_output_table>_summary` of cerebro_fit_multiple": "plants_out_summary",
     "`<output_table>` of cerebro_evaluate": "plants_scores",
@@ -54,11 +57,17 @@ def blocks(text: str, language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
 
 
+def rows(section: str, header: str) -> list[list[str]]:
+    """The cells of each row of the section's first table with a header."""
+    _, _, table = section.partition(f"{header}\n{'|---' * (header.count('|') - 1)}|\n")
+    lines = table.partition("\n\n")[0].splitlines()
+    return [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines]
+
+
 def columns(section: str) -> list[tuple[str, str]]:
     """Name and type of each column that the section's first table of columns tells."""
-    _, _, table = section.partition("| column | type | meaning |\n|---|---|---|\n")
-    rows = table.partition("\n\n")[0].splitlines()
-    return [tuple(cell.strip(" `") for cell in row.split("|")[1:3]) for row in rows]  # type: ignore[misc]
+    told = rows(section, "| column | type | meaning |")
+    return [(name.strip("`"), kind) for name, kind, _ in told]
 
 
 def one_line(signature: str) -> str:
@@ -88,7 +97,7 @@ def test_every_argument_is_explained() -> None:
         if not heading.startswith("cerebro_") or "| argument | meaning |" not in text:
             continue
         cells = "".join(re.findall(r"^\| (`[^|]*) \|", text, re.MULTILINE))
-        names = re.findall(r"^    (\w+) ", blocks(text, "text")[0], re.MULTILINE)
+        names = re.findall(r"^    (?!OUT )(\w+) ", blocks(text, "text")[0], re.MULTILINE)
         assert set(re.findall(r"`(\w+)`", cells)) == set(names), heading
 
 
@@ -105,7 +114,8 @@ def test_every_view_is_in_the_reference_with_all_columns(sql: Any) -> None:
     for view, name, kind in sql.fetch(
         "SELECT c.relname, a.attname, format_type(a.atttypid, a.atttypmod) FROM pg_class c"
         " JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped"
-        " WHERE c.relnamespace = 'cerebro'::regnamespace AND c.relkind = 'v' ORDER BY a.attnum"
+        " WHERE c.relnamespace = 'cerebro'::regnamespace AND c.relkind = 'v'"
+        " AND c.relname !~ '^_' ORDER BY a.attnum"
     ):
         catalog.setdefault(view, []).append((name, kind))
     told = {
@@ -116,18 +126,59 @@ def test_every_view_is_in_the_reference_with_all_columns(sql: Any) -> None:
     assert told == catalog
 
 
+def test_every_setting_is_in_the_reference_with_its_default_and_what_is_allowed() -> None:
+    told = rows(sections(REFERENCE)["Settings"], "| name | default | allowed | meaning |")
+    assert [name.strip("`") for name, *_ in told] == sorted(DESCRIPTIONS)
+    for name, default, allowed, _ in told:
+        setting = name.strip("`")
+        assert default.strip("`").replace("empty", "") == str(getattr(Settings(), setting))
+        if setting != "worker_dsn":
+            low, high = (int(number) for number in allowed.split(" to "))
+            assert [parse_setting(setting, str(number)) for number in (low, high)] == [low, high]
+            for number in (low - 1, high + 1):
+                with pytest.raises(InvalidArgument):
+                    parse_setting(setting, str(number))
+
+
+def test_every_sqlstate_of_an_error_is_in_the_reference() -> None:
+    told = {
+        code.strip("`") for code, _ in rows(sections(REFERENCE)["Errors"], "| SQLSTATE | what |")
+    }
+    # What an installation and the embedded server tell never leaves a function.
+    elsewhere = {"MissingPrerequisite", "InstallationFailed", "ClusterFailed"}
+    raised = {
+        kind.sqlstate
+        for kind in below(CerebroError)
+        if "sqlstate" in vars(kind) and kind.__name__ not in elsewhere
+    }
+    assert {"22023", "55000"} <= raised <= told
+
+
+def below(kind: type[CerebroError]) -> Iterator[type[CerebroError]]:
+    """All errors that are of a kind."""
+    for child in kind.__subclasses__():
+        yield child
+        yield from below(child)
+
+
 @pytest.mark.parametrize("names", [LAYERS, OPTIMIZERS, LOSSES, METRICS, COMPILE_KEYS, FIT_KEYS])
 def test_what_configurations_may_hold_is_in_the_reference(names: Any) -> None:
     told = set(re.findall(r"`(\w+)`", REFERENCE.read_text()))
     assert set(names) <= told
 
 
-def test_make_targets_of_the_readme_exist() -> None:
+def test_make_targets_that_are_told_of_exist() -> None:
     makefile = (ROOT / "Makefile").read_text()
     targets = set(re.findall(r"^([a-z]+):", makefile, re.MULTILINE))
-    told = set(re.findall(r"`make ([a-z]+)", (ROOT / "README.md").read_text()))
-    assert told
+    told = set(re.findall(r"`make ([a-z]+)", "".join(page.read_text() for page in PAGES)))
+    assert "test" in told
     assert told <= targets
+
+
+def test_tests_that_are_told_of_exist() -> None:
+    told = set(re.findall(r"`(tests/[\w/.]+)`", "".join(page.read_text() for page in PAGES)))
+    assert "tests/fitting/test_resume.py" in told
+    assert [path for path in told if not (ROOT / path).exists()] == []
 
 
 def test_figures_of_the_readme_are_those_of_the_benchmarks() -> None:
