@@ -58,11 +58,12 @@ class EpochReport:
         rows = self._scores.pop(epoch, [])
         if not rows:
             return ""
-        if self._goals[rows[0].mst_key] == "loss":
+        goals = {(self._goals[row.mst_key], *row.names[:1]) for row in rows}
+        goal = goals.pop()[0] if len(goals) == 1 else "loss"  # what all of them have
+        if goal == "loss":
             best = min(rows, key=lambda row: row.loss)
             return f", best {self._dataset} loss {best.loss:.4f} (mst_key {best.mst_key})"
-        choose = max if self._goals[rows[0].mst_key] == "max" else min
-        best = choose(rows, key=lambda row: row.metrics[0])
+        best = (max if goal == "max" else min)(rows, key=lambda row: row.metrics[0])
         return (
             f", best {self._dataset} {best.names[0]} {best.metrics[0]:.4f} (mst_key {best.mst_key})"
         )
