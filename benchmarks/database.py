@@ -97,7 +97,7 @@ def train(
             accuracies, errors = _ends(cursor, run_id)
             runs.append(Trained(cost, read(cursor, run_id), accuracies, errors))
             name = tables.output(number)
-            cursor.execute(f"DROP TABLE {name}, {name}_info, {name}_summary")
+            cursor.execute(f"DROP TABLE {name}, {name}_info, {name}_summary, {name}_states")
     return runs
 
 

@@ -47,6 +47,3 @@ def main() -> None:
         if error.hint:
             print(f"HINT: {error.hint}", file=sys.stderr)
         sys.exit(1)
-    except KeyboardInterrupt:
-        print("cerebro: cancelled", file=sys.stderr)
-        sys.exit(130)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,6 +15,9 @@ from cerebro_db.cli.installation import Dsn
 
 if TYPE_CHECKING:
     from cerebro_db.database.client import Client
+
+# As a shell tells of a program that Ctrl-C ended.
+_INTERRUPTED = 130
 
 NumWorkers = Annotated[int | None, typer.Option(help="Sessions that train side by side.")]
 MaxSeconds = Annotated[float | None, typer.Option(help="The run is paused then.")]
@@ -41,7 +47,10 @@ def fit(
     description: Annotated[str | None, typer.Option(help="For people.")] = None,
     caching: Annotated[bool, typer.Option(help="Keep decoded partitions in memory.")] = True,
     seed: Annotated[int, typer.Option(help="Of all randomness.")] = 0,
-    num_workers: NumWorkers = None,
+    num_workers: # As a shell tells of a program that Ctrl-C ended.
+_INTERRUPTED = 130
+
+NumWorkers = None,
     durability: Annotated[str, typer.Option(help="hop or epoch.")] = "hop",
     max_seconds: MaxSeconds = None,
 ) -> None:
@@ -69,7 +78,8 @@ def fit(
         search_path=client.search_path,
         cores=client.cores,
     )
-    run_id = fit_multiple(client.pool, client.dialect, request, notify=_show)
+    with _cancellable():
+        run_id = fit_multiple(client.pool, client.dialect, request, notify=_show)
     _show(f"run {run_id}: {client.status(run_id)}")
 
 
@@ -77,7 +87,10 @@ def resume(
     run_id: Annotated[int, typer.Argument(help="As cerebro.runs shows it.")],
     dsn: Dsn = "",
     max_seconds: MaxSeconds = None,
-    num_workers: NumWorkers = None,
+    num_workers: # As a shell tells of a program that Ctrl-C ended.
+_INTERRUPTED = 130
+
+NumWorkers = None,
     any_version: Annotated[
         bool, typer.Option("--any-version", help="Also where results may not be the same.")
     ] = False,
@@ -88,16 +101,27 @@ def resume(
 
     client = _client(dsn)
     limits = Limits(max_seconds, num_workers, any_version)
-    resume_run(client.pool, client.dialect, run_id, limits, notify=_show)
+    with _cancellable():
+        resume_run(client.pool, client.dialect, run_id, limits, notify=_show)
     _show(f"run {run_id}: {client.status(run_id)}")
 
 
 def _client(dsn: str) -> Client:
     from cerebro_db.database.client import Client
 
-    # A service manager's request to end is what Ctrl-C is: the run is cancelled, and can be resumed.
-    signal.signal(signal.SIGTERM, _interrupt)
     return Client.of(dsn)
+
+
+@contextmanager
+def _cancellable() -> Iterator[None]:
+    """Ctrl-C cancels the run, and so does a service manager's request to end."""
+    signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        yield
+    except KeyboardInterrupt:
+        print("cerebro: cancelled", file=sys.stderr)
+        print("HINT: cerebro.runs shows the run; cerebro resume goes on with it", file=sys.stderr)
+        raise typer.Exit(_INTERRUPTED) from None
 
 
 def _interrupt(number: int, frame: FrameType | None) -> Any:

@@ -224,11 +224,17 @@ class Catalog:
             [run_id],
         )
 
-    def plan(self, run_id: int) -> list[tuple[int, int, int, int]]:
-        """What has been planned: mst_key, epoch, position, partition_key."""
+    def planned(self, run_id: int) -> int:
+        """The last epoch that is planned, 0 where there is none."""
+        sql = "SELECT coalesce(max(epoch), 0) FROM cerebro._plan WHERE run_id = %s"
+        return int(self._run(sql, [run_id])[0][0])
+
+    def plan(self, run_id: int, first: int) -> list[tuple[int, int, int, int]]:
+        """What has been planned from an epoch on: mst_key, epoch, position, partition_key."""
         rows = self._run(
-            "SELECT mst_key, epoch, position, partition_key FROM cerebro._plan WHERE run_id = %s",
-            [run_id],
+            "SELECT mst_key, epoch, position, partition_key FROM cerebro._plan "
+            "WHERE run_id = %s AND epoch >= %s",
+            [run_id, first],
         )
         return [(row[0], row[1], row[2], row[3]) for row in rows]
 

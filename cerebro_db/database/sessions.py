@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 import select
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from cerebro_db import errors
 from cerebro_db.errors import CerebroError, LoopbackFailed
 
 
@@ -25,6 +27,10 @@ def _import_psycopg2() -> Any:
 
 
 psycopg2 = _import_psycopg2()
+
+# The server puts the class of an error before its message; ours needs no second one.
+_OURS = (name for name, kind in vars(errors).items() if isinstance(kind, type))
+_PREFIX = re.compile(f"^(?:{'|'.join(_OURS)}): ")
 
 POLL_SECONDS = 0.1
 CONNECT_SECONDS = 30.0
@@ -65,7 +71,9 @@ class Session:
         self._rows: list[tuple[Any, ...]] | None = None
         self._cursor: Any = None
         try:
-            self._connection = psycopg2.connect(dsn, async_=True, application_name=application_name)
+            self._connection = psycopg2.connect(
+                dsn, async_=True, application_name=application_name, **_first_settings(dsn)
+            )
         except psycopg2.Error as error:
             raise LoopbackFailed(_first_line(error), hint=_LOOPBACK_HINT) from None
         self._connected = False
@@ -184,11 +192,23 @@ class Session:
             return SessionLost(f"a server session ended: {_first_line(error)}")
         diagnostics = error.diag
         return StatementFailed(
-            diagnostics.message_primary or _first_line(error),
+            _PREFIX.sub("", diagnostics.message_primary or _first_line(error)),
             error.pgcode,
             diagnostics.message_hint,
             diagnostics.message_detail,
         )
+
+
+def _first_settings(dsn: str) -> dict[str, str]:
+    """What must hold from the start, as the client decides by it how to quote values.
+
+    A role, or a database, may have it otherwise.
+    """
+    options = psycopg2.extensions.parse_dsn(dsn).get("options", "")
+    return {
+        "client_encoding": "UTF8",
+        "options": f"{options} -c standard_conforming_strings=on".strip(),
+    }
 
 
 _LOOPBACK_HINT = (

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
+import cerebro_db
 from cerebro_db.database.catalog import Catalog, StoredRun
 from cerebro_db.database.dialects import PostgreSQL
 from cerebro_db.database.sessions import (
@@ -107,6 +108,8 @@ class Drive:
                 catalog = Catalog(control, self._tick)
                 run = catalog.run(run_id)
                 _check_resumable(run)
+                if not self._limits.any_version:
+                    _check_version(run)
                 self._run_id = run.run_id
                 # What nobody was there to answer was meant for an earlier driver.
                 catalog.forget_requests(run.run_id)
@@ -250,6 +253,15 @@ def _check_resumable(run: StoredRun) -> None:
         raise WrongRunStatus(
             f"run_id: got {run.run_id}, which is {run.status}; "
             f"allowed: a run that is {', '.join(_RESUMABLE[:-1])} or {_RESUMABLE[-1]}"
+        )
+
+
+def _check_version(run: StoredRun) -> None:
+    if run.row.cerebro_version != cerebro_db.__version__:
+        raise WrongRunStatus(
+            f"run {run.run_id} began with version {run.row.cerebro_version} of Cerebro-DB; this "
+            f"server has {cerebro_db.__version__}, whose results may not be the same",
+            hint="any_version := true goes on all the same",
         )
 
 

@@ -126,10 +126,10 @@ class Run:
         for mst_key in progress.ended:
             self._dispatcher.drop(mst_key)
         done = [v for v in progress.plan if self._version(v) < progress.done.get(v.mst_key, 0)]
-        self._dispatcher.add_finished(done)
+        self._planned = progress.planned
+        self._dispatcher.add_finished(range(1, self._planned + 1))
         self._dispatcher.add_visits(set(progress.plan).difference(done))
         self._know(progress.plan)
-        self._planned = max((visit.epoch for visit in progress.plan), default=0)
         for mst_key in self._alive:
             epochs = range(1, progress.done.get(mst_key, 0) // len(self._partitions) + 1)
             for epoch in epochs:

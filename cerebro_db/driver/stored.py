@@ -29,7 +29,8 @@ class Progress:
     """How far a run has come.
 
     Attributes:
-        plan: all visits that are planned so far.
+        plan: visits that are planned, of epochs that are not over for all configurations.
+        planned: the last epoch that is planned.
         done: hops that each configuration has done, where any.
         scored: (mst_key, epoch) of those that have results on all data sets.
         versions: (mst_key, version) of all states that are kept.
@@ -38,6 +39,7 @@ class Progress:
     """
 
     plan: tuple[Visit, ...]
+    planned: int
     done: dict[int, int]
     scored: frozenset[tuple[int, int]]
     versions: frozenset[tuple[int, int]]
@@ -109,8 +111,10 @@ def load_progress(
         (row[0], row[1]) for row in catalog.execute(dialect.training.versions(states))
     )
     _check_states(states, setup, going, scored, versions)
-    plan = tuple(Visit(*visit) for visit in catalog.plan(run.run_id))
-    return Progress(plan, done, scored, versions, ended, run.active)
+    over = min(going.values(), default=0) // states.hops_an_epoch
+    plan = tuple(Visit(*visit) for visit in catalog.plan(run.run_id, over + 1))
+    planned = catalog.planned(run.run_id)
+    return Progress(plan, planned, done, scored, versions, ended, run.active)
 
 
 def _scored(

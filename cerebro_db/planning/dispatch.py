@@ -86,9 +86,9 @@ class Dispatcher:
             chain.waiting.append(visit)
             self._unfinished[visit.epoch] += 1
 
-    def add_finished(self, visits: Iterable[Visit]) -> None:
-        """Makes visits known that were finished before this began."""
-        self._epochs.update(visit.epoch for visit in visits)
+    def add_finished(self, epochs: Iterable[int]) -> None:
+        """Makes epochs known of which visits were finished before this began."""
+        self._epochs.update(epochs)
 
     def next_visit(
         self, worker: int, cached: Collection[int] = (), held: Collection[int] = ()

@@ -294,7 +294,7 @@ class TestUninstall:
             installer.install(cluster.dsn(), Script())
             installer.install(cluster.dsn("postgres"), Script())
             installer.uninstall(cluster.dsn())
-            assert _roles(cluster) == ["cerebro_admin", "cerebro_user"]
+            assert _roles(cluster) == ["cerebro_admin", "cerebro_owner", "cerebro_user"]
             installer.uninstall(cluster.dsn("postgres"))
             assert _roles(cluster) == []
         finally:

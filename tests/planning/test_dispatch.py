@@ -183,9 +183,9 @@ def test_what_is_held_waits() -> None:
     assert dispatcher.next_visit(0, held=[2]) == Visit(1, 0, 0, 0)
 
 
-def test_visits_that_were_finished_before_count_for_their_epoch() -> None:
+def test_epochs_that_were_finished_before_are_known() -> None:
     dispatcher = Dispatcher(1, {1: 1.0})
-    dispatcher.add_finished(visits(1, 2))
+    dispatcher.add_finished([0])
     assert dispatcher.epoch_done(0)
     assert dispatcher.done
     dispatcher.add_visits(visits(1, 2, epoch=1))
