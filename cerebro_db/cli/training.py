@@ -47,10 +47,7 @@ def fit(
     description: Annotated[str | None, typer.Option(help="For people.")] = None,
     caching: Annotated[bool, typer.Option(help="Keep decoded partitions in memory.")] = True,
     seed: Annotated[int, typer.Option(help="Of all randomness.")] = 0,
-    num_workers: # As a shell tells of a program that Ctrl-C ended.
-_INTERRUPTED = 130
-
-NumWorkers = None,
+    num_workers: NumWorkers = None,
     durability: Annotated[str, typer.Option(help="hop or epoch.")] = "hop",
     max_seconds: MaxSeconds = None,
 ) -> None:
@@ -87,10 +84,7 @@ def resume(
     run_id: Annotated[int, typer.Argument(help="As cerebro.runs shows it.")],
     dsn: Dsn = "",
     max_seconds: MaxSeconds = None,
-    num_workers: # As a shell tells of a program that Ctrl-C ended.
-_INTERRUPTED = 130
-
-NumWorkers = None,
+    num_workers: NumWorkers = None,
     any_version: Annotated[
         bool, typer.Option("--any-version", help="Also where results may not be the same.")
     ] = False,

@@ -68,7 +68,9 @@ def parse_setting(name: str, text: str) -> int | str:
         raise unknown("settings", "setting", name, known)
     low, high = _RANGES[name]
     digits = text.strip()
-    if not (digits.isascii() and digits.isdigit() and low <= int(digits[:20]) <= high):
+    if not (
+        digits.isascii() and digits.isdigit() and len(digits) < 20 and low <= int(digits) <= high
+    ):
         raise InvalidArgument(f"setting {name}: got {text!r}; allowed: {low} to {high}")
     return int(digits)
 

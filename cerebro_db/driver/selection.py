@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cerebro_db.configs import model_selection
-from cerebro_db.configs.architecture import check_architecture, with_dropout
+from cerebro_db.configs.architecture import ArchitectureLimits, check_architecture, with_dropout
 from cerebro_db.configs.model_selection import ConfigurationText
 from cerebro_db.configs.parameters import parse_compile_params
 from cerebro_db.database import libraries
 from cerebro_db.database.names import QualifiedName
 from cerebro_db.database.relations import Relation, find, new_table, require_text
 from cerebro_db.database.sessions import Session, SessionPool, Tick, no_tick
+from cerebro_db.driver.architectures import limits_of
 from cerebro_db.driver.control import control_session, lock, transaction
 from cerebro_db.errors import CerebroError, InvalidArgument, UndefinedTable, WrongObjectType
 
@@ -39,7 +40,7 @@ class GridRequest:
         """Whether an existing table gets more rows."""
         return True
 
-    def configurations(self) -> list[ConfigurationText]:
+    def configurations(self, tick: Tick) -> list[ConfigurationText]:
         """What the grid stands for."""
         for name in ("compile_params_grid", "fit_params_grid", "search_type"):
             _check_given(name, getattr(self, name))
@@ -50,6 +51,7 @@ class GridRequest:
             str(self.search_type),
             self.num_configs,
             self.random_state,
+            tick,
         )
 
 
@@ -69,7 +71,7 @@ class ListRequest:
         """Whether an existing table gets more rows."""
         return False
 
-    def configurations(self) -> list[ConfigurationText]:
+    def configurations(self, tick: Tick) -> list[ConfigurationText]:
         """Every combination of what is listed."""
         return model_selection.combine(
             self.model_id_list, self.compile_params_list, self.fit_params_list
@@ -105,7 +107,7 @@ def select(pool: SessionPool, request: GridRequest | ListRequest, tick: Tick = n
     """
     require_text(request.model_arch_table, "model_arch_table")
     require_text(request.model_selection_table, ROLE)
-    rows = request.configurations()
+    rows = request.configurations(tick)
     with control_session(pool, request.search_path, tick) as session:
         models = find(session, request.model_arch_table, "model_arch_table", tick)
         _check_models(session, models, rows, tick)
@@ -139,15 +141,17 @@ def _check_models(
         raise InvalidArgument(
             f"model_id_list: got {wrong}; allowed: ids that {models.name} has exactly once"
         )
-    _check_dropout(dict(found), rows)
+    _check_dropout(dict(found), rows, limits_of(session, tick))
 
 
-def _check_dropout(texts: dict[int, str], rows: Sequence[ConfigurationText]) -> None:
+def _check_dropout(
+    texts: dict[int, str], rows: Sequence[ConfigurationText], limits: ArchitectureLimits
+) -> None:
     rates = {text: parse_compile_params(text).dropout for text in {r.compile_params for r in rows}}
     pairs = {(row.model_id, rates[row.compile_params]) for row in rows}
     for model_id, rate in sorted((m, r) for m, r in pairs if r is not None):
         try:
-            with_dropout(check_architecture(texts[model_id]), rate)
+            with_dropout(check_architecture(texts[model_id], limits), rate)
         except CerebroError as error:
             error.message = f"model_id {model_id}: {error.message}"
             raise

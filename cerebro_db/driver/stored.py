@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from cerebro_db.configs.architecture import check_architecture, fingerprint
+from cerebro_db.configs.architecture import ArchitectureLimits, check_architecture, fingerprint
 from cerebro_db.configs.facts import ArchitectureFacts
 from cerebro_db.configs.parameters import parse_compile_params, parse_fit_params
 from cerebro_db.database.catalog import ArchitectureRow, Catalog, ConfigurationRow, StoredRun
@@ -14,7 +14,7 @@ from cerebro_db.database.names import QualifiedName
 from cerebro_db.database.packed import PackedTable, packed_of
 from cerebro_db.database.packed import fingerprint as packed_fingerprint
 from cerebro_db.database.sessions import Session, Tick
-from cerebro_db.driver.architectures import Architecture
+from cerebro_db.driver.architectures import Architecture, limits_of
 from cerebro_db.driver.control import transaction
 from cerebro_db.driver.fit_request import FitRequest
 from cerebro_db.driver.fit_setup import Configuration, RunSetup, target_facts
@@ -67,7 +67,8 @@ def load_setup(session: Session, run: StoredRun, tick: Tick) -> RunSetup:
     if row.validation_oid is not None:
         validation = packed_of(session, row.validation_oid, "validation_table", tick)
         _check_unchanged(session, validation, row.validation_print, "validation_table", tick)
-    models = {model.model_id: _architecture(model) for model in catalog.architectures(run.run_id)}
+    limits = limits_of(session, tick)
+    models = {m.model_id: _architecture(m, limits) for m in catalog.architectures(run.run_id)}
     stored = catalog.configurations(run.run_id)
     return RunSetup(
         request=_request(run),
@@ -181,10 +182,10 @@ def _request(run: StoredRun) -> FitRequest:
     )
 
 
-def _architecture(row: ArchitectureRow) -> Architecture:
+def _architecture(row: ArchitectureRow, limits: ArchitectureLimits) -> Architecture:
     return Architecture(
         model_id=row.model_id,
-        id=fingerprint(check_architecture(row.model_arch)),
+        id=fingerprint(check_architecture(row.model_arch, limits)),
         text=row.model_arch,
         facts=ArchitectureFacts.from_json(row.model_facts),
         has_weights=row.has_weights,

@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cerebro_db.configs.architecture import check_architecture, fingerprint
+from cerebro_db.configs.architecture import ArchitectureLimits, check_architecture, fingerprint
 from cerebro_db.configs.parameters import CompileParams, parse_compile_params
 from cerebro_db.database.libraries import SPELLED
 from cerebro_db.database.names import QualifiedName, quote
 from cerebro_db.database.relations import Relation, find
 from cerebro_db.database.sessions import Session, Tick
+from cerebro_db.driver.architectures import limits_of
 from cerebro_db.driver.fit_setup import STATES_SUFFIX
 from cerebro_db.errors import InvalidArgument, UndefinedTable, WrongObjectType
 from cerebro_db.training.targets import TargetFacts
@@ -135,7 +136,8 @@ def load_models(
         raise WrongObjectType(
             f"{ROLE}: {table.info.name} does not have each of the models {sorted(mst_keys)} once"
         )
-    return [_model(*row) for row in rows]
+    limits = limits_of(session, tick)
+    return [_model(*row, limits) for row in rows]
 
 
 def recipe(model: TrainedModel, targets: TargetFacts) -> dict[str, Any]:
@@ -171,8 +173,10 @@ _FACTS = (
 )
 
 
-def _model(mst_key: int, architecture: str, compile_text: str, fit_text: str) -> TrainedModel:
-    config = check_architecture(architecture)
+def _model(
+    mst_key: int, architecture: str, compile_text: str, fit_text: str, limits: ArchitectureLimits
+) -> TrainedModel:
+    config = check_architecture(architecture, limits)
     text = json.dumps(config, sort_keys=True)
     return TrainedModel(mst_key, text, fingerprint(config), compile_text, fit_text)
 
