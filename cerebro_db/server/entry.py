@@ -37,8 +37,17 @@ def server_error(plpy: Any, error: CerebroError) -> BaseException:
     # The server prefixes the message with the class's name, and with its module unless that is
     # "builtins"; it takes the rest from attributes.
     kind = type(type(error).__name__, (plpy.Error,), {"__module__": "builtins"})
-    failure: BaseException = kind(error.message)
+    failure: BaseException = kind(_tellable(error.message))
     vars(failure).update(
-        sqlstate=error.sqlstate, hint=error.hint, detail=getattr(error, "detail", None)
+        sqlstate=error.sqlstate,
+        hint=_tellable(error.hint),
+        detail=_tellable(getattr(error, "detail", None)),
     )
     return failure
+
+
+def _tellable(text: str | None) -> str | None:
+    """A text as the server can take it: no half characters, no NUL."""
+    if text is None:
+        return None
+    return text.encode("utf-8", "backslashreplace").decode().replace("\0", "\\x00")

@@ -54,9 +54,9 @@ class WorkerMemory:
             raise RunFailed(f"got the token {token} of a worker that is at something else")
         return self.under_way
 
-    def end(self, token: int | None) -> Any:
+    def end(self, token: int | None, kind: type[Any] = object) -> Any:
         """Take out what is under way."""
-        work = self.current(token)
+        work = self.current(token, kind)
         self.under_way = None
         return work
 

@@ -11,20 +11,22 @@ from cerebro_db.training import buffers
 @entry
 def arrays(
     plpy: Any,
-    rows: bytes,
-    keys: bytes,
+    rows: bytes | None,
+    keys: bytes | None,
     positions: bytes | None,
-    shape: list[int],
-    divisor: float,
+    shape: list[int] | None,
+    divisor: float | None,
 ) -> bytes:
     """Arrays as float32; see the comment of ``cerebro._pack_arrays``."""
-    order = buffers.row_order(keys, positions)
-    parsed = buffers.parse_arrays(rows, len(keys) // buffers.KEY_BYTES, shape)
-    return buffers.encode(buffers.to_float32(parsed, divisor), order)
+    order = buffers.row_order(keys or b"", positions)
+    count = len(keys or b"") // buffers.KEY_BYTES
+    parsed = buffers.parse_arrays(rows or b"", count, buffers.checked_shape(shape))
+    return buffers.encode(buffers.to_float32(parsed, 1.0 if divisor is None else divisor), order)
 
 
 @entry
-def labels(plpy: Any, ids: bytes, keys: bytes, positions: bytes | None) -> bytes:
+def labels(plpy: Any, ids: bytes | None, keys: bytes | None, positions: bytes | None) -> bytes:
     """Class ids as int32; see the comment of ``cerebro._pack_labels``."""
-    order = buffers.row_order(keys, positions)
-    return buffers.encode(buffers.parse_labels(ids, len(keys) // buffers.KEY_BYTES), order)
+    order = buffers.row_order(keys or b"", positions)
+    count = len(keys or b"") // buffers.KEY_BYTES
+    return buffers.encode(buffers.parse_labels(ids or b"", count), order)

@@ -11,10 +11,10 @@ from cerebro_db.errors import InvalidData
 from cerebro_db.server.host import Host, entry
 from cerebro_db.server.joining import take_joined
 from cerebro_db.server.memory import recall
-from cerebro_db.server.training import tick
+from cerebro_db.server.training import checked, tick
 
 if TYPE_CHECKING:  # TensorFlow is imported when a worker is made ready, not before
-    from cerebro_db.training.prediction import Answers, Prediction
+    from cerebro_db.training.prediction import Answers
 
 
 @entry
@@ -65,24 +65,36 @@ def predict(
 
 
 @entry
-def begin_prediction(plpy: Any, gd: dict[str, Any], task: str, state: int | None) -> int:
+def begin_prediction(plpy: Any, gd: dict[str, Any], task: str | None, state: int | None) -> int:
     """Load a model into this worker; returns what names it in the calls that follow."""
     from cerebro_db.training.prediction import Prediction
 
     memory = recall(gd)
     return memory.begin(
         Prediction(
-            task, take_joined(gd, state), memory.scorers, memory.architectures, lambda: tick(plpy)
+            task or "",
+            take_joined(gd, state),
+            memory.scorers,
+            memory.architectures,
+            lambda: tick(plpy),
         )
     )
 
 
 @entry
 def predict_batch(
-    plpy: Any, gd: dict[str, Any], token: int, data: bytes, count: int, known: int
+    plpy: Any,
+    gd: dict[str, Any],
+    token: int | None,
+    data: bytes | None,
+    count: int | None,
+    known: int | None,
 ) -> Answers:
     """The predictions for one batch of rows."""
+    from cerebro_db.training.prediction import Prediction
+
+    count = checked("count", count, 1, 2**31 - 1)
     if known != count:
         raise InvalidData("a row has no id")
-    work: Prediction = recall(gd).current(token)
-    return work.batch(data, count)
+    work: Prediction = recall(gd).current(token, Prediction)
+    return work.batch(data or b"", count)

@@ -8,7 +8,7 @@ import numpy as np
 
 from cerebro_db.server.host import entry
 from cerebro_db.server.memory import recall
-from cerebro_db.server.training import tick
+from cerebro_db.server.training import checked, tick
 from cerebro_db.training.buffers import decode
 
 BEGIN, CONFIGURATION = 0, 1  # kinds of rows; the others are buffers
@@ -19,14 +19,14 @@ def measure_step(
     plpy: Any,
     gd: dict[str, Any],
     token: int | None,
-    kind: int,
-    task: str,
-    state: bytes,
-    buffer_id: int,
-    x: bytes,
-    x_shape: list[int],
-    y: bytes,
-    y_shape: list[int],
+    kind: int | None,
+    task: str | None,
+    state: bytes | None,
+    buffer_id: int | None,
+    x: bytes | None,
+    x_shape: list[int] | None,
+    y: bytes | None,
+    y_shape: list[int] | None,
 ) -> int:
     """Begin a scan, add a configuration, or feed it with a buffer."""
     from cerebro_db.training.scan import Scan
@@ -35,36 +35,44 @@ def measure_step(
     memory = recall(gd)
     if kind == BEGIN:
         return memory.begin(
-            Scan(scan_of(task, memory.run_id), memory.scorers, memory.cache, lambda: tick(plpy))
+            Scan(
+                scan_of(task or "", memory.run_id), memory.scorers, memory.cache, lambda: tick(plpy)
+            )
         )
-    scan = memory.current(token)
+    scan = memory.current(token, Scan)
     if kind == CONFIGURATION:
-        scan.add(task, state, memory.architectures)
+        scan.add(task or "", state or b"", memory.architectures)
     else:
         features = decode(x, x_shape, np.float32)
-        scan.feed(buffer_id, features, decode(y, y_shape, scan.targets.dtype))
+        scan.feed(
+            checked("buffer_id", buffer_id, 0, 2**31 - 1),
+            features,
+            decode(y, y_shape, scan.targets.dtype),
+        )
     return memory.token
 
 
 @entry
 def measure_final(plpy: Any, gd: dict[str, Any], token: int | None) -> str:
     """End a scan: sums of loss and metrics as JSON."""
+    from cerebro_db.training.scan import Scan
+
     memory = recall(gd)
-    return str(memory.end(token).finish(memory.kept))
+    return str(memory.end(token, Scan).finish(memory.kept))
 
 
 @entry
-def try_scores(plpy: Any, gd: dict[str, Any], task: str) -> str:
+def try_scores(plpy: Any, gd: dict[str, Any], task: str | None) -> str:
     """Find out which configurations cannot be scored."""
     from cerebro_db.training.scan import try_scores as tried
 
     memory = recall(gd)
-    return tried(task, memory.scorers, memory.architectures)
+    return tried(task or "", memory.scorers, memory.architectures)
 
 
 @entry
-def combine(plpy: Any, gd: dict[str, Any], task: str) -> str:
+def combine(plpy: Any, gd: dict[str, Any], task: str | None) -> str:
     """Add up the sums of all partitions."""
     from cerebro_db.training.scan import combine as combined
 
-    return combined(task, recall(gd).architectures)
+    return combined(task or "", recall(gd).architectures)

@@ -10,14 +10,25 @@ from typing import Any
 
 import numpy as np
 
-from cerebro_db.errors import InvalidState
+from cerebro_db.errors import InvalidArgument, InvalidState
 from cerebro_db.server.host import entry
 from cerebro_db.server.memory import WorkerMemory, recall, remember
 from cerebro_db.server.settings import settings_of
 from cerebro_db.training.buffers import decode
 from cerebro_db.training.environment import configure
 
+MAX_THREADS = 1024
+# More than any machine has: a partition is given memory when its rows come, not before.
+MAX_CACHE_BYTES = 2**51
 BEGIN, STATE = 0, 1  # kinds of rows; the others are buffers
+
+
+def checked(name: str, value: int | None, low: int, high: int) -> int:
+    """A number that must be there, within bounds."""
+    if value is None or not low <= value <= high:
+        got = "NULL" if value is None else value
+        raise InvalidArgument(f"{name}: got {got}; allowed: {low} to {high}")
+    return value
 
 
 @dataclass
@@ -37,10 +48,18 @@ class _Opening:
 
 @entry
 def prepare(
-    plpy: Any, gd: dict[str, Any], threads: int, use_gpus: bool, cache_bytes: int, run_id: int
+    plpy: Any,
+    gd: dict[str, Any],
+    threads: int | None,
+    use_gpus: bool | None,
+    cache_bytes: int | None,
+    run_id: int | None,
 ) -> str:
     """Import TensorFlow and get ready for a run."""
-    facts = configure(threads, use_gpus)
+    threads = checked("threads", threads, 1, MAX_THREADS)
+    cache_bytes = checked("cache_bytes", cache_bytes, 0, MAX_CACHE_BYTES)
+    run_id = checked("run_id", run_id, 0, 2**63 - 1)
+    facts = configure(threads, bool(use_gpus))
     remember(gd, run_id, cache_bytes, settings_of(plpy))
     return json.dumps(facts)
 
@@ -50,7 +69,7 @@ def train_step(
     plpy: Any,
     gd: dict[str, Any],
     token: int | None,
-    kind: int,
+    kind: int | None,
     task: str | None,
     state: bytes | None,
     weights: bytes | None,
@@ -70,8 +89,8 @@ def train_step(
         return memory.token
     visit = _opened(plpy, memory, token)
     visit.feed(
-        subepoch,
-        buffer_id,
+        checked("subepoch", subepoch, 0, 2**31 - 1),
+        checked("buffer_id", buffer_id, 0, 2**31 - 1),
         decode(x or b"", x_shape or (), np.float32),
         decode(y or b"", y_shape or (), visit.targets.dtype),
     )
@@ -120,18 +139,23 @@ def train_final(plpy: Any, gd: dict[str, Any], token: int | None) -> dict[str, A
     }
 
 
+@entry
 def saved_state(plpy: Any, gd: dict[str, Any], token: int | None) -> Iterator[tuple[int, bytes]]:
     """The state that the visit of ``token`` left: number and bytes of every chunk."""
     memory = recall(gd)
     state, memory.saved = memory.saved, b""
     if token != memory.token or not state:
         raise InvalidState(f"got the token {token}; there is no saved state of that token")
-    if len(state) <= memory.chunk_bytes:
+    return _chunks(state, memory.chunk_bytes)
+
+
+def _chunks(state: bytes, size: int) -> Iterator[tuple[int, bytes]]:
+    if len(state) <= size:
         yield 0, state
         return
     view = memoryview(state)
-    for number, start in enumerate(range(0, len(state), memory.chunk_bytes)):
-        yield number, bytes(view[start : start + memory.chunk_bytes])
+    for number, start in enumerate(range(0, len(state), size)):
+        yield number, bytes(view[start : start + size])
 
 
 def tick(plpy: Any) -> None:

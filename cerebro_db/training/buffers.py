@@ -108,9 +108,13 @@ def row_order(keys: bytes, positions: bytes | None) -> NDArray[np.intp] | None:
             None for the order of the addresses.
     """
     count = len(keys) // KEY_BYTES
+    if len(keys) % KEY_BYTES or (positions is not None and len(positions) % _WORD):
+        raise InvalidData("got addresses or positions that are cut off")
     wanted = None if positions is None else np.frombuffer(positions, "<i4")
     if wanted is not None and len(wanted) != count:
         raise InvalidData(f"got {count} rows where {len(wanted)} were expected")
+    if wanted is not None and count and not 0 <= wanted.min() <= wanted.max() < count:
+        raise InvalidData(f"got positions beyond {count} rows")
     address = np.frombuffer(keys, np.dtype([("block", ">u4"), ("offset", ">u2")]))
     number = (address["block"].astype(np.int64) << 16) | address["offset"]
     if (np.diff(number) > 0).all():
@@ -123,6 +127,20 @@ def encode(rows: NDArray[np.generic], order: NDArray[np.intp] | None = None) -> 
     """The bytes of a buffer: C order, native (little-endian), rows in ``order``."""
     chosen = rows if order is None else rows[order]
     return chosen.astype(chosen.dtype.newbyteorder("<"), copy=False).tobytes()
+
+
+def checked_shape(shape: Sequence[int] | None) -> Sequence[int]:
+    """A shape that may be one of rows, or of a buffer.
+
+    Raises:
+        InvalidData: a size is NULL or negative, or there are too many.
+    """
+    if shape is None or len(shape) > _MAX_DIMENSIONS or not all(map(_is_size, shape)):
+        raise InvalidData(
+            f"got a buffer of shape {shown(shape and tuple(shape))}; allowed: up to "
+            f"{_MAX_DIMENSIONS} sizes, none of them NULL or negative"
+        )
+    return shape
 
 
 def decode(
@@ -141,11 +159,7 @@ def decode(
     little = np.dtype(dtype).newbyteorder("<")
     if data is None or shape is None:
         raise InvalidData("got a buffer that is NULL")
-    if len(shape) > _MAX_DIMENSIONS or not all(map(_is_size, shape)):
-        raise InvalidData(
-            f"got a buffer of shape {shown(tuple(shape))}; allowed: up to {_MAX_DIMENSIONS} sizes, "
-            "none of them NULL or negative"
-        )
+    shape = checked_shape(shape)
     expected = math.prod(shape) * little.itemsize
     if len(data) != expected:
         raise InvalidData(

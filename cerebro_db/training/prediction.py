@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 
 import numpy as np
@@ -10,6 +9,7 @@ import numpy as np
 from cerebro_db.configs.parameters import LossSpec
 from cerebro_db.training import state as states
 from cerebro_db.training.buffers import parse_arrays, to_float32
+from cerebro_db.training.fields import Fields
 from cerebro_db.training.scan import Scorers
 from cerebro_db.training.tasks import Architectures, recipe_of
 
@@ -36,14 +36,14 @@ class Prediction:
         known: Architectures,
         tick: Callable[[], None],
     ) -> None:
-        task = json.loads(text)
+        task = Fields.parse(text)
         recipe = recipe_of(task, known)
         self._scorer = scorers.get(recipe)
         self._scorer.load(states.from_bytes(data), recipe.compile_params)
         self._loss, self._targets = recipe.compile_params.loss, recipe.targets
-        self._shape = tuple(task["shape"])
-        self._divisor = float(task["divisor"])
-        self._ranks = int(task["ranks"])
+        self._shape = task.integers("shape", 0, 2**31 - 1, most=32)
+        self._divisor = task.number("divisor")
+        self._ranks = task.integer("ranks", 0)
         self._tick = tick
 
     def batch(self, data: bytes, count: int) -> Answers:

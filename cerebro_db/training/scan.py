@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,6 +11,7 @@ import numpy as np
 
 from cerebro_db.errors import CerebroError, InvalidData
 from cerebro_db.training import state as states
+from cerebro_db.training.fields import Fields
 from cerebro_db.training.partitions import Partition, PartitionCache
 from cerebro_db.training.scoring import Partial, Scorer, add_partials, metrics_of
 from cerebro_db.training.targets import TargetFacts
@@ -91,14 +92,15 @@ class Scan:
         opening, self._open = self._open, None
         if opening is None:
             return
-        task = json.loads(opening.text)
+        fields = Fields.parse(opening.text)
+        mst_key = fields.integer("mst_key")
         try:
-            recipe = recipe_of(task, opening.known)
+            recipe = recipe_of(fields, opening.known)
             scorer, state = self._scorers.get(recipe), states.from_bytes(opening.state())
         except Exception as error:  # whatever Keras raises is about this configuration
-            self._errors[task["mst_key"]] = _told(error)
+            self._errors[mst_key] = _told(error)
             return
-        self._entries.append(_Entry(task["mst_key"], recipe, scorer, state, []))
+        self._entries.append(_Entry(mst_key, recipe, scorer, state, []))
 
     def feed(self, buffer_id: int, features: np.ndarray, targets: np.ndarray) -> None:
         """Take the rows of a buffer; they come in the order of their ids."""
@@ -181,7 +183,8 @@ def try_scores(text: str, scorers: Scorers, known: Architectures) -> str:
         JSON ``{mst_key: error}`` of those that cannot be scored.
     """
     errors = {}
-    for task in json.loads(text)["configurations"]:
+    for task in Fields.parse(text).objects("configurations"):
+        mst_key = task.integer("mst_key")
         try:
             recipe = recipe_of(task, known)
             scorer = scorers.get(recipe)
@@ -190,7 +193,7 @@ def try_scores(text: str, scorers: Scorers, known: Architectures) -> str:
             partial = scorer.measure(np.zeros((1, *row), np.float32), targets)
             _values(recipe.compile_params, recipe.targets, partial)
         except Exception as error:  # whatever Keras raises is about this configuration
-            errors[task["mst_key"]] = _told(error)
+            errors[mst_key] = _told(error)
     return json.dumps(errors)
 
 
@@ -205,17 +208,18 @@ def combine(text: str, known: Architectures) -> str:
         for a configuration whose sums give no result.
     """
     results: dict[int, dict[str, Any]] = {}
-    for task in json.loads(text)["configurations"]:
+    for task in Fields.parse(text).objects("configurations"):
+        mst_key = task.integer("mst_key")
         try:
-            results[task["mst_key"]] = _result(task, known)
+            results[mst_key] = _result(task, known)
         except Exception as error:  # whatever Keras raises is about this configuration
-            results[task["mst_key"]] = {"error": _told(error)}
+            results[mst_key] = {"error": _told(error)}
     return json.dumps(results)
 
 
-def _result(task: Mapping[str, Any], known: Architectures) -> dict[str, Any]:
+def _result(task: Fields, known: Architectures) -> dict[str, Any]:
     recipe = recipe_of(task, known)
-    total = add_partials([Partial.from_json(partial) for partial in task["partials"]])
+    total = add_partials([Partial.from_json(partial) for partial in task.raw("partials")])
     names, values = _values(recipe.compile_params, recipe.targets, total)
     return {"loss": total.loss_sum / max(total.rows, 1), "names": names, "metrics": values}
 

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from cerebro_db.configs.architecture import ArchitectureLimits, check_architecture
+from cerebro_db.configs.messages import shown
 from cerebro_db.configs.parameters import parse_compile_params, parse_fit_params
-from cerebro_db.errors import RunFailed
+from cerebro_db.errors import InvalidArgument, RunFailed
+from cerebro_db.training.fields import Fields
 from cerebro_db.training.partitions import Buffers, CacheKey, VisitOrder
 from cerebro_db.training.program import Recipe
 from cerebro_db.training.sizes import check_size
 from cerebro_db.training.targets import TargetFacts
 from cerebro_db.training.visit import VisitTask
+
+_MAX_STEPS = 1_000_000
+_MAX_DIMENSIONS = 32
 
 
 class Architectures:
@@ -43,37 +47,43 @@ class Architectures:
         return self._known[architecture_id]
 
 
-def recipe_of(task: Mapping[str, Any], known: Architectures) -> Recipe:
-    """The recipe in a task."""
+def recipe_of(given: Fields | Mapping[str, Any], known: Architectures) -> Recipe:
+    """The recipe in a task.
+
+    Raises:
+        InvalidArgument: something is missing in it, or is not what it must be.
+    """
+    task = given if isinstance(given, Fields) else Fields(given)
     return Recipe(
-        architecture=known.get(task["architecture_id"], task["architecture"]),
-        architecture_id=task["architecture_id"],
-        compile_params=parse_compile_params(task["compile_params"]),
-        fit_params=parse_fit_params(task["fit_params"]),
-        targets=_targets(task["targets"]),
-        jit=task["jit"],
-        steps_per_call=task["steps_per_call"],
+        architecture=known.get(task.text("architecture_id"), task.text("architecture")),
+        architecture_id=task.text("architecture_id"),
+        compile_params=parse_compile_params(task.text("compile_params")),
+        fit_params=parse_fit_params(task.text("fit_params")),
+        targets=_targets(task.object("targets")),
+        jit=task.flag("jit"),
+        steps_per_call=task.integer("steps_per_call", 1, _MAX_STEPS),
     )
 
 
 def visit_of(text: str, run_id: int, known: Architectures) -> VisitTask:
     """The task of a hop, for a worker that got ready for ``run_id``."""
-    task = json.loads(text)
+    task = Fields.parse(text)
+    cache_key = _cache_key(task, run_id)
     recipe = recipe_of(task, known)
     order = VisitOrder(
-        seed=task["seed"],
-        epoch=task["epoch"],
-        partition_key=task["partition_key"],
-        salt=task["salt"],
+        seed=task.integer("seed"),
+        epoch=task.integer("epoch", 1),
+        partition_key=cache_key[2],
+        salt=task.text("salt"),
         shuffle=recipe.fit_params.shuffle,
     )
     return VisitTask(
         recipe=recipe,
         order=order,
-        buffers=buffers_of(task["buffers"]),
-        cache_key=_cache_key(task, run_id),
-        initial_seed=task["initial_seed"],
-        is_first=task["is_first"],
+        buffers=buffers_of(task.raw("buffers")),
+        cache_key=cache_key,
+        initial_seed=task.integer("initial_seed", 0, 2**32 - 1),
+        is_first=task.flag("is_first"),
     )
 
 
@@ -88,22 +98,35 @@ class ScanTask:
 
 def scan_of(text: str, run_id: int) -> ScanTask:
     """The common part of a scoring task, for a worker that got ready for ``run_id``."""
-    task = json.loads(text)
+    task = Fields.parse(text)
     return ScanTask(
-        buffers_of(task["buffers"]), _cache_key(task, run_id), _targets(task["targets"])
+        cache_key=_cache_key(task, run_id),
+        buffers=buffers_of(task.raw("buffers")),
+        targets=_targets(task.object("targets")),
     )
 
 
-def _cache_key(task: Mapping[str, Any], run_id: int) -> CacheKey:
-    if task["run_id"] != run_id:
-        raise RunFailed(f"got a task of run {task['run_id']} in a worker of run {run_id}")
-    return run_id, str(task["dataset"]), int(task["partition_key"])
-
-
-def buffers_of(value: Mapping[str, Any]) -> Buffers:
+def buffers_of(value: Any) -> Buffers:
     """Buffer ids and rows."""
-    return Buffers(tuple(value["ids"]), tuple(value["rows"]))
+    task = Fields(value, "buffers")
+    buffers = Buffers(task.integers("ids", 0, 2**31 - 1), task.integers("rows", 1, 2**31 - 1))
+    if len(buffers.ids) != len(buffers.rows) or len(set(buffers.ids)) != len(buffers.ids):
+        raise InvalidArgument(
+            f"buffers: got {len(buffers.ids)} ids and {len(buffers.rows)} numbers of rows; "
+            "allowed: one number for each id, no id twice"
+        )
+    return buffers
 
 
-def _targets(value: Mapping[str, Any]) -> TargetFacts:
-    return TargetFacts(value["kind"], value["num_classes"], tuple(value["shape"]))
+def _cache_key(task: Fields, run_id: int) -> CacheKey:
+    if (got := task.integer("run_id")) != run_id:
+        raise RunFailed(f"got a task of run {got} in a worker of run {run_id}")
+    return run_id, task.text("dataset"), task.integer("partition_key", 0, 2**31 - 1)
+
+
+def _targets(task: Fields) -> TargetFacts:
+    kind = task.text("kind")
+    if kind not in ("class", "float"):
+        raise InvalidArgument(f"targets: got the kind {shown(kind)}; allowed: class, float")
+    classes = task.integer("num_classes", 0, 2**31 - 1)
+    return TargetFacts(kind, classes, task.integers("shape", 0, 2**31 - 1, most=_MAX_DIMENSIONS))

@@ -184,7 +184,8 @@ def test_what_a_role_has_set_for_itself_changes_nothing(
         security_dsn,
         person.name,
         options="-c statement_timeout=0 -c idle_in_transaction_session_timeout=0 "
-        "-c default_transaction_read_only=off -c lock_timeout=0 -c exit_on_error=off -c search_path=" + '\\"$user\\"',
+        "-c default_transaction_read_only=off -c lock_timeout=0 -c exit_on_error=off -c search_path="
+        + '\\"$user\\"',
     )
     try:
         assert peculiar.value("SHOW bytea_output") == "escape"
