@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
@@ -76,14 +77,33 @@ def parse_setting(name: str, text: str) -> int | str:
 
 
 def _worker_dsn(text: str) -> str:
+    hint = "keep passwords in a file of the server's user: passfile=..., or service=..."
     if "\0" in text:
         raise InvalidArgument("setting worker_dsn: got a text with a NUL character")
-    if "password" in text.lower().replace("passfile", ""):
+    if not _DSN.fullmatch(text):
+        # It may hold a password: it is not shown.
         raise InvalidArgument(
-            "setting worker_dsn: got a connection string with a password; allowed: none",
-            hint="keep passwords in a file of the server's user: passfile=..., or service=...",
+            "setting worker_dsn: got something else than keyword=value pairs; "
+            "allowed: these, as in host=localhost port=5433",
+            hint=hint,
         )
+    for keyword in _PAIR.findall(text):
+        if keyword.lower() in _NOT_IN_DSN:
+            raise InvalidArgument(
+                f"setting worker_dsn: got a connection string with the keyword {keyword}; "
+                f"allowed: any but {', '.join(_NOT_IN_DSN)}",
+                hint=hint,
+            )
     return text.strip()
+
+
+# A password would be in a table; the user is always the role whose rights count.
+_NOT_IN_DSN = ("password", "sslpassword", "user")
+_PAIR_TEXT = (
+    r"\s*(\w+)\s*=\s*(?:'(?:[^'\\]|\\.)*'(?=\s|$)|(?:[^'\s\\]|\\.)(?:[^\s\\]|\\.)*|(?=\s|$))"
+)
+_PAIR = re.compile(_PAIR_TEXT, re.DOTALL)
+_DSN = re.compile(f"(?:{_PAIR_TEXT})*\\s*", re.DOTALL)
 
 
 def described() -> list[dict[str, str]]:

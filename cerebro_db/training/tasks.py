@@ -71,7 +71,7 @@ def visit_of(text: str, run_id: int, known: Architectures) -> VisitTask:
     cache_key = _cache_key(task, run_id)
     recipe = recipe_of(task, known)
     order = VisitOrder(
-        seed=task.integer("seed"),
+        seed=task.integer("seed", 0),
         epoch=task.integer("epoch", 1),
         partition_key=cache_key[2],
         salt=task.text("salt"),

@@ -1,0 +1,108 @@
+"""What an administrator sets: names, ranges, who may, and that it counts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from cerebro_db.configs.settings import DESCRIPTIONS, Settings, parse_setting
+from cerebro_db.errors import InvalidArgument
+from tests.security.conftest import NET, Person
+
+
+@pytest.fixture(autouse=True)
+def _restored(root: Person) -> Iterator[None]:
+    yield
+    root.rows("DELETE FROM cerebro.catalog_settings")
+
+
+def test_defaults_are_shown(alice: Person, dave: Person) -> None:
+    shown = "SELECT name, value, default_value, description FROM cerebro.settings"
+    expected = {
+        (name, str(getattr(Settings(), name)), str(getattr(Settings(), name)), text)
+        for name, text in DESCRIPTIONS.items()
+    }
+    assert set(dave.rows(shown)) == expected
+    assert set(alice.rows(shown)) == {row for row in expected if row[0] != "worker_dsn"}
+
+
+def test_set_and_restore(dave: Person, alice: Person) -> None:
+    value = "SELECT value, default_value FROM cerebro.settings WHERE name = 'cache_mb'"
+    dave.rows("SELECT cerebro_set('cache_mb', ' 64 ')")
+    assert alice.rows(value) == [("64", "1024")]
+    dave.rows("SELECT cerebro_set('cache_mb', '65')")
+    assert alice.rows(value) == [("65", "1024")]
+    dave.rows("SELECT cerebro_set('cache_mb', NULL)")
+    assert alice.rows(value) == [("1024", "1024")]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("cache_mb", "-1", "cache_mb: got '-1'; allowed: 0 to"),
+        ("cache_mb", "lots", "allowed: 0 to"),
+        ("cache_mb", "1.5", "allowed: 0 to"),
+        ("cache_mb", "", "allowed: 0 to"),
+        ("cache_mb", "9" * 30, "allowed: 0 to"),
+        ("cache_mb", "1" + "0" * 5000, "allowed: 0 to"),
+        ("cache_mb", "\u0661", "allowed: 0 to"),
+        ("max_layers", "0", "allowed: 1 to"),
+        ("state_chunk_kb", "0", "allowed: 1 to"),
+        ("state_chunk_kb", "1000001", "allowed: 1 to 1000000"),
+        ("cahce_mb", "1", "Did you mean 'cache_mb'"),
+        ("cahce_mb", None, "Did you mean 'cache_mb'"),
+        ("Settings", "1", "setting"),
+        ("__class__", None, "setting"),
+        (None, "1", "name: got NULL"),
+        ("worker_dsn", "host=/tmp password=x", "with the keyword password"),
+        ("worker_dsn", "host=/tmp PASSWORD = 'x'", "with the keyword"),
+        ("worker_dsn", "host=/tmp sslpassword=x", "with the keyword sslpassword"),
+        ("worker_dsn", "host=/tmp user=postgres", "with the keyword user"),
+        ("worker_dsn", "postgresql://alice:secret@localhost/sales", "keyword=value"),
+        ("worker_dsn", "host='/tmp", "keyword=value"),
+        ("worker_dsn", "host", "keyword=value"),
+    ],
+)
+def test_what_is_refused(name: str | None, value: str | None, message: str, dave: Person) -> None:
+    error = dave.refused("SELECT cerebro_set(%s, %s)", (name, value))
+    assert error.pgcode == "22023"
+    assert message in f"{error.diag.message_primary} {error.diag.message_hint}"
+    assert "secret" not in str(error)
+    assert dave.rows("SELECT 1 FROM cerebro.catalog_settings") == []
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "service=cerebro dbname=sales",
+        "host=localhost port=5433 passfile=/etc/cerebro/passwords",
+        r"host='/a b\'c' application_name = x",
+        "",
+    ],
+)
+def test_connection_strings_without_a_password(value: str) -> None:
+    assert parse_setting("worker_dsn", value) == value.strip()
+
+
+def test_nul_is_refused_by_the_package_too() -> None:
+    with pytest.raises(InvalidArgument):
+        parse_setting("worker_dsn", "host=\0")
+
+
+def test_users_may_not(alice: Person) -> None:
+    error = alice.refused("SELECT cerebro_set('cache_mb', '1')")
+    assert error.pgcode == "42501"
+    assert "cerebro_admin" in str(error.diag.message_hint)
+
+
+def test_it_counts_in_a_run(dave: Person, alice: Person, root: Person) -> None:
+    dave.rows("SELECT cerebro_set('max_parameters', '5')")
+    error = alice.refused("SELECT cerebro_load_model('models', %s)", (NET,))
+    assert "allowed" in str(error)
+    dave.rows("SELECT cerebro_set('max_parameters', NULL)")
+    run = "SELECT cerebro_fit_multiple('packed', %s, 'configs', 2, num_workers := 1)"
+    cached = "SELECT bool_or(cached) FROM cerebro.hops WHERE run_id = %s"
+    assert alice.value(cached, (alice.value(run, ("with_cache",)),)) is True
+    dave.rows("SELECT cerebro_set('cache_mb', '0')")
+    assert alice.value(cached, (alice.value(run, ("without_cache",)),)) is False
