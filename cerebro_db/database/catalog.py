@@ -25,7 +25,7 @@ class RunRow:
         output_schema, output_name: of the model output table, unquoted.
         source_oid, validation_oid: of the packed tables.
         source_print, validation_print: fingerprints of what is in them.
-        states: name of the table of states, None where it is gone.
+        states: how the names of the tables of states begin, None where they are gone.
         lock_key: of the advisory lock that the driver holds.
     """
 
@@ -365,7 +365,8 @@ class Catalog:
             "WHERE n.nspname = %s) AND (pg_catalog.pg_has_role(c.relowner, 'USAGE') "
             "OR pg_catalog.pg_has_role('cerebro_admin', 'USAGE')) "
             "AND NOT EXISTS (SELECT 1 FROM cerebro._runs r "
-            "WHERE c.relname IN (r.states, r.states || '_passing')) ORDER BY 1",
+            "WHERE pg_catalog.left(c.relname, pg_catalog.length(r.states) + 1) "
+            "= r.states || '_') ORDER BY 1",
             [STATES_SCHEMA],
         )
         return [row[0] for row in rows]

@@ -28,6 +28,7 @@ from cerebro_db.driver.registration import register, states_of
 from cerebro_db.driver.requests import Requests, Stopped
 from cerebro_db.driver.reservation import reserved
 from cerebro_db.driver.run import Run
+from cerebro_db.driver.state_store import StateStore
 from cerebro_db.driver.stored import Progress, load_progress, load_setup, with_workers
 from cerebro_db.driver.workers import RunContext, give_back, stop, take_workers
 from cerebro_db.errors import (
@@ -157,14 +158,20 @@ class Drive:
             self._began = True
             _wait_for_orphans(control, run, self._tick)
             run = catalog.run(self._run_id)
-            progress = load_progress(control, self._dialect, run, setup, self._tick)
-            ended = self._train(catalog, run, setup, progress)
-            results.write(catalog, setup, self._run_id, states_of(run.row), ended)
+            store = self._store(catalog, run, setup)
+            progress = load_progress(control, store, run, setup, self._tick)
+            ended = self._train(self._context(catalog, run, store), setup, progress)
+            results.write(catalog, self._dialect, setup, run, store, ended)
+
+    def _store(self, catalog: Catalog, run: StoredRun, setup: RunSetup) -> StateStore:
+        sql, configurations = self._dialect.training, len(setup.configurations)
+        store = StateStore(states_of(run.row), configurations, catalog, sql)
+        store.load()
+        return store
 
     def _train(
-        self, catalog: Catalog, run: StoredRun, setup: RunSetup, progress: Progress
+        self, context: RunContext, setup: RunSetup, progress: Progress
     ) -> dict[int, tuple[str, str]]:
-        context = self._context(catalog, run)
         if Run(setup, progress, context, []).complete:
             return progress.ended
         use_gpus = bool(setup.request.use_gpus)
@@ -177,11 +184,12 @@ class Drive:
         give_back(self._pool, workers)
         return ended
 
-    def _context(self, catalog: Catalog, run: StoredRun) -> RunContext:
+    def _context(self, catalog: Catalog, run: StoredRun, store: StateStore) -> RunContext:
         limits, cache_mb = self._limits, catalog.settings().cache_mb
         return RunContext(
             run_id=self._run_id,
             states=states_of(run.row),
+            store=store,
             catalog=catalog,
             dialect=self._dialect,
             requests=Requests(catalog, self._run_id, self._deadline, limits.max_seconds),

@@ -191,7 +191,7 @@ class _Job:
             "targets": target_task(self._table.targets),
         }
         order = ScanOrder(
-            states=self._table.states,
+            states=[self._table.states],
             partition_key=partition.partition_key,
             task=json.dumps(task),
             mst_keys=keys,

@@ -5,13 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from cerebro_db.database.catalog import Catalog, StoredRun
-from cerebro_db.database.dialects.postgresql_training import StateTables
+from cerebro_db.database.catalog import STATES_SCHEMA, Catalog, StoredRun
+from cerebro_db.database.dialects import PostgreSQL
+from cerebro_db.database.names import QualifiedName
 from cerebro_db.database.sessions import POLL_SECONDS, Session, SessionPool, Tick, no_tick
 from cerebro_db.driver import results
 from cerebro_db.driver.control import control_session, transaction
-from cerebro_db.driver.registration import states_of
-from cerebro_db.errors import InvalidArgument, WrongRunStatus
+from cerebro_db.errors import InvalidArgument, ObjectInUse, WrongRunStatus
 
 GOING_ON = ("starting", "running")
 # A driver looks for requests several times a second, and then stops its workers.
@@ -41,7 +41,9 @@ def pause(pool: SessionPool, run_id: int | None, tick: Tick = no_tick) -> str:
     return _ask(pool, run_id, "pause", None, tick)
 
 
-def drop_run(pool: SessionPool, run_id: int | None, tick: Tick = no_tick) -> None:
+def drop_run(
+    pool: SessionPool, dialect: PostgreSQL, run_id: int | None, tick: Tick = no_tick
+) -> None:
     """Forget a run and remove its states; its output tables stay.
 
     Raises:
@@ -52,18 +54,22 @@ def drop_run(pool: SessionPool, run_id: int | None, tick: Tick = no_tick) -> Non
         catalog = Catalog(control, tick)
         with transaction(control, tick):
             run = _stopped_run(control, catalog, run_id, tick)
-            if run.row.states is not None:
-                results.drop_states(catalog, states_of(run.row))
+            if not results.drop_states(catalog, dialect, run.row.states):
+                raise ObjectInUse(
+                    f"run_id: got {run.run_id}, whose states another transaction reads",
+                    hint="such as that of pg_dump; try again when it is over",
+                )
             catalog.drop_run(run.run_id)
 
 
 def vacuum(
-    pool: SessionPool, older_than: float | None, tick: Tick = no_tick
+    pool: SessionPool, dialect: PostgreSQL, older_than: float | None, tick: Tick = no_tick
 ) -> list[tuple[int | None, int]]:
     """Remove states that are left of runs which stopped long ago, and of runs that are gone.
 
     Args:
         pool: of sessions of the role whose rights count.
+        dialect: of the server.
         older_than: seconds since a run stopped.
         tick: called while waiting.
 
@@ -80,18 +86,22 @@ def vacuum(
         for run_id in catalog.stopped_runs(older_than):
             with transaction(control, tick):
                 run = _stopped_run(control, catalog, run_id, tick)
-                removed.append((run.run_id, _drop(catalog, states_of(run.row))))
-                catalog.states_dropped(run.run_id)
+                size = _bytes(catalog, dialect, run.row.states or "")
+                if results.drop_states(catalog, dialect, run.row.states):
+                    catalog.states_dropped(run.run_id)
+                    removed.append((run.run_id, size))
         for name in catalog.orphaned_states():
-            removed.append((None, _drop(catalog, StateTables(name, 1, every_hop=True))))
+            with transaction(control, tick):
+                size = catalog.table_bytes(QualifiedName(STATES_SCHEMA, name))
+                catalog.execute(f"DROP TABLE {QualifiedName(STATES_SCHEMA, name).sql}")
+                removed.append((None, size))
     return removed
 
 
-def _drop(catalog: Catalog, states: StateTables) -> int:
-    """Drop tables of states; returns the bytes that they took."""
-    size = sum(catalog.table_bytes(table) for table in states.all)
-    results.drop_states(catalog, states)
-    return size
+def _bytes(catalog: Catalog, dialect: PostgreSQL, name: str) -> int:
+    """What the tables of states of a run take."""
+    tables = catalog.execute(*dialect.training.tables(name))
+    return sum(catalog.table_bytes(QualifiedName(STATES_SCHEMA, table)) for (table,) in tables)
 
 
 def _ask(

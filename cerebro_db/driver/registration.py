@@ -13,6 +13,7 @@ from cerebro_db.database.packed import fingerprint
 from cerebro_db.database.sessions import Session, Tick
 from cerebro_db.driver.control import transaction
 from cerebro_db.driver.fit_setup import STATES_SUFFIX, Configuration, RunSetup
+from cerebro_db.driver.state_store import StateStore
 
 
 def register(
@@ -29,19 +30,17 @@ def register(
     """
     catalog = Catalog(session, tick)
     row = _run_row(session, setup, tick)
-    states = states_of(row)
     with transaction(session, tick):
         configurations = [_row(configuration) for configuration in setup.configurations]
         run_id = catalog.new_run(row, configurations, _architectures(setup), models)
-        for statement in dialect.training.create_states(states):
-            catalog.execute(statement)
         if setup.replaces:
-            _start_from_previous(catalog, setup, states)
+            store = StateStore(states_of(row), len(configurations), catalog, dialect.training)
+            _start_from_previous(catalog, setup, store.create(lasting=True).name)
     return run_id
 
 
 def states_of(row: RunRow) -> StateTables:
-    """Where the states of a run are."""
+    """The names of the tables of states of a run."""
     return StateTables(row.states or "", row.num_partitions, row.durability == "hop")
 
 
@@ -100,11 +99,11 @@ def _architectures(setup: RunSetup) -> list[ArchitectureRow]:
     ]
 
 
-def _start_from_previous(catalog: Catalog, setup: RunSetup, states: StateTables) -> None:
+def _start_from_previous(catalog: Catalog, setup: RunSetup, states: QualifiedName) -> None:
     """Warm start: a configuration goes on from the state that is there under its mst_key."""
     previous = setup.output.suffixed(STATES_SUFFIX).sql
     catalog.execute(
-        f"INSERT INTO {states.lasting.sql} (mst_key, version, chunk, partition_key, state) "
+        f"INSERT INTO {states.sql} (mst_key, version, chunk, partition_key, state) "
         f"SELECT p.mst_key, 0, p.chunk, NULL, p.state FROM {previous} p "
         "WHERE p.mst_key = ANY (%s::int[])",
         ([c.mst_key for c in setup.configurations],),

@@ -7,35 +7,45 @@ from typing import Any
 
 import cerebro_db
 from cerebro_db.configs.parameters import CompileParams
-from cerebro_db.database.catalog import Catalog
-from cerebro_db.database.dialects.postgresql_training import StateTables
+from cerebro_db.database.catalog import STATES_SCHEMA, Catalog, StoredRun
+from cerebro_db.database.dialects import PostgreSQL
 from cerebro_db.database.names import QualifiedName, quote
+from cerebro_db.database.sessions import StatementFailed
 from cerebro_db.driver.fit_setup import OUTPUT_SUFFIXES, STATES_SUFFIX, Configuration, RunSetup
 from cerebro_db.driver.scoreboard import TRAINING, VALIDATION
+from cerebro_db.driver.state_store import StateStore
 
 MODEL_TYPE = "cerebro_keras"
+_LOCKED = "55P03"
 
 
 Ended = Mapping[int, tuple[str, str]]
 
 
 def write(
-    catalog: Catalog, setup: RunSetup, run_id: int, states: StateTables, ended: Ended
+    catalog: Catalog,
+    dialect: PostgreSQL,
+    setup: RunSetup,
+    run: StoredRun,
+    store: StateStore,
+    ended: Ended,
 ) -> None:
     """Make ``<out>``, ``_info``, ``_summary`` and ``_states``, and end the run, all or nothing.
 
     Args:
         catalog: of the run; its session does all in one transaction.
+        dialect: of the server.
         setup: of the run.
-        run_id: which one.
-        states: where they are.
+        run: which one.
+        store: where its states are.
         ended: status and error of configurations that failed or were cancelled, by mst_key.
     """
+    run_id = run.run_id
     catalog.execute("BEGIN")
     try:
         if setup.replaces:
             _put_aside(catalog, setup, ended)
-        _write_models(catalog, setup, states, ended)
+        _write_models(catalog, setup, store, ended)
         if setup.replaces:  # where a configuration failed, its earlier model stays
             for table, kept in _kept(setup):
                 catalog.execute(f"INSERT INTO {table.sql} SELECT * FROM {kept}")
@@ -43,8 +53,8 @@ def write(
         _write_summary(catalog, setup, run_id)
         finished = [c.mst_key for c in setup.configurations if c.mst_key not in ended]
         catalog.configurations_finished(run_id, finished)
-        drop_states(catalog, states)
-        catalog.states_dropped(run_id)
+        if drop_states(catalog, dialect, run.row.states):
+            catalog.states_dropped(run_id)
         if finished:
             catalog.run_ended(run_id, "finished")
         else:
@@ -55,10 +65,27 @@ def write(
         raise
 
 
-def drop_states(catalog: Catalog, states: StateTables) -> None:
-    """Drop the tables of states of a run."""
-    for table in states.all:
-        catalog.execute(f"DROP TABLE IF EXISTS {table.sql}")
+def drop_states(catalog: Catalog, dialect: PostgreSQL, name: str | None) -> bool:
+    """Drop the tables of states of a run, within a transaction; false where someone reads one.
+
+    Args:
+        catalog: whose session does it.
+        dialect: of the server.
+        name: how the names of the tables begin, None where they are gone.
+    """
+    if name is None:
+        return True
+    catalog.execute("SAVEPOINT before_states")
+    try:
+        catalog.execute("SET LOCAL lock_timeout = '2s'")
+        for (table,) in catalog.execute(*dialect.training.tables(name)):
+            catalog.execute(f"DROP TABLE {QualifiedName(STATES_SCHEMA, table).sql}")
+    except StatementFailed as error:
+        if error.sqlstate != _LOCKED:
+            raise
+        catalog.execute("ROLLBACK TO SAVEPOINT before_states")
+        return False
+    return True
 
 
 def drop_output(output: QualifiedName) -> list[str]:
@@ -86,7 +113,7 @@ def _put_aside(catalog: Catalog, setup: RunSetup, ended: Ended) -> None:
         catalog.execute(statement)
 
 
-def _write_models(catalog: Catalog, setup: RunSetup, states: StateTables, ended: Ended) -> None:
+def _write_models(catalog: Catalog, setup: RunSetup, store: StateStore, ended: Ended) -> None:
     table, kept = setup.output.sql, setup.output.suffixed(STATES_SUFFIX).sql
     catalog.execute(
         f"CREATE TABLE {table} (mst_key integer PRIMARY KEY, model_weights bytea, model_arch json)"
@@ -98,10 +125,11 @@ def _write_models(catalog: Catalog, setup: RunSetup, states: StateTables, ended:
     )
     catalog.execute(f"ALTER TABLE {kept} ALTER COLUMN state SET STORAGE EXTERNAL")
     version = (setup.request.num_iterations or 1) * len(setup.packed.partitions)
-    source = f"FROM {states.of(version).sql} s WHERE s.mst_key = %s AND s.version = %s"
     for configuration in setup.configurations:
         mst_key = configuration.mst_key
-        if mst_key not in ended:
+        states = store.of((mst_key, version))
+        if mst_key not in ended and states is not None:
+            source = f"FROM {states.name.sql} s WHERE s.mst_key = %s AND s.version = %s"
             catalog.execute(
                 f"INSERT INTO {table} (mst_key, model_weights, model_arch) SELECT %s, "
                 "cerebro._state_weights(cerebro.cerebro_joined_state(s.state ORDER BY s.chunk)), "

@@ -40,16 +40,9 @@ class Retention:
         self._done = dict(done)
         self._scored = {(key, epoch * states.hops_an_epoch) for key, epoch in scored}
 
-    def superseded(self, mst_key: int, version: int) -> tuple[int, ...]:
-        """The states that nothing needs any more once a hop from ``version`` is done."""
-        there = self._there.get(mst_key, set())
-        return tuple(sorted(there - self._needed(mst_key, version + 1)))
-
-    def hop_done(self, mst_key: int, version: int, discarded: Collection[int]) -> None:
-        """A hop made a version, and discarded others."""
-        there = self._there.setdefault(mst_key, set())
-        there.difference_update(discarded)
-        there.add(version)
+    def hop_done(self, mst_key: int, version: int) -> None:
+        """A hop made a version."""
+        self._there.setdefault(mst_key, set()).add(version)
         self._done[mst_key] = version
 
     def scored(self, mst_key: int, version: int) -> None:

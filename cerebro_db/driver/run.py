@@ -63,7 +63,7 @@ class Run:
     ) -> None:
         self._setup, self._context, self._workers = setup, context, workers
         self._run_id, self._catalog = context.run_id, context.catalog
-        self._sql = context.dialect.training
+        self._sql, self._store = context.dialect.training, context.store
         self._ended = dict(progress.ended)
         self._alive = {
             c.mst_key: c for c in setup.configurations if c.mst_key not in progress.ended
@@ -80,12 +80,11 @@ class Run:
         epochs = setup.request.metric_epochs()
         self._board = ScoreBoard(keys, epochs, waits=held > context.cache_bytes)
         self._retention = Retention(
-            context.states, epochs, progress.versions, progress.done.items(), progress.scored
+            context.states, epochs, context.store.kept(), progress.done.items(), progress.scored
         )
         self._iterations = setup.request.num_iterations or 1
         self._planned = 0
         self._next_partition: dict[tuple[int, int], int] = {}
-        self._discards: dict[Visit, tuple[int, ...]] = {}
         self._combinations: list[_Combination] = []
         self._reported = 0
         self._report = EpochReport(setup, context.notify)
@@ -122,7 +121,8 @@ class Run:
         return everything_planned and self._dispatcher.done and self._board.done
 
     def _catch_up(self, progress: Progress) -> None:
-        """Make known what earlier drivers have planned and done."""
+        """Make known what earlier drivers have planned and done, and what they left over."""
+        self._discard()
         for mst_key in progress.ended:
             self._dispatcher.drop(mst_key)
         done = [v for v in progress.plan if self._version(v) < progress.done.get(v.mst_key, 0)]
@@ -172,11 +172,12 @@ class Run:
         else:
             self._prepared(worker)
 
-    @staticmethod
-    def _free(worker: Worker) -> None:
+    def _free(self, worker: Worker) -> None:
         if worker.cancelled:  # the request may come late, and must not hit the next statement
             recover(worker.session)
             worker.cancelled = False
+        self._store.give_back(worker.tables)
+        worker.tables = []
         worker.job = None
         worker.free_since = time.monotonic()
 
@@ -199,9 +200,12 @@ class Run:
         configuration = self._alive[visit.mst_key]
         version = self._version(visit)
         architecture = configuration.architecture
-        self._discards[visit] = self._retention.superseded(visit.mst_key, version)
+        source = self._store.of((visit.mst_key, version))
+        worker.target = self._store.target(version + 1)
+        worker.tables = self._store.use([source, worker.target])
         order = HopOrder(
-            states=self._context.states,
+            source=source.name if source else None,
+            target=worker.target.name,
             run_id=self._run_id,
             mst_key=visit.mst_key,
             epoch=visit.epoch,
@@ -218,7 +222,6 @@ class Run:
             weights_of=(
                 architecture.model_id if version == 0 and architecture.has_weights else None
             ),
-            discards=self._discards[visit],
         )
         worker.job = visit
         worker.session.send(*self._sql.hop(self._setup.packed, order))
@@ -226,8 +229,10 @@ class Run:
     def _send_scan(self, worker: Worker, scan: Scan) -> None:
         alive = [self._alive[key] for key in scan.group.mst_keys if key in self._alive]
         version = scan.group.epoch * len(self._partitions)
+        keys = [(configuration.mst_key, version) for configuration in alive]
+        worker.tables = self._store.use_of(keys)
         order = ScanOrder(
-            states=self._context.states.of(version),
+            states=[table.name for table in worker.tables],
             partition_key=scan.partition_key,
             task=self._tasks.scan(scan.dataset, scan.partition_key),
             mst_keys=[configuration.mst_key for configuration in alive],
@@ -272,13 +277,15 @@ class Run:
         for mst_key, error in errors.items():
             self._drop(int(mst_key), f"its loss or metrics cannot be computed: {error}")
 
-    def _visited(self, worker: Worker, visit: Visit, row: tuple[int, float, list[str]]) -> None:
-        rows, _, kept = row
+    def _visited(self, worker: Worker, visit: Visit, row: tuple[int, list[str], int]) -> None:
+        rows, kept, size = row
         worker.kept = set(kept)
         self._report.trained(rows)
         self._dispatcher.finished(visit)
         version = self._version(visit) + 1
-        self._retention.hop_done(visit.mst_key, version, self._discards.pop(visit))
+        assert worker.target is not None
+        self._store.wrote(worker.target, (visit.mst_key, version), size)
+        self._retention.hop_done(visit.mst_key, version)
         if visit.mst_key not in self._alive:
             self._discard_all(visit.mst_key)
         self._discard()
@@ -318,14 +325,13 @@ class Run:
             self._report_epochs()
 
     def _discard(self) -> None:
-        """Drop states that nothing needs any more."""
-        for statement in self._sql.discard(self._context.states, self._retention.useless()):
-            self._catalog.execute(*statement)
+        """Give up states that nothing needs any more."""
+        self._store.forget(self._retention.useless())
+        self._store.sweep()
 
     def _discard_all(self, mst_key: int) -> None:
-        """Drop the states of a configuration that has ended."""
-        for statement in self._sql.discard_all(self._context.states, [mst_key]):
-            self._catalog.execute(*statement)
+        """Give up the states of a configuration that has ended."""
+        self._store.forget_all(mst_key)
         self._retention.drop(mst_key)
 
     # -- failures --------------------------------------------------------------------
@@ -335,7 +341,6 @@ class Run:
             raise error
         if job.mst_key in self._alive and error.sqlstate[:2] in _FATAL_CLASSES:
             raise error
-        self._discards.pop(job, None)
         self._dispatcher.finished(job)
         hint = f" ({error.hint})" if error.hint else ""
         self._drop(job.mst_key, f"epoch {job.epoch}, hop {job.position + 1}: {error.message}{hint}")

@@ -8,7 +8,6 @@ from cerebro_db.configs.architecture import ArchitectureLimits, check_architectu
 from cerebro_db.configs.facts import ArchitectureFacts
 from cerebro_db.configs.parameters import parse_compile_params, parse_fit_params
 from cerebro_db.database.catalog import ArchitectureRow, Catalog, ConfigurationRow, StoredRun
-from cerebro_db.database.dialects import PostgreSQL
 from cerebro_db.database.dialects.postgresql_training import StateTables
 from cerebro_db.database.names import QualifiedName
 from cerebro_db.database.packed import PackedTable, packed_of
@@ -20,6 +19,7 @@ from cerebro_db.driver.fit_request import FitRequest
 from cerebro_db.driver.fit_setup import Configuration, RunSetup, target_facts
 from cerebro_db.driver.registration import states_of
 from cerebro_db.driver.scoreboard import TRAINING, VALIDATION
+from cerebro_db.driver.state_store import StateStore
 from cerebro_db.errors import InvalidData, WrongRunStatus
 from cerebro_db.planning.orders import Visit
 
@@ -33,7 +33,6 @@ class Progress:
         planned: the last epoch that is planned.
         done: hops that each configuration has done, where any.
         scored: (mst_key, epoch) of those that have results on all data sets.
-        versions: (mst_key, version) of all states that are kept.
         ended: status and error of configurations that failed or were cancelled.
         seconds: that earlier drivers spent.
     """
@@ -42,7 +41,6 @@ class Progress:
     planned: int
     done: dict[int, int]
     scored: frozenset[tuple[int, int]]
-    versions: frozenset[tuple[int, int]]
     ended: dict[int, tuple[str, str]]
     seconds: float
 
@@ -85,7 +83,7 @@ def load_setup(session: Session, run: StoredRun, tick: Tick) -> RunSetup:
 
 
 def load_progress(
-    session: Session, dialect: PostgreSQL, run: StoredRun, setup: RunSetup, tick: Tick
+    session: Session, store: StateStore, run: StoredRun, setup: RunSetup, tick: Tick
 ) -> Progress:
     """How far a run has come; what is half done is taken back.
 
@@ -93,11 +91,10 @@ def load_progress(
     forgotten: both will be made again, and be the same.
     """
     states, catalog = states_of(run.row), Catalog(session, tick)
+    done = {c.mst_key: 0 for c in setup.configurations}
+    for mst_key, version in store.kept():
+        done[mst_key] = max(done.get(mst_key, 0), version)
     with transaction(session, tick):
-        found: dict[int, int] = {
-            row[0]: row[1] for row in catalog.execute(dialect.training.done(states))
-        }
-        done = {c.mst_key: found.get(c.mst_key, 0) for c in setup.configurations}
         ended = {
             c.mst_key: (status, error or status)
             for c, status, error in catalog.configurations(run.run_id)
@@ -105,17 +102,14 @@ def load_progress(
         }
         going = {key: version for key, version in done.items() if key not in ended}
         catalog.forget_hops(run.run_id, going, states.hops_an_epoch)
-        for statement in dialect.training.discard_all(states, list(ended)):
-            catalog.execute(*statement)
         scored = _scored(catalog, run, setup, set(going))
-    versions = frozenset(
-        (row[0], row[1]) for row in catalog.execute(dialect.training.versions(states))
-    )
-    _check_states(states, setup, going, scored, versions)
+    for mst_key in ended:
+        store.forget_all(mst_key)
+    _check_states(states, setup, going, scored, store.kept())
     over = min(going.values(), default=0) // states.hops_an_epoch
     plan = tuple(Visit(*visit) for visit in catalog.plan(run.run_id, over + 1))
     planned = catalog.planned(run.run_id)
-    return Progress(plan, planned, done, scored, versions, ended, run.active)
+    return Progress(plan, planned, done, scored, ended, run.active)
 
 
 def _scored(
@@ -133,7 +127,7 @@ def _check_states(
     setup: RunSetup,
     going: dict[int, int],
     scored: frozenset[tuple[int, int]],
-    versions: frozenset[tuple[int, int]],
+    there: set[tuple[int, int]],
 ) -> None:
     """Whether the states are there from which the run goes on, and those still to be scored."""
     needed = {(key, done) for key, done in going.items() if done > 0}
@@ -144,10 +138,10 @@ def _check_states(
             for key, done in going.items()
             if done >= version and (key, epoch) not in scored
         }
-    if missing := sorted(needed - versions):
+    if missing := sorted(needed - there):
         raise InvalidData(
-            f"{states.lasting}: got no state of mst_key {missing[0][0]} after {missing[0][1]} hops",
-            hint="someone has changed the table of states; the run cannot go on",
+            f"{states.name}: got no state of mst_key {missing[0][0]} after {missing[0][1]} hops",
+            hint="someone has changed the tables of states; the run cannot go on",
         )
 
 

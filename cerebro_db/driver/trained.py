@@ -137,7 +137,7 @@ def load_models(
             f"{ROLE}: {table.info.name} does not have each of the models {sorted(mst_keys)} once"
         )
     limits = limits_of(session, tick)
-    return [_model(*row, limits) for row in rows]
+    return [_model(row, limits) for row in rows]
 
 
 def recipe(model: TrainedModel, targets: TargetFacts) -> dict[str, Any]:
@@ -173,9 +173,8 @@ _FACTS = (
 )
 
 
-def _model(
-    mst_key: int, architecture: str, compile_text: str, fit_text: str, limits: ArchitectureLimits
-) -> TrainedModel:
+def _model(row: tuple[Any, ...], limits: ArchitectureLimits) -> TrainedModel:
+    mst_key, architecture, compile_text, fit_text = row
     config = check_architecture(architecture, limits)
     text = json.dumps(config, sort_keys=True)
     return TrainedModel(mst_key, text, fingerprint(config), compile_text, fit_text)

@@ -14,6 +14,7 @@ from cerebro_db.database.dialects.postgresql_training import StateTables
 from cerebro_db.database.sessions import POLL_SECONDS, Session, SessionPool, Tick, wait_any
 from cerebro_db.driver.crew import recover
 from cerebro_db.driver.requests import Requests
+from cerebro_db.driver.state_store import StateStore, StateTable
 from cerebro_db.errors import CerebroError
 
 # A worker that has not stopped then, because it compiles, is left to itself: it stops after that.
@@ -31,6 +32,8 @@ class Worker:
         job: what it does now.
         cancelled: whether that has been asked to stop.
         is_ready: whether TensorFlow is there.
+        tables: of states, that the statement under way uses.
+        target: the one of them that it writes to.
     """
 
     number: int
@@ -40,6 +43,8 @@ class Worker:
     job: Any = None
     cancelled: bool = False
     is_ready: bool = False
+    tables: list[StateTable] = field(default_factory=list)
+    target: StateTable | None = None
 
     def waited(self) -> float:
         """Seconds without work until now."""
@@ -57,7 +62,8 @@ class RunContext:
 
     Attributes:
         run_id: of the catalog.
-        states: where its states are.
+        states: the names of its tables of states.
+        store: where the states are.
         catalog: for plan and metrics; its session is not a worker's.
         dialect: of the server.
         requests: of others.
@@ -70,6 +76,7 @@ class RunContext:
 
     run_id: int
     states: StateTables
+    store: StateStore
     catalog: Catalog
     dialect: PostgreSQL
     requests: Requests

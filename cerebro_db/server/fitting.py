@@ -54,11 +54,11 @@ def pause(plpy: Any, gd: dict[str, Any], run_id: int | None) -> str:
 def drop_run(plpy: Any, gd: dict[str, Any], run_id: int | None) -> None:
     """Forget a run and remove its states."""
     host = Host.of(plpy, gd)
-    lifecycle.drop_run(host.pool, run_id, host.tick)
+    lifecycle.drop_run(host.pool, host.dialect, run_id, host.tick)
 
 
 @entry
 def vacuum(plpy: Any, gd: dict[str, Any], older_than: float | None) -> list[tuple[int | None, int]]:
     """Remove the states of runs that stopped long ago."""
     host = Host.of(plpy, gd)
-    return lifecycle.vacuum(host.pool, older_than, host.tick)
+    return lifecycle.vacuum(host.pool, host.dialect, older_than, host.tick)

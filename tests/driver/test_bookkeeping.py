@@ -59,21 +59,20 @@ HOP = StateTables("run_x", hops_an_epoch=4, every_hop=True)
 EPOCH = StateTables("run_x", hops_an_epoch=4, every_hop=False)
 
 
-def hop(retention: Retention, version: int) -> tuple[int, ...]:
-    """Configuration 1 goes from a version to the next; returns what goes with that."""
-    discarded = retention.superseded(1, version)
-    retention.hop_done(1, version + 1, discarded)
-    return discarded
+def hop(retention: Retention, version: int) -> list[int]:
+    """Configuration 1 goes from a version to the next; returns what nothing needs after that."""
+    retention.hop_done(1, version + 1)
+    return [version for _, version in retention.useless()]
 
 
 def test_a_state_goes_with_the_hop_that_makes_the_next_one() -> None:
     retention = Retention(HOP, [1])
-    assert [hop(retention, version) for version in range(4)] == [(), (1,), (2,), (3,)]
+    assert [hop(retention, version) for version in range(4)] == [[], [1], [2], [3]]
 
 
 def test_a_state_that_is_to_be_scored_outlives_the_next_hop_and_no_more() -> None:
     retention = Retention(HOP, [1], versions=[(1, 4)], done=[(1, 4)])
-    assert hop(retention, 4) == ()
+    assert hop(retention, 4) == []
     assert retention.useless() == []
     retention.scored(1, 4)
     assert retention.useless() == [(1, 4)]
@@ -82,26 +81,21 @@ def test_a_state_that_is_to_be_scored_outlives_the_next_hop_and_no_more() -> Non
 
 def test_a_state_that_was_scored_before_the_next_hop_starts_goes_with_that_hop() -> None:
     retention = Retention(HOP, [1], versions=[(1, 4)], done=[(1, 4)], scored=[(1, 1)])
-    assert hop(retention, 4) == (4,)
+    assert hop(retention, 4) == [4]
     assert retention.useless() == []
 
 
 def test_a_state_scored_while_the_next_hop_runs_goes_after_it() -> None:
     retention = Retention(HOP, [1], versions=[(1, 4)], done=[(1, 4)])
-    discarded = retention.superseded(1, 4)
     retention.scored(1, 4)
     assert retention.useless() == []
-    retention.hop_done(1, 5, discarded)
-    assert retention.useless() == [(1, 4)]
+    assert hop(retention, 4) == [4]
 
 
 def test_the_last_state_that_outlives_a_crash_stays_until_there_is_another() -> None:
     retention = Retention(EPOCH, [], versions=[(1, 0)])
-    assert [hop(retention, version) for version in range(5)] == [(), (1,), (2,), (0, 3), ()]
-    assert [EPOCH.of(version).name for version in (0, 1, 3, 4)] == [
-        "run_x", "run_x_passing", "run_x_passing", "run_x"
-    ]  # fmt: skip
-    assert retention.useless() == []
+    assert [hop(retention, version) for version in range(5)] == [[], [1], [2], [0, 3], []]
+    assert [EPOCH.lasts(version) for version in (0, 1, 3, 4)] == [True, False, False, True]
 
 
 @pytest.mark.parametrize("states", [HOP, EPOCH])

@@ -126,6 +126,9 @@ class Background:
         except psycopg2.Error as error:
             self.error = error
 
+    def is_alive(self) -> bool:
+        return self._thread.is_alive()
+
     def join(self) -> None:
         self._thread.join(60)
         assert not self._thread.is_alive()

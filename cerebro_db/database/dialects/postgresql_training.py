@@ -15,10 +15,14 @@ Statement = tuple[str, list[Any]]
 
 @dataclass(frozen=True)
 class StateTables:
-    """The tables that hold the states of a run: one row a chunk of a version of a configuration.
+    """The names of the tables that hold the states of a run.
+
+    States are only inserted. A table takes some of them and is dropped as a whole when nothing
+    needs any of them: rows that are deleted would keep their space for as long as the statement
+    goes on that drives the run, because its snapshot could still see them.
 
     Attributes:
-        name: of the table whose states outlive a crash; nobody can guess it before it is there.
+        name: how all their names begin; nobody can guess it before they are there.
         hops_an_epoch: partitions of the packed table.
         every_hop: whether all states outlive a crash, or those at the end of an epoch only.
     """
@@ -27,28 +31,21 @@ class StateTables:
     hops_an_epoch: int
     every_hop: bool
 
-    @property
-    def lasting(self) -> QualifiedName:
-        """States that outlive a crash."""
-        return QualifiedName(STATES_SCHEMA, self.name)
-
-    @property
-    def passing(self) -> QualifiedName:
-        """States that a crash empties; there is such a table only where not every hop lasts."""
-        return self.lasting.suffixed("_passing")
-
-    @property
-    def all(self) -> tuple[QualifiedName, ...]:
-        """The tables of the run."""
-        return (self.lasting,) if self.every_hop else (self.lasting, self.passing)
-
     def lasts(self, version: int) -> bool:
         """Whether a version outlives a crash."""
         return self.every_hop or version % self.hops_an_epoch == 0
 
-    def of(self, version: int) -> QualifiedName:
-        """The table of a version."""
-        return self.lasting if self.lasts(version) else self.passing
+    def table(self, number: int, lasting: bool) -> QualifiedName:
+        """The table of a number."""
+        return QualifiedName(STATES_SCHEMA, f"{self.name}_{number}{'' if lasting else _PASSING}")
+
+    def read(self, name: str) -> tuple[int, bool]:
+        """The number of a table, and whether its states outlive a crash."""
+        rest = name[len(self.name) + 1 :]
+        return int(rest.removesuffix(_PASSING)), not rest.endswith(_PASSING)
+
+
+_PASSING = "_passing"
 
 
 @dataclass(frozen=True)
@@ -56,7 +53,8 @@ class HopOrder:
     """What the statement of one hop is made from.
 
     Attributes:
-        states: where they are.
+        source: the table of the state before, None where there is none.
+        target: the table of the state afterwards.
         run_id, mst_key, epoch, position, partition_key: which hop of the plan.
         version: hops that the configuration has done before.
         next_partition_key: where it goes afterwards, None at the end of what is planned.
@@ -67,10 +65,10 @@ class HopOrder:
         passes: how often the buffers are read: 1, or the passes of the hop where they are streamed.
         reads: whether the buffers are read at all, or the worker has the partition in memory.
         weights_of: model_id whose weights are the start.
-        discards: versions that nothing needs any more once the hop is done.
     """
 
-    states: StateTables
+    source: QualifiedName | None
+    target: QualifiedName
     run_id: int
     mst_key: int
     epoch: int
@@ -85,38 +83,46 @@ class HopOrder:
     passes: int
     reads: bool
     weights_of: int | None
-    discards: tuple[int, ...]
 
 
 class PostgreSQLTraining:
     """Statements of a run. The rows of a hop and its new state are one transaction."""
 
-    def create_states(self, states: StateTables) -> list[str]:
-        """The tables of states: insert-only but for versions that nothing needs any more."""
-        statements = []
-        for table in states.all:
-            kind = "TABLE" if table == states.lasting else "UNLOGGED TABLE"
-            statements += [
-                f"CREATE {kind} {table.sql} (mst_key integer NOT NULL, version integer NOT NULL, "
-                "chunk integer NOT NULL, partition_key integer, state bytea NOT NULL, "
-                "PRIMARY KEY (mst_key, version, chunk))",
-                f"ALTER TABLE {table.sql} ALTER COLUMN state SET STORAGE EXTERNAL",
-            ]
-        return statements
+    def create_states(self, table: QualifiedName, lasting: bool) -> list[str]:
+        """A table of states: one row a chunk of a version of a configuration."""
+        return [
+            f"CREATE {'' if lasting else 'UNLOGGED'} TABLE {table.sql} (mst_key integer NOT NULL, "
+            "version integer NOT NULL, chunk integer NOT NULL, partition_key integer, "
+            "state bytea NOT NULL, PRIMARY KEY (mst_key, version, chunk))",
+            f"ALTER TABLE {table.sql} ALTER COLUMN state SET STORAGE EXTERNAL",
+        ]
 
-    def done(self, states: StateTables) -> str:
-        """The newest version of every configuration that has a state."""
-        tables = " UNION ALL ".join(
-            f"SELECT s.mst_key, s.version FROM {table.sql} s" for table in states.all
+    def tables(self, name: str) -> Statement:
+        """The names of the tables of states of a run."""
+        sql = (
+            "SELECT c.relname FROM pg_catalog.pg_class c WHERE c.relkind = 'r' "
+            "AND c.relnamespace = (SELECT n.oid FROM pg_catalog.pg_namespace n "
+            "WHERE n.nspname = %s) AND pg_catalog.left(c.relname, %s) = %s ORDER BY 1"
         )
-        return f"SELECT v.mst_key, max(v.version) FROM ({tables}) AS v GROUP BY v.mst_key"
+        return sql, [STATES_SCHEMA, len(name) + 1, f"{name}_"]
 
-    def versions(self, states: StateTables) -> str:
-        """Every version of a state that is there."""
-        tables = " UNION ".join(
-            f"SELECT s.mst_key, s.version FROM {table.sql} s" for table in states.all
+    def contents(self, table: QualifiedName) -> str:
+        """The states in a table: mst_key, version, bytes."""
+        return (
+            "SELECT s.mst_key, s.version, pg_catalog.sum(pg_catalog.octet_length(s.state))::bigint "
+            f"FROM {table.sql} s GROUP BY 1, 2"
         )
-        return f"SELECT v.mst_key, v.version FROM ({tables}) AS v ORDER BY 1, 2"
+
+    def move(
+        self, source: QualifiedName, target: QualifiedName, pairs: Sequence[tuple[int, int]]
+    ) -> Statement:
+        """Copy states, given as mst_key and version, from one table to another."""
+        sql = (
+            f"INSERT INTO {target.sql} SELECT s.* FROM {source.sql} s "
+            "JOIN unnest(%s::int[], %s::int[]) AS t(mst_key, version) "
+            "ON s.mst_key = t.mst_key AND s.version = t.version"
+        )
+        return sql, [[key for key, _ in pairs], [version for _, version in pairs]]
 
     def durability(self, states: StateTables) -> str:
         """What a worker's session is set to: where hops may be lost, commits need not be waited for."""
@@ -125,49 +131,22 @@ class PostgreSQLTraining:
     def hop(self, packed: PackedTable, order: HopOrder) -> Statement:
         """Train one configuration on one partition; returns what the hop did."""
         rows, parameters = self._rows_of_hop(packed, order)
-        parameters += [order.mst_key, order.version + 1, order.next_partition_key]
-        discards = ""
-        for number, version in enumerate(order.discards):
-            discards += _DISCARD.format(number=number, states=order.states.of(version).sql)
-            parameters += [order.mst_key, version]
         parameters += [
+            order.mst_key, order.version + 1, order.next_partition_key,
             order.run_id, order.mst_key, order.epoch, order.position, order.partition_key,
             order.worker, order.waited,
         ]  # fmt: skip
-        target = order.states.of(order.version + 1).sql
-        return _HOP.format(rows=rows, states=target, discards=discards), parameters
+        return _HOP.format(rows=rows, states=order.target.sql), parameters
 
     def scan(self, packed: PackedTable, order: ScanOrder) -> Statement:
         """Score many configurations on one partition; returns JSON."""
         buffers = _SCAN_BUFFERS.format(packed=packed.relation.name.sql, **_columns(packed))
         version = "" if order.versions is None else " AND s.version = t.version"
-        sql = _SCAN.format(
-            states=order.states.sql, version=version, buffers=buffers if order.reads else ""
-        )
+        states = " UNION ALL ".join(f"SELECT * FROM {table.sql}" for table in order.states)
+        sql = _SCAN.format(states=states, version=version, buffers=buffers if order.reads else "")
         versions = order.versions or [0] * len(order.mst_keys)
         parameters: list[Any] = [order.task, order.mst_keys, versions, order.tasks]
         return sql, parameters + ([order.partition_key] if order.reads else [])
-
-    def discard(self, states: StateTables, useless: Sequence[tuple[int, int]]) -> list[Statement]:
-        """Drop states that nothing needs any more, given as mst_key and version."""
-        statements: list[Statement] = []
-        for table in states.all:
-            here = [pair for pair in useless if states.of(pair[1]) == table]
-            if here:
-                sql = (
-                    f"DELETE FROM {table.sql} s USING unnest(%s::int[], %s::int[]) "
-                    "AS t(mst_key, version) "
-                    "WHERE s.mst_key = t.mst_key AND s.version = t.version"
-                )
-                statements.append((sql, [[key for key, _ in here], [v for _, v in here]]))
-        return statements
-
-    def discard_all(self, states: StateTables, mst_keys: Sequence[int]) -> list[Statement]:
-        """Drop all states of configurations that failed or were cancelled."""
-        return [
-            (f"DELETE FROM {table.sql} WHERE mst_key = ANY (%s::int[])", [list(mst_keys)])
-            for table in states.all
-        ]
 
     def _rows_of_hop(self, packed: PackedTable, order: HopOrder) -> Statement:
         weights = "NULL::bytea"
@@ -175,9 +154,10 @@ class PostgreSQLTraining:
         if order.weights_of is not None:
             weights = _WEIGHTS
             parameters += [order.run_id, order.weights_of]
-        states = order.states.of(order.version).sql
-        sql = _FIRST_ROWS.format(weights=weights, states=states)
-        parameters += [order.mst_key, order.version]
+        sql = _FIRST_ROW.format(weights=weights)
+        if order.source is not None:
+            sql += _STATE_ROWS.format(states=order.source.sql)
+            parameters += [order.mst_key, order.version]
         if order.reads:
             place = _PLACE_IN_ORDER
             if order.salt is not None:
@@ -195,14 +175,14 @@ class ScanOrder:
     """What the statement of one scoring pass is made from.
 
     Attributes:
-        states: the table that has them: (mst_key, version, chunk, state).
+        states: the tables that have them: (mst_key, version, chunk, state), the same columns in all.
         task: JSON that the configurations have in common.
         mst_keys, tasks: of the states to score.
         versions: of them; None where the table has only one of each.
         reads: whether the buffers are read, or the worker has the partition in memory.
     """
 
-    states: QualifiedName
+    states: Sequence[QualifiedName]
     partition_key: int
     task: str
     mst_keys: list[int]
@@ -224,11 +204,14 @@ def _columns(packed: PackedTable) -> dict[str, str]:
 _WEIGHTS = """(SELECT a.model_weights FROM cerebro._architectures a
                  WHERE a.run_id = %s AND a.model_id = %s)"""
 
-_FIRST_ROWS = """
+_FIRST_ROW = """
 SELECT 0 AS kind, 0 AS subepoch, ''::text AS place, %s::text AS task, NULL::bytea AS state,
        {weights} AS weights,
        NULL::int AS buffer_id, NULL::bytea AS x, NULL::int[] AS x_shape,
        NULL::bytea AS y, NULL::int[] AS y_shape
+"""
+
+_STATE_ROWS = """
 UNION ALL
 SELECT 1, s.chunk, '', NULL, s.state, NULL, NULL, NULL, NULL, NULL, NULL
   FROM {states} s WHERE s.mst_key = %s AND s.version = %s
@@ -244,9 +227,6 @@ SELECT 2, g.subepoch, {place}, NULL, NULL, NULL, p.buffer_id, p.{x}, p.{x_shape}
  WHERE p.partition_key = %s
 """
 
-_DISCARD = """,
-discarded{number} AS (DELETE FROM {states} WHERE mst_key = %s AND version = %s)"""
-
 # The insertion of the hop reads what was saved, so that the state is written before it is timed.
 _HOP = """
 WITH visited AS (
@@ -259,8 +239,8 @@ saved AS (
     INSERT INTO {states} (mst_key, version, chunk, partition_key, state)
     SELECT %s, %s, (c.saved).chunk, %s, (c.saved).state
       FROM (SELECT cerebro._saved_state((v.result).token) AS saved FROM visited v) AS c
-    RETURNING chunk
-){discards},
+    RETURNING octet_length(state) AS bytes
+),
 hop AS (
 INSERT INTO cerebro._hops
        (run_id, mst_key, epoch, position, partition_key, worker, pid, started, finished,
@@ -271,9 +251,10 @@ SELECT %s, %s, %s, %s, %s, %s, pg_backend_pid(), statement_timestamp(), clock_ti
        (v.result).rows, (v.result).loss, (v.result).compiled, (v.result).cached,
        (v.result).memory_mb
   FROM (SELECT pg_catalog.count(*) FROM saved) AS s CROSS JOIN visited v
-RETURNING rows, loss
+RETURNING rows
 )
-SELECT h.rows, h.loss, (v.result).kept FROM hop h CROSS JOIN visited v
+SELECT h.rows, (v.result).kept, (SELECT pg_catalog.sum(s.bytes)::bigint FROM saved s)
+  FROM hop h CROSS JOIN visited v
 """
 
 _SCAN = """
@@ -286,7 +267,7 @@ SELECT 0 AS kind, 0 AS place, 0 AS chunk, %s::text AS task, NULL::bytea AS state
 UNION ALL
 SELECT 1, t.mst_key, s.chunk, t.task, s.state, NULL, NULL, NULL, NULL, NULL
   FROM unnest(%s::int[], %s::int[], %s::text[]) AS t(mst_key, version, task)
-  JOIN {states} s ON s.mst_key = t.mst_key{version}
+  JOIN ({states}) s ON s.mst_key = t.mst_key{version}
 {buffers}) AS input
 """
 
