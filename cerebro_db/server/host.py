@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import os
+from dataclasses import dataclass, field
 from typing import Any
 
 from cerebro_db.database.dialects import PostgreSQL
 from cerebro_db.database.sessions import SessionPool
-from cerebro_db.errors import InvalidArgument
+from cerebro_db.errors import InvalidArgument, RunInterrupted
 from cerebro_db.server.entry import entry
 
 __all__ = ["Host", "entry"]
@@ -25,12 +26,14 @@ class Host:
         pool: worker sessions, kept from call to call of the same caller.
         dialect: what this server can do.
         search_path: the caller's, for the names that it gives.
+        postmaster: the process that started this one.
     """
 
     plpy: Any
     pool: SessionPool
     dialect: PostgreSQL
     search_path: str
+    postmaster: int = field(default_factory=os.getppid)
 
     @classmethod
     def of(cls, plpy: Any, gd: dict[str, Any]) -> Host:
@@ -45,7 +48,14 @@ class Host:
         return cls(plpy, _pool(gd, _dsn(facts), dialect), dialect, facts["search_path"])
 
     def tick(self) -> None:
-        """Let the server act on a cancel request or a timeout; then this raises."""
+        """Let the server act on a cancel request or a timeout; then this raises.
+
+        Raises:
+            RunInterrupted: the first process of the server is gone. No new one starts while this
+                one is there, which would look for lost sessions for long.
+        """
+        if os.getppid() != self.postmaster:
+            raise RunInterrupted("the server has died; this session ends too")
         self.plpy.execute("SELECT 1")
 
     def notice(self, message: str) -> None:
