@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from cerebro_db.configs.architecture import ArchitectureLimits, check_architecture
+from cerebro_db.server.computing import Tick, compute
 from cerebro_db.server.host import entry
 from cerebro_db.server.settings import settings_of
 
@@ -14,14 +15,17 @@ def inspect(plpy: Any, gd: dict[str, Any], model_arch: str, model_weights: bytes
     """Build a model within the limits of the database and tell its size, work and shapes as JSON."""
     limits = ArchitectureLimits.of(settings_of(plpy))
     config = check_architecture(model_arch, limits)
-    from cerebro_db.training import models
-    from cerebro_db.training.environment import configure, shielded
-    from cerebro_db.training.sizes import check_size
 
-    configure(threads=1)
-    with shielded():
+    def work(tick: Tick) -> str:
+        from cerebro_db.training import models
+        from cerebro_db.training.environment import configure
+        from cerebro_db.training.sizes import check_size
+
+        configure(threads=1)
         check_size(config, limits)
         model = models.build(config, seed=0)
         if model_weights is not None:
             models.set_weights(model, model_weights)
         return models.facts_of(model).to_json()
+
+    return compute(plpy, work)

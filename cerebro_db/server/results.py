@@ -8,10 +8,11 @@ from cerebro_db.driver import evaluation, prediction
 from cerebro_db.driver.evaluation import EvaluationRequest
 from cerebro_db.driver.prediction import PredictionRequest
 from cerebro_db.errors import InvalidData
+from cerebro_db.server.computing import Tick, computing
 from cerebro_db.server.host import Host, entry
 from cerebro_db.server.joining import take_joined
 from cerebro_db.server.memory import recall
-from cerebro_db.server.training import checked, tick
+from cerebro_db.server.training import checked
 
 if TYPE_CHECKING:  # TensorFlow is imported when a worker is made ready, not before
     from cerebro_db.training.prediction import Answers
@@ -65,7 +66,8 @@ def predict(
 
 
 @entry
-def begin_prediction(plpy: Any, gd: dict[str, Any], task: str | None, state: int | None) -> int:
+@computing
+def begin_prediction(tick: Tick, gd: dict[str, Any], task: str | None, state: int | None) -> int:
     """Load a model into this worker; returns what names it in the calls that follow."""
     from cerebro_db.training.prediction import Prediction
 
@@ -76,14 +78,15 @@ def begin_prediction(plpy: Any, gd: dict[str, Any], task: str | None, state: int
             take_joined(gd, state),
             memory.scorers,
             memory.architectures,
-            lambda: tick(plpy),
+            tick,
         )
     )
 
 
 @entry
+@computing
 def predict_batch(
-    plpy: Any,
+    tick: Tick,
     gd: dict[str, Any],
     token: int | None,
     data: bytes | None,

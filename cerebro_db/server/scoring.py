@@ -6,17 +6,19 @@ from typing import Any
 
 import numpy as np
 
+from cerebro_db.server.computing import Tick, computing
 from cerebro_db.server.host import entry
 from cerebro_db.server.memory import recall
-from cerebro_db.server.training import checked, tick
+from cerebro_db.server.training import checked
 from cerebro_db.training.buffers import decode
 
 BEGIN, CONFIGURATION = 0, 1  # kinds of rows; the others are buffers
 
 
 @entry
+@computing
 def measure_step(
-    plpy: Any,
+    tick: Tick,
     gd: dict[str, Any],
     token: int | None,
     kind: int | None,
@@ -35,9 +37,7 @@ def measure_step(
     memory = recall(gd)
     if kind == BEGIN:
         return memory.begin(
-            Scan(
-                scan_of(task or "", memory.run_id), memory.scorers, memory.cache, lambda: tick(plpy)
-            )
+            Scan(scan_of(task or "", memory.run_id), memory.scorers, memory.cache, tick)
         )
     scan = memory.current(token, Scan)
     if kind == CONFIGURATION:
@@ -53,7 +53,8 @@ def measure_step(
 
 
 @entry
-def measure_final(plpy: Any, gd: dict[str, Any], token: int | None) -> str:
+@computing
+def measure_final(tick: Tick, gd: dict[str, Any], token: int | None) -> str:
     """End a scan: sums of loss and metrics as JSON."""
     from cerebro_db.training.scan import Scan
 
@@ -62,7 +63,8 @@ def measure_final(plpy: Any, gd: dict[str, Any], token: int | None) -> str:
 
 
 @entry
-def try_scores(plpy: Any, gd: dict[str, Any], task: str | None) -> str:
+@computing
+def try_scores(tick: Tick, gd: dict[str, Any], task: str | None) -> str:
     """Find out which configurations cannot be scored."""
     from cerebro_db.training.scan import try_scores as tried
 
@@ -71,7 +73,8 @@ def try_scores(plpy: Any, gd: dict[str, Any], task: str | None) -> str:
 
 
 @entry
-def combine(plpy: Any, gd: dict[str, Any], task: str | None) -> str:
+@computing
+def combine(tick: Tick, gd: dict[str, Any], task: str | None) -> str:
     """Add up the sums of all partitions."""
     from cerebro_db.training.scan import combine as combined
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from cerebro_db.errors import InvalidArgument, InvalidState
+from cerebro_db.server.computing import Tick, compute, computing
 from cerebro_db.server.host import entry
 from cerebro_db.server.memory import WorkerMemory, recall, remember
 from cerebro_db.server.settings import settings_of
@@ -59,14 +60,20 @@ def prepare(
     threads = checked("threads", threads, 1, MAX_THREADS)
     cache_bytes = checked("cache_bytes", cache_bytes, 0, MAX_CACHE_BYTES)
     run_id = checked("run_id", run_id, 0, 2**63 - 1)
-    facts = configure(threads, bool(use_gpus))
-    remember(gd, run_id, cache_bytes, settings_of(plpy))
-    return json.dumps(facts)
+    settings = settings_of(plpy)
+
+    def work(tick: Tick) -> str:
+        facts = configure(threads, bool(use_gpus))
+        remember(gd, run_id, cache_bytes, settings)
+        return json.dumps(facts)
+
+    return compute(plpy, work)
 
 
 @entry
+@computing
 def train_step(
-    plpy: Any,
+    tick: Tick,
     gd: dict[str, Any],
     token: int | None,
     kind: int | None,
@@ -87,7 +94,7 @@ def train_step(
     if kind == STATE:
         memory.current(token, _Opening).chunks.append(state or b"")
         return memory.token
-    visit = _opened(plpy, memory, token)
+    visit = _opened(tick, memory, token)
     visit.feed(
         checked("subepoch", subepoch, 0, 2**31 - 1),
         checked("buffer_id", buffer_id, 0, 2**31 - 1),
@@ -97,7 +104,7 @@ def train_step(
     return memory.token
 
 
-def _opened(plpy: Any, memory: WorkerMemory, token: int | None) -> Any:
+def _opened(tick: Tick, memory: WorkerMemory, token: int | None) -> Any:
     """The visit under way, made from its task and state when both are there."""
     from cerebro_db.training.tasks import visit_of
     from cerebro_db.training.visit import Visit
@@ -110,7 +117,7 @@ def _opened(plpy: Any, memory: WorkerMemory, token: int | None) -> Any:
             work.weights,
             memory.programs,
             memory.cache,
-            lambda: tick(plpy),
+            tick,
         )
         memory.under_way = work
     if not isinstance(work, Visit):
@@ -119,10 +126,11 @@ def _opened(plpy: Any, memory: WorkerMemory, token: int | None) -> Any:
 
 
 @entry
-def train_final(plpy: Any, gd: dict[str, Any], token: int | None) -> dict[str, Any]:
+@computing
+def train_final(tick: Tick, gd: dict[str, Any], token: int | None) -> dict[str, Any]:
     """End a visit: what was done. The next state waits for ``saved_state``."""
     memory = recall(gd)
-    visit = _opened(plpy, memory, token)
+    visit = _opened(tick, memory, token)
     memory.under_way = None
     memory.saved, report = visit.finish()
     return {
@@ -158,12 +166,8 @@ def _chunks(state: bytes, size: int) -> Iterator[tuple[int, bytes]]:
         yield number, bytes(view[start : start + size])
 
 
-def tick(plpy: Any) -> None:
-    """Let the server act on a cancel request."""
-    plpy.execute("SELECT 1")
-
-
 @entry
-def release(plpy: Any, gd: dict[str, Any]) -> None:
+@computing
+def release(tick: Tick, gd: dict[str, Any]) -> None:
     """Give back the memory of decoded partitions; programs stay for the next run."""
     recall(gd).release()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import resource
 import time
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ import numpy as np
 from cerebro_db.errors import ConfigurationFailed, InvalidData, InvalidState
 from cerebro_db.training import state as states
 from cerebro_db.training.partitions import Buffers, CacheKey, Partition, PartitionCache, VisitOrder
+from cerebro_db.training.process import peak_mb, reset_peak
 from cerebro_db.training.program import Program, Recipe
 from cerebro_db.training.targets import TargetFacts
 
@@ -92,6 +92,7 @@ class Visit:
     ) -> None:
         self._task, self._cache, self._tick = task, cache, tick
         self._started = time.monotonic()
+        reset_peak()
         self._train_seconds = 0.0
         self._loss_sum, self._rows = 0.0, 0
         self._program, self._compiled = programs.get(task.recipe)
@@ -186,7 +187,7 @@ class Visit:
             train_seconds=self._train_seconds,
             compiled=self._compiled,
             cached=self._cached,
-            memory_mb=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
+            memory_mb=peak_mb(),
         )
 
 

@@ -1,0 +1,155 @@
+"""A thread for all that TensorFlow does in a backend, while the main thread listens to the server.
+
+TensorFlow computes for seconds without a look at anything: it is imported, traces, compiles. So the
+main thread hands over what is to be done and waits, and asks the server again and again
+whether to go on. If not, it leaves at once; the thread ends what it was at when it can.
+
+The thread holds back all signals, hence so do the threads that TensorFlow starts, which
+inherit its mask. It is given no ``plpy``, so it cannot call the server.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+import threading
+from collections.abc import Callable
+from queue import SimpleQueue
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
+
+from cerebro_db.training.environment import shielded
+from cerebro_db.training.process import end_at_once
+
+P = ParamSpec("P")
+R = TypeVar("R")
+Tick = Callable[[], None]
+
+LISTEN_SECONDS = 0.05
+# Compilers recurse; a thread would get what the server's own limit happens to be.
+_STACK_BYTES = 64 * 2**20
+
+
+class Abandoned(BaseException):
+    """Nobody waits for this work any more. No ``Exception``, which much would catch."""
+
+
+class _Job(Generic[R]):
+    """One piece of work on its way through the thread."""
+
+    def __init__(self, work: Callable[[Tick], R]) -> None:
+        self._work: Callable[[Tick], R] | None = work
+        self._results: list[R] = []
+        self._error: BaseException | None = None
+        self.done = threading.Event()
+        self.abandoned = False
+
+    def do(self, check: Tick) -> None:
+        """In the thread: work, and keep what came out."""
+        work, self._work = self._work, None
+        try:
+            assert work is not None
+            check()
+            self._results.append(work(check))
+        except BaseException as error:
+            self._error = error
+        finally:
+            del work  # its arguments may be large
+            self.done.set()
+
+    def result(self) -> R:
+        """In the main thread: what came out, which is not kept."""
+        error, self._error = self._error, None
+        if error is not None:
+            try:
+                raise error
+            finally:
+                del error  # its traceback holds this frame
+        return self._results.pop()
+
+
+class ComputingThread:
+    """One thread, as long as the process lives; it does one job after the other."""
+
+    def __init__(self) -> None:
+        self._jobs: SimpleQueue[_Job[Any]] = SimpleQueue()
+        self._current: _Job[Any] | None = None
+        self._thread: threading.Thread | None = None
+        self._modules = 0
+
+    def run(self, work: Callable[[Tick], R], tick: Tick) -> R:
+        """Do ``work`` in the thread; meanwhile call ``tick``, here and often.
+
+        Args:
+            work: gets a function that raises when the work was abandoned, to be called now and then.
+            tick: an exception of it ends the waiting. The work goes on until it notices, and the
+                next call waits for that.
+        """
+        if self._current is not None:
+            self._wait(self._current, tick)
+        job: _Job[R] = _Job(work)
+        self._current = job
+        del work
+        self._start()
+        self._jobs.put(job)
+        try:
+            self._wait(job, tick)
+        except BaseException:
+            job.abandoned = True
+            raise
+        self._current = None
+        return job.result()
+
+    def check(self) -> None:
+        """In the thread: raises if nobody waits for the job any more."""
+        if self._current is not None and self._current.abandoned:
+            raise Abandoned
+
+    def _wait(self, job: _Job[Any], tick: Tick) -> None:
+        while not job.done.wait(LISTEN_SECONDS):
+            self._prepare_end()
+            tick()
+        self._prepare_end()
+
+    def _prepare_end(self) -> None:
+        """The server ends this process in a tick, or between statements."""
+        if len(sys.modules) != self._modules:
+            self._modules = len(sys.modules)
+            end_at_once()
+
+    def _start(self) -> None:
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._work, name="cerebro", daemon=True)
+            before = threading.stack_size(_STACK_BYTES)
+            try:
+                with shielded():
+                    self._thread.start()
+            finally:
+                threading.stack_size(before)
+
+    def _work(self) -> None:
+        while True:
+            self._jobs.get().do(self.check)
+
+
+_thread = ComputingThread()
+
+
+def compute(plpy: Any, work: Callable[[Tick], R]) -> R:
+    """Do ``work`` in the computing thread of this process; a cancel ends the waiting for it."""
+    return _thread.run(work, lambda: listen(plpy))
+
+
+def computing(function: Callable[Concatenate[Tick, P], R]) -> Callable[Concatenate[Any, P], R]:
+    """Decorate what computes: it is called with ``plpy``, and gets a tick in its place."""
+
+    @functools.wraps(function)
+    def wrapper(plpy: Any, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        return compute(plpy, lambda tick: function(tick, *args, **kwargs))
+
+    return wrapper
+
+
+def listen(plpy: Any) -> None:
+    """Let the server act on a cancel request, a timeout, a lost client, its own end."""
+    assert threading.current_thread() is threading.main_thread()
+    plpy.execute("SELECT 1")

@@ -1,0 +1,45 @@
+"""What the operating system knows of this process: its peak of memory, and how it ends."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+import resource
+from pathlib import Path
+
+_RESET_PEAK = Path("/proc/self/clear_refs")
+_STATUS = Path("/proc/self/status")
+_PEAK = re.compile(rb"^VmHWM:\s+(\d+) kB$", re.MULTILINE)
+
+
+def reset_peak() -> None:
+    """Let the peak of memory start again from what is in use now, where the system can do that."""
+    try:
+        with _RESET_PEAK.open("wb", buffering=0) as file:
+            file.write(b"5")
+    except OSError:
+        return
+
+
+def peak_mb() -> int:
+    """Most megabytes in use since the last reset; where there is no /proc, since the start."""
+    try:
+        found = _PEAK.search(_STATUS.read_bytes())
+    except OSError:
+        found = None
+    kilobytes = found[1] if found else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return int(kilobytes) // 1024
+
+
+def end_at_once() -> None:
+    """Have the process end without the destructors of what is loaded by now.
+
+    A server process that ends has cleaned up when it calls exit(). What would follow are the
+    destructors of TensorFlow's libraries, while its threads still run. Handlers run in the
+    reverse order of their registration: call this again when more is loaded.
+    """
+    libc = ctypes.CDLL(None)
+    on_exit = getattr(libc, "on_exit", None)
+    if on_exit is not None:  # only glibc has it, which also tells the handler the exit code
+        on_exit.argtypes = (ctypes.c_void_p, ctypes.c_void_p)
+        on_exit(ctypes.cast(libc._exit, ctypes.c_void_p), None)
