@@ -64,7 +64,10 @@ def load_architectures(
                 f"model_arch_table: {table.name} has no column {name}",
                 hint="cerebro_load_model makes such tables",
             )
-    facts = "model_facts::text" if table.has("model_facts") else "NULL"
+    settings = Catalog(session, tick).settings()
+    # Where a run may be refused for its memory, what a user's table tells of a model is no basis.
+    known = table.has("model_facts") and not settings.max_worker_mb
+    facts = "model_facts::text" if known else "NULL"
     rows = session.run(
         f"SELECT model_id, model_arch::text, model_weights IS NOT NULL, {facts} "
         f"FROM {table.name.sql} WHERE model_id = ANY (%s)",
@@ -77,7 +80,7 @@ def load_architectures(
         raise InvalidArgument(
             f"got the model_ids {wrong}, which {table.name} does not have exactly once"
         )
-    limits = limits_of(session, tick)
+    limits = ArchitectureLimits.of(settings)
     return {row[0]: _architecture(session, row, limits, tick) for row in rows}
 
 

@@ -23,7 +23,7 @@ from cerebro_db.driver import results
 from cerebro_db.driver.control import control_session
 from cerebro_db.driver.crew import recover
 from cerebro_db.driver.fit_request import FitRequest
-from cerebro_db.driver.fit_setup import RunSetup, set_up
+from cerebro_db.driver.fit_setup import RunSetup, check_memory, set_up
 from cerebro_db.driver.registration import register, states_of
 from cerebro_db.driver.requests import Requests, Stopped
 from cerebro_db.driver.reservation import reserved
@@ -147,6 +147,7 @@ class Drive:
     def _attempt_reserved(self, control: Session) -> None:
         run = Catalog(control, self._tick).run(self._run_id)
         setup = with_workers(load_setup(control, run, self._tick), self._limits.num_workers)
+        check_memory(setup, Catalog(control, self._tick).settings())
         with reserved(control, setup, self._tick):
             self._attempt(control, setup)
 

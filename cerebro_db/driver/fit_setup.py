@@ -15,6 +15,8 @@ from cerebro_db.configs.parameters import (
     parse_compile_params,
     parse_fit_params,
 )
+from cerebro_db.configs.settings import Settings
+from cerebro_db.database.catalog import Catalog
 from cerebro_db.database.names import QualifiedName
 from cerebro_db.database.packed import PackedTable, load_packed
 from cerebro_db.database.relations import Relation, find, new_table
@@ -24,6 +26,7 @@ from cerebro_db.driver.fit_request import FitRequest
 from cerebro_db.driver.goals import goal_of
 from cerebro_db.errors import CerebroError, InvalidArgument, UndefinedTable, WrongObjectType
 from cerebro_db.planning.cost import hop_seconds, steps_per_call, use_jit
+from cerebro_db.planning.memory import Load, worker_memory
 from cerebro_db.training.targets import TargetFacts, encoding_for
 
 STATES_SUFFIX = "_states"
@@ -93,7 +96,7 @@ def set_up(session: Session, request: FitRequest, tick: Tick) -> tuple[Qualified
     configurations = _configurations(rows, known, packed, targets, request)
     partitions = len(packed.partitions)
     usable = min(partitions, len(configurations))
-    return table.name, RunSetup(
+    setup = RunSetup(
         request=request,
         packed=packed,
         validation=validation,
@@ -105,6 +108,46 @@ def set_up(session: Session, request: FitRequest, tick: Tick) -> tuple[Qualified
         num_workers=min(request.num_workers or min(request.cores, usable), len(configurations)),
         threads=max(1, request.cores // partitions),
     )
+    check_memory(setup, Catalog(session, tick).settings())
+    return table.name, setup
+
+
+def check_memory(setup: RunSetup, settings: Settings) -> None:
+    """Refuse a run whose workers may need more memory than an administrator allows.
+
+    Raises:
+        InvalidArgument: with the estimate and what it is made of.
+    """
+    if not settings.max_worker_mb:
+        return
+    loads = [
+        Load(
+            _program_key(c.architecture, c.compile_params, c.fit_params),
+            c.architecture.facts.parameters,
+            c.compile_params.optimizer.name,
+            c.jit,
+        )
+        for c in setup.configurations
+    ]
+    tables = [setup.packed] if setup.validation is None else [setup.packed, setup.validation]
+    cache = settings.cache_mb * 2**20 if setup.request.use_caching else 0
+    estimate = worker_memory(loads, sum(map(decoded_bytes, tables)), cache)
+    if estimate.total > settings.max_worker_mb * 2**20:
+        raise InvalidArgument(
+            f"got configurations for which a worker may need {estimate.total // 2**20} MB "
+            f"({estimate}); allowed: {settings.max_worker_mb} MB, the setting max_worker_mb",
+            hint="smaller models, fewer different programs in one run, or use_caching := false",
+        )
+
+
+def row_bytes(packed: PackedTable) -> int:
+    """Bytes of a row in a worker's memory: features and target."""
+    return 4 * math.prod(packed.input.shape) + 4 * math.prod(packed.target.shape)
+
+
+def decoded_bytes(packed: PackedTable) -> int:
+    """Bytes of a whole packed table in a worker's memory."""
+    return packed.rows * row_bytes(packed)
 
 
 def target_facts(packed: PackedTable) -> TargetFacts:

@@ -11,10 +11,9 @@ from typing import Any
 
 from cerebro_db.database.catalog import MetricRow
 from cerebro_db.database.dialects.postgresql_training import HopOrder, ScanOrder
-from cerebro_db.database.packed import PackedTable
 from cerebro_db.database.sessions import POLL_SECONDS, StatementFailed, wait_any
 from cerebro_db.driver.crew import recover
-from cerebro_db.driver.fit_setup import RunSetup
+from cerebro_db.driver.fit_setup import RunSetup, decoded_bytes, row_bytes
 from cerebro_db.driver.progress import EpochReport
 from cerebro_db.driver.retention import Retention
 from cerebro_db.driver.scoreboard import TRAINING, VALIDATION, Group, Scan, ScoreBoard
@@ -405,13 +404,3 @@ class Run:
         version = epoch * len(self._partitions)
         scored = all(self._retention.is_scored(key, version) for key in self._alive)
         return self._dispatcher.epoch_done(epoch) and (scored or not self._board.wants(epoch))
-
-
-def row_bytes(packed: PackedTable) -> int:
-    """Bytes of a row in a worker's memory: features and target."""
-    return 4 * math.prod(packed.input.shape) + 4 * math.prod(packed.target.shape)
-
-
-def decoded_bytes(packed: PackedTable) -> int:
-    """Bytes of a whole packed table in a worker's memory."""
-    return packed.rows * row_bytes(packed)
