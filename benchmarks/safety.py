@@ -29,7 +29,7 @@ from benchmarks.workloads import WORKLOADS
 
 SIDES = ("hop", "epoch", "nothing lasts")
 # A stop hits a run in which hops are under way; several, because it hits at some moment.
-_STOPS, _HOPS_BEFORE, _PATIENCE = 3, 6, 120.0
+_STOPS, _HOPS_BEFORE, _PATIENCE = 2, 6, 120.0
 _UNSAFE = ("fsync", "synchronous_commit", "full_page_writes")
 
 

@@ -23,7 +23,7 @@ class Settings:
     max_worker_mb: int = 0
     state_chunk_kb: int = 262_144
     worker_dsn: str = ""
-    worker_retries: int = 5
+    worker_retries: int = 10
 
     @classmethod
     def of(cls, values: Mapping[str, str]) -> Settings:

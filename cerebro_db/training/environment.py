@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from cerebro_db.errors import InvalidArgument, RunFailed
+from cerebro_db.training.process import processor
 
 _SYNCHRONOUS = {signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGABRT}
 _SHIELDED = set(signal.Signals) - _SYNCHRONOUS - {signal.SIGKILL, signal.SIGSTOP}
@@ -98,4 +99,5 @@ def _import_tensorflow(threads: int, use_gpus: bool) -> dict[str, Any]:
         "python": ".".join(str(part) for part in sys.version_info[:3]),
         "onednn": True,
         "devices": len(devices),
+        "processor": processor(),
     }

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import ctypes
+import platform
 import re
 import resource
 from pathlib import Path
 
 _RESET_PEAK = Path("/proc/self/clear_refs")
 _STATUS = Path("/proc/self/status")
+_CPUINFO = Path("/proc/cpuinfo")
 _PEAK = re.compile(rb"^VmHWM:\s+(\d+) kB$", re.MULTILINE)
+_MODEL = re.compile(rb"^model name\s*:\s*(.+)$", re.MULTILINE)
 
 
 def reset_peak() -> None:
@@ -29,6 +32,15 @@ def peak_mb() -> int:
         found = None
     kilobytes = found[1] if found else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return int(kilobytes) // 1024
+
+
+def processor() -> str:
+    """The kind of processor, whose instructions decide which kernels compute."""
+    try:
+        found = _MODEL.search(_CPUINFO.read_bytes())
+    except OSError:
+        found = None
+    return found[1].decode() if found else platform.machine()
 
 
 def end_at_once() -> None:
