@@ -296,6 +296,33 @@ def test_a_run_whose_data_was_changed_does_not_go_on(
     assert run.status == "paused"
 
 
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            """manifest = replace(manifest::text, '"tensorflow": "', '"tensorflow": "1.')::json""",
+            r"began with tensorflow 1\.",
+        ),
+        ("cerebro_version = '0.0.1'", r"began with version 0\.0\.1 of Cerebro-DB"),
+    ],
+)
+def test_other_software_is_refused_unless_it_is_wanted(
+    bench: Any,
+    disturbed: Callable[..., Disturbed],
+    undisturbed: list[Any],
+    change: str,
+    message: str,
+) -> None:
+    run = disturbed()
+    bench.run("SELECT cerebro_pause(%s)", (run.run_id,))
+    run.caller.join()
+    bench.run(f"UPDATE cerebro.catalog_runs SET {change} WHERE run_id = %s", (run.run_id,))
+    with pytest.raises(psycopg2.errors.ObjectNotInPrerequisiteState, match=message):
+        run.resume()
+    bench.run("SELECT cerebro_resume(%s, any_version := true)", (run.run_id,))
+    assert results(bench, run.out, run.run_id) == undisturbed
+
+
 def test_states_are_kept_in_chunks(
     bench: Any, fit: Fit, weights: Any, selection: Callable[..., str]
 ) -> None:
