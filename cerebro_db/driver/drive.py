@@ -241,8 +241,7 @@ class Drive:
 
     def _abandon(self, error: BaseException) -> None:
         """The caller cancelled, or the run cannot go on; the states stay in any case."""
-        cancelled = not isinstance(error, CerebroError) or _is_cancel(error)
-        self._record("cancelled" if cancelled else "failed", _text(error))
+        self._record(_status_after(error), _text(error))
 
     def _record(self, status: str, reason: str) -> None:
         """Tell the catalog how the run stopped, in a session that nothing else uses."""
@@ -307,6 +306,14 @@ def _wait_for_orphans(session: Session, run: StoredRun, tick: Tick) -> None:
 def _guard_key(run: StoredRun) -> int:
     """Of the lock that workers share; the run's own is even."""
     return run.row.lock_key + 1
+
+
+def _status_after(error: BaseException) -> str:
+    """How a run stands that an error has stopped."""
+    if isinstance(error, RunInterrupted):  # the server is about to end
+        return "interrupted"
+    cancelled = not isinstance(error, CerebroError) or _is_cancel(error)
+    return "cancelled" if cancelled else "failed"
 
 
 def _is_cancel(error: CerebroError) -> bool:

@@ -1,0 +1,33 @@
+"""A driver that finds its server dead leaves a run that can be resumed, whatever it still reaches."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from cerebro_db.database.client import Client
+from cerebro_db.driver.fit import fit_multiple
+from cerebro_db.driver.fit_request import FitRequest
+from cerebro_db.errors import RunInterrupted
+
+
+def test_the_run_is_interrupted_not_failed(bench: Any) -> None:
+    client = Client.of(bench.dsn)
+    name = "dead_server"
+
+    def tick() -> None:
+        if bench.fetch("SELECT 1 FROM cerebro.runs WHERE name = %s AND status = 'running'", [name]):
+            raise RunInterrupted("the server has died")
+
+    request = FitRequest(
+        "packed", name, "configs", 2, name=name, num_workers=1, search_path=client.search_path
+    )
+    with pytest.raises(RunInterrupted, match="the server has died"):
+        fit_multiple(client.pool, client.dialect, request, tick)
+    client.pool.close()
+    run_id, status, error = bench.row(
+        "SELECT run_id, status, error FROM cerebro.runs WHERE name = %s", [name]
+    )
+    assert (status, error) == ("interrupted", "the server has died")
+    bench.run("SELECT cerebro_drop_run(%s)", (run_id,))
