@@ -10,7 +10,7 @@ PYTHON = CEREBRO_HOME="$(STATE)/home" "$(BIN)/python"
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test fuzz check format bench start stop psql clean
+.PHONY: help demo test fuzz chaos check format bench start stop psql clean
 
 help: ## show this
 	@sed -n 's/^\([a-z]*\):.*## /make \1\t/p' Makefile | expand -t 14
@@ -26,6 +26,10 @@ test: ## run all tests; ARGS="-k ..." goes to pytest
 fuzz: ## hand 100,000 damaged models, parameters and states to the checks; FUZZ_INPUTS=... for another number
 	@$(SETUP) cpu test
 	@FUZZ_INPUTS=$(or $(FUZZ_INPUTS),100000) "$(BIN)/pytest" tests/fuzz $(ARGS)
+
+chaos: ## kill what trains 100 times, and resume; ARGS="--kills N --seed S --victims ..." goes to the test
+	@$(SETUP) cpu
+	@$(PYTHON) chaos/run.py $(ARGS)
 
 check: ## lint, check the types and the layers
 	@$(SETUP) dev

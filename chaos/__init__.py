@@ -1,0 +1,1 @@
+"""Kills what trains, at random moments, and looks whether the results are those of a calm run."""

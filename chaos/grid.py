@@ -1,0 +1,127 @@
+"""What is trained: a small grid with Adam, dropout and batch normalisation, and how it is called."""
+
+from __future__ import annotations
+
+import json
+import random
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from chaos.server import Server
+
+CONFIGURATIONS, PARTITIONS, WORKERS = 4, 4, 2
+_FEATURES, _CLASSES, _TRAINING_ROWS, _ROWS = 8, 3, 960, 1200
+_SEED = 7
+_CEREBRO = str(Path(sys.executable).with_name("cerebro"))
+_COMPILE = "loss='sparse_categorical_crossentropy',optimizer='Adam(lr={rate})',metrics=['accuracy']"
+# Tables of an output name; predictions are one table for each configuration.
+OUTPUTS = ("", "_info", "_summary", "_states")
+
+
+@dataclass(frozen=True)
+class Job:
+    """One training run.
+
+    Attributes:
+        output: the name of the output tables.
+        epochs: of the training.
+        durability: of the run.
+    """
+
+    output: str
+    epochs: int
+    durability: str = "hop"
+
+    @property
+    def hops(self) -> int:
+        """Of the whole run."""
+        return CONFIGURATIONS * PARTITIONS * self.epochs
+
+    @property
+    def prediction_tables(self) -> dict[int, str]:
+        """Names of the tables that hold predictions, by mst_key."""
+        return {key: f"{self.output}_p{key}" for key in range(1, CONFIGURATIONS + 1)}
+
+    @property
+    def tables(self) -> list[str]:
+        """All that it makes."""
+        return [self.output + suffix for suffix in OUTPUTS] + [*self.prediction_tables.values()]
+
+    def resume_command(self, dsn: str, run_id: int) -> list[str]:
+        """The command that goes on with it."""
+        return [_CEREBRO, "resume", "--dsn", dsn, str(run_id)]
+
+    def fit(self) -> str:
+        """The statement that begins it."""
+        return (
+            f"SELECT cerebro_fit_multiple('packed', '{self.output}', 'configs', {self.epochs}, "
+            "validation_table := 'validation', metrics_compute_frequency := 1, "
+            f"seed := {_SEED}, num_workers := {WORKERS}, durability := '{self.durability}')"
+        )
+
+    def fit_command(self, dsn: str) -> list[str]:
+        """The same as a command, whose process is the driver."""
+        return [
+            _CEREBRO, "fit", "--dsn", dsn, "packed", self.output, "configs", str(self.epochs),
+            "--validation-table", "validation", "--metrics-compute-frequency", "1",
+            "--seed", str(_SEED), "--num-workers", str(WORKERS), "--durability", self.durability,
+        ]  # fmt: skip
+
+    def predictions(self) -> list[str]:
+        """The statements that predict with every model."""
+        return [
+            f"SELECT cerebro_predict('{self.output}', 'validation_rows', 'id', 'x', '{table}', "
+            f"mst_key := {key})"
+            for key, table in self.prediction_tables.items()
+        ]
+
+    def drop(self) -> str:
+        """The statement that drops its tables."""
+        return f"DROP TABLE IF EXISTS {', '.join(self.tables)}"
+
+
+def load(server: Server) -> None:
+    """Make the tables that all runs start from."""
+    generator = random.Random(_SEED)
+    centres = [[generator.gauss(0, 1) for _ in range(_FEATURES)] for _ in range(_CLASSES)]
+    rows = []
+    for number in range(_ROWS):
+        label = generator.randrange(_CLASSES)
+        x = [centre + generator.gauss(0, 1) for centre in centres[label]]
+        rows.append({"id": number, "x": x, "y": "abc"[label]})
+    server.fetch(
+        "CREATE TABLE rows AS SELECT * FROM json_to_recordset(%s) AS t(id int, x real[], y text)",
+        (json.dumps(rows),),
+    )
+    packing = f"buffer_size := 40, num_partitions := {PARTITIONS}"
+    for statement in (
+        f"CREATE VIEW training_rows AS SELECT * FROM rows WHERE id < {_TRAINING_ROWS}",
+        f"CREATE VIEW validation_rows AS SELECT * FROM rows WHERE id >= {_TRAINING_ROWS}",
+        f"SELECT cerebro_pack('training_rows', 'packed', 'y', 'x', {packing})",
+        "SELECT cerebro_pack_validation('validation_rows', 'validation', 'y', 'x', 'packed')",
+    ):
+        server.call(statement)
+    for units in (16, 24):
+        server.call("SELECT cerebro_load_model('models', %s)", (_model(units),))
+    server.call(
+        "SELECT cerebro_load_configs('models', 'configs', %s, %s, %s)",
+        ([1, 2], [_COMPILE.format(rate=rate) for rate in (0.01, 0.003)], ["batch_size=16"]),
+    )
+
+
+def _model(units: int) -> str:
+    layers = [
+        _layer("InputLayer", batch_shape=[None, _FEATURES]),
+        _layer("Dense", units=units, activation="relu"),
+        _layer("BatchNormalization"),
+        _layer("Dropout", rate=0.2),
+        _layer("Dense", units=_CLASSES, activation="softmax"),
+    ]
+    config = {"name": "net", "layers": layers}
+    return json.dumps({"module": "keras", "class_name": "Sequential", "config": config})
+
+
+def _layer(kind: str, **config: Any) -> dict[str, Any]:
+    return {"module": "keras.layers", "class_name": kind, "config": config}

@@ -1,0 +1,73 @@
+"""Shows in a terminal how the trials go, and what came out."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from chaos.moments import ENDING, IMPORTING, OVER, SETTING_UP, TRAINING
+from chaos.trial import Report
+
+_PHASES = (SETTING_UP, IMPORTING, TRAINING, ENDING, OVER)
+console = Console()
+if not console.is_terminal:  # a file has room for lines and tables
+    console = Console(width=160)
+
+
+def followed(reports: Iterable[Report], total: int) -> Iterator[Report]:
+    """The same, with a bar, and a line for each trial."""
+    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()
+    with Progress(*columns, TimeElapsedColumn(), console=console) as progress:
+        task = progress.add_task("trials", total=total)
+        for report in reports:
+            progress.console.print(line(report), highlight=False, markup=False)
+            progress.advance(task)
+            yield report
+
+
+def line(report: Report) -> str:
+    """One trial in a line, with what it takes to repeat it where something was wrong."""
+    plan = report.plan
+    hits = ", then ".join(
+        f"{hit['who'] or 'nobody left'} ({hit['phase']}, {hit['hops']} hops)" for hit in report.hits
+    )
+    end = "identical"
+    if report.deviations:
+        again = f"--seed {plan.seed} --trial {plan.number} --victims {plan.victim}"
+        moments = "; ".join(map(str, plan.kills))
+        end = f"DEVIATES [{moments}] repeat with {again}: {'; '.join(report.deviations)}"
+    return f"{plan.number:3} {plan.durability:5} {hits}: {end} ({report.seconds:.0f} s)"
+
+
+def show(reports: Sequence[Report]) -> None:
+    """The table of all trials."""
+    table = Table(title="kills, and what became of the runs", title_justify="left")
+    table.add_column("victim")
+    names = ("trials", "kills", *_PHASES, "begun anew", "resumed", "by itself", "identical")
+    for name in names:
+        table.add_column(name, justify="right")
+    victims = list(dict.fromkeys(report.plan.victim for report in reports))
+    for victim in victims:
+        table.add_row(victim, *_row([r for r in reports if r.plan.victim == victim]))
+    table.add_section()
+    table.add_row("all", *_row(reports))
+    console.print(table)
+
+
+def _row(reports: Sequence[Report]) -> list[str]:
+    hits = [hit for report in reports for hit in report.hits if hit["who"]]
+    phases = Counter(hit["phase"] for hit in hits)
+    numbers = [
+        len(reports),
+        len(hits),
+        *(phases[name] for name in _PHASES),
+        sum(report.begun - 1 for report in reports),
+        sum(report.resumed for report in reports),
+        sum(report.alone for report in reports),
+        sum(not report.deviations for report in reports),
+    ]
+    return [str(number) for number in numbers]

@@ -1,0 +1,109 @@
+"""All trials, after one run that nobody disturbs."""
+
+from __future__ import annotations
+
+import itertools
+import platform
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from chaos import grid, outcome
+from chaos.driving import CALL_SECONDS, Driving
+from chaos.grid import Job
+from chaos.moments import ENDING, IMPORTING, OVER, SETTING_UP, TRAINING
+from chaos.outcome import Outcome
+from chaos.server import Server, until
+from chaos.trial import Plan, Report, Trial
+from chaos.view import look
+
+_ORDER = (SETTING_UP, IMPORTING, TRAINING, ENDING, OVER)
+
+
+class ReferenceFailed(Exception):
+    """There is nothing to compare with."""
+
+
+@dataclass(frozen=True)
+class Reference:
+    """A run that nobody disturbed.
+
+    Attributes:
+        outcome: what it left.
+        seconds: that its phases took.
+        epochs: of the training.
+    """
+
+    outcome: Outcome
+    seconds: dict[str, float]
+    epochs: int
+
+    @classmethod
+    def of(cls, server: Server, epochs: int) -> Reference:
+        """Train, undisturbed.
+
+        Raises:
+            ReferenceFailed: that alone is not as it should be.
+        """
+        job = Job("calm", epochs)
+        driving = Driving.calling(server, [job.fit(), *job.predictions()])
+        try:
+            until(driving.connected, CALL_SECONDS, "the client connects")
+            seconds = _watch(server, job, driving)
+            if driving.wait() != 0:
+                raise ReferenceFailed(driving.error())
+        finally:
+            driving.end()
+        run_id = look(server, job).run_id
+        assert run_id is not None
+        outcome.await_no_sessions(server)
+        if wrong := outcome.miscounted(server, job, run_id) + outcome.leftovers(server):
+            raise ReferenceFailed("; ".join(wrong))
+        return cls(outcome.outcome(server, job, run_id), seconds, epochs)
+
+
+def plans(seed: int, kills: int, victims: Sequence[str]) -> list[Plan]:
+    """What shall be done: the victims take turns."""
+    return [Plan.of(seed, number, victims[number % len(victims)]) for number in range(kills)]
+
+
+def trials(server: Server, reference: Reference, planned: Sequence[Plan]) -> Iterator[Report]:
+    """Do it."""
+    for plan in planned:
+        job = Job(f"storm_{plan.number}", reference.epochs, plan.durability)
+        yield Trial(server, plan, job, reference.outcome, reference.seconds).run()
+
+
+def summary(
+    server: Server, reference: Reference, seed: int, reports: Sequence[Report]
+) -> dict[str, Any]:
+    """All that is known, as plain values."""
+    return {
+        "seed": seed,
+        "postgresql": server.value("SHOW server_version"),
+        "python": platform.python_version(),
+        "settings": {name: server.value(f"SHOW {name}") for name in _SETTINGS},
+        "configurations": grid.CONFIGURATIONS,
+        "partitions": grid.PARTITIONS,
+        "epochs": reference.epochs,
+        "reference_seconds": {k: round(v, 3) for k, v in reference.seconds.items()},
+        "trials": [report.to_json() for report in reports],
+    }
+
+
+_SETTINGS = ("fsync", "full_page_writes", "synchronous_commit", "wal_level")
+
+
+def _watch(server: Server, job: Job, driving: Driving) -> dict[str, float]:
+    """Seconds of each phase, up to the end."""
+    seen, last = {SETTING_UP: time.monotonic()}, SETTING_UP
+    while last != OVER and not driving.over:
+        phase = look(server, job).phase(job)
+        # A phase may pass between two looks.
+        for name in _ORDER[_ORDER.index(last) + 1 : _ORDER.index(phase) + 1]:
+            seen[name] = time.monotonic()
+            last = name
+        time.sleep(0.005)
+    ends = {name: seen.get(name, time.monotonic()) for name in _ORDER}
+    return {now: ends[then] - ends[now] for now, then in itertools.pairwise(_ORDER)}
