@@ -17,7 +17,7 @@ from cerebro_db.driver.requests import Requests
 from cerebro_db.driver.state_store import StateStore, StateTable
 from cerebro_db.errors import CerebroError
 
-# A worker that has not stopped then, because it compiles, is left to itself: it stops after that.
+# A worker that has not stopped then is left to itself.
 STOP_SECONDS = 1.0
 
 
@@ -131,7 +131,7 @@ def stop(pool: SessionPool, workers: list[Worker]) -> None:
     while time.monotonic() < deadline and any(_busy(worker.session) for worker in workers):
         wait_any([worker.session for worker in workers], POLL_SECONDS)
     for worker in workers:
-        # An import of TensorFlow that was cut off cannot be taken up again.
+        # One that still imports TensorFlow would have to end that first.
         if not worker.is_ready or _busy(worker.session):
             worker.session.close()
         else:
@@ -140,13 +140,17 @@ def stop(pool: SessionPool, workers: list[Worker]) -> None:
 
 
 def give_back(pool: SessionPool, workers: list[Worker]) -> None:
-    """Release what a run took, and keep the sessions for the next one."""
-    for worker in workers:
-        try:
-            if not worker.session.closed:
-                worker.session.run(_RELEASE)
-        except CerebroError:
-            worker.session.close()
+    """Release what a run took, and keep the sessions for the next one.
+
+    A session that cannot do that, because it still computes what was cancelled, is closed.
+    """
+    for step in (_start_release, Session.settle):  # all of them side by side
+        for worker in workers:
+            try:
+                if not worker.session.closed:
+                    step(worker.session)
+            except CerebroError:
+                worker.session.close()
     pool.give(worker.session for worker in workers)
 
 
@@ -154,6 +158,11 @@ _RELEASE = (
     "SELECT cerebro._release_worker(); SELECT pg_catalog.pg_advisory_unlock_all(); "
     "RESET synchronous_commit"
 )
+
+
+def _start_release(session: Session) -> None:
+    session.settle()
+    session.send(_RELEASE)
 
 
 def _busy(session: Session) -> bool:

@@ -11,12 +11,15 @@ inherit its mask. It is given no ``plpy``, so it cannot call the server.
 from __future__ import annotations
 
 import functools
+import math
 import sys
 import threading
+import time
 from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
+from cerebro_db.errors import RunFailed
 from cerebro_db.training.environment import shielded
 from cerebro_db.training.process import end_at_once
 
@@ -25,6 +28,7 @@ R = TypeVar("R")
 Tick = Callable[[], None]
 
 LISTEN_SECONDS = 0.05
+SETTLE_SECONDS = 0.5
 # Compilers recurse; a thread would get what the server's own limit happens to be.
 _STACK_BYTES = 64 * 2**20
 
@@ -84,8 +88,7 @@ class ComputingThread:
             tick: an exception of it ends the waiting. The work goes on until it notices, and the
                 next call waits for that.
         """
-        if self._current is not None:
-            self._wait(self._current, tick)
+        self.settle(tick)
         job: _Job[R] = _Job(work)
         self._current = job
         del work
@@ -99,16 +102,26 @@ class ComputingThread:
         self._current = None
         return job.result()
 
+    def settle(self, tick: Tick, seconds: float = math.inf) -> bool:
+        """Wait for abandoned work; whether there is none after so many seconds."""
+        if self._current is not None and self._wait(self._current, tick, seconds):
+            self._current = None
+        return self._current is None
+
     def check(self) -> None:
         """In the thread: raises if nobody waits for the job any more."""
         if self._current is not None and self._current.abandoned:
             raise Abandoned
 
-    def _wait(self, job: _Job[Any], tick: Tick) -> None:
+    def _wait(self, job: _Job[Any], tick: Tick, seconds: float = math.inf) -> bool:
+        deadline = time.monotonic() + seconds
         while not job.done.wait(LISTEN_SECONDS):
             self._prepare_end()
             tick()
+            if time.monotonic() > deadline:
+                return False
         self._prepare_end()
+        return True
 
     def _prepare_end(self) -> None:
         """The server ends this process in a tick, or between statements."""
@@ -137,6 +150,16 @@ _thread = ComputingThread()
 def compute(plpy: Any, work: Callable[[Tick], R]) -> R:
     """Do ``work`` in the computing thread of this process; a cancel ends the waiting for it."""
     return _thread.run(work, lambda: listen(plpy))
+
+
+def require_idle(plpy: Any) -> None:
+    """Give abandoned work a moment to end.
+
+    Raises:
+        RunFailed: it goes on, so that this session is better closed than kept.
+    """
+    if not _thread.settle(lambda: listen(plpy), SETTLE_SECONDS):
+        raise RunFailed("this session still computes what was cancelled; close it")
 
 
 def computing(function: Callable[Concatenate[Tick, P], R]) -> Callable[Concatenate[Any, P], R]:

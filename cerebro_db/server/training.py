@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from cerebro_db.errors import InvalidArgument, InvalidState
-from cerebro_db.server.computing import Tick, compute, computing
+from cerebro_db.server.computing import Tick, compute, computing, require_idle
 from cerebro_db.server.host import entry
 from cerebro_db.server.memory import WorkerMemory, recall, remember
 from cerebro_db.server.settings import settings_of
@@ -167,7 +167,7 @@ def _chunks(state: bytes, size: int) -> Iterator[tuple[int, bytes]]:
 
 
 @entry
-@computing
-def release(tick: Tick, gd: dict[str, Any]) -> None:
+def release(plpy: Any, gd: dict[str, Any]) -> None:
     """Give back the memory of decoded partitions; programs stay for the next run."""
+    require_idle(plpy)
     recall(gd).release()

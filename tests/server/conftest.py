@@ -190,7 +190,7 @@ def caller(call: Callable[[], Caller]) -> Caller:
     return call()
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def good_ends(cluster: Cluster) -> Iterator[None]:
     """Whatever a test does, no server process crashes."""
     start = cluster.log.stat().st_size

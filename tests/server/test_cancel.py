@@ -11,7 +11,7 @@ import pytest
 from tests.conftest import Sql
 from tests.server.conftest import DEEP, FOREVER, WORKERS, Caller, busy_workers, until
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("good_ends")]
 
 SECONDS = 2
 CANCEL = "SELECT pg_cancel_backend(%s)"

@@ -25,7 +25,7 @@ from tests.server.conftest import (
     until,
 )
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("good_ends")]
 
 TERMINATE = "SELECT pg_terminate_backend(%s)"
 ACTIVE = (

@@ -10,7 +10,7 @@ import pytest
 from tests.conftest import Sql
 from tests.server.conftest import DEEP, PLAIN, WORKERS, Caller
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("good_ends")]
 
 SERVER_SIGNALS = (
     signal.SIGHUP,
