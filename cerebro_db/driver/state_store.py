@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import secrets
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -16,7 +17,9 @@ from cerebro_db.database.sessions import StatementFailed
 _TABLE_BYTES = 16 * 2**20
 # Together the tables have room for three states of each configuration.
 _MOST_STATES = 3
-_LOCKED, _LOCKED_SECONDS = "55P03", 30.0
+_NUMBER_BITS = 48
+# Someone reads a table, or has made something that depends on it.
+IN_USE, _LOCKED_SECONDS = ("55P03", "2BP01"), 30.0
 
 Key = tuple[int, int]  # mst_key, version
 
@@ -65,13 +68,11 @@ class StateStore:
         self._most = _MOST_STATES * configurations
         self._tables: list[StateTable] = []
         self._open: dict[bool, StateTable] = {}
-        self._numbers = 0
 
     def load(self) -> None:
         """Find out what is there."""
         for (name,) in self._catalog.execute(*self._sql.tables(self._names.name)):
             number, lasting = self._names.read(name)
-            self._numbers = max(self._numbers, number + 1)
             table = StateTable(self._names.table(number, lasting), lasting)
             for mst_key, version, size in self._catalog.execute(self._sql.contents(table.name)):
                 self._wrote(table, (mst_key, version), int(size))
@@ -79,8 +80,8 @@ class StateStore:
 
     def create(self, lasting: bool) -> StateTable:
         """A new table, into which states of its kind go from now on."""
-        name = self._names.table(self._numbers, lasting)
-        self._numbers += 1
+        # Nobody can make a table of a name that cannot be guessed before this one is there.
+        name = self._names.table(secrets.randbits(_NUMBER_BITS), lasting)
         for statement in self._sql.create_states(name, lasting):
             self._catalog.execute(statement)
         table = self._open[lasting] = StateTable(name, lasting)
@@ -131,6 +132,10 @@ class StateStore:
         """A hop has left a state."""
         table.written -= 1  # counted when its table was chosen
         self._wrote(table, key, size)
+
+    def failed(self, table: StateTable) -> None:
+        """A hop has left nothing."""
+        table.written -= 1
 
     def forget(self, keys: Iterable[Key]) -> None:
         """Nothing needs these states any more."""
@@ -200,12 +205,12 @@ class StateStore:
             self._catalog.execute(f"DROP TABLE {table.name.sql}")
         except StatementFailed as error:
             self._catalog.execute("ROLLBACK")
-            if error.sqlstate != _LOCKED:
+            if error.sqlstate not in IN_USE:
                 raise
             table.locked_until = time.monotonic() + _LOCKED_SECONDS
             return False
         except BaseException:
             self._catalog.execute_quietly("ROLLBACK")
             raise
-        self._catalog.execute("COMMIT")
+        self._catalog.commit()
         return True

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import pytest
 
 from cerebro_db.database.dialects.postgresql_training import PostgreSQLTraining, StateTables
 from cerebro_db.database.sessions import StatementFailed
+from cerebro_db.driver import state_store
 from cerebro_db.driver.state_store import StateStore
 
 MB = 2**20
@@ -38,6 +40,16 @@ class Listener:
 
     def execute_quietly(self, sql: str) -> None:
         pass
+
+    def commit(self) -> None:
+        pass
+
+
+@pytest.fixture(autouse=True)
+def _numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tables are numbered one after another, where a run's cannot be guessed."""
+    numbers = itertools.count()
+    monkeypatch.setattr(state_store.secrets, "randbits", lambda bits: next(numbers))
 
 
 @pytest.fixture

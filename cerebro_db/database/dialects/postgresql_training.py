@@ -98,13 +98,17 @@ class PostgreSQLTraining:
         ]
 
     def tables(self, name: str) -> Statement:
-        """The names of the tables of states of a run."""
+        """The names of the tables of states of a run, of those that belong to its owner.
+
+        Once they are seen, others may make tables of names that begin like these.
+        """
         sql = (
             "SELECT c.relname FROM pg_catalog.pg_class c WHERE c.relkind = 'r' "
             "AND c.relnamespace = (SELECT n.oid FROM pg_catalog.pg_namespace n "
-            "WHERE n.nspname = %s) AND pg_catalog.left(c.relname, %s) = %s ORDER BY 1"
+            "WHERE n.nspname = %s) AND pg_catalog.left(c.relname, %s) = %s "
+            "AND c.relowner = (SELECT r.owner FROM cerebro._runs r WHERE r.states = %s) ORDER BY 1"
         )
-        return sql, [STATES_SCHEMA, len(name) + 1, f"{name}_"]
+        return sql, [STATES_SCHEMA, len(name) + 1, f"{name}_", name]
 
     def contents(self, table: QualifiedName) -> str:
         """The states in a table: mst_key, version, bytes."""
