@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -147,15 +148,45 @@ def make_tables(person: Person) -> None:
     )
 
 
+def paused_run(person: Person) -> int:
+    """A run of someone who never trained: what the catalog knows of it, without workers."""
+    return int(
+        person.value(
+            "INSERT INTO cerebro._runs (source_table, model_output_table, model_selection_table, "
+            "num_iterations, metrics_compute_frequency, warm_start, seed, num_partitions, "
+            "num_workers, threads, manifest, status, driver_pid) VALUES ('x', 'x', 'x', 1, 1, "
+            "false, 0, 1, 1, 1, '{}', 'paused', 0) RETURNING run_id"
+        )
+    )
+
+
+def run_with_states(person: Person) -> tuple[int, str]:
+    """A paused run that nobody trained, and the table of its states."""
+    run, states = paused_run(person), f"run_{secrets.token_hex(16)}"
+    table = f"cerebro_states.{states}_7"
+    person.rows("UPDATE cerebro._runs SET states = %s WHERE run_id = %s", (states, run))
+    person.rows(f"CREATE TABLE {table} AS SELECT repeat('x', 10000) AS state")
+    return run, table
+
+
+def trained_a_little(person: Person, out: str) -> int:
+    """A run that was paused soon after it began, and has states."""
+    run = person.value(
+        "SELECT cerebro_fit_multiple('packed', %s, 'configs', 2000, num_workers := 1, "
+        "metrics_compute_frequency := 2000, name := 'the secret', max_seconds := 1)",
+        (out,),
+    )
+    for seconds in (0.5, 1, 2, 4, 8, 16, 32, 64):  # a worker that was not ready begins anew
+        if person.value("SELECT count(*) FROM cerebro.hops WHERE run_id = %s", (run,)):
+            return int(run)
+        person.rows("SELECT cerebro_resume(%s, max_seconds := %s)", (run, seconds))
+    raise AssertionError("no hop was done")
+
+
 @pytest.fixture(scope="session")
 def stopped(alice: Person) -> int:
     """A run of alice that was paused, and has states."""
-    return int(
-        alice.value(
-            "SELECT cerebro_fit_multiple('packed', 'later', 'configs', 3, num_workers := 1, "
-            "name := 'the secret', max_seconds := 0.001)"
-        )
-    )
+    return trained_a_little(alice, "later")
 
 
 @pytest.fixture(scope="session")
@@ -174,12 +205,7 @@ def bob(recruit: Recruit, root: Person, alice: Person) -> Person:
 @pytest.fixture(scope="session")
 def bobs_run(bob: Person) -> int:
     """A run of bob that was paused."""
-    return int(
-        bob.value(
-            "SELECT cerebro_fit_multiple('packed', 'mine', 'configs', 1, num_workers := 1, "
-            "max_seconds := 0.001)"
-        )
-    )
+    return paused_run(bob)
 
 
 @pytest.fixture(scope="session")

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.security.conftest import ADAM, NET, Person, Recruit, log_in, make_tables
+from tests.security.conftest import ADAM, NET, Person, Recruit, log_in, make_tables, quoted
 
 # Classes of errors that say what is wrong with a call; XX001 is a damaged state.
 ALLOWED = re.compile(r"0A000|21\w+|22\w+|23\w+|42\w+|44000|54\w+|55\w+|58000|XX001")
@@ -272,3 +272,53 @@ def test_sizes_are_checked_before_memory_is_taken(worker: Person) -> None:
         error = worker.refused(f"SELECT cerebro.{sql}")
         assert message in str(error), f"{sql}: {error}"
         assert ALLOWED.fullmatch(error.pgcode or ""), f"{sql}: {error.pgcode}"
+
+
+def test_everything_works_whatever_the_names_are(worker: Person, root: Person) -> None:
+    """Schema, tables, columns, classes and the run have a name that is hard to quote."""
+    name = """w'e"ird \\' %s; drop table sentinel; -- {0} $$ é"""
+    root.rows(f"CREATE SCHEMA {quoted(name)} AUTHORIZATION {worker.sql_name}")
+
+    def table(suffix: str) -> str:
+        return f"{quoted(name)}.{quoted(name + suffix)}"
+
+    x, y, row_id = (name[:44] + suffix for suffix in ("x", "y", "i"))
+    worker.rows("SET standard_conforming_strings = on")
+    statement = (
+        f"CREATE TABLE {table('r')} AS SELECT i AS {quoted(row_id)}, "
+        f"ARRAY[sin(i), cos(i)]::real[] AS {quoted(x)}, "
+        f"CASE WHEN mod(i, 2) = 0 THEN 'a''b' ELSE '{name.replace(chr(39), chr(39) * 2)}' END "
+        f"AS {quoted(y)} FROM generate_series(1, 40) i"
+    )
+    worker.rows(statement)
+    worker.rows("RESET standard_conforming_strings")
+
+    def call(function: str, *arguments: object) -> object:
+        marks = ", ".join(["%s"] * len(arguments))
+        return worker.value(f"SELECT cerebro_{function}({marks})", arguments)
+
+    call("pack", table("r"), table("p"), quoted(y), x, None, 1.0, None, "all_segments", 2)
+    call("pack_validation", table("r"), table("v"), y, quoted(x), table("p"))
+    net = json.loads(NET)
+    net["config"]["name"] = "net"
+    call("load_model", table("m"), json.dumps(net), None, name, name)
+    worker.rows(
+        "SELECT cerebro_load_configs(%s, %s, ARRAY[1], ARRAY[%s], ARRAY['batch_size=8'])",
+        (table("m"), table("c"), ADAM),
+    )
+    run = worker.value(
+        "SELECT cerebro_fit_multiple(%s, %s, %s, 2, num_workers := 1, validation_table := %s, "
+        "name := %s, description := %s, max_seconds := 0.001)",
+        (table("p"), table("o"), table("c"), table("v"), name, name),
+    )
+    assert call("resume", run) == run
+    call("evaluate", table("o"), table("v"), table("e"))
+    call("predict", table("o"), table("r"), row_id, x, table("a"), "response")
+    shown = worker.rows("SELECT name, status FROM cerebro.runs WHERE run_id = %s", (run,))
+    assert shown == [(name, "finished")]
+    classes = {row[0] for row in worker.rows(f"SELECT class_value FROM {table('a')}")}
+    assert classes <= {"a'b", name}
+    assert worker.value(f"SELECT count(*) FROM {table('a')}") == 40
+    assert worker.value(f"SELECT count(*) FROM {table('e')}") == 1
+    call("drop_run", run)
+    root.rows(f"DROP SCHEMA {quoted(name)} CASCADE")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.security.conftest import ADAM, NET, Person, Recruit, log_in
+from tests.security.conftest import ADAM, NET, Person, Recruit, log_in, quoted
 
 # Functions of the server that statements call, with types of arguments that may fit better than
 # the server's own: such a function is taken where the search path decides.
@@ -70,17 +70,12 @@ def marks(root: Person, bob: Person) -> Iterator[str]:
     root.rows("; ".join([*drops, "DROP TABLE public.marks"]))
 
 
-def results(person: Person, root: Person, rows_of: Person) -> dict[str, Any]:
-    """What a user gets from all functions, from packing to predictions.
-
-    Args:
-        person: has the same rows as ``rows_of`` afterwards.
-    """
-    schema = person.sql_name.replace("%", "%%")
+def results(person: Person, root: Person, schema: str) -> dict[str, Any]:
+    """What a user gets from all functions, from packing to predictions; all is made in a schema."""
     root.rows(
-        f"CREATE TABLE {schema}.rows AS SELECT * FROM {rows_of.sql_name.replace('%', '%%')}.rows; "
-        f"ALTER TABLE {schema}.rows OWNER TO {schema}",
-        (),
+        f"CREATE SCHEMA {schema} AUTHORIZATION {person.sql_name}; CREATE TABLE {schema}.rows AS "
+        "SELECT i AS id, ARRAY[sin(i), cos(i)]::real[] AS x, i % 2 AS y FROM generate_series(1, 40) i; "
+        f"ALTER TABLE {schema}.rows OWNER TO {person.sql_name}"
     )
     for call in (
         "pack('rows', 'packed', 'y', 'x', num_partitions := 2)",
@@ -116,31 +111,7 @@ def results(person: Person, root: Person, rows_of: Person) -> dict[str, Any]:
     }
 
 
-@pytest.fixture(scope="module")
-def expected(recruit: Recruit, root: Person, alice: Person) -> dict[str, Any]:
-    """What someone gets whom nobody disturbs."""
-    return results(recruit("erin", "cerebro_user"), root, alice)
-
-
-def test_what_others_put_on_the_search_path_is_not_run(
-    expected: Any, recruit: Recruit, root: Person, alice: Person, marks: str
-) -> None:
-    victim = recruit("victim", "cerebro_user")
-    # The worst of paths: what is the server's comes after what others made.
-    victim.rows(f"SET search_path = {victim.sql_name}, public, pg_catalog")
-    # The trap works: it is the path that decides in a statement of one's own.
-    victim.rows("SELECT md5('x'::pg_catalog.text)")
-    ran = f"SELECT what FROM {marks} WHERE who = %s"
-    assert root.rows(ran, (victim.name,)) == [("md5(text)",)]
-    root.rows(f"DELETE FROM {marks}")
-    found = results(victim, root, alice)
-    assert root.rows(ran, (victim.name,)) == []
-    assert found == expected
-    assert root.rows(f"SELECT * FROM {marks}") == []
-
-
 SETTINGS = {
-    "search_path": "public, pg_catalog",
     "bytea_output": "escape",
     "extra_float_digits": "-15",
     "standard_conforming_strings": "off",
@@ -171,27 +142,39 @@ SETTINGS = {
 }
 
 
-def test_what_a_role_has_set_for_itself_changes_nothing(
-    expected: Any, recruit: Recruit, root: Person, alice: Person, security_dsn: str
+@pytest.fixture(scope="module")
+def expected(root: Person, alice: Person) -> Iterator[dict[str, Any]]:
+    """What someone gets whom nobody disturbs."""
+    alice.rows("SET search_path = calm, public, cerebro")
+    yield results(alice, root, "calm")
+    alice.rows("RESET search_path")
+
+
+def test_nothing_of_others_is_run_and_no_setting_counts(
+    expected: Any, recruit: Recruit, root: Person, security_dsn: str, marks: str
 ) -> None:
-    person = recruit("set in his ways", "cerebro_user")
-    for name, value in SETTINGS.items():
-        root.rows(
-            f"ALTER ROLE {person.sql_name} SET {name} = {value if ',' in value else repr(value)}"
-        )
-    # His own session is as he wants it, as long as it can do anything at all.
-    peculiar = log_in(
-        security_dsn,
-        person.name,
-        options="-c statement_timeout=0 -c idle_in_transaction_session_timeout=0 "
-        "-c default_transaction_read_only=off -c lock_timeout=0 -c exit_on_error=off -c search_path="
-        + '\\"$user\\"',
-    )
+    """One user whose search path is full of traps, and whose role has set all that it can."""
+    name = recruit("victim", "cerebro_user").name
+    path = "storm, public, pg_catalog"  # what is the server's comes after what others made
+    for setting, value in {"search_path": path, **SETTINGS}.items():
+        value = value if "," in value else f"'{value}'"
+        root.rows(f"ALTER ROLE {quoted(name)} SET {setting} = {value}")
+    # Her own session is as she wants it, as long as it can do anything at all.
+    able = ["statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout"]
+    able += ["default_transaction_read_only", "exit_on_error"]
+    victim = log_in(security_dsn, name, options=" ".join(f"-c {name}=0" for name in able))
+    ran = f"SELECT what FROM {marks} WHERE who = %s"
     try:
-        assert peculiar.value("SHOW bytea_output") == "escape"
-        assert results(peculiar, root, alice) == expected
+        assert victim.value("SHOW bytea_output") == "escape"
+        assert victim.value("SHOW search_path") == path
+        # The traps work: in a statement of one's own the path decides.
+        victim.rows("SELECT md5('x'::pg_catalog.text)")
+        assert root.rows(ran, (name,)) == [("md5(text)",)]
+        root.rows(f"DELETE FROM {marks}")
+        assert results(victim, root, "storm") == expected
+        assert root.rows(f"SELECT * FROM {marks}") == []
     finally:
-        peculiar.connection.close()
+        victim.connection.close()
 
 
 @pytest.mark.parametrize(

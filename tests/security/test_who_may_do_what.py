@@ -7,7 +7,14 @@ from typing import Any
 
 import pytest
 
-from tests.security.conftest import ADAM, MODEL_TABLES, NET, NO_RUN, TABLES, Person
+from tests.security.conftest import (
+    ADAM,
+    NET,
+    NO_RUN,
+    TABLES,
+    Person,
+    run_with_states,
+)
 
 DENIED = "42501"
 UNDEFINED_RUN = "42704"
@@ -336,7 +343,7 @@ def test_nobody_names_the_states_of_another_run(
 ) -> None:
     """An administrator who drops bob's run would drop alice's states."""
     states = root.value("SELECT states FROM cerebro.catalog_runs WHERE run_id = %s", (stopped,))
-    for name in (states, f"{states}_passing", f'{states}"', states.upper(), ""):
+    for name in (states, f"{states}_1", states[:-1], f'{states}"', states.upper(), ""):
         error = bob.refused(
             "UPDATE cerebro._runs SET states = %s WHERE run_id = %s", (name, bobs_run)
         )
@@ -344,8 +351,7 @@ def test_nobody_names_the_states_of_another_run(
 
 
 def test_states_of_another_run(bob: Person, stopped: int, untouched: None, root: Person) -> None:
-    states = root.value("SELECT states FROM cerebro.catalog_runs WHERE run_id = %s", (stopped,))
-    table = f"cerebro_states.{states}"
+    table = f"cerebro_states.{states_of(root, stopped)[0]}"
     for statement in (
         "SELECT FROM {}",
         "INSERT INTO {} DEFAULT VALUES",
@@ -368,35 +374,84 @@ def test_states_of_another_run(bob: Person, stopped: int, untouched: None, root:
 # -- the administrator -----------------------------------------------------------------------
 
 
+def states_of(root: Person, run_id: int) -> list[str]:
+    """The tables of states of a run, and what others made to look like them."""
+    rows = root.rows(
+        "SELECT c.relname FROM pg_class c JOIN cerebro.catalog_runs r ON r.run_id = %s "
+        "WHERE c.relnamespace = 'cerebro_states'::regnamespace AND c.relkind = 'r' "
+        "AND starts_with(c.relname, r.states || '_') ORDER BY c.oid",
+        (run_id,),
+    )
+    return [row[0] for row in rows]
+
+
+def test_tables_that_look_like_the_states_of_another_run(
+    bob: Person, alice: Person, root: Person
+) -> None:
+    """What bob makes beside alice's states is neither read nor in the way; nor is his policy run."""
+    run = alice.value(
+        "SELECT cerebro_fit_multiple('packed', 'besieged', 'configs', 2, num_workers := 1, "
+        "max_seconds := 0.001)"
+    )
+    states = root.value("SELECT states FROM cerebro.catalog_runs WHERE run_id = %s", (run,))
+    bob.rows(
+        "CREATE FUNCTION trap(int) RETURNS boolean LANGUAGE plpgsql AS "
+        "$$BEGIN RAISE EXCEPTION 'as %', current_user; END$$"
+    )
+    planted = [f"{states}_{end}" for end in ("0", "1", "2", "0_passing", "999999999", "x")]
+    for name in planted:
+        bob.rows(
+            f"CREATE TABLE cerebro_states.{name} (mst_key int, version int, chunk int, "
+            "partition_key int, state bytea); "
+            f"INSERT INTO cerebro_states.{name} VALUES (1, 3, 0, 0, 'planted'); "
+            f"ALTER TABLE cerebro_states.{name} ENABLE ROW LEVEL SECURITY; "
+            f"CREATE POLICY p ON cerebro_states.{name} USING (trap(mst_key)); "
+            f"GRANT SELECT ON cerebro_states.{name} TO PUBLIC"
+        )
+    assert alice.value("SELECT cerebro_resume(%s)", (run,)) == run
+    undisturbed = alice.value(
+        "SELECT cerebro_fit_multiple('packed', 'unbesieged', 'configs', 2, num_workers := 1)"
+    )
+    weights = "SELECT model_weights FROM {}"
+    assert undisturbed
+    assert bytes(alice.value(weights.format("besieged"))) == bytes(
+        alice.value(weights.format("unbesieged"))
+    )
+    left = root.rows(
+        "SELECT relname FROM pg_class WHERE starts_with(relname, %s) AND relkind = 'r'",
+        (f"{states}_",),
+    )
+    assert {row[0] for row in left} == set(planted)
+    assert bob.rows("SELECT count(*) FROM cerebro_vacuum('0')") == [(len(planted),)]
+
+
 def test_an_administrator_sees_and_stops_but_does_not_go_on(
     dave: Person, alice: Person, root: Person
 ) -> None:
-    run = alice.value(
-        "SELECT cerebro_fit_multiple('packed', 'for_dave', 'configs', 2, num_workers := 1, "
-        "max_seconds := 0.001)"
-    )
+    run, states = run_with_states(alice)
     assert dave.rows("SELECT owner, status FROM cerebro.runs WHERE run_id = %s", (run,)) == [
         (alice.name, "paused")
     ]
     error = dave.refused("SELECT cerebro_resume(%s)", (run,))
     assert error.pgcode == DENIED
     assert "another role" in str(error)
-    states = root.value("SELECT states FROM cerebro.catalog_runs WHERE run_id = %s", (run,))
-    assert dave.refused(f"SELECT * FROM cerebro_states.{states}").pgcode == DENIED
+    assert dave.refused(f"SELECT * FROM {states}").pgcode == DENIED
     dave.rows("SELECT cerebro_drop_run(%s)", (run,))
-    assert root.value("SELECT to_regclass(%s)", (f"cerebro_states.{states}",)) is None
+    assert root.value("SELECT to_regclass(%s)", (states,)) is None
     assert alice.refused("SELECT cerebro_resume(%s)", (run,)).pgcode == UNDEFINED_RUN
 
 
 def test_an_administrator_removes_states_of_others(
     dave: Person, alice: Person, root: Person
 ) -> None:
-    run = alice.value(
-        "SELECT cerebro_fit_multiple('packed', 'swept', 'configs', 2, num_workers := 1, "
-        "max_seconds := 0.001)"
+    run, table = run_with_states(alice)
+    root.rows(
+        "UPDATE cerebro.catalog_runs SET created = created - interval '2 hours' WHERE run_id = %s",
+        (run,),
     )
-    removed = dict(dave.rows("SELECT run_id, bytes FROM cerebro_vacuum('0')"))
+    removed = dict(dave.rows("SELECT run_id, bytes FROM cerebro_vacuum('1 hour')"))
     assert removed[run] > 0
+    assert root.value("SELECT to_regclass(%s)", (table,)) is None
     assert alice.refused("SELECT cerebro_resume(%s)", (run,)).pgcode == "55000"
 
 
@@ -405,6 +460,5 @@ def test_an_administrator_reads_no_tables(dave: Person, alice: Person) -> None:
         error = dave.refused(f"SELECT * FROM {alice.sql_name}.{table}".replace("%", "%%"), ())
         assert error.pgcode == DENIED
     names = alice.sql_name.replace("'", "''").replace("%", "%%")
-    assert MODEL_TABLES
     call = f"SELECT cerebro_predict('{names}.out', '{names}.rows', 'id', 'x', 'stolen')"
     assert dave.refused(call, ()).pgcode == DENIED
