@@ -15,7 +15,7 @@ from chaos import grid
 from chaos.server import Server, server
 from chaos.suite import Reference
 
-EPOCHS = 6
+EPOCHS = 4
 
 
 @pytest.fixture(scope="module")
