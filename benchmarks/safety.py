@@ -1,22 +1,22 @@
 """What durability costs, and how soon a run stops: on the workloads tabular and images.
 
-    python -m benchmarks.safety [tabular] [images] [--repeats 3] [--workers 2] [--scale 1]
+    python -m benchmarks.safety [tabular] [images] [--workers 2] [--scale 1]
 
-Each workload is trained by one warm session with durability := 'hop', with 'epoch', and with
-'epoch' on a server that waits for no disk at all (fsync, synchronous_commit and full_page_writes
-off), one after another, so many times; the medians are compared. Then runs are stopped in several
-ways, and the seconds are counted until no worker is at work any more. Writes tables in Markdown.
+Each workload is trained with durability := 'hop' and with 'epoch'. From the hops comes the share of
+the workers' time that it takes to write states and their rows, and to wait between hops: that for
+the commit of the one before, and for the driver. Without any durability some of this would
+remain, so it is more than durability costs. Then runs are stopped in several ways, and the seconds are
+counted until no worker is at work any more. Writes tables in Markdown.
 """
 
 from __future__ import annotations
 
 import argparse
-import statistics
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import psycopg2
@@ -27,53 +27,52 @@ from benchmarks.server import Server, server
 from benchmarks.workload import Workload
 from benchmarks.workloads import WORKLOADS
 
-SIDES = ("hop", "epoch", "nothing lasts")
+DURABILITIES = ("hop", "epoch")
 # A stop hits a run in which hops are under way; several, because it hits at some moment.
 _STOPS, _HOPS_BEFORE, _PATIENCE = 2, 6, 120.0
-_UNSAFE = ("fsync", "synchronous_commit", "full_page_writes")
 
 
 def main() -> None:
     """Measure, and write tables."""
     arguments = _arguments()
     machine.pin(arguments.workers)
-    costs, stops = {}, {}
+    costs: dict[str, dict[str, tuple[float, float]]] = {}
+    stops: dict[str, dict[str, list[float]]] = {}
     with server() as running:
         for name in arguments.workloads or ["tabular", "images"]:
             workload = WORKLOADS[name](arguments.scale)
             tables = database.load(running, workload)
             database.pack(running, tables, workload)
-            sides = _sides(running, tables, workload, arguments.workers, arguments.repeats)
-            costs[name] = {side: statistics.median(times) for side, times in sides.items()}
+            costs[name] = _costs(running, tables, workload, arguments.workers)
             stops[name] = _stops(running, tables, workload, arguments.workers)
             database.drop(running, tables)
     sys.stdout.write(_costs_table(costs) + "\n" + _stops_table(stops))
 
 
-def _sides(
-    running: Server, tables: Tables, workload: Workload, workers: int, repeats: int
-) -> dict[str, list[float]]:
-    """Wall-clock seconds of every run."""
-    found: dict[str, list[float]] = {side: [] for side in SIDES}
+def _costs(
+    running: Server, tables: Tables, workload: Workload, workers: int
+) -> dict[str, tuple[float, float]]:
+    """Seconds of a run, and the share of the workers' time that is not for reading and training."""
+    found = {}
     with running.session() as cursor:
-        _train(cursor, tables, workload, workers, "hop")  # makes the workers warm
-        for _ in range(repeats):
-            for side in SIDES:
-                with _server_without_disk(cursor, side == "nothing lasts"):
-                    durability = "hop" if side == "hop" else "epoch"
-                    seconds = _train(cursor, tables, workload, workers, durability)
-                found[side].append(seconds)
+        for durability in DURABILITIES:
+            began = time.monotonic()
+            cursor.execute(_call(tables, workload, workers) + f", durability := '{durability}')")
+            seconds, ((run_id,),) = time.monotonic() - began, cursor.fetchall()
+            cursor.execute(_SHARE, (run_id,))
+            found[durability] = (seconds, float(cursor.fetchone()[0]))
+            name = tables.output(0)
+            cursor.execute(f"DROP TABLE {name}, {name}_info, {name}_summary, {name}_states")
     return found
 
 
-def _train(cursor: Any, tables: Tables, workload: Workload, workers: int, durability: str) -> float:
-    cursor.execute("CHECKPOINT")
-    began = time.monotonic()
-    cursor.execute(_call(tables, workload, workers) + f", durability := '{durability}')")
-    seconds = time.monotonic() - began
-    name = tables.output(0)
-    cursor.execute(f"DROP TABLE {name}, {name}_info, {name}_summary, {name}_states")
-    return seconds
+# What a worker waited before its first hop is the time until there was work.
+_SHARE = """
+SELECT sum(written + CASE WHEN first THEN 0 ELSE waited END)
+       / sum(written + read + trained + CASE WHEN first THEN 0 ELSE waited END)
+  FROM (SELECT h.*, row_number() OVER (PARTITION BY worker ORDER BY started) = 1 AS first
+          FROM cerebro.hops h WHERE run_id = %s) AS hops
+"""
 
 
 def _call(tables: Tables, workload: Workload, workers: int) -> str:
@@ -81,22 +80,6 @@ def _call(tables: Tables, workload: Workload, workers: int) -> str:
         f"SELECT cerebro_fit_multiple('{tables.packed}', '{tables.output(0)}', "
         f"'{tables.configurations}', {workload.epochs}, num_workers := {workers}"
     )
-
-
-@contextmanager
-def _server_without_disk(cursor: Any, wanted: bool) -> Iterator[None]:
-    if not wanted:
-        yield
-        return
-    for name in _UNSAFE:
-        cursor.execute(f"ALTER SYSTEM SET {name} = off")
-    cursor.execute("SELECT pg_reload_conf()")
-    try:
-        yield
-    finally:
-        for name in _UNSAFE:
-            cursor.execute(f"ALTER SYSTEM RESET {name}")
-        cursor.execute("SELECT pg_reload_conf()")
 
 
 def _stops(
@@ -166,14 +149,14 @@ def _wait_for(cursor: Any, query: str) -> Any:
     raise TimeoutError(query)
 
 
-def _costs_table(costs: dict[str, dict[str, float]]) -> str:
+def _costs_table(costs: dict[str, dict[str, tuple[float, float]]]) -> str:
     lines = ["| durability | " + " | ".join(costs) + " |", "|---|" + "---:|" * len(costs)]
-    for side in SIDES:
-        cells = []
-        for sides in costs.values():
-            share = sides[side] / sides["nothing lasts"] - 1
-            cells.append(f"{sides[side]:.2f} s ({share:+.1%})")
-        lines.append(f"| {side} | " + " | ".join(cells) + " |")
+    for durability in DURABILITIES:
+        cells = [
+            f"{share:.2%} of {seconds:.0f} s"
+            for seconds, share in (sides[durability] for sides in costs.values())
+        ]
+        lines.append(f"| {durability} | " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"
 
 
@@ -196,7 +179,6 @@ def _arguments() -> argparse.Namespace:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("workloads", nargs="*", choices=["tabular", "images", []])
-    parser.add_argument("--repeats", type=int, default=3, help="of every side")
     parser.add_argument("--workers", type=int, default=2, help="and processors")
     parser.add_argument("--scale", type=float, default=1.0, help="of the rows")
     return parser.parse_args()

@@ -66,7 +66,7 @@ class StoredRun:
         is_mine: whether that is the current role.
         status: as ``cerebro.runs`` tells it.
         error: why it stopped.
-        manifest: what its workers told; empty before they were ready.
+        manifest_text: JSON of what its workers told; empty before they were ready.
         active: seconds that earlier drivers spent on it.
     """
 
@@ -75,9 +75,15 @@ class StoredRun:
     is_mine: bool
     status: str
     error: str | None
-    manifest: Mapping[str, Any]
+    manifest_text: str
     active: float
     row: RunRow
+
+    @property
+    def manifest(self) -> Mapping[str, Any]:
+        """What its workers told."""
+        found: Mapping[str, Any] = json.loads(self.manifest_text)
+        return found
 
 
 @dataclass(frozen=True)
@@ -154,7 +160,7 @@ class Catalog:
             )
         number, owner, is_mine, status, error, manifest, active, *values = rows[0]
         row = RunRow(**dict(zip(columns, values, strict=True)))
-        return StoredRun(number, owner, is_mine, status, error, json.loads(manifest), active, row)
+        return StoredRun(number, owner, is_mine, status, error, manifest, active, row)
 
     def new_run(
         self,
@@ -248,6 +254,16 @@ class Catalog:
             found.setdefault((mst_key, epoch), set()).add(dataset)
         return found
 
+    def diverged(self, run_id: int) -> list[tuple[int, int, str, float]]:
+        """Results that are no number, the first of each configuration: key, epoch, data set, loss."""
+        rows = self._run(
+            "SELECT DISTINCT ON (mst_key) mst_key, epoch, dataset, loss FROM cerebro._metrics "
+            "WHERE run_id = %s AND (loss = 'NaN' OR abs(loss) = 'Infinity') "
+            "ORDER BY mst_key, epoch, dataset",
+            [run_id],
+        )
+        return [(row[0], row[1], row[2], row[3]) for row in rows]
+
     def forget_metrics(self, run_id: int, pairs: Sequence[tuple[int, int]]) -> None:
         """Drop results of configurations after epochs that are to be scored again."""
         for mst_key, epoch in pairs:
@@ -315,6 +331,14 @@ class Catalog:
             "UPDATE cerebro._runs SET status = %s, error = %s, finished = clock_timestamp() "
             "WHERE run_id = %s",
             [status, error, run_id],
+        )
+
+    def run_stopped(self, run_id: int, status: str, reason: str) -> None:
+        """A run stopped before its end; one that has ended stays as it is."""
+        self._run(
+            "UPDATE cerebro._runs SET status = %s, error = %s, finished = clock_timestamp() "
+            "WHERE run_id = %s AND status IN ('starting', 'running')",
+            [status, reason, run_id],
         )
 
     def requests(self, run_id: int) -> list[tuple[int, str, int | None, str]]:
@@ -385,6 +409,10 @@ class Catalog:
     def execute(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """Run a statement of the dialect."""
         return self._run(sql, parameters)
+
+    def commit(self) -> None:
+        """End a transaction; no tick, which could leave it unknown whether this was done."""
+        self._session.run("COMMIT")
 
     def execute_quietly(self, sql: str) -> None:
         """Run a statement of a clean-up, which must not hide what went wrong."""

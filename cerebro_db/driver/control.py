@@ -48,7 +48,17 @@ def control_session(
         session.cancel()
         recover(session)
         forget_search_path(session)
+        _unlock(session)
         pool.give([session])
+
+
+def _unlock(session: Session) -> None:
+    """A cancel may have come between a lock and what would have released it."""
+    try:
+        if not session.closed:
+            session.run("SELECT pg_catalog.pg_advisory_unlock_all()")
+    except CerebroError:
+        session.close()
 
 
 @contextmanager

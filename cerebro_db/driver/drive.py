@@ -8,6 +8,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 import cerebro_db
+from cerebro_db.configs.settings import Settings
 from cerebro_db.database.catalog import Catalog, StoredRun
 from cerebro_db.database.dialects import PostgreSQL
 from cerebro_db.database.sessions import (
@@ -15,12 +16,11 @@ from cerebro_db.database.sessions import (
     Session,
     SessionLost,
     SessionPool,
-    StatementFailed,
     Tick,
     no_tick,
 )
 from cerebro_db.driver import results
-from cerebro_db.driver.control import control_session
+from cerebro_db.driver.control import control_session, transaction
 from cerebro_db.driver.crew import recover
 from cerebro_db.driver.fit_request import FitRequest
 from cerebro_db.driver.fit_setup import RunSetup, check_memory, set_up
@@ -35,12 +35,13 @@ from cerebro_db.errors import (
     CerebroError,
     LoopbackFailed,
     NotPermitted,
+    ObjectInUse,
     RunCancelled,
     RunInterrupted,
     WrongRunStatus,
 )
 
-_CANCELLED = "57014"
+_CANCELLED = ("57014", "QueryCanceled")
 _RESUMABLE = ("interrupted", "cancelled", "paused", "failed")
 # Seconds before the first try to go on, doubled with each; a server that crashed takes some.
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 30.0
@@ -60,7 +61,11 @@ class Limits:
 
     max_seconds: float | None = None
     num_workers: int | None = None
-    any_version: bool = True
+    any_version: bool = False
+
+
+class _NotFree(CerebroError):
+    """A session that was lost still holds what the next attempt needs."""
 
 
 class Drive:
@@ -88,6 +93,9 @@ class Drive:
         self._deadline = None if seconds is None else time.monotonic() + seconds
         self._run_id = 0
         self._began = False
+        # Hops that were done at the last loss of sessions, and losses without any in between.
+        self._hops, self._lost = -1, 0
+        self._retries = Settings().worker_retries
 
     def begin(self, request: FitRequest) -> int:
         """Set up a new run and drive it; returns its run_id."""
@@ -109,43 +117,48 @@ class Drive:
                 catalog = Catalog(control, self._tick)
                 run = catalog.run(run_id)
                 _check_resumable(run)
-                if not self._limits.any_version:
-                    _check_version(run)
                 self._run_id = run.run_id
-                # What nobody was there to answer was meant for an earlier driver.
-                catalog.forget_requests(run.run_id)
                 self._attempt_reserved(control)
 
         return self._drive(first)
 
     # -- attempts --------------------------------------------------------------
-    def _drive(self, attempt: Callable[[], None]) -> int:
+    def _drive(self, first: Callable[[], None]) -> int:
         """Make the first attempt, and others as long as sessions are lost."""
-        hops, lost = -1, 0
+        lost: CerebroError | None = None
         while True:
             try:
-                attempt()
+                if lost is None:
+                    first()
+                else:
+                    self._wait_after(lost)
+                    self._again()
                 return self._run_id
             except Stopped as stopped:
                 return self._stopped(stopped)
-            except (SessionLost, LoopbackFailed) as error:
+            except (SessionLost, LoopbackFailed, _NotFree) as error:
                 if not self._began:
                     raise
-                hops, lost = self._lost(hops, lost, error)
+                lost = error
             except (Exception, KeyboardInterrupt) as error:
                 if self._began:
-                    self._abandon(error)
+                    self._record(_status_after(error), _text(error))
                 raise
-            attempt = self._again
 
     def _again(self) -> None:
         with control_session(self._pool, None, self._tick) as control:
             run = Catalog(control, self._tick).run(self._run_id)
-            if run.status != "finished":  # the sessions may have been lost right after the end
+            if run.status == "finished":  # the sessions were lost right after the end
+                return
+            try:
                 self._attempt_reserved(control)
+            except ObjectInUse as error:  # by a session of ours that does not know its end yet
+                raise _NotFree(error.message) from None
 
     def _attempt_reserved(self, control: Session) -> None:
         run = Catalog(control, self._tick).run(self._run_id)
+        if not self._limits.any_version:
+            _check_version(run)
         setup = with_workers(load_setup(control, run, self._tick), self._limits.num_workers)
         check_memory(setup, Catalog(control, self._tick).settings())
         with reserved(control, setup, self._tick):
@@ -153,16 +166,28 @@ class Drive:
 
     def _attempt(self, control: Session, setup: RunSetup) -> None:
         catalog = Catalog(control, self._tick)
-        run = catalog.run(self._run_id)
-        with _locked(control, run, self._tick):
+        with _locked(control, catalog.run(self._run_id), self._tick):
+            _check_unfinished(catalog.run(self._run_id))  # now that nobody else can change that
+            if not self._began:  # what nobody was there to answer was meant for an earlier driver
+                catalog.forget_requests(self._run_id)
+            self._retries = catalog.settings().worker_retries
             catalog.driven(self._run_id)
             self._began = True
-            _wait_for_orphans(control, run, self._tick)
-            run = catalog.run(self._run_id)
-            store = self._store(catalog, run, setup)
-            progress = load_progress(control, store, run, setup, self._tick)
-            ended = self._train(self._context(catalog, run, store), setup, progress)
-            results.write(catalog, self._dialect, setup, run, store, ended)
+            try:
+                self._run(control, catalog, setup)
+            except (SessionLost, LoopbackFailed):
+                raise
+            except BaseException as error:
+                self._record_in(control, error)
+                raise
+
+    def _run(self, control: Session, catalog: Catalog, setup: RunSetup) -> None:
+        run = catalog.run(self._run_id)
+        _wait_for_orphans(control, run, self._tick)
+        store = self._store(catalog, run, setup)
+        progress = load_progress(control, store, run, setup, self._tick)
+        ended = self._train(self._context(catalog, run, store), setup, progress)
+        results.write(catalog, self._dialect, setup, run, store, ended)
 
     def _store(self, catalog: Catalog, run: StoredRun, setup: RunSetup) -> StateStore:
         sql, configurations = self._dialect.training, len(setup.configurations)
@@ -211,44 +236,51 @@ class Drive:
             return self._run_id
         raise RunCancelled(f"run {self._run_id} was {stopped.reason}", hint=hint) from None
 
-    def _lost(self, hops: int, lost: int, error: CerebroError) -> tuple[int, int]:
-        """Wait a little before the next attempt; returns hops done and attempts without any.
+    def _wait_after(self, error: CerebroError) -> None:
+        """Wait a little before the next attempt.
 
         Raises:
-            RunInterrupted: there were too many.
+            RunInterrupted: there were too many without a hop in between.
+            Stopped: the seconds of this driver are over.
         """
         self._notify(f"run {self._run_id} lost its sessions: {error.message}")
-        pause = min(_FIRST_PAUSE * 2**lost, _LONGEST_PAUSE)
-        self._sleep(pause)
-        retries = 5
         with suppress(CerebroError), control_session(self._pool, None, self._tick) as control:
-            catalog = Catalog(control, self._tick)
-            retries, done = catalog.settings().worker_retries, catalog.count_hops(self._run_id)
-            hops, lost = done, 0 if done > hops >= 0 else lost
-        if lost >= retries:
-            self._record("interrupted", error.message)
+            hops = Catalog(control, self._tick).count_hops(self._run_id)
+            self._hops, self._lost = hops, 0 if hops > self._hops >= 0 else self._lost
+        if self._lost >= self._retries:
             raise RunInterrupted(
                 f"run {self._run_id} was interrupted: {error.message}",
                 hint=f"SELECT cerebro_resume({self._run_id}) goes on",
             ) from None
-        return hops, lost + 1
+        self._sleep(min(_FIRST_PAUSE * 2**self._lost, _LONGEST_PAUSE))
+        self._lost += 1
 
     def _sleep(self, seconds: float) -> None:
         end = time.monotonic() + seconds
         while (left := end - time.monotonic()) > 0:
             self._tick()
+            if self._deadline is not None and time.monotonic() >= self._deadline:
+                raise Stopped("paused", f"max_seconds := {self._limits.max_seconds:g} are over")
             time.sleep(min(left, POLL_SECONDS))
 
-    def _abandon(self, error: BaseException) -> None:
-        """The caller cancelled, or the run cannot go on; the states stay in any case."""
-        self._record(_status_after(error), _text(error))
+    def _record_in(self, control: Session, error: BaseException) -> None:
+        """Tell how the run stopped before its lock is free, so that nobody sees anything else."""
+        status = error.status if isinstance(error, Stopped) else _status_after(error)
+        control.cancel()
+        recover(control)
+        with suppress(CerebroError):
+            if not control.closed:
+                reason = error.reason if isinstance(error, Stopped) else _text(error)
+                Catalog(control, no_tick).run_stopped(self._run_id, status, reason)
 
     def _record(self, status: str, reason: str) -> None:
-        """Tell the catalog how the run stopped, in a session that nothing else uses."""
+        """Tell how the run stopped, unless someone else drives it by now."""
         with suppress(CerebroError), control_session(self._pool, None) as control:
             catalog = Catalog(control, no_tick)
-            if catalog.run(self._run_id).status not in ("finished", "failed"):
-                catalog.run_ended(self._run_id, status, reason)
+            with transaction(control):
+                key = catalog.run(self._run_id).row.lock_key
+                if control.run("SELECT pg_catalog.pg_try_advisory_xact_lock(%s)", (key,))[0][0]:
+                    catalog.run_stopped(self._run_id, status, reason)
 
 
 def _check_resumable(run: StoredRun) -> None:
@@ -278,7 +310,7 @@ def _locked(session: Session, run: StoredRun, tick: Tick) -> Iterator[None]:
     """While this lasts nobody else drives the run."""
     key = run.row.lock_key
     if not session.run("SELECT pg_catalog.pg_try_advisory_lock(%s)", (key,), tick)[0][0]:
-        raise WrongRunStatus(f"run {run.run_id} is driven by another session at this moment")
+        raise ObjectInUse(f"run {run.run_id} is driven by another session at this moment")
     try:
         yield
     finally:
@@ -310,14 +342,18 @@ def _guard_key(run: StoredRun) -> int:
 
 def _status_after(error: BaseException) -> str:
     """How a run stands that an error has stopped."""
-    if isinstance(error, RunInterrupted):  # the server is about to end
+    if isinstance(error, RunInterrupted):  # the server is about to end, or does not come back
         return "interrupted"
-    cancelled = not isinstance(error, CerebroError) or _is_cancel(error)
+    # What the server raises in a tick is an exception of its own.
+    code = getattr(error, "sqlstate", None) or type(error).__name__
+    cancelled = isinstance(error, KeyboardInterrupt) or code in _CANCELLED
     return "cancelled" if cancelled else "failed"
 
 
-def _is_cancel(error: CerebroError) -> bool:
-    return isinstance(error, StatementFailed) and error.sqlstate == _CANCELLED
+def _check_unfinished(run: StoredRun) -> None:
+    """Refuse a run that another driver has ended, or whose states someone removed meanwhile."""
+    if run.status == "finished" or run.row.states is None:
+        raise WrongRunStatus(f"run {run.run_id} is {run.status}, and nothing is left to go on with")
 
 
 def _text(error: BaseException) -> str:

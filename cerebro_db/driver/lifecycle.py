@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 
 from cerebro_db.database.catalog import STATES_SCHEMA, Catalog, StoredRun
 from cerebro_db.database.dialects import PostgreSQL
@@ -11,7 +12,7 @@ from cerebro_db.database.names import QualifiedName
 from cerebro_db.database.sessions import POLL_SECONDS, Session, SessionPool, Tick, no_tick
 from cerebro_db.driver import results
 from cerebro_db.driver.control import control_session, transaction
-from cerebro_db.errors import InvalidArgument, ObjectInUse, WrongRunStatus
+from cerebro_db.errors import CerebroError, InvalidArgument, ObjectInUse, WrongRunStatus
 
 GOING_ON = ("starting", "running")
 # A driver looks for requests several times a second, and then stops its workers.
@@ -84,14 +85,16 @@ def vacuum(
     with control_session(pool, None, tick) as control:
         catalog = Catalog(control, tick)
         for run_id in catalog.stopped_runs(older_than):
-            with transaction(control, tick):
+            # What concerns one run, such as that somebody resumes it now, leaves the others.
+            with suppress(CerebroError), transaction(control, tick):
                 run = _stopped_run(control, catalog, run_id, tick)
                 size = _bytes(catalog, dialect, run.row.states or "")
                 if results.drop_states(catalog, dialect, run.row.states):
                     catalog.states_dropped(run.run_id)
                     removed.append((run.run_id, size))
         for name in catalog.orphaned_states():
-            with transaction(control, tick):
+            with suppress(CerebroError), transaction(control, tick):
+                catalog.execute("SET LOCAL lock_timeout = '2s'")
                 size = catalog.table_bytes(QualifiedName(STATES_SCHEMA, name))
                 catalog.execute(f"DROP TABLE {QualifiedName(STATES_SCHEMA, name).sql}")
                 removed.append((None, size))

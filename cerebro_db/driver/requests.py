@@ -44,8 +44,12 @@ class Requests:
         self._deadline, self._max_seconds = deadline, max_seconds
         self._looked = 0.0
 
-    def look(self) -> list[tuple[int, str]]:
-        """The configurations that someone cancelled, and who.
+    def done(self, request_id: int) -> None:
+        """A request to cancel a configuration was followed."""
+        self._catalog.forget_requests(self._run_id, request_id)
+
+    def look(self) -> list[tuple[int, int, str]]:
+        """The configurations that someone cancelled: id of the request, mst_key, who.
 
         Raises:
             Stopped: the whole run shall stop.
@@ -58,12 +62,16 @@ class Requests:
         self._looked = now
         return self._asked()
 
-    def _asked(self) -> list[tuple[int, str]]:
-        found = []
+    def _asked(self) -> list[tuple[int, int, str]]:
+        found: list[tuple[int, int, str]] = []
         for request_id, action, mst_key, who in self._catalog.requests(self._run_id):
-            self._catalog.forget_requests(self._run_id, request_id)
-            if mst_key is None:
+            if mst_key is not None:
+                found.append((request_id, mst_key, who))
+            elif found:  # these come first; what concerns the run is looked at again right after
+                self._looked = 0.0
+                return found
+            else:
+                self._catalog.forget_requests(self._run_id, request_id)
                 status = {"cancel": "cancelled", "pause": "paused"}[action]
                 raise Stopped(status, f"{status} by {who}")
-            found.append((mst_key, who))
         return found

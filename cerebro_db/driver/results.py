@@ -13,10 +13,9 @@ from cerebro_db.database.names import QualifiedName, quote
 from cerebro_db.database.sessions import StatementFailed
 from cerebro_db.driver.fit_setup import OUTPUT_SUFFIXES, STATES_SUFFIX, Configuration, RunSetup
 from cerebro_db.driver.scoreboard import TRAINING, VALIDATION
-from cerebro_db.driver.state_store import StateStore
+from cerebro_db.driver.state_store import IN_USE, StateStore
 
 MODEL_TYPE = "cerebro_keras"
-_LOCKED = "55P03"
 
 
 Ended = Mapping[int, tuple[str, str]]
@@ -59,7 +58,7 @@ def write(
             catalog.run_ended(run_id, "finished")
         else:
             catalog.run_ended(run_id, "failed", "no configuration was trained to the end")
-        catalog.execute("COMMIT")
+        catalog.commit()
     except BaseException:
         catalog.execute_quietly("ROLLBACK")
         raise
@@ -81,7 +80,7 @@ def drop_states(catalog: Catalog, dialect: PostgreSQL, name: str | None) -> bool
         for (table,) in catalog.execute(*dialect.training.tables(name)):
             catalog.execute(f"DROP TABLE {QualifiedName(STATES_SCHEMA, table).sql}")
     except StatementFailed as error:
-        if error.sqlstate != _LOCKED:
+        if error.sqlstate not in IN_USE:
             raise
         catalog.execute("ROLLBACK TO SAVEPOINT before_states")
         return False

@@ -17,7 +17,8 @@ from cerebro_db.driver.fit_setup import RunSetup, decoded_bytes, row_bytes
 from cerebro_db.driver.progress import EpochReport
 from cerebro_db.driver.retention import Retention
 from cerebro_db.driver.scoreboard import TRAINING, VALIDATION, Group, Scan, ScoreBoard
-from cerebro_db.driver.stored import Progress
+from cerebro_db.driver.state_store import StateTable
+from cerebro_db.driver.stored import Progress, diverged
 from cerebro_db.driver.tasks import TaskWriter
 from cerebro_db.driver.workers import RunContext, Worker, manifest_of, start_preparing
 from cerebro_db.errors import RunFailed, WrongRunStatus
@@ -26,6 +27,8 @@ from cerebro_db.planning.orders import Visit, plan_epoch
 
 # Classes of SQLSTATE that concern the server, not one configuration.
 _FATAL_CLASSES = ("08", "40", "42", "53", "55", "57", "58")
+# Damaged bytes, and a hop that is there already: no fault of the configuration either.
+_FATAL_CODES = ("XX001", "XX002", "23505")
 _PLANNED_AHEAD = 20_000
 
 
@@ -144,8 +147,9 @@ class Run:
         if now - self._ticked >= POLL_SECONDS:
             self._context.tick()
             self._ticked = now
-        for mst_key, who in self._context.requests.look():
+        for request_id, mst_key, who in self._context.requests.look():
             self._cancel(mst_key, who)
+            self._context.requests.done(request_id)
 
     def _advance(self, worker: Worker) -> None:
         """Take what a worker finished, and give it something new at once."""
@@ -154,14 +158,17 @@ class Run:
             if not worker.session.advance():
                 return
         except StatementFailed as error:
+            if worker.target is not None:
+                self._store.failed(worker.target)
             self._free(worker)
             worker.kept = set()  # a statement that failed may have driven partitions out of memory
             self._failed(job, error)
             return
-        rows = worker.session.rows()
+        rows, target = worker.session.rows(), worker.target
         self._free(worker)
         if isinstance(job, Visit):
-            self._visited(worker, job, rows[0])
+            assert target is not None
+            self._visited(worker, job, rows[0], target)
         elif isinstance(job, Scan):
             self._scanned(worker, job, json.loads(rows[0][0]))
         elif isinstance(job, _Combination):
@@ -176,7 +183,7 @@ class Run:
             recover(worker.session)
             worker.cancelled = False
         self._store.give_back(worker.tables)
-        worker.tables = []
+        worker.tables, worker.target = [], None
         worker.job = None
         worker.free_since = time.monotonic()
 
@@ -276,14 +283,15 @@ class Run:
         for mst_key, error in errors.items():
             self._drop(int(mst_key), f"its loss or metrics cannot be computed: {error}")
 
-    def _visited(self, worker: Worker, visit: Visit, row: tuple[int, list[str], int]) -> None:
+    def _visited(
+        self, worker: Worker, visit: Visit, row: tuple[int, list[str], int], target: StateTable
+    ) -> None:
         rows, kept, size = row
         worker.kept = set(kept)
         self._report.trained(rows)
         self._dispatcher.finished(visit)
         version = self._version(visit) + 1
-        assert worker.target is not None
-        self._store.wrote(worker.target, (visit.mst_key, version), size)
+        self._store.wrote(target, (visit.mst_key, version), size)
         self._retention.hop_done(visit.mst_key, version)
         if visit.mst_key not in self._alive:
             self._discard_all(visit.mst_key)
@@ -316,8 +324,9 @@ class Run:
         self._report.scored(rows)
         for row in rows:
             if not math.isfinite(row.loss):
-                self._drop(row.mst_key, f"the {job.dataset} loss of epoch {epoch} is {row.loss}")
-        if job.dataset == list(self._tables)[-1]:
+                self._drop(row.mst_key, diverged(job.dataset, epoch, row.loss))
+        job.group.combined.add(job.dataset)
+        if job.group.combined == set(self._tables):
             for mst_key in job.group.mst_keys:
                 self._retention.scored(mst_key, epoch * len(self._partitions))
             self._discard()
@@ -338,7 +347,8 @@ class Run:
         """One configuration fails by itself; anything else ends the run."""
         if not isinstance(job, Visit):
             raise error
-        if job.mst_key in self._alive and error.sqlstate[:2] in _FATAL_CLASSES:
+        is_fatal = error.sqlstate in _FATAL_CODES or error.sqlstate[:2] in _FATAL_CLASSES
+        if job.mst_key in self._alive and is_fatal:
             raise error
         self._dispatcher.finished(job)
         hint = f" ({error.hint})" if error.hint else ""

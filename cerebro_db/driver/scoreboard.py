@@ -25,7 +25,15 @@ class Scan:
 
 @dataclass(eq=False)
 class Group:
-    """Configurations that finished an epoch and are scored together."""
+    """Configurations that finished an epoch and are scored together.
+
+    Attributes:
+        waiting: data set and partition of the scans that nobody has taken.
+        missing: scans that are not finished.
+        partials: sums of those that are.
+        errors: of configurations that could not be scored.
+        combined: data sets whose results are in the catalog.
+    """
 
     epoch: int
     mst_keys: tuple[int, ...]
@@ -33,6 +41,7 @@ class Group:
     missing: int
     partials: dict[tuple[str, int], dict[int, Any]] = field(default_factory=dict)
     errors: dict[int, str] = field(default_factory=dict)
+    combined: set[str] = field(default_factory=set)
 
 
 class ScoreBoard:

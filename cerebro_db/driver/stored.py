@@ -95,6 +95,10 @@ def load_progress(
     for mst_key, version in store.kept():
         done[mst_key] = max(done.get(mst_key, 0), version)
     with transaction(session, tick):
+        for mst_key, epoch, dataset, loss in catalog.diverged(run.run_id):
+            catalog.configuration_ended(
+                run.run_id, mst_key, "failed", diverged(dataset, epoch, loss)
+            )
         ended = {
             c.mst_key: (status, error or status)
             for c, status, error in catalog.configurations(run.run_id)
@@ -110,6 +114,11 @@ def load_progress(
     plan = tuple(Visit(*visit) for visit in catalog.plan(run.run_id, over + 1))
     planned = catalog.planned(run.run_id)
     return Progress(plan, planned, done, scored, ended, run.active)
+
+
+def diverged(dataset: str, epoch: int, loss: float) -> str:
+    """Why a configuration failed whose loss is no number."""
+    return f"the {dataset} loss of epoch {epoch} is {loss}"
 
 
 def _scored(

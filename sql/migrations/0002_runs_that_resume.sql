@@ -64,6 +64,13 @@ CREATE TABLE cerebro.catalog_requests (
     requested  timestamptz NOT NULL DEFAULT clock_timestamp()
 );
 
+-- Times that can be subtracted from each other.
+ALTER TABLE cerebro.catalog_hops ADD CHECK (isfinite(started) AND isfinite(finished));
+ALTER TABLE cerebro.catalog_runs ADD CHECK (
+    isfinite(created) AND isfinite(started) AND isfinite(resumed) AND isfinite(finished));
+-- A lock is one run's only: nobody can keep another run from being resumed or removed.
+CREATE UNIQUE INDEX catalog_runs_lock_key ON cerebro.catalog_runs (lock_key);
+
 -- A state may be larger than a value of the server can be: it is saved in chunks after the hop.
 ALTER TYPE cerebro.visit_result DROP ATTRIBUTE state;
 ALTER TYPE cerebro.visit_result ADD ATTRIBUTE token bigint;

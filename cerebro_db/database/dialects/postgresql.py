@@ -40,6 +40,10 @@ class PostgreSQL:
             "SET lock_timeout = '30s'",
             "SET jit = off",
             "SET max_parallel_workers_per_gather = 0",
+            # A connection that was cut without a word must not hold its locks for hours.
+            "SET tcp_keepalives_idle = 30",
+            "SET tcp_keepalives_interval = 10",
+            "SET tcp_keepalives_count = 3",
         ]
         if self.server_version >= SESSION_CHECKS_SINCE:
             settings.append(f"SET idle_session_timeout = '{idle_seconds}s'")
