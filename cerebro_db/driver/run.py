@@ -27,8 +27,8 @@ from cerebro_db.planning.orders import Visit, plan_epoch
 
 # Classes of SQLSTATE that concern the server, not one configuration.
 _FATAL_CLASSES = ("08", "40", "42", "53", "55", "57", "58")
-# Damaged bytes, and a hop that is there already: no fault of the configuration either.
-_FATAL_CODES = ("XX001", "XX002", "23505")
+# A hop that is there already is no fault of the configuration either.
+_FATAL_CODES = ("23505",)
 _PLANNED_AHEAD = 20_000
 
 

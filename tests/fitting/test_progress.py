@@ -112,8 +112,7 @@ class Background:
     """A run in a connection of its own, which another one watches."""
 
     def __init__(self, dsn: str, sql: str, values: tuple[Any, ...]) -> None:
-        self.connection = psycopg2.connect(dsn)
-        self.connection.autocommit = True
+        self.connection = self._connect(dsn)
         self.error: psycopg2.Error | None = None
         self.pid = self.connection.info.backend_pid
         self._thread = threading.Thread(target=self._run, args=(sql, values))
@@ -126,13 +125,21 @@ class Background:
         except psycopg2.Error as error:
             self.error = error
 
+    def _connect(self, dsn: str) -> Any:
+        connection = psycopg2.connect(dsn)
+        connection.autocommit = True
+        return connection
+
+    def _close(self) -> None:
+        self.connection.close()
+
     def is_alive(self) -> bool:
         return self._thread.is_alive()
 
     def join(self) -> None:
         self._thread.join(60)
         assert not self._thread.is_alive()
-        self.connection.close()
+        self._close()
 
 
 def until(bench: Any, query: str, values: tuple[Any, ...] = (), seconds: float = 60) -> Any:
