@@ -57,7 +57,7 @@ def test_cancel_while_a_program_is_made(
     caller.start(caller.hop, FOREVER, net=DEEP, jit=jit)
     time.sleep(delay)
     cancelled(caller, watcher)
-    caller.hop(net=DEEP, jit=jit)
+    caller.hop(jit=jit)
 
 
 def test_a_session_whose_import_was_cancelled(caller: Caller, watcher: Sql) -> None:
