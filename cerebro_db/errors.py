@@ -88,7 +88,7 @@ class InvalidArchitecture(CerebroError):
 class InvalidState(CerebroError):
     """The bytes of a state are damaged or of another model."""
 
-    sqlstate = "XX001"
+    sqlstate = "22P03"
 
 
 class ConfigurationFailed(CerebroError):

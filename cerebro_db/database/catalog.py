@@ -99,6 +99,7 @@ class ConfigurationRow:
     jit: bool
     steps_per_call: int
     goal: str
+    is_warm: bool = False
 
 
 @dataclass(frozen=True)

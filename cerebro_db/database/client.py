@@ -9,9 +9,6 @@ from cerebro_db.database.dialects import PostgreSQL
 from cerebro_db.database.sessions import Session, SessionPool, no_tick
 from cerebro_db.errors import LoopbackFailed
 
-# The sessions of a client that is gone end soon; those of one that waits must not.
-_IDLE_SECONDS = 3600
-
 
 @dataclass(frozen=True)
 class Client:
@@ -43,7 +40,7 @@ class Client:
             dialect = PostgreSQL(session.server_version)
         finally:
             session.close()
-        pool = SessionPool(dsn, dialect.session_settings(_IDLE_SECONDS))
+        pool = SessionPool(dsn, dialect.session_settings())
         return cls(pool, dialect, search_path, cores)
 
     def status(self, run_id: int) -> str:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import select
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from cerebro_db import errors
@@ -236,17 +238,31 @@ def wait_any(sessions: Iterable[Session], timeout: float) -> None:
         time.sleep(min(timeout, 0.01))
 
 
+@dataclass(frozen=True)
+class SessionSettings:
+    """What a server is told of sessions.
+
+    Attributes:
+        first: statements for each new session.
+        in_use, idle: statements for a session that is taken, and for one that is given back.
+    """
+
+    first: Sequence[str] = ()
+    in_use: str = "SELECT 1"
+    idle: str = "SELECT 1"
+
+
 class SessionPool:
     """Sessions kept open between calls, so that what they loaded stays loaded.
 
     Args:
         dsn: libpq connection string of every session.
-        settings: statements that each new session runs first.
+        settings: what each session runs first.
     """
 
-    def __init__(self, dsn: str, settings: Sequence[str]) -> None:
+    def __init__(self, dsn: str, settings: SessionSettings) -> None:
         self.dsn = dsn
-        self._settings = "; ".join(settings)
+        self._settings = settings
         self._idle: list[Session] = []
 
     def take(
@@ -269,8 +285,10 @@ class SessionPool:
                 fresh.append(Session(self.dsn, "cerebro worker"))
             _settle_all(fresh, tick)
             for session in fresh:
-                session.send(self._settings)
-            _settle_all(fresh, tick)
+                session.send("; ".join([*self._settings.first, self._settings.in_use]))
+            for session in taken:
+                session.send(self._settings.in_use)
+            _settle_all(taken + fresh, tick)
         except BaseException:
             for session in [*taken, *fresh]:
                 session.close()
@@ -285,7 +303,7 @@ class SessionPool:
     def give(self, sessions: Iterable[Session]) -> None:
         """Keep sessions for the next call; those that are busy or closed are dropped."""
         for session in sessions:
-            if session.closed or session.busy:
+            if session.closed or session.busy or not _runs(session, self._settings.idle):
                 session.close()
             else:
                 self._idle.append(session)
@@ -295,6 +313,15 @@ class SessionPool:
         for session in self._idle:
             session.close()
         self._idle.clear()
+
+
+def _runs(session: Session, statement: str) -> bool:
+    """Run a statement that a cancel request may hit that comes late."""
+    for _ in range(2):
+        with contextlib.suppress(StatementFailed):
+            session.run(statement)
+            return True
+    return False
 
 
 def _alive(session: Session) -> bool:

@@ -142,7 +142,7 @@ class Drive:
                 lost = error
             except (Exception, KeyboardInterrupt) as error:
                 if self._began:
-                    self._record(_status_after(error), _text(error))
+                    self._record(status_after(error), _text(error))
                 raise
 
     def _again(self) -> None:
@@ -265,7 +265,7 @@ class Drive:
 
     def _record_in(self, control: Session, error: BaseException) -> None:
         """Tell how the run stopped before its lock is free, so that nobody sees anything else."""
-        status = error.status if isinstance(error, Stopped) else _status_after(error)
+        status = error.status if isinstance(error, Stopped) else status_after(error)
         control.cancel()
         recover(control)
         with suppress(CerebroError):
@@ -340,7 +340,7 @@ def _guard_key(run: StoredRun) -> int:
     return run.row.lock_key + 1
 
 
-def _status_after(error: BaseException) -> str:
+def status_after(error: BaseException) -> str:
     """How a run stands that an error has stopped."""
     if isinstance(error, RunInterrupted):  # the server is about to end, or does not come back
         return "interrupted"

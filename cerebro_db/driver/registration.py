@@ -35,7 +35,7 @@ def register(
         run_id = catalog.new_run(row, configurations, _architectures(setup), models)
         if setup.replaces:
             store = StateStore(states_of(row), len(configurations), catalog, dialect.training)
-            _start_from_previous(catalog, setup, store.create(lasting=True).name)
+            _start_from_previous(catalog, run_id, setup, store.create(lasting=True).name)
     return run_id
 
 
@@ -99,7 +99,9 @@ def _architectures(setup: RunSetup) -> list[ArchitectureRow]:
     ]
 
 
-def _start_from_previous(catalog: Catalog, setup: RunSetup, states: QualifiedName) -> None:
+def _start_from_previous(
+    catalog: Catalog, run_id: int, setup: RunSetup, states: QualifiedName
+) -> None:
     """Warm start: a configuration goes on from the state that is there under its mst_key."""
     previous = setup.output.suffixed(STATES_SUFFIX).sql
     catalog.execute(
@@ -107,4 +109,9 @@ def _start_from_previous(catalog: Catalog, setup: RunSetup, states: QualifiedNam
         f"SELECT p.mst_key, 0, p.chunk, NULL, p.state FROM {previous} p "
         "WHERE p.mst_key = ANY (%s::int[])",
         ([c.mst_key for c in setup.configurations],),
+    )
+    catalog.execute(
+        "UPDATE cerebro._configurations SET is_warm = true WHERE run_id = %s "
+        f"AND mst_key IN (SELECT s.mst_key FROM {states.sql} s)",
+        (run_id,),
     )

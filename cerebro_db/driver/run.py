@@ -27,8 +27,8 @@ from cerebro_db.planning.orders import Visit, plan_epoch
 
 # Classes of SQLSTATE that concern the server, not one configuration.
 _FATAL_CLASSES = ("08", "40", "42", "53", "55", "57", "58")
-# A hop that is there already is no fault of the configuration either.
-_FATAL_CODES = ("23505",)
+# A hop that is there already, or a damaged page of the disk, is no fault of the configuration.
+_FATAL_CODES = ("23505", "XX001", "XX002")
 _PLANNED_AHEAD = 20_000
 
 
@@ -48,6 +48,11 @@ class _Combination:
 
     group: Group
     dataset: str
+
+
+def concerns_all(sqlstate: str) -> bool:
+    """Whether an error of a hop is no fault of its configuration."""
+    return sqlstate in _FATAL_CODES or sqlstate[:2] in _FATAL_CLASSES
 
 
 class Run:
@@ -347,8 +352,7 @@ class Run:
         """One configuration fails by itself; anything else ends the run."""
         if not isinstance(job, Visit):
             raise error
-        is_fatal = error.sqlstate in _FATAL_CODES or error.sqlstate[:2] in _FATAL_CLASSES
-        if job.mst_key in self._alive and is_fatal:
+        if job.mst_key in self._alive and concerns_all(error.sqlstate):
             raise error
         self._dispatcher.finished(job)
         hint = f" ({error.hint})" if error.hint else ""

@@ -105,11 +105,12 @@ def load_progress(
             if status in ("failed", "cancelled")
         }
         going = {key: version for key, version in done.items() if key not in ended}
+        warm = {c.mst_key for c, _, _ in catalog.configurations(run.run_id) if c.is_warm}
         catalog.forget_hops(run.run_id, going, states.hops_an_epoch)
         scored = _scored(catalog, run, setup, set(going))
     for mst_key in ended:
         store.forget_all(mst_key)
-    _check_states(states, setup, going, scored, store.kept())
+    _check_states(states, setup, going, warm, scored, store.kept())
     over = min(going.values(), default=0) // states.hops_an_epoch
     plan = tuple(Visit(*visit) for visit in catalog.plan(run.run_id, over + 1))
     planned = catalog.planned(run.run_id)
@@ -135,11 +136,12 @@ def _check_states(
     states: StateTables,
     setup: RunSetup,
     going: dict[int, int],
+    warm: set[int],
     scored: frozenset[tuple[int, int]],
     there: set[tuple[int, int]],
 ) -> None:
     """Whether the states are there from which the run goes on, and those still to be scored."""
-    needed = {(key, done) for key, done in going.items() if done > 0}
+    needed = {(key, done) for key, done in going.items() if done > 0 or key in warm}
     for epoch in setup.request.metric_epochs():
         version = epoch * states.hops_an_epoch
         needed |= {

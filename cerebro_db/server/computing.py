@@ -90,9 +90,9 @@ class ComputingThread:
         """
         self.settle(tick)
         job: _Job[R] = _Job(work)
-        self._current = job
         del work
         self._start()
+        self._current = job
         self._jobs.put(job)
         try:
             self._wait(job, tick)

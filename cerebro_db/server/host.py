@@ -14,7 +14,6 @@ from cerebro_db.server.entry import entry
 __all__ = ["Host", "entry"]
 
 _POOL_KEY = "cerebro.pool"
-_IDLE_SECONDS = 3600
 
 
 @dataclass(frozen=True)
@@ -81,7 +80,7 @@ def _pool(gd: dict[str, Any], dsn: str, dialect: PostgreSQL) -> SessionPool:
         if pool.dsn == dsn:
             return pool
         pool.close()
-    gd[_POOL_KEY] = fresh = SessionPool(dsn, dialect.session_settings(_IDLE_SECONDS))
+    gd[_POOL_KEY] = fresh = SessionPool(dsn, dialect.session_settings())
     return fresh
 
 

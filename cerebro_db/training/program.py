@@ -88,7 +88,7 @@ class Program:
             self._scalars = make_variable(optimizer)
             self._class_weights = self._make_class_weights(recipe.fit_params)
             self._variables = _named_variables(self.model, optimizer)
-            self._zeros = {name: variable.numpy() for name, variable in self._variables.items()}
+            self._fresh = {name: _fresh(name, v.numpy()) for name, v in self._variables.items()}
         units = self.model.outputs[0].shape[-1]
         self._encoding = encoding_for(recipe.targets, params.loss.target, units)
         self._compile()
@@ -113,7 +113,7 @@ class Program:
             model = models.build(recipe.architecture, seed, params.dropout)
             if weights is not None:
                 models.set_weights(model, weights)
-            state = dict(self._zeros)
+            state = dict(self._fresh)
             fresh = named_model_variables(model)
             state.update({name: variable.numpy() for name, variable in fresh.items()})
         return self.with_learning_rate(state, recipe)
@@ -129,7 +129,7 @@ class Program:
         Raises:
             InvalidState: names, shapes or dtypes are not those of the program.
         """
-        check_fits(state, self._zeros)
+        check_fits(state, self._fresh)
         with shielded():
             for name, variable in self._variables.items():
                 assign(variable, state[name])
@@ -248,6 +248,20 @@ class Program:
             return None
         vector = _class_weight_vector(fit, self._targets.num_classes)
         return tf.Variable(vector, trainable=False)
+
+
+def _fresh(name: str, array: np.ndarray) -> np.ndarray:
+    """What a new state has under this name, without memory where all values are equal.
+
+    A worker keeps many programs, and an optimizer's variables begin as zeros. The model's come
+    from a seed: of these only shape and dtype matter.
+    """
+    if not name.startswith("optimizer/"):
+        return np.broadcast_to(np.zeros((), array.dtype), array.shape)
+    first = array.reshape(-1)[:1]
+    if array.size and (array == first).all():
+        return np.broadcast_to(first[0].copy(), array.shape)
+    return array.copy()
 
 
 def assign(variable: Any, value: np.ndarray) -> None:

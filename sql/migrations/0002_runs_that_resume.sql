@@ -43,6 +43,9 @@ ALTER TABLE cerebro.catalog_runs
     ADD UNIQUE (states),
     ADD CHECK (states ~ '^run_[0-9a-f]{32}$');
 
+-- Whether a configuration began with the state of an earlier run.
+ALTER TABLE cerebro.catalog_configurations ADD COLUMN is_warm boolean NOT NULL DEFAULT false;
+
 -- The models of a run as they were when it began, whatever becomes of the user's table.
 CREATE TABLE cerebro.catalog_architectures (
     run_id        bigint NOT NULL,

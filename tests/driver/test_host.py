@@ -7,7 +7,7 @@ import os
 import pytest
 
 from cerebro_db.database.dialects import PostgreSQL
-from cerebro_db.database.sessions import SessionPool
+from cerebro_db.database.sessions import SessionPool, SessionSettings
 from cerebro_db.errors import RunInterrupted
 from cerebro_db.server.host import Host
 
@@ -23,7 +23,7 @@ class Plpy:
 
 def test_a_tick_asks_the_server_as_long_as_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
     plpy = Plpy()
-    host = Host(plpy, SessionPool("", []), PostgreSQL(150000), "public")
+    host = Host(plpy, SessionPool("", SessionSettings()), PostgreSQL(150000), "public")
     host.tick()
     assert plpy.asked == 1
     parent = os.getppid()

@@ -230,6 +230,50 @@ def test_a_state_that_someone_removed_is_missed_at_once(
         run.resume()
 
 
+def test_a_warm_start_that_stopped_before_its_first_hop_goes_on_from_where_it_began(
+    bench: Any, fit: Fit, weights: Any
+) -> None:
+    whole, _ = fit()
+    fit(out=whole, warm_start=True)
+    stopped, _ = fit()
+    _, run_id = fit(out=stopped, warm_start=True, max_seconds=0.001)
+    of_run = (run_id,)
+    status = "SELECT status, hops_done FROM cerebro.runs JOIN cerebro.progress USING (run_id, status)"
+    assert bench.row(f"{status} WHERE run_id = %s", of_run) == ("paused", 0)
+    name = bench.value("SELECT states FROM cerebro._runs WHERE run_id = %s", of_run)
+    table = bench.value(
+        "SELECT 'cerebro_states.' || relname FROM pg_class WHERE relname LIKE %s AND relkind = 'r'",
+        (f"{name}%",),
+    )
+    bench.run(f"CREATE TABLE kept_state AS SELECT * FROM {table} WHERE mst_key = 2")
+    bench.run(f"DELETE FROM {table} WHERE mst_key = 2")
+    with pytest.raises(psycopg2.errors.DataException, match="got no state of mst_key 2 after 0"):
+        bench.run("SELECT cerebro_resume(%s)", of_run)
+    bench.run(f"INSERT INTO {table} TABLE kept_state")
+    bench.run("DROP TABLE kept_state")
+    bench.run("SELECT cerebro_resume(%s)", of_run)
+    assert weights(stopped) == weights(whole)
+
+
+def test_a_loss_that_was_no_number_when_the_run_stopped_fails_its_configuration(
+    bench: Any, disturbed: Callable[..., Disturbed], undisturbed: list[Any]
+) -> None:
+    run = disturbed(hops=40)
+    bench.run("SELECT cerebro_pause(%s)", (run.run_id,))
+    run.caller.join()
+    bench.run(
+        "UPDATE cerebro._metrics SET loss = 'NaN' "
+        "WHERE run_id = %s AND mst_key = 3 AND epoch = 2 AND dataset = 'training'",
+        (run.run_id,),
+    )
+    bench.run("SELECT cerebro_resume(%s)", (run.run_id,))
+    info = bench.fetch(f"SELECT mst_key, status, error FROM {run.out}_info ORDER BY 1")
+    assert info[2] == (3, "failed", "the training loss of epoch 2 is nan")
+    assert {row[1] for row in info if row[0] != 3} == {"finished"}
+    others = [row for row in undisturbed[0] if row[0] != 3]
+    assert results(bench, run.out, run.run_id)[0] == others
+
+
 def test_a_configuration_can_be_cancelled(
     bench: Any, disturbed: Callable[..., Disturbed], undisturbed: list[Any]
 ) -> None:
@@ -373,14 +417,20 @@ def test_states_are_kept_in_chunks(
 def test_vacuum_removes_the_states_of_runs_that_stopped_long_ago(
     bench: Any, disturbed: Callable[..., Disturbed]
 ) -> None:
+    bench.run("SELECT * FROM cerebro_vacuum('0')")  # of runs of other tests
     run = disturbed()
     bench.run("SELECT cerebro_pause(%s)", (run.run_id,))
     run.caller.join()
     assert bench.fetch("SELECT * FROM cerebro_vacuum()") == []
-    bench.run("CREATE TABLE cerebro_states.left_behind ()")
+    bench.run("CREATE TABLE cerebro_states.left_a (i int)")
+    bench.run("CREATE VIEW depends_on_it AS TABLE cerebro_states.left_a")
+    bench.run("CREATE TABLE cerebro_states.left_b ()")
     ((first, size), (second, _)) = bench.fetch("SELECT * FROM cerebro_vacuum('0')")
     assert (first, second) == (run.run_id, None)
     assert size > 0
+    assert leftovers(bench) == [("left_a",)]
+    bench.run("DROP VIEW depends_on_it")
+    assert bench.fetch("SELECT run_id FROM cerebro_vacuum('0')") == [(None,)]
     assert leftovers(bench) == []
     with pytest.raises(psycopg2.errors.ObjectNotInPrerequisiteState, match="states are gone"):
         run.resume()

@@ -127,7 +127,7 @@ def test_several_workers_from_a_client(trained, monkeypatch):
     monkeypatch.setattr(evaluation, "MANY_ROWS", 1)
     monkeypatch.setattr(evaluation.os, "cpu_count", lambda: 2)
     dialect = PostgreSQL(150000)
-    pool = SessionPool(trained.dsn, dialect.session_settings(60))
+    pool = SessionPool(trained.dsn, dialect.session_settings())
     try:
         request = evaluation.EvaluationRequest(
             "flowers", "flowers_packed", "client_scores", search_path="public"

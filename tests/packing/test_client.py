@@ -19,7 +19,7 @@ def dialect():
 
 @pytest.fixture
 def pool(db, dialect):
-    pool = SessionPool(db.dsn, dialect.session_settings(60))
+    pool = SessionPool(db.dsn, dialect.session_settings())
     yield pool
     pool.close()
 

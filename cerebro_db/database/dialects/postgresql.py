@@ -5,8 +5,11 @@ from __future__ import annotations
 from cerebro_db.database.dialects.postgresql_packing import PostgreSQLPacking
 from cerebro_db.database.dialects.postgresql_prediction import PostgreSQLPrediction
 from cerebro_db.database.dialects.postgresql_training import PostgreSQLTraining
+from cerebro_db.database.sessions import SessionSettings
 
 SESSION_CHECKS_SINCE = 140000
+# Sessions that are kept for a next call end some time; those of a run may wait for any time.
+_IDLE_SECONDS = 3600
 
 
 class PostgreSQL:
@@ -23,8 +26,8 @@ class PostgreSQL:
     def __init__(self, server_version: int) -> None:
         self.server_version = server_version
 
-    def session_settings(self, idle_seconds: int) -> list[str]:
-        """Statements that make a session fit for work of any length."""
+    def session_settings(self) -> SessionSettings:
+        """What makes a session fit for work of any length."""
         settings = [
             # Objects of other users cannot get in between, whatever their names are.
             "SET search_path = pg_catalog, pg_temp",
@@ -46,7 +49,8 @@ class PostgreSQL:
             "SET tcp_keepalives_count = 3",
         ]
         if self.server_version >= SESSION_CHECKS_SINCE:
-            settings.append(f"SET idle_session_timeout = '{idle_seconds}s'")
             # A caller that was killed must not leave its workers at work, holding locks.
             settings.append("SET client_connection_check_interval = '2s'")
-        return settings
+            limit = "SET idle_session_timeout = '{}s'"
+            return SessionSettings(settings, limit.format(0), limit.format(_IDLE_SECONDS))
+        return SessionSettings(settings)

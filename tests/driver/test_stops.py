@@ -1,0 +1,93 @@
+"""How errors and requests decide on what becomes of a run."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+
+from cerebro_db.database.catalog import Catalog
+from cerebro_db.database.sessions import StatementFailed
+from cerebro_db.driver.drive import status_after
+from cerebro_db.driver.requests import Requests, Stopped
+from cerebro_db.driver.run import concerns_all
+from cerebro_db.errors import InvalidData, InvalidState, RunCancelled, RunInterrupted
+
+Asked = tuple[int, str, int | None, str]
+
+
+class _Catalog:
+    """Requests in memory, in the order in which the catalog gives them."""
+
+    def __init__(self, *requests: Asked) -> None:
+        self.there = list(requests)
+
+    def requests(self, run_id: int) -> list[Asked]:
+        assert run_id == 7
+        return list(self.there)
+
+    def forget_requests(self, run_id: int, request_id: int) -> None:
+        assert run_id == 7
+        self.there = [request for request in self.there if request[0] != request_id]
+
+
+def test_a_configuration_is_cancelled_before_the_run_is_stopped() -> None:
+    catalog = _Catalog((1, "cancel", 5, "ann"), (2, "pause", None, "bob"))
+    requests = Requests(cast(Catalog, catalog), 7)
+    assert requests.look() == [(1, 5, "ann")]
+    requests.done(1)
+    with pytest.raises(Stopped, match="paused by bob") as stopped:
+        requests.look()
+    assert stopped.value.status == "paused"
+    assert catalog.there == []
+
+
+def test_time_that_is_over_pauses() -> None:
+    with pytest.raises(Stopped, match=r"max_seconds := 3 are over") as stopped:
+        Requests(cast(Catalog, _Catalog()), 7, deadline=0.0, max_seconds=3).look()
+    assert stopped.value.status == "paused"
+
+
+class QueryCanceled(Exception):
+    """As the server raises it in PL/Python, where it is known by its name or its code only."""
+
+
+def _failed(sqlstate: str) -> StatementFailed:
+    return StatementFailed("message", sqlstate, None, None)
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (RunInterrupted("x"), "interrupted"),
+        (RunCancelled("x"), "cancelled"),
+        (KeyboardInterrupt(), "cancelled"),
+        (QueryCanceled(), "cancelled"),
+        (_failed("57014"), "cancelled"),
+        (_failed("53100"), "failed"),
+        (InvalidData("x"), "failed"),
+        (ValueError("x"), "failed"),
+    ],
+)
+def test_the_status_that_an_error_leaves(error: BaseException, status: str) -> None:
+    assert status_after(error) == status
+
+
+@pytest.mark.parametrize(
+    ("sqlstate", "all_of_them"),
+    [
+        ("53100", True),  # the disk is full
+        ("57014", True),
+        ("55P03", True),
+        ("42501", True),
+        ("23505", True),  # the hop is there already
+        ("XX001", True),  # a page of the disk is damaged
+        ("XX002", True),
+        (InvalidState.sqlstate, False),
+        (InvalidData.sqlstate, False),
+        ("38000", False),  # Python
+        ("22012", False),
+    ],
+)
+def test_whose_fault_an_error_of_a_hop_is(sqlstate: str, all_of_them: Any) -> None:
+    assert concerns_all(sqlstate) is all_of_them
