@@ -17,11 +17,12 @@ def inspect(plpy: Any, gd: dict[str, Any], model_arch: str, model_weights: bytes
     config = check_architecture(model_arch, limits)
 
     def work(tick: Tick) -> str:
-        from cerebro_db.training import models
         from cerebro_db.training.environment import configure
-        from cerebro_db.training.sizes import check_size
 
         configure(threads=1)
+        from cerebro_db.training import models
+        from cerebro_db.training.sizes import check_size
+
         check_size(config, limits)
         model = models.build(config, seed=0)
         if model_weights is not None:

@@ -16,6 +16,7 @@ from cerebro_db.training.process import processor
 _SYNCHRONOUS = {signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGABRT}
 _SHIELDED = set(signal.Signals) - _SYNCHRONOUS - {signal.SIGKILL, signal.SIGSTOP}
 
+_ONEDNN = "TF_ENABLE_ONEDNN_OPTS"
 _configured: dict[str, Any] = {}
 
 
@@ -43,7 +44,7 @@ def configure(threads: int, use_gpus: bool = False) -> dict[str, Any]:
 
     Raises:
         InvalidArgument: this process runs TensorFlow with other settings already.
-        RunFailed: a GPU was asked for and there is none.
+        RunFailed: a GPU was asked for and there is none, or someone else has imported TensorFlow.
     """
     wanted = {"threads": threads, "use_gpus": use_gpus}
     if _configured:
@@ -53,6 +54,9 @@ def configure(threads: int, use_gpus: bool = False) -> dict[str, Any]:
                 "allowed: one setting in the life of a worker"
             )
         return dict(_configured)
+    if "tensorflow" in sys.modules and os.environ.get(_ONEDNN) != "1":
+        # It has chosen its kernels by then, and others give other bits.
+        raise RunFailed("TensorFlow was imported in this process before it was set up")
     set_environment(threads, use_gpus)
     with shielded():
         facts = _import_tensorflow(threads, use_gpus)
@@ -65,7 +69,7 @@ def set_environment(threads: int, use_gpus: bool) -> None:
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ[name] = str(threads)
     # Off by default on some processors; 1.5 to 2 times faster convolutions where it is on.
-    os.environ["TF_ENABLE_ONEDNN_OPTS"] = "1"
+    os.environ[_ONEDNN] = "1"
     os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
     os.environ["KERAS_BACKEND"] = "tensorflow"
     if not use_gpus:

@@ -33,7 +33,17 @@ def start(bench: Any, out: str) -> subprocess.Popen[str]:
     arguments = ["--dsn", bench.dsn, "packed", out, "configs", str(EPOCHS), "--name", out]
     options = ["--validation-table", "val", "--metrics-compute-frequency", "2"]
     return subprocess.Popen(
-        [PROGRAM, "fit", *arguments, *options, "--num-workers", "2"],
+        # A shell may have started the tests such that SIGINT is ignored, which is inherited.
+        [
+            "/usr/bin/env",
+            "--default-signal=INT",
+            PROGRAM,
+            "fit",
+            *arguments,
+            *options,
+            "--num-workers",
+            "2",
+        ],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -255,7 +255,8 @@ def test_a_cancel_at_any_moment_leaves_all_or_nothing(shop):
             outcomes.add("packed")
         except errors.QueryCanceled:
             outcomes.add("cancelled")
-            assert shop.tables() == before
+            made = set(shop.tables()) - set(before)
+            assert made in (set(), {"larger_p", "larger_p_summary"})  # the latter: after its commit
         finally:
             shop.fetch("SET statement_timeout = 0")
         shop.fetch("DROP TABLE IF EXISTS larger_p, larger_p_summary")
