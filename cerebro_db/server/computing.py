@@ -12,15 +12,16 @@ from __future__ import annotations
 
 import functools
 import math
+import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from queue import SimpleQueue
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
 from cerebro_db.errors import RunFailed
-from cerebro_db.training.environment import shielded
 from cerebro_db.training.process import end_at_once
 
 P = ParamSpec("P")
@@ -31,6 +32,11 @@ LISTEN_SECONDS = 0.05
 SETTLE_SECONDS = 0.5
 # Compilers recurse; a thread would get what the server's own limit happens to be.
 _STACK_BYTES = 64 * 2**20
+
+
+# What a thread itself does wrong, and what no process can hold back.
+_SYNCHRONOUS = {signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGABRT}
+_HELD_BACK = set(signal.Signals) - _SYNCHRONOUS - {signal.SIGKILL, signal.SIGSTOP}
 
 
 class Abandoned(BaseException):
@@ -134,7 +140,7 @@ class ComputingThread:
             self._thread = threading.Thread(target=self._work, name="cerebro", daemon=True)
             before = threading.stack_size(_STACK_BYTES)
             try:
-                with shielded():
+                with _signals_held_back():
                     self._thread.start()
             finally:
                 threading.stack_size(before)
@@ -142,6 +148,16 @@ class ComputingThread:
     def _work(self) -> None:
         while True:
             self._jobs.get().do(self.check)
+
+
+@contextmanager
+def _signals_held_back() -> Iterator[None]:
+    """A thread that is started now inherits the mask."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _HELD_BACK)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 _thread = ComputingThread()

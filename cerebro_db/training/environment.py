@@ -1,39 +1,17 @@
-"""TensorFlow in this process: imported late, with a fixed number of threads, out of reach of signals."""
+"""TensorFlow in this process: imported late, with a fixed number of threads."""
 
 from __future__ import annotations
 
 import logging
 import os
-import signal
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 from cerebro_db.errors import InvalidArgument, RunFailed
 from cerebro_db.training.process import processor
 
-_SYNCHRONOUS = {signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGABRT}
-_SHIELDED = set(signal.Signals) - _SYNCHRONOUS - {signal.SIGKILL, signal.SIGSTOP}
-
 _ONEDNN = "TF_ENABLE_ONEDNN_OPTS"
 _configured: dict[str, Any] = {}
-
-
-@contextmanager
-def shielded() -> Iterator[None]:
-    """Hold back signals while TensorFlow runs.
-
-    A thread inherits the signal mask of the one that starts it. TensorFlow
-    starts threads whenever it likes, so every call into it is made with the
-    mask set: the server's signals then reach the main thread only, as soon
-    as the call returns.
-    """
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, _SHIELDED)
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def configure(threads: int, use_gpus: bool = False) -> dict[str, Any]:
@@ -58,8 +36,7 @@ def configure(threads: int, use_gpus: bool = False) -> dict[str, Any]:
         # It has chosen its kernels by then, and others give other bits.
         raise RunFailed("TensorFlow was imported in this process before it was set up")
     set_environment(threads, use_gpus)
-    with shielded():
-        facts = _import_tensorflow(threads, use_gpus)
+    facts = _import_tensorflow(threads, use_gpus)
     _configured.update(wanted | facts)
     return dict(_configured)
 
@@ -95,7 +72,6 @@ def _import_tensorflow(threads: int, use_gpus: bool) -> dict[str, Any]:
         )
     for device in devices:
         tf.config.experimental.set_memory_growth(device, True)
-    tf.constant(0.0)  # starts the device's threads now, while signals are held back
     return {
         "tensorflow": tf.__version__,
         "keras": keras.__version__,

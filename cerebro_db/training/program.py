@@ -18,7 +18,6 @@ import tensorflow as tf
 from cerebro_db.configs.parameters import CompileParams, FitParams
 from cerebro_db.errors import InvalidState
 from cerebro_db.training import models
-from cerebro_db.training.environment import shielded
 from cerebro_db.training.scalars import make_variable, scalars_of
 from cerebro_db.training.state import State
 from cerebro_db.training.targets import TargetFacts, encode, encoding_for
@@ -78,17 +77,16 @@ class Program:
         self.jit = recipe.jit
         self._targets = recipe.targets
         params = recipe.compile_params
-        with shielded():
-            self.model = models.build(recipe.architecture, seed=0, dropout=params.dropout)
-            self._penalty = models.Penalty()
-            self._penalty.attach(self.model, params)
-            optimizer = models.make_optimizer(params.optimizer)
-            self.model.compile(optimizer=optimizer, loss=models.make_loss(params.loss))
-            optimizer.build(self.model.trainable_variables)
-            self._scalars = make_variable(optimizer)
-            self._class_weights = self._make_class_weights(recipe.fit_params)
-            self._variables = _named_variables(self.model, optimizer)
-            self._fresh = {name: _fresh(name, v.numpy()) for name, v in self._variables.items()}
+        self.model = models.build(recipe.architecture, seed=0, dropout=params.dropout)
+        self._penalty = models.Penalty()
+        self._penalty.attach(self.model, params)
+        optimizer = models.make_optimizer(params.optimizer)
+        self.model.compile(optimizer=optimizer, loss=models.make_loss(params.loss))
+        optimizer.build(self.model.trainable_variables)
+        self._scalars = make_variable(optimizer)
+        self._class_weights = self._make_class_weights(recipe.fit_params)
+        self._variables = _named_variables(self.model, optimizer)
+        self._fresh = {name: _fresh(name, v.numpy()) for name, v in self._variables.items()}
         units = self.model.outputs[0].shape[-1]
         self._encoding = encoding_for(recipe.targets, params.loss.target, units)
         self._compile()
@@ -98,24 +96,22 @@ class Program:
         """Take the scalars of a configuration, where they are not those of the last one."""
         if (params, fit) == self._prepared:
             return
-        with shielded():
-            for name, number in scalars_of(params.optimizer).numbers.items():
-                self._scalars[name].assign(number)
-            self._penalty.assign(params)
-            if self._class_weights is not None:
-                self._class_weights.assign(_class_weight_vector(fit, self._targets.num_classes))
+        for name, number in scalars_of(params.optimizer).numbers.items():
+            self._scalars[name].assign(number)
+        self._penalty.assign(params)
+        if self._class_weights is not None:
+            self._class_weights.assign(_class_weight_vector(fit, self._targets.num_classes))
         self._prepared = (params, fit)
 
     def initial_state(self, recipe: Recipe, seed: int, weights: bytes | None) -> State:
         """The state before the first hop: from the seed, or from given weights."""
         params = recipe.compile_params
-        with shielded():
-            model = models.build(recipe.architecture, seed, params.dropout)
-            if weights is not None:
-                models.set_weights(model, weights)
-            state = dict(self._fresh)
-            fresh = named_model_variables(model)
-            state.update({name: variable.numpy() for name, variable in fresh.items()})
+        model = models.build(recipe.architecture, seed, params.dropout)
+        if weights is not None:
+            models.set_weights(model, weights)
+        state = dict(self._fresh)
+        fresh = named_model_variables(model)
+        state.update({name: variable.numpy() for name, variable in fresh.items()})
         return self.with_learning_rate(state, recipe)
 
     def with_learning_rate(self, state: State, recipe: Recipe) -> State:
@@ -130,15 +126,13 @@ class Program:
             InvalidState: names, shapes or dtypes are not those of the program.
         """
         check_fits(state, self._fresh)
-        with shielded():
-            for name, variable in self._variables.items():
-                assign(variable, state[name])
+        for name, variable in self._variables.items():
+            assign(variable, state[name])
 
     def save(self) -> State:
         """The state as it is now."""
-        with shielded():
-            values = self._read()
-            return {n: value.numpy() for n, value in zip(self._variables, values, strict=True)}
+        values = self._read()
+        return {n: value.numpy() for n, value in zip(self._variables, values, strict=True)}
 
     # -- training ----------------------------------------------------------------
     def train(self, features: np.ndarray, targets: np.ndarray) -> float:
@@ -154,17 +148,14 @@ class Program:
         rows = len(features)
         steps, rest = divmod(rows, self.batch_size)
         total = 0.0
-        with shielded():
-            if steps:
-                full = steps * self.batch_size
-                padded = self.steps_per_call * self.batch_size if self.jit else full
-                total += float(
-                    self._loop(
-                        _padded(features[:full], padded), _padded(targets[:full], padded), steps
-                    )
-                )
-            if rest:
-                total += float(self._batch(features[-rest:], targets[-rest:]))
+        if steps:
+            full = steps * self.batch_size
+            padded = self.steps_per_call * self.batch_size if self.jit else full
+            total += float(
+                self._loop(_padded(features[:full], padded), _padded(targets[:full], padded), steps)
+            )
+        if rest:
+            total += float(self._batch(features[-rest:], targets[-rest:]))
         return total
 
     # -- inside --------------------------------------------------------------------

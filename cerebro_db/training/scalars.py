@@ -17,7 +17,6 @@ import tensorflow as tf
 
 from cerebro_db.configs.parameters import OptimizerSpec
 from cerebro_db.training import models
-from cerebro_db.training.environment import shielded
 
 VARIABLE_ARGUMENTS = ("beta_1", "beta_2", "epsilon", "momentum", "rho", "weight_decay")
 
@@ -110,9 +109,8 @@ class OptimizerScalars:
 @functools.lru_cache(maxsize=1024)
 def scalars_of(spec: OptimizerSpec) -> OptimizerScalars:
     """The scalars of an optimizer, defaults included."""
-    with shielded():
-        optimizer = models.make_optimizer(spec)
-        learning_rate = float(optimizer.learning_rate.numpy())
+    optimizer = models.make_optimizer(spec)
+    learning_rate = float(optimizer.learning_rate.numpy())
     numbers = _numbers(optimizer)
     fixed = sorted(
         (name, repr(value))

@@ -16,7 +16,6 @@ from cerebro_db.configs.metrics import accuracy_class
 from cerebro_db.configs.parameters import CompileParams, MetricSpec
 from cerebro_db.errors import InvalidArgument
 from cerebro_db.training import models
-from cerebro_db.training.environment import shielded
 from cerebro_db.training.program import Recipe, assign, check_fits, named_model_variables
 from cerebro_db.training.state import State
 from cerebro_db.training.targets import TargetFacts, encode, encoding_for
@@ -70,23 +69,19 @@ class Measure:
 
     def result_of(self, arrays: tuple[np.ndarray, ...]) -> float:
         """The metric's value for given variables; a mean where it is one a class."""
-        with shielded():
-            for variable, array in zip(self.metric.variables, arrays, strict=True):
-                variable.assign(array)
-            return float(np.mean(np.asarray(self.metric.result())))
+        for variable, array in zip(self.metric.variables, arrays, strict=True):
+            variable.assign(array)
+        return float(np.mean(np.asarray(self.metric.result())))
 
 
 def metrics_of(params: CompileParams, facts: TargetFacts, units: int) -> list[Measure]:
     """The metrics of a configuration."""
-    with shielded():
-        measures = []
-        for spec in params.metrics:
-            wanted = params.loss.target if spec.target is Target.LOSS else spec.target
-            encoding = encoding_for(facts, wanted, units)
-            name = (
-                accuracy_class(params.loss.target, units) if spec.name == "accuracy" else spec.name
-            )
-            measures.append(Measure(_make(name, spec, encoding, facts, units), encoding))
+    measures = []
+    for spec in params.metrics:
+        wanted = params.loss.target if spec.target is Target.LOSS else spec.target
+        encoding = encoding_for(facts, wanted, units)
+        name = accuracy_class(params.loss.target, units) if spec.name == "accuracy" else spec.name
+        measures.append(Measure(_make(name, spec, encoding, facts, units), encoding))
     return measures
 
 
@@ -112,11 +107,10 @@ class Scorer:
     def __init__(self, recipe: Recipe) -> None:
         params, facts = recipe.compile_params, recipe.targets
         self._facts = facts
-        with shielded():
-            self.model = models.build(recipe.architecture, seed=0, dropout=params.dropout)
-            self._penalty = models.Penalty()
-            self._penalty.attach(self.model, params)
-            self.model.compile(loss=models.make_loss(params.loss))
+        self.model = models.build(recipe.architecture, seed=0, dropout=params.dropout)
+        self._penalty = models.Penalty()
+        self._penalty.attach(self.model, params)
+        self.model.compile(loss=models.make_loss(params.loss))
         self._units = int(self.model.outputs[0].shape[-1])
         self._loss_encoding = encoding_for(facts, params.loss.target, self._units)
         self._measures = metrics_of(params, facts, self._units)
@@ -144,32 +138,29 @@ class Scorer:
             {name: array for name, array in state.items() if not name.startswith("optimizer/")},
             self._expected,
         )
-        with shielded():
-            self._penalty.assign(params)
-            for name, variable in self._names.items():
-                assign(variable, state[name])
+        self._penalty.assign(params)
+        for name, variable in self._names.items():
+            assign(variable, state[name])
 
     def measure(self, features: np.ndarray, targets: np.ndarray) -> Partial:
         """Score the rows of one buffer with what is loaded."""
         loss_sum = 0.0
-        with shielded():
-            for measure in self._measures:
-                measure.metric.reset_state()
-            for start in range(0, len(features), self.batch_size):
-                stop = start + self.batch_size
-                loss_sum += float(self._measure(features[start:stop], targets[start:stop]))
-            metrics = tuple(
-                tuple(variable.numpy() for variable in measure.metric.variables)
-                for measure in self._measures
-            )
+        for measure in self._measures:
+            measure.metric.reset_state()
+        for start in range(0, len(features), self.batch_size):
+            stop = start + self.batch_size
+            loss_sum += float(self._measure(features[start:stop], targets[start:stop]))
+        metrics = tuple(
+            tuple(variable.numpy() for variable in measure.metric.variables)
+            for measure in self._measures
+        )
         return Partial(len(features), loss_sum, self._units, metrics)
 
     def predict(self, features: np.ndarray) -> np.ndarray:
         """The model's output, ``float32[rows, ...]``."""
         parts = []
-        with shielded():
-            for start in range(0, len(features), self.batch_size):
-                parts.append(self._forward(features[start : start + self.batch_size]).numpy())
+        for start in range(0, len(features), self.batch_size):
+            parts.append(self._forward(features[start : start + self.batch_size]).numpy())
         return np.concatenate(parts)
 
     # -- inside ----------------------------------------------------------------

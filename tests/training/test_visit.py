@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import signal
-import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +9,6 @@ import numpy as np
 import pytest
 
 from cerebro_db.errors import ConfigurationFailed, InvalidData, InvalidState
-from cerebro_db.training import environment
 from tests.training.conftest import Data, hop, net, weights_of
 
 LOSS = "loss='categorical_crossentropy'"
@@ -124,18 +121,3 @@ def test_the_tick_is_called_between_calls_and_may_stop_the_hop(
     with pytest.raises(KeyboardInterrupt):
         hop(recipe(net(), steps_per_call=1), data, None, tick=tick)
     assert len(calls) == 4
-
-
-def test_threads_started_inside_the_shield_never_get_signals() -> None:
-    masks = []
-    with environment.shielded():
-        thread = threading.Thread(
-            target=lambda: masks.append(signal.pthread_sigmask(signal.SIG_BLOCK, []))
-        )
-        thread.start()
-        thread.join()
-    blocked = masks[0]
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGQUIT, signal.SIGHUP):
-        assert number in blocked
-    assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, [])
-    assert signal.SIGSEGV not in blocked
