@@ -60,7 +60,7 @@ def make_plan(dsn: str, request: FitRequest, folder: Path) -> Plan:
     """Read a request as the server would; the packed rows are left as files in a folder."""
     session = Session(dsn, "cerebro benchmark")
     try:
-        setup = set_up(session, request, no_tick)
+        _, setup = set_up(session, request, no_tick)
         _save_partitions(session, setup.packed, folder)
     finally:
         session.close()

@@ -13,7 +13,6 @@ from __future__ import annotations
 import functools
 import math
 import signal
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -84,7 +83,6 @@ class ComputingThread:
         self._jobs: SimpleQueue[_Job[Any]] = SimpleQueue()
         self._current: _Job[Any] | None = None
         self._thread: threading.Thread | None = None
-        self._modules = 0
 
     def run(self, work: Callable[[Tick], R], tick: Tick) -> R:
         """Do ``work`` in the thread; meanwhile call ``tick``, here and often.
@@ -122,21 +120,14 @@ class ComputingThread:
     def _wait(self, job: _Job[Any], tick: Tick, seconds: float = math.inf) -> bool:
         deadline = time.monotonic() + seconds
         while not job.done.wait(LISTEN_SECONDS):
-            self._prepare_end()
             tick()
             if time.monotonic() > deadline:
                 return False
-        self._prepare_end()
         return True
-
-    def _prepare_end(self) -> None:
-        """The server ends this process in a tick, or between statements."""
-        if len(sys.modules) != self._modules:
-            self._modules = len(sys.modules)
-            end_at_once()
 
     def _start(self) -> None:
         if self._thread is None:
+            end_at_once()
             self._thread = threading.Thread(target=self._work, name="cerebro", daemon=True)
             before = threading.stack_size(_STACK_BYTES)
             try:

@@ -41,6 +41,18 @@ def test_disconnect_of_an_idle_worker(caller: Caller) -> None:
     ended([caller.pid])
 
 
+def test_disconnect_after_a_library_has_registered_a_handler_of_its_own(
+    caller: Caller, watcher: Sql
+) -> None:
+    caller.prepare()
+    caller.sql.run(
+        "DO LANGUAGE plpython3u $$ import ctypes; libc = ctypes.CDLL(None); "
+        "libc.on_exit(ctypes.cast(libc.abort, ctypes.c_void_p), None) $$"
+    )
+    caller.close()
+    ended([caller.pid])
+
+
 def test_disconnect_of_the_owner_of_idle_workers(caller: Caller, watcher: Sql) -> None:
     caller.fit("short", validation_table="val")
     pids = watcher.column(WORKERS)
