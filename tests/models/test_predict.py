@@ -179,7 +179,24 @@ BAD = {
     "'orphan','rows','id','x','o'": ("WrongObjectType", "no table public.orphan_info"),
     "'barren','rows','id','x','o'": ("WrongObjectType", "no trained model"),
     "'halves','nope','id','x','o'": ("UndefinedTable", "test_table: got 'nope'"),
-    "'halves','halves_packed','id','x','o'": ("WrongObjectType", "is packed"),
+    "'halves','halves_packed','id','x','o'": ("InvalidParameterValue", "id_col: got 'id'.*packed"),
+    "'halves','halves_packed',NULL,'y','o'": ("UndefinedColumn", "independent_varname: got 'y'"),
+    "'halves','halves_packed',NULL,'half','o'": ("InvalidParameterValue", "got 'half'.*'x'"),
+    "'halves','plain_packed',NULL,NULL,'o'": (
+        "InvalidParameterValue",
+        "constant 1.0; allowed: 2.0",
+    ),
+    "'halves','pair_packed',NULL,NULL,'o'": ("InvalidParameterValue", r"shape \(2,\).*\(4,\)"),
+    "'halves','rows','id','x','o',num_workers:=0": ("InvalidParameterValue", "num_workers: got 0"),
+    "'flowers','rows','id','x','o',ensemble:=3": (
+        "InvalidParameterValue",
+        "got 3; allowed: 1 to 2",
+    ),
+    "'flowers','rows','id','x','o',ensemble:=0": ("InvalidParameterValue", "ensemble: got 0"),
+    "'flowers','rows','id','x','o',mst_key:=1,ensemble:=2": (
+        "InvalidParameterValue",
+        "mst_key: got 1",
+    ),
     "'halves','rows','no','x','o'": ("UndefinedColumn", "id_col: got 'no'.*id, name, x"),
     "'halves','rows',NULL,'x','o'": ("InvalidParameterValue", "id_col: got NULL"),
     "'halves','rows','x','x','o'": ("WrongObjectType", "any type but arrays"),
@@ -209,6 +226,11 @@ def strange(trained):
         "CREATE TABLE barren_states AS TABLE halves_states; "
         "CREATE TABLE none AS SELECT * FROM rows LIMIT 0; "
         "CREATE VIEW ranked AS SELECT id AS rank, x FROM rows"
+    )
+    trained.fetch(
+        "SELECT cerebro_pack('rows', 'plain_packed', 'half', 'x', num_partitions := 1); "
+        "SELECT cerebro_pack('rows', 'pair_packed', 'half', 'pair', num_partitions := 1, "
+        "normalizing_const := 2.0)"
     )
     values = {
         "missing": "NULL",

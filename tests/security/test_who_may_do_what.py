@@ -127,9 +127,10 @@ OF_RUNS = {
 }
 # These reach nothing but what the caller's own session was given, or the caller's own.
 OF_OWN_SESSION = {
-    "_begin_prediction", "_check_run", "_combine_measures", "_cores", "_inspect_model",
+    "_begin_prediction", "_check_run", "_combine_measures", "_cores", "_extend_prediction",
+    "_inspect_model",
     "_join_state", "_loopback", "_measure_final", "_measure_step", "_pack_arrays", "_pack_labels",
-    "_predict_batch", "_prepare_worker", "_release_worker", "_role", "_saved_state",
+    "_predict_batch", "_predict_buffer", "_prepare_worker", "_release_worker", "_role", "_saved_state",
     "_state_weights", "_train_final", "_train_step", "_try_scores", "cerebro_joined_state",
     "cerebro_measure", "cerebro_train", "cerebro_version",
 }  # fmt: skip
