@@ -66,3 +66,14 @@ CREATE OR REPLACE FUNCTION cerebro.cerebro_predict(
 COMMENT ON FUNCTION cerebro.cerebro_predict(
     text, text, text, text, text, double precision, boolean, integer, integer, integer) IS
 'The same with a number for pred_type: so many of the best classes, or those of a higher probability.';
+
+CREATE OR REPLACE FUNCTION cerebro.cerebro_predict_row(
+    model_table text,
+    features double precision[],
+    mst_key integer DEFAULT NULL,
+    OUT class_value text,
+    OUT prob double precision,
+    OUT estimated double precision[]
+) LANGUAGE plpython3u STABLE AS {{ udf('cerebro_predict_row') }};
+COMMENT ON FUNCTION cerebro.cerebro_predict_row(text, double precision[], integer) IS
+'Prediction of a model of cerebro_fit_multiple for one row, for use in queries and triggers. Runs in the calling session, which imports TensorFlow at the first call and keeps the model. Returns the most probable class with its probability, and the probabilities of all classes in their order; for float targets the values. NULL features give NULL. mst_key may be left out where the table has one model.';

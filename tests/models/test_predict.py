@@ -182,7 +182,7 @@ BAD = {
     "'halves','halves_packed','id','x','o'": ("InvalidParameterValue", "id_col: got 'id'.*packed"),
     "'halves','halves_packed',NULL,'y','o'": ("UndefinedColumn", "independent_varname: got 'y'"),
     "'halves','halves_packed',NULL,'half','o'": ("InvalidParameterValue", "got 'half'.*'x'"),
-    "'halves','plain_packed',NULL,NULL,'o'": (
+    "'halves','undivided_packed',NULL,NULL,'o'": (
         "InvalidParameterValue",
         "constant 1.0; allowed: 2.0",
     ),
@@ -228,7 +228,7 @@ def strange(trained):
         "CREATE VIEW ranked AS SELECT id AS rank, x FROM rows"
     )
     trained.fetch(
-        "SELECT cerebro_pack('rows', 'plain_packed', 'half', 'x', num_partitions := 1); "
+        "SELECT cerebro_pack('rows', 'undivided_packed', 'half', 'x', num_partitions := 1); "
         "SELECT cerebro_pack('rows', 'pair_packed', 'half', 'pair', num_partitions := 1, "
         "normalizing_const := 2.0)"
     )

@@ -49,7 +49,7 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
     "boolean": st.just(False),
     "interval": st.sampled_from(["1 day", "-1 day", "0", "178000000 years"]),
 }
-for _kind in ("text", "integer"):
+for _kind in ("text", "integer", "double precision"):
     VALUES[f"{_kind}[]"] = st.lists(st.none() | VALUES[_kind], max_size=3)
 
 

@@ -116,6 +116,7 @@ ATTACKS: dict[str, list[str]] = {
         "'out', 'rows', 'id', 'x', 'A.planted'",
         "'A.out', 'rows', 'id', 'x', 'stolen', 1.0::double precision",
     ],
+    "cerebro_predict_row": ["'A.out', ARRAY[1, 2]", "'A.out', ARRAY[1, 2], 1"],
     "cerebro_set": ["'cache_mb', '1'", "'worker_dsn', 'host=/tmp'"],
 }
 # These take the number of a run: alice's must look like one that is not there.
