@@ -82,6 +82,11 @@ class Prediction:
         self._models = [Predictor(task, data, scorers, known)]
         self._loaded = self._models[0]
         self._shape = task.integers("shape", 0, 2**31 - 1, most=32)
+        wanted = tuple(self._loaded.scorer.model.inputs[0].shape[1:])
+        if self._shape != wanted:
+            raise InvalidArgument(
+                f"got rows of shape {self._shape}; allowed: {wanted}, as the model has it"
+            )
         self._divisor = task.number("divisor")
         self._ranks = task.integer("ranks", 0)
 

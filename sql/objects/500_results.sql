@@ -77,3 +77,39 @@ CREATE OR REPLACE FUNCTION cerebro.cerebro_predict_row(
 ) LANGUAGE plpython3u STABLE AS {{ udf('cerebro_predict_row') }};
 COMMENT ON FUNCTION cerebro.cerebro_predict_row(text, double precision[], integer) IS
 'Prediction of a model of cerebro_fit_multiple for one row, for use in queries and triggers. Runs in the calling session, which imports TensorFlow at the first call and keeps the model. Returns the most probable class with its probability, and the probabilities of all classes in their order; for float targets the values. NULL features give NULL. mst_key may be left out where the table has one model.';
+
+CREATE OR REPLACE FUNCTION cerebro.cerebro_predict_byom(
+    model_arch_table text,
+    model_id integer,
+    test_table text,
+    id_col text,
+    independent_varname text,
+    output_table text,
+    pred_type text DEFAULT 'prob',
+    use_gpus boolean DEFAULT false,
+    class_values text[] DEFAULT NULL,
+    normalizing_const double precision DEFAULT 1.0,
+    dependent_count integer DEFAULT 1,
+    num_workers integer DEFAULT NULL
+) RETURNS void LANGUAGE plpython3u AS {{ udf('cerebro_predict_byom') }};
+COMMENT ON FUNCTION cerebro.cerebro_predict_byom(
+    text, integer, text, text, text, text, text, boolean, text[], double precision, integer, integer) IS
+'Predictions of a model that was trained elsewhere, with the weights that an architecture table has of it, for the rows of a table. Makes the same output_table as cerebro_predict; the target is called dependent_var. class_values: in the order of the outputs, default 0, 1, and so on; a model of one output has two of them, or, with pred_type response, none: its outputs are numbers then. normalizing_const: features are divided by it.';
+
+CREATE OR REPLACE FUNCTION cerebro.cerebro_predict_byom(
+    model_arch_table text,
+    model_id integer,
+    test_table text,
+    id_col text,
+    independent_varname text,
+    output_table text,
+    pred_type double precision,
+    use_gpus boolean DEFAULT false,
+    class_values text[] DEFAULT NULL,
+    normalizing_const double precision DEFAULT 1.0,
+    dependent_count integer DEFAULT 1,
+    num_workers integer DEFAULT NULL
+) RETURNS void LANGUAGE plpython3u AS {{ udf('cerebro_predict_byom') }};
+COMMENT ON FUNCTION cerebro.cerebro_predict_byom(
+    text, integer, text, text, text, text, double precision, boolean, text[], double precision, integer, integer) IS
+'The same with a number for pred_type: so many of the best classes, or those of a higher probability.';

@@ -116,6 +116,10 @@ ATTACKS: dict[str, list[str]] = {
         "'out', 'rows', 'id', 'x', 'A.planted'",
         "'A.out', 'rows', 'id', 'x', 'stolen', 1.0::double precision",
     ],
+    "cerebro_predict_byom": [
+        "'A.models', 1, 'rows', 'id', 'x', 'stolen'",
+        "'models', 1, 'A.rows', 'id', 'x', 'stolen'",
+    ],
     "cerebro_predict_row": ["'A.out', ARRAY[1, 2]", "'A.out', ARRAY[1, 2], 1"],
     "cerebro_set": ["'cache_mb', '1'", "'worker_dsn', 'host=/tmp'"],
 }
