@@ -34,6 +34,16 @@ CREATE OR REPLACE FUNCTION cerebro.cerebro_evaluate(
 COMMENT ON FUNCTION cerebro.cerebro_evaluate(text, text, text, boolean, integer) IS
 'Loss and metrics of the models of cerebro_fit_multiple on a packed table, in one scan of it. Makes output_table with a row for each model, or for the one of mst_key: loss, metric (the first one), metrics_type, loss_type, mst_key, metrics.';
 
+CREATE OR REPLACE FUNCTION cerebro.cerebro_confusion_matrix(
+    model_table text,
+    test_table text,
+    output_table text,
+    use_gpus boolean DEFAULT false,
+    mst_key integer DEFAULT NULL
+) RETURNS void LANGUAGE plpython3u AS {{ udf('cerebro_confusion_matrix') }};
+COMMENT ON FUNCTION cerebro.cerebro_confusion_matrix(text, text, text, boolean, integer) IS
+'How many rows of each class the models of cerebro_fit_multiple take for which class, on a packed table, in one scan of it. Makes output_table with mst_key, actual, predicted and num_rows, for the pairs that occur.';
+
 CREATE OR REPLACE FUNCTION cerebro.cerebro_predict(
     model_table text,
     test_table text,

@@ -110,6 +110,11 @@ ATTACKS: dict[str, list[str]] = {
         "'out', 'A.packed', 'stolen'",
         "'out', 'packed', 'A.planted'",
     ],
+    "cerebro_confusion_matrix": [
+        "'A.out', 'packed', 'stolen'",
+        "'out', 'A.packed', 'stolen'",
+        "'out', 'packed', 'A.planted'",
+    ],
     "cerebro_predict": [
         "'A.out', 'rows', 'id', 'x', 'stolen'",
         "'out', 'A.rows', 'id', 'x', 'stolen'",
@@ -118,7 +123,7 @@ ATTACKS: dict[str, list[str]] = {
     ],
     "cerebro_predict_byom": [
         "'A.models', 1, 'rows', 'id', 'x', 'stolen'",
-        "'models', 1, 'A.rows', 'id', 'x', 'stolen'",
+        "'A.models', 1, 'rows', 'id', 'x', 'stolen', 1.0::double precision",
     ],
     "cerebro_predict_row": ["'A.out', ARRAY[1, 2]", "'A.out', ARRAY[1, 2], 1"],
     "cerebro_set": ["'cache_mb', '1'", "'worker_dsn', 'host=/tmp'"],
