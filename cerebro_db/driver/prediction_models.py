@@ -101,9 +101,9 @@ def chosen_keys(
 def best_keys(session: Session, table: ModelTable, tick: Tick) -> list[int]:
     """The models of a table, the best first: by the same rule as in the leaderboard."""
     rows = session.run(
-        "SELECT i.mst_key, i.compile_params, "
-        "COALESCE(i.validation_metrics_final, i.training_metrics_final), "
-        "COALESCE(i.validation_loss_final, i.training_loss_final) "
+        "SELECT i.mst_key::integer, i.compile_params::text, COALESCE("
+        "i.validation_metrics_final, i.training_metrics_final)::double precision, COALESCE("
+        "i.validation_loss_final, i.training_loss_final)::double precision "
         f"FROM {table.info.name.sql} i WHERE i.mst_key = ANY (%s::integer[])",
         (list(table.mst_keys),),
         tick,
