@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from cerebro_db.configs.arguments import nearest
 from cerebro_db.database.names import MAX_IDENTIFIER_BYTES, QualifiedName
 from cerebro_db.database.sessions import Session, Tick, no_tick
 from cerebro_db.errors import (
@@ -186,8 +187,13 @@ def column(relation: Relation, text: str | None, role: str) -> Column:
         for candidate in relation.columns:
             if candidate.name == name:
                 return candidate
-    names = ", ".join(candidate.name for candidate in relation.columns)
-    raise UndefinedColumn(f"{role}: got {given!r}; the columns of {relation.name} are: {names}")
+    names = [candidate.name for candidate in relation.columns]
+    near = nearest(given.strip().strip('"'), names)
+    raise UndefinedColumn(
+        f"{role}: got {given!r}; the columns of {relation.name} are: {', '.join(names)}",
+        # Otherwise it is all names, which the message has already.
+        hint=near if near.startswith("Did") else None,
+    )
 
 
 def require_text(text: str | None, role: str) -> str:

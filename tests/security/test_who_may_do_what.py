@@ -83,6 +83,10 @@ ATTACKS: dict[str, list[str]] = {
         "'rows', 'stolen', 'y', 'x', 'A.packed'",
         "'rows', 'A.planted', 'y', 'x', 'packed'",
     ],
+    "cerebro_train_test_split": [
+        "'A.rows', 'stolen', 0.5",
+        "'rows', 'A.planted', 0.5",
+    ],
     "cerebro_load_model": [
         "'A.models', %(net)s",
         "'A.planted', %(net)s",
