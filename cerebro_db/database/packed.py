@@ -7,6 +7,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
+from cerebro_db.configs.encodings import Encoding
 from cerebro_db.database.names import QualifiedName, quote
 from cerebro_db.database.relations import Relation, find
 from cerebro_db.database.sessions import Session, Tick, no_tick
@@ -82,7 +83,11 @@ class PartitionInfo:
 
 @dataclass(frozen=True)
 class PackedTable:
-    """A packed table and what its summary says."""
+    """A packed table and what its summary says.
+
+    Attributes:
+        encoding: how the columns of the source became features; None where it had an array.
+    """
 
     relation: Relation
     summary: QualifiedName
@@ -91,6 +96,7 @@ class PackedTable:
     normalizing_const: float
     buffer_size: int
     partitions: tuple[PartitionInfo, ...]
+    encoding: Encoding | None = None
 
     @property
     def input(self) -> PackedInput:
@@ -137,7 +143,26 @@ def load_packed(session: Session, text: str | None, role: str, tick: Tick = no_t
         normalizing_const=facts["normalizing_const"],
         buffer_size=facts["buffer_size"],
         partitions=_partitions(session, relation, tick),
+        encoding=recorded_encoding(session, summary, role, tick),
     )
+
+
+def recorded_encoding(
+    session: Session, summary: Relation, role: str, tick: Tick = no_tick
+) -> Encoding | None:
+    """The encoding that a summary tells of, of a packed table or of models; None if there is none.
+
+    Args:
+        session: has the caller's rights.
+        summary: a table of one row.
+        role: the name of the argument, for messages.
+        tick: called while waiting.
+    """
+    if not summary.has("encoding"):
+        return None
+    rows = session.run(f"SELECT s.encoding::text FROM {summary.name.sql} s", (), tick)
+    text = rows[0][0] if rows else None
+    return None if text is None else Encoding.parse(text, f"{role}: {summary.name}")
 
 
 def fingerprint(session: Session, packed: PackedTable, tick: Tick = no_tick) -> str:

@@ -114,6 +114,12 @@ def check_alike(table: ModelTable, test: PackedTable) -> None:
         "class values": list(test.target.class_values),
         "the normalizing constant": test.normalizing_const,
     }
+    if table.encoding != test.encoding:
+        raise InvalidArgument(
+            f"test_table: got {test.relation.name} with another encoding of its columns than "
+            "that of the training",
+            hint="pack it with cerebro_pack_validation and the training table",
+        )
     for what, wanted in ours.items():
         if theirs[what] != wanted:
             raise InvalidArgument(

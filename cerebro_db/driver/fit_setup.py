@@ -180,6 +180,12 @@ def _check_alike(packed: PackedTable, validation: PackedTable) -> None:
         raise InvalidArgument(
             f"validation_table: got rows of shape {list(theirs)}; source_table has {list(ours)}"
         )
+    if packed.encoding != validation.encoding:
+        raise InvalidArgument(
+            f"validation_table: {validation.relation.name} has another encoding of its columns "
+            f"than {packed.relation.name}",
+            hint="pack it with cerebro_pack_validation",
+        )
     a, b = packed.target, validation.target
     if (a.kind, a.shape, a.class_values) != (b.kind, b.shape, b.class_values):
         raise InvalidArgument(

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 
 from cerebro_db.database.names import QualifiedName
+from cerebro_db.driver.encoding_plan import EncodingRequest
 from cerebro_db.errors import InvalidArgument
 
 ALL_SEGMENTS = "all_segments"
@@ -14,9 +15,10 @@ LARGEST_INTEGER = 2**31 - 1
 
 @dataclass(frozen=True)
 class PackRequest:
-    """The arguments of ``cerebro_pack`` or ``cerebro_pack_validation``, as given.
+    """The arguments of ``cerebro_pack`` and its like, as given.
 
     Attributes:
+        encoding: of ``cerebro_pack_columns``: how the columns that are listed become features.
         is_validation: follow ``training_table`` and keep the order of the rows.
         search_path: for the names above; None leaves the sessions' own.
     """
@@ -34,9 +36,12 @@ class PackRequest:
     training_table: str | None = None
     is_validation: bool = False
     search_path: str | None = None
+    encoding: EncodingRequest | None = None
 
     def check(self) -> None:
         """Refuse what no table could make right."""
+        if self.encoding is not None:
+            self.encoding.check()
         _check_positive("buffer_size", self.buffer_size)
         _check_positive("num_classes", self.num_classes)
         _check_positive("num_partitions", self.num_partitions)

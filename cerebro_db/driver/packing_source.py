@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from cerebro_db.database.names import MAX_IDENTIFIER_BYTES
+from cerebro_db.configs.encodings import Encoding
+from cerebro_db.database.encoding import encoded
+from cerebro_db.database.names import MAX_IDENTIFIER_BYTES, quote
 from cerebro_db.database.packed import PackedTable
-from cerebro_db.database.relations import Column, Relation
+from cerebro_db.database.relations import Column, Relation, column
+from cerebro_db.driver.encoding_plan import matched
 from cerebro_db.errors import InvalidArgument, InvalidData, WrongObjectType
 from cerebro_db.training.buffers import WIRE_DTYPES
 
@@ -15,7 +18,9 @@ _FLOATS = {700, 701, 1700}
 _MONEY = 790
 # Text-like, boolean, dates and times, enumerations.
 _CLASS_CATEGORIES = {"S", "B", "D", "T", "E"}
-_FLOAT8_OID = 701
+_FLOAT8_OID, _FLOAT8_ARRAY_OID = 701, 1022
+# The name of what is made of several columns.
+FEATURES = "features"
 
 
 @dataclass(frozen=True)
@@ -23,16 +28,32 @@ class Feature:
     """The independent variable.
 
     Attributes:
-        column: of the source.
+        column: of the source, or what stands for the columns that are encoded.
         cast: SQL type that it is read as; empty if it can be read as it is.
         element_oid: of what is then read.
         shape: of every row; empty until known.
+        encoding: how several columns become one row of numbers.
     """
 
     column: Column
     cast: str
     element_oid: int
     shape: tuple[int, ...] = ()
+    encoding: Encoding | None = None
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The columns that are read."""
+        if self.encoding is None:
+            return (self.column.name,)
+        return tuple(column.name for column in self.encoding.columns)
+
+    def expression(self, alias: str) -> str:
+        """SQL of the array of numbers, over an alias of the source."""
+        if self.encoding is not None:
+            return encoded(self.encoding, alias)
+        name = f"{alias}.{quote(self.column.name)}"
+        return f"{name}::{self.cast}" if self.cast else name
 
 
 @dataclass(frozen=True)
@@ -113,6 +134,33 @@ def feature_of(column: Column) -> Feature:
             "allowed: arrays of smallint, integer, bigint, real, double precision or numeric"
         )
     return Feature(column, *cast)
+
+
+def encoded_feature(encoding: Encoding) -> Feature:
+    """The feature that several columns make together."""
+    column = Column(
+        FEATURES,
+        "double precision[]",
+        _FLOAT8_ARRAY_OID,
+        "double precision[]",
+        "A",
+        _FLOAT8_OID,
+        "N",
+    )
+    return Feature(column, "", _FLOAT8_OID, encoding=encoding)
+
+
+def recorded_feature(source: Relation, listed: str | None, encoding: Encoding | None) -> Feature:
+    """The independent variable of rows that are read as those of a training table were.
+
+    Args:
+        source: where the rows are.
+        listed: a column of arrays; with an encoding NULL, ``*`` or its columns.
+        encoding: as recorded with the training table.
+    """
+    if encoding is None:
+        return feature_of(column(source, listed, "independent_varname"))
+    return encoded_feature(matched(source, listed, encoding, "independent_varname"))
 
 
 def target_of(column: Column) -> Target:

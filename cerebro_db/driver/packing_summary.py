@@ -74,6 +74,7 @@ def _own_fields(
         Field("buffers_per_partition", "integer[]", layout.buffers_per_partition()),
         Field("seed", "bigint", seed),
         Field("training_table", "text", str(training.relation.name) if training else None),
+        Field("encoding", "json", feature.encoding.to_json() if feature.encoding else None),
         Field("format_version", "integer", FORMAT_VERSION),
     ]
 

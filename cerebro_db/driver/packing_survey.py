@@ -155,9 +155,7 @@ class Surveyor:
 
 def scan_of(table: QualifiedName, feature: Feature, target: Target) -> Scan:
     """What is read of ``table``."""
-    features, label = f"s.{quote(feature.column.name)}", f"s.{quote(target.column.name)}"
-    if feature.cast:
-        features = f"{features}::{feature.cast}"
+    features, label = feature.expression("s"), f"s.{quote(target.column.name)}"
     if target.is_class:
         return Scan(table, features, f"{label}::{target.cast}", target.cast)
     label = f"{label}::{target.cast}"

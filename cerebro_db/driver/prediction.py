@@ -27,7 +27,7 @@ from cerebro_db.driver.control import (
     transaction,
 )
 from cerebro_db.driver.crew import Statement
-from cerebro_db.driver.packing_source import Feature, feature_of
+from cerebro_db.driver.packing_source import Feature, recorded_feature
 from cerebro_db.driver.packing_survey import reason
 from cerebro_db.driver.trained import ModelTable, load_model_table, load_models, recipe
 from cerebro_db.errors import (
@@ -159,10 +159,8 @@ class _Job:
             )
         id_column = column(source, request.id_col, "id_col")
         _check_id(id_column)
-        feature = feature_of(column(source, request.independent_varname, "independent_varname"))
-        features = f"t.{quote(feature.column.name)}"
-        if feature.cast:
-            features = f"{features}::{feature.cast}"
+        feature = recorded_feature(source, request.independent_varname, table.encoding)
+        features = feature.expression("t")
         output = new_table(session, request.output_table, "output_table", (), tick)
         rows = RowSource(source.name, f"t.{quote(id_column.name)}", features)
         return Work(table, mst_key, wanted, id_column, feature, rows, output)

@@ -269,4 +269,5 @@ def _summary_row(setup: RunSetup, run_id: int) -> dict[str, tuple[str, Any]]:
         "input_shape": ("integer[]", list(packed.input.shape)),
         "target_kind": ("text", target.kind),
         "target_shape": ("integer[]", list(target.shape)),
+        "encoding": ("json", packed.encoding.to_json() if packed.encoding else None),
     }

@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from cerebro_db.configs.architecture import ArchitectureLimits, check_architecture, fingerprint
+from cerebro_db.configs.encodings import Encoding
 from cerebro_db.configs.parameters import CompileParams, parse_compile_params
 from cerebro_db.database.libraries import SPELLED
 from cerebro_db.database.names import QualifiedName, quote
+from cerebro_db.database.packed import recorded_encoding
 from cerebro_db.database.relations import Relation, find
 from cerebro_db.database.sessions import Session, Tick
 from cerebro_db.driver.architectures import limits_of
@@ -49,6 +51,7 @@ class ModelTable:
         class_values: in the order of the ids, as text; empty for float targets.
         input_shape: of one row of features.
         normalizing_const: the features were divided by it.
+        encoding: how the columns of a raw table become features; None where it has an array.
     """
 
     relation: Relation
@@ -60,6 +63,7 @@ class ModelTable:
     class_values: tuple[str | None, ...]
     input_shape: tuple[int, ...]
     normalizing_const: float
+    encoding: Encoding | None = None
 
     def check_key(self, mst_key: int) -> None:
         """Refuse a key that no model has."""
@@ -118,6 +122,7 @@ def load_model_table(session: Session, text: str | None, tick: Tick) -> ModelTab
         class_values=_class_values(session, summary, facts["dependent_varname"][0], tick),
         input_shape=tuple(facts["input_shape"]),
         normalizing_const=facts["normalizing_const"],
+        encoding=recorded_encoding(session, summary, ROLE, tick),
     )
 
 

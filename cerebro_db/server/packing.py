@@ -1,10 +1,11 @@
-"""What cerebro_pack and cerebro_pack_validation call."""
+"""What cerebro_pack, cerebro_pack_columns and cerebro_pack_validation call."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from cerebro_db.driver import packing
+from cerebro_db.driver.encoding_plan import EncodingRequest
 from cerebro_db.driver.packing_request import PackRequest
 from cerebro_db.server.host import Host, entry
 
@@ -37,6 +38,41 @@ def pack(
         distribution_rules=distribution_rules,
         num_partitions=num_partitions,
         seed=seed,
+        search_path=host.search_path,
+    )
+    packing.pack(host.pool, host.dialect, request, host.tick, host.notice)
+
+
+@entry
+def pack_columns(
+    plpy: Any,
+    gd: dict[str, Any],
+    source_table: str | None,
+    output_table: str | None,
+    dependent_varname: str | None,
+    independent_varname: str | None,
+    buffer_size: int | None,
+    numbers: str | None,
+    categories: str | None,
+    max_categories: int | None,
+    encodings: str | None,
+    exclude: str | None,
+    num_classes: int | None,
+    num_partitions: int | None,
+    seed: int | None,
+) -> None:
+    """Pack columns of mixed types for training."""
+    host = Host.of(plpy, gd)
+    request = PackRequest(
+        source_table,
+        output_table,
+        dependent_varname,
+        independent_varname,
+        buffer_size=buffer_size,
+        num_classes=num_classes,
+        num_partitions=num_partitions,
+        seed=seed,
+        encoding=EncodingRequest(numbers, categories, max_categories, encodings, exclude),
         search_path=host.search_path,
     )
     packing.pack(host.pool, host.dialect, request, host.tick, host.notice)

@@ -27,6 +27,7 @@ RUN = [ROOT / "README.md", REFERENCE, ROOT / "docs" / "safety.md"]
 EXAMPLES = {
     "`<output_table>` of cerebro_pack": "plants_packed",
     "`<output_table>_summary` of cerebro_pack": "plants_packed_summary",
+    "`<output_table>_encoding` of cerebro_pack_columns": "trips_packed_encoding",
     "`<model_arch_table>` of cerebro_load_model": "plants_models",
     "`<model_selection_table>` of cerebro_generate_configs": "plants_configs",
     "`<model_selection_table>_summary` of cerebro_generate_configs": "plants_configs_summary",

@@ -248,3 +248,54 @@ def test_a_cancel_leaves_nothing(strange):
     assert time.monotonic() - began < 5
     assert strange.tables() == before
     strange.fetch("SELECT cerebro_predict('halves', 'rows', 'id', 'x', 'cancelled')")
+
+
+def test_columns_of_mixed_types(trained, network):
+    """What training recorded is applied to raw rows, also those that it has not seen the like of."""
+    trained.fetch(
+        "CREATE VIEW mixed AS SELECT id, nullif(id, 7) AS size, (ARRAY['a', 'b', 'c'])[1 + id % 3] AS "
+        "sort, sum FROM rows; CREATE TABLE later AS SELECT * FROM mixed WHERE id < 9; "
+        "UPDATE later SET sort = 'new' WHERE id = 3"
+    )
+    trained.fetch(
+        "SELECT cerebro_pack_columns('mixed', 'mixed_packed', 'sum', 'size, sort', num_partitions := 2)"
+    )
+    trained.fetch(
+        "SELECT cerebro_load_model('mixed_library', %s); "
+        "SELECT cerebro_load_configs('mixed_library', 'mixed_configs', ARRAY[1], "
+        "ARRAY['loss=''mse'',optimizer=''SGD(lr=0.001)'''], ARRAY['batch_size=8'])",
+        (network((5,), (1, "linear")),),
+    )
+    trained.fetch(
+        "SELECT cerebro_fit_multiple('mixed_packed', 'm', 'mixed_configs', 1, num_workers := 1)"
+    )
+    kernel, bias = weights(trained, "m", 1, (5, 1), (1,))
+    sizes = np.array([i for i in range(1, 121) if i != 7])
+    wanted = []
+    for i in range(1, 9):
+        size = 0.0 if i == 7 else (i - sizes.mean()) / sizes.std()
+        sort = None if i == 3 else i % 3
+        features = np.array([size, i == 7, *(sort == n for n in range(3))], float)
+        wanted.append((features @ kernel + bias)[0])
+    for given in (None, "*", "sort, size"):
+        trained.fetch("DROP TABLE IF EXISTS p_mixed")
+        trained.fetch(
+            "SELECT cerebro_predict('m', 'later', 'id', %s, 'p_mixed', 'response')", (given,)
+        )
+        found = [row[0] for row in trained.fetch("SELECT estimated FROM p_mixed ORDER BY id")]
+        np.testing.assert_allclose(found, wanted, atol=1e-6)
+    with pytest.raises(errors.InvalidParameterValue, match="allowed: NULL, '\\*'"):
+        trained.fetch("SELECT cerebro_predict('m', 'later', 'id', 'size', 'p_m', 'response')")
+    with pytest.raises(errors.UndefinedColumn, match="size"):
+        trained.fetch("SELECT cerebro_predict('m', 'rows', 'id', NULL, 'p_m', 'response')")
+    trained.fetch("SELECT cerebro_encode('later', 'm', 'later_encoded', 'id')")
+    rows = trained.fetch("SELECT features FROM later_encoded ORDER BY id")
+    np.testing.assert_allclose(
+        np.array([row[0] for row in rows]) @ kernel[:, 0] + bias, wanted, atol=1e-6
+    )
+    trained.fetch("CREATE VIEW arrays AS SELECT ARRAY[id, 0, 0, 0, 0] AS features, sum FROM rows")
+    trained.fetch("SELECT cerebro_pack('arrays', 'arrays_packed', 'sum', 'features')")
+    with pytest.raises(errors.InvalidParameterValue, match="another encoding"):
+        trained.fetch("SELECT cerebro_evaluate('m', 'arrays_packed', 'e_mixed')")
+    with pytest.raises(errors.WrongObjectType, match="halves has no encoding"):
+        trained.fetch("SELECT cerebro_encode('later', 'halves', 'o', 'id')")

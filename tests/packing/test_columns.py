@@ -33,14 +33,16 @@ def test_lists(text, names):
     assert [column.name for column in listed_columns(RELATION, text, "cols")] == names
 
 
-@pytest.mark.parametrize("text", [None, "", "  ", ",", "age,", "age,,id", ",age", '"age', 'a"b"', '""'])
+@pytest.mark.parametrize(
+    "text", [None, "", "  ", ",", "age,", "age,,id", ",age", '"age', 'a"b"', '""']
+)
 def test_bad_lists(text):
     with pytest.raises(InvalidArgument, match="cols: got"):
         split_names(text, "cols")
 
 
 def test_unknown_columns_and_the_nearest_one():
-    with pytest.raises(UndefinedColumn, match="cols: got 'zip_code'.*age, Zip code") as caught:
+    with pytest.raises(UndefinedColumn, match=r"cols: got 'zip_code'.*age, Zip code") as caught:
         listed_columns(RELATION, "age, zip_code", "cols")
     assert caught.value.hint == "Did you mean 'Zip code'?"
     with pytest.raises(UndefinedColumn) as caught:

@@ -133,9 +133,15 @@ BAD = {
     "'flowers','o',1": (errors.InvalidParameterValue, "train_proportion: got 1; allowed: a number"),
     "'flowers','o','NaN'": (errors.InvalidParameterValue, "train_proportion: got nan"),
     "'flowers','o',0.5,0": (errors.InvalidParameterValue, "test_proportion: got 0"),
-    "'flowers','o',0.7,0.4": (errors.InvalidParameterValue, "test_proportion: got 0.4.*at most 0.3"),
+    "'flowers','o',0.7,0.4": (
+        errors.InvalidParameterValue,
+        "test_proportion: got 0.4.*at most 0.3",
+    ),
     "'flowers','o',0.5,NULL,'kin'": (errors.UndefinedColumn, "grouping_cols: got 'kin'"),
-    "'flowers','o',0.5,NULL,NULL,'id,id'": (errors.InvalidParameterValue, "target_cols: got.*twice"),
+    "'flowers','o',0.5,NULL,NULL,'id,id'": (
+        errors.InvalidParameterValue,
+        "target_cols: got.*twice",
+    ),
     "'flowers','o',0.5,with_replacement:=true": (errors.InvalidParameterValue, "with_replacement"),
     "'flowers','o',0.5,seed:=NULL": (errors.InvalidParameterValue, "seed: got NULL"),
     "'marked','o',0.5": (errors.InvalidParameterValue, "target_cols: got 'split'"),

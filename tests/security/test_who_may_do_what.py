@@ -83,6 +83,15 @@ ATTACKS: dict[str, list[str]] = {
         "'rows', 'stolen', 'y', 'x', 'A.packed'",
         "'rows', 'A.planted', 'y', 'x', 'packed'",
     ],
+    "cerebro_pack_columns": [
+        "'A.rows', 'stolen', 'y', 'id'",
+        "'rows', 'A.planted', 'y', 'id'",
+    ],
+    "cerebro_encode": [
+        "'A.rows', 'columns', 'stolen', 'id'",
+        "'rows', 'A.packed', 'stolen', 'id'",
+        "'rows', 'columns', 'A.planted', 'id'",
+    ],
     "cerebro_train_test_split": [
         "'A.rows', 'stolen', 0.5",
         "'rows', 'A.planted', 0.5",

@@ -74,12 +74,20 @@ class PostgreSQLPacking:
      WHERE n.nspname = %s AND c.relname = %s
     """
 
-    def stage(self, staged: QualifiedName, source: QualifiedName, columns: Sequence[str]) -> str:
-        """Copy the columns into a plain table of the same column names."""
+    def stage(
+        self,
+        staged: QualifiedName,
+        source: QualifiedName,
+        columns: Sequence[str],
+        wide: Sequence[str],
+    ) -> str:
+        """Copy the columns into a plain table of the same column names.
+
+        Those that are wide are not compressed.
+        """
         listed = ", ".join(map(quote, columns))
         external = "".join(
-            f"ALTER TABLE {staged.sql} ALTER {quote(name)} SET STORAGE EXTERNAL; "
-            for name in columns[:1]
+            f"ALTER TABLE {staged.sql} ALTER {quote(name)} SET STORAGE EXTERNAL; " for name in wide
         )
         return (
             f"CREATE UNLOGGED TABLE {staged.sql} AS SELECT {listed} FROM {source.sql} "
@@ -187,10 +195,12 @@ class PostgreSQLPacking:
         summary: QualifiedName,
         fields: Sequence[tuple[str, str]],
         drops: Sequence[QualifiedName],
+        more: str = "",
     ) -> str:
         """The packed table gets its name and its summary, at once; ``drops`` go.
 
-        Parameters: the values of ``fields``, which are names and SQL types.
+        Parameters: the values of ``fields``, which are names and SQL types, then those of ``more``,
+        which are statements of the same transaction.
         """
         columns = ", ".join(f"{quote(name)} {kind}" for name, kind in fields)
         values = ", ".join(f"%s::{kind}" for _, kind in fields)
@@ -201,7 +211,7 @@ class PostgreSQLPacking:
             f"COMMENT ON TABLE {output.sql} IS 'Cerebro-DB: packed rows'; "
             f"CREATE TABLE {summary.sql} ({columns}); "
             f"COMMENT ON TABLE {summary.sql} IS 'Cerebro-DB: what the packed table holds'; "
-            f"INSERT INTO {summary.sql} VALUES ({values}); {drop}COMMIT"
+            f"INSERT INTO {summary.sql} VALUES ({values}); {more}{drop}COMMIT"
         )
 
     def _mark(self, table: QualifiedName) -> str:

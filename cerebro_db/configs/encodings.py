@@ -1,0 +1,180 @@
+"""How columns of mixed types become one row of numbers: values, their JSON, what can be read."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from typing import Any
+
+from cerebro_db.configs.messages import shown
+from cerebro_db.errors import InvalidArgument
+
+# Each feature is a part of one expression of the server.
+MAX_FEATURES = 10_000
+_VERSION = 1
+
+
+class Kind(StrEnum):
+    """What a column holds, as far as its encoding goes."""
+
+    NUMBER = "number"
+    BOOLEAN = "boolean"
+    TIME = "time"
+    CATEGORY = "category"
+
+
+class Method(StrEnum):
+    """What is made of a column."""
+
+    STANDARDIZE = "standardize"
+    MINMAX = "minmax"
+    NONE = "none"
+    ONEHOT = "onehot"
+    INTEGER = "integer"
+
+    @property
+    def is_categorical(self) -> bool:
+        """Whether the values are categories rather than numbers."""
+        return self in (Method.ONEHOT, Method.INTEGER)
+
+
+NUMERIC_METHODS = tuple(method for method in Method if not method.is_categorical)
+CATEGORICAL_METHODS = tuple(method for method in Method if method.is_categorical)
+
+
+@dataclass(frozen=True)
+class ColumnEncoding:
+    """One column: a number is encoded as ``(value - center) / scale``.
+
+    Attributes:
+        name: of the column.
+        type: SQL type in the training source.
+        kind: what it holds.
+        method: what is made of it.
+        has_missing: whether values were missing there, so that there is an indicator of it.
+        center, scale: of numbers.
+        fill: the number that is taken where a value is missing.
+        categories: sorted; the code of the first one is 1. A value that is none of them is 0, or
+            no 1 at all in a one-hot encoding.
+    """
+
+    name: str
+    type: str
+    kind: Kind
+    method: Method
+    has_missing: bool = False
+    center: float = 0.0
+    scale: float = 1.0
+    fill: float = 0.0
+    categories: tuple[str, ...] = ()
+
+    @property
+    def width(self) -> int:
+        """How many features it makes."""
+        if self.method is Method.INTEGER:
+            return 1
+        values = len(self.categories) if self.method is Method.ONEHOT else 1
+        return values + self.has_missing
+
+    @property
+    def filled(self) -> float:
+        """What a missing number becomes."""
+        return (self.fill - self.center) / self.scale
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """The columns in the order of their features."""
+
+    columns: tuple[ColumnEncoding, ...]
+
+    @property
+    def width(self) -> int:
+        """How many features a row has."""
+        return sum(column.width for column in self.columns)
+
+    def to_json(self) -> str:
+        """The text from which ``parse`` makes the same again."""
+        return json.dumps(
+            {"version": _VERSION, "columns": [asdict(column) for column in self.columns]}
+        )
+
+    @classmethod
+    def parse(cls, text: str, what: str) -> Encoding:
+        """The encoding that a text describes.
+
+        Args:
+            text: JSON.
+            what: names it in messages.
+
+        Raises:
+            InvalidArgument: it was not made by ``to_json``.
+        """
+        try:
+            value = json.loads(text)
+            if value["version"] != _VERSION:
+                raise ValueError(value["version"])
+            return cls(tuple(_column(fields) for fields in value["columns"]))
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError):
+            raise InvalidArgument(
+                f"{what}: got the encoding {shown(text)}; allowed: what cerebro_pack_columns has written"
+            ) from None
+
+    def features(self) -> Iterator[dict[str, Any]]:
+        """What can be read: a row for each feature, and for each code of a category."""
+        position = 1
+        for column in self.columns:
+            yield from _features(column, position)
+            position += column.width
+
+
+def _column(fields: Any) -> ColumnEncoding:
+    center, scale, fill = (float(fields[name]) for name in ("center", "scale", "fill"))
+    categories = fields["categories"]
+    texts = [fields["name"], fields["type"], *categories]
+    good = all(isinstance(text, str) and "\0" not in text for text in texts)
+    if not good or not scale or not all(map(math.isfinite, (center, scale, fill))):
+        raise ValueError(fields["name"])
+    return ColumnEncoding(
+        fields["name"],
+        fields["type"],
+        Kind(fields["kind"]),
+        Method(fields["method"]),
+        bool(fields["has_missing"]),
+        center,
+        scale,
+        fill,
+        tuple(categories),
+    )
+
+
+def _features(column: ColumnEncoding, position: int) -> Iterator[dict[str, Any]]:
+    common = {
+        "column_name": column.name,
+        "column_type": column.type,
+        "encoding": column.method.value,
+    }
+    last = position + column.width - 1
+    if column.method is Method.INTEGER:
+        codes = list(enumerate([None, *column.categories]))
+        for code, category in codes:
+            name = f"{column.name} = {category}" if code else f"{column.name} is none of these"
+            yield common | _row(position, name, category=category, code=code)
+        if column.has_missing:
+            yield common | _row(position, f"{column.name} is missing", code=len(codes))
+        return
+    if column.method is Method.ONEHOT:
+        for place, category in enumerate(column.categories):
+            yield common | _row(position + place, f"{column.name} = {category}", category=category)
+    else:
+        numbers = {"center": column.center, "scale": column.scale, "fill": column.fill}
+        yield common | _row(position, column.name) | numbers
+    if column.has_missing:
+        yield common | _row(last, f"{column.name} is missing") | {"encoding": "missing"}
+
+
+def _row(position: int, feature: str, **more: Any) -> dict[str, Any]:
+    return {"position": position, "feature": feature, **more}
