@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
 
+from cerebro_db.configs.images import ImageEncoding
 from cerebro_db.configs.messages import shown
 from cerebro_db.errors import InvalidArgument
 
@@ -96,32 +97,18 @@ class Encoding:
         """How many features a row has."""
         return sum(column.width for column in self.columns)
 
-    def to_json(self) -> str:
-        """The text from which ``parse`` makes the same again."""
-        return json.dumps(
-            {"version": _VERSION, "columns": [asdict(column) for column in self.columns]}
-        )
+    def to_fields(self) -> list[dict[str, Any]]:
+        """What ``of_fields`` makes the same of."""
+        return [asdict(column) for column in self.columns]
 
     @classmethod
-    def parse(cls, text: str, what: str) -> Encoding:
-        """The encoding that a text describes.
-
-        Args:
-            text: JSON.
-            what: names it in messages.
+    def of_fields(cls, fields: Any) -> Encoding:
+        """The encoding that was recorded.
 
         Raises:
-            InvalidArgument: it was not made by ``to_json``.
+            TypeError, KeyError, ValueError: it was not written by ``to_fields``.
         """
-        try:
-            value = json.loads(text)
-            if value["version"] != _VERSION:
-                raise ValueError(value["version"])
-            return cls(tuple(_column(fields) for fields in value["columns"]))
-        except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError):
-            raise InvalidArgument(
-                f"{what}: got the encoding {shown(text)}; allowed: what cerebro_pack_columns has written"
-            ) from None
+        return cls(tuple(_column(column) for column in fields))
 
     def features(self) -> Iterator[dict[str, Any]]:
         """What can be read: a row for each feature, and for each code of a category."""
@@ -129,6 +116,42 @@ class Encoding:
         for column in self.columns:
             yield from _features(column, position)
             position += column.width
+
+
+Recorded = Encoding | ImageEncoding
+
+
+def recorded_text(encoding: Recorded) -> str:
+    """The JSON from which ``parse_recorded`` makes the same again."""
+    kind = "image" if isinstance(encoding, ImageEncoding) else "columns"
+    return json.dumps({"version": _VERSION, kind: encoding.to_fields()})
+
+
+def parse_recorded(text: str, what: str) -> Recorded:
+    """The encoding that a text describes.
+
+    Args:
+        text: JSON.
+        what: names it in messages.
+
+    Raises:
+        InvalidArgument: it was not made by ``recorded_text``.
+    """
+    try:
+        value = json.loads(text)
+        if value["version"] != _VERSION:
+            raise ValueError(value["version"])
+        if "image" in value:
+            return ImageEncoding.of_fields(value["image"])
+        return Encoding.of_fields(value["columns"])
+    except _NOT_OURS:
+        raise InvalidArgument(
+            f"{what}: got the encoding {shown(text)}; allowed: what packing has written"
+        ) from None
+
+
+_NOT_OURS = (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError,
+             InvalidArgument)  # fmt: skip
 
 
 def _column(fields: Any) -> ColumnEncoding:

@@ -7,7 +7,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from cerebro_db.configs.encodings import Encoding
+from cerebro_db.configs.encodings import Recorded, parse_recorded
 from cerebro_db.database.names import QualifiedName, quote
 from cerebro_db.database.relations import Relation, find
 from cerebro_db.database.sessions import Session, Tick, no_tick
@@ -86,7 +86,7 @@ class PackedTable:
     """A packed table and what its summary says.
 
     Attributes:
-        encoding: how the columns of the source became features; None where it had an array.
+        encoding: how columns or images became features; None where the source had an array.
     """
 
     relation: Relation
@@ -96,7 +96,7 @@ class PackedTable:
     normalizing_const: float
     buffer_size: int
     partitions: tuple[PartitionInfo, ...]
-    encoding: Encoding | None = None
+    encoding: Recorded | None = None
 
     @property
     def input(self) -> PackedInput:
@@ -149,7 +149,7 @@ def load_packed(session: Session, text: str | None, role: str, tick: Tick = no_t
 
 def recorded_encoding(
     session: Session, summary: Relation, role: str, tick: Tick = no_tick
-) -> Encoding | None:
+) -> Recorded | None:
     """The encoding that a summary tells of, of a packed table or of models; None if there is none.
 
     Args:
@@ -162,7 +162,7 @@ def recorded_encoding(
         return None
     rows = session.run(f"SELECT s.encoding::text FROM {summary.name.sql} s", (), tick)
     text = rows[0][0] if rows else None
-    return None if text is None else Encoding.parse(text, f"{role}: {summary.name}")
+    return None if text is None else parse_recorded(text, f"{role}: {summary.name}")
 
 
 def fingerprint(session: Session, packed: PackedTable, tick: Tick = no_tick) -> str:

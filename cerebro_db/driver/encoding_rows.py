@@ -66,6 +66,6 @@ def _recorded(session: Session, request: EncodeRequest, tick: Tick) -> Encoding:
         encoding = recorded_encoding(session, summary, role, tick)
     except UndefinedTable:
         pass
-    if encoding is None:
+    if not isinstance(encoding, Encoding):
         raise WrongObjectType(f"{role}: {training} has no encoding of columns", hint=_HINT)
     return encoding

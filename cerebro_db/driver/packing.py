@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
+from cerebro_db.configs.encodings import Encoding
 from cerebro_db.database.dialects.postgresql import PostgreSQL
 from cerebro_db.database.dialects.postgresql_packing import UNFINISHED, PostgreSQLPacking
 from cerebro_db.database.encoding import create_features
@@ -39,6 +40,7 @@ from cerebro_db.driver.packing_source import (
     check_names,
     check_source,
     encoded_feature,
+    image_feature,
     recorded_feature,
     target_of,
 )
@@ -251,7 +253,7 @@ class _Job:
     def _fitted(self, work: Work, table: QualifiedName) -> Work:
         """With the numbers of an encoding that is new."""
         wanted, plan = work.request.encoding, work.feature.encoding
-        if wanted is None or plan is None or wanted.max_categories is None:
+        if wanted is None or not isinstance(plan, Encoding) or wanted.max_categories is None:
             return work
         fitter = Fitter(
             self._control,
@@ -270,7 +272,7 @@ class _Job:
             return source.name
         feature, target = work.feature, work.target.column.name
         columns = list(dict.fromkeys([*feature.sources, target]))
-        wide = () if feature.encoding else feature.sources
+        wide = () if isinstance(feature.encoding, Encoding) else feature.sources
         statement = self._sql.stage(work.stage, source.name, columns, wide)
         self._control.run(statement, (), self._tick)
         return work.stage
@@ -306,15 +308,18 @@ def _feature(
     listed = request.independent_varname
     if request.encoding is not None:
         return encoded_feature(planned(source, listed, target.column.name, request.encoding))
+    if request.image is not None:
+        return image_feature(source, listed, request.image.encoding(""))
     return recorded_feature(source, listed, training.encoding if training else None)
 
 
 def _readable_encoding(work: Work) -> tuple[str, list[str]]:
     """The statements, and their values, that make an encoding a table."""
-    if work.request.encoding is None or work.feature.encoding is None:
+    encoding = work.feature.encoding
+    if work.request.encoding is None or not isinstance(encoding, Encoding):
         return "", []
     table = work.output.suffixed(ENCODING_SUFFIX)
-    rows = json.dumps(list(work.feature.encoding.features()))
+    rows = json.dumps(list(encoding.features()))
     return f"{create_features(table)}; ", [rows]
 
 

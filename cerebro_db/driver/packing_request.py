@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from cerebro_db.configs.images import ImageEncoding, image_encoding
 from cerebro_db.database.names import QualifiedName
 from cerebro_db.driver.encoding_plan import EncodingRequest
 from cerebro_db.errors import InvalidArgument
@@ -14,11 +16,24 @@ LARGEST_INTEGER = 2**31 - 1
 
 
 @dataclass(frozen=True)
+class ImageRequest:
+    """What ``cerebro_pack_images`` is told of its images, as given."""
+
+    shape: Sequence[int | None] | None
+    format: str | None
+
+    def encoding(self, name: str) -> ImageEncoding:
+        """What is recorded for the column ``name``."""
+        return image_encoding(name, self.format, self.shape)
+
+
+@dataclass(frozen=True)
 class PackRequest:
     """The arguments of ``cerebro_pack`` and its like, as given.
 
     Attributes:
         encoding: of ``cerebro_pack_columns``: how the columns that are listed become features.
+        image: of ``cerebro_pack_images``.
         is_validation: follow ``training_table`` and keep the order of the rows.
         search_path: for the names above; None leaves the sessions' own.
     """
@@ -37,11 +52,14 @@ class PackRequest:
     is_validation: bool = False
     search_path: str | None = None
     encoding: EncodingRequest | None = None
+    image: ImageRequest | None = None
 
     def check(self) -> None:
         """Refuse what no table could make right."""
         if self.encoding is not None:
             self.encoding.check()
+        if self.image is not None:
+            self.image.encoding("")
         _check_positive("buffer_size", self.buffer_size)
         _check_positive("num_classes", self.num_classes)
         _check_positive("num_partitions", self.num_partitions)

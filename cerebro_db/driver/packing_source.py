@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from cerebro_db.configs.encodings import Encoding
+from cerebro_db.configs.encodings import Encoding, Recorded
+from cerebro_db.configs.images import ImageEncoding, ImageFormat
 from cerebro_db.database.encoding import encoded
 from cerebro_db.database.names import MAX_IDENTIFIER_BYTES, quote
 from cerebro_db.database.packed import PackedTable
@@ -12,13 +13,14 @@ from cerebro_db.database.relations import Column, Relation, column
 from cerebro_db.driver.encoding_plan import matched
 from cerebro_db.errors import InvalidArgument, InvalidData, WrongObjectType
 from cerebro_db.training.buffers import WIRE_DTYPES
+from cerebro_db.training.images import require_pillow
 
 _INTEGERS = {20, 21, 23}
 _FLOATS = {700, 701, 1700}
 _MONEY = 790
 # Text-like, boolean, dates and times, enumerations.
 _CLASS_CATEGORIES = {"S", "B", "D", "T", "E"}
-_FLOAT8_OID, _FLOAT8_ARRAY_OID = 701, 1022
+_FLOAT8_OID, _FLOAT8_ARRAY_OID, _SMALLINT_OID, _BYTEA_OID = 701, 1022, 21, 17
 # The name of what is made of several columns.
 FEATURES = "features"
 
@@ -32,25 +34,30 @@ class Feature:
         cast: SQL type that it is read as; empty if it can be read as it is.
         element_oid: of what is then read.
         shape: of every row; empty until known.
-        encoding: how several columns become one row of numbers.
+        encoding: how several columns, or an image, become numbers.
     """
 
     column: Column
     cast: str
     element_oid: int
     shape: tuple[int, ...] = ()
-    encoding: Encoding | None = None
+    encoding: Recorded | None = None
 
     @property
     def sources(self) -> tuple[str, ...]:
         """The columns that are read."""
-        if self.encoding is None:
+        if not isinstance(self.encoding, Encoding):
             return (self.column.name,)
         return tuple(column.name for column in self.encoding.columns)
 
+    @property
+    def image(self) -> ImageEncoding | None:
+        """What images are read as; None if it is an array of numbers that is read."""
+        return self.encoding if isinstance(self.encoding, ImageEncoding) else None
+
     def expression(self, alias: str) -> str:
-        """SQL of the array of numbers, over an alias of the source."""
-        if self.encoding is not None:
+        """SQL of the array of numbers, or of the image, over an alias of the source."""
+        if isinstance(self.encoding, Encoding):
             return encoded(self.encoding, alias)
         name = f"{alias}.{quote(self.column.name)}"
         return f"{name}::{self.cast}" if self.cast else name
@@ -150,16 +157,39 @@ def encoded_feature(encoding: Encoding) -> Feature:
     return Feature(column, "", _FLOAT8_OID, encoding=encoding)
 
 
-def recorded_feature(source: Relation, listed: str | None, encoding: Encoding | None) -> Feature:
+def image_feature(source: Relation, listed: str | None, image: ImageEncoding) -> Feature:
+    """The feature that a column of images is.
+
+    Raises:
+        WrongObjectType: the column is not of type bytea.
+        MissingPackage: nothing can read such images.
+    """
+    found = column(source, listed, "independent_varname")
+    if found.type_oid != _BYTEA_OID:
+        raise WrongObjectType(
+            f"independent_varname: the column {found.name!r} is of type {found.type}; "
+            "allowed: bytea, as it is images that are read"
+        )
+    if image.format is ImageFormat.ENCODED:
+        require_pillow()
+    recorded = replace(image, name=found.name)
+    return Feature(found, "", _SMALLINT_OID, image.shape, recorded)
+
+
+def recorded_feature(source: Relation, listed: str | None, encoding: Recorded | None) -> Feature:
     """The independent variable of rows that are read as those of a training table were.
 
     Args:
         source: where the rows are.
-        listed: a column of arrays; with an encoding NULL, ``*`` or its columns.
+        listed: a column of arrays; with an encoding NULL, ``*`` or its columns; a column of images,
+            NULL for the one of the training table.
         encoding: as recorded with the training table.
     """
     if encoding is None:
         return feature_of(column(source, listed, "independent_varname"))
+    if isinstance(encoding, ImageEncoding):
+        quoted = '"' + encoding.name.replace('"', '""') + '"'
+        return image_feature(source, quoted if listed is None else listed, encoding)
     return encoded_feature(matched(source, listed, encoding, "independent_varname"))
 
 

@@ -157,9 +157,10 @@ def scan_of(table: QualifiedName, feature: Feature, target: Target) -> Scan:
     """What is read of ``table``."""
     features, label = feature.expression("s"), f"s.{quote(target.column.name)}"
     if target.is_class:
-        return Scan(table, features, f"{label}::{target.cast}", target.cast)
+        return Scan(table, features, f"{label}::{target.cast}", target.cast, feature.image)
     label = f"{label}::{target.cast}"
-    return Scan(table, features, label if target.column.is_array else f"ARRAY[{label}]", None)
+    label = label if target.column.is_array else f"ARRAY[{label}]"
+    return Scan(table, features, label, None, feature.image)
 
 
 def _check_shape(
@@ -179,6 +180,8 @@ def reason(fault: str, got: Sequence[int] | None, shape: Sequence[int]) -> str:
         return "holds a NULL; allowed: no NULL"
     if fault == "value":
         return "holds a value that is NaN, infinite or too large; allowed: finite float32 numbers"
+    if fault != "shape":
+        return fault  # of an image, which tells more
     if got is None:
         return "is an empty array; allowed: at least one element"
     return f"has shape {_shown(got)}; allowed: {_shown(shape)}, the shape of the first row"

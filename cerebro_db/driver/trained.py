@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from cerebro_db.configs.architecture import ArchitectureLimits, check_architecture, fingerprint
-from cerebro_db.configs.encodings import Encoding
+from cerebro_db.configs.encodings import Recorded
 from cerebro_db.configs.parameters import CompileParams, parse_compile_params
 from cerebro_db.database.libraries import SPELLED
 from cerebro_db.database.names import QualifiedName, quote
@@ -51,7 +51,7 @@ class ModelTable:
         class_values: in the order of the ids, as text; empty for float targets.
         input_shape: of one row of features.
         normalizing_const: the features were divided by it.
-        encoding: how the columns of a raw table become features; None where it has an array.
+        encoding: how columns or images become features; None where rows have an array.
     """
 
     relation: Relation
@@ -63,7 +63,7 @@ class ModelTable:
     class_values: tuple[str | None, ...]
     input_shape: tuple[int, ...]
     normalizing_const: float
-    encoding: Encoding | None = None
+    encoding: Recorded | None = field(default=None, kw_only=True)
 
     def check_key(self, mst_key: int) -> None:
         """Refuse a key that no model has."""

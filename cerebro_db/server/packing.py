@@ -1,4 +1,4 @@
-"""What cerebro_pack, cerebro_pack_columns and cerebro_pack_validation call."""
+"""What cerebro_pack and the other functions that pack call."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 from cerebro_db.driver import packing
 from cerebro_db.driver.encoding_plan import EncodingRequest
-from cerebro_db.driver.packing_request import PackRequest
+from cerebro_db.driver.packing_request import ImageRequest, PackRequest
 from cerebro_db.server.host import Host, entry
 
 
@@ -73,6 +73,40 @@ def pack_columns(
         num_partitions=num_partitions,
         seed=seed,
         encoding=EncodingRequest(numbers, categories, max_categories, encodings, exclude),
+        search_path=host.search_path,
+    )
+    packing.pack(host.pool, host.dialect, request, host.tick, host.notice)
+
+
+@entry
+def pack_images(
+    plpy: Any,
+    gd: dict[str, Any],
+    source_table: str | None,
+    output_table: str | None,
+    dependent_varname: str | None,
+    independent_varname: str | None,
+    image_shape: list[int | None] | None,
+    image_format: str | None,
+    buffer_size: int | None,
+    normalizing_const: float | None,
+    num_classes: int | None,
+    num_partitions: int | None,
+    seed: int | None,
+) -> None:
+    """Pack images for training."""
+    host = Host.of(plpy, gd)
+    request = PackRequest(
+        source_table,
+        output_table,
+        dependent_varname,
+        independent_varname,
+        buffer_size=buffer_size,
+        normalizing_const=normalizing_const,
+        num_classes=num_classes,
+        num_partitions=num_partitions,
+        seed=seed,
+        image=ImageRequest(image_shape, image_format),
         search_path=host.search_path,
     )
     packing.pack(host.pool, host.dialect, request, host.tick, host.notice)

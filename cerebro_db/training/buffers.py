@@ -13,6 +13,7 @@ from cerebro_db.errors import InvalidData
 
 # The server's types of array elements, by their fixed oids, as they lie in binary form.
 WIRE_DTYPES = {20: ">i8", 21: ">i2", 23: ">i4", 700: ">f4", 701: ">f8"}
+_SMALLINT = 21
 _HEADER_WORDS = 3
 _DIMENSION_WORDS = 2
 _WORD = 4
@@ -25,6 +26,16 @@ def wire_bytes(shape: Sequence[int], element_oid: int) -> int:
     """Bytes of one array of ``shape`` in the server's binary form."""
     element = _WORD + np.dtype(WIRE_DTYPES[element_oid]).itemsize
     return _header_bytes(len(shape)) + math.prod(shape) * element
+
+
+def to_wire(values: NDArray[np.uint8]) -> bytes:
+    """What the server's array_send() writes for an array of smallint with these values."""
+    header = [values.ndim, 0, _SMALLINT, *(word for size in values.shape for word in (size, 1))]
+    element = np.dtype([("length", ">i4"), ("value", WIRE_DTYPES[_SMALLINT])])
+    elements = np.empty(values.size, element)
+    elements["length"] = element["value"].itemsize
+    elements["value"] = values.reshape(-1)
+    return np.asarray(header, ">i4").tobytes() + elements.tobytes()
 
 
 def _header_bytes(dimensions: int) -> int:

@@ -39,7 +39,7 @@ NET = json.dumps(
 )
 MODEL_TABLES = ("out", "out_info", "out_summary", "out_states")
 PACKED_TABLES = ("packed", "packed_summary", "columns", "columns_summary", "columns_encoding")
-TABLES = ("rows", *PACKED_TABLES, "models", "configs", "configs_summary", *MODEL_TABLES)
+TABLES = ("rows", "images", *PACKED_TABLES, "models", "configs", "configs_summary", *MODEL_TABLES)
 
 
 @dataclass(frozen=True)
@@ -142,6 +142,10 @@ def make_tables(person: Person) -> None:
         (),
     )
     person.rows("SELECT cerebro_pack('rows', 'packed', 'y', 'x', num_partitions := 2)")
+    person.rows(
+        "CREATE TABLE images AS SELECT i %% 2 AS y, '\\x0102'::bytea AS x FROM generate_series(1, 9) i",
+        (),
+    )
     person.rows("SELECT cerebro_pack_columns('rows', 'columns', 'y', 'id')")
     person.rows("SELECT cerebro_load_model('models', %s)", (NET,))
     person.rows(

@@ -87,6 +87,10 @@ ATTACKS: dict[str, list[str]] = {
         "'A.rows', 'stolen', 'y', 'id'",
         "'rows', 'A.planted', 'y', 'id'",
     ],
+    "cerebro_pack_images": [
+        "'A.images', 'stolen', 'y', 'x', ARRAY[2], 'raw'",
+        "'images', 'A.planted', 'y', 'x', ARRAY[2], 'raw'",
+    ],
     "cerebro_encode": [
         "'A.rows', 'columns', 'stolen', 'id'",
         "'rows', 'A.packed', 'stolen', 'id'",
@@ -140,7 +144,7 @@ OF_RUNS = {
 }
 # These reach nothing but what the caller's own session was given, or the caller's own.
 OF_OWN_SESSION = {
-    "_begin_prediction", "_check_run", "_combine_measures", "_cores", "_inspect_model",
+    "_begin_prediction", "_check_run", "_combine_measures", "_cores", "_image_array", "_image_fault", "_inspect_model",
     "_join_state", "_loopback", "_measure_final", "_measure_step", "_pack_arrays", "_pack_labels",
     "_predict_batch", "_prepare_worker", "_release_worker", "_role", "_saved_state",
     "_state_weights", "_train_final", "_train_step", "_try_scores", "cerebro_joined_state",

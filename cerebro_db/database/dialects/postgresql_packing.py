@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from cerebro_db.configs.images import ImageEncoding
+from cerebro_db.database.images import image_fault, image_sent, image_shape
 from cerebro_db.database.names import QualifiedName, quote
 
 # Blocks whose row addresses are fetched at once: their text stays far below a gigabyte.
@@ -24,15 +26,24 @@ class Scan:
 
     Attributes:
         table: plain, so that its rows have addresses.
-        features: expression of an array type.
+        features: expression of an array type, or of images.
         target: expression; of an array type for float targets.
         class_type: SQL text of the class type; None for float targets.
+        image: what images are read as; None for arrays.
     """
 
     table: QualifiedName
     features: str
     target: str
     class_type: str | None
+    image: ImageEncoding | None = None
+
+    @property
+    def sent(self) -> str:
+        """The features of a row in binary form; empty for NULL."""
+        if self.image is not None:
+            return image_sent(self.features, self.image)
+        return _sent(self.features)
 
 
 class PostgreSQLPacking:
@@ -114,7 +125,7 @@ class PostgreSQLPacking:
 
     def shapes(self, scan: Scan) -> str:
         """The shapes of the first rows that have one: features, target (NULL without arrays)."""
-        parts = [_first_shape(scan.table, scan.features)]
+        parts = [image_shape(scan.image) if scan.image else _first_shape(scan.table, scan.features)]
         parts.append("NULL" if scan.class_type else _first_shape(scan.table, scan.target))
         return "SELECT " + ", ".join(parts)
 
@@ -155,7 +166,7 @@ class PostgreSQLPacking:
                r.n || p.shape, {packed}, r.n || %s::integer[]
           FROM (SELECT pg_catalog.count(*)::integer AS n,
                        {_concatenated("pg_catalog.tidsend(s.ctid)")} AS keys,
-                       {_concatenated(_sent(scan.features))} AS x,
+                       {_concatenated(scan.sent)} AS x,
                        {_concatenated(_label(scan.target) if labels else _sent(scan.target))} AS y
                   FROM ONLY {scan.table.sql} s {_classes_join(scan) if labels else ""}
                  WHERE s.ctid = ANY (%s::tid[])) r,
@@ -168,7 +179,9 @@ class PostgreSQLPacking:
         Parameters: divisor; for classes all class values. Columns: number in the scan, address,
         then for features and target each: fault (null, shape, value), and shape; the target.
         """
-        features = fault("r.x", shape, "%s")
+        features, x_shape = fault("r.x", shape, "%s"), dimensions("r.x")
+        if scan.image is not None:
+            features, x_shape = image_fault("r.x", scan.image, "%s"), "NULL::integer[]"
         if scan.class_type is None:
             target = fault("r.y", target_shape, "1.0")
         else:
@@ -179,7 +192,7 @@ class PostgreSQLPacking:
         target_dims = "NULL" if scan.class_type else dimensions("r.y")
         return f"""
         SELECT f.n, f.address, f.x_fault, f.x_shape, f.y_fault, f.y_shape, f.y_text FROM (
-            SELECT r.n, r.address, {features} AS x_fault, {dimensions("r.x")} AS x_shape,
+            SELECT r.n, r.address, {features} AS x_fault, {x_shape} AS x_shape,
                    {target} AS y_fault, {target_dims} AS y_shape, r.y::text AS y_text
               FROM (SELECT pg_catalog.row_number() OVER (ORDER BY s.ctid) AS n,
                            s.ctid::text AS address, {scan.features} AS x, {scan.target} AS y
