@@ -299,3 +299,34 @@ def test_columns_of_mixed_types(trained, network):
         trained.fetch("SELECT cerebro_evaluate('m', 'arrays_packed', 'e_mixed')")
     with pytest.raises(errors.WrongObjectType, match="halves has no encoding"):
         trained.fetch("SELECT cerebro_encode('later', 'halves', 'o', 'id')")
+
+
+def test_tokens(trained, network):
+    """Whole numbers reach an Embedding layer as they are."""
+    trained.fetch(
+        "CREATE TABLE tokens AS SELECT id, ARRAY[id % 10, id % 7, 9]::smallint[] AS words, sum FROM rows"
+    )
+    embedding = {
+        "module": "keras.layers",
+        "class_name": "Embedding",
+        "config": {"input_dim": 10, "output_dim": 2, "name": "words"},
+        "registered_name": None,
+    }
+    flatten = {"module": "keras.layers", "class_name": "Flatten", "config": {"name": "flat"}}
+    text = network((3,), embedding, flatten, (1, "linear"))
+    trained.fetch(
+        "SELECT cerebro_pack('tokens', 'tokens_packed', 'sum', 'words', num_partitions := 2); "
+        "SELECT cerebro_load_model('tokens_library', %s); "
+        "SELECT cerebro_load_configs('tokens_library', 'tokens_configs', ARRAY[1], "
+        "ARRAY['loss=''mse'',optimizer=''Adam()'''], ARRAY['batch_size=8'])",
+        (text,),
+    )
+    trained.fetch(
+        "SELECT cerebro_fit_multiple('tokens_packed', 't', 'tokens_configs', 1, num_workers := 1)"
+    )
+    table, kernel, bias = weights(trained, "t", 1, (10, 2), (6, 1), (1,))
+    trained.fetch("SELECT cerebro_predict('t', 'tokens', 'id', 'words', 'p_tokens', 'response')")
+    rows = trained.fetch("SELECT words, estimated FROM tokens JOIN p_tokens USING (id)")
+    words = np.array([row[0] for row in rows])
+    wanted = table[words].reshape(-1, 6) @ kernel + bias
+    np.testing.assert_allclose([row[1] for row in rows], wanted[:, 0], atol=1e-6)
