@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any
 
@@ -30,12 +30,12 @@ class ImageEncoding:
     """A column of images.
 
     Attributes:
-        name: of the column, of type bytea.
+        name: of the column, of type bytea; that of another table may be another.
         format: one byte for each value, in C order; or JPEG and PNG.
         shape: of an image: height, width, and channels if there are any; raw ones have any.
     """
 
-    name: str
+    name: str = field(compare=False)
     format: ImageFormat
     shape: tuple[int, ...]
 

@@ -106,6 +106,11 @@ def use_search_path(session: Session, path: str | None, tick: Tick = no_tick) ->
     return found
 
 
+def known_search_path(session: Session, schemas: Sequence[str], first: str | None) -> None:
+    """The same where someone has asked the server already."""
+    session.facts[_PATH_FACT] = SearchPath(tuple(schemas), first)
+
+
 def forget_search_path(session: Session) -> None:
     """From now on the session's own search path is used."""
     session.facts.pop(_PATH_FACT, None)
@@ -206,6 +211,11 @@ def require_text(text: str | None, role: str) -> str:
     return text
 
 
+def spellings(text: str) -> list[str]:
+    """How the server would have a table's name, for each of what a text may mean."""
+    return [_path(parts) for parts in _readings(text)]
+
+
 def _readings(text: str) -> list[tuple[str, ...]]:
     """What a text may mean, first the SQL identifier, then the exact text."""
     exact = (text,)
@@ -296,8 +306,9 @@ WITH RECURSIVE base(attnum, oid) AS (
     SELECT b.attnum, t.typbasetype
       FROM base b JOIN pg_catalog.pg_type t ON t.oid = b.oid WHERE t.typtype = 'd'
 )
-SELECT a.attname, pg_catalog.format_type(a.atttypid, a.atttypmod), t.oid::bigint,
-       pg_catalog.format_type(t.oid, -1), t.typcategory::text, e.oid::bigint, e.typcategory::text
+SELECT a.attname, pg_catalog.format_type(a.atttypid, a.atttypmod) AS type, t.oid::bigint,
+       pg_catalog.format_type(t.oid, -1) AS base_type, t.typcategory::text,
+       e.oid::bigint AS element_oid, e.typcategory::text AS element_category
   FROM base b
   JOIN pg_catalog.pg_type t ON t.oid = b.oid AND t.typtype <> 'd'
   JOIN pg_catalog.pg_attribute a ON a.attrelid = %s AND a.attnum = b.attnum

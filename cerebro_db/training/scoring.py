@@ -163,6 +163,10 @@ class Scorer:
             parts.append(self._forward(features[start : start + self.batch_size]).numpy())
         return np.concatenate(parts)
 
+    def one_row(self) -> Any:
+        """The same for a tensor of one row, without the steps that find out what a call is like."""
+        return self._forward.get_concrete_function()
+
     # -- inside ----------------------------------------------------------------
     @functools.cached_property
     def _forward(self) -> Any:

@@ -179,7 +179,24 @@ BAD = {
     "'orphan','rows','id','x','o'": ("WrongObjectType", "no table public.orphan_info"),
     "'barren','rows','id','x','o'": ("WrongObjectType", "no trained model"),
     "'halves','nope','id','x','o'": ("UndefinedTable", "test_table: got 'nope'"),
-    "'halves','halves_packed','id','x','o'": ("WrongObjectType", "is packed"),
+    "'halves','halves_packed','id','x','o'": ("InvalidParameterValue", "id_col: got 'id'.*packed"),
+    "'halves','halves_packed',NULL,'y','o'": ("UndefinedColumn", "independent_varname: got 'y'"),
+    "'halves','halves_packed',NULL,'half','o'": ("InvalidParameterValue", "got 'half'.*'x'"),
+    "'halves','undivided_packed',NULL,NULL,'o'": (
+        "InvalidParameterValue",
+        "constant 1.0; allowed: 2.0",
+    ),
+    "'halves','pair_packed',NULL,NULL,'o'": ("InvalidParameterValue", r"shape \(2,\).*\(4,\)"),
+    "'halves','rows','id','x','o',num_workers:=0": ("InvalidParameterValue", "num_workers: got 0"),
+    "'flowers','rows','id','x','o',ensemble:=3": (
+        "InvalidParameterValue",
+        "got 3; allowed: 1 to 2",
+    ),
+    "'flowers','rows','id','x','o',ensemble:=0": ("InvalidParameterValue", "ensemble: got 0"),
+    "'flowers','rows','id','x','o',mst_key:=1,ensemble:=2": (
+        "InvalidParameterValue",
+        "mst_key: got 1",
+    ),
     "'halves','rows','no','x','o'": ("UndefinedColumn", "id_col: got 'no'.*id, name, x"),
     "'halves','rows',NULL,'x','o'": ("InvalidParameterValue", "id_col: got NULL"),
     "'halves','rows','x','x','o'": ("WrongObjectType", "any type but arrays"),
@@ -209,6 +226,11 @@ def strange(trained):
         "CREATE TABLE barren_states AS TABLE halves_states; "
         "CREATE TABLE none AS SELECT * FROM rows LIMIT 0; "
         "CREATE VIEW ranked AS SELECT id AS rank, x FROM rows"
+    )
+    trained.fetch(
+        "SELECT cerebro_pack('rows', 'undivided_packed', 'half', 'x', num_partitions := 1); "
+        "SELECT cerebro_pack('rows', 'pair_packed', 'half', 'pair', num_partitions := 1, "
+        "normalizing_const := 2.0)"
     )
     values = {
         "missing": "NULL",
@@ -330,3 +352,46 @@ def test_tokens(trained, network):
     words = np.array([row[0] for row in rows])
     wanted = table[words].reshape(-1, 6) @ kernel + bias
     np.testing.assert_allclose([row[1] for row in rows], wanted[:, 0], atol=1e-6)
+
+
+def test_images(trained, network):
+    """Raw images are read as those of the training, also from a column of another name."""
+    trained.fetch(
+        "CREATE TABLE images AS SELECT id, decode(lpad(to_hex(id), 2, '0') || 'ff0080', 'hex') AS image, "
+        "sum FROM rows; CREATE VIEW more_images AS SELECT id, image AS other, sum FROM images; "
+        "CREATE VIEW bad_images AS SELECT id, CASE id WHEN 5 THEN 'abc' ELSE image END AS image FROM images"
+    )
+    flatten = {"module": "keras.layers", "class_name": "Flatten", "config": {"name": "flat"}}
+    trained.fetch(
+        "SELECT cerebro_pack_images('images', 'images_packed', 'sum', 'image', ARRAY[2, 2], 'raw'); "
+        "SELECT cerebro_pack_validation('more_images', 'images_val', 'sum', 'other', 'images_packed'); "
+        "SELECT cerebro_load_model('images_library', %s); "
+        "SELECT cerebro_load_configs('images_library', 'images_configs', ARRAY[1], "
+        "ARRAY['loss=''mse'',optimizer=''SGD(lr=0.01)'''], ARRAY['batch_size=8'])",
+        (network((2, 2), flatten, (1, "linear")),),
+    )
+    trained.fetch(
+        "SELECT cerebro_fit_multiple('images_packed', 'im', 'images_configs', 1, num_workers := 1)"
+    )
+    kernel, bias = weights(trained, "im", 1, (4, 1), (1,))
+    pixels = np.array([[i, 255, 0, 128] for i in range(1, 121)]) / 255
+    wanted = (pixels @ kernel + bias)[:, 0]
+    for table, column in (("images", "NULL"), ("more_images", "'other'")):
+        trained.fetch("DROP TABLE IF EXISTS p_images")
+        trained.fetch(
+            f"SELECT cerebro_predict('im', '{table}', 'id', {column}, 'p_images', 'response')"
+        )
+        found = [row[0] for row in trained.fetch("SELECT estimated FROM p_images ORDER BY id")]
+        np.testing.assert_allclose(found, wanted, atol=1e-6)
+    trained.fetch("SELECT cerebro_predict('im', 'images_val', NULL, NULL, 'p_packed', 'response')")
+    found = trained.fetch("SELECT estimated FROM p_packed ORDER BY estimated")
+    np.testing.assert_allclose([row[0] for row in found], sorted(wanted), atol=1e-6)
+    trained.fetch("SELECT cerebro_evaluate('im', 'images_val', 'e_images')")
+    with pytest.raises(
+        errors.DataException, match=r"id = 5: column 'image' holds 3 bytes; allowed: 4"
+    ):
+        trained.fetch("SELECT cerebro_predict('im', 'bad_images', 'id', NULL, 'o', 'response')")
+    with pytest.raises(
+        errors.WrongObjectType, match="'sum' is of type double precision; allowed: bytea"
+    ):
+        trained.fetch("SELECT cerebro_predict('im', 'images', 'id', 'sum', 'o', 'response')")

@@ -49,7 +49,7 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
     "boolean": st.just(False),
     "interval": st.sampled_from(["1 day", "-1 day", "0", "178000000 years"]),
 }
-for _kind in ("text", "integer"):
+for _kind in ("text", "integer", "double precision"):
     VALUES[f"{_kind}[]"] = st.lists(st.none() | VALUES[_kind], max_size=3)
 
 
@@ -157,7 +157,7 @@ PLACE: dict[str, Any] = {
     "targets": RECIPE["targets"],
 }
 VISIT = RECIPE | PLACE | {"seed": 0, "epoch": 1, "salt": "x", "initial_seed": 5, "is_first": True}
-ASKED = RECIPE | {"shape": [2], "divisor": 1.0, "ranks": 2}
+ASKED = RECIPE | {"format": "state", "shape": [2], "divisor": 1.0, "ranks": 2}
 PARTIAL = {
     "rows": 2,
     "loss_sum": 1.0,
@@ -257,6 +257,9 @@ def test_sizes_are_checked_before_memory_is_taken(worker: Person) -> None:
         "_prepare_worker(1, false, 0, -1)": "run_id: got -1",
         "_predict_batch(1, '', 2147483647, 2147483647)": "token",
         "_predict_batch(1, '', -1, -1)": "count: got -1",
+        "_predict_buffer(1, '', 2147483647)": "token",
+        "_predict_buffer(1, '', -1)": "count: got -1",
+        "_extend_prediction(1, '', 99)": "token 99",
         "_pack_arrays('', '', NULL, ARRAY[2147483647, 2147483647, 2147483647], 1)": "NULL, or",
         "_pack_arrays('', '', NULL, ARRAY[-1], 1)": "shape",
         "_pack_arrays('', '', NULL, NULL, 1)": "shape",

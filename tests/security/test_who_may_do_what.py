@@ -133,6 +133,7 @@ ATTACKS: dict[str, list[str]] = {
         "'out', 'rows', 'id', 'x', 'A.planted'",
         "'A.out', 'rows', 'id', 'x', 'stolen', 1.0::double precision",
     ],
+    "cerebro_predict_row": ["'A.out', ARRAY[1, 2]", "'A.out', ARRAY[1, 2], 1"],
     "cerebro_set": ["'cache_mb', '1'", "'worker_dsn', 'host=/tmp'"],
 }
 # These take the number of a run: alice's must look like one that is not there.
@@ -144,9 +145,10 @@ OF_RUNS = {
 }
 # These reach nothing but what the caller's own session was given, or the caller's own.
 OF_OWN_SESSION = {
-    "_begin_prediction", "_check_run", "_combine_measures", "_cores", "_image_array", "_image_fault", "_inspect_model",
+    "_begin_prediction", "_check_run", "_combine_measures", "_cores", "_extend_prediction",
+    "_image_array", "_image_fault", "_inspect_model",
     "_join_state", "_loopback", "_measure_final", "_measure_step", "_pack_arrays", "_pack_labels",
-    "_predict_batch", "_prepare_worker", "_release_worker", "_role", "_saved_state",
+    "_predict_batch", "_predict_buffer", "_prepare_worker", "_release_worker", "_role", "_saved_state",
     "_state_weights", "_train_final", "_train_step", "_try_scores", "cerebro_joined_state",
     "cerebro_measure", "cerebro_train", "cerebro_version",
 }  # fmt: skip

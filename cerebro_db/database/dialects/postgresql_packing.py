@@ -43,7 +43,7 @@ class Scan:
         """The features of a row in binary form; empty for NULL."""
         if self.image is not None:
             return image_sent(self.features, self.image)
-        return _sent(self.features)
+        return sent(self.features)
 
 
 class PostgreSQLPacking:
@@ -167,7 +167,7 @@ class PostgreSQLPacking:
           FROM (SELECT pg_catalog.count(*)::integer AS n,
                        {_concatenated("pg_catalog.tidsend(s.ctid)")} AS keys,
                        {_concatenated(scan.sent)} AS x,
-                       {_concatenated(_label(scan.target) if labels else _sent(scan.target))} AS y
+                       {_concatenated(_label(scan.target) if labels else sent(scan.target))} AS y
                   FROM ONLY {scan.table.sql} s {_classes_join(scan) if labels else ""}
                  WHERE s.ctid = ANY (%s::tid[])) r,
                (SELECT %s::bytea AS positions, %s::integer[] AS shape) p
@@ -235,7 +235,7 @@ def _concatenated(expression: str) -> str:
     return f"pg_catalog.string_agg({expression}, ''::bytea)"
 
 
-def _sent(expression: str) -> str:
+def sent(expression: str) -> str:
     # A NULL must not be skipped in silence: the empty bytes are found by their length.
     return f"COALESCE(pg_catalog.array_send({expression}), ''::bytea)"
 
