@@ -16,4 +16,5 @@ return packing.pack_columns(
     num_classes,
     num_partitions,
     seed,
+    sample_weight,
 )

@@ -14,4 +14,5 @@ return packing.pack_images(
     num_classes,
     num_partitions,
     seed,
+    sample_weight,
 )

@@ -87,6 +87,7 @@ class PackedTable:
 
     Attributes:
         encoding: how columns or images became features; None where the source had an array.
+        sample_weight: the column of the weights that lie beside the targets; None for none.
     """
 
     relation: Relation
@@ -97,6 +98,7 @@ class PackedTable:
     buffer_size: int
     partitions: tuple[PartitionInfo, ...]
     encoding: Recorded | None = None
+    sample_weight: str | None = None
 
     @property
     def input(self) -> PackedInput:
@@ -144,6 +146,7 @@ def load_packed(session: Session, text: str | None, role: str, tick: Tick = no_t
         buffer_size=facts["buffer_size"],
         partitions=_partitions(session, relation, tick),
         encoding=recorded_encoding(session, summary, role, tick),
+        sample_weight=_sample_weight(session, summary, tick),
     )
 
 
@@ -278,6 +281,15 @@ def _target(
         class_values=values,
         class_array=array,
     )
+
+
+def _sample_weight(session: Session, summary: Relation, tick: Tick) -> str | None:
+    if not summary.has("sample_weight"):
+        return None
+    name: str | None = session.run(f"SELECT s.sample_weight FROM {summary.name.sql} s", (), tick)[
+        0
+    ][0]
+    return name
 
 
 def _category(summary: Relation, name: str) -> str | None:

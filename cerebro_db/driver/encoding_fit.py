@@ -107,7 +107,7 @@ class Fitter:
         if covered < known:
             self._notify(
                 f"column {column.name!r} has more than {self._max} categories; the most frequent "
-                f"ones, {100 * covered / known:.0f} % of the rows, have a code of their own"
+                f"ones, {100 * covered // known} % of the rows, have a code of their own"
             )
         return tuple(category for category, _ in rows)
 

@@ -73,16 +73,25 @@ class EncodingRequest:
 
 
 def planned(
-    source: Relation, listed: str | None, target: str, request: EncodingRequest
+    source: Relation,
+    listed: str | None,
+    others: tuple[str, str | None],
+    request: EncodingRequest,
 ) -> Encoding:
     """The columns and their methods; the numbers are still to be found in the rows.
+
+    Args:
+        source: the table.
+        listed: columns, or ``*`` for all.
+        others: the dependent variable, and the column of sample weights if there is one.
+        request: how they are encoded.
 
     Raises:
         UndefinedColumn: a column does not exist.
         WrongObjectType: a column is of a type that has no encoding.
         InvalidArgument: a method does not fit the column, or the target is among the columns.
     """
-    columns = _chosen(source, listed, target, request.exclude)
+    columns = _chosen(source, listed, others, request.exclude)
     own = {
         column(source, name, "encodings").name: method for name, method in request.chosen().items()
     }
@@ -127,9 +136,9 @@ def matched(source: Relation, listed: str | None, encoding: Encoding, role: str)
 
 
 def _chosen(
-    source: Relation, listed: str | None, target: str, exclude: str | None
+    source: Relation, listed: str | None, others: tuple[str, str | None], exclude: str | None
 ) -> Sequence[Column]:
-    left_out = {target}
+    target, left_out = others[0], set(others)
     if exclude is not None:
         left_out |= {one.name for one in listed_columns(source, exclude, "exclude")}
     columns = listed_columns(source, listed, "independent_varname")

@@ -194,7 +194,8 @@ class _Job:
                 "ids": [buffer_id for buffer_id, _ in partition.buffers],
                 "rows": [rows for _, rows in partition.buffers],
             },
-            "targets": target_task(self._table.targets),
+            "targets": target_task(self._table.targets)
+            | {"weighted": self._test.sample_weight is not None},
         }
         order = ScanOrder(
             states=[self._table.states],

@@ -153,7 +153,8 @@ def decoded_bytes(packed: PackedTable) -> int:
 def target_facts(packed: PackedTable) -> TargetFacts:
     """The stored targets of a packed table."""
     target = packed.target
-    return TargetFacts(target.kind, target.num_classes, tuple(target.shape))
+    weighted = packed.sample_weight is not None
+    return TargetFacts(target.kind, target.num_classes, tuple(target.shape), weighted)
 
 
 def _output(session: Session, request: FitRequest, tick: Tick) -> QualifiedName:

@@ -8,20 +8,17 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 import os
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from cerebro_db.configs.encodings import Encoding
 from cerebro_db.database.dialects.postgresql import PostgreSQL
 from cerebro_db.database.dialects.postgresql_packing import UNFINISHED, PostgreSQLPacking
-from cerebro_db.database.encoding import create_features
 from cerebro_db.database.names import QualifiedName
-from cerebro_db.database.packed import SUMMARY_SUFFIX, PackedTable, load_packed
+from cerebro_db.database.packed import SUMMARY_SUFFIX, load_packed
 from cerebro_db.database.relations import (
-    Relation,
     column,
     find,
     forget_search_path,
@@ -31,60 +28,29 @@ from cerebro_db.database.relations import (
 from cerebro_db.database.sessions import Session, SessionPool, StatementFailed, Tick, no_tick
 from cerebro_db.driver.crew import Statement, borrowed, recover, run_all, run_each
 from cerebro_db.driver.encoding_fit import Fitter
-from cerebro_db.driver.encoding_plan import planned
 from cerebro_db.driver.packing_layout import Layout, default_buffer_size, lay_out
 from cerebro_db.driver.packing_request import PackRequest, PackSummary
 from cerebro_db.driver.packing_source import (
-    Feature,
-    Target,
     check_names,
     check_source,
-    encoded_feature,
-    image_feature,
-    recorded_feature,
     target_of,
 )
 from cerebro_db.driver.packing_summary import summary_fields
 from cerebro_db.driver.packing_survey import Survey, Surveyor
+from cerebro_db.driver.packing_work import (
+    ENCODING_SUFFIX,
+    Work,
+    feature_for,
+    readable_encoding,
+    weight_of,
+)
 from cerebro_db.errors import CerebroError, DuplicateTable, InvalidArgument, InvalidData
 from cerebro_db.training.buffers import wire_bytes
 
-BUILD_SUFFIX = "_packing"
-STAGE_SUFFIX = "_staging"
-ENCODING_SUFFIX = "_encoding"
 # The server holds no value of a gigabyte; some room for its own headers.
 LARGEST_VALUE = 2**30 - 2**16
 
 Notify = Callable[[str], None]
-
-
-@dataclass(frozen=True)
-class Work:
-    """A request whose names are resolved."""
-
-    request: PackRequest
-    source: Relation
-    feature: Feature
-    target: Target
-    training: PackedTable | None
-    output: QualifiedName
-
-    @property
-    def divisor(self) -> float:
-        """The normalizing constant."""
-        if self.training is not None:
-            return self.training.normalizing_const
-        return float(self.request.normalizing_const or 1.0)
-
-    @property
-    def build(self) -> QualifiedName:
-        """The packed table while it is not finished."""
-        return self.output.suffixed(BUILD_SUFFIX)
-
-    @property
-    def stage(self) -> QualifiedName:
-        """The copy of a source whose rows have no addresses."""
-        return self.output.suffixed(STAGE_SUFFIX)
 
 
 def no_notice(message: str) -> None:
@@ -163,7 +129,7 @@ class _Job:
                 self._control, request.training_table, "training_table", self._tick
             )
         target = target_of(column(source, request.dependent_varname, "dependent_varname"))
-        feature = _feature(request, source, target, training)
+        feature = feature_for(request, source, target, training)
         check_names(feature.column.name, target.column.name)
         if training is not None:
             target = target.like(training)
@@ -172,7 +138,7 @@ class _Job:
                 f"num_classes: got {request.num_classes}; allowed: NULL, as the column "
                 f"{target.column.name!r} of type {target.column.type} holds float targets"
             )
-        return Work(request, source, feature, target, training, output)
+        return Work(request, source, feature, target, training, output, weight_of(request, source))
 
     # -- around the work -----------------------------------------------------
     @contextlib.contextmanager
@@ -237,6 +203,7 @@ class _Job:
             work.divisor,
             work.request.num_classes,
             work.training,
+            work.weight,
         )
         layout = _layout(work, survey)
         try:
@@ -271,7 +238,8 @@ class _Job:
         if not self._control.run(self._sql.needs_staging, (source.oid,), self._tick)[0][0]:
             return source.name
         feature, target = work.feature, work.target.column.name
-        columns = list(dict.fromkeys([*feature.sources, target]))
+        weights = [] if work.weight is None else [work.weight]
+        columns = list(dict.fromkeys([*feature.sources, target, *weights]))
         wide = () if isinstance(feature.encoding, Encoding) else feature.sources
         statement = self._sql.stage(work.stage, source.name, columns, wide)
         self._control.run(statement, (), self._tick)
@@ -287,7 +255,7 @@ class _Job:
 
     def _finish(self, work: Work, survey: Survey, layout: Layout) -> None:
         fields = summary_fields(work.request, survey, layout, work.output, work.training)
-        more, told = _readable_encoding(work)
+        more, told = readable_encoding(work)
         statement = self._sql.finish(
             work.build,
             work.output,
@@ -299,28 +267,6 @@ class _Job:
         values = [*(field.value for field in fields), *told]
         # No tick: once this has begun a cancel request must not leave it unknown whether it ended.
         self._control.run(statement, values)
-
-
-def _feature(
-    request: PackRequest, source: Relation, target: Target, training: PackedTable | None
-) -> Feature:
-    """The independent variable: a column, or several with an encoding."""
-    listed = request.independent_varname
-    if request.encoding is not None:
-        return encoded_feature(planned(source, listed, target.column.name, request.encoding))
-    if request.image is not None:
-        return image_feature(source, listed, request.image.encoding(""))
-    return recorded_feature(source, listed, training.encoding if training else None)
-
-
-def _readable_encoding(work: Work) -> tuple[str, list[str]]:
-    """The statements, and their values, that make an encoding a table."""
-    encoding = work.feature.encoding
-    if work.request.encoding is None or not isinstance(encoding, Encoding):
-        return "", []
-    table = work.output.suffixed(ENCODING_SUFFIX)
-    rows = json.dumps(list(encoding.features()))
-    return f"{create_features(table)}; ", [rows]
 
 
 def _fillings(

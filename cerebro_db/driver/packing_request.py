@@ -34,6 +34,7 @@ class PackRequest:
     Attributes:
         encoding: of ``cerebro_pack_columns``: how the columns that are listed become features.
         image: of ``cerebro_pack_images``.
+        sample_weight: a column of weights of the rows in training.
         is_validation: follow ``training_table`` and keep the order of the rows.
         search_path: for the names above; None leaves the sessions' own.
     """
@@ -53,6 +54,7 @@ class PackRequest:
     search_path: str | None = None
     encoding: EncodingRequest | None = None
     image: ImageRequest | None = None
+    sample_weight: str | None = None
 
     def check(self) -> None:
         """Refuse what no table could make right."""

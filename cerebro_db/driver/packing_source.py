@@ -213,6 +213,15 @@ def target_of(column: Column) -> Target:
     return Target(column, "float", cast[0] or _cast(column))
 
 
+def check_number(column: Column, role: str) -> None:
+    """Refuse a column that holds no numbers."""
+    if column.type_oid not in _INTEGERS | _FLOATS:
+        raise WrongObjectType(
+            f"{role}: the column {column.name!r} is of type {column.type}; allowed: smallint, "
+            "integer, bigint, real, double precision or numeric"
+        )
+
+
 def check_names(x: str, y: str) -> None:
     """Refuse columns whose names would collide in the packed table, or grow too long."""
     names = ["partition_key", "buffer_id", "num_rows", x, f"{x}_shape", y, f"{y}_shape"]

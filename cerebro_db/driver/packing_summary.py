@@ -76,6 +76,7 @@ def _own_fields(
         Field("seed", "bigint", seed),
         Field("training_table", "text", str(training.relation.name) if training else None),
         Field("encoding", "json", recorded_text(feature.encoding) if feature.encoding else None),
+        Field("sample_weight", "text", survey.weight),
         Field("format_version", "integer", FORMAT_VERSION),
     ]
 

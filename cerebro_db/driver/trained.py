@@ -165,6 +165,7 @@ def target_task(targets: TargetFacts) -> dict[str, Any]:
         "kind": targets.kind,
         "num_classes": targets.num_classes,
         "shape": list(targets.shape),
+        "weighted": targets.weighted,
     }
 
 

@@ -24,6 +24,7 @@ def pack(
     distribution_rules: str | None,
     num_partitions: int | None,
     seed: int | None,
+    sample_weight: str | None,
 ) -> None:
     """Pack a table for training."""
     host = Host.of(plpy, gd)
@@ -38,6 +39,7 @@ def pack(
         distribution_rules=distribution_rules,
         num_partitions=num_partitions,
         seed=seed,
+        sample_weight=sample_weight,
         search_path=host.search_path,
     )
     packing.pack(host.pool, host.dialect, request, host.tick, host.notice)
@@ -60,6 +62,7 @@ def pack_columns(
     num_classes: int | None,
     num_partitions: int | None,
     seed: int | None,
+    sample_weight: str | None,
 ) -> None:
     """Pack columns of mixed types for training."""
     host = Host.of(plpy, gd)
@@ -72,6 +75,7 @@ def pack_columns(
         num_classes=num_classes,
         num_partitions=num_partitions,
         seed=seed,
+        sample_weight=sample_weight,
         encoding=EncodingRequest(numbers, categories, max_categories, encodings, exclude),
         search_path=host.search_path,
     )
@@ -93,6 +97,7 @@ def pack_images(
     num_classes: int | None,
     num_partitions: int | None,
     seed: int | None,
+    sample_weight: str | None,
 ) -> None:
     """Pack images for training."""
     host = Host.of(plpy, gd)
@@ -106,6 +111,7 @@ def pack_images(
         num_classes=num_classes,
         num_partitions=num_partitions,
         seed=seed,
+        sample_weight=sample_weight,
         image=ImageRequest(image_shape, image_format),
         search_path=host.search_path,
     )

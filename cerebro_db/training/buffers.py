@@ -110,6 +110,20 @@ def parse_labels(data: bytes, count: int) -> NDArray[np.int32]:
     return labels
 
 
+def with_weights(targets: bytes, weights: bytes, rows: int) -> bytes:
+    """The bytes of the targets of a buffer, each with its weight, float32, behind it.
+
+    Raises:
+        InvalidData: the sizes do not fit the number of rows, or a weight is negative.
+    """
+    if rows < 1 or len(weights) != rows * _WORD or len(targets) % rows:
+        raise InvalidData(f"got {len(weights)} bytes of weights for {rows} rows")
+    if (np.frombuffer(weights, "<f4") < 0).any():
+        raise InvalidData("a weight is negative")
+    parts = [np.frombuffer(part, np.uint8).reshape(rows, -1) for part in (targets, weights)]
+    return np.concatenate(parts, axis=1).tobytes()
+
+
 def row_order(keys: bytes, positions: bytes | None) -> NDArray[np.intp] | None:
     """Which arrived row comes where; None if the rows stay as they are.
 
@@ -162,7 +176,7 @@ def decode(
     Args:
         data: the bytes of a packed table's column.
         shape: from the column beside it; the first element is the number of rows.
-        dtype: float32 or int32.
+        dtype: float32 or int32, or the record of a row with its weight.
 
     Raises:
         InvalidData: a NULL, or the number of bytes does not fit the shape.
@@ -171,6 +185,8 @@ def decode(
     if data is None or shape is None:
         raise InvalidData("got a buffer that is NULL")
     shape = checked_shape(shape)
+    if little.names:  # a record is the whole row
+        shape = shape[:1]
     expected = math.prod(shape) * little.itemsize
     if len(data) != expected:
         raise InvalidData(

@@ -14,7 +14,7 @@ from cerebro_db.training import state as states
 from cerebro_db.training.fields import Fields
 from cerebro_db.training.partitions import Partition, PartitionCache
 from cerebro_db.training.scoring import Partial, Scorer, add_partials, metrics_of
-from cerebro_db.training.targets import TargetFacts
+from cerebro_db.training.targets import TargetFacts, plain
 from cerebro_db.training.tasks import Architectures, ScanTask, recipe_of
 
 Tick = Callable[[], None]
@@ -157,7 +157,7 @@ class Scan:
             if self._loaded is not entry:
                 entry.scorer.load(entry.state, entry.recipe.compile_params)
                 self._loaded = entry
-            entry.partials.append(entry.scorer.measure(features, targets))
+            entry.partials.append(entry.scorer.measure(features, plain(targets)))
         except Exception as error:  # such as a metric that does not fit the model's output
             self._errors[entry.mst_key] = _told(error)
 

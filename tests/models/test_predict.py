@@ -395,3 +395,34 @@ def test_images(trained, network):
         errors.WrongObjectType, match="'sum' is of type double precision; allowed: bytea"
     ):
         trained.fetch("SELECT cerebro_predict('im', 'images', 'id', 'sum', 'o', 'response')")
+
+
+def test_weights_of_rows(trained, network):
+    """Rows without weight have no part in training, but in the scores."""
+    trained.fetch(
+        "CREATE TABLE weighty AS SELECT id, x, CASE id % 2 WHEN 0 THEN 5.0 ELSE -1000.0 END::float8 AS t, "
+        "1 - id % 2 AS w FROM rows"
+    )
+    trained.fetch(
+        "SELECT cerebro_pack('weighty', 'weighty_packed', 't', 'x', num_partitions := 2, sample_weight := 'w'); "
+        "SELECT cerebro_pack_validation('weighty', 'weighty_val', 't', 'x', 'weighty_packed'); "
+        "SELECT cerebro_load_model('weighty_library', %s); "
+        "SELECT cerebro_load_configs('weighty_library', 'weighty_configs', ARRAY[1], "
+        "ARRAY['loss=''mse'',optimizer=''SGD(lr=0.1)'''], ARRAY['batch_size=8'])",
+        (network((4,), (1, "linear")),),
+    )
+    trained.fetch(
+        "SELECT cerebro_fit_multiple('weighty_packed', 'wm', 'weighty_configs', 12, num_workers := 1, "
+        "validation_table := 'weighty_val')"
+    )
+    trained.fetch("SELECT cerebro_predict('wm', 'weighty', 'id', 'x', 'p_weighty', 'response')")
+    low, high = trained.fetch("SELECT min(estimated), max(estimated) FROM p_weighty")[0]
+    assert 3 < low < high < 7
+    query = "SELECT training_loss_final, validation_loss_final FROM wm_info"
+    training, validation = trained.fetch(query)[0]
+    assert training == pytest.approx(validation, rel=1e-5)
+    assert training > 400_000
+    for number, table in enumerate(("weighty_packed", "weighty_val")):
+        trained.fetch(f"SELECT cerebro_evaluate('wm', '{table}', 'e_weighty_{number}')")
+        loss = trained.value(f"SELECT loss FROM e_weighty_{number}")
+        assert loss == pytest.approx(training, rel=1e-5)

@@ -182,7 +182,7 @@ def test_the_most_frequent_categories_have_a_code(people):
     words = column(people, "word", "words")
     assert np.array_equal(found, [[word == "a", word == "b"] for word in words])
     assert "column 'word' has more than 2 categories" in "".join(people.connection.notices)
-    assert "67 % of the rows" in "".join(people.connection.notices)
+    assert "66 % of the rows" in "".join(people.connection.notices)
 
 
 def test_all_columns_but_some(people):

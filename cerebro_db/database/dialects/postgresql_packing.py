@@ -30,6 +30,7 @@ class Scan:
         target: expression; of an array type for float targets.
         class_type: SQL text of the class type; None for float targets.
         image: what images are read as; None for arrays.
+        weight: expression of a number; None where rows have no weights.
     """
 
     table: QualifiedName
@@ -37,6 +38,7 @@ class Scan:
     target: str
     class_type: str | None
     image: ImageEncoding | None = None
+    weight: str | None = None
 
     @property
     def sent(self) -> str:
@@ -158,6 +160,11 @@ class PostgreSQLPacking:
             if labels
             else "cerebro._pack_arrays(r.y, r.keys, p.positions, %s::integer[], 1.0)"
         )
+        weights = "NULL::bytea"
+        if scan.weight is not None:
+            weights = _concatenated(sent(f"ARRAY[{scan.weight}]"))
+            column = "cerebro._pack_arrays(r.w, r.keys, p.positions, ARRAY[1], 1.0)"
+            packed = f"cerebro._pack_weights({packed}, {column}, r.n)"
         names = ", ".join(quote(name + part) for name in columns for part in ("", "_shape"))
         return f"""
         INSERT INTO {table.sql} (partition_key, buffer_id, num_rows, {names})
@@ -167,7 +174,8 @@ class PostgreSQLPacking:
           FROM (SELECT pg_catalog.count(*)::integer AS n,
                        {_concatenated("pg_catalog.tidsend(s.ctid)")} AS keys,
                        {_concatenated(scan.sent)} AS x,
-                       {_concatenated(_label(scan.target) if labels else sent(scan.target))} AS y
+                       {_concatenated(_label(scan.target) if labels else sent(scan.target))} AS y,
+                       {weights} AS w
                   FROM ONLY {scan.table.sql} s {_classes_join(scan) if labels else ""}
                  WHERE s.ctid = ANY (%s::tid[])) r,
                (SELECT %s::bytea AS positions, %s::integer[] AS shape) p
@@ -177,7 +185,8 @@ class PostgreSQLPacking:
         """The first row that cannot be packed.
 
         Parameters: divisor; for classes all class values. Columns: number in the scan, address,
-        then for features and target each: fault (null, shape, value), and shape; the target.
+        then for features and target each: fault (null, shape, value), and shape; the target; a
+        weight that cannot be one.
         """
         features, x_shape = fault("r.x", shape, "%s"), dimensions("r.x")
         if scan.image is not None:
@@ -189,15 +198,21 @@ class PostgreSQLPacking:
                 f"CASE WHEN NOT EXISTS (SELECT 1 FROM unnest(%s::{scan.class_type}[]) "
                 "AS c(v) WHERE c.v IS NOT DISTINCT FROM r.y) THEN 'class' END"
             )
+        weight = (
+            f"CASE WHEN r.w >= 0 AND r.w < {FLOAT32_LIMIT} THEN NULL "
+            "ELSE COALESCE(r.w::text, 'NULL') END"
+        )
         target_dims = "NULL" if scan.class_type else dimensions("r.y")
         return f"""
-        SELECT f.n, f.address, f.x_fault, f.x_shape, f.y_fault, f.y_shape, f.y_text FROM (
+        SELECT f.n, f.address, f.x_fault, f.x_shape, f.y_fault, f.y_shape, f.y_text, f.w_fault FROM (
             SELECT r.n, r.address, {features} AS x_fault, {x_shape} AS x_shape,
-                   {target} AS y_fault, {target_dims} AS y_shape, r.y::text AS y_text
+                   {target} AS y_fault, {target_dims} AS y_shape, r.y::text AS y_text,
+                   {weight} AS w_fault
               FROM (SELECT pg_catalog.row_number() OVER (ORDER BY s.ctid) AS n,
-                           s.ctid::text AS address, {scan.features} AS x, {scan.target} AS y
+                           s.ctid::text AS address, {scan.features} AS x, {scan.target} AS y,
+                           {scan.weight or "1"} AS w
                       FROM ONLY {scan.table.sql} s) r) f
-         WHERE f.x_fault IS NOT NULL OR f.y_fault IS NOT NULL
+         WHERE f.x_fault IS NOT NULL OR f.y_fault IS NOT NULL OR f.w_fault IS NOT NULL
          ORDER BY f.n LIMIT 1
         """
 
