@@ -12,17 +12,17 @@ from cerebro_db.training import images
 @entry
 def array(
     plpy: Any, data: bytes | None, shape: list[int | None] | None, format: str | None
-) -> bytes:
-    """An image as the server's array_send() would write it."""
-    return images.image_wire(data or b"", _image(shape, format))
+) -> bytes | None:
+    """An image as the server's array_send() would write it; None for NULL."""
+    return None if data is None else images.image_wire(data, _image(shape, format))
 
 
 @entry
 def fault(
     plpy: Any, data: bytes | None, shape: list[int | None] | None, format: str | None
 ) -> str | None:
-    """What is wrong with an image."""
-    return images.image_fault(data or b"", _image(shape, format))
+    """What is wrong with an image; None for NULL."""
+    return None if data is None else images.image_fault(data, _image(shape, format))
 
 
 def _image(shape: list[int | None] | None, format: str | None) -> ImageEncoding:

@@ -73,7 +73,7 @@ def test_bad_weights_are_named(weighty, value):
         f"DROP TABLE IF EXISTS odd; CREATE TABLE odd AS SELECT x, y, 1::float8 AS w FROM heavy; "
         f"INSERT INTO odd VALUES ('{{1, 1}}', 1, {value})"
     )
-    with pytest.raises(errors.DataException, match="row 51 .*'w' holds .* as a sample weight"):
+    with pytest.raises(errors.DataException, match=r"row 51 .*'w' holds .* as a sample weight"):
         weighty.pack("odd", "o", "y", "x", sample_weight="w")
 
 
