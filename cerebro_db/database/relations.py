@@ -161,6 +161,7 @@ def new_table(
     role: str,
     suffixes: Sequence[str] = ("_summary",),
     tick: Tick = no_tick,
+    itself: bool = True,
 ) -> QualifiedName:
     """The name of a table to be made, checked: it and its companions do not exist yet.
 
@@ -170,13 +171,15 @@ def new_table(
         role: the name of the argument, for messages.
         suffixes: of the companion tables.
         tick: called while waiting.
+        itself: whether a table of that very name is made, and not its companions alone.
     """
     given = require_text(text, role)
     parts = _readings(given)[0]
     _check_length(parts[-1], role)
     schema = _schema_for_new(session, parts[0] if len(parts) > 1 else None, role, tick)
     name = QualifiedName(schema, parts[-1])
-    for table in [name, *(name.suffixed(suffix) for suffix in suffixes)]:
+    companions = [name.suffixed(suffix) for suffix in suffixes]
+    for table in [name, *companions] if itself else companions:
         if session.run(_EXISTS, (table.schema, table.name), tick):
             raise DuplicateTable(
                 f"{role}: got {given!r}; the table {table} exists already",

@@ -131,7 +131,7 @@ def _tables(
             )
         return (new_table(session, request.output_table, "output_table", (), tick),)
     suffixes = (TRAIN_SUFFIX, TEST_SUFFIX)
-    name = new_table(session, request.output_table, "output_table", suffixes, tick)
+    name = new_table(session, request.output_table, "output_table", suffixes, tick, itself=False)
     return tuple(name.suffixed(suffix) for suffix in suffixes)
 
 

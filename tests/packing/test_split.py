@@ -79,6 +79,14 @@ def test_strata_have_their_share(flowers):
     assert "4 strata" in flowers.connection.notices[-1]
 
 
+def test_two_tables_may_be_named_after_their_source(flowers):
+    flowers.fetch(
+        "SELECT cerebro_train_test_split('flowers', 'flowers', 0.5, separate_output_tables := true)"
+    )
+    assert flowers.value("SELECT count(*) FROM flowers_train") == 102
+    flowers.fetch("DROP TABLE flowers_train, flowers_test")
+
+
 def test_a_part_of_the_rows(flowers):
     split(flowers, "0.25, 0.5, target_cols := 'kind, id'")
     train, test = parts(flowers)
