@@ -108,7 +108,11 @@ class Encoding:
         Raises:
             TypeError, KeyError, ValueError: it was not written by ``to_fields``.
         """
-        return cls(tuple(_column(column) for column in fields))
+        found = cls(tuple(_column(column) for column in fields))
+        names = {column.name for column in found.columns}
+        if not 1 <= found.width <= MAX_FEATURES or len(names) != len(found.columns):
+            raise ValueError(found.width)
+        return found
 
     def features(self) -> Iterator[dict[str, Any]]:
         """What can be read: a row for each feature, and for each code of a category."""
@@ -158,10 +162,9 @@ def _column(fields: Any) -> ColumnEncoding:
     center, scale, fill = (float(fields[name]) for name in ("center", "scale", "fill"))
     categories = fields["categories"]
     texts = [fields["name"], fields["type"], *categories]
-    good = all(isinstance(text, str) and "\0" not in text for text in texts)
-    if not good or not scale or not all(map(math.isfinite, (center, scale, fill))):
+    if not all(map(_is_text, texts)) or not scale:
         raise ValueError(fields["name"])
-    return ColumnEncoding(
+    found = ColumnEncoding(
         fields["name"],
         fields["type"],
         Kind(fields["kind"]),
@@ -172,6 +175,17 @@ def _column(fields: Any) -> ColumnEncoding:
         fill,
         tuple(categories),
     )
+    categorical = found.method.is_categorical
+    if categorical != bool(categories) or (found.kind is Kind.CATEGORY and not categorical):
+        raise ValueError(found.method)
+    if not all(map(math.isfinite, (center, scale, fill, found.filled))):
+        raise ValueError(found.filled)
+    return found
+
+
+def _is_text(value: object) -> bool:
+    """Whether the server can hold it: whole characters, no NUL."""
+    return isinstance(value, str) and "\0" not in value and bool(value.encode() or not value)
 
 
 def _features(column: ColumnEncoding, position: int) -> Iterator[dict[str, Any]]:

@@ -50,8 +50,9 @@ class ImageEncoding:
         Raises:
             InvalidArgument, TypeError, KeyError, ValueError: it was not written by ``to_fields``.
         """
-        if not isinstance(fields["name"], str) or "\0" in fields["name"]:
-            raise ValueError(fields["name"])
+        name = fields["name"]
+        if not isinstance(name, str) or "\0" in name or name.encode() == b"":
+            raise ValueError(name)
         return image_encoding(fields["name"], fields["format"], fields["shape"])
 
 

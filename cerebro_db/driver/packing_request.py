@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from cerebro_db.configs.images import ImageEncoding, image_encoding
 from cerebro_db.database.names import QualifiedName
+from cerebro_db.database.summaries import MAX_CLASSES
 from cerebro_db.driver.encoding_plan import EncodingRequest
 from cerebro_db.errors import InvalidArgument
 
@@ -63,7 +64,7 @@ class PackRequest:
         if self.image is not None:
             self.image.encoding("")
         _check_positive("buffer_size", self.buffer_size)
-        _check_positive("num_classes", self.num_classes)
+        _check_positive("num_classes", self.num_classes, MAX_CLASSES)
         _check_positive("num_partitions", self.num_partitions)
         divisor = self.normalizing_const
         if divisor is None or not math.isfinite(divisor) or divisor == 0.0:
@@ -116,11 +117,9 @@ class PackSummary:
         )
 
 
-def _check_positive(name: str, value: int | None) -> None:
-    if value is not None and not 1 <= value <= LARGEST_INTEGER:
-        raise InvalidArgument(
-            f"{name}: got {value}; allowed: NULL or an integer from 1 to {LARGEST_INTEGER}"
-        )
+def _check_positive(name: str, value: int | None, most: int = LARGEST_INTEGER) -> None:
+    if value is not None and not 1 <= value <= most:
+        raise InvalidArgument(f"{name}: got {value}; allowed: NULL or an integer from 1 to {most}")
 
 
 def _counted(number: int, noun: str) -> str:
