@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import math
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from cerebro_db.configs.exactness import AUC, is_exact
 from cerebro_db.database.dialects import PostgreSQL
 from cerebro_db.database.dialects.postgresql_training import ScanOrder
 from cerebro_db.database.names import QualifiedName
@@ -37,6 +39,8 @@ from cerebro_db.errors import InvalidArgument, InvalidData
 
 # Workers that must import TensorFlow first pay off from so many rows on, each scored by one model.
 MANY_ROWS = 2_000_000
+# As text they stay below a gigabyte.
+MOST_PREDICTIONS = 150_000_000
 _DATASET = "test"
 
 
@@ -92,7 +96,10 @@ def evaluate(
         keys = table.mst_keys if request.mst_key is None else (request.mst_key,)
         models = load_models(control, table, keys, tick)
         output = new_table(control, request.output_table, "output_table", (), tick)
-        scores = _Job(pool, dialect, table, test, models, tick).run(bool(request.use_gpus))
+        details = {model.mst_key: AUC for model in models if _has_exact(model)}
+        job = ScoringJob(pool, dialect, table, test, models, details, tick)
+        results = job.run(bool(request.use_gpus))
+        scores = [_score(model, results[model.mst_key]) for model in models]
         with transaction(control, tick):
             _write(control, output, scores, tick)
     return scores
@@ -129,8 +136,22 @@ def check_alike(table: ModelTable, test: PackedTable) -> None:
             )
 
 
-class _Job:
-    """The scans of one call and their sums."""
+def _has_exact(model: TrainedModel) -> bool:
+    return any(map(is_exact, model.compile_params.metrics))
+
+
+class ScoringJob:
+    """The scans of one call and their sums.
+
+    Args:
+        pool: of sessions of the role whose rights count.
+        dialect: of the server.
+        table: of the models.
+        test: what they are scored on.
+        models: which of the table.
+        details: what needs all predictions, by mst_key, of those that need any.
+        tick: called while waiting; may raise to cancel.
+    """
 
     def __init__(
         self,
@@ -139,23 +160,36 @@ class _Job:
         table: ModelTable,
         test: PackedTable,
         models: Sequence[TrainedModel],
+        details: Mapping[int, str],
         tick: Tick,
     ) -> None:
         self._pool, self._sql, self._tick = pool, dialect.training, tick
         self._table, self._test, self._models = table, test, models
         self._recipes = {model.mst_key: recipe(model, table.targets) for model in models}
+        for mst_key, detail in details.items():
+            self._recipes[mst_key]["detail"] = detail
+        self._check_size(list(details.values()).count(AUC))
 
-    def run(self, use_gpus: bool) -> list[Score]:
-        """Scan every partition, by as many workers as are worth their start."""
+    def _check_size(self, models: int) -> None:
+        """All predictions of a partition, and those of a model, go from session to session."""
+        targets = self._table.targets
+        outputs = max(1, targets.num_classes, math.prod(targets.shape))
+        largest = max((partition.rows for partition in self._test.partitions), default=0)
+        numbers = outputs * max(largest * models, self._test.rows if models else 0)
+        if numbers > MOST_PREDICTIONS:
+            raise InvalidArgument(
+                f"test_table: the exact AUC of {models} models needs {numbers} predictions at once; "
+                f"allowed: {MOST_PREDICTIONS}",
+                hint="evaluate one model at a time (mst_key), or on fewer rows",
+            )
+
+    def run(self, use_gpus: bool) -> dict[int, dict[str, Any]]:
+        """Scan every partition, by as many workers as are worth their start; results by mst_key."""
         with self._workers(use_gpus) as workers:
             scans = [self._scan(partition) for partition in self._test.partitions]
             results = [json.loads(rows[0][0]) for rows in gather(workers, scans, self._tick)]
             self._check(results)
-            task = json.dumps({"configurations": self._sums(results)})
-            sql = "SELECT cerebro._combine_measures(%s)"
-            combined = json.loads(workers[0].run(sql, (task,), self._tick)[0][0])
-            self._check_results(combined)
-        return [self._score(model, combined[str(model.mst_key)]) for model in self._models]
+            return {key: self._combined(workers[0], key, results) for key in self._recipes}
 
     @contextmanager
     def _workers(self, use_gpus: bool) -> Iterator[list[Session]]:
@@ -213,25 +247,26 @@ class _Job:
             for mst_key, error in result["errors"].items():
                 raise self._failed(mst_key, error)
 
-    def _check_results(self, combined: dict[str, dict[str, Any]]) -> None:
-        for mst_key, result in combined.items():
-            if "error" in result:
-                raise self._failed(mst_key, result["error"])
-
     def _failed(self, mst_key: str, error: str) -> InvalidData:
         return InvalidData(f"model_table: {self._table.relation.name}, mst_key {mst_key}: {error}")
 
-    def _sums(self, results: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-        """What all partitions contribute to each model, in the order of their keys."""
-        return [
-            recipe | {"partials": [result["partials"][str(key)] for result in results]}
-            for key, recipe in self._recipes.items()
-        ]
+    def _combined(
+        self, session: Session, mst_key: int, results: Sequence[dict[str, Any]]
+    ) -> dict[str, Any]:
+        """What all partitions contribute to a model, in the order of their keys."""
+        partials = [result["partials"][str(mst_key)] for result in results]
+        task = {"configurations": [self._recipes[mst_key] | {"partials": partials}]}
+        sql = "SELECT cerebro._combine_measures(%s)"
+        rows = session.run(sql, (json.dumps(task),), self._tick)
+        combined: dict[str, Any] = json.loads(rows[0][0])[str(mst_key)]
+        if "error" in combined:
+            raise self._failed(str(mst_key), combined["error"])
+        return combined
 
-    @staticmethod
-    def _score(model: TrainedModel, result: dict[str, Any]) -> Score:
-        loss_type = model.compile_params.loss.name
-        return Score(model.mst_key, result["loss"], loss_type, result["names"], result["metrics"])
+
+def _score(model: TrainedModel, result: dict[str, Any]) -> Score:
+    loss_type = model.compile_params.loss.name
+    return Score(model.mst_key, result["loss"], loss_type, result["names"], result["metrics"])
 
 
 def _write(session: Session, output: QualifiedName, scores: Sequence[Score], tick: Tick) -> None:

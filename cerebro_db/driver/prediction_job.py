@@ -226,13 +226,13 @@ class PredictionJob:
     def _loaded(self, workers: Sequence[Session], work: Work) -> dict[Session, int]:
         """Load the models in every worker; the tokens by which they are found there."""
         first, *more = work.asked.members
-        begin = (self._sql.load(first.states), (work.asked.first_task(work.ranks), first.mst_key))
+        begin = (self._sql.load(first.stored), (work.asked.first_task(work.ranks), first.key))
         run_each(workers, begin, self._tick)
         tokens = {session: _token(session, first) for session in workers}
         for member in more:
-            task, sql = json.dumps(member.task), self._sql.extend(member.states)
+            task, sql = json.dumps(member.task), self._sql.extend(member.stored)
             for session in workers:
-                session.send(sql, (tokens[session], task, member.mst_key))
+                session.send(sql, (tokens[session], task, member.key))
             for session in workers:
                 session.settle(self._tick)
                 _token(session, member)
@@ -243,7 +243,7 @@ def _token(session: Session, member: Member) -> int:
     """What a worker returned that has loaded a model."""
     rows = session.rows()
     if len(rows) != 1:
-        raise WrongObjectType(f"model_table: {member.states} has no state of {member.mst_key}")
+        raise WrongObjectType(f"{member.stored.table} has no state of the model {member.key}")
     return int(rows[0][0])
 
 

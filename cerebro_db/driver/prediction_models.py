@@ -9,7 +9,7 @@ from typing import Any
 
 from cerebro_db.configs.encodings import Recorded
 from cerebro_db.configs.parameters import parse_compile_params
-from cerebro_db.database.names import QualifiedName
+from cerebro_db.database.dialects.postgresql_prediction import StoredModel
 from cerebro_db.database.sessions import Session, Tick
 from cerebro_db.driver.goals import goal_of
 from cerebro_db.driver.trained import ModelTable, load_models, recipe
@@ -23,13 +23,13 @@ class Member:
 
     Attributes:
         task: what a worker must know of it.
-        states: the table that has its state in chunks: (mst_key, chunk, state).
-        mst_key: in that table.
+        stored: where its state is.
+        key: of it there.
     """
 
     task: dict[str, Any]
-    states: QualifiedName
-    mst_key: int
+    stored: StoredModel
+    key: int
 
 
 @dataclass(frozen=True)
@@ -61,8 +61,9 @@ class Asked:
 def models_of_table(session: Session, table: ModelTable, keys: Sequence[int], tick: Tick) -> Asked:
     """Some models of a model table."""
     models = {model.mst_key: model for model in load_models(session, table, keys, tick)}
+    stored = StoredModel(table.states)
     members = (
-        Member(recipe(models[key], table.targets) | {"format": "state"}, table.states, key)
+        Member(recipe(models[key], table.targets) | {"format": "state"}, stored, key)
         for key in keys
     )
     return Asked(

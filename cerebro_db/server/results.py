@@ -1,12 +1,13 @@
-"""What cerebro_evaluate and cerebro_predict call."""
+"""What cerebro_evaluate, cerebro_confusion_matrix, cerebro_predict and cerebro_predict_byom call."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from cerebro_db.driver import evaluation, prediction
+from cerebro_db.driver import confusion, evaluation, prediction, prediction_byom
 from cerebro_db.driver.evaluation import EvaluationRequest
 from cerebro_db.driver.prediction import PredictionRequest
+from cerebro_db.driver.prediction_byom import ByomRequest
 from cerebro_db.server.host import Host, entry
 
 
@@ -26,6 +27,24 @@ def evaluate(
         model_table, test_table, output_table, use_gpus, mst_key, search_path=host.search_path
     )
     evaluation.evaluate(host.pool, host.dialect, request, host.tick)
+
+
+@entry
+def confusion_matrix(
+    plpy: Any,
+    gd: dict[str, Any],
+    model_table: str | None,
+    test_table: str | None,
+    output_table: str | None,
+    use_gpus: bool | None,
+    mst_key: int | None,
+) -> None:
+    """Count which classes models take for which, on a packed table."""
+    host = Host.of(plpy, gd)
+    request = EvaluationRequest(
+        model_table, test_table, output_table, use_gpus, mst_key, search_path=host.search_path
+    )
+    confusion.confusion_matrix(host.pool, host.dialect, request, host.tick)
 
 
 @entry
@@ -59,3 +78,11 @@ def predict(
         search_path=host.search_path,
     )
     prediction.predict(host.pool, host.dialect, request, host.tick)
+
+
+@entry
+def predict_byom(plpy: Any, gd: dict[str, Any], arguments: dict[str, Any]) -> None:
+    """Ask a model that was trained elsewhere; the arguments are those of the SQL function."""
+    host = Host.of(plpy, gd)
+    request = ByomRequest(**arguments, search_path=host.search_path)
+    prediction_byom.predict_byom(host.pool, host.dialect, request, host.tick)

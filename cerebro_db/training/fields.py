@@ -88,6 +88,10 @@ class Fields:
         """An object."""
         return Fields(self._of(name, dict, "an object"), f"{self._what}.{name}")
 
+    def has(self, name: str) -> bool:
+        """Whether there is anything of that name."""
+        return name in self._value
+
     def raw(self, name: str) -> Any:
         """Whatever is there."""
         return self._of(name, object, "something")

@@ -6,12 +6,12 @@ from collections.abc import Callable
 
 import numpy as np
 
-from cerebro_db.configs.parameters import LossSpec
 from cerebro_db.errors import InvalidArgument
 from cerebro_db.training import models
 from cerebro_db.training import state as states
 from cerebro_db.training.buffers import decode, parse_arrays, to_float32
 from cerebro_db.training.fields import Fields
+from cerebro_db.training.outputs import probabilities
 from cerebro_db.training.program import Recipe
 from cerebro_db.training.scan import Scorers
 from cerebro_db.training.scoring import Scorer
@@ -82,6 +82,11 @@ class Prediction:
         self._models = [Predictor(task, data, scorers, known)]
         self._loaded = self._models[0]
         self._shape = task.integers("shape", 0, 2**31 - 1, most=32)
+        wanted = tuple(self._loaded.scorer.model.inputs[0].shape[1:])
+        if self._shape != wanted:
+            raise InvalidArgument(
+                f"got rows of shape {self._shape}; allowed: {wanted}, as the model has it"
+            )
         self._divisor = task.number("divisor")
         self._ranks = task.integer("ranks", 0)
 
@@ -137,22 +142,3 @@ class Prediction:
             total = numbers if total is None else total + numbers
         assert total is not None
         return total / len(self._models) if len(self._models) > 1 else total
-
-
-def probabilities(outputs: np.ndarray, loss: LossSpec, classes: int) -> np.ndarray:
-    """What a model says of each class, ``float64[rows, classes]``.
-
-    One output is the probability of the second of two classes. Where the loss works on logits
-    the model's output is no probability yet.
-    """
-    values = outputs
-    logits = bool(loss.all_arguments().get("from_logits"))
-    if values.shape[1] == 1 and classes == 2:
-        second = 0.5 * (1.0 + np.tanh(0.5 * values)) if logits else values
-        return np.concatenate([1.0 - second, second], axis=1)
-    if logits and loss.name.startswith("Binary"):
-        values = 0.5 * (1.0 + np.tanh(0.5 * values))
-    elif logits:
-        values = np.exp(values - values.max(axis=1, keepdims=True))
-        values /= values.sum(axis=1, keepdims=True)
-    return values[:, :classes]

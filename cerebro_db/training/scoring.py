@@ -123,6 +123,11 @@ class Scorer:
         self._names = named_model_variables(self.model)
         self._expected = {name: variable.numpy() for name, variable in self._names.items()}
 
+    @property
+    def units(self) -> int:
+        """Last dimension of the model's output."""
+        return self._units
+
     @staticmethod
     def key(recipe: Recipe) -> tuple[Any, ...]:
         """Configurations with equal keys share a scorer."""

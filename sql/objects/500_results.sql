@@ -34,6 +34,16 @@ CREATE OR REPLACE FUNCTION cerebro.cerebro_evaluate(
 COMMENT ON FUNCTION cerebro.cerebro_evaluate(text, text, text, boolean, integer) IS
 'Loss and metrics of the models of cerebro_fit_multiple on a packed table, in one scan of it. Makes output_table with a row for each model, or for the one of mst_key: loss, metric (the first one), metrics_type, loss_type, mst_key, metrics.';
 
+CREATE OR REPLACE FUNCTION cerebro.cerebro_confusion_matrix(
+    model_table text,
+    test_table text,
+    output_table text,
+    use_gpus boolean DEFAULT false,
+    mst_key integer DEFAULT NULL
+) RETURNS void LANGUAGE plpython3u AS {{ udf('cerebro_confusion_matrix') }};
+COMMENT ON FUNCTION cerebro.cerebro_confusion_matrix(text, text, text, boolean, integer) IS
+'How many rows of each class the models of cerebro_fit_multiple take for which class, on a packed table, in one scan of it. Makes output_table with mst_key, actual, predicted and num_rows, for the pairs that occur.';
+
 CREATE OR REPLACE FUNCTION cerebro.cerebro_predict(
     model_table text,
     test_table text,
@@ -77,3 +87,39 @@ CREATE OR REPLACE FUNCTION cerebro.cerebro_predict_row(
 ) LANGUAGE plpython3u STABLE AS {{ udf('cerebro_predict_row') }};
 COMMENT ON FUNCTION cerebro.cerebro_predict_row(text, double precision[], integer) IS
 'Prediction of a model of cerebro_fit_multiple for one row, for use in queries and triggers. Runs in the calling session, which imports TensorFlow at the first call and keeps the model. Returns the most probable class with its probability, and the probabilities of all classes in their order; for float targets the values. NULL features give NULL. mst_key may be left out where the table has one model.';
+
+CREATE OR REPLACE FUNCTION cerebro.cerebro_predict_byom(
+    model_arch_table text,
+    model_id integer,
+    test_table text,
+    id_col text,
+    independent_varname text,
+    output_table text,
+    pred_type text DEFAULT 'prob',
+    use_gpus boolean DEFAULT false,
+    class_values text[] DEFAULT NULL,
+    normalizing_const double precision DEFAULT 1.0,
+    dependent_count integer DEFAULT 1,
+    num_workers integer DEFAULT NULL
+) RETURNS void LANGUAGE plpython3u AS {{ udf('cerebro_predict_byom') }};
+COMMENT ON FUNCTION cerebro.cerebro_predict_byom(
+    text, integer, text, text, text, text, text, boolean, text[], double precision, integer, integer) IS
+'Predictions of a model that was trained elsewhere, with the weights that an architecture table has of it, for the rows of a table. Makes the same output_table as cerebro_predict; the target is called dependent_var. class_values: in the order of the outputs, default 0, 1, and so on; a model of one output has two of them, or, with pred_type response, none: its outputs are numbers then. normalizing_const: features are divided by it.';
+
+CREATE OR REPLACE FUNCTION cerebro.cerebro_predict_byom(
+    model_arch_table text,
+    model_id integer,
+    test_table text,
+    id_col text,
+    independent_varname text,
+    output_table text,
+    pred_type double precision,
+    use_gpus boolean DEFAULT false,
+    class_values text[] DEFAULT NULL,
+    normalizing_const double precision DEFAULT 1.0,
+    dependent_count integer DEFAULT 1,
+    num_workers integer DEFAULT NULL
+) RETURNS void LANGUAGE plpython3u AS {{ udf('cerebro_predict_byom') }};
+COMMENT ON FUNCTION cerebro.cerebro_predict_byom(
+    text, integer, text, text, text, text, double precision, boolean, text[], double precision, integer, integer) IS
+'The same with a number for pred_type: so many of the best classes, or those of a higher probability.';

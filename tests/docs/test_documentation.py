@@ -41,6 +41,7 @@ EXAMPLES = {
     "`<model_output_table>_info` of cerebro_fit_multiple": "plants_out_info",
     "`<model_output_table>_summary` of cerebro_fit_multiple": "plants_out_summary",
     "`<output_table>` of cerebro_evaluate": "plants_scores",
+    "`<output_table>` of cerebro_confusion_matrix": "plants_taken_for",
     "`<output_table>` of cerebro_predict": "plants_predicted",
 }
 PLACEHOLDERS = {"<dependent_varname>": "kind", "<independent_varname>": "leaf", "<id_col>": "id"}
@@ -78,7 +79,7 @@ def columns(section: str) -> list[tuple[str, str]]:
 
 def one_line(signature: str) -> str:
     """A signature without line breaks and casts, as the catalog's and the page's can be compared."""
-    text = " ".join(re.sub(r"::[a-z ]+", "", signature).split())
+    text = " ".join(re.sub(r"::[a-z ]+(\[\])?", "", signature).split())
     return text.replace("( ", "(").replace(" )", ")")
 
 

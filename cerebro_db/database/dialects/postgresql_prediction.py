@@ -119,6 +119,21 @@ Source = RowSource | PackedSource
 
 
 @dataclass(frozen=True)
+class StoredModel:
+    """Where what was trained of models lies.
+
+    Attributes:
+        table: with a row for each model, or for each chunk of one.
+        key: name of the column that names a model.
+        chunks: expression over the alias ``s``, with its order where there are several rows.
+    """
+
+    table: QualifiedName
+    key: str = "mst_key"
+    chunks: str = "s.state ORDER BY s.chunk"
+
+
+@dataclass(frozen=True)
 class Classes:
     """Which classes of each row become rows of the output.
 
@@ -204,13 +219,13 @@ class PostgreSQLPrediction:
         """Remove what is not finished."""
         return f"DROP TABLE IF EXISTS {table.sql}"
 
-    def load(self, states: QualifiedName) -> str:
-        """Load a model into the worker; returns a token. Parameters: task, mst_key."""
-        return _load("cerebro._begin_prediction(%s", states)
+    def load(self, stored: StoredModel) -> str:
+        """Load a model into the worker; returns a token. Parameters: task, key of the model."""
+        return _load("cerebro._begin_prediction(%s", stored)
 
-    def extend(self, states: QualifiedName) -> str:
-        """Load one more model, whose predictions count too. Parameters: token, task, mst_key."""
-        return _load("cerebro._extend_prediction(%s, %s", states)
+    def extend(self, stored: StoredModel) -> str:
+        """Load one more model, whose predictions count too. Parameters: token, task, key."""
+        return _load("cerebro._extend_prediction(%s, %s", stored)
 
     def is_empty(self, source: Source) -> str:
         """Whether there is no row at all."""
@@ -292,10 +307,12 @@ class PostgreSQLPrediction:
         """
 
 
-def _load(call: str, states: QualifiedName) -> str:
+def _load(call: str, stored: StoredModel) -> str:
+    # No row, rather than one of a NULL, where there is no such model.
     return (
-        f"SELECT {call}, cerebro.cerebro_joined_state(s.state ORDER BY s.chunk)) "
-        f"FROM {states.sql} s WHERE s.mst_key = %s"
+        f"SELECT {call}, j.token) FROM (SELECT cerebro.cerebro_joined_state({stored.chunks}) "
+        f"AS token FROM {stored.table.sql} s WHERE s.{quote(stored.key)} = %s) j "
+        "WHERE j.token IS NOT NULL"
     )
 
 
