@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,6 +14,8 @@ from cerebro_db.database.sessions import Session, Tick
 from cerebro_db.errors import InvalidArgument, InvalidData
 
 LONGEST_CATEGORY = 1000
+# The server returns at most 1664 values a row, and there are up to four of a column.
+_COLUMNS_AT_ONCE = 400
 
 Notify = Callable[[str], None]
 
@@ -49,13 +51,9 @@ class Fitter:
             InvalidData: there are no rows, or a column has no value.
             InvalidArgument: it would be too many features.
         """
-        row = self._session.run(sql.numbers(self._table, plan.columns), (), self._tick)[0]
-        rows, facts = row[0], iter(row[1:])
-        if not rows:
-            raise InvalidData(
-                f"source_table: {self._source} has no rows; allowed: at least one row"
-            )
-        columns = [self._measured(column, rows, facts) for column in plan.columns]
+        columns = []
+        for first in range(0, len(plan.columns), _COLUMNS_AT_ONCE):
+            columns += self._all_measured(plan.columns[first : first + _COLUMNS_AT_ONCE])
         found = Encoding(tuple(self._scaled(columns)))
         if found.width > MAX_FEATURES:
             raise InvalidArgument(
@@ -64,6 +62,15 @@ class Fitter:
                 hint="lower max_categories, or use the encoding 'integer' for some columns",
             )
         return found
+
+    def _all_measured(self, plan: Sequence[ColumnEncoding]) -> list[ColumnEncoding]:
+        row = self._session.run(sql.numbers(self._table, plan), (), self._tick)[0]
+        rows, facts = row[0], iter(row[1:])
+        if not rows:
+            raise InvalidData(
+                f"source_table: {self._source} has no rows; allowed: at least one row"
+            )
+        return [self._measured(column, rows, facts) for column in plan]
 
     def _measured(self, column: ColumnEncoding, rows: int, facts: Iterator[Any]) -> ColumnEncoding:
         known = next(facts)

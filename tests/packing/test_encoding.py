@@ -374,6 +374,14 @@ def test_an_encoding_that_someone_has_damaged(strange):
             strange.fetch("SELECT cerebro_pack_validation('people', 'o', 'y', NULL, 'bad')")
 
 
+def test_a_table_of_many_columns(strange):
+    columns = ", ".join(f"i * {number} AS c{number}" for number in range(1, 901))
+    strange.fetch(f"CREATE TABLE broad AS SELECT 1 AS y, {columns} FROM generate_series(1, 5) i")
+    found = pack(strange, "*", "o_broad", "broad", numbers="minmax")
+    assert found.shape == (5, 900)
+    assert np.array_equal(np.unique(found, axis=0), np.arange(5)[:, np.newaxis] / 4 * np.ones(900))
+
+
 def test_too_many_features(strange):
     strange.fetch(
         "CREATE TABLE wide AS SELECT i AS id, 1 AS y, 'v' || i AS a, 'w' || i AS b "
