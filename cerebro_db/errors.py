@@ -127,6 +127,12 @@ class MissingPrerequisite(CerebroError):
     sqlstate = "0A000"
 
 
+class MissingPackage(CerebroError):
+    """A function needs a Python package that the server does not have."""
+
+    sqlstate = "0A000"
+
+
 class InstallationFailed(CerebroError):
     """An installation cannot go on, and has changed nothing."""
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from cerebro_db.configs.arguments import nearest
 from cerebro_db.database.names import MAX_IDENTIFIER_BYTES, QualifiedName
 from cerebro_db.database.sessions import Session, Tick, no_tick
 from cerebro_db.errors import (
@@ -160,6 +161,7 @@ def new_table(
     role: str,
     suffixes: Sequence[str] = ("_summary",),
     tick: Tick = no_tick,
+    itself: bool = True,
 ) -> QualifiedName:
     """The name of a table to be made, checked: it and its companions do not exist yet.
 
@@ -169,13 +171,15 @@ def new_table(
         role: the name of the argument, for messages.
         suffixes: of the companion tables.
         tick: called while waiting.
+        itself: whether a table of that very name is made, and not its companions alone.
     """
     given = require_text(text, role)
     parts = _readings(given)[0]
     _check_length(parts[-1], role)
     schema = _schema_for_new(session, parts[0] if len(parts) > 1 else None, role, tick)
     name = QualifiedName(schema, parts[-1])
-    for table in [name, *(name.suffixed(suffix) for suffix in suffixes)]:
+    companions = [name.suffixed(suffix) for suffix in suffixes]
+    for table in [name, *companions] if itself else companions:
         if session.run(_EXISTS, (table.schema, table.name), tick):
             raise DuplicateTable(
                 f"{role}: got {given!r}; the table {table} exists already",
@@ -191,8 +195,13 @@ def column(relation: Relation, text: str | None, role: str) -> Column:
         for candidate in relation.columns:
             if candidate.name == name:
                 return candidate
-    names = ", ".join(candidate.name for candidate in relation.columns)
-    raise UndefinedColumn(f"{role}: got {given!r}; the columns of {relation.name} are: {names}")
+    names = [candidate.name for candidate in relation.columns]
+    near = nearest(given.strip().strip('"'), names)
+    raise UndefinedColumn(
+        f"{role}: got {given!r}; the columns of {relation.name} are: {', '.join(names)}",
+        # Otherwise it is all names, which the message has already.
+        hint=near if near.startswith("Did") else None,
+    )
 
 
 def require_text(text: str | None, role: str) -> str:

@@ -121,6 +121,12 @@ def check_alike(table: ModelTable, test: PackedTable) -> None:
         "class values": list(test.target.class_values),
         "the normalizing constant": test.normalizing_const,
     }
+    if table.encoding != test.encoding:
+        raise InvalidArgument(
+            f"test_table: got {test.relation.name} with another encoding of its columns than "
+            "that of the training",
+            hint="pack it with cerebro_pack_validation and the training table",
+        )
     for what, wanted in ours.items():
         if theirs[what] != wanted:
             raise InvalidArgument(
@@ -222,7 +228,8 @@ class ScoringJob:
                 "ids": [buffer_id for buffer_id, _ in partition.buffers],
                 "rows": [rows for _, rows in partition.buffers],
             },
-            "targets": target_task(self._table.targets),
+            "targets": target_task(self._table.targets)
+            | {"weighted": self._test.sample_weight is not None},
         }
         order = ScanOrder(
             states=[self._table.states],

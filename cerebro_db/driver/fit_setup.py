@@ -154,7 +154,8 @@ def decoded_bytes(packed: PackedTable) -> int:
 def target_facts(packed: PackedTable) -> TargetFacts:
     """The stored targets of a packed table."""
     target = packed.target
-    return TargetFacts(target.kind, target.num_classes, tuple(target.shape))
+    weighted = packed.sample_weight is not None
+    return TargetFacts(target.kind, target.num_classes, tuple(target.shape), weighted)
 
 
 def _output(session: Session, request: FitRequest, tick: Tick) -> QualifiedName:
@@ -180,6 +181,12 @@ def _check_alike(packed: PackedTable, validation: PackedTable) -> None:
     if ours != theirs:
         raise InvalidArgument(
             f"validation_table: got rows of shape {list(theirs)}; source_table has {list(ours)}"
+        )
+    if packed.encoding != validation.encoding:
+        raise InvalidArgument(
+            f"validation_table: {validation.relation.name} has another encoding of its columns "
+            f"than {packed.relation.name}",
+            hint="pack it with cerebro_pack_validation",
         )
     a, b = packed.target, validation.target
     if (a.kind, a.shape, a.class_values) != (b.kind, b.shape, b.class_values):

@@ -11,14 +11,14 @@ import hashlib
 import os
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import replace
 
+from cerebro_db.configs.encodings import Encoding
 from cerebro_db.database.dialects.postgresql import PostgreSQL
 from cerebro_db.database.dialects.postgresql_packing import UNFINISHED, PostgreSQLPacking
 from cerebro_db.database.names import QualifiedName
-from cerebro_db.database.packed import SUMMARY_SUFFIX, PackedTable, load_packed
+from cerebro_db.database.packed import SUMMARY_SUFFIX, load_packed
 from cerebro_db.database.relations import (
-    Relation,
     column,
     find,
     forget_search_path,
@@ -27,56 +27,30 @@ from cerebro_db.database.relations import (
 )
 from cerebro_db.database.sessions import Session, SessionPool, StatementFailed, Tick, no_tick
 from cerebro_db.driver.crew import Statement, borrowed, recover, run_all, run_each
+from cerebro_db.driver.encoding_fit import Fitter
 from cerebro_db.driver.packing_layout import Layout, default_buffer_size, lay_out
 from cerebro_db.driver.packing_request import PackRequest, PackSummary
 from cerebro_db.driver.packing_source import (
-    Feature,
-    Target,
     check_names,
     check_source,
-    feature_of,
     target_of,
 )
 from cerebro_db.driver.packing_summary import summary_fields
 from cerebro_db.driver.packing_survey import Survey, Surveyor
+from cerebro_db.driver.packing_work import (
+    ENCODING_SUFFIX,
+    Work,
+    feature_for,
+    readable_encoding,
+    weight_of,
+)
 from cerebro_db.errors import CerebroError, DuplicateTable, InvalidArgument, InvalidData
 from cerebro_db.training.buffers import wire_bytes
 
-BUILD_SUFFIX = "_packing"
-STAGE_SUFFIX = "_staging"
 # The server holds no value of a gigabyte; some room for its own headers.
 LARGEST_VALUE = 2**30 - 2**16
 
 Notify = Callable[[str], None]
-
-
-@dataclass(frozen=True)
-class Work:
-    """A request whose names are resolved."""
-
-    request: PackRequest
-    source: Relation
-    feature: Feature
-    target: Target
-    training: PackedTable | None
-    output: QualifiedName
-
-    @property
-    def divisor(self) -> float:
-        """The normalizing constant."""
-        if self.training is not None:
-            return self.training.normalizing_const
-        return float(self.request.normalizing_const or 1.0)
-
-    @property
-    def build(self) -> QualifiedName:
-        """The packed table while it is not finished."""
-        return self.output.suffixed(BUILD_SUFFIX)
-
-    @property
-    def stage(self) -> QualifiedName:
-        """The copy of a source whose rows have no addresses."""
-        return self.output.suffixed(STAGE_SUFFIX)
 
 
 def no_notice(message: str) -> None:
@@ -101,7 +75,7 @@ def pack(
     """
     request.check()
     with borrowed(pool, 1, tick) as (control,):
-        summary = _Job(pool, dialect.packing, control, tick).run(request)
+        summary = _Job(pool, dialect.packing, control, tick, notify).run(request)
     notify(str(summary))
     return summary
 
@@ -110,8 +84,14 @@ class _Job:
     """One call of ``pack``: what its steps share."""
 
     def __init__(
-        self, pool: SessionPool, sql: PostgreSQLPacking, control: Session, tick: Tick
+        self,
+        pool: SessionPool,
+        sql: PostgreSQLPacking,
+        control: Session,
+        tick: Tick,
+        notify: Notify,
     ) -> None:
+        self._notify = notify
         self._pool = pool
         self._sql = sql
         self._control = control
@@ -138,29 +118,27 @@ class _Job:
     # -- names ---------------------------------------------------------------
     def _resolved(self, request: PackRequest) -> Work:
         source = find(self._control, request.source_table, "source_table", self._tick)
+        suffixes = (SUMMARY_SUFFIX, ENCODING_SUFFIX) if request.encoding else (SUMMARY_SUFFIX,)
         output = new_table(
-            self._control,
-            request.output_table,
-            "output_table",
-            suffixes=(SUMMARY_SUFFIX,),
-            tick=self._tick,
+            self._control, request.output_table, "output_table", suffixes, self._tick
         )
         check_source(source)
-        feature = feature_of(column(source, request.independent_varname, "independent_varname"))
-        target = target_of(column(source, request.dependent_varname, "dependent_varname"))
-        check_names(feature.column.name, target.column.name)
         training = None
         if request.is_validation:
             training = load_packed(
                 self._control, request.training_table, "training_table", self._tick
             )
+        target = target_of(column(source, request.dependent_varname, "dependent_varname"))
+        feature = feature_for(request, source, target, training)
+        check_names(feature.column.name, target.column.name)
+        if training is not None:
             target = target.like(training)
         elif request.num_classes is not None and not target.is_class:
             raise InvalidArgument(
                 f"num_classes: got {request.num_classes}; allowed: NULL, as the column "
                 f"{target.column.name!r} of type {target.column.type} holds float targets"
             )
-        return Work(request, source, feature, target, training, output)
+        return Work(request, source, feature, target, training, output, weight_of(request, source))
 
     # -- around the work -----------------------------------------------------
     @contextlib.contextmanager
@@ -212,9 +190,10 @@ class _Job:
     # -- the work ------------------------------------------------------------
     def _built(self, work: Work) -> tuple[Survey, Layout]:
         names = (work.feature.column.name, work.target.column.name)
-        table = self._readable(work, names)
+        table = self._readable(work)
         self._control.run(self._sql.create(work.build, *names), (), self._tick)
         snapshot = self._control.run(self._sql.begin_reading, (), self._tick)[0][0]
+        work = self._fitted(work, table)
         surveyor = Surveyor(self._sql, self._control, self._tick)
         survey = surveyor.survey(
             work.source.name,
@@ -224,6 +203,7 @@ class _Job:
             work.divisor,
             work.request.num_classes,
             work.training,
+            work.weight,
         )
         layout = _layout(work, survey)
         try:
@@ -237,12 +217,32 @@ class _Job:
         self._finish(work, survey, layout)
         return survey, layout
 
-    def _readable(self, work: Work, names: tuple[str, str]) -> QualifiedName:
+    def _fitted(self, work: Work, table: QualifiedName) -> Work:
+        """With the numbers of an encoding that is new."""
+        wanted, plan = work.request.encoding, work.feature.encoding
+        if wanted is None or not isinstance(plan, Encoding) or wanted.max_categories is None:
+            return work
+        fitter = Fitter(
+            self._control,
+            work.source.name,
+            table,
+            wanted.max_categories,
+            self._tick,
+            self._notify,
+        )
+        return replace(work, feature=replace(work.feature, encoding=fitter.fitted(plan)))
+
+    def _readable(self, work: Work) -> QualifiedName:
         """A plain table with the rows of the source: itself, or a copy."""
         source = work.source
         if not self._control.run(self._sql.needs_staging, (source.oid,), self._tick)[0][0]:
             return source.name
-        self._control.run(self._sql.stage(work.stage, source.name, names), (), self._tick)
+        feature, target = work.feature, work.target.column.name
+        weights = [] if work.weight is None else [work.weight]
+        columns = list(dict.fromkeys([*feature.sources, target, *weights]))
+        wide = () if isinstance(feature.encoding, Encoding) else feature.sources
+        statement = self._sql.stage(work.stage, source.name, columns, wide)
+        self._control.run(statement, (), self._tick)
         return work.stage
 
     def _fill(self, work: Work, survey: Survey, layout: Layout, snapshot: str) -> None:
@@ -255,15 +255,18 @@ class _Job:
 
     def _finish(self, work: Work, survey: Survey, layout: Layout) -> None:
         fields = summary_fields(work.request, survey, layout, work.output, work.training)
+        more, told = readable_encoding(work)
         statement = self._sql.finish(
             work.build,
             work.output,
             work.output.suffixed(SUMMARY_SUFFIX),
             [(field.name, field.type) for field in fields],
             [work.stage] if survey.is_staged else [],
+            more,
         )
+        values = [*(field.value for field in fields), *told]
         # No tick: once this has begun a cancel request must not leave it unknown whether it ended.
-        self._control.run(statement, [field.value for field in fields])
+        self._control.run(statement, values)
 
 
 def _fillings(

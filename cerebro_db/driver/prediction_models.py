@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+from cerebro_db.configs.encodings import Recorded
 from cerebro_db.configs.parameters import parse_compile_params
 from cerebro_db.database.dialects.postgresql_prediction import StoredModel
 from cerebro_db.database.sessions import Session, Tick
@@ -40,6 +41,7 @@ class Asked:
         class_values: in the order of the ids, as text; empty for float targets.
         shape: of one row of features.
         divisor: the features are divided by it.
+        encoding: how columns or images become features; None where rows have an array.
     """
 
     members: tuple[Member, ...]
@@ -48,6 +50,7 @@ class Asked:
     class_values: tuple[str | None, ...]
     shape: tuple[int, ...]
     divisor: float
+    encoding: Recorded | None = field(default=None, kw_only=True)
 
     def first_task(self, ranks: int) -> str:
         """What a worker is told with the first model."""
@@ -70,6 +73,7 @@ def models_of_table(session: Session, table: ModelTable, keys: Sequence[int], ti
         class_values=table.class_values,
         shape=table.input_shape,
         divisor=table.normalizing_const,
+        encoding=table.encoding,
     )
 
 

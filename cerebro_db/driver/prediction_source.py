@@ -10,7 +10,7 @@ from cerebro_db.database.names import quote
 from cerebro_db.database.packed import PackedTable, load_packed
 from cerebro_db.database.relations import Column, Relation, column, find
 from cerebro_db.database.sessions import Session, StatementFailed, Tick
-from cerebro_db.driver.packing_source import Feature, feature_of
+from cerebro_db.driver.packing_source import Feature, recorded_feature
 from cerebro_db.driver.packing_survey import reason
 from cerebro_db.driver.prediction_models import Asked
 from cerebro_db.errors import CerebroError, InvalidArgument, InvalidData, WrongObjectType
@@ -101,13 +101,11 @@ def test_source(
         packed = load_packed(session, text, ROLE, tick)
         return _buffers(packed, asked, id_text, feature_text)
     id_column = _id_column(found, id_text)
-    feature = feature_of(column(found, feature_text, "independent_varname"))
-    features = f"t.{quote(feature.column.name)}"
-    if feature.cast:
-        features = f"{features}::{feature.cast}"
+    feature = recorded_feature(found, feature_text, asked.encoding)
     addressed = not session.run(dialect.packing.needs_staging, (found.oid,), tick)[0][0]
     ids = ((id_column.name, id_column.type),)
-    rows = RowSource(found.name, ids, f"t.{quote(id_column.name)}", features, addressed)
+    row_id, features = f"t.{quote(id_column.name)}", feature.expression("t")
+    rows = RowSource(found.name, ids, row_id, features, addressed, feature.image)
     return Rows(rows, id_column, feature)
 
 
@@ -151,6 +149,11 @@ def _buffers(
         raise InvalidArgument(
             f"{ROLE}: {name} was packed with the normalizing constant {packed.normalizing_const}; "
             f"allowed: {asked.divisor}, as the model was trained with",
+            hint="pack it with cerebro_pack_validation",
+        )
+    if packed.encoding != asked.encoding:
+        raise InvalidArgument(
+            f"{ROLE}: {name} was packed with another encoding than what the model was trained on",
             hint="pack it with cerebro_pack_validation",
         )
     row_bytes = _FLOAT_BYTES

@@ -16,7 +16,7 @@ from cerebro_db.training.detail import Detail, added_counts, exact_auc
 from cerebro_db.training.fields import Fields
 from cerebro_db.training.partitions import Partition, PartitionCache
 from cerebro_db.training.scoring import Partial, Scorer, add_partials, metrics_of
-from cerebro_db.training.targets import TargetFacts
+from cerebro_db.training.targets import TargetFacts, plain
 from cerebro_db.training.tasks import Architectures, ScanTask, recipe_of
 
 Tick = Callable[[], None]
@@ -160,9 +160,10 @@ class Scan:
             if self._loaded is not entry:
                 entry.scorer.load(entry.state, entry.recipe.compile_params)
                 self._loaded = entry
-            entry.partials.append(entry.scorer.measure(features, targets))
+            stored = plain(targets)
+            entry.partials.append(entry.scorer.measure(features, stored))
             if entry.detail is not None:
-                entry.detail.add(entry.scorer.predict(features), targets)
+                entry.detail.add(entry.scorer.predict(features), stored)
         except Exception as error:  # such as a metric that does not fit the model's output
             self._errors[entry.mst_key] = _told(error)
 

@@ -21,12 +21,18 @@ from cerebro_db.errors import CerebroError, InvalidArgument
 ROOT = Path(__file__).parents[2]
 REFERENCE = ROOT / "docs" / "sql.md"
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
-RUN = [ROOT / "README.md", REFERENCE, ROOT / "docs" / "safety.md"]
+RUN = [
+    ROOT / "README.md",
+    REFERENCE,
+    ROOT / "docs" / "safety.md",
+    ROOT / "docs" / "tutorial-columns.md",
+]
 
 # What the placeholders of output tables are in the examples of the reference.
 EXAMPLES = {
     "`<output_table>` of cerebro_pack": "plants_packed",
     "`<output_table>_summary` of cerebro_pack": "plants_packed_summary",
+    "`<output_table>_encoding` of cerebro_pack_columns": "trips_packed_encoding",
     "`<model_arch_table>` of cerebro_load_model": "plants_models",
     "`<model_selection_table>` of cerebro_generate_configs": "plants_configs",
     "`<model_selection_table>_summary` of cerebro_generate_configs": "plants_configs_summary",

@@ -302,6 +302,9 @@ def test_everything_works_whatever_the_names_are(worker: Person, root: Person) -
 
     call("pack", table("r"), table("p"), quoted(y), x, None, 1.0, None, "all_segments", 2)
     call("pack_validation", table("r"), table("v"), y, quoted(x), table("p"))
+    call("pack_columns", table("r"), table("k"), y, quoted(row_id))
+    call("encode", table("r"), table("k"), table("n"), row_id)
+    call("train_test_split", table("r"), table("s"), 0.5, None, quoted(y))
     net = json.loads(NET)
     net["config"]["name"] = "net"
     call("load_model", table("m"), json.dumps(net), None, name, name)

@@ -84,6 +84,23 @@ ATTACKS: dict[str, list[str]] = {
         "'rows', 'stolen', 'y', 'x', 'A.packed'",
         "'rows', 'A.planted', 'y', 'x', 'packed'",
     ],
+    "cerebro_pack_columns": [
+        "'A.rows', 'stolen', 'y', 'id'",
+        "'rows', 'A.planted', 'y', 'id'",
+    ],
+    "cerebro_pack_images": [
+        "'A.images', 'stolen', 'y', 'x', ARRAY[2], 'raw'",
+        "'images', 'A.planted', 'y', 'x', ARRAY[2], 'raw'",
+    ],
+    "cerebro_encode": [
+        "'A.rows', 'columns', 'stolen', 'id'",
+        "'rows', 'A.packed', 'stolen', 'id'",
+        "'rows', 'columns', 'A.planted', 'id'",
+    ],
+    "cerebro_train_test_split": [
+        "'A.rows', 'stolen', 0.5",
+        "'rows', 'A.planted', 0.5",
+    ],
     "cerebro_load_model": [
         "'A.models', %(net)s",
         "'A.planted', %(net)s",
@@ -139,8 +156,8 @@ OF_RUNS = {
 # These reach nothing but what the caller's own session was given, or the caller's own.
 OF_OWN_SESSION = {
     "_begin_prediction", "_check_run", "_combine_measures", "_cores", "_extend_prediction",
-    "_inspect_model",
-    "_join_state", "_loopback", "_measure_final", "_measure_step", "_pack_arrays", "_pack_labels",
+    "_image_array", "_image_fault", "_inspect_model",
+    "_join_state", "_loopback", "_measure_final", "_measure_step", "_pack_arrays", "_pack_labels", "_pack_weights",
     "_predict_batch", "_predict_buffer", "_prepare_worker", "_release_worker", "_role", "_saved_state",
     "_state_weights", "_train_final", "_train_step", "_try_scores", "cerebro_joined_state",
     "cerebro_measure", "cerebro_train", "cerebro_version",

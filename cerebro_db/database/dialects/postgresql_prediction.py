@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cerebro_db.database.dialects.postgresql_packing import dimensions, fault
+from cerebro_db.configs.images import ImageEncoding
+from cerebro_db.database.dialects.postgresql_packing import dimensions, fault, sent
+from cerebro_db.database.images import image_fault, image_sent
 from cerebro_db.database.names import QualifiedName, quote
 
 Statement = tuple[str, list[Any]]
@@ -36,8 +38,9 @@ class RowSource:
         table: any table or view.
         ids: name and type of the column that names a row.
         id: expression over the alias ``t`` of that column.
-        features: expression over ``t`` of an array type.
+        features: expression over ``t`` of an array type, or of images.
         addressed: whether the rows have addresses that may be read.
+        image: what images are read as; None for arrays.
     """
 
     table: QualifiedName
@@ -45,6 +48,7 @@ class RowSource:
     id: str
     features: str
     addressed: bool
+    image: ImageEncoding | None = None
 
     row_ids = "i.id"
     places = "unnest(p.ids) WITH ORDINALITY AS u(id, place)"
@@ -62,8 +66,7 @@ class RowSource:
            FROM (SELECT pg_catalog.array_agg(s.id) AS ids,
                         pg_catalog.count(s.id)::integer AS known,
                         pg_catalog.count(*)::integer AS n,
-                        pg_catalog.string_agg(
-                            COALESCE(pg_catalog.array_send(s.x), ''::bytea), ''::bytea) AS x
+                        pg_catalog.string_agg({self._sent("s.x")}, ''::bytea) AS x
                    FROM (SELECT {self.id} AS id, {self.features} AS x,
                                 (pg_catalog.row_number() OVER () - 1) / %s AS batch
                            FROM {self.table.sql} t {where}) s
@@ -72,6 +75,9 @@ class RowSource:
          OFFSET 0) p
         """
         return sql, [batch_rows, *ends, token]
+
+    def _sent(self, features: str) -> str:
+        return image_sent(features, self.image) if self.image else sent(features)
 
 
 @dataclass(frozen=True)
@@ -289,10 +295,12 @@ class PostgreSQLPrediction:
 
         Parameter: divisor. Columns: number in the scan, id, fault (null, shape, ...), shape.
         """
+        found, got = fault("r.x", shape, "%s"), dimensions("r.x")
+        if source.image is not None:
+            found, got = image_fault("r.x", source.image, "%s"), "NULL::integer[]"
         return f"""
         SELECT f.n, f.id, f.fault, f.shape FROM (
-            SELECT r.n, r.id::text AS id, {fault("r.x", shape, "%s")} AS fault,
-                   {dimensions("r.x")} AS shape
+            SELECT r.n, r.id::text AS id, {found} AS fault, {got} AS shape
               FROM (SELECT pg_catalog.row_number() OVER () AS n, {source.id} AS id,
                            {source.features} AS x FROM {source.table.sql} t) r) f
          WHERE f.fault IS NOT NULL OR f.id IS NULL ORDER BY f.n LIMIT 1
