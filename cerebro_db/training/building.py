@@ -65,5 +65,6 @@ def _with_own_sequential(value: Any) -> Any:
 
 def short(error: BaseException) -> str:
     """What an exception of Keras says, in one line."""
-    text = " ".join(str(error).split())
+    # Keras wraps what went wrong in the whole configuration of each model around it.
+    text = " ".join(str(error).split()).rpartition("Exception encountered: ")[2]
     return text[:500] or type(error).__name__
