@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import math
 from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
+from cerebro_db.configs.freezing import with_frozen
 from cerebro_db.configs.losses import Target
 from cerebro_db.configs.parameters import (
     CompileParams,
@@ -242,6 +244,7 @@ def _configurations(
             compile_params = parse_compile_params(compile_text)
             fit_params = parse_fit_params(fit_text)
             check_fits(known[model_id], compile_params, fit_params, packed, targets)
+            with_frozen(json.loads(known[model_id].text), compile_params.freeze)
         except CerebroError as error:
             error.message = f"configuration {mst_key}: {error.message}"
             raise
@@ -290,7 +293,9 @@ def _program_key(
     penalties = (params.l1 is not None, params.l2 is not None, params.dropout)
     loss = (params.loss.name, repr(params.loss.arguments))
     weighted = fit.class_weight is not None
-    return (architecture.id, params.optimizer.name, loss, penalties, weighted, fit.batch_size)
+    optimizer = (params.optimizer.name, params.optimizer.schedule)
+    layers = (architecture.id, params.freeze)
+    return (layers, optimizer, loss, penalties, weighted, fit.batch_size)
 
 
 def _steps(packed: PackedTable, fit: FitParams) -> int:
