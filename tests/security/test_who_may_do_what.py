@@ -105,6 +105,13 @@ ATTACKS: dict[str, list[str]] = {
         "'packed', 'A.out', 'configs', 1, warm_start := true",
         "'packed', 'stolen', 'configs', 1, validation_table := 'A.packed'",
     ],
+    "cerebro_fit": [
+        "'A.packed', 'stolen', 'models', 1, 'x', 'y', 1",
+        "'packed', 'A.planted', 'models', 1, 'x', 'y', 1",
+        "'packed', 'stolen', 'A.models', 1, 'x', 'y', 1",
+        "'packed', 'A.out', 'models', 1, 'x', 'y', 1, warm_start := true",
+        "'packed', 'stolen', 'models', 1, 'x', 'y', 1, validation_table := 'A.packed'",
+    ],
     "cerebro_evaluate": [
         "'A.out', 'packed', 'stolen'",
         "'out', 'A.packed', 'stolen'",
