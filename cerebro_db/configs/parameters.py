@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +17,7 @@ from cerebro_db.configs.arguments import (
     whole,
     with_defaults,
 )
+from cerebro_db.configs.callbacks import parse_callbacks
 from cerebro_db.configs.freezing import parse_freeze
 from cerebro_db.configs.grammar import Call, named_values, parse_call, parse_keywords
 from cerebro_db.configs.losses import LOSSES, Target
@@ -35,10 +37,11 @@ from cerebro_db.errors import InvalidArgument
 Arguments = tuple[tuple[str, Any], ...]
 
 COMPILE_KEYS = ("optimizer", "metrics", "loss", "l1", "l2", "dropout", "freeze")
-FIT_KEYS = ("epochs", "batch_size", "shuffle", "class_weight", "verbose")
+FIT_KEYS = ("epochs", "batch_size", "shuffle", "class_weight", "callbacks", "verbose")
 DEFAULT_BATCH_SIZE = 32
 MAX_LABEL = 63
 MAX_METRICS = 100
+_TOP_K = re.compile(r"top_([1-9][0-9]{0,8})_accuracy")
 
 _REGULARISATION = {
     argument.name: argument
@@ -64,7 +67,7 @@ _REFUSED_COMPILE = (
     "steps_per_execution", "jit_compile", "auto_scale_loss", "target_tensors",
 )  # fmt: skip
 REFUSED_FIT = (
-    "callbacks", "initial_epoch", "steps_per_epoch", "sample_weight", "validation_data",
+    "initial_epoch", "steps_per_epoch", "sample_weight", "validation_data",
     "validation_split", "validation_steps", "validation_batch_size", "validation_freq",
     "max_queue_size", "workers", "use_multiprocessing", "x", "y",
 )  # fmt: skip
@@ -177,6 +180,7 @@ def parse_fit_params(text: str) -> FitParams:
     what = "fit_params"
     given = parse_keywords(text, what)
     _check_keys(given, FIT_KEYS, REFUSED_FIT, what)
+    parse_callbacks(given.get("callbacks") or (), what)  # what is allowed is done anyway
     values = {
         key: argument.validated(given[key], what) for key, argument in _FIT.items() if key in given
     }
@@ -258,7 +262,7 @@ def parse_metrics(value: object, what: str = "metrics") -> tuple[MetricSpec, ...
 
 def parse_metric(value: object, what: str = "metrics") -> MetricSpec:
     """Parses ``'acc'``, ``"AUC(curve='PR', name='pr')"`` or the same without quotes."""
-    call = _call(value, "metric", what)
+    call = _top_k(_call(value, "metric", what))
     entry = find_metric(call.name, what)
     what = f"{what}: {entry.name}"
     given = named_values(call, (), what)
@@ -270,6 +274,14 @@ def parse_metric(value: object, what: str = "metrics") -> MetricSpec:
             "is taken"
         )
     return MetricSpec(entry.name, tuple(arguments.items()), label)
+
+
+def _top_k(call: Call) -> Call:
+    """What MADlib's ``top_3_accuracy`` is in Keras; it may have any number."""
+    found = _TOP_K.fullmatch(call.name)
+    if not found or call.arguments or call.values:
+        return call
+    return Call("TopKCategoricalAccuracy", (("k", int(found[1])), ("name", call.name)))
 
 
 def _call(value: object, kind: str, what: str) -> Call:

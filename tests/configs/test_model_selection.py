@@ -150,7 +150,7 @@ GENERATE_ERRORS = [
     ({"search_type": "random", "num_configs": 3, "random_state": -1}, "random_state: got -1"),
     ({"search_type": "random", "num_configs": 50}, "only 16 different"),
     ({"fit_params_grid": "{'batch_sise': [32]}"}, "Did you mean 'batch_size'"),
-    ({"fit_params_grid": "{'callbacks': ['x']}"}, "not supported in this release"),
+    ({"fit_params_grid": "{'callbacks': ['x']}"}, "unknown callback 'x'"),
     ({"fit_params_grid": "{'batch_size': 32}"}, "must be a list"),
     ({"fit_params_grid": "{'batch_size': []}"}, "at least one value"),
     ({"fit_params_grid": "{'batch_size': [0]}"}, "from 1"),

@@ -13,6 +13,7 @@ from cerebro_db.configs.parameters import (
     OptimizerSpec,
     parse_compile_params,
     parse_fit_params,
+    parse_metrics,
     parse_optimizer,
 )
 from cerebro_db.errors import InvalidArgument
@@ -88,6 +89,23 @@ def test_arguments_without_names() -> None:
     assert parse_optimizer("SGD(0.1, 0.5, True)") == parse_optimizer(
         "SGD(lr=0.1, momentum=0.5, nesterov=True)"
     )
+
+
+def test_callbacks_that_ask_for_what_is_done_anyway() -> None:
+    plain = parse_fit_params("batch_size=8")
+    for value in (
+        "[TerminateOnNaN()]",
+        "'[TerminateOnNaN()]'",
+        "[keras.callbacks.TerminateOnNaN]",
+        "[]",
+    ):
+        assert parse_fit_params(f"batch_size=8,callbacks={value}") == plain
+
+
+def test_top_k_accuracy_by_its_name_in_madlib() -> None:
+    (metric,) = parse_metrics("top_12_accuracy")
+    assert (metric.name, metric.arguments) == ("TopKCategoricalAccuracy", (("k", 12),))
+    assert metric.label == "top_12_accuracy"
 
 
 def test_freeze() -> None:
@@ -175,8 +193,13 @@ def test_fit() -> None:
         ("batch_size='32'", "whole number"),
         ("batch_size=None", "whole number"),
         ("batchsize=1", "Did you mean 'batch_size'"),
-        ("callbacks=['x']", "'callbacks'; it is not supported"),
-        ("callbacks='[TensorBoard(log_dir=\"/tmp/logs/fit\")]'", "not supported"),
+        ("callbacks=['x']", "unknown callback 'x'"),
+        ("callbacks=[TerminateOnNan()]", "Did you mean 'TerminateOnNaN'"),
+        ("callbacks=[TerminateOnNaN(1)]", "TerminateOnNaN has no arguments"),
+        ("callbacks='[TensorBoard(log_dir=\"/tmp/logs/fit\")]'", "'TensorBoard'; it writes files"),
+        ("callbacks=[EarlyStopping(patience=2)]", "'EarlyStopping'; callbacks that act on metrics"),
+        ("callbacks=7", "it must be a list such as"),
+        ("callbacks=['[TerminateOnNaN()]']", "it must be a name"),
         ("steps_per_epoch=1", "'steps_per_epoch'; it is not supported"),
         ("shuffle='batch'", "True or False"),
         ("class_weight=[1]", "dictionary"),
