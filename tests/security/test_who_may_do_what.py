@@ -9,6 +9,7 @@ import pytest
 
 from tests.security.conftest import (
     ADAM,
+    ADAM,
     NET,
     NO_RUN,
     TABLES,
@@ -106,11 +107,11 @@ ATTACKS: dict[str, list[str]] = {
         "'packed', 'stolen', 'configs', 1, validation_table := 'A.packed'",
     ],
     "cerebro_fit": [
-        "'A.packed', 'stolen', 'models', 1, 'x', 'y', 1",
-        "'packed', 'A.planted', 'models', 1, 'x', 'y', 1",
-        "'packed', 'stolen', 'A.models', 1, 'x', 'y', 1",
-        "'packed', 'A.out', 'models', 1, 'x', 'y', 1, warm_start := true",
-        "'packed', 'stolen', 'models', 1, 'x', 'y', 1, validation_table := 'A.packed'",
+        f"'A.packed', 'stolen', 'models', 1, $${ADAM}$$, 'batch_size=2', 1",
+        f"'packed', 'A.planted', 'models', 1, $${ADAM}$$, 'batch_size=2', 1",
+        f"'packed', 'stolen', 'A.models', 1, $${ADAM}$$, 'batch_size=2', 1",
+        f"'packed', 'A.out', 'models', 1, $${ADAM}$$, 'batch_size=2', 1, warm_start := true",
+        f"'packed', 'stolen', 'models', 1, $${ADAM}$$, 'batch_size=2', 1, validation_table := 'A.packed'",
     ],
     "cerebro_evaluate": [
         "'A.out', 'packed', 'stolen'",
