@@ -9,7 +9,6 @@ import pytest
 
 from tests.security.conftest import (
     ADAM,
-    ADAM,
     NET,
     NO_RUN,
     TABLES,
