@@ -263,7 +263,8 @@ def _first_node(layer: Json) -> int:
     layers = config.get("layers") if isinstance(config, dict) else config
     if not isinstance(layers, list) or not layers or not isinstance(layers[0], dict):
         return 0
-    return int(_shape_of_first(layers) is not None or layers[0].get("class_name") in names.MODELS)
+    is_model = _is_name(layers[0].get("class_name"), names.MODELS)
+    return int(_shape_of_first(layers) is not None or is_model)
 
 
 # -- values ------------------------------------------------------------------------
