@@ -46,12 +46,13 @@ def with_frozen(config: Mapping[str, Any], patterns: tuple[str, ...]) -> dict[st
         InvalidArchitecture: no layer has such a name.
     """
     changed: dict[str, Any] = copy.deepcopy(dict(config))
-    layers = list(_inner(changed))
+    layers = [layer for layer in _inner(changed) if _name(layer)]
     for pattern in patterns:
         found = [layer for layer in layers if fnmatchcase(_name(layer), pattern)]
         if not found:
-            names = {_name(layer) for layer in layers} - {""}
-            refuse(f"got freeze={pattern!r}, but no layer has such a name", nearest(pattern, names))
+            names = {_name(layer) for layer in layers}
+            hint = nearest(pattern, names) if names else "Its JSON gives no layer a name."
+            refuse(f"got freeze={pattern!r}, but no layer has such a name", hint)
         for layer in found:
             _freeze(layer)
     return changed

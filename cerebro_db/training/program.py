@@ -16,7 +16,7 @@ import numpy as np
 import tensorflow as tf
 
 from cerebro_db.configs.parameters import CompileParams, FitParams
-from cerebro_db.errors import InvalidState
+from cerebro_db.errors import InvalidArgument, InvalidState
 from cerebro_db.training import models
 from cerebro_db.training.scalars import make_variable, scalars_of
 from cerebro_db.training.state import State
@@ -78,6 +78,10 @@ class Program:
         self._targets = recipe.targets
         params = recipe.compile_params
         self.model = models.build(recipe.architecture, 0, params.dropout, params.freeze)
+        if not self.model.trainable_variables:
+            raise InvalidArgument(
+                "got a model of which no layer trains; allowed: at least one does"
+            )
         self._penalty = models.Penalty()
         self._penalty.attach(self.model, params)
         optimizer = models.make_optimizer(params.optimizer)

@@ -10,7 +10,7 @@ import pytest
 
 from cerebro_db.configs.architecture import check_architecture
 from cerebro_db.configs.freezing import with_frozen
-from cerebro_db.errors import InvalidArchitecture
+from cerebro_db.errors import InvalidArchitecture, InvalidArgument
 from tests.training.conftest import CLASSES, FEATURES, SOFTMAX, Data, hop, weights_of
 from tests.training.test_equality import assert_same, by_hops, one_hot, plain_keras
 
@@ -98,6 +98,23 @@ def test_what_is_inside_of_a_frozen_layer_is_frozen() -> None:
     assert len(built.trainable_variables) == 2  # of the Dense layer
     assert len(built.weights) == 3 + 6 + 2
     assert len(models.build(config, 0).trainable_variables) == 3 + 6 + 2
+
+
+def test_a_model_of_which_nothing_trains(recipe: Callable[..., Any], data: Data) -> None:
+    with pytest.raises(InvalidArgument, match="no layer trains"):
+        hop(recipe(model(frozen=False), f"{SOFTMAX},freeze='*'"), data, None)
+
+
+def test_layers_without_names_have_no_pattern() -> None:
+    layer = {"module": "keras.layers", "class_name": "Dense", "config": {"units": 1}}
+    net = {
+        "module": "keras",
+        "class_name": "Sequential",
+        "config": {"name": "n", "layers": [layer]},
+    }
+    with pytest.raises(InvalidArchitecture, match="no layer has such a name") as caught:
+        with_frozen(net, ("*",))
+    assert caught.value.hint == "Its JSON gives no layer a name."
 
 
 def test_a_name_that_no_layer_has() -> None:
