@@ -16,7 +16,7 @@ import numpy as np
 import tensorflow as tf
 
 from cerebro_db.configs.parameters import CompileParams, FitParams
-from cerebro_db.errors import InvalidState
+from cerebro_db.errors import InvalidArgument, InvalidState
 from cerebro_db.training import models
 from cerebro_db.training.scalars import make_variable, scalars_of
 from cerebro_db.training.state import State
@@ -52,7 +52,7 @@ class Recipe:
             self.architecture_id,
             scalars_of(params.optimizer).key,
             (params.loss.name, repr(params.loss.arguments)),
-            params.dropout,
+            (params.dropout, params.freeze),
             params.l1 is not None,
             params.l2 is not None,
             self.fit_params.class_weight is not None,
@@ -77,7 +77,11 @@ class Program:
         self.jit = recipe.jit
         self._targets = recipe.targets
         params = recipe.compile_params
-        self.model = models.build(recipe.architecture, seed=0, dropout=params.dropout)
+        self.model = models.build(recipe.architecture, 0, params.dropout, params.freeze)
+        if not self.model.trainable_variables:
+            raise InvalidArgument(
+                "got a model of which no layer trains; allowed: at least one does"
+            )
         self._penalty = models.Penalty()
         self._penalty.attach(self.model, params)
         optimizer = models.make_optimizer(params.optimizer)
@@ -106,7 +110,7 @@ class Program:
     def initial_state(self, recipe: Recipe, seed: int, weights: bytes | None) -> State:
         """The state before the first hop: from the seed, or from given weights."""
         params = recipe.compile_params
-        model = models.build(recipe.architecture, seed, params.dropout)
+        model = models.build(recipe.architecture, seed, params.dropout, params.freeze)
         if weights is not None:
             models.set_weights(model, weights)
         state = dict(self._fresh)
@@ -115,8 +119,13 @@ class Program:
         return self.with_learning_rate(state, recipe)
 
     def with_learning_rate(self, state: State, recipe: Recipe) -> State:
-        """A state with the learning rate that a configuration starts with."""
+        """A state with the learning rate that a configuration starts with.
+
+        A schedule gives the rate by the steps that were made, which the state counts.
+        """
         rate = scalars_of(recipe.compile_params.optimizer).learning_rate
+        if rate is None:
+            return {n: array for n, array in state.items() if n != "optimizer/learning_rate"}
         return state | {"optimizer/learning_rate": np.asarray(rate, np.float32)}
 
     def load(self, state: State) -> None:

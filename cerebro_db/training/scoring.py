@@ -107,7 +107,7 @@ class Scorer:
     def __init__(self, recipe: Recipe) -> None:
         params, facts = recipe.compile_params, recipe.targets
         self._facts = facts
-        self.model = models.build(recipe.architecture, seed=0, dropout=params.dropout)
+        self.model = models.build(recipe.architecture, 0, params.dropout, params.freeze)
         self._penalty = models.Penalty()
         self._penalty.attach(self.model, params)
         self.model.compile(loss=models.make_loss(params.loss))
@@ -135,7 +135,8 @@ class Scorer:
         penalties = (params.l1 is not None, params.l2 is not None)
         metrics = tuple((spec.name, repr(spec.arguments)) for spec in params.metrics)
         loss = (params.loss.name, repr(params.loss.arguments))
-        return (recipe.architecture_id, loss, metrics, params.dropout, penalties, recipe.targets)
+        layers = (params.dropout, params.freeze)
+        return (recipe.architecture_id, loss, metrics, layers, penalties, recipe.targets)
 
     def load(self, state: State, params: CompileParams) -> None:
         """Take the model's part of a state and the strengths of the penalties."""

@@ -123,6 +123,13 @@ ATTACKS: dict[str, list[str]] = {
         "'packed', 'A.out', 'configs', 1, warm_start := true",
         "'packed', 'stolen', 'configs', 1, validation_table := 'A.packed'",
     ],
+    "cerebro_fit": [
+        f"'A.packed', 'stolen', 'models', 1, $${ADAM}$$, 'batch_size=2', 1",
+        f"'packed', 'A.planted', 'models', 1, $${ADAM}$$, 'batch_size=2', 1",
+        f"'packed', 'stolen', 'A.models', 1, $${ADAM}$$, 'batch_size=2', 1",
+        f"'packed', 'A.out', 'models', 1, $${ADAM}$$, 'batch_size=2', 1, warm_start := true",
+        f"'packed', 'stolen', 'models', 1, $${ADAM}$$, 'batch_size=2', 1, validation_table := 'A.packed'",
+    ],
     "cerebro_evaluate": [
         "'A.out', 'packed', 'stolen'",
         "'out', 'A.packed', 'stolen'",
