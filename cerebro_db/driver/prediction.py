@@ -29,7 +29,8 @@ from cerebro_db.driver.control import (
 from cerebro_db.driver.crew import Statement
 from cerebro_db.driver.packing_source import Feature, feature_of
 from cerebro_db.driver.packing_survey import reason
-from cerebro_db.driver.trained import ModelTable, load_model_table, load_models, recipe
+from cerebro_db.driver.registered import named_models
+from cerebro_db.driver.trained import ModelTable, load_models, recipe
 from cerebro_db.errors import (
     CerebroError,
     InvalidArgument,
@@ -147,7 +148,7 @@ class _Job:
 
     def _resolved(self, request: PredictionRequest, wanted: PredictionType) -> Work:
         session, tick = self._session, self._tick
-        table = load_model_table(session, request.model_table, tick)
+        table = named_models(session, request.model_table, tick)
         if request.mst_key is not None:
             table.check_key(request.mst_key)
         mst_key = table.only_key() if request.mst_key is None else request.mst_key
