@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import functools
+import io
 import json
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from typer.testing import CliRunner
 
+from cerebro_db.cli.app import app
+from cerebro_db.database.client import Client
 from tests.security.conftest import Person, Recruit
 
 DENIED, UNDEFINED, CHECKED = "42501", "42704", "44000"
@@ -224,6 +231,72 @@ def test_a_table_that_another_run_has_made_anew(alice: Person, run: int, root: P
         root.rows(f"UPDATE {summary} SET run_id = run_id - 1000", ())
 
 
+# -- files -----------------------------------------------------------------------------------
+
+
+def test_exported_it_says_the_same_elsewhere(alice: Person, digits: str) -> None:
+    """One dense layer with softmax is soon computed by hand."""
+    for model in ("out", "model:digits@champion"):
+        data = bytes(alice.value("SELECT cerebro_export(%s, format := 'npz')", (model,)))
+        with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
+            kernel, bias = (arrays[name] for name in arrays.files if name.startswith("weights/"))
+            facts = json.loads(str(arrays["facts"]))
+        assert facts["class_values"] == ["0", "1"]
+        found = {(row_id, value): prob for row_id, value, prob in predicted(alice, model)}
+        for row_id in range(1, 41):
+            scores = np.exp(np.array([np.sin(row_id), np.cos(row_id)]) @ kernel + bias)
+            for place, value in enumerate(facts["class_values"]):
+                told = scores[place] / scores.sum()
+                assert found[row_id, value] == pytest.approx(told, abs=1e-6)
+
+
+def test_exported_and_imported_it_is_the_same(
+    alice: Person, digits: str, tmp_path: Path, capsys: Any, monkeypatch: Any
+) -> None:
+    weights = bytes(alice.value("SELECT model_weights FROM out"))
+    alice.rows(
+        "SELECT cerebro_load_model_file('imported', cerebro_export('model:digits'), 'from a file')"
+    )
+    assert [(n, bytes(w)) for n, w in alice.rows("SELECT name, model_weights FROM imported")] == [
+        ("from a file", weights)
+    ]
+    dsn = alice.connection.info.dsn_parameters
+    monkeypatch.setenv("PGUSER", alice.name)
+    monkeypatch.setattr(Client, "of", functools.cache(Client.of))  # TensorFlow is loaded once
+    options = ["--dsn", f"host={dsn['host']} port={dsn['port']} dbname={dsn['dbname']}"]
+    path = tmp_path / "digits.keras"
+    command = ["export", "model:digits:1", "--output", str(path), *options]
+    assert CliRunner().invoke(app, command).exit_code == 0
+    assert path.read_bytes()[:2] == b"PK"
+    told = CliRunner().invoke(app, ["import", str(path), "imported", *options])
+    assert told.output == "model_id 2 in imported\n"
+    again = alice.value("SELECT model_weights FROM imported WHERE model_id = 2")
+    assert bytes(again) == weights
+    alice.rows("DROP TABLE imported")
+
+
+BAD_FILES = {
+    "export('model:digits', format := 'kears')": ("22023", "(?s)'kears'; allowed.*'keras'"),
+    "export('model:digits', 9)": ("22023", "mst_key: got 9"),
+    "export('nope')": ("42P01", "model_table: got 'nope'"),
+    "export('packed')": ("42809", "no column mst_key"),
+    "export(NULL)": ("22023", "model_table: got NULL"),
+    "load_model_file('imported', NULL)": ("22023", "file: got NULL"),
+    "load_model_file('imported', 'x')": ("22023", "1 bytes, which are no .keras file"),
+    "load_model_file(NULL, 'x')": ("22023", "model_arch_table: got NULL"),
+    "load_model_file('packed', 'x')": ("42809", "without the columns"),
+}
+
+
+@pytest.mark.parametrize("call", BAD_FILES)
+def test_bad_files(call: str, alice: Person, digits: str) -> None:
+    code, message = BAD_FILES[call]
+    error = alice.refused(f"SELECT cerebro_{call}")
+    assert error.pgcode == code, str(error)
+    assert re.search(message, str(error)), str(error)
+    assert alice.value("SELECT to_regclass('imported')") is None
+
+
 # -- what others do --------------------------------------------------------------------------
 
 # "A" is alice's name. What is said of her model must be what is said of one that is not there.
@@ -233,6 +306,7 @@ ATTACKS = [
     "SELECT cerebro_predict('model:A.{}@champion', 'rows', 'id', 'x', 'stolen')",
     "SELECT cerebro_predict('model:{}', 'rows', 'id', 'x', 'stolen')",
     "SELECT cerebro_evaluate('model:A.{}', 'packed', 'stolen')",
+    "SELECT cerebro_export('model:A.{}')",
     "SELECT cerebro_set_alias('A.{}', 'champion', 1)",
     "SELECT cerebro_rollback_alias('A.{}', 'champion')",
     "SELECT cerebro_describe_model('A.{}', 'mine')",
@@ -300,7 +374,7 @@ def test_an_administrator_reads_no_model_but_may_remove_it(
         assert dave.value(f"SELECT count(*) FROM cerebro.{view}") == 0, view
     for columns, view in (("state", "_model_states"), ("model_arch", "_model_versions")):
         assert dave.refused(f"SELECT {columns} FROM cerebro.{view}").pgcode == DENIED
-    for call in ATTACKS[:11]:
+    for call in ATTACKS[:12]:
         attempt(dave, alice, call, "digits")
     alice.rows("SELECT cerebro_register_model(%s, 1, 'unwanted')", (run,))
     owner = alice.name.replace("'", "''").replace("%", "%%")
@@ -363,11 +437,12 @@ def test_a_grant_gives_use_but_no_change(
 ) -> None:
     name = f"model:{alice.name}.digits"
     assert predicted(eve, f"{name}@champion") == predicted(alice, "out")
+    assert bytes(eve.value("SELECT cerebro_export(%s)", (name,)))[:2] == b"PK"
     assert eve.rows("SELECT owner, name, is_mine, granted_to FROM cerebro.registered_models") == [
         (alice.name, "digits", False, None)
     ]
     assert eve.value("SELECT count(*) FROM cerebro.registered_versions") == 2
-    for call in ATTACKS[5:]:
+    for call in ATTACKS[6:]:
         attempt(eve, alice, call, "digits")
     # A name without an owner is never that of someone else's model.
     assert (

@@ -129,6 +129,8 @@ ATTACKS: dict[str, list[str]] = {
         "'out', 'rows', 'id', 'x', 'A.planted'",
         "'A.out', 'rows', 'id', 'x', 'stolen', 1.0::double precision",
     ],
+    "cerebro_export": ["'A.out'", "'A.out', 1, 'npz'"],
+    "cerebro_load_model_file": ["'A.models', cerebro_export('out')", "'A.planted', 'x'"],
     "cerebro_set": ["'cache_mb', '1'", "'worker_dsn', 'host=/tmp'"],
 }
 # These take the number of a run: alice's must look like one that is not there.
@@ -140,9 +142,9 @@ OF_RUNS = {
 }
 # These reach nothing but what the caller's own session was given, or the caller's own.
 OF_OWN_SESSION = {
-    "_begin_prediction", "_check_model", "_check_run", "_combine_measures", "_cores", "_inspect_model",
+    "_begin_prediction", "_check_model", "_check_run", "_combine_measures", "_cores", "_export_model", "_inspect_model",
     "_join_state", "_loopback", "_measure_final", "_measure_step", "_pack_arrays", "_pack_labels",
-    "_predict_batch", "_prepare_worker", "_release_worker", "_role", "_saved_state",
+    "_predict_batch", "_prepare_worker", "_read_model_file", "_release_worker", "_role", "_saved_state",
     "_state_weights", "_train_final", "_train_step", "_try_scores", "cerebro_joined_state",
     "cerebro_measure", "cerebro_train", "cerebro_version",
 }  # fmt: skip
