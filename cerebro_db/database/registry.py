@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from cerebro_db.configs.arguments import nearest
-from cerebro_db.configs.registry import ModelReference
+from cerebro_db.configs.messages import shown
+from cerebro_db.configs.registry import PREFIX, ModelReference
 from cerebro_db.database.names import QualifiedName
 from cerebro_db.database.sessions import Session, Tick
 from cerebro_db.errors import InvalidArgument, UndefinedModel
@@ -179,8 +180,12 @@ class Registry:
         """The oid of a role of exactly this name."""
         rows = self._run("SELECT oid::bigint FROM pg_catalog.pg_roles WHERE rolname = %s", [name])
         if not rows:
-            got = "NULL" if name is None else repr(name)
-            raise InvalidArgument(f"role: got {got}; allowed: the name of a role of this server")
+            got = "NULL" if name is None else shown(name)
+            known = self._run("SELECT rolname FROM pg_catalog.pg_roles LIMIT %s", [_MOST_NAMES])
+            raise InvalidArgument(
+                f"role: got {got}; allowed: the name of a role of this server, exactly",
+                hint=nearest((name or "")[:63], [row[0] for row in known]),
+            )
         return int(rows[0][0])
 
     def grant(self, model_id: int, role: int) -> None:
@@ -254,9 +259,20 @@ class Registry:
             [reference.owner, reference.owner, _MOST_NAMES],
         )
         hint = "cerebro.registered_models shows your models and those that you may use"
-        if rows:
+        if reference.owner is None and (owner := self._granted_by(reference.name)):
+            hint = f"you were granted {PREFIX}{owner}.{reference.name}; {hint}"
+        elif rows:
             hint = f"{nearest(reference.name, [row[0] for row in rows])} {hint}"
         return UndefinedModel(f"got {reference}; {why}", hint=hint)
+
+    def _granted_by(self, name: str) -> str | None:
+        """An owner whose model of a name the caller may use."""
+        rows = self._run(
+            "SELECT pg_catalog.pg_get_userbyid(m.owner)::text FROM cerebro._usable_models m "
+            "WHERE m.name = %s ORDER BY 1 LIMIT 1",
+            [name],
+        )
+        return str(rows[0][0]) if rows else None
 
     def _run(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         return self._session.run(sql, parameters, self._tick)
@@ -272,6 +288,6 @@ _OF_OWNER = (
 def _no_version(
     reference: ModelReference, version: int | None, known: Sequence[int]
 ) -> UndefinedModel:
-    shown = ", ".join(map(str, known[-20:])) or "none"
+    told = ", ".join(map(str, known[-20:])) or "none"
     got = "no version" if version is None else f"version {version}"
-    return UndefinedModel(f"got {got} of {reference}; the model has the versions: {shown}")
+    return UndefinedModel(f"got {got} of {reference}; the model has the versions: {told}")

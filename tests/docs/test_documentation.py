@@ -21,7 +21,7 @@ from cerebro_db.errors import CerebroError, InvalidArgument
 ROOT = Path(__file__).parents[2]
 REFERENCE = ROOT / "docs" / "sql.md"
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
-RUN = [ROOT / "README.md", REFERENCE, ROOT / "docs" / "safety.md"]
+RUN = [ROOT / "README.md", REFERENCE, ROOT / "docs" / "registry.md", ROOT / "docs" / "safety.md"]
 
 # What the placeholders of output tables are in the examples of the reference.
 EXAMPLES = {

@@ -445,10 +445,9 @@ def test_a_grant_gives_use_but_no_change(
     for call in ATTACKS[6:]:
         attempt(eve, alice, call, "digits")
     # A name without an owner is never that of someone else's model.
-    assert (
-        eve.refused("SELECT cerebro_predict('model:digits', 'rows', 'id', 'x', 'o')").pgcode
-        == UNDEFINED
-    )
+    error = eve.refused("SELECT cerebro_predict('model:digits', 'rows', 'id', 'x', 'o')")
+    assert error.pgcode == UNDEFINED
+    assert f"you were granted {name};" in error.diag.message_hint
 
 
 def test_a_name_is_taken_for_its_owner_only(
