@@ -55,6 +55,12 @@ class UndefinedRun(CerebroError):
     sqlstate = "42704"
 
 
+class UndefinedModel(CerebroError):
+    """A registered model, its version or its alias does not exist, or the caller may not use it."""
+
+    sqlstate = "42704"
+
+
 class WrongRunStatus(CerebroError):
     """A run is at a point where that cannot be done, for example finished."""
 
@@ -113,6 +119,12 @@ class NotPermitted(CerebroError):
     """The calling role lacks a privilege."""
 
     sqlstate = "42501"
+
+
+class MissingLibrary(CerebroError):
+    """The server's Python lacks an optional package."""
+
+    sqlstate = "0A000"
 
 
 class LoopbackFailed(CerebroError):

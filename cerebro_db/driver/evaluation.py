@@ -27,10 +27,10 @@ from cerebro_db.driver.control import (
     transaction,
 )
 from cerebro_db.driver.crew import Statement, gather
+from cerebro_db.driver.registered import named_models
 from cerebro_db.driver.trained import (
     ModelTable,
     TrainedModel,
-    load_model_table,
     load_models,
     recipe,
     target_task,
@@ -88,7 +88,7 @@ def evaluate(
         InvalidArgument: the test table was not packed like the training table.
     """
     with control_session(pool, request.search_path, tick) as control:
-        table = load_model_table(control, request.model_table, tick)
+        table = named_models(control, request.model_table, tick)
         test = load_packed(control, request.test_table, "test_table", tick)
         check_alike(table, test)
         if request.mst_key is not None:

@@ -15,7 +15,7 @@ from cerebro_db.driver.fit_request import MAX_WORKERS, check_range
 from cerebro_db.driver.prediction_job import PredictionJob, Work, may_predict
 from cerebro_db.driver.prediction_models import Asked, chosen_keys, models_of_table
 from cerebro_db.driver.prediction_source import test_source
-from cerebro_db.driver.trained import load_model_table
+from cerebro_db.driver.registered import named_models
 from cerebro_db.errors import InvalidArgument
 
 
@@ -70,7 +70,7 @@ def predict(
         fits=lambda session: may_predict(session, use_gpus),
         prefer=runs_tensorflow,
     ) as session:
-        table = load_model_table(session, request.model_table, tick)
+        table = named_models(session, request.model_table, tick)
         keys = chosen_keys(session, table, request.mst_key, request.ensemble, tick)
         asked = models_of_table(session, table, keys, tick)
         work = resolved(session, dialect, request, asked, wanted, tick)

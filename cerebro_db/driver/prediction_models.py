@@ -104,6 +104,8 @@ def chosen_keys(
 
 def best_keys(session: Session, table: ModelTable, tick: Tick) -> list[int]:
     """The models of a table, the best first: by the same rule as in the leaderboard."""
+    if len(table.mst_keys) == 1:
+        return list(table.mst_keys)
     rows = session.run(
         "SELECT i.mst_key::integer, i.compile_params::text, COALESCE("
         "i.validation_metrics_final, i.training_metrics_final)::double precision, COALESCE("

@@ -24,6 +24,7 @@ PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 RUN = [
     ROOT / "README.md",
     REFERENCE,
+    ROOT / "docs" / "registry.md",
     ROOT / "docs" / "safety.md",
     ROOT / "docs" / "tutorial-columns.md",
 ]

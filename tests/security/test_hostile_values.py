@@ -190,6 +190,11 @@ TASKS: dict[str, tuple[dict[str, Any], str]] = {
         "SELECT cerebro._begin_prediction(%s, (SELECT cerebro.cerebro_joined_state(state) "
         "FROM state))",
     ),
+    "export": (
+        RECIPE | {"facts": "{}"},
+        "SELECT cerebro._export_model(%s, 'npz', (SELECT cerebro.cerebro_joined_state(state) "
+        "FROM state))",
+    ),
 }
 WRONG = [
     None, True, 0, -1, 2**31, 2**63, 2**200, 1e400, "", "x", "\ud800", [], [None], ["x"], [-1],
