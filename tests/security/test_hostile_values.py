@@ -264,17 +264,17 @@ def test_sizes_are_checked_before_memory_is_taken(worker: Person) -> None:
         "_predict_batch(1, '', -1, -1)": "count: got -1",
         "_predict_buffer(1, '', 2147483647)": "token",
         "_predict_buffer(1, '', -1)": "count: got -1",
-        "_extend_prediction(1, '', 99)": "token 99",
+        "_extend_prediction(1, '', -1)": "token -1",
         "_pack_arrays('', '', NULL, ARRAY[2147483647, 2147483647, 2147483647], 1)": "NULL, or",
         "_pack_arrays('', '', NULL, ARRAY[-1], 1)": "shape",
         "_pack_arrays('', '', NULL, NULL, 1)": "shape",
         "_pack_labels(decode('00000000', 'hex'), decode('000000000001', 'hex'), "
         "decode('05000000', 'hex'))": "beyond 1 rows",
         "_pack_labels(decode('00000000', 'hex'), decode('0000', 'hex'), NULL)": "cut off",
-        "_saved_state(99)": "token 99",
-        "_state_weights(99)": "token 99",
-        "_join_state(99, 'x')": "token 99",
-        "_train_final(99)": "token 99",
+        "_saved_state(-1)": "token -1",
+        "_state_weights(-1)": "token -1",
+        "_join_state(-1, 'x')": "token -1",
+        "_train_final(-1)": "token -1",
         "_measure_final(NULL)": "token None",
     }.items():
         error = worker.refused(f"SELECT cerebro.{sql}")
