@@ -11,13 +11,13 @@ from cerebro_db.database.names import QualifiedName
 from cerebro_db.database.registry import Registry
 from cerebro_db.database.relations import Relation
 from cerebro_db.database.sessions import Session, Tick
+from cerebro_db.database.summaries import MAX_DIMENSIONS, MAX_SIZE
 from cerebro_db.driver.trained import ROLE, ModelTable, load_model_table
 from cerebro_db.errors import InvalidArgument
 from cerebro_db.training.fields import Fields
 from cerebro_db.training.targets import TargetFacts
 
 _STATES = QualifiedName("cerebro", "_usable_states")
-_MAX_SIZE, _MAX_DIMENSIONS = 2**31 - 1, 32
 
 
 def named_models(session: Session, text: str | None, tick: Tick) -> ModelTable:
@@ -46,12 +46,12 @@ def registered(session: Session, reference: ModelReference, tick: Tick) -> Regis
         mst_keys=(found.key,),
         targets=TargetFacts(
             targets.text("kind"),
-            targets.integer("num_classes", 0, _MAX_SIZE),
-            targets.integers("shape", 0, _MAX_SIZE, most=_MAX_DIMENSIONS),
+            targets.integer("num_classes", 0, MAX_SIZE),
+            targets.integers("shape", 0, MAX_SIZE, most=MAX_DIMENSIONS),
         ),
         dependent_varname=facts.text("dependent_varname"),
         class_values=_texts(facts, "class_values"),
-        input_shape=facts.integers("input_shape", 0, _MAX_SIZE, most=_MAX_DIMENSIONS),
+        input_shape=facts.integers("input_shape", 0, MAX_SIZE, most=MAX_DIMENSIONS),
         normalizing_const=facts.number("normalizing_const"),
         encoding=_encoding(facts, reference),
         facts=found.facts,
