@@ -36,6 +36,7 @@ from cerebro_db.driver.stored import (
     load_setup,
     with_workers,
 )
+from cerebro_db.driver.warm_start import check_previous
 from cerebro_db.driver.workers import RunContext, give_back, stop, take_workers
 from cerebro_db.errors import (
     CerebroError,
@@ -109,6 +110,8 @@ class Drive:
         def first() -> None:
             with control_session(self._pool, request.search_path, self._tick) as control:
                 models, setup = set_up(control, request, self._tick)
+                if setup.replaces:
+                    check_previous(control, setup, self._tick)
                 with reserved(control, setup, self._tick):
                     self._run_id = register(control, self._dialect, setup, models, self._tick)
                     self._attempt(control, setup)

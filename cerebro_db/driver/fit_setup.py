@@ -34,7 +34,8 @@ from cerebro_db.planning.memory import Load, worker_memory
 from cerebro_db.training.targets import TargetFacts, encoding_for
 
 STATES_SUFFIX = "_states"
-OUTPUT_SUFFIXES = ("_info", "_summary", STATES_SUFFIX)
+HISTORY_SUFFIX = "_history"
+OUTPUT_SUFFIXES = ("_info", "_summary", STATES_SUFFIX, HISTORY_SUFFIX)
 
 
 @dataclass(frozen=True)

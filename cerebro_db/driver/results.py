@@ -13,6 +13,7 @@ from cerebro_db.database.catalog import STATES_SCHEMA, Catalog, StoredRun
 from cerebro_db.database.dialects import PostgreSQL
 from cerebro_db.database.names import QualifiedName, quote
 from cerebro_db.database.sessions import StatementFailed
+from cerebro_db.driver import history
 from cerebro_db.driver.fit_setup import OUTPUT_SUFFIXES, STATES_SUFFIX, Configuration, RunSetup
 from cerebro_db.driver.scoreboard import TRAINING, VALIDATION
 from cerebro_db.driver.state_store import IN_USE, StateStore
@@ -31,7 +32,7 @@ def write(
     store: StateStore,
     ended: Ended,
 ) -> None:
-    """Make ``<out>``, ``_info``, ``_summary`` and ``_states``, and end the run, all or nothing.
+    """Make ``<out>`` and the tables beside it, and end the run, all or nothing.
 
     Args:
         catalog: of the run; its session does all in one transaction.
@@ -44,6 +45,7 @@ def write(
     run_id = run.run_id
     catalog.execute("BEGIN")
     try:
+        earlier = history.put_aside(catalog, setup, run_id) if setup.replaces else None
         kept = _put_aside(catalog, setup, ended) if setup.replaces else []
         _write_models(catalog, setup, store, ended)
         for table, aside in kept:  # where a configuration failed, its earlier model stays
@@ -52,6 +54,7 @@ def write(
         _write_info(catalog, setup, run_id, ended)
         _write_summary(catalog, setup, run_id)
         finished = [c.mst_key for c in setup.configurations if c.mst_key not in ended]
+        history.write(catalog, setup, run_id, earlier, finished)
         catalog.configurations_finished(run_id, finished)
         if drop_states(catalog, dialect, run.row.states):
             catalog.states_dropped(run_id)

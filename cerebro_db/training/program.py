@@ -118,6 +118,19 @@ class Program:
         state.update({name: variable.numpy() for name, variable in fresh.items()})
         return self.with_learning_rate(state, recipe)
 
+    def taken_over(self, state: State, recipe: Recipe) -> State:
+        """The state of an earlier run as a configuration starts from it now.
+
+        It takes the learning rate that is asked for now. Where the optimizer is another one, that
+        begins anew, and the model goes on.
+        """
+        adapted = self.with_learning_rate(state, recipe)
+        ours, theirs = _optimizer_part(self._fresh), _optimizer_part(adapted)
+        if _described(ours) == _described(theirs):
+            return adapted
+        model = {name: array for name, array in state.items() if name not in theirs}
+        return self.with_learning_rate(model | ours, recipe)
+
     def with_learning_rate(self, state: State, recipe: Recipe) -> State:
         """A state with the learning rate that a configuration starts with.
 
@@ -314,6 +327,14 @@ def _named_variables(model: keras.Model, optimizer: Any) -> dict[str, Any]:
         name = "learning_rate" if is_rate else f"{place}/{slot}"
         named[f"optimizer/{name}"] = variable
     return named
+
+
+def _optimizer_part(state: State) -> State:
+    return {name: array for name, array in state.items() if name.startswith("optimizer/")}
+
+
+def _described(state: State) -> dict[str, tuple[Any, ...]]:
+    return {name: (array.shape, array.dtype) for name, array in state.items()}
 
 
 def check_fits(state: State, expected: State) -> None:

@@ -80,7 +80,15 @@ def test_a_registered_model_predicts_like_the_table(
 
 def test_it_needs_no_other_table(alice: Person, digits: str) -> None:
     expected = predicted(alice, "out")
-    for table in ("out", "out_info", "out_summary", "out_states", "packed", "models"):
+    for table in (
+        "out",
+        "out_info",
+        "out_summary",
+        "out_states",
+        "out_history",
+        "packed",
+        "models",
+    ):
         alice.rows(f"ALTER TABLE {table} RENAME TO {table}_away")
     try:
         assert predicted(alice, "model:digits") == expected
@@ -89,7 +97,15 @@ def test_it_needs_no_other_table(alice: Person, digits: str) -> None:
         for (*told, prob, _), (*wanted, likely) in zip(alice.rows(sql), best, strict=True):
             assert (told, prob) == (wanted, pytest.approx(likely, abs=1e-6))
     finally:
-        for table in ("out", "out_info", "out_summary", "out_states", "packed", "models"):
+        for table in (
+            "out",
+            "out_info",
+            "out_summary",
+            "out_states",
+            "out_history",
+            "packed",
+            "models",
+        ):
             alice.rows(f"ALTER TABLE {table}_away RENAME TO {table}")
 
 
