@@ -140,6 +140,7 @@ def check_memory(setup: RunSetup, settings: Settings) -> None:
             c.architecture.facts.parameters,
             c.compile_params.optimizer.name,
             c.jit,
+            bool(c.compile_params.optimizer.all_arguments()["use_ema"]),
         )
         for c in setup.configurations
     ]
@@ -326,7 +327,7 @@ def _program_key(
     loss = (params.loss.name, repr(params.loss.arguments))
     weighted = fit.class_weight is not None
     optimizer = (params.optimizer.name, params.optimizer.schedule)
-    layers = (architecture.id, params.freeze)
+    layers = (architecture.id, params.freeze, params.dtype_policy)
     return (layers, optimizer, loss, penalties, weighted, fit.batch_size)
 
 
