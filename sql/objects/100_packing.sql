@@ -9,6 +9,23 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
                    pg_catalog.current_setting('unix_socket_directories')
            END
 $$;
+-- Where no role may be given the right to read that setting, its value of now is written down.
+DO $$
+BEGIN
+    IF NOT EXISTS (SELECT 1 FROM pg_catalog.pg_roles WHERE rolname = 'pg_read_all_settings') THEN
+        EXECUTE pg_catalog.format($function$
+            CREATE OR REPLACE FUNCTION cerebro._loopback(setting text) RETURNS text
+            LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS %L
+            $function$, pg_catalog.format($body$
+            SELECT CASE $1
+                       WHEN 'worker_dsn' THEN
+                           (SELECT s.value FROM cerebro.catalog_settings s WHERE s.name = 'worker_dsn')
+                       WHEN 'unix_socket_directories' THEN %L::text
+                   END
+            $body$, pg_catalog.current_setting('unix_socket_directories')));
+    END IF;
+END
+$$;
 ALTER FUNCTION cerebro._loopback(text) OWNER TO cerebro_owner;
 COMMENT ON FUNCTION cerebro._loopback(text) IS
 'Internal: how the server reaches itself. Argument: unix_socket_directories, or worker_dsn for what an administrator set.';

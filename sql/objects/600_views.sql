@@ -36,7 +36,7 @@ COMMENT ON FUNCTION cerebro._check_run() IS 'Internal: refuses rows of runs that
 {% for table in ['configurations', 'architectures', 'plan', 'hops', 'metrics', 'requests'] %}
 DROP TRIGGER IF EXISTS check_run ON cerebro.catalog_{{ table }};
 CREATE TRIGGER check_run BEFORE INSERT ON cerebro.catalog_{{ table }}
-    FOR EACH ROW EXECUTE FUNCTION cerebro._check_run();
+    FOR EACH ROW EXECUTE PROCEDURE cerebro._check_run();
 {%- endfor %}
 
 -- Who a run belongs to, and what was asked for, is written once.

@@ -38,6 +38,9 @@ class Scan:
 class PostgreSQLPacking:
     """Texts of the statements, each with the parameters that its docstring names."""
 
+    # Whether the rows are spread over segments, or fetched by their addresses.
+    in_one_statement = False
+
     begin_reading = (
         "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL synchronize_seqscans = off; "
         "SELECT pg_catalog.pg_export_snapshot()"
@@ -100,6 +103,10 @@ class PostgreSQLPacking:
             f"ALTER {labels} SET STORAGE EXTERNAL; {self._mark(table)}"
         )
 
+    def primary_key(self) -> str:
+        """The columns of the packed table's primary key."""
+        return "partition_key, buffer_id"
+
     def drop(self, tables: Sequence[QualifiedName]) -> str:
         """Remove what is not finished."""
         return "DROP TABLE IF EXISTS " + ", ".join(table.sql for table in tables)
@@ -146,10 +153,10 @@ class PostgreSQLPacking:
                cerebro._pack_arrays(r.x, r.keys, p.positions, p.shape, %s),
                r.n || p.shape, {packed}, r.n || %s::integer[]
           FROM (SELECT pg_catalog.count(*)::integer AS n,
-                       {_concatenated("pg_catalog.tidsend(s.ctid)")} AS keys,
-                       {_concatenated(_sent(scan.features))} AS x,
-                       {_concatenated(_label(scan.target) if labels else _sent(scan.target))} AS y
-                  FROM ONLY {scan.table.sql} s {_classes_join(scan) if labels else ""}
+                       {concatenated("pg_catalog.tidsend(s.ctid)")} AS keys,
+                       {concatenated(sent(scan.features))} AS x,
+                       {concatenated(label(scan.target) if labels else sent(scan.target))} AS y
+                  FROM ONLY {scan.table.sql} s {classes_join(scan) if labels else ""}
                  WHERE s.ctid = ANY (%s::tid[])) r,
                (SELECT %s::bytea AS positions, %s::integer[] AS shape) p
         """
@@ -197,7 +204,7 @@ class PostgreSQLPacking:
         drop = f"{self.drop(drops)}; " if drops else ""
         return (
             f"BEGIN; ALTER TABLE {table.sql} RENAME TO {quote(output.name)}; "
-            f"ALTER TABLE {output.sql} ADD PRIMARY KEY (partition_key, buffer_id); "
+            f"ALTER TABLE {output.sql} ADD PRIMARY KEY ({self.primary_key()}); "
             f"COMMENT ON TABLE {output.sql} IS 'Cerebro-DB: packed rows'; "
             f"CREATE TABLE {summary.sql} ({columns}); "
             f"COMMENT ON TABLE {summary.sql} IS 'Cerebro-DB: what the packed table holds'; "
@@ -208,20 +215,23 @@ class PostgreSQLPacking:
         return f"COMMENT ON TABLE {table.sql} IS '{UNFINISHED}'"
 
 
-def _concatenated(expression: str) -> str:
+def concatenated(expression: str) -> str:
+    """Bytes of all rows of a group, one after another."""
     return f"pg_catalog.string_agg({expression}, ''::bytea)"
 
 
-def _sent(expression: str) -> str:
+def sent(expression: str) -> str:
+    """An array in its binary form."""
     # A NULL must not be skipped in silence: the empty bytes are found by their length.
     return f"COALESCE(pg_catalog.array_send({expression}), ''::bytea)"
 
 
-def _label(target: str) -> str:
+def label(target: str) -> str:
+    """A class id in its binary form."""
     return f"pg_catalog.int4send(COALESCE(c.id, CASE WHEN {target} IS NULL THEN %s ELSE -1 END))"
 
 
-def _classes_join(scan: Scan) -> str:
+def classes_join(scan: Scan) -> str:
     """Class ids beside the rows; NULL is left to the label, as a join that matches it is slow."""
     return f"""
     LEFT JOIN (SELECT u.v, (u.o - 1)::integer AS id
