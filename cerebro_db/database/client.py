@@ -62,6 +62,4 @@ def _connected(dsn: str) -> Session:
     return session
 
 
-_FACTS = (
-    f"SELECT pg_catalog.current_setting('search_path'), cerebro._cores(), {HAS_SEGMENTS}"
-)
+_FACTS = f"SELECT pg_catalog.current_setting('search_path'), cerebro._cores(), {HAS_SEGMENTS}"

@@ -29,9 +29,13 @@ END IF;
 
 SEGMENTS = f"SELECT {HAS_SEGMENTS}"
 
-# Runs a function that takes no arguments once on each segment, in a process of that segment.
-ON_SEGMENTS = """
-SELECT c.hostname::text, s.content, (f.found).name, (f.found).version
-  FROM (SELECT gp_segment_id AS content, {function} AS found
-          FROM gp_dist_random('gp_id')) f
+# What each segment runs on, asked of a process there: host, segment, name, version. The function
+# of the installation comes first: it puts that process on its Python path.
+SEGMENT_VERSIONS = """
+SELECT c.hostname::text, v.segment, v.package, (v.library).name, (v.library).version
+  FROM (SELECT gp_segment_id AS segment, cerebro.cerebro_version() AS package,
+               pg_temp.cerebro_library_versions() AS library
+          FROM gp_dist_random('gp_id')) v
+  JOIN pg_catalog.gp_segment_configuration c ON c.content = v.segment AND c.role = 'p'
+ ORDER BY 2, 4
 """

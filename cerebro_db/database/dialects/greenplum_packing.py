@@ -65,6 +65,14 @@ class GreenplumPacking(PostgreSQLPacking):
      GROUP BY 1 ORDER BY 1
     """
 
+    # Whether rows have no addresses, or not in this table. Parameter: the table's name.
+    needs_copy = """
+    SELECT c.relkind NOT IN ('r', 'm')
+           OR EXISTS (SELECT 1 FROM pg_catalog.pg_inherits i WHERE i.inhparent = c.oid)
+           OR NOT pg_catalog.has_table_privilege(c.oid, 'SELECT')
+      FROM pg_catalog.pg_class c WHERE c.oid = pg_catalog.to_regclass(%s)
+    """
+
     def copy(self, source: QualifiedName, columns: Sequence[str]) -> tuple[str, QualifiedName]:
         """Copy what has no addresses; and the name of the copy."""
         listed = ", ".join(map(quote, columns))
@@ -90,7 +98,6 @@ class GreenplumPacking(PostgreSQLPacking):
             f"FROM ONLY {source.sql} s DISTRIBUTED BY (cerebro_key)"
         )
 
-    count = f"SELECT pg_catalog.count(*) FROM {STAGE.sql}"
     # Only the keys travel to be ranked. The groups are sorted, as all at once may not fit into memory.
     rank = f"""
     SET LOCAL enable_hashagg = off;

@@ -117,6 +117,10 @@ class PostgreSQLPacking:
         parts.append("NULL" if scan.class_type else _first_shape(scan.table, scan.target))
         return "SELECT " + ", ".join(parts)
 
+    def count(self, table: QualifiedName) -> str:
+        """How many rows there are."""
+        return f"SELECT pg_catalog.count(*) FROM ONLY {table.sql}"
+
     def addresses(self, table: QualifiedName, whole: bool) -> str:
         """The addresses of all rows as bytes; unless ``whole``: parameters first and last tid."""
         where = "" if whole else "WHERE ctid >= %s::tid AND ctid < %s::tid"
