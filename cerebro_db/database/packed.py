@@ -73,11 +73,16 @@ class PackedTarget:
 
 @dataclass(frozen=True)
 class PartitionInfo:
-    """The rows of one partition, and of each of its buffers as (buffer_id, rows)."""
+    """The rows of one partition, and of each of its buffers as (buffer_id, rows).
+
+    Attributes:
+        segment_key: where they lie, None where tables are not spread over segments.
+    """
 
     partition_key: int
     rows: int
     buffers: tuple[tuple[int, int], ...]
+    segment_key: int | None = None
 
 
 @dataclass(frozen=True)
@@ -272,14 +277,15 @@ def _shape(shapes: Any, index: int) -> Shape:
 
 
 def _partitions(session: Session, relation: Relation, tick: Tick) -> tuple[PartitionInfo, ...]:
-    rows = session.run(_BUFFERS.format(relation.name.sql), (), tick)
-    buffers: dict[int, list[tuple[int, int]]] = {}
-    for partition_key, buffer_id, count in rows:
-        buffers.setdefault(partition_key, []).append((buffer_id, count))
+    segment = "segment_key" if relation.has("segment_key") else "NULL"
+    rows = session.run(_BUFFERS.format(segment, relation.name.sql), (), tick)
+    buffers: dict[tuple[int, int | None], list[tuple[int, int]]] = {}
+    for partition_key, segment_key, buffer_id, count in rows:
+        buffers.setdefault((partition_key, segment_key), []).append((buffer_id, count))
     return tuple(
-        PartitionInfo(key, sum(count for _, count in listed), tuple(listed))
-        for key, listed in buffers.items()
+        PartitionInfo(key, sum(count for _, count in listed), tuple(listed), where)
+        for (key, where), listed in buffers.items()
     )
 
 
-_BUFFERS = "SELECT partition_key, buffer_id, num_rows FROM {} ORDER BY partition_key, buffer_id"
+_BUFFERS = "SELECT partition_key, {}, buffer_id, num_rows FROM {} ORDER BY partition_key, buffer_id"

@@ -4,13 +4,32 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from dataclasses import fields
 from typing import Any
 
+from cerebro_db.configs.settings import Settings
 from cerebro_db.database.packed import PackedTable
 from cerebro_db.driver.fit_setup import Configuration, RunSetup
 from cerebro_db.driver.scoreboard import TRAINING, Group
 from cerebro_db.planning.orders import Visit
 from cerebro_db.training.shuffle import salt
+
+
+def preparation(run_id: int, setup: RunSetup, cache_bytes: int, settings: Settings) -> str:
+    """What makes a process a worker of a run, where no call of its own can do that."""
+    return json.dumps(
+        {
+            "run_id": run_id,
+            "threads": setup.threads,
+            "use_gpus": bool(setup.request.use_gpus),
+            "cache_bytes": cache_bytes,
+            "settings": {
+                field.name: str(getattr(settings, field.name))
+                for field in fields(settings)
+                if field.name != "worker_dsn"
+            },
+        }
+    )
 
 
 class TaskWriter:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from cerebro_db.configs.settings import Settings
 from cerebro_db.errors import InvalidArgument, InvalidState
 from cerebro_db.server.computing import Tick, compute, computing, require_idle
 from cerebro_db.server.host import entry
@@ -19,9 +20,10 @@ from cerebro_db.training.buffers import decode
 from cerebro_db.training.environment import configure
 
 MAX_THREADS = 1024
+_PREPARED = "cerebro.prepared"
 # More than any machine has: a partition is given memory when its rows come, not before.
 MAX_CACHE_BYTES = 2**51
-BEGIN, STATE = 0, 1  # kinds of rows; the others are buffers
+PREPARE, BEGIN, STATE = -1, 0, 1  # kinds of rows; the others are buffers
 
 
 def checked(name: str, value: int | None, low: int, high: int) -> int:
@@ -70,6 +72,25 @@ def prepare(
     return compute(plpy, work)
 
 
+def prepared(gd: dict[str, Any], text: str) -> WorkerMemory:
+    """In a process that only statements of a run reach: get ready, unless that was done for it.
+
+    Args:
+        gd: the dictionary of the process.
+        text: JSON of what ``prepare`` is told elsewhere, and of the settings.
+    """
+    if gd.get(_PREPARED) == text:
+        return recall(gd)
+    given = json.loads(text)
+    threads = checked("threads", given.get("threads"), 1, MAX_THREADS)
+    cache_bytes = checked("cache_bytes", given.get("cache_bytes"), 0, MAX_CACHE_BYTES)
+    run_id = checked("run_id", given.get("run_id"), 0, 2**63 - 1)
+    configure(threads, bool(given.get("use_gpus")))
+    memory = remember(gd, run_id, cache_bytes, Settings.of(given["settings"]))
+    gd[_PREPARED] = text
+    return memory
+
+
 @entry
 @computing
 def train_step(
@@ -88,6 +109,8 @@ def train_step(
     y_shape: list[int] | None,
 ) -> int:
     """Begin a visit, take a chunk of its state, or feed it with a buffer."""
+    if kind == PREPARE:
+        return prepared(gd, task or "").token
     memory = recall(gd)
     if kind == BEGIN:
         return memory.begin(_Opening(task or "", weights))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from cerebro_db.database.dialects.greenplum_packing import GreenplumPacking
+from cerebro_db.database.dialects.greenplum_training import GreenplumTraining
 from cerebro_db.database.dialects.postgresql import PostgreSQL
 from cerebro_db.database.sessions import SessionSettings
 
@@ -18,6 +19,7 @@ class Greenplum(PostgreSQL):
     """What a job must know of a server with segments."""
 
     packing = GreenplumPacking()
+    training = GreenplumTraining()
 
     def session_settings(self) -> SessionSettings:
         """What makes a session fit for work of any length."""
