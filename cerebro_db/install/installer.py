@@ -8,7 +8,11 @@ from dataclasses import dataclass
 import sqlalchemy
 
 import cerebro_db
-from cerebro_db.database.dialects.greenplum_install import SEGMENT_VERSIONS, SEGMENTS
+from cerebro_db.database.dialects.greenplum_install import (
+    SEGMENT_VERSIONS,
+    SEGMENTS,
+    VERSION_HERE,
+)
 from cerebro_db.errors import InstallationFailed
 from cerebro_db.install import queries
 from cerebro_db.install.connection import execute, rows, transaction
@@ -64,6 +68,7 @@ def _verify_segments(connection: sqlalchemy.Connection, expected: Mapping[str, s
     """How many segments there are; raises where one runs on something else than the coordinator."""
     if not rows(connection, SEGMENTS, "the segments")[0][0]:
         return 0
+    execute(connection, VERSION_HERE, "the versions")
     found = rows(connection, SEGMENT_VERSIONS, "importing TensorFlow on every segment")
     for host, segment, package, name, version in found:
         for what, got in (("Cerebro-DB", package), (str(name), version)):

@@ -38,6 +38,11 @@ DROP TRIGGER IF EXISTS check_run ON cerebro.catalog_{{ table }};
 CREATE TRIGGER check_run BEFORE INSERT ON cerebro.catalog_{{ table }}
     FOR EACH ROW EXECUTE PROCEDURE cerebro._check_run();
 {%- endfor %}
+DO $check$
+BEGIN
+    {{ check_run | trim | indent(4) }}
+END
+$check$;
 
 -- Who a run belongs to, and what was asked for, is written once.
 GRANT SELECT, DELETE ON cerebro._runs TO cerebro_user;
