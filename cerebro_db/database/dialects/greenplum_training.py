@@ -48,8 +48,8 @@ class GreenplumTraining(PostgreSQLTraining):
             following = order.next_partition_key
         where = _segment_key(_partition(packed, following))
         state = [where, order.mst_key, order.version + 1]
+        parameters = [*state, order.next_partition_key, *parameters]
         parameters += [
-            *state, order.next_partition_key,
             order.run_id, order.mst_key, order.epoch, order.position, order.partition_key,
             order.worker, order.waited, *state, *state, *state,
         ]  # fmt: skip
