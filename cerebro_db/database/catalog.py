@@ -87,6 +87,16 @@ class StoredRun:
 
 
 @dataclass(frozen=True)
+class Driving:
+    """The last driver of a run: its session and when it resumed the run; status and error."""
+
+    pid: int
+    resumed: str | None
+    status: str
+    error: str | None
+
+
+@dataclass(frozen=True)
 class ConfigurationRow:
     """What is known of a configuration when its run starts."""
 
@@ -206,7 +216,7 @@ class Catalog:
         )
         return [ArchitectureRow(*row) for row in rows]
 
-    def driven(self, run_id: int) -> None:
+    def driven(self, run_id: int) -> Driving:
         """This session drives a run from now on; what its earlier drivers took is added up."""
         self._run(
             "UPDATE cerebro._runs AS r SET status = 'starting', error = NULL, driver_pid = %s, "
@@ -217,6 +227,15 @@ class Catalog:
             "WHERE r.run_id = %s",
             [self._session.pid, run_id],
         )
+        return self.driving(run_id)
+
+    def driving(self, run_id: int) -> Driving:
+        """Who began to drive a run last, and what is written of how it stands."""
+        rows = self._run(
+            "SELECT driver_pid, resumed::text, status, error FROM cerebro._runs WHERE run_id = %s",
+            [run_id],
+        )
+        return Driving(*rows[0])
 
     def started(self, run_id: int, manifest: Mapping[str, Any]) -> None:
         """The workers are ready."""
@@ -402,7 +421,8 @@ class Catalog:
 
     def drop_run(self, run_id: int) -> None:
         """Drop all that the catalog knows of a run."""
-        for table in ("requests", "metrics", "hops", "plan", "architectures", "configurations"):
+        tables = ("requests", "metrics", "hops", "plan", "architecture_keys", "configurations")
+        for table in tables:
             self._run(f"DELETE FROM cerebro._{table} WHERE run_id = %s", [run_id])
         self._run("DELETE FROM cerebro._runs WHERE run_id = %s", [run_id])
 

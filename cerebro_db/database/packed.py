@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from dataclasses import dataclass
-from typing import Any
 
 from cerebro_db.database.names import QualifiedName, quote
 from cerebro_db.database.relations import Relation, find
 from cerebro_db.database.sessions import Session, Tick, no_tick
+from cerebro_db.database.summaries import MAX_TARGETS, Facts, Shape
 from cerebro_db.errors import UndefinedTable, WrongObjectType
 
 FORMAT_VERSION = 1
 SUMMARY_SUFFIX = "_summary"
 _HINT = "pack it first: SELECT cerebro_pack('source', 'packed', 'label', 'features')"
-
-Shape = tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -132,16 +129,16 @@ def load_packed(session: Session, text: str | None, role: str, tick: Tick = no_t
     facts = _facts(session, summary, role, tick)
     targets = tuple(
         _target(session, summary, facts, index, tick)
-        for index in range(len(facts["dependent_varname"]))
+        for index in range(len(facts.texts("dependent_varname")))
     )
     return PackedTable(
         relation=relation,
         summary=summary.name,
-        inputs=tuple(_input(facts, index) for index in range(len(facts["independent_varname"]))),
+        inputs=tuple(_input(facts, i) for i in range(len(facts.texts("independent_varname")))),
         targets=targets,
-        normalizing_const=facts["normalizing_const"],
-        buffer_size=facts["buffer_size"],
-        partitions=_partitions(session, relation, tick),
+        normalizing_const=facts.divisor("normalizing_const"),
+        buffer_size=facts.whole("buffer_size", facts.row["buffer_size"], 1),
+        partitions=_partitions(session, relation, role, tick),
     )
 
 
@@ -195,7 +192,7 @@ def _summary_of(session: Session, relation: Relation, role: str, tick: Tick) -> 
     return summary
 
 
-def _facts(session: Session, summary: Relation, role: str, tick: Tick) -> dict[str, Any]:
+def _facts(session: Session, summary: Relation, role: str, tick: Tick) -> Facts:
     listed = ", ".join(_FACTS)
     rows = session.run(f"SELECT {listed} FROM {summary.name.sql}", (), tick)
     facts = dict(zip(_FACTS, rows[0], strict=True)) if len(rows) == 1 else {}
@@ -205,7 +202,7 @@ def _facts(session: Session, summary: Relation, role: str, tick: Tick) -> dict[s
             f"{facts.get('format_version')}; allowed: one row of version {FORMAT_VERSION}",
             hint="pack the source again",
         )
-    return facts
+    return Facts(role, summary.name, facts, _HINT)
 
 
 _FACTS = (
@@ -226,35 +223,37 @@ _FACTS = (
 )
 
 
-def _input(facts: dict[str, Any], index: int) -> PackedInput:
+def _input(facts: Facts, index: int) -> PackedInput:
     return PackedInput(
-        name=facts["independent_varname"][index],
-        shape=_shape(facts["input_shapes"], index),
-        dtype=facts["input_dtypes"][index],
-        type=facts["independent_vartype"][index],
+        name=facts.texts("independent_varname")[index],
+        shape=facts.shape("input_shapes", facts.at("input_shapes", index)),
+        dtype=str(facts.at("input_dtypes", index)),
+        type=str(facts.at("independent_vartype", index)),
     )
 
 
 def _target(
-    session: Session, summary: Relation, facts: dict[str, Any], index: int, tick: Tick
+    session: Session, summary: Relation, facts: Facts, index: int, tick: Tick
 ) -> PackedTarget:
-    name, found = facts["dependent_varname"][index], facts["classes_found"][index]
+    name = facts.texts("dependent_varname")[index]
+    found = facts.count("classes_found", facts.at("classes_found", index))
+    kind = facts.choice("target_kinds", facts.at("target_kinds", index), "class", "float")
     values: tuple[str | None, ...] = ()
     array = category = None
-    if facts["target_kinds"][index] == "class":
+    if kind == "class":
         column = quote(f"{name}_class_values")
         texts, array = session.run(_CLASSES.format(column, summary.name.sql), (found,), tick)[0]
         values = tuple(texts)
         category = _category(summary, f"{name}_class_values")
     return PackedTarget(
         name=name,
-        kind=facts["target_kinds"][index],
-        shape=_shape(facts["target_shapes"], index),
-        dtype=facts["target_dtypes"][index],
-        type=facts["dependent_vartype"][index],
+        kind=kind,
+        shape=facts.shape("target_shapes", facts.at("target_shapes", index), MAX_TARGETS),
+        dtype=str(facts.at("target_dtypes", index)),
+        type=str(facts.at("dependent_vartype", index)),
         category=category,
-        num_classes=facts["num_classes"][index] or 0,
-        classes_found=found or 0,
+        num_classes=facts.count("num_classes", facts.at("num_classes", index)),
+        classes_found=found,
         class_values=values,
         class_array=array,
     )
@@ -271,21 +270,23 @@ SELECT ARRAY(SELECT u.v::text FROM unnest(s.{0}) WITH ORDINALITY AS u(v, o) ORDE
 """
 
 
-def _shape(shapes: Any, index: int) -> Shape:
-    listed = json.loads(shapes) if isinstance(shapes, str) else shapes
-    return tuple(int(size) for size in listed[index])
-
-
-def _partitions(session: Session, relation: Relation, tick: Tick) -> tuple[PartitionInfo, ...]:
-    segment = "segment_key" if relation.has("segment_key") else "NULL"
-    rows = session.run(_BUFFERS.format(segment, relation.name.sql), (), tick)
+def _partitions(
+    session: Session, relation: Relation, role: str, tick: Tick
+) -> tuple[PartitionInfo, ...]:
+    names = [name for name in _BUFFER_COLUMNS if relation.has(name)]
+    rows = session.run(_BUFFERS.format(", ".join(names), relation.name.sql), (), tick)
     buffers: dict[tuple[int, int | None], list[tuple[int, int]]] = {}
-    for partition_key, segment_key, buffer_id, count in rows:
-        buffers.setdefault((partition_key, segment_key), []).append((buffer_id, count))
+    for row in rows:
+        facts = Facts(role, relation.name, dict(zip(names, row, strict=True)), _HINT)
+        key, buffer_id, count, *segment = (
+            facts.whole(name, facts.row[name], 0) for name in facts.row
+        )
+        buffers.setdefault((key, segment[0] if segment else None), []).append((buffer_id, count))
     return tuple(
         PartitionInfo(key, sum(count for _, count in listed), tuple(listed), where)
         for (key, where), listed in buffers.items()
     )
 
 
-_BUFFERS = "SELECT partition_key, {}, buffer_id, num_rows FROM {} ORDER BY partition_key, buffer_id"
+_BUFFER_COLUMNS = ("partition_key", "buffer_id", "num_rows", "segment_key")
+_BUFFERS = "SELECT {} FROM {} ORDER BY partition_key, buffer_id"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 
 from cerebro_db.database.relations import forget_search_path, use_search_path
 from cerebro_db.database.sessions import Session, SessionPool, Tick, no_tick
@@ -105,6 +105,8 @@ def preparation(session: Session, use_gpus: bool) -> tuple[str, tuple[int, bool,
 def release(session: Session) -> None:
     """Let a session forget what it scored; its programs stay."""
     recover(session)
-    with suppress(CerebroError):
+    try:
         if not session.closed:
             session.run("SELECT cerebro._release_worker()")
+    except CerebroError:  # it still computes what was cancelled
+        session.close()

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import cerebro_db
 from cerebro_db.configs.settings import Settings
-from cerebro_db.database.catalog import Catalog, StoredRun
+from cerebro_db.database.catalog import Catalog, Driving, StoredRun
 from cerebro_db.database.dialects import PostgreSQL
 from cerebro_db.database.sessions import (
     POLL_SECONDS,
@@ -29,7 +29,13 @@ from cerebro_db.driver.requests import Requests, Stopped
 from cerebro_db.driver.reservation import reserved
 from cerebro_db.driver.run import Run
 from cerebro_db.driver.state_store import StateStore
-from cerebro_db.driver.stored import Progress, load_progress, load_setup, with_workers
+from cerebro_db.driver.stored import (
+    Progress,
+    check_unchanged,
+    load_progress,
+    load_setup,
+    with_workers,
+)
 from cerebro_db.driver.tasks import preparation
 from cerebro_db.driver.workers import RunContext, give_back, stop, take_workers
 from cerebro_db.errors import (
@@ -93,7 +99,7 @@ class Drive:
         seconds = limits.max_seconds
         self._deadline = None if seconds is None else time.monotonic() + seconds
         self._run_id = 0
-        self._began = False
+        self._driving: Driving | None = None
         # Hops that were done at the last loss of sessions, and losses without any in between.
         self._hops, self._lost = -1, 0
         self._retries = Settings().worker_retries
@@ -138,11 +144,11 @@ class Drive:
             except Stopped as stopped:
                 return self._stopped(stopped)
             except (SessionLost, LoopbackFailed, _NotFree) as error:
-                if not self._began:
+                if self._driving is None:
                     raise
                 lost = error
             except (Exception, KeyboardInterrupt) as error:
-                if self._began:
+                if self._driving is not None:
                     self._record(status_after(error), _text(error))
                 raise
 
@@ -169,11 +175,12 @@ class Drive:
         catalog = Catalog(control, self._tick)
         with _locked(control, catalog.run(self._run_id), self._tick):
             _check_unfinished(catalog.run(self._run_id))  # now that nobody else can change that
-            if not self._began:  # what nobody was there to answer was meant for an earlier driver
+            if self._driving is None:  # what nobody answered was meant for an earlier driver
                 catalog.forget_requests(self._run_id)
+            else:
+                check_still_driven(catalog.driving(self._run_id), self._driving, self._run_id)
             self._retries = catalog.settings().worker_retries
-            catalog.driven(self._run_id)
-            self._began = True
+            self._driving = catalog.driven(self._run_id)
             try:
                 self._run(control, catalog, setup)
             except (SessionLost, LoopbackFailed):
@@ -188,6 +195,7 @@ class Drive:
         store = self._store(catalog, run, setup)
         progress = load_progress(control, store, run, setup, self._tick)
         ended = self._train(self._context(catalog, run, store, setup), setup, progress)
+        check_unchanged(control, run, setup.packed, setup.validation, self._tick)
         results.write(catalog, self._dialect, setup, run, store, ended)
 
     def _store(self, catalog: Catalog, run: StoredRun, setup: RunSetup) -> StateStore:
@@ -359,6 +367,17 @@ def _check_unfinished(run: StoredRun) -> None:
     """Refuse a run that another driver has ended, or whose states someone removed meanwhile."""
     if run.status == "finished" or run.row.states is None:
         raise WrongRunStatus(f"run {run.run_id} is {run.status}, and nothing is left to go on with")
+
+
+def check_still_driven(found: Driving, before: Driving, run_id: int) -> None:
+    """Leave a run alone that others have stopped, or driven, while its sessions were lost."""
+    if found.status in ("cancelled", "paused"):
+        raise Stopped(found.status, found.error or found.status)
+    if (found.pid, found.resumed) != (before.pid, before.resumed):
+        raise RunInterrupted(
+            f"run {run_id} has been driven by another session since",
+            hint="cerebro.runs tells how it stands",
+        )
 
 
 def _text(error: BaseException) -> str:

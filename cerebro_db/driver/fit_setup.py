@@ -21,6 +21,7 @@ from cerebro_db.database.names import QualifiedName
 from cerebro_db.database.packed import PackedTable, load_packed
 from cerebro_db.database.relations import Relation, find, new_table
 from cerebro_db.database.sessions import Session, Tick
+from cerebro_db.database.summaries import Facts
 from cerebro_db.driver.architectures import Architecture, load_architectures
 from cerebro_db.driver.fit_request import FitRequest
 from cerebro_db.driver.goals import goal_of
@@ -192,27 +193,39 @@ def _check_alike(packed: PackedTable, validation: PackedTable) -> None:
 def _selection_rows(
     session: Session, selection: Relation, tick: Tick
 ) -> list[tuple[int, int, str, str]]:
-    for name in ("mst_key", "model_id", "compile_params", "fit_params"):
+    for name in _SELECTION:
         if not selection.has(name):
             raise WrongObjectType(
                 f"model_selection_table: {selection.name} has no column {name}",
-                hint="cerebro_generate_configs and cerebro_load_configs make such tables",
+                hint=_HINT,
             )
     rows = session.run(
-        "SELECT mst_key, model_id, compile_params, fit_params "
-        f"FROM {selection.name.sql} ORDER BY mst_key",
+        f"SELECT {', '.join(_SELECTION)} FROM {selection.name.sql} ORDER BY mst_key",
         (),
         tick,
     )
     if not rows:
         raise InvalidArgument(f"model_selection_table: {selection.name} is empty")
-    repeated = [key for key, count in Counter(row[0] for row in rows).items() if count > 1]
+    if not any(value is None for row in rows for value in row):
+        rows = [_checked(selection, row) for row in rows]
+    repeated = [key for key, count in Counter(str(row[0]) for row in rows).items() if count > 1]
     if repeated or any(value is None for row in rows for value in row):
         raise InvalidArgument(
             f"model_selection_table: {selection.name} has NULLs or repeats mst_key {repeated[:5]}; "
             "allowed: each mst_key once, no NULLs"
         )
     return [(row[0], row[1], row[2], row[3]) for row in rows]
+
+
+_HINT = "cerebro_generate_configs and cerebro_load_configs make such tables"
+_SELECTION = ("mst_key", "model_id", "compile_params", "fit_params")
+
+
+def _checked(selection: Relation, row: tuple[Any, ...]) -> tuple[int, int, str, str]:
+    values = dict(zip(_SELECTION, row, strict=True))
+    facts = Facts("model_selection_table", selection.name, values, _HINT)
+    mst_key, model_id = (facts.whole(name, values[name], -(2**31)) for name in _SELECTION[:2])
+    return mst_key, model_id, facts.text("compile_params"), facts.text("fit_params")
 
 
 def _architecture_table(session: Session, selection: Relation, tick: Tick) -> Relation:
@@ -226,7 +239,8 @@ def _architecture_table(session: Session, selection: Relation, tick: Tick) -> Re
     rows = session.run(f"SELECT model_arch_table FROM {summary.sql}", (), tick)
     if len(rows) != 1:
         raise WrongObjectType(f"{summary}: got {len(rows)} rows; allowed: one")
-    return find(session, rows[0][0], "model_arch_table", tick)
+    facts = Facts("model_selection_table", summary, {"model_arch_table": rows[0][0]}, _HINT)
+    return find(session, facts.text("model_arch_table"), "model_arch_table", tick)
 
 
 def _configurations(

@@ -3,18 +3,32 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from cerebro_db.database.catalog import STATES_SCHEMA, Catalog, StoredRun
 from cerebro_db.database.dialects import PostgreSQL
 from cerebro_db.database.names import QualifiedName
-from cerebro_db.database.sessions import POLL_SECONDS, Session, SessionPool, Tick, no_tick
+from cerebro_db.database.sessions import (
+    POLL_SECONDS,
+    Session,
+    SessionLost,
+    SessionPool,
+    Tick,
+    no_tick,
+)
 from cerebro_db.driver import results
 from cerebro_db.driver.control import control_session, transaction
-from cerebro_db.errors import CerebroError, InvalidArgument, ObjectInUse, WrongRunStatus
+from cerebro_db.errors import (
+    CerebroError,
+    InvalidArgument,
+    ObjectInUse,
+    RunInterrupted,
+    WrongRunStatus,
+)
 
 GOING_ON = ("starting", "running")
+_STOPPED = {"cancel": "cancelled", "pause": "paused"}
 # A driver looks for requests several times a second, and then stops its workers.
 _ANSWER_SECONDS = 30.0
 
@@ -85,15 +99,14 @@ def vacuum(
     with control_session(pool, None, tick) as control:
         catalog = Catalog(control, tick)
         for run_id in catalog.stopped_runs(older_than):
-            # What concerns one run, such as that somebody resumes it now, leaves the others.
-            with suppress(CerebroError), transaction(control, tick):
+            with _each_for_itself(), transaction(control, tick):
                 run = _stopped_run(control, catalog, run_id, tick)
                 size = _bytes(catalog, dialect, run.row.states or "")
                 if results.drop_states(catalog, dialect, run.row.states):
                     catalog.states_dropped(run.run_id)
                     removed.append((run.run_id, size))
         for name in catalog.orphaned_states():
-            with suppress(CerebroError), transaction(control, tick):
+            with _each_for_itself(), transaction(control, tick):
                 catalog.execute("SET LOCAL lock_timeout = '2s'")
                 size = catalog.table_bytes(QualifiedName(STATES_SCHEMA, name))
                 catalog.execute(f"DROP TABLE {QualifiedName(STATES_SCHEMA, name).sql}")
@@ -113,6 +126,8 @@ def _ask(
     with control_session(pool, None, tick) as control:
         catalog = Catalog(control, tick)
         run = catalog.run(run_id)
+        if mst_key is None and run.status == "interrupted":
+            return _stop_interrupted(control, catalog, run, action, tick)
         _check_going_on(run, GOING_ON)
         if mst_key is not None:
             _check_configuration(catalog, run.run_id, mst_key)
@@ -133,7 +148,35 @@ def _answer(catalog: Catalog, run_id: int, request_id: int, mst_key: int | None,
             return status
         tick()
         time.sleep(POLL_SECONDS)
-    return status
+    raise WrongRunStatus(
+        f"run {run_id}: its driver has not answered for {_ANSWER_SECONDS:g} seconds; what was "
+        "asked for stays asked",
+        hint="a driver that starts, or that writes the output tables, answers later or has ended then",
+    )
+
+
+def _stop_interrupted(
+    session: Session, catalog: Catalog, run: StoredRun, action: str, tick: Tick
+) -> str:
+    """A driver that has lost its sessions may come back; it leaves alone what is stopped."""
+    status, sql = _STOPPED[action], "SELECT pg_catalog.pg_try_advisory_xact_lock(%s)"
+    with transaction(session, tick):
+        if not session.run(sql, (run.row.lock_key,), tick)[0][0]:
+            raise ObjectInUse(f"run_id: got {run.run_id}, which somebody takes up at this moment")
+        role = session.run("SELECT current_user::text", (), tick)[0][0]
+        catalog.run_stopped(run.run_id, status, f"{status} by {role}")
+    return catalog.run(run.run_id).status
+
+
+@contextmanager
+def _each_for_itself() -> Iterator[None]:
+    """What concerns one run, such as that somebody resumes it now, leaves the others."""
+    try:
+        yield
+    except (SessionLost, RunInterrupted):
+        raise
+    except CerebroError:
+        return
 
 
 def _status_of(catalog: Catalog, run_id: int, mst_key: int) -> str:

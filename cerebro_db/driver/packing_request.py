@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 
 from cerebro_db.database.names import QualifiedName
+from cerebro_db.database.summaries import MAX_CLASSES
 from cerebro_db.errors import InvalidArgument
 
 ALL_SEGMENTS = "all_segments"
@@ -38,7 +39,7 @@ class PackRequest:
     def check(self) -> None:
         """Refuse what no table could make right."""
         _check_positive("buffer_size", self.buffer_size)
-        _check_positive("num_classes", self.num_classes)
+        _check_positive("num_classes", self.num_classes, MAX_CLASSES)
         _check_positive("num_partitions", self.num_partitions)
         divisor = self.normalizing_const
         if divisor is None or not math.isfinite(divisor) or divisor == 0.0:
@@ -91,11 +92,9 @@ class PackSummary:
         )
 
 
-def _check_positive(name: str, value: int | None) -> None:
-    if value is not None and not 1 <= value <= LARGEST_INTEGER:
-        raise InvalidArgument(
-            f"{name}: got {value}; allowed: NULL or an integer from 1 to {LARGEST_INTEGER}"
-        )
+def _check_positive(name: str, value: int | None, most: int = LARGEST_INTEGER) -> None:
+    if value is not None and not 1 <= value <= most:
+        raise InvalidArgument(f"{name}: got {value}; allowed: NULL or an integer from 1 to {most}")
 
 
 def _counted(number: int, noun: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Mapping
 from typing import Any
 
@@ -42,12 +43,11 @@ def write(
     run_id = run.run_id
     catalog.execute("BEGIN")
     try:
-        if setup.replaces:
-            _put_aside(catalog, setup, ended)
+        kept = _put_aside(catalog, setup, ended) if setup.replaces else []
         _write_models(catalog, setup, store, ended)
-        if setup.replaces:  # where a configuration failed, its earlier model stays
-            for table, kept in _kept(setup):
-                catalog.execute(f"INSERT INTO {table.sql} SELECT * FROM {kept}")
+        for table, aside in kept:  # where a configuration failed, its earlier model stays
+            catalog.execute(f"INSERT INTO {table.sql} SELECT * FROM {aside.sql}")
+            catalog.execute(f"DROP TABLE {aside.sql}")
         _write_info(catalog, setup, run_id, ended)
         _write_summary(catalog, setup, run_id)
         finished = [c.mst_key for c in setup.configurations if c.mst_key not in ended]
@@ -93,23 +93,26 @@ def drop_output(output: QualifiedName) -> list[str]:
     return [f"DROP TABLE IF EXISTS {name.sql}" for name in names]
 
 
-def _kept(setup: RunSetup) -> list[tuple[QualifiedName, str]]:
-    """Tables of which rows are put aside while they are made anew, and where."""
-    output = setup.output
-    return [(output, "cerebro_kept"), (output.suffixed(STATES_SUFFIX), "cerebro_kept_states")]
-
-
-def _put_aside(catalog: Catalog, setup: RunSetup, ended: Ended) -> None:
+def _put_aside(
+    catalog: Catalog, setup: RunSetup, ended: Ended
+) -> list[tuple[QualifiedName, QualifiedName]]:
+    """Drop the tables of the earlier run; what is needed of them is kept in others meanwhile."""
     # A reader of the old tables is waited for: the work of the run is worth it.
     catalog.execute("SET LOCAL lock_timeout = 0")
-    for table, kept in _kept(setup):
+    kept = []
+    for table in (setup.output, setup.output.suffixed(STATES_SUFFIX)):
+        if not catalog.execute("SELECT pg_catalog.to_regclass(%s)::text", (table.text,))[0][0]:
+            continue  # someone dropped it while the run went on
+        aside = QualifiedName(STATES_SCHEMA, f"kept_{secrets.token_hex(16)}")
         catalog.execute(
-            f"CREATE TEMPORARY TABLE {kept} ON COMMIT DROP AS "
+            f"CREATE TABLE {aside.sql} AS "
             f"SELECT * FROM {table.sql} WHERE mst_key = ANY (%s::int[])",
             (list(ended),),
         )
+        kept.append((table, aside))
     for statement in drop_output(setup.output):
         catalog.execute(statement)
+    return kept
 
 
 def _write_models(catalog: Catalog, setup: RunSetup, store: StateStore, ended: Ended) -> None:

@@ -60,11 +60,10 @@ def load_setup(session: Session, run: StoredRun, tick: Tick) -> RunSetup:
             hint="cerebro_vacuum removes the states of runs that nobody has resumed for long",
         )
     packed = packed_of(session, row.source_oid, "source_table", tick)
-    _check_unchanged(session, packed, row.source_print, "source_table", tick)
     validation = None
     if row.validation_oid is not None:
         validation = packed_of(session, row.validation_oid, "validation_table", tick)
-        _check_unchanged(session, validation, row.validation_print, "validation_table", tick)
+    check_unchanged(session, run, packed, validation, tick)
     limits = limits_of(session, tick)
     models = {m.model_id: _architecture(m, limits) for m in catalog.architectures(run.run_id)}
     stored = catalog.configurations(run.run_id)
@@ -156,7 +155,24 @@ def _check_states(
         )
 
 
-def _check_unchanged(
+def check_unchanged(
+    session: Session,
+    run: StoredRun,
+    packed: PackedTable,
+    validation: PackedTable | None,
+    tick: Tick,
+) -> None:
+    """Whether the packed tables are those that the run began with.
+
+    Raises:
+        InvalidData: one of them has been changed since.
+    """
+    _check_print(session, packed, run.row.source_print, "source_table", tick)
+    if validation is not None:
+        _check_print(session, validation, run.row.validation_print, "validation_table", tick)
+
+
+def _check_print(
     session: Session, packed: PackedTable, before: str | None, role: str, tick: Tick
 ) -> None:
     if packed_fingerprint(session, packed, tick) != before:

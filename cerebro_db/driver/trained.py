@@ -13,6 +13,7 @@ from cerebro_db.database.libraries import SPELLED
 from cerebro_db.database.names import QualifiedName, quote
 from cerebro_db.database.relations import Relation, find
 from cerebro_db.database.sessions import Session, Tick
+from cerebro_db.database.summaries import MAX_TARGETS, Facts
 from cerebro_db.driver.architectures import limits_of
 from cerebro_db.driver.fit_setup import STATES_SUFFIX
 from cerebro_db.errors import InvalidArgument, UndefinedTable, WrongObjectType
@@ -106,18 +107,21 @@ def load_model_table(session: Session, text: str | None, tick: Tick) -> ModelTab
     if not rows:
         raise WrongObjectType(f"{ROLE}: {relation.name} has no trained model", hint=_HINT)
     facts = _facts(session, summary, tick)
+    target = facts.texts("dependent_varname")[0]
     return ModelTable(
         relation=relation,
         info=info,
         states=states.name,
         mst_keys=tuple(row[0] for row in rows),
         targets=TargetFacts(
-            facts["target_kind"], facts["num_classes"][0] or 0, tuple(facts["target_shape"])
+            facts.choice("target_kind", facts.row["target_kind"], "class", "float"),
+            facts.count("num_classes", facts.at("num_classes", 0)),
+            facts.shape("target_shape", facts.row["target_shape"], MAX_TARGETS),
         ),
-        dependent_varname=facts["dependent_varname"][0],
-        class_values=_class_values(session, summary, facts["dependent_varname"][0], tick),
-        input_shape=tuple(facts["input_shape"]),
-        normalizing_const=facts["normalizing_const"],
+        dependent_varname=target,
+        class_values=_class_values(session, summary, target, tick),
+        input_shape=facts.shape("input_shape", facts.row["input_shape"]),
+        normalizing_const=facts.divisor("normalizing_const"),
     )
 
 
@@ -198,11 +202,11 @@ def _with_columns(relation: Relation, *names: str) -> Relation:
     return relation
 
 
-def _facts(session: Session, summary: Relation, tick: Tick) -> dict[str, Any]:
+def _facts(session: Session, summary: Relation, tick: Tick) -> Facts:
     rows = session.run(f"SELECT {', '.join(_FACTS)} FROM {summary.name.sql}", (), tick)
     if len(rows) != 1:
         raise WrongObjectType(f"{ROLE}: {summary.name} has {len(rows)} rows; allowed: one")
-    return dict(zip(_FACTS, rows[0], strict=True))
+    return Facts(ROLE, summary.name, dict(zip(_FACTS, rows[0], strict=True)), _HINT)
 
 
 def _class_values(

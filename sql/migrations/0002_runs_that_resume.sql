@@ -67,10 +67,19 @@ CREATE TABLE cerebro.catalog_requests (
     requested  timestamptz NOT NULL DEFAULT clock_timestamp()
 );
 
--- Times that can be subtracted from each other.
-ALTER TABLE cerebro.catalog_hops ADD CHECK (isfinite(started) AND isfinite(finished));
-ALTER TABLE cerebro.catalog_runs ADD CHECK (
-    isfinite(created) AND isfinite(started) AND isfinite(resumed) AND isfinite(finished));
+-- Numbers that everyone can calculate with who sees the rows, whoever wrote them.
+ALTER TABLE cerebro.catalog_hops
+    ADD CHECK (started BETWEEN '2000-01-01' AND '3000-01-01'),
+    ADD CHECK (finished BETWEEN '2000-01-01' AND '3000-01-01'),
+    ADD CHECK (rows BETWEEN 0 AND 1000000000000000);
+ALTER TABLE cerebro.catalog_runs
+    ADD CHECK (num_partitions >= 1),
+    ADD CHECK (num_iterations >= 1),
+    ADD CHECK (active BETWEEN 0 AND 1e12),
+    ADD CHECK (created BETWEEN '2000-01-01' AND '3000-01-01'),
+    ADD CHECK (started BETWEEN '2000-01-01' AND '3000-01-01'),
+    ADD CHECK (resumed BETWEEN '2000-01-01' AND '3000-01-01'),
+    ADD CHECK (finished BETWEEN '2000-01-01' AND '3000-01-01');
 -- A lock is one run's only: nobody can keep another run from being resumed or removed.
 CREATE UNIQUE INDEX catalog_runs_lock_key ON cerebro.catalog_runs (lock_key);
 

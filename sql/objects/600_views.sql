@@ -1,7 +1,7 @@
 -- What is seen of runs while they go on and afterwards.
 
 {%- set views = ['progress', 'leaderboard', 'metrics', 'hops', 'runs', 'settings', '_requests',
-                 '_metrics', '_hops', '_plan', '_architectures', '_configurations', '_runs'] %}
+                 '_metrics', '_hops', '_plan', '_architectures', '_architecture_keys', '_configurations', '_runs'] %}
 {% for view in views %}
 DROP VIEW IF EXISTS cerebro.{{ view }};
 {%- endfor %}
@@ -13,13 +13,26 @@ SELECT r.* FROM cerebro.catalog_runs r
  WHERE pg_has_role(r.owner, 'USAGE') OR pg_has_role('cerebro_admin', 'USAGE')
   WITH CASCADED CHECK OPTION;
 COMMENT ON VIEW cerebro._runs IS 'Internal: the runs that the caller may see.';
-{% for table in ['configurations', 'architectures', 'plan', 'hops', 'metrics', 'requests'] %}
+{% for table in ['configurations', 'plan', 'hops', 'metrics', 'requests'] %}
 CREATE VIEW cerebro._{{ table }} WITH (security_barrier) AS
 SELECT t.* FROM cerebro.catalog_{{ table }} t
  WHERE EXISTS (SELECT 1 FROM cerebro._runs r WHERE r.run_id = t.run_id)
   WITH CASCADED CHECK OPTION;
 COMMENT ON VIEW cerebro._{{ table }} IS 'Internal: rows of the runs that the caller may see.';
 {% endfor %}
+-- Models are their owner's alone; administrators remove what is left of them.
+CREATE VIEW cerebro._architectures WITH (security_barrier) AS
+SELECT t.* FROM cerebro.catalog_architectures t
+ WHERE EXISTS (SELECT 1 FROM cerebro._runs r
+                WHERE r.run_id = t.run_id AND pg_has_role(r.owner, 'USAGE'))
+  WITH CASCADED CHECK OPTION;
+COMMENT ON VIEW cerebro._architectures IS 'Internal: the models of the runs of the caller.';
+
+CREATE VIEW cerebro._architecture_keys WITH (security_barrier) AS
+SELECT t.run_id, t.model_id FROM cerebro.catalog_architectures t
+ WHERE EXISTS (SELECT 1 FROM cerebro._runs r WHERE r.run_id = t.run_id);
+COMMENT ON VIEW cerebro._architecture_keys IS 'Internal: which models there are of the runs that the caller may see.';
+
 -- The server looks for a row of the same key before it checks a view's option: without this, an
 -- insertion would tell who tries it which rows of other runs there are.
 CREATE OR REPLACE FUNCTION cerebro._check_run() RETURNS trigger
@@ -56,6 +69,7 @@ GRANT UPDATE (status, error, driver_pid, manifest, started, resumed, active, fin
     ON cerebro._runs TO cerebro_user;
 GRANT SELECT, INSERT, DELETE ON cerebro._configurations, cerebro._architectures, cerebro._plan,
     cerebro._hops, cerebro._metrics TO cerebro_user;
+GRANT SELECT, DELETE ON cerebro._architecture_keys TO cerebro_user;
 GRANT SELECT, INSERT (run_id, mst_key, action), DELETE ON cerebro._requests TO cerebro_user;
 GRANT UPDATE (status, error) ON cerebro._configurations TO cerebro_user;
 
@@ -109,7 +123,9 @@ WITH latest AS (
     SELECT m.*, max(m.epoch) OVER (PARTITION BY m.run_id, m.mst_key, m.dataset) AS last_epoch
       FROM cerebro._metrics m
 ), results AS (
-    SELECT c.run_id, c.mst_key, c.model_id, c.compile_params, c.fit_params, c.goal, c.status,
+    SELECT c.run_id, c.mst_key, c.model_id, c.compile_params, c.fit_params, c.goal,
+           CASE WHEN c.status IN ('waiting', 'training') AND r.status NOT IN ('starting', 'running')
+                THEN 'stopped' ELSE c.status END AS status,
            c.error, t.epoch, t.metric_names,
            v.loss AS validation_loss, v.metrics AS validation_metrics,
            t.loss AS training_loss, t.metrics AS training_metrics,
@@ -119,6 +135,7 @@ WITH latest AS (
                ELSE coalesce(v.loss, t.loss)
            END AS badness
       FROM cerebro._configurations c
+      JOIN cerebro.runs r ON r.run_id = c.run_id
       LEFT JOIN latest t
         ON t.run_id = c.run_id AND t.mst_key = c.mst_key AND t.dataset = 'training'
        AND t.epoch = t.last_epoch
@@ -138,15 +155,17 @@ COMMENT ON VIEW cerebro.leaderboard IS
 
 CREATE VIEW cerebro.progress WITH (security_barrier) AS
 WITH hops AS (
-    SELECT run_id, count(*) AS done, sum(rows) AS rows, min(started) AS first, max(finished) AS last
+    SELECT run_id, count(*) AS done, sum(rows) AS rows, max(finished) AS last
       FROM cerebro._hops GROUP BY run_id
 ), configurations AS (
     SELECT run_id, count(*) AS all_of_them, count(nullif(status NOT IN ('failed', 'cancelled'), false)) AS alive
       FROM cerebro._configurations GROUP BY run_id
 ), planned AS (
-    SELECT r.run_id, coalesce(h.done, 0) AS done, h.rows, h.first, h.last,
-           CASE WHEN r.status IN ('starting', 'running')
-                THEN c.alive * r.num_partitions * r.num_iterations
+    SELECT r.run_id, coalesce(h.done, 0) AS done, h.rows, h.last,
+           -- What earlier drivers took, and this one so far: no time when nobody drove it.
+           a.active + greatest(0, extract(epoch FROM h.last - coalesce(r.resumed, r.started))) AS seconds,
+           CASE WHEN r.status <> 'finished'
+                THEN c.alive::numeric * r.num_partitions * r.num_iterations
                      + (SELECT count(*) FROM cerebro._hops f
                           JOIN cerebro._configurations k
                             ON k.run_id = f.run_id AND k.mst_key = f.mst_key
@@ -155,6 +174,7 @@ WITH hops AS (
            END AS planned,
            c.all_of_them, c.alive
       FROM cerebro.runs r
+      JOIN cerebro._runs a ON a.run_id = r.run_id
       LEFT JOIN hops h ON h.run_id = r.run_id
       LEFT JOIN configurations c ON c.run_id = r.run_id
 ), epochs AS (
@@ -170,10 +190,13 @@ WITH hops AS (
 SELECT r.run_id, r.name, r.status,
        coalesce(e.epoch, CASE WHEN p.done > 0 THEN r.num_iterations ELSE 0 END) AS epoch,
        r.num_iterations AS epochs, p.alive AS configurations, p.all_of_them - p.alive AS failed,
-       p.done AS hops_done, p.planned AS hops_planned,
-       round((p.rows / nullif(extract(epoch FROM p.last - p.first), 0))::numeric) AS rows_per_second,
+       p.done AS hops_done,
+       least(p.planned, 9223372036854775807)::bigint AS hops_planned,
+       round((p.rows / nullif(p.seconds, 0))::numeric) AS rows_per_second,
        CASE WHEN r.status = 'running' AND p.done > 0
-            THEN p.last + (p.last - p.first) * ((p.planned - p.done) / p.done::double precision)
+            THEN to_timestamp(least(extract(epoch FROM p.last) + p.seconds
+                                    * ((p.planned - p.done) / p.done)::double precision,
+                                    extract(epoch FROM timestamptz '3000-01-01')))
             ELSE r.finished
        END AS estimated_end,
        b.mst_key AS best_mst_key,

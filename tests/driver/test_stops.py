@@ -6,9 +6,9 @@ from typing import Any, cast
 
 import pytest
 
-from cerebro_db.database.catalog import Catalog
+from cerebro_db.database.catalog import Catalog, Driving
 from cerebro_db.database.sessions import StatementFailed
-from cerebro_db.driver.drive import status_after
+from cerebro_db.driver.drive import check_still_driven, status_after
 from cerebro_db.driver.requests import Requests, Stopped
 from cerebro_db.driver.run import concerns_all
 from cerebro_db.errors import InvalidData, InvalidState, RunCancelled, RunInterrupted
@@ -71,6 +71,19 @@ def _failed(sqlstate: str) -> StatementFailed:
 )
 def test_the_status_that_an_error_leaves(error: BaseException, status: str) -> None:
     assert status_after(error) == status
+
+
+def test_a_driver_that_comes_back_goes_on_with_what_is_still_its_own() -> None:
+    mine = Driving(7, None, "starting", None)
+    check_still_driven(Driving(7, None, "running", None), mine, 1)
+    check_still_driven(Driving(7, None, "failed", "x"), mine, 1)
+    for other in (Driving(8, "2026-01-01", "running", None), Driving(7, "2026-01-01", "x", None)):
+        with pytest.raises(RunInterrupted, match="driven by another session"):
+            check_still_driven(other, mine, 1)
+    for status in ("cancelled", "paused"):
+        with pytest.raises(Stopped, match="by ann") as stopped:
+            check_still_driven(Driving(7, None, status, f"{status} by ann"), mine, 1)
+        assert stopped.value.status == status
 
 
 @pytest.mark.parametrize(

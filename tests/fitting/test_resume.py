@@ -150,6 +150,11 @@ def test_a_run_that_was_stopped_ends_as_if_nothing_had_happened(
     until(bench, "SELECT status = %s FROM cerebro.runs WHERE run_id = %s", (status, run.run_id))
     assert run.caller.error is None or how != "paused"
     assert 10 <= run.done < HOPS
+    shown = "SELECT DISTINCT status FROM cerebro.leaderboard WHERE run_id = %s"
+    assert bench.fetch(shown, (run.run_id,)) == [("stopped",)]
+    if status == "interrupted":  # its driver might be one that comes back
+        assert bench.value("SELECT cerebro_pause(%s)", (run.run_id,)) == "paused"
+        assert run.status == "paused"
     assert run.resume() == undisturbed
 
 

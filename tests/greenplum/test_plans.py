@@ -110,7 +110,9 @@ def test_a_table_that_was_packed_elsewhere_is_refused(segments: Sql, worker: Ses
         segments.run("DROP TABLE moved, moved_summary")
 
 
-def test_a_segments_process_that_is_terminated_ends_the_session(segments: Sql, worker: Session) -> None:
+def test_a_segments_process_that_is_terminated_ends_the_session(
+    segments: Sql, worker: Session
+) -> None:
     worker.run(
         "CREATE FUNCTION pg_temp.dies(n integer) RETURNS integer LANGUAGE plpython3u AS "
         "'import os, time; os.kill(os.getpid(), 15); time.sleep(5)'"

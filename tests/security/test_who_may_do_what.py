@@ -13,6 +13,7 @@ from tests.security.conftest import (
     NO_RUN,
     TABLES,
     Person,
+    paused_run,
     run_with_states,
 )
 
@@ -272,13 +273,14 @@ def columns(root: Person, view: str) -> list[str]:
 
 
 INTERNAL = ("_configurations", "_architectures", "_plan", "_hops", "_metrics", "_requests")
+KEYS = "_architecture_keys"  # what administrators may remove without reading it
 
 
 def test_the_internal_views_write_ones_own_rows_only(
     bob: Person, stopped: int, bobs_run: int, untouched: None, root: Person
 ) -> None:
     internal = {name for name in relations(root, "v") if name.startswith("_")}
-    assert internal == {"_runs", *INTERNAL}
+    assert internal == {"_runs", KEYS, *INTERNAL}
     for view in sorted(internal):
         assert (
             bob.rows(f"DELETE FROM cerebro.{view} WHERE run_id = %s RETURNING 1", (stopped,)) == []
@@ -462,3 +464,49 @@ def test_an_administrator_reads_no_tables(dave: Person, alice: Person) -> None:
     names = alice.sql_name.replace("'", "''").replace("%", "%%")
     call = f"SELECT cerebro_predict('{names}.out', '{names}.rows', 'id', 'x', 'stolen')"
     assert dave.refused(call, ()).pgcode == DENIED
+
+
+def test_an_administrator_reads_no_models(
+    dave: Person, alice: Person, stopped: int, root: Person
+) -> None:
+    query = "SELECT count(*) FROM cerebro.{} WHERE run_id = %s"
+    assert alice.value(query.format("_architectures"), (stopped,)) == 1
+    assert dave.value(query.format("_architectures"), (stopped,)) == 0
+    assert dave.value(query.format(KEYS), (stopped,)) == 1
+    run = paused_run(alice)
+    alice.rows("INSERT INTO cerebro._architectures VALUES (%s, 1, 'x', 'x', NULL)", (run,))
+    dave.rows("SELECT cerebro_drop_run(%s)", (run,))
+    count = "SELECT count(*) FROM cerebro.catalog_architectures WHERE run_id = %s"
+    assert root.value(count, (run,)) == 0
+
+
+def test_numbers_of_one_user_do_not_stand_in_the_way_of_others(bob: Person, dave: Person) -> None:
+    run = bob.value(
+        "INSERT INTO cerebro._runs (source_table, model_output_table, model_selection_table, "
+        "num_iterations, metrics_compute_frequency, warm_start, seed, num_partitions, "
+        "num_workers, threads, manifest, status, driver_pid) VALUES ('x', 'x', 'x', "
+        "2147483647, 1, false, 0, 2147483647, 1, 1, '{}', 'running', pg_backend_pid()) "
+        "RETURNING run_id"
+    )
+    bob.rows("UPDATE cerebro._runs SET started = now() WHERE run_id = %s", (run,))
+    bob.rows(
+        "INSERT INTO cerebro._configurations SELECT %s, i, 1, '', '', 0, 0, false, 1, '', 'training' "
+        "FROM generate_series(1, 4) i",
+        (run,),
+    )
+    hop = (
+        "INSERT INTO cerebro._hops VALUES (%s, 1, 1, {}, 0, 0, 0, {}, {}, "
+        "0, 0, 0, 0, {}, 0, false, false, 0)"
+    )
+    largest = (0, "'2000-01-01 12:00+00'", "'2999-12-30 12:00+00'", 10**15)
+    bob.rows(hop.format(*largest), (run,))
+    for bad in (
+        (1, "'4713-01-01 BC'", "now()", 1),
+        (1, "now()", "'infinity'", 1),
+        (1, "now()", "now()", 2**63 - 1),
+        (1, "now()", "now()", -1),
+    ):
+        assert bob.refused(hop.format(*bad), (run,)).pgcode == "23514"
+    assert dave.rows("SELECT * FROM cerebro.progress WHERE run_id = %s", (run,))
+    assert dave.rows("SELECT * FROM cerebro.leaderboard WHERE run_id = %s", (run,))
+    bob.rows("SELECT cerebro_drop_run(%s)", (run,))

@@ -8,6 +8,7 @@ from cerebro_db.database.dialects.postgresql_training import PostgreSQLTraining
 from cerebro_db.database.sessions import SessionSettings
 
 SESSION_CHECKS_SINCE = 140000
+TRANSACTION_TIMEOUT_SINCE = 170000
 # Sessions that are kept for a next call end some time; those of a run may wait for any time.
 _IDLE_SECONDS = 3600
 _NEWER_SETTINGS = (
@@ -55,5 +56,7 @@ class PostgreSQL:
             # A caller that was killed must not leave its workers at work, holding locks.
             settings.append("SET client_connection_check_interval = '2s'")
             limit = "SET idle_session_timeout = '{}s'"
+            if self.server_version >= TRANSACTION_TIMEOUT_SINCE:
+                settings.append("SET transaction_timeout = 0")
             return SessionSettings(settings, limit.format(0), limit.format(_IDLE_SECONDS))
         return SessionSettings(settings)

@@ -261,7 +261,7 @@ def dimensions(expression: str) -> str:
 def fault(array: str, shape: Sequence[int], divisor: str) -> str:
     differs = [f"pg_catalog.array_ndims({array}) IS DISTINCT FROM {len(shape)}"]
     differs += [
-        f"pg_catalog.array_length({array}, {axis}) IS DISTINCT FROM {size}"
+        f"pg_catalog.array_length({array}, {axis}) IS DISTINCT FROM {int(size)}"
         for axis, size in enumerate(shape, 1)
     ]
     return (
