@@ -105,6 +105,11 @@ class PackedTable:
         return self.targets[0]
 
     @property
+    def is_spread(self) -> bool:
+        """Whether each partition lies on a segment."""
+        return self.partitions[0].segment_key is not None if self.partitions else False
+
+    @property
     def rows(self) -> int:
         """Rows of all partitions."""
         return sum(partition.rows for partition in self.partitions)

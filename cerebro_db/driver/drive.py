@@ -36,7 +36,7 @@ from cerebro_db.driver.stored import (
     load_setup,
     with_workers,
 )
-from cerebro_db.driver.tasks import preparation
+from cerebro_db.driver.tasks import worker_task
 from cerebro_db.driver.workers import RunContext, give_back, stop, take_workers
 from cerebro_db.errors import (
     CerebroError,
@@ -233,7 +233,13 @@ class Drive:
             requests=Requests(catalog, self._run_id, self._deadline, limits.max_seconds),
             guard_key=_guard_key(run),
             cache_bytes=cache_bytes,
-            preparation=preparation(run.run_id, setup, cache_bytes, settings),
+            preparation=worker_task(
+                run.run_id,
+                setup.threads,
+                bool(setup.request.use_gpus),
+                cache_bytes,
+                settings,
+            ),
             manifest={} if limits.any_version else run.manifest,
             tick=self._tick,
             notify=self._notify,

@@ -34,6 +34,7 @@ from cerebro_db.errors import (
     CerebroError,
     InvalidArgument,
     InvalidData,
+    NotSupported,
     WrongObjectType,
 )
 from cerebro_db.training.buffers import wire_bytes
@@ -101,6 +102,8 @@ def predict(
         InvalidArgument: several models and no mst_key, or a pred_type that the target has not.
         InvalidData: a row has no id, or features that are no row of the model.
     """
+    if dialect.training.binds_workers:
+        raise NotSupported("cerebro_predict does not work on a server with segments yet")
     wanted = prediction_type(Answer.PROB if request.pred_type is None else request.pred_type)
     use_gpus = bool(request.use_gpus)
     with control_session(

@@ -15,13 +15,23 @@ from cerebro_db.planning.orders import Visit
 from cerebro_db.training.shuffle import salt
 
 
-def preparation(run_id: int, setup: RunSetup, cache_bytes: int, settings: Settings) -> str:
-    """What makes a process a worker of a run, where no call of its own can do that."""
+def worker_task(
+    run_id: int, threads: int | None, use_gpus: bool, cache_bytes: int, settings: Settings
+) -> str:
+    """What makes a process a worker, where no call of its own can do that.
+
+    Args:
+        run_id: of the run, or NO_RUN.
+        threads: None for as many as the process has already.
+        use_gpus: whether it computes on them.
+        cache_bytes: of decoded partitions that it may keep.
+        settings: of the database.
+    """
     return json.dumps(
         {
             "run_id": run_id,
-            "threads": setup.threads,
-            "use_gpus": bool(setup.request.use_gpus),
+            "threads": threads,
+            "use_gpus": use_gpus,
             "cache_bytes": cache_bytes,
             "settings": {
                 field.name: str(getattr(settings, field.name))

@@ -99,8 +99,11 @@ def take_workers(
         return bool(session.facts.get("tensorflow", wanted) == wanted)
 
     sessions = pool.take(count, fits, tick, prefer=lambda session: "tensorflow" in session.facts)
-    for session in sessions:
+    # Each gets the number that it had: where a worker is bound to partitions, its processes are too.
+    sessions.sort(key=lambda session: session.facts.get("number", count))
+    for number, session in enumerate(sessions):
         session.facts["tensorflow"] = wanted
+        session.facts["number"] = number
     return [Worker(number, session) for number, session in enumerate(sessions)]
 
 

@@ -17,7 +17,7 @@ from cerebro_db.server.host import entry
 from cerebro_db.server.memory import WorkerMemory, recall, remember
 from cerebro_db.server.settings import settings_of
 from cerebro_db.training.buffers import decode
-from cerebro_db.training.environment import configure
+from cerebro_db.training.environment import configure, configured_threads
 
 MAX_THREADS = 1024
 _PREPARED = "cerebro.prepared"
@@ -82,7 +82,8 @@ def prepared(gd: dict[str, Any], text: str) -> WorkerMemory:
     if gd.get(_PREPARED) == text:
         return recall(gd)
     given = json.loads(text)
-    threads = checked("threads", given.get("threads"), 1, MAX_THREADS)
+    wanted = given.get("threads") or configured_threads() or 1
+    threads = checked("threads", wanted, 1, MAX_THREADS)
     cache_bytes = checked("cache_bytes", given.get("cache_bytes"), 0, MAX_CACHE_BYTES)
     run_id = checked("run_id", given.get("run_id"), 0, 2**63 - 1)
     configure(threads, bool(given.get("use_gpus")))

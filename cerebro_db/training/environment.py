@@ -41,6 +41,12 @@ def configure(threads: int, use_gpus: bool = False) -> dict[str, Any]:
     return dict(_configured)
 
 
+def configured_threads() -> int | None:
+    """The threads that this process computes with; None before TensorFlow was imported."""
+    found: int | None = _configured.get("threads")
+    return found
+
+
 def set_environment(threads: int, use_gpus: bool) -> None:
     """Set what TensorFlow and BLAS read when they are imported."""
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
