@@ -12,6 +12,7 @@ from conftest import Sql
 
 from cerebro_db.install import installer
 from cerebro_db.install.script import Script
+from tests.fitting.conftest import blobs as blobs
 
 VARIABLE = "CEREBRO_GREENPLUM_DSN"
 DATABASE = "cerebro_segments_test"
