@@ -15,7 +15,10 @@ from cerebro_db.install.script import Script
 from tests.fitting.conftest import blobs as blobs
 
 VARIABLE = "CEREBRO_GREENPLUM_DSN"
-DATABASE = "cerebro_segments_test"
+DATABASE = f"cerebro_segments_{os.getpid()}"
+_END_SESSIONS = (
+    f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{DATABASE}'"
+)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -45,7 +48,8 @@ def segments_dsn() -> Iterator[str]:
     dsn = psycopg2.extensions.make_dsn(given, dbname=DATABASE)
     installer.install(dsn, Script())
     yield dsn
-    _run(given, f"DROP DATABASE {DATABASE}")
+    # Sessions of workers stay a moment longer than the one that they worked for.
+    _run(given, _END_SESSIONS, "SELECT pg_sleep(1)", f"DROP DATABASE {DATABASE}")
 
 
 @pytest.fixture

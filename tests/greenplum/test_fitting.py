@@ -60,6 +60,7 @@ def test_weights_equal_those_of_a_server_without_segments(
     run_id = cluster_sql.value(fit)
     plain.run(fit)
     assert _weights(cluster_sql, "out") == _weights(plain, "out")
+    cluster_sql.run("SET extra_float_digits = 3")
     losses = "SELECT training_loss, validation_loss FROM out_info ORDER BY mst_key"
     assert cluster_sql.fetch(losses) == plain.fetch(losses)
     hops = cluster_sql.row(
