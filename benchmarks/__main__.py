@@ -2,7 +2,7 @@
 
     python -m benchmarks [WORKLOAD ...] [--scale 1] [--workers 2] [--json FILE]
 
-Without names, everything: toy, tabular, images, mixed, packing. A server of its own is started in a
+Without names, everything: toy, tabular, images, mixed, packing, predict. A server of its own is started in a
 temporary folder and removed at the end. CEREBRO_MNIST names a folder with MNIST's test images
 (t10k-images-idx3-ubyte.gz, t10k-labels-idx1-ubyte.gz); without it the images are synthetic.
 """

@@ -8,15 +8,15 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from benchmarks import database, export, floor, hops, machine, packing, steps
+from benchmarks import database, export, floor, hops, machine, packing, predict, steps
 from benchmarks.meter import Cost
 from benchmarks.plan import cores, make_plan
 from benchmarks.server import Server, server
 from benchmarks.workload import Workload
 from benchmarks.workloads import WORKLOADS
 
-PACKING = "packing"
-NAMES = (*WORKLOADS, PACKING)
+PACKING, PREDICT = "packing", "predict"
+NAMES = (*WORKLOADS, PACKING, PREDICT)
 
 _log = logging.getLogger(__name__)
 _PACKING_ROWS, _PACKING_COLUMNS, _PACKING_REPEATS = 200_000, 64, 5
@@ -41,6 +41,8 @@ def run(
             _log.info("%s", name)
             if name == PACKING:
                 results[PACKING] = _packing(running, scale)
+            elif name == PREDICT:
+                results[PREDICT] = predict.measure(running, WORKLOADS["tabular"](scale), workers)
             else:
                 with tempfile.TemporaryDirectory(prefix="cerebro-bench-") as folder:
                     workload = WORKLOADS[name](scale)

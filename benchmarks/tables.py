@@ -38,8 +38,12 @@ class Goal:
             return None
         reached = value >= self.limit if self.at_least else value <= self.limit
         sign = "≥" if self.at_least else "≤"
-        goal, got = f"{sign} {self.limit:g}{self.unit}", f"{value:.3g}{self.unit}"
+        goal, got = f"{sign} {_short(self.limit)}{self.unit}", f"{_short(value)}{self.unit}"
         return (self.workload, self.text, goal, got, "yes" if reached else "no")
+
+
+def _short(value: float) -> str:
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
 
 
 def tables(results: Results) -> Iterator[Table]:
@@ -48,6 +52,8 @@ def tables(results: Results) -> Iterator[Table]:
         yield _sides(name, workload)
     if "packing" in results:
         yield _packing(results["packing"])
+    if "predict" in results:
+        yield _predictions(results["predict"])
     yield _goals(results)
 
 
@@ -121,6 +127,22 @@ def _quotient(a: float, b: float) -> str:
     return f"{a / b:.2f}" if b else ""
 
 
+def _predictions(predict: Results) -> Table:
+    title = f"predict: {predict['rows']:,} rows of {predict['columns']} real numbers, medians"
+    columns = ("", "wall s", "rows a second and worker")
+    rows = [
+        (name, f"{call['seconds']:.2f}", f"{call['rate']:,}")
+        for name, call in predict["calls"].items()
+    ]
+    row, peer = predict["row_ms"], predict["peer_ms"]
+    rows += [
+        ("Keras, one row at a time", "", f"{1000 / peer:,.0f}"),
+        ("cerebro_predict_row, warm", "", f"{1000 / row['median']:,.0f}"),
+        ("... its first call in a session", f"{row['first'] / 1000:.2f}", ""),
+    ]
+    return Table(title, columns, tuple(rows))
+
+
 def _goals(results: Results) -> Table:
     rows = [row for goal in _GOALS if (row := goal.row(results)) is not None]
     return Table("goals", ("workload", "what", "goal", "measured", "reached"), tuple(rows))
@@ -150,6 +172,10 @@ def _failed(workload: str) -> Figure:
 def _pack_to_copy(results: Results) -> float:
     costs = results["packing"]["costs"]
     return float(costs["cerebro_pack"]["cpu"]) / float(costs["COPY"]["cpu"])
+
+
+def _rate(results: Results) -> float:
+    return float(results["predict"]["calls"]["response, 1 worker"]["rate"])
 
 
 def _stored(workload: str) -> Figure:
@@ -193,5 +219,10 @@ _GOALS = (
              _figure(name, "floor_differs_by"))
         for name in ("toy", "tabular", "images", "mixed")
     ),
+    Goal("predict", "rows a second and worker", "", 20_000, True, _rate),
+    Goal("predict", "to Keras, one row at a time", "x", 100, True,
+         lambda results: _rate(results) * results["predict"]["peer_ms"] / 1000),
+    Goal("predict", "cerebro_predict_row, warm", " ms", 1, False,
+         lambda results: float(results["predict"]["row_ms"]["median"])),
     Goal("packing", "CPU time against COPY of the same rows", "", 3, False, _pack_to_copy),
 )  # fmt: skip

@@ -55,6 +55,12 @@ class UndefinedRun(CerebroError):
     sqlstate = "42704"
 
 
+class UndefinedModel(CerebroError):
+    """A registered model, its version or its alias does not exist, or the caller may not use it."""
+
+    sqlstate = "42704"
+
+
 class WrongRunStatus(CerebroError):
     """A run is at a point where that cannot be done, for example finished."""
 
@@ -115,6 +121,12 @@ class NotPermitted(CerebroError):
     sqlstate = "42501"
 
 
+class MissingLibrary(CerebroError):
+    """The server's Python lacks an optional package."""
+
+    sqlstate = "0A000"
+
+
 class LoopbackFailed(CerebroError):
     """The server cannot be reached from itself for worker sessions."""
 
@@ -129,6 +141,12 @@ class NotSupported(CerebroError):
 
 class MissingPrerequisite(CerebroError):
     """Something that an installation needs is missing on the server."""
+
+    sqlstate = "0A000"
+
+
+class MissingPackage(CerebroError):
+    """A function needs a Python package that the server does not have."""
 
     sqlstate = "0A000"
 

@@ -1,3 +1,3 @@
-from cerebro_db.server import results
+from cerebro_db.server import predicting
 
-return results.begin_prediction(plpy, GD, task, state)
+return predicting.begin_prediction(plpy, GD, task, state)

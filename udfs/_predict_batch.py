@@ -1,3 +1,3 @@
-from cerebro_db.server import results
+from cerebro_db.server import predicting
 
-return results.predict_batch(plpy, GD, token, data, count, known)
+return predicting.predict_batch(plpy, GD, token, data, count, known)

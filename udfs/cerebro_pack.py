@@ -13,4 +13,5 @@ return packing.pack(
     distribution_rules,
     num_partitions,
     seed,
+    sample_weight,
 )

@@ -11,4 +11,6 @@ return results.predict(
     pred_type,
     use_gpus,
     mst_key,
+    num_workers,
+    ensemble,
 )

@@ -14,6 +14,7 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any, NoReturn
 
+from cerebro_db.configs import keras2
 from cerebro_db.configs.architecture_limits import ArchitectureLimits, read_json, refuse
 from cerebro_db.configs.architecture_names import (
     DROPOUT_LAYERS,
@@ -50,7 +51,6 @@ _TENSOR = "__keras_tensor__"
 _TENSOR_KEYS = frozenset({"shape", "dtype", "keras_history"})
 _HINT_KERAS_3 = "Load the model with Keras 3 and take the text of its to_json()."
 
-
 _DEFAULT_LIMITS = ArchitectureLimits()
 
 
@@ -60,8 +60,7 @@ def check_architecture(text: str, limits: ArchitectureLimits = _DEFAULT_LIMITS) 
     Build the model from what this returns, never from the text: how the model was compiled is
     left out here, unchecked, because Keras would run it.
     """
-    config: dict[str, Any] = _without_compile_config(read_json(text, limits))
-    _check_is_keras_3(config)
+    config: dict[str, Any] = _as_keras_3(_without_compile_config(read_json(text, limits)), limits)
     if config.get("class_name") not in sorted(MODELS):  # it may be anything, even unhashable
         refuse(f"got an object of class {shown(config.get('class_name'))} at the top; allowed are "
                 "Sequential and Functional")  # fmt: skip
@@ -99,10 +98,14 @@ def _without_compile_config(value: Any) -> Any:
     return [_without_compile_config(child) for child in value] if isinstance(value, list) else value
 
 
-def _check_is_keras_3(config: Mapping[str, Any]) -> None:
+def _as_keras_3(config: dict[str, Any], limits: ArchitectureLimits) -> dict[str, Any]:
+    if keras2.is_keras_2(config):
+        # What is stored from here on is the new text, so that one must keep the limits.
+        return read_json(json.dumps(keras2.converted(config)), limits)
     if "keras_version" in config or "module" not in config:
-        version = str(config.get("keras_version", "2, or of something else"))[:60]
-        refuse(f"got the JSON of Keras {version}; allowed is that of Keras 3", _HINT_KERAS_3)
+        version = str(config.get("keras_version", "1, or of something else"))[:60]
+        refuse(f"got the JSON of Keras {version}; allowed is that of Keras 3 or 2", _HINT_KERAS_3)
+    return config
 
 
 def _objects(value: Any) -> Iterator[dict[str, Any]]:

@@ -22,14 +22,21 @@ _PUNCTUATION = frozenset("_.,:=()[]{}+- \t\r\n")
 
 @dataclass(frozen=True, repr=False)
 class Call:
-    """A name with named arguments, such as ``Adam(lr=0.1)`` or just ``Adam``."""
+    """A name with arguments, such as ``Adam(0.1, beta_1=0.8)`` or just ``Adam``.
+
+    Attributes:
+        arguments: those with a name.
+        values: those without, which come first.
+    """
 
     name: str
     arguments: tuple[tuple[str, Any], ...] = ()
+    values: tuple[Any, ...] = ()
 
     def __repr__(self) -> str:
         """The text that it came from, so that it can be written back and parsed again."""
-        return f"{self.name}({', '.join(f'{key}={value!r}' for key, value in self.arguments)})"
+        named = [f"{key}={value!r}" for key, value in self.arguments]
+        return f"{self.name}({', '.join([*map(repr, self.values), *named])})"
 
 
 def parse_dict(text: str, what: str) -> dict[str, Any]:
@@ -50,6 +57,8 @@ def parse_keywords(text: str, what: str) -> dict[str, Any]:
     body = _expression(f"f({_checked(text, what)}\n)", what, original=text)
     if not isinstance(body, ast.Call) or not isinstance(body.func, ast.Name):
         raise _refused(what, text, "name=value pairs separated by commas")
+    if body.args:
+        raise _without_name(_shown(body.args[0]), what)
     return dict(_arguments(body, what, 0))
 
 
@@ -59,6 +68,28 @@ def parse_call(text: str, what: str) -> Call:
     if not isinstance(call, Call):
         raise _refused(what, text, "a name, or a name with arguments such as Adam(lr=0.1)")
     return call
+
+
+def named_values(call: Call, places: tuple[str, ...], what: str) -> dict[str, Any]:
+    """The arguments of a call by name.
+
+    Args:
+        call: whose.
+        places: names of those that may be given without one, in their order.
+        what: for messages.
+    """
+    if len(call.values) > len(places):
+        raise _without_name(repr(call.values[len(places)]), what)
+    found = dict(zip(places, call.values, strict=False))
+    for name, value in call.arguments:
+        if name in found:
+            raise InvalidArgument(f"{what}: got {name!r} twice, once without its name")
+        found[name] = value
+    return found
+
+
+def _without_name(value: str, what: str) -> InvalidArgument:
+    return InvalidArgument(f"{what}: got the value {value} without a name; write name=value")
 
 
 def _expression(text: str, what: str, original: str | None = None) -> ast.expr:
@@ -161,7 +192,8 @@ def _dict(node: ast.Dict, what: str, depth: int) -> dict[Any, Any]:
 
 
 def _call(node: ast.Call, what: str, depth: int) -> Call:
-    return Call(_dotted(node.func, what), _arguments(node, what, depth))
+    values = tuple(_value(element, what, depth + 1) for element in node.args)
+    return Call(_dotted(node.func, what), _arguments(node, what, depth), values)
 
 
 def _name(node: ast.Name | ast.Attribute, what: str, depth: int) -> Call:
@@ -179,10 +211,6 @@ def _dotted(node: ast.expr, what: str) -> str:
 
 
 def _arguments(node: ast.Call, what: str, depth: int) -> tuple[tuple[str, Any], ...]:
-    if node.args:
-        raise InvalidArgument(
-            f"{what}: got the value {_shown(node.args[0])} without a name; write name=value"
-        )
     result: dict[str, Any] = {}
     for keyword in node.keywords:
         if keyword.arg is None or keyword.arg in result:

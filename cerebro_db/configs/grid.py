@@ -18,7 +18,7 @@ from cerebro_db.configs.arguments import Argument, nearest, unknown
 from cerebro_db.configs.grammar import Call, parse_call, parse_dict
 from cerebro_db.configs.messages import shown
 from cerebro_db.configs.names import find_optimizer
-from cerebro_db.configs.optimizers import ARGUMENT_ALIASES, REFUSED_ARGUMENTS
+from cerebro_db.configs.optimizers import ARGUMENT_ALIASES, DECAY, REFUSED_ARGUMENTS
 from cerebro_db.configs.parameters import COMPILE_KEYS, FIT_KEYS, NUMERIC_ARGUMENTS, REFUSED_FIT
 from cerebro_db.configs.texts import optimizer_text
 from cerebro_db.errors import InvalidArgument
@@ -151,6 +151,7 @@ def _optimizer_space(value: object, what: str) -> Space:
     for name in reversed(classes):
         arguments |= {a.name: a for a in find_optimizer(name, what).arguments}
     arguments |= {alias: arguments[name] for alias, name in ARGUMENT_ALIASES.items()}
+    arguments[DECAY.name] = DECAY
     for key in named:
         if key not in arguments and key not in REFUSED_ARGUMENTS:
             raise unknown(what, "argument", str(key), arguments)
@@ -160,7 +161,7 @@ def _optimizer_space(value: object, what: str) -> Space:
 
 def _optimizer_class(value: object, what: str) -> str:
     call = value if isinstance(value, Call) else parse_call(value, what)  # type: ignore[arg-type]
-    if call.arguments:
+    if call.arguments or call.values:
         raise InvalidArgument(
             f"{what}: got arguments inside 'optimizer'; give them as keys beside it, such as "
             "{'optimizer': ['Adam'], 'lr': [0.01]}"

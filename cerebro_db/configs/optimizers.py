@@ -8,15 +8,23 @@ from types import MappingProxyType
 
 from cerebro_db.configs.arguments import Argument, flag, fraction, number, whole
 
-__all__ = ["ARGUMENT_ALIASES", "OPTIMIZERS", "REFUSED_ARGUMENTS", "REFUSED_OPTIMIZERS", "Optimizer"]
+__all__ = [
+    "ARGUMENT_ALIASES",
+    "DECAY",
+    "OPTIMIZERS",
+    "REFUSED_ARGUMENTS",
+    "REFUSED_OPTIMIZERS",
+    "Optimizer",
+]
 
 
 @dataclass(frozen=True)
 class Optimizer:
-    """An optimizer class and its arguments."""
+    """An optimizer class and its arguments; so many of them may be given without their names."""
 
     name: str
     arguments: tuple[Argument, ...]
+    by_place: int
 
 
 _COMMON = (
@@ -32,7 +40,11 @@ _BETAS = (fraction("beta_1", 0.9), fraction("beta_2", 0.999))
 
 
 def _optimizer(
-    name: str, *own: Argument, learning_rate: float = 0.001, weight_decay: float | None = None
+    name: str,
+    *own: Argument,
+    learning_rate: float = 0.001,
+    weight_decay: float | None = None,
+    by_place: int | None = None,
 ) -> Optimizer:
     """Own arguments come first; a default weight decay replaces the common one."""
     common = tuple(
@@ -40,7 +52,8 @@ def _optimizer(
         for argument in _COMMON
     )
     # Zero is allowed: a learning rate of zero is how people freeze a configuration.
-    return Optimizer(name, (number("learning_rate", learning_rate), *own, *common))
+    arguments = (number("learning_rate", learning_rate), *own, *common)
+    return Optimizer(name, arguments, 1 + len(own) if by_place is None else by_place)
 
 
 OPTIMIZERS: Mapping[str, Optimizer] = MappingProxyType(
@@ -58,7 +71,9 @@ OPTIMIZERS: Mapping[str, Optimizer] = MappingProxyType(
             ),
             _optimizer("Adagrad", number("initial_accumulator_value", 0.1), _EPSILON),
             _optimizer("Adam", *_BETAS, _EPSILON, flag("amsgrad", False)),
-            _optimizer("AdamW", *_BETAS, _EPSILON, flag("amsgrad", False), weight_decay=0.004),
+            _optimizer(
+                "AdamW", *_BETAS, _EPSILON, flag("amsgrad", False), weight_decay=0.004, by_place=1
+            ),
             _optimizer("Adamax", *_BETAS, _EPSILON),
             _optimizer(
                 "Ftrl",
@@ -71,6 +86,24 @@ OPTIMIZERS: Mapping[str, Optimizer] = MappingProxyType(
             ),
             _optimizer("Lamb", *_BETAS, _EPSILON),
             _optimizer("Lion", fraction("beta_1", 0.9, low_open=True), fraction("beta_2", 0.99)),
+            _optimizer(
+                "Muon",
+                fraction("adam_beta_1", 0.9),
+                fraction("adam_beta_2", 0.999),
+                number("adam_weight_decay", 0.004),
+                _EPSILON,
+                number("muon_a", 3.4445, low=None),
+                number("muon_b", -4.775, low=None),
+                number("muon_c", 2.0315, low=None),
+                number("adam_lr_ratio", 1.0),
+                number("momentum", 0.95, high=1.0),
+                whole("ns_steps", 5, low=1, high=100),
+                flag("nesterov", True),
+                number("rms_rate", 0.2),
+                flag("exclude_embeddings", True),
+                weight_decay=0.004,
+                by_place=5,
+            ),
             _optimizer("Nadam", *_BETAS, _EPSILON),
             _optimizer(
                 "RMSprop",
@@ -92,7 +125,6 @@ OPTIMIZERS: Mapping[str, Optimizer] = MappingProxyType(
 REFUSED_OPTIMIZERS: Mapping[str, str] = MappingProxyType(
     {
         "LossScaleOptimizer": "it wraps another optimizer, which this release does not support",
-        "Muon": "hops do not equal plain training with it yet",
         "MultiOptimizer": "it wraps other optimizers, which this release does not support",
         "Optimizer": "it is the abstract base class",
         "ScheduleFreeAdamW": "its weights are final only after a step that hops do not make",
@@ -102,10 +134,11 @@ REFUSED_OPTIMIZERS: Mapping[str, str] = MappingProxyType(
 # Names of Keras 2, and so of MADlib, for arguments of today.
 ARGUMENT_ALIASES: Mapping[str, str] = MappingProxyType({"lr": "learning_rate"})
 
+# Keras 2 divided the learning rate by 1 + decay * steps, which is InverseTimeDecay.
+DECAY = number("decay", None)
+
 REFUSED_ARGUMENTS: Mapping[str, str] = MappingProxyType(
     {
-        "decay": "Keras 3 has no decay of the learning rate in its optimizers; leave it out, or "
-        "search over the learning rate (weight_decay is something else: it shrinks the weights)",
         "name": "the name of an optimizer has no effect",
         "exclude_layers": "it is not in this release",
         "use_ema": "averages of weights are not in this release",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -16,21 +17,31 @@ from cerebro_db.configs.arguments import (
     whole,
     with_defaults,
 )
-from cerebro_db.configs.grammar import Call, parse_call, parse_keywords
+from cerebro_db.configs.callbacks import parse_callbacks
+from cerebro_db.configs.freezing import parse_freeze
+from cerebro_db.configs.grammar import Call, named_values, parse_call, parse_keywords
 from cerebro_db.configs.losses import LOSSES, Target
 from cerebro_db.configs.messages import shown
 from cerebro_db.configs.metrics import METRICS
 from cerebro_db.configs.names import find_loss, find_metric, find_optimizer
-from cerebro_db.configs.optimizers import ARGUMENT_ALIASES, OPTIMIZERS, REFUSED_ARGUMENTS
+from cerebro_db.configs.optimizers import (
+    ARGUMENT_ALIASES,
+    DECAY,
+    OPTIMIZERS,
+    REFUSED_ARGUMENTS,
+    Optimizer,
+)
+from cerebro_db.configs.schedules import ScheduleSpec, parse_schedule
 from cerebro_db.errors import InvalidArgument
 
 Arguments = tuple[tuple[str, Any], ...]
 
-COMPILE_KEYS = ("optimizer", "metrics", "loss", "l1", "l2", "dropout")
-FIT_KEYS = ("epochs", "batch_size", "shuffle", "class_weight", "verbose")
+COMPILE_KEYS = ("optimizer", "metrics", "loss", "l1", "l2", "dropout", "freeze")
+FIT_KEYS = ("epochs", "batch_size", "shuffle", "class_weight", "callbacks", "verbose")
 DEFAULT_BATCH_SIZE = 32
 MAX_LABEL = 63
 MAX_METRICS = 100
+_TOP_K = re.compile(r"top_([1-9][0-9]{0,8})_accuracy")
 
 _REGULARISATION = {
     argument.name: argument
@@ -56,7 +67,7 @@ _REFUSED_COMPILE = (
     "steps_per_execution", "jit_compile", "auto_scale_loss", "target_tensors",
 )  # fmt: skip
 REFUSED_FIT = (
-    "callbacks", "initial_epoch", "steps_per_epoch", "sample_weight", "validation_data",
+    "initial_epoch", "steps_per_epoch", "sample_weight", "validation_data",
     "validation_split", "validation_steps", "validation_batch_size", "validation_freq",
     "max_queue_size", "workers", "use_multiprocessing", "x", "y",
 )  # fmt: skip
@@ -72,6 +83,12 @@ class OptimizerSpec:
     def all_arguments(self) -> dict[str, Any]:
         """Every argument with its value, defaults included."""
         return with_defaults(OPTIMIZERS[self.name].arguments, self.arguments)
+
+    @property
+    def schedule(self) -> ScheduleSpec | None:
+        """The schedule of the learning rate, where there is one."""
+        rate = dict(self.arguments).get("learning_rate")
+        return rate if isinstance(rate, ScheduleSpec) else None
 
 
 @dataclass(frozen=True)
@@ -116,6 +133,7 @@ class CompileParams:
     Args:
         l1, l2: strength put on every kernel of the architecture, replacing its regularizer.
         dropout: rate of every dropout layer of the architecture.
+        freeze: patterns of names of layers that do not train.
     """
 
     optimizer: OptimizerSpec
@@ -124,6 +142,7 @@ class CompileParams:
     l1: float | None = None
     l2: float | None = None
     dropout: float | None = None
+    freeze: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -151,6 +170,7 @@ def parse_compile_params(text: str) -> CompileParams:
         optimizer=parse_optimizer(given["optimizer"], what),
         loss=parse_loss(given["loss"], what),
         metrics=parse_metrics(given.get("metrics"), what),
+        freeze=parse_freeze(given.get("freeze") or (), what),
         **regularisation,
     )
 
@@ -160,6 +180,7 @@ def parse_fit_params(text: str) -> FitParams:
     what = "fit_params"
     given = parse_keywords(text, what)
     _check_keys(given, FIT_KEYS, REFUSED_FIT, what)
+    parse_callbacks(given.get("callbacks") or (), what)  # what is allowed is done anyway
     values = {
         key: argument.validated(given[key], what) for key, argument in _FIT.items() if key in given
     }
@@ -171,17 +192,41 @@ def parse_optimizer(value: object, what: str = "optimizer") -> OptimizerSpec:
     call = _call(value, "optimizer", what)
     entry = find_optimizer(call.name, what)
     what = f"{what}: {entry.name}"
-    given = dict(call.arguments)
-    if given.get("decay") in (0, None):
-        given.pop("decay", None)  # no decay is what Keras 3 does
+    places = tuple(argument.name for argument in entry.arguments[: entry.by_place])
+    given = named_values(call, places, what)
     for name in given:
         if name in REFUSED_ARGUMENTS:
             raise InvalidArgument(f"{what}: got {name!r}; {REFUSED_ARGUMENTS[name]}")
+    schedule = _schedule(entry, given, what)
     arguments = validated_arguments(entry.arguments, given, ARGUMENT_ALIASES, what)
+    if schedule is not None:
+        arguments = (("learning_rate", schedule), *arguments)
     clips = [name for name, _ in arguments if name in ("clipnorm", "clipvalue", "global_clipnorm")]
     if len(clips) > 1:
         raise InvalidArgument(f"{what}: got {' and '.join(clips)}; at most one is allowed")
     return OptimizerSpec(entry.name, arguments)
+
+
+def _schedule(entry: Optimizer, given: dict[str, Any], what: str) -> ScheduleSpec | None:
+    """Takes the schedule of the learning rate out of given arguments."""
+    decay = DECAY.validated(given.pop(DECAY.name, None), what)
+    names = [name for name in ("learning_rate", "lr") if name in given]
+    rate = given[names[0]] if names else None
+    if isinstance(rate, Call | str) and len(names) == 1:
+        if decay:
+            raise InvalidArgument(
+                f"{what}: got a schedule of the learning rate and decay={decay}; allowed is one"
+            )
+        del given[names[0]]
+        return parse_schedule(rate, f"{what}: {names[0]}")
+    if not decay:
+        return None
+    validated = dict(validated_arguments(entry.arguments, given, ARGUMENT_ALIASES, what))
+    for name in names:
+        del given[name]
+    start = validated.get("learning_rate", with_defaults(entry.arguments, ())["learning_rate"])
+    steps = {"initial_learning_rate": start, "decay_steps": 1, "decay_rate": decay}
+    return ScheduleSpec("InverseTimeDecay", tuple(steps.items()))
 
 
 def parse_loss(value: object, what: str = "loss") -> LossSpec:
@@ -189,9 +234,8 @@ def parse_loss(value: object, what: str = "loss") -> LossSpec:
     call = _call(value, "loss", what)
     entry = find_loss(call.name, what)
     what = f"{what}: {entry.name}"
-    return LossSpec(
-        entry.name, validated_arguments(entry.arguments, dict(call.arguments), {}, what)
-    )
+    given = named_values(call, (), what)
+    return LossSpec(entry.name, validated_arguments(entry.arguments, given, {}, what))
 
 
 def parse_metrics(value: object, what: str = "metrics") -> tuple[MetricSpec, ...]:
@@ -218,10 +262,11 @@ def parse_metrics(value: object, what: str = "metrics") -> tuple[MetricSpec, ...
 
 def parse_metric(value: object, what: str = "metrics") -> MetricSpec:
     """Parses ``'acc'``, ``"AUC(curve='PR', name='pr')"`` or the same without quotes."""
-    call = _call(value, "metric", what)
+    call = _top_k(_call(value, "metric", what))
     entry = find_metric(call.name, what)
     what = f"{what}: {entry.name}"
-    arguments = dict(validated_arguments(entry.arguments, dict(call.arguments), {}, what))
+    given = named_values(call, (), what)
+    arguments = dict(validated_arguments(entry.arguments, given, {}, what))
     label = arguments.pop("name", entry.names[0])
     if not label or len(label) > MAX_LABEL or label == "loss":
         raise InvalidArgument(
@@ -229,6 +274,14 @@ def parse_metric(value: object, what: str = "metrics") -> MetricSpec:
             "is taken"
         )
     return MetricSpec(entry.name, tuple(arguments.items()), label)
+
+
+def _top_k(call: Call) -> Call:
+    """What MADlib's ``top_3_accuracy`` is in Keras; it may have any number."""
+    found = _TOP_K.fullmatch(call.name)
+    if not found or call.arguments or call.values:
+        return call
+    return Call("TopKCategoricalAccuracy", (("k", int(found[1])), ("name", call.name)))
 
 
 def _call(value: object, kind: str, what: str) -> Call:

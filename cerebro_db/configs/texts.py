@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 # The order of MADlib's documentation, followed by what is ours.
-_COMPILE_ORDER = ("optimizer", "metrics", "loss", "l1", "l2", "dropout")
-_FIT_ORDER = ("epochs", "batch_size", "shuffle", "class_weight", "verbose")
+_COMPILE_ORDER = ("optimizer", "metrics", "loss", "l1", "l2", "dropout", "freeze")
+_FIT_ORDER = ("epochs", "batch_size", "shuffle", "class_weight", "callbacks", "verbose")
 
 
 def optimizer_text(name: str, arguments: Mapping[str, Any]) -> str:

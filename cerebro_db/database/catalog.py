@@ -34,7 +34,7 @@ class RunRow:
     source_table: str
     validation_table: str | None
     model_output_table: str
-    model_selection_table: str
+    model_selection_table: str | None
     model_arch_table: str
     num_iterations: int
     metrics_compute_frequency: int

@@ -21,6 +21,17 @@ def quote(identifier: str) -> str:
     return '"' + identifier.replace('"', '""').replace("%", "%%") + '"'
 
 
+def literal(value: str) -> str:
+    """A text as SQL, for expressions that are part of many statements; others bind their values.
+
+    It means the same whether or not backslashes escape. A per cent sign is doubled, as above.
+    """
+    if "\0" in value:
+        raise InvalidArgument(f"got the text {value!r}; allowed: no NUL")
+    text = value.replace("\\", "\\\\").replace("'", "''").replace("%", "%%")
+    return f"E'{text}'" if "\\" in value else f"'{text}'"
+
+
 @dataclass(frozen=True)
 class QualifiedName:
     """A table's schema and name, unquoted."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 
+from cerebro_db.configs.encodings import Recorded, parse_recorded
 from cerebro_db.database.names import QualifiedName, quote
 from cerebro_db.database.relations import Relation, find
 from cerebro_db.database.sessions import Session, Tick, no_tick
@@ -84,7 +85,12 @@ class PartitionInfo:
 
 @dataclass(frozen=True)
 class PackedTable:
-    """A packed table and what its summary says."""
+    """A packed table and what its summary says.
+
+    Attributes:
+        encoding: how columns or images became features; None where the source had an array.
+        sample_weight: the column of the weights that lie beside the targets; None for none.
+    """
 
     relation: Relation
     summary: QualifiedName
@@ -93,6 +99,8 @@ class PackedTable:
     normalizing_const: float
     buffer_size: int
     partitions: tuple[PartitionInfo, ...]
+    encoding: Recorded | None = None
+    sample_weight: str | None = None
 
     @property
     def input(self) -> PackedInput:
@@ -144,7 +152,27 @@ def load_packed(session: Session, text: str | None, role: str, tick: Tick = no_t
         normalizing_const=facts.divisor("normalizing_const"),
         buffer_size=facts.whole("buffer_size", facts.row["buffer_size"], 1),
         partitions=_partitions(session, relation, role, tick),
+        encoding=recorded_encoding(session, summary, role, tick),
+        sample_weight=_sample_weight(session, summary, tick),
     )
+
+
+def recorded_encoding(
+    session: Session, summary: Relation, role: str, tick: Tick = no_tick
+) -> Recorded | None:
+    """The encoding that a summary tells of, of a packed table or of models; None if there is none.
+
+    Args:
+        session: has the caller's rights.
+        summary: a table of one row.
+        role: the name of the argument, for messages.
+        tick: called while waiting.
+    """
+    if not summary.has("encoding"):
+        return None
+    rows = session.run(f"SELECT s.encoding::text FROM {summary.name.sql} s", (), tick)
+    text = rows[0][0] if rows else None
+    return None if text is None else parse_recorded(text, f"{role}: {summary.name}")
 
 
 def fingerprint(session: Session, packed: PackedTable, tick: Tick = no_tick) -> str:
@@ -262,6 +290,15 @@ def _target(
         class_values=values,
         class_array=array,
     )
+
+
+def _sample_weight(session: Session, summary: Relation, tick: Tick) -> str | None:
+    if not summary.has("sample_weight"):
+        return None
+    name: str | None = session.run(f"SELECT s.sample_weight FROM {summary.name.sql} s", (), tick)[
+        0
+    ][0]
+    return name
 
 
 def _category(summary: Relation, name: str) -> str | None:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from cerebro_db.configs.arguments import nearest
 from cerebro_db.database.names import MAX_IDENTIFIER_BYTES, QualifiedName
 from cerebro_db.database.sessions import Session, Tick, no_tick
 from cerebro_db.errors import (
@@ -105,6 +106,11 @@ def use_search_path(session: Session, path: str | None, tick: Tick = no_tick) ->
     return found
 
 
+def known_search_path(session: Session, schemas: Sequence[str], first: str | None) -> None:
+    """The same where someone has asked the server already."""
+    session.facts[_PATH_FACT] = SearchPath(tuple(schemas), first)
+
+
 def forget_search_path(session: Session) -> None:
     """From now on the session's own search path is used."""
     session.facts.pop(_PATH_FACT, None)
@@ -155,6 +161,7 @@ def new_table(
     role: str,
     suffixes: Sequence[str] = ("_summary",),
     tick: Tick = no_tick,
+    itself: bool = True,
 ) -> QualifiedName:
     """The name of a table to be made, checked: it and its companions do not exist yet.
 
@@ -164,13 +171,15 @@ def new_table(
         role: the name of the argument, for messages.
         suffixes: of the companion tables.
         tick: called while waiting.
+        itself: whether a table of that very name is made, and not its companions alone.
     """
     given = require_text(text, role)
     parts = _readings(given)[0]
     _check_length(parts[-1], role)
     schema = _schema_for_new(session, parts[0] if len(parts) > 1 else None, role, tick)
     name = QualifiedName(schema, parts[-1])
-    for table in [name, *(name.suffixed(suffix) for suffix in suffixes)]:
+    companions = [name.suffixed(suffix) for suffix in suffixes]
+    for table in [name, *companions] if itself else companions:
         if session.run(_EXISTS, (table.schema, table.name), tick):
             raise DuplicateTable(
                 f"{role}: got {given!r}; the table {table} exists already",
@@ -186,8 +195,13 @@ def column(relation: Relation, text: str | None, role: str) -> Column:
         for candidate in relation.columns:
             if candidate.name == name:
                 return candidate
-    names = ", ".join(candidate.name for candidate in relation.columns)
-    raise UndefinedColumn(f"{role}: got {given!r}; the columns of {relation.name} are: {names}")
+    names = [candidate.name for candidate in relation.columns]
+    near = nearest(given.strip().strip('"'), names)
+    raise UndefinedColumn(
+        f"{role}: got {given!r}; the columns of {relation.name} are: {', '.join(names)}",
+        # Otherwise it is all names, which the message has already.
+        hint=near if near.startswith("Did") else None,
+    )
 
 
 def require_text(text: str | None, role: str) -> str:
@@ -198,6 +212,11 @@ def require_text(text: str | None, role: str) -> str:
     if "\0" in text:
         raise InvalidArgument(f"{role}: got {text!r}; allowed: a name without NUL characters")
     return text
+
+
+def spellings(text: str) -> list[str]:
+    """How the server would have a table's name, for each of what a text may mean."""
+    return [_path(parts) for parts in _readings(text)]
 
 
 def _readings(text: str) -> list[tuple[str, ...]]:
@@ -290,8 +309,9 @@ WITH RECURSIVE base(attnum, oid) AS (
     SELECT b.attnum, t.typbasetype
       FROM base b JOIN pg_catalog.pg_type t ON t.oid = b.oid WHERE t.typtype = 'd'
 )
-SELECT a.attname, pg_catalog.format_type(a.atttypid, a.atttypmod), t.oid::bigint,
-       pg_catalog.format_type(t.oid, -1), t.typcategory::text, e.oid::bigint, e.typcategory::text
+SELECT a.attname, pg_catalog.format_type(a.atttypid, a.atttypmod) AS type, t.oid::bigint,
+       pg_catalog.format_type(t.oid, -1) AS base_type, t.typcategory::text,
+       e.oid::bigint AS element_oid, e.typcategory::text AS element_category
   FROM base b
   JOIN pg_catalog.pg_type t ON t.oid = b.oid AND t.typtype <> 'd'
   JOIN pg_catalog.pg_attribute a ON a.attrelid = %s AND a.attnum = b.attnum

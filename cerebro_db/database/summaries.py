@@ -16,8 +16,8 @@ MAX_CLASSES = 1_000_000
 MAX_TARGETS = 1_000_000
 # As float32, more than a value of the server can hold.
 MAX_INPUTS = 2**28
-_MAX_SIZE = 2**31 - 1
-_MAX_DIMENSIONS = 32
+MAX_SIZE = 2**31 - 1
+MAX_DIMENSIONS = 32
 _SHOWN = 60
 
 Shape = tuple[int, ...]
@@ -53,7 +53,7 @@ class Facts:
             raise self._wrong(name, " or ".join(allowed))
         return str(value)
 
-    def whole(self, name: str, value: Any, low: int, high: int = _MAX_SIZE) -> int:
+    def whole(self, name: str, value: Any, low: int, high: int = MAX_SIZE) -> int:
         """A whole number."""
         if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
             raise self._wrong(name, f"a whole number from {low} to {high}")
@@ -79,8 +79,8 @@ class Facts:
 
     def shape(self, name: str, value: Any, most: int = MAX_INPUTS) -> Shape:
         """Sizes of dimensions, of at most so many elements together."""
-        if not isinstance(value, list | tuple) or len(value) > _MAX_DIMENSIONS:
-            raise self._wrong(name, f"at most {_MAX_DIMENSIONS} whole numbers")
+        if not isinstance(value, list | tuple) or len(value) > MAX_DIMENSIONS:
+            raise self._wrong(name, f"at most {MAX_DIMENSIONS} whole numbers")
         found = tuple(self.whole(name, size, 1) for size in value)
         if math.prod(found) > most:
             raise self._wrong(name, f"a shape of at most {most} elements")

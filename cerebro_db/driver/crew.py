@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from cerebro_db.database.sessions import (
@@ -32,6 +32,18 @@ def run_all(
     """Run every statement in one of the sessions; they are started in their order."""
     for statement in statements:
         _first_free(sessions, tick).send(*statement)
+    _drain(sessions, tick)
+
+
+def run_all_made(
+    sessions: Sequence[Session],
+    makers: Iterable[Callable[[Session], Statement]],
+    tick: Tick = no_tick,
+) -> None:
+    """The same with statements that depend on the session that runs them."""
+    for make in makers:
+        session = _first_free(sessions, tick)
+        session.send(*make(session))
     _drain(sessions, tick)
 
 

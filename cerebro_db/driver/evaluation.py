@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import math
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from cerebro_db.configs.exactness import AUC, is_exact
 from cerebro_db.database.catalog import Catalog
 from cerebro_db.database.dialects import PostgreSQL
 from cerebro_db.database.dialects.postgresql_training import ScanOrder
@@ -26,11 +28,11 @@ from cerebro_db.driver.control import (
     transaction,
 )
 from cerebro_db.driver.crew import Statement, gather
+from cerebro_db.driver.registered import named_models
 from cerebro_db.driver.tasks import worker_task
 from cerebro_db.driver.trained import (
     ModelTable,
     TrainedModel,
-    load_model_table,
     load_models,
     recipe,
     target_task,
@@ -39,6 +41,8 @@ from cerebro_db.errors import InvalidArgument, InvalidData
 
 # Workers that must import TensorFlow first pay off from so many rows on, each scored by one model.
 MANY_ROWS = 2_000_000
+# As text they stay below a gigabyte.
+MOST_PREDICTIONS = 150_000_000
 _DATASET = "test"
 
 
@@ -86,7 +90,7 @@ def evaluate(
         InvalidArgument: the test table was not packed like the training table.
     """
     with control_session(pool, request.search_path, tick) as control:
-        table = load_model_table(control, request.model_table, tick)
+        table = named_models(control, request.model_table, tick)
         test = load_packed(control, request.test_table, "test_table", tick)
         check_alike(table, test)
         if request.mst_key is not None:
@@ -94,7 +98,10 @@ def evaluate(
         keys = table.mst_keys if request.mst_key is None else (request.mst_key,)
         models = load_models(control, table, keys, tick)
         output = new_table(control, request.output_table, "output_table", (), tick)
-        scores = _Job(pool, dialect, table, test, models, tick).run(bool(request.use_gpus))
+        details = {model.mst_key: AUC for model in models if _has_exact(model)}
+        job = ScoringJob(pool, dialect, table, test, models, details, tick)
+        results = job.run(bool(request.use_gpus))
+        scores = [_score(model, results[model.mst_key]) for model in models]
         with transaction(control, tick):
             _write(control, output, scores, tick)
     return scores
@@ -116,6 +123,12 @@ def check_alike(table: ModelTable, test: PackedTable) -> None:
         "class values": list(test.target.class_values),
         "the normalizing constant": test.normalizing_const,
     }
+    if table.encoding != test.encoding:
+        raise InvalidArgument(
+            f"test_table: got {test.relation.name} with another encoding of its columns than "
+            "that of the training",
+            hint="pack it with cerebro_pack_validation and the training table",
+        )
     for what, wanted in ours.items():
         if theirs[what] != wanted:
             raise InvalidArgument(
@@ -125,8 +138,22 @@ def check_alike(table: ModelTable, test: PackedTable) -> None:
             )
 
 
-class _Job:
-    """The scans of one call and their sums."""
+def _has_exact(model: TrainedModel) -> bool:
+    return any(map(is_exact, model.compile_params.metrics))
+
+
+class ScoringJob:
+    """The scans of one call and their sums.
+
+    Args:
+        pool: of sessions of the role whose rights count.
+        dialect: of the server.
+        table: of the models.
+        test: what they are scored on.
+        models: which of the table.
+        details: what needs all predictions, by mst_key, of those that need any.
+        tick: called while waiting; may raise to cancel.
+    """
 
     def __init__(
         self,
@@ -135,25 +162,38 @@ class _Job:
         table: ModelTable,
         test: PackedTable,
         models: Sequence[TrainedModel],
+        details: Mapping[int, str],
         tick: Tick,
     ) -> None:
         self._pool, self._sql, self._tick = pool, dialect.training, tick
         self._table, self._test, self._models = table, test, models
         self._recipes = {model.mst_key: recipe(model, table.targets) for model in models}
+        for mst_key, detail in details.items():
+            self._recipes[mst_key]["detail"] = detail
+        self._check_size(list(details.values()).count(AUC))
 
-    def run(self, use_gpus: bool) -> list[Score]:
-        """Scan every partition, by as many workers as are worth their start."""
+    def _check_size(self, models: int) -> None:
+        """All predictions of a partition, and those of a model, go from session to session."""
+        targets = self._table.targets
+        outputs = max(1, targets.num_classes, math.prod(targets.shape))
+        largest = max((partition.rows for partition in self._test.partitions), default=0)
+        numbers = outputs * max(largest * models, self._test.rows if models else 0)
+        if numbers > MOST_PREDICTIONS:
+            raise InvalidArgument(
+                f"test_table: the exact AUC of {models} models needs {numbers} predictions at once; "
+                f"allowed: {MOST_PREDICTIONS}",
+                hint="evaluate one model at a time (mst_key), or on fewer rows",
+            )
+
+    def run(self, use_gpus: bool) -> dict[int, dict[str, Any]]:
+        """Scan every partition, by as many workers as are worth their start; results by mst_key."""
         with self._workers(use_gpus) as workers:
             settings = Catalog(workers[0], self._tick).settings()
             task = worker_task(NO_RUN, None, use_gpus, 0, settings)
             scans = [self._scan(partition, task) for partition in self._test.partitions]
             results = [json.loads(rows[0][0]) for rows in gather(workers, scans, self._tick)]
             self._check(results)
-            task = json.dumps({"configurations": self._sums(results)})
-            sql = "SELECT cerebro._combine_measures(%s)"
-            combined = json.loads(workers[0].run(sql, (task,), self._tick)[0][0])
-            self._check_results(combined)
-        return [self._score(model, combined[str(model.mst_key)]) for model in self._models]
+            return {key: self._combined(workers[0], key, results) for key in self._recipes}
 
     @contextmanager
     def _workers(self, use_gpus: bool) -> Iterator[list[Session]]:
@@ -192,7 +232,8 @@ class _Job:
                 "ids": [buffer_id for buffer_id, _ in partition.buffers],
                 "rows": [rows for _, rows in partition.buffers],
             },
-            "targets": target_task(self._table.targets),
+            "targets": target_task(self._table.targets)
+            | {"weighted": self._test.sample_weight is not None},
         }
         order = ScanOrder(
             states=[self._table.states],
@@ -211,25 +252,26 @@ class _Job:
             for mst_key, error in result["errors"].items():
                 raise self._failed(mst_key, error)
 
-    def _check_results(self, combined: dict[str, dict[str, Any]]) -> None:
-        for mst_key, result in combined.items():
-            if "error" in result:
-                raise self._failed(mst_key, result["error"])
-
     def _failed(self, mst_key: str, error: str) -> InvalidData:
         return InvalidData(f"model_table: {self._table.relation.name}, mst_key {mst_key}: {error}")
 
-    def _sums(self, results: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-        """What all partitions contribute to each model, in the order of their keys."""
-        return [
-            recipe | {"partials": [result["partials"][str(key)] for result in results]}
-            for key, recipe in self._recipes.items()
-        ]
+    def _combined(
+        self, session: Session, mst_key: int, results: Sequence[dict[str, Any]]
+    ) -> dict[str, Any]:
+        """What all partitions contribute to a model, in the order of their keys."""
+        partials = [result["partials"][str(mst_key)] for result in results]
+        task = {"configurations": [self._recipes[mst_key] | {"partials": partials}]}
+        sql = "SELECT cerebro._combine_measures(%s)"
+        rows = session.run(sql, (json.dumps(task),), self._tick)
+        combined: dict[str, Any] = json.loads(rows[0][0])[str(mst_key)]
+        if "error" in combined:
+            raise self._failed(str(mst_key), combined["error"])
+        return combined
 
-    @staticmethod
-    def _score(model: TrainedModel, result: dict[str, Any]) -> Score:
-        loss_type = model.compile_params.loss.name
-        return Score(model.mst_key, result["loss"], loss_type, result["names"], result["metrics"])
+
+def _score(model: TrainedModel, result: dict[str, Any]) -> Score:
+    loss_type = model.compile_params.loss.name
+    return Score(model.mst_key, result["loss"], loss_type, result["names"], result["metrics"])
 
 
 def _write(session: Session, output: QualifiedName, scores: Sequence[Score], tick: Tick) -> None:

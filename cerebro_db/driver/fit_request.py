@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from cerebro_db.driver.one_model import OneModel
 from cerebro_db.errors import InvalidArgument
 
 MAX_WORKERS = 256
@@ -17,6 +18,7 @@ class FitRequest:
     """The arguments of ``cerebro_fit_multiple``, as given.
 
     Attributes:
+        one: the configuration, where it is not in a table.
         search_path: for the names; None leaves the sessions' own.
         cores: of the server, from which defaults of workers and threads come.
     """
@@ -38,6 +40,7 @@ class FitRequest:
     max_seconds: float | None = None
     search_path: str | None = None
     cores: int = 1
+    one: OneModel | None = None
 
     def check(self) -> None:
         """Refuse what no table could make right."""

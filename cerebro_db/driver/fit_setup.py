@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import math
 from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
+from cerebro_db.configs.freezing import with_frozen
 from cerebro_db.configs.losses import Target
 from cerebro_db.configs.parameters import (
     CompileParams,
@@ -25,6 +27,7 @@ from cerebro_db.database.summaries import Facts
 from cerebro_db.driver.architectures import Architecture, load_architectures
 from cerebro_db.driver.fit_request import FitRequest
 from cerebro_db.driver.goals import goal_of
+from cerebro_db.driver.one_model import architectures_of
 from cerebro_db.errors import CerebroError, InvalidArgument, UndefinedTable, WrongObjectType
 from cerebro_db.planning.cost import hop_seconds, steps_per_call, use_jit
 from cerebro_db.planning.memory import Load, worker_memory
@@ -56,14 +59,14 @@ class RunSetup:
     """A run that can start, or go on.
 
     Attributes:
-        selection, architectures: names of the tables, for people.
+        selection, architectures: names of the tables, for people; no selection for one model.
     """
 
     request: FitRequest
     packed: PackedTable
     validation: PackedTable | None
     output: QualifiedName
-    selection: str
+    selection: str | None
     architectures: str
     configurations: tuple[Configuration, ...]
     targets: TargetFacts
@@ -90,9 +93,7 @@ def set_up(session: Session, request: FitRequest, tick: Tick) -> tuple[Qualified
     if request.validation_table is not None:
         validation = load_packed(session, request.validation_table, "validation_table", tick)
         _check_alike(packed, validation)
-    selection = find(session, request.model_selection_table, "model_selection_table", tick)
-    rows = _selection_rows(session, selection, tick)
-    table = _architecture_table(session, selection, tick)
+    selection, rows, table = _chosen(session, request, tick)
     known = load_architectures(session, table, {row[1] for row in rows}, tick)
     configurations = _configurations(rows, known, packed, targets, request)
     partitions = len(packed.partitions)
@@ -104,7 +105,7 @@ def set_up(session: Session, request: FitRequest, tick: Tick) -> tuple[Qualified
         packed=packed,
         validation=validation,
         output=output,
-        selection=str(selection.name),
+        selection=selection,
         architectures=str(table.name),
         configurations=configurations,
         targets=targets,
@@ -113,6 +114,17 @@ def set_up(session: Session, request: FitRequest, tick: Tick) -> tuple[Qualified
     )
     check_memory(setup, Catalog(session, tick).settings())
     return table.name, setup
+
+
+def _chosen(
+    session: Session, request: FitRequest, tick: Tick
+) -> tuple[str | None, list[tuple[int, int, str, str]], Relation]:
+    """The name of the table of configurations, its rows, and the table of architectures."""
+    if request.one is not None:
+        return None, [request.one.row()], architectures_of(session, request.one, tick)
+    selection = find(session, request.model_selection_table, "model_selection_table", tick)
+    rows = _selection_rows(session, selection, tick)
+    return str(selection.name), rows, _architecture_table(session, selection, tick)
 
 
 def check_memory(setup: RunSetup, settings: Settings) -> None:
@@ -156,7 +168,8 @@ def decoded_bytes(packed: PackedTable) -> int:
 def target_facts(packed: PackedTable) -> TargetFacts:
     """The stored targets of a packed table."""
     target = packed.target
-    return TargetFacts(target.kind, target.num_classes, tuple(target.shape))
+    weighted = packed.sample_weight is not None
+    return TargetFacts(target.kind, target.num_classes, tuple(target.shape), weighted)
 
 
 def _output(session: Session, request: FitRequest, tick: Tick) -> QualifiedName:
@@ -182,6 +195,12 @@ def _check_alike(packed: PackedTable, validation: PackedTable) -> None:
     if ours != theirs:
         raise InvalidArgument(
             f"validation_table: got rows of shape {list(theirs)}; source_table has {list(ours)}"
+        )
+    if packed.encoding != validation.encoding:
+        raise InvalidArgument(
+            f"validation_table: {validation.relation.name} has another encoding of its columns "
+            f"than {packed.relation.name}",
+            hint="pack it with cerebro_pack_validation",
         )
     a, b = packed.target, validation.target
     if (a.kind, a.shape, a.class_values) != (b.kind, b.shape, b.class_values):
@@ -258,6 +277,7 @@ def _configurations(
             compile_params = parse_compile_params(compile_text)
             fit_params = parse_fit_params(fit_text)
             check_fits(known[model_id], compile_params, fit_params, packed, targets)
+            with_frozen(json.loads(known[model_id].text), compile_params.freeze)
         except CerebroError as error:
             error.message = f"configuration {mst_key}: {error.message}"
             raise
@@ -306,7 +326,9 @@ def _program_key(
     penalties = (params.l1 is not None, params.l2 is not None, params.dropout)
     loss = (params.loss.name, repr(params.loss.arguments))
     weighted = fit.class_weight is not None
-    return (architecture.id, params.optimizer.name, loss, penalties, weighted, fit.batch_size)
+    optimizer = (params.optimizer.name, params.optimizer.schedule)
+    layers = (architecture.id, params.freeze)
+    return (layers, optimizer, loss, penalties, weighted, fit.batch_size)
 
 
 def _steps(packed: PackedTable, fit: FitParams) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from cerebro_db.configs.architecture import check_architecture
 from cerebro_db.database import libraries
@@ -21,6 +21,8 @@ from cerebro_db.errors import (
 )
 
 ROLE = "model_arch_table"
+# A value goes to a session as text of two characters a byte, of which a gigabyte is too much.
+_MAX_FILE_BYTES = 2**29 - 2**20
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,47 @@ def load_model(pool: SessionPool, request: LoadRequest, tick: Tick = no_tick) ->
         facts = _built(session, request, tick)
         with transaction(session, tick):
             return _inserted(session, request, facts, tick)
+
+
+@dataclass(frozen=True)
+class FileRequest:
+    """The arguments of ``cerebro_load_model_file``, as given."""
+
+    model_arch_table: str | None
+    file: bytes | None
+    name: str | None = None
+    description: str | None = None
+    search_path: str | None = None
+
+
+def load_model_file(pool: SessionPool, request: FileRequest, tick: Tick = no_tick) -> int:
+    """Put the model of a ``.keras`` file into an architecture table; returns the model_id.
+
+    Raises:
+        InvalidArchitecture: the architecture is refused, or no model can be built from it.
+        InvalidArgument: the file is no such file, or its weights are not those of the architecture.
+        WrongObjectType: the table is of another kind.
+    """
+    require_text(request.model_arch_table, ROLE)
+    if request.file is None or len(request.file) > _MAX_FILE_BYTES:
+        got = "NULL" if request.file is None else f"{len(request.file)} bytes"
+        raise InvalidArgument(f"file: got {got}; allowed: up to {_MAX_FILE_BYTES} bytes")
+    loaded = LoadRequest(
+        request.model_arch_table, "", None, request.name, request.description, request.search_path
+    )
+    with control_session(
+        pool, request.search_path, tick, fits=_inspects, prefer=_is_ready
+    ) as session:
+        _target(session, loaded, tick)
+        session.facts["tensorflow"] = INSPECTION
+        sql = "SELECT f.model_arch, f.model_weights FROM cerebro._read_model_file(%s) f"
+        try:
+            rows = session.run(sql, (request.file,), tick)
+        except StatementFailed as failure:
+            raise _refusal(failure) from None
+    return load_model(
+        pool, replace(loaded, model_arch=rows[0][0], model_weights=bytes(rows[0][1])), tick
+    )
 
 
 def _inspects(session: Session) -> bool:

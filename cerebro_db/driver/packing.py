@@ -11,15 +11,15 @@ import hashlib
 import os
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import replace
 
-from cerebro_db.database.dialects.greenplum_packing import STAGE, GreenplumPacking
+from cerebro_db.configs.encodings import Encoding
+from cerebro_db.database.dialects import SpreadPacking
 from cerebro_db.database.dialects.postgresql import PostgreSQL
 from cerebro_db.database.dialects.postgresql_packing import UNFINISHED, PostgreSQLPacking
 from cerebro_db.database.names import QualifiedName
-from cerebro_db.database.packed import SUMMARY_SUFFIX, PackedTable, load_packed
+from cerebro_db.database.packed import SUMMARY_SUFFIX, load_packed
 from cerebro_db.database.relations import (
-    Relation,
     column,
     find,
     forget_search_path,
@@ -28,57 +28,31 @@ from cerebro_db.database.relations import (
 )
 from cerebro_db.database.sessions import Session, SessionPool, StatementFailed, Tick, no_tick
 from cerebro_db.driver.crew import Statement, borrowed, recover, run_all, run_each
+from cerebro_db.driver.encoding_fit import Fitter
 from cerebro_db.driver.packing_layout import Layout, default_buffer_size, lay_out
 from cerebro_db.driver.packing_request import PackRequest, PackSummary
 from cerebro_db.driver.packing_source import (
-    Feature,
-    Target,
     check_names,
     check_source,
-    feature_of,
     target_of,
 )
 from cerebro_db.driver.packing_spread import SpreadWork, spread
 from cerebro_db.driver.packing_summary import summary_fields
 from cerebro_db.driver.packing_survey import Survey, Surveyor
+from cerebro_db.driver.packing_work import (
+    ENCODING_SUFFIX,
+    Work,
+    feature_for,
+    readable_encoding,
+    weight_of,
+)
 from cerebro_db.errors import CerebroError, DuplicateTable, InvalidArgument, InvalidData
 from cerebro_db.training.buffers import wire_bytes
 
-BUILD_SUFFIX = "_packing"
-STAGE_SUFFIX = "_staging"
 # The server holds no value of a gigabyte; some room for its own headers.
 LARGEST_VALUE = 2**30 - 2**16
 
 Notify = Callable[[str], None]
-
-
-@dataclass(frozen=True)
-class Work:
-    """A request whose names are resolved."""
-
-    request: PackRequest
-    source: Relation
-    feature: Feature
-    target: Target
-    training: PackedTable | None
-    output: QualifiedName
-
-    @property
-    def divisor(self) -> float:
-        """The normalizing constant."""
-        if self.training is not None:
-            return self.training.normalizing_const
-        return float(self.request.normalizing_const or 1.0)
-
-    @property
-    def build(self) -> QualifiedName:
-        """The packed table while it is not finished."""
-        return self.output.suffixed(BUILD_SUFFIX)
-
-    @property
-    def stage(self) -> QualifiedName:
-        """The copy of a source whose rows have no addresses."""
-        return self.output.suffixed(STAGE_SUFFIX)
 
 
 def no_notice(message: str) -> None:
@@ -103,7 +77,7 @@ def pack(
     """
     request.check()
     with borrowed(pool, 1, tick) as (control,):
-        summary = _Job(pool, dialect.packing, control, tick).run(request)
+        summary = _Job(pool, dialect.packing, control, tick, notify).run(request)
     notify(str(summary))
     return summary
 
@@ -112,8 +86,14 @@ class _Job:
     """One call of ``pack``: what its steps share."""
 
     def __init__(
-        self, pool: SessionPool, sql: PostgreSQLPacking, control: Session, tick: Tick
+        self,
+        pool: SessionPool,
+        sql: PostgreSQLPacking,
+        control: Session,
+        tick: Tick,
+        notify: Notify,
     ) -> None:
+        self._notify = notify
         self._pool = pool
         self._sql = sql
         self._control = control
@@ -140,29 +120,27 @@ class _Job:
     # -- names ---------------------------------------------------------------
     def _resolved(self, request: PackRequest) -> Work:
         source = find(self._control, request.source_table, "source_table", self._tick)
+        suffixes = (SUMMARY_SUFFIX, ENCODING_SUFFIX) if request.encoding else (SUMMARY_SUFFIX,)
         output = new_table(
-            self._control,
-            request.output_table,
-            "output_table",
-            suffixes=(SUMMARY_SUFFIX,),
-            tick=self._tick,
+            self._control, request.output_table, "output_table", suffixes, self._tick
         )
         check_source(source)
-        feature = feature_of(column(source, request.independent_varname, "independent_varname"))
-        target = target_of(column(source, request.dependent_varname, "dependent_varname"))
-        check_names(feature.column.name, target.column.name)
         training = None
         if request.is_validation:
             training = load_packed(
                 self._control, request.training_table, "training_table", self._tick
             )
+        target = target_of(column(source, request.dependent_varname, "dependent_varname"))
+        feature = feature_for(request, source, target, training)
+        check_names(feature.column.name, target.column.name)
+        if training is not None:
             target = target.like(training)
         elif request.num_classes is not None and not target.is_class:
             raise InvalidArgument(
                 f"num_classes: got {request.num_classes}; allowed: NULL, as the column "
                 f"{target.column.name!r} of type {target.column.type} holds float targets"
             )
-        return Work(request, source, feature, target, training, output)
+        return Work(request, source, feature, target, training, output, weight_of(request, source))
 
     # -- around the work -----------------------------------------------------
     @contextlib.contextmanager
@@ -213,12 +191,13 @@ class _Job:
 
     # -- the work ------------------------------------------------------------
     def _built(self, work: Work) -> tuple[Survey, Layout]:
-        if isinstance(self._sql, GreenplumPacking):
+        if isinstance(self._sql, SpreadPacking):
             return self._spread(self._sql, work)
         names = (work.feature.column.name, work.target.column.name)
-        table = self._readable(work, names)
+        table = self._readable(work)
         self._control.run(self._sql.create(work.build, *names), (), self._tick)
         snapshot = self._control.run(self._sql.begin_reading, (), self._tick)[0][0]
+        work = self._fitted(work, table)
         surveyor = Surveyor(self._sql, self._control, self._tick)
         survey = _survey(surveyor, work, table)
         layout = _layout(work, survey)
@@ -233,28 +212,47 @@ class _Job:
         self._finish(work, survey, layout)
         return survey, layout
 
-    def _spread(self, sql: GreenplumPacking, work: Work) -> tuple[Survey, Layout]:
+    def _spread(self, sql: SpreadPacking, work: Work) -> tuple[Survey, Layout]:
         request = work.request
         spread_work = SpreadWork(
             source=work.source.name,
             build=work.build,
-            columns=(work.feature.column.name, work.target.column.name),
+            columns=work.columns,
+            names=(work.feature.column.name, work.target.column.name),
             seed=None if request.is_validation else request.seed,
             partitions=len(work.training.partitions) if work.training else request.num_partitions,
-            survey=lambda surveyor: _survey(surveyor, work, STAGE),
+            survey=lambda surveyor: _survey(surveyor, self._fitted(work, sql.staged), sql.staged),
             buffer_size=lambda survey: _buffer_size(work, survey),
         )
         survey, layout = spread(sql, self._control, spread_work, self._tick)
         _check_size(survey, layout)
-        self._finish(work, survey, layout)
+        self._finish(replace(work, feature=survey.feature), survey, layout)
         return survey, layout
 
-    def _readable(self, work: Work, names: tuple[str, str]) -> QualifiedName:
+    def _fitted(self, work: Work, table: QualifiedName) -> Work:
+        """With the numbers of an encoding that is new."""
+        wanted, plan = work.request.encoding, work.feature.encoding
+        if wanted is None or not isinstance(plan, Encoding) or wanted.max_categories is None:
+            return work
+        fitter = Fitter(
+            self._control,
+            work.source.name,
+            table,
+            wanted.max_categories,
+            self._tick,
+            self._notify,
+        )
+        return replace(work, feature=replace(work.feature, encoding=fitter.fitted(plan)))
+
+    def _readable(self, work: Work) -> QualifiedName:
         """A plain table with the rows of the source: itself, or a copy."""
         source = work.source
         if not self._control.run(self._sql.needs_staging, (source.oid,), self._tick)[0][0]:
             return source.name
-        self._control.run(self._sql.stage(work.stage, source.name, names), (), self._tick)
+        feature = work.feature
+        wide = () if isinstance(feature.encoding, Encoding) else feature.sources
+        statement = self._sql.stage(work.stage, source.name, work.columns, wide)
+        self._control.run(statement, (), self._tick)
         return work.stage
 
     def _fill(self, work: Work, survey: Survey, layout: Layout, snapshot: str) -> None:
@@ -267,15 +265,18 @@ class _Job:
 
     def _finish(self, work: Work, survey: Survey, layout: Layout) -> None:
         fields = summary_fields(work.request, survey, layout, work.output, work.training)
+        more, told = readable_encoding(work)
         statement = self._sql.finish(
             work.build,
             work.output,
             work.output.suffixed(SUMMARY_SUFFIX),
             [(field.name, field.type) for field in fields],
             [work.stage] if survey.scan.table == work.stage else [],
+            more,
         )
+        values = [*(field.value for field in fields), *told]
         # No tick: once this has begun a cancel request must not leave it unknown whether it ended.
-        self._control.run(statement, [field.value for field in fields])
+        self._control.run(statement, values)
 
 
 def _fillings(
@@ -312,6 +313,7 @@ def _survey(surveyor: Surveyor, work: Work, table: QualifiedName) -> Survey:
         work.divisor,
         work.request.num_classes,
         work.training,
+        work.weight,
     )
 
 

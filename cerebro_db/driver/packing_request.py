@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from cerebro_db.configs.images import ImageEncoding, image_encoding
 from cerebro_db.database.names import QualifiedName
 from cerebro_db.database.summaries import MAX_CLASSES
+from cerebro_db.driver.encoding_plan import EncodingRequest
 from cerebro_db.errors import InvalidArgument
 
 ALL_SEGMENTS = "all_segments"
@@ -14,10 +17,25 @@ LARGEST_INTEGER = 2**31 - 1
 
 
 @dataclass(frozen=True)
+class ImageRequest:
+    """What ``cerebro_pack_images`` is told of its images, as given."""
+
+    shape: Sequence[int | None] | None
+    format: str | None
+
+    def encoding(self, name: str) -> ImageEncoding:
+        """What is recorded for the column ``name``."""
+        return image_encoding(name, self.format, self.shape)
+
+
+@dataclass(frozen=True)
 class PackRequest:
-    """The arguments of ``cerebro_pack`` or ``cerebro_pack_validation``, as given.
+    """The arguments of ``cerebro_pack`` and its like, as given.
 
     Attributes:
+        encoding: of ``cerebro_pack_columns``: how the columns that are listed become features.
+        image: of ``cerebro_pack_images``.
+        sample_weight: a column of weights of the rows in training.
         is_validation: follow ``training_table`` and keep the order of the rows.
         search_path: for the names above; None leaves the sessions' own.
     """
@@ -35,9 +53,16 @@ class PackRequest:
     training_table: str | None = None
     is_validation: bool = False
     search_path: str | None = None
+    encoding: EncodingRequest | None = None
+    image: ImageRequest | None = None
+    sample_weight: str | None = None
 
     def check(self) -> None:
         """Refuse what no table could make right."""
+        if self.encoding is not None:
+            self.encoding.check()
+        if self.image is not None:
+            self.image.encoding("")
         _check_positive("buffer_size", self.buffer_size)
         _check_positive("num_classes", self.num_classes, MAX_CLASSES)
         _check_positive("num_partitions", self.num_partitions)

@@ -4,18 +4,25 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from cerebro_db.database.names import MAX_IDENTIFIER_BYTES
+from cerebro_db.configs.encodings import Encoding, Recorded
+from cerebro_db.configs.images import ImageEncoding, ImageFormat
+from cerebro_db.database.encoding import encoded
+from cerebro_db.database.names import MAX_IDENTIFIER_BYTES, quote
 from cerebro_db.database.packed import PackedTable
-from cerebro_db.database.relations import Column, Relation
+from cerebro_db.database.relations import Column, Relation, column
+from cerebro_db.driver.encoding_plan import matched
 from cerebro_db.errors import InvalidArgument, InvalidData, WrongObjectType
 from cerebro_db.training.buffers import WIRE_DTYPES
+from cerebro_db.training.images import require_pillow
 
 _INTEGERS = {20, 21, 23}
 _FLOATS = {700, 701, 1700}
 _MONEY = 790
 # Text-like, boolean, dates and times, enumerations.
 _CLASS_CATEGORIES = {"S", "B", "D", "T", "E"}
-_FLOAT8_OID = 701
+_FLOAT8_OID, _FLOAT8_ARRAY_OID, _SMALLINT_OID, _BYTEA_OID = 701, 1022, 21, 17
+# The name of what is made of several columns.
+FEATURES = "features"
 
 
 @dataclass(frozen=True)
@@ -23,16 +30,37 @@ class Feature:
     """The independent variable.
 
     Attributes:
-        column: of the source.
+        column: of the source, or what stands for the columns that are encoded.
         cast: SQL type that it is read as; empty if it can be read as it is.
         element_oid: of what is then read.
         shape: of every row; empty until known.
+        encoding: how several columns, or an image, become numbers.
     """
 
     column: Column
     cast: str
     element_oid: int
     shape: tuple[int, ...] = ()
+    encoding: Recorded | None = None
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The columns that are read."""
+        if not isinstance(self.encoding, Encoding):
+            return (self.column.name,)
+        return tuple(column.name for column in self.encoding.columns)
+
+    @property
+    def image(self) -> ImageEncoding | None:
+        """What images are read as; None if it is an array of numbers that is read."""
+        return self.encoding if isinstance(self.encoding, ImageEncoding) else None
+
+    def expression(self, alias: str) -> str:
+        """SQL of the array of numbers, or of the image, over an alias of the source."""
+        if isinstance(self.encoding, Encoding):
+            return encoded(self.encoding, alias)
+        name = f"{alias}.{quote(self.column.name)}"
+        return f"{name}::{self.cast}" if self.cast else name
 
 
 @dataclass(frozen=True)
@@ -115,6 +143,56 @@ def feature_of(column: Column) -> Feature:
     return Feature(column, *cast)
 
 
+def encoded_feature(encoding: Encoding) -> Feature:
+    """The feature that several columns make together."""
+    column = Column(
+        FEATURES,
+        "double precision[]",
+        _FLOAT8_ARRAY_OID,
+        "double precision[]",
+        "A",
+        _FLOAT8_OID,
+        "N",
+    )
+    return Feature(column, "", _FLOAT8_OID, encoding=encoding)
+
+
+def image_feature(source: Relation, listed: str | None, image: ImageEncoding) -> Feature:
+    """The feature that a column of images is.
+
+    Raises:
+        WrongObjectType: the column is not of type bytea.
+        MissingPackage: nothing can read such images.
+    """
+    found = column(source, listed, "independent_varname")
+    if found.type_oid != _BYTEA_OID:
+        raise WrongObjectType(
+            f"independent_varname: the column {found.name!r} is of type {found.type}; "
+            "allowed: bytea, as it is images that are read"
+        )
+    if image.format is ImageFormat.ENCODED:
+        require_pillow()
+    recorded = replace(image, name=found.name)
+    return Feature(found, "", _SMALLINT_OID, image.shape, recorded)
+
+
+def recorded_feature(source: Relation, listed: str | None, encoding: Recorded | None) -> Feature:
+    """The independent variable of rows that are read as those of a training table were.
+
+    Args:
+        source: where the rows are.
+        listed: a column of arrays; with an encoding NULL, ``*`` or its columns; a column of images,
+            NULL for the one of the training table.
+        encoding: as recorded with the training table.
+    """
+    if encoding is None:
+        return feature_of(column(source, listed, "independent_varname"))
+    if isinstance(encoding, ImageEncoding):
+        quoted = '"' + encoding.name.replace('"', '""') + '"'
+        return image_feature(source, quoted if listed is None else listed, encoding)
+    return encoded_feature(matched(source, listed, encoding, "independent_varname"))
+
+
 def target_of(column: Column) -> Target:
     """How the dependent variable is read: integers, text and the like are classes.
 
@@ -133,6 +211,15 @@ def target_of(column: Column) -> Target:
             "double precision, numeric and arrays of numbers for float targets"
         )
     return Target(column, "float", cast[0] or _cast(column))
+
+
+def check_number(column: Column, role: str) -> None:
+    """Refuse a column that holds no numbers."""
+    if column.type_oid not in _INTEGERS | _FLOATS:
+        raise WrongObjectType(
+            f"{role}: the column {column.name!r} is of type {column.type}; allowed: smallint, "
+            "integer, bigint, real, double precision or numeric"
+        )
 
 
 def check_names(x: str, y: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from cerebro_db.database.dialects.greenplum_packing import GreenplumPacking, Spreading
+from cerebro_db.database.dialects import Spreading, SpreadPacking
 from cerebro_db.database.names import QualifiedName
 from cerebro_db.database.sessions import Session, StatementFailed, Tick
 from cerebro_db.driver.packing_layout import Layout, lay_out
@@ -20,7 +20,8 @@ class SpreadWork:
     Attributes:
         source: the table or view.
         build: the packed table to be made.
-        columns: features and target.
+        columns: of the source, those that are read.
+        names: of features and target in the packed table.
         seed: of the shuffle; None keeps the order.
         partitions: how many; None for one on each segment.
         survey: looks at the rows of the stage.
@@ -29,7 +30,8 @@ class SpreadWork:
 
     source: QualifiedName
     build: QualifiedName
-    columns: tuple[str, str]
+    columns: tuple[str, ...]
+    names: tuple[str, str]
     seed: int | None
     partitions: int | None
     survey: Callable[[Surveyor], Survey]
@@ -37,7 +39,7 @@ class SpreadWork:
 
 
 def spread(
-    sql: GreenplumPacking, control: Session, work: SpreadWork, tick: Tick
+    sql: SpreadPacking, control: Session, work: SpreadWork, tick: Tick
 ) -> tuple[Survey, Layout]:
     """Fill the packed table; the transaction stays open, and is the caller's to end.
 
@@ -55,7 +57,7 @@ def spread(
         control.run(text, (), tick)
     seeds = () if work.seed is None else (work.seed,)
     control.run(sql.shuffle(source, work.columns, bool(seeds)), seeds, tick)
-    control.run(sql.create(work.build, *work.columns), (), tick)
+    control.run(sql.create(work.build, *work.names), (), tick)
     surveyor = Surveyor(sql, control, tick)
     survey = work.survey(surveyor)
     partitions = _partitions(work.partitions, keys, len(survey.addresses))
@@ -64,7 +66,7 @@ def spread(
     control.run("SAVEPOINT before_filling", (), tick)
     try:
         control.run(sql.rank, (), tick)
-        statement = sql.fill_all(work.build, survey.scan, work.columns, spreading)
+        statement = sql.fill_all(work.build, survey.scan, work.names, spreading)
         control.run(statement, _parameters(survey), tick)
     except StatementFailed as failure:
         # Class 22: something about the data, which is still there to be looked at.

@@ -6,6 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
+from cerebro_db.configs.encodings import recorded_text
 from cerebro_db.database.names import QualifiedName
 from cerebro_db.database.packed import FORMAT_VERSION, PackedTable
 from cerebro_db.driver.packing_layout import Layout
@@ -74,6 +75,8 @@ def _own_fields(
         Field("buffers_per_partition", "integer[]", layout.buffers_per_partition()),
         Field("seed", "bigint", seed),
         Field("training_table", "text", str(training.relation.name) if training else None),
+        Field("encoding", "json", recorded_text(feature.encoding) if feature.encoding else None),
+        Field("sample_weight", "text", survey.weight),
         Field("format_version", "integer", FORMAT_VERSION),
     ]
 

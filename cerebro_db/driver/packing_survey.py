@@ -32,6 +32,7 @@ class Survey:
         target: with its shape and classes.
         addresses: of all rows, sorted.
         divisor: the normalizing constant.
+        weight: the column of sample weights.
     """
 
     source: QualifiedName
@@ -40,6 +41,7 @@ class Survey:
     target: Target
     addresses: NDArray[np.int64]
     divisor: float
+    weight: str | None = None
 
     @property
     def is_staged(self) -> bool:
@@ -70,6 +72,7 @@ class Surveyor:
         divisor: float,
         num_classes: int | None,
         training: PackedTable | None,
+        weight: str | None = None,
     ) -> Survey:
         """Look at all rows.
 
@@ -81,15 +84,16 @@ class Surveyor:
             divisor: the normalizing constant.
             num_classes: as the caller wants.
             training: the table whose shapes and classes count.
+            weight: the column of sample weights.
 
         Raises:
             InvalidData: there are no rows, or the first one cannot be packed.
         """
-        scan = scan_of(table, feature, target)
+        scan = scan_of(table, feature, target, weight)
         addresses = self._addresses(table)
         if not len(addresses):
             raise InvalidData(f"source_table: {source} has no rows; allowed: at least one row")
-        found = Survey(source, scan, feature, target, addresses, divisor)
+        found = Survey(source, scan, feature, target, addresses, divisor, weight)
         shape, target_shape = self._shapes(found, training)
         if training is None and target.is_class:
             listed, count, has_null = self._control.run(self._sql.classes(scan), (), self._tick)[0]
@@ -142,13 +146,18 @@ class Surveyor:
         rows = self._control.run(statement, (survey.divisor, *values), self._tick)
         if not rows:
             return None
-        number, address, fault, got, target_fault, target_got, label = rows[0]
+        number, address, fault, got, target_fault, target_got, label, weight = rows[0]
         where = f"row {number} of the scan of {survey.source}"
         where += "" if survey.is_staged else f", ctid {address}"
         name, target_name = survey.feature.column.name, survey.target.column.name
         if fault:
             where += f", {target_name} = {label!r}" if label is not None else ""
             return f"{where}: column {name!r} {reason(fault, got, shape)}"
+        if weight is not None:
+            return (
+                f"{where}: column {survey.weight!r} holds {weight} as a sample weight; "
+                "allowed: finite numbers from 0"
+            )
         if target_fault == "class":
             return f"{where}: {_unseen(label, survey.target)}"
         if target_fault == "element" and not survey.target.column.is_array:
@@ -156,15 +165,17 @@ class Surveyor:
         return f"{where}: column {target_name!r} {reason(target_fault, target_got, target_shape)}"
 
 
-def scan_of(table: QualifiedName, feature: Feature, target: Target) -> Scan:
+def scan_of(
+    table: QualifiedName, feature: Feature, target: Target, weight: str | None = None
+) -> Scan:
     """What is read of ``table``."""
-    features, label = f"s.{quote(feature.column.name)}", f"s.{quote(target.column.name)}"
-    if feature.cast:
-        features = f"{features}::{feature.cast}"
+    weights = None if weight is None else f"s.{quote(weight)}::double precision"
+    features, label = feature.expression("s"), f"s.{quote(target.column.name)}"
     if target.is_class:
-        return Scan(table, features, f"{label}::{target.cast}", target.cast)
+        return Scan(table, features, f"{label}::{target.cast}", target.cast, feature.image, weights)
     label = f"{label}::{target.cast}"
-    return Scan(table, features, label if target.column.is_array else f"ARRAY[{label}]", None)
+    label = label if target.column.is_array else f"ARRAY[{label}]"
+    return Scan(table, features, label, None, feature.image, weights)
 
 
 def _check_shape(
@@ -184,6 +195,8 @@ def reason(fault: str, got: Sequence[int] | None, shape: Sequence[int]) -> str:
         return "holds a NULL; allowed: no NULL"
     if fault == "value":
         return "holds a value that is NaN, infinite or too large; allowed: finite float32 numbers"
+    if fault != "shape":
+        return fault  # of an image, which tells more
     if got is None:
         return "is an empty array; allowed: at least one element"
     return f"has shape {_shown(got)}; allowed: {_shown(shape)}, the shape of the first row"

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import cerebro_db
+from cerebro_db.configs.encodings import recorded_text
 from cerebro_db.configs.parameters import CompileParams
 from cerebro_db.database.catalog import STATES_SCHEMA, Catalog, StoredRun
 from cerebro_db.database.dialects import PostgreSQL
@@ -272,4 +273,5 @@ def _summary_row(setup: RunSetup, run_id: int) -> dict[str, tuple[str, Any]]:
         "input_shape": ("integer[]", list(packed.input.shape)),
         "target_kind": ("text", target.kind),
         "target_shape": ("integer[]", list(target.shape)),
+        "encoding": ("json", recorded_text(packed.encoding) if packed.encoding else None),
     }

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 from cerebro_db.configs import model_selection
 from cerebro_db.configs.architecture import ArchitectureLimits, check_architecture, with_dropout
+from cerebro_db.configs.freezing import with_frozen
 from cerebro_db.configs.model_selection import ConfigurationText
-from cerebro_db.configs.parameters import parse_compile_params
+from cerebro_db.configs.parameters import CompileParams, parse_compile_params
 from cerebro_db.database import libraries
 from cerebro_db.database.names import QualifiedName
 from cerebro_db.database.relations import Relation, find, new_table, require_text
@@ -141,20 +142,27 @@ def _check_models(
         raise InvalidArgument(
             f"model_id_list: got {wrong}; allowed: ids that {models.name} has exactly once"
         )
-    _check_dropout(dict(found), rows, limits_of(session, tick))
+    _check_layers(dict(found), rows, limits_of(session, tick))
 
 
-def _check_dropout(
+def _check_layers(
     texts: dict[int, str], rows: Sequence[ConfigurationText], limits: ArchitectureLimits
 ) -> None:
-    rates = {text: parse_compile_params(text).dropout for text in {r.compile_params for r in rows}}
-    pairs = {(row.model_id, rates[row.compile_params]) for row in rows}
-    for model_id, rate in sorted((m, r) for m, r in pairs if r is not None):
+    """Whether the models have the layers that parameters are about."""
+    params = {text: parse_compile_params(text) for text in {r.compile_params for r in rows}}
+    wanted = {(row.model_id, _layers_of(params[row.compile_params])) for row in rows}
+    for model_id, (rate, freeze) in sorted(wanted, key=repr):
         try:
-            with_dropout(check_architecture(texts[model_id], limits), rate)
+            if rate is not None or freeze:
+                config = check_architecture(texts[model_id], limits)
+                with_frozen(config if rate is None else with_dropout(config, rate), freeze)
         except CerebroError as error:
             error.message = f"model_id {model_id}: {error.message}"
             raise
+
+
+def _layers_of(params: CompileParams) -> tuple[float | None, tuple[str, ...]]:
+    return params.dropout, params.freeze
 
 
 def _target(

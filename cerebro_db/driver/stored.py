@@ -98,13 +98,14 @@ def load_progress(
             catalog.configuration_ended(
                 run.run_id, mst_key, "failed", diverged(dataset, epoch, loss)
             )
+        stored = catalog.configurations(run.run_id)
         ended = {
             c.mst_key: (status, error or status)
-            for c, status, error in catalog.configurations(run.run_id)
+            for c, status, error in stored
             if status in ("failed", "cancelled")
         }
         going = {key: version for key, version in done.items() if key not in ended}
-        warm = {c.mst_key for c, _, _ in catalog.configurations(run.run_id) if c.is_warm}
+        warm = {c.mst_key for c, _, _ in stored if c.is_warm}
         catalog.forget_hops(run.run_id, going, states.hops_an_epoch)
         scored = _scored(catalog, run, setup, set(going))
     for mst_key in ended:

@@ -57,10 +57,13 @@ class TaskWriter:
             "kind": targets.kind,
             "num_classes": targets.num_classes,
             "shape": list(targets.shape),
+            "weighted": targets.weighted,
         }
         self._buffers = {TRAINING: _buffers(setup.packed)}
+        self._weighted = {TRAINING: targets.weighted}
         if setup.validation is not None:
             self._buffers["validation"] = _buffers(setup.validation)
+            self._weighted["validation"] = setup.validation.sample_weight is not None
 
     def salt(self, visit: Visit) -> str:
         """What places the buffers of a visit."""
@@ -91,7 +94,7 @@ class TaskWriter:
                 "dataset": dataset,
                 "partition_key": partition_key,
                 "buffers": self._buffers[dataset][partition_key],
-                "targets": self._targets,
+                "targets": self._targets | {"weighted": self._weighted[dataset]},
             }
         )
 

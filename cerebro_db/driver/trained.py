@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from cerebro_db.configs.architecture import ArchitectureLimits, check_architecture, fingerprint
+from cerebro_db.configs.encodings import Recorded
 from cerebro_db.configs.parameters import CompileParams, parse_compile_params
 from cerebro_db.database.libraries import SPELLED
 from cerebro_db.database.names import QualifiedName, quote
+from cerebro_db.database.packed import recorded_encoding
 from cerebro_db.database.relations import Relation, find
 from cerebro_db.database.sessions import Session, Tick
 from cerebro_db.database.summaries import MAX_TARGETS, Facts
@@ -50,6 +52,7 @@ class ModelTable:
         class_values: in the order of the ids, as text; empty for float targets.
         input_shape: of one row of features.
         normalizing_const: the features were divided by it.
+        encoding: how columns or images become features; None where rows have an array.
     """
 
     relation: Relation
@@ -61,6 +64,7 @@ class ModelTable:
     class_values: tuple[str | None, ...]
     input_shape: tuple[int, ...]
     normalizing_const: float
+    encoding: Recorded | None = field(default=None, kw_only=True)
 
     def check_key(self, mst_key: int) -> None:
         """Refuse a key that no model has."""
@@ -122,6 +126,7 @@ def load_model_table(session: Session, text: str | None, tick: Tick) -> ModelTab
         class_values=_class_values(session, summary, target, tick),
         input_shape=facts.shape("input_shape", facts.row["input_shape"]),
         normalizing_const=facts.divisor("normalizing_const"),
+        encoding=recorded_encoding(session, summary, ROLE, tick),
     )
 
 
@@ -164,6 +169,7 @@ def target_task(targets: TargetFacts) -> dict[str, Any]:
         "kind": targets.kind,
         "num_classes": targets.num_classes,
         "shape": list(targets.shape),
+        "weighted": targets.weighted,
     }
 
 

@@ -9,6 +9,7 @@ from cerebro_db.driver.drive import Limits
 from cerebro_db.driver.fit import fit_multiple
 from cerebro_db.driver.fit import resume as resume_run
 from cerebro_db.driver.fit_request import FitRequest
+from cerebro_db.driver.one_model import OneModel
 from cerebro_db.server.host import Host, entry
 from cerebro_db.server.version import cores
 
@@ -18,6 +19,17 @@ def fit(plpy: Any, gd: dict[str, Any], arguments: dict[str, Any]) -> int:
     """Train a grid; the arguments are those of the SQL function, by name."""
     host = Host.of(plpy, gd)
     request = FitRequest(**arguments, search_path=host.search_path, cores=cores())
+    return fit_multiple(host.pool, host.dialect, request, host.tick, host.notice)
+
+
+@entry
+def fit_one(
+    plpy: Any, gd: dict[str, Any], configuration: dict[str, Any], arguments: dict[str, Any]
+) -> int:
+    """Train one configuration; the arguments are those of the SQL function, by name."""
+    host = Host.of(plpy, gd)
+    one = OneModel(**configuration)
+    request = FitRequest(**arguments, one=one, search_path=host.search_path, cores=cores())
     return fit_multiple(host.pool, host.dialect, request, host.tick, host.notice)
 
 

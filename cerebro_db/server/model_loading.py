@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from cerebro_db.driver import model_loading
-from cerebro_db.driver.model_loading import LoadRequest
+from cerebro_db.driver.model_loading import FileRequest, LoadRequest
 from cerebro_db.server.host import Host, entry
 
 
@@ -30,3 +30,18 @@ def load_model(
         search_path=host.search_path,
     )
     return model_loading.load_model(host.pool, request, host.tick)
+
+
+@entry
+def load_model_file(
+    plpy: Any,
+    gd: dict[str, Any],
+    model_arch_table: str | None,
+    file: bytes | None,
+    name: str | None,
+    description: str | None,
+) -> int:
+    """Put the model of a file into an architecture table."""
+    host = Host.of(plpy, gd)
+    request = FileRequest(model_arch_table, file, name, description, host.search_path)
+    return model_loading.load_model_file(host.pool, request, host.tick)

@@ -30,3 +30,19 @@ def inspect(plpy: Any, gd: dict[str, Any], model_arch: str, model_weights: bytes
         return models.facts_of(model).to_json()
 
     return compute(plpy, work)
+
+
+@entry
+def read_file(plpy: Any, gd: dict[str, Any], file: bytes | None) -> tuple[str, bytes]:
+    """The architecture and the weights in a file of Keras."""
+    limits = ArchitectureLimits.of(settings_of(plpy))
+
+    def work(tick: Tick) -> tuple[str, bytes]:
+        from cerebro_db.training.environment import configure
+
+        configure(threads=1)
+        from cerebro_db.training import keras_file
+
+        return keras_file.read(file or b"", limits, tick)
+
+    return compute(plpy, work)

@@ -1,11 +1,12 @@
-"""What cerebro_pack and cerebro_pack_validation call."""
+"""What cerebro_pack and the other functions that pack call."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from cerebro_db.driver import packing
-from cerebro_db.driver.packing_request import PackRequest
+from cerebro_db.driver.encoding_plan import EncodingRequest
+from cerebro_db.driver.packing_request import ImageRequest, PackRequest
 from cerebro_db.server.host import Host, entry
 
 
@@ -23,6 +24,7 @@ def pack(
     distribution_rules: str | None,
     num_partitions: int | None,
     seed: int | None,
+    sample_weight: str | None,
 ) -> None:
     """Pack a table for training."""
     host = Host.of(plpy, gd)
@@ -37,6 +39,80 @@ def pack(
         distribution_rules=distribution_rules,
         num_partitions=num_partitions,
         seed=seed,
+        sample_weight=sample_weight,
+        search_path=host.search_path,
+    )
+    packing.pack(host.pool, host.dialect, request, host.tick, host.notice)
+
+
+@entry
+def pack_columns(
+    plpy: Any,
+    gd: dict[str, Any],
+    source_table: str | None,
+    output_table: str | None,
+    dependent_varname: str | None,
+    independent_varname: str | None,
+    buffer_size: int | None,
+    numbers: str | None,
+    categories: str | None,
+    max_categories: int | None,
+    encodings: str | None,
+    exclude: str | None,
+    num_classes: int | None,
+    num_partitions: int | None,
+    seed: int | None,
+    sample_weight: str | None,
+) -> None:
+    """Pack columns of mixed types for training."""
+    host = Host.of(plpy, gd)
+    request = PackRequest(
+        source_table,
+        output_table,
+        dependent_varname,
+        independent_varname,
+        buffer_size=buffer_size,
+        num_classes=num_classes,
+        num_partitions=num_partitions,
+        seed=seed,
+        sample_weight=sample_weight,
+        encoding=EncodingRequest(numbers, categories, max_categories, encodings, exclude),
+        search_path=host.search_path,
+    )
+    packing.pack(host.pool, host.dialect, request, host.tick, host.notice)
+
+
+@entry
+def pack_images(
+    plpy: Any,
+    gd: dict[str, Any],
+    source_table: str | None,
+    output_table: str | None,
+    dependent_varname: str | None,
+    independent_varname: str | None,
+    image_shape: list[int | None] | None,
+    image_format: str | None,
+    buffer_size: int | None,
+    normalizing_const: float | None,
+    num_classes: int | None,
+    num_partitions: int | None,
+    seed: int | None,
+    sample_weight: str | None,
+) -> None:
+    """Pack images for training."""
+    host = Host.of(plpy, gd)
+    request = PackRequest(
+        source_table,
+        output_table,
+        dependent_varname,
+        independent_varname,
+        buffer_size=buffer_size,
+        normalizing_const=normalizing_const,
+        num_classes=num_classes,
+        num_partitions=num_partitions,
+        seed=seed,
+        sample_weight=sample_weight,
+        image=ImageRequest(image_shape, image_format),
         search_path=host.search_path,
     )
     packing.pack(host.pool, host.dialect, request, host.tick, host.notice)

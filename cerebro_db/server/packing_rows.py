@@ -30,3 +30,9 @@ def labels(plpy: Any, ids: bytes | None, keys: bytes | None, positions: bytes | 
     order = buffers.row_order(keys or b"", positions)
     count = len(keys or b"") // buffers.KEY_BYTES
     return buffers.encode(buffers.parse_labels(ids or b"", count), order)
+
+
+@entry
+def weights(plpy: Any, targets: bytes | None, weights: bytes | None, rows: int | None) -> bytes:
+    """Targets with their weights; see the comment of ``cerebro._pack_weights``."""
+    return buffers.with_weights(targets or b"", weights or b"", rows or 0)

@@ -1,21 +1,14 @@
-"""What cerebro_evaluate and cerebro_predict call, and the worker that predicts."""
+"""What cerebro_evaluate, cerebro_confusion_matrix, cerebro_predict and cerebro_predict_byom call."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from cerebro_db.driver import evaluation, prediction
+from cerebro_db.driver import confusion, evaluation, prediction, prediction_byom
 from cerebro_db.driver.evaluation import EvaluationRequest
 from cerebro_db.driver.prediction import PredictionRequest
-from cerebro_db.errors import InvalidData
-from cerebro_db.server.computing import Tick, computing
+from cerebro_db.driver.prediction_byom import ByomRequest
 from cerebro_db.server.host import Host, entry
-from cerebro_db.server.joining import take_joined
-from cerebro_db.server.memory import recall
-from cerebro_db.server.training import checked
-
-if TYPE_CHECKING:  # TensorFlow is imported when a worker is made ready, not before
-    from cerebro_db.training.prediction import Answers
 
 
 @entry
@@ -37,6 +30,24 @@ def evaluate(
 
 
 @entry
+def confusion_matrix(
+    plpy: Any,
+    gd: dict[str, Any],
+    model_table: str | None,
+    test_table: str | None,
+    output_table: str | None,
+    use_gpus: bool | None,
+    mst_key: int | None,
+) -> None:
+    """Count which classes models take for which, on a packed table."""
+    host = Host.of(plpy, gd)
+    request = EvaluationRequest(
+        model_table, test_table, output_table, use_gpus, mst_key, search_path=host.search_path
+    )
+    confusion.confusion_matrix(host.pool, host.dialect, request, host.tick)
+
+
+@entry
 def predict(
     plpy: Any,
     gd: dict[str, Any],
@@ -48,6 +59,8 @@ def predict(
     pred_type: str | float | None,
     use_gpus: bool | None,
     mst_key: int | None,
+    num_workers: int | None,
+    ensemble: int | None,
 ) -> None:
     """Ask a model about the rows of a table."""
     host = Host.of(plpy, gd)
@@ -60,44 +73,16 @@ def predict(
         pred_type,
         use_gpus,
         mst_key,
+        num_workers,
+        ensemble,
         search_path=host.search_path,
     )
     prediction.predict(host.pool, host.dialect, request, host.tick)
 
 
 @entry
-@computing
-def begin_prediction(tick: Tick, gd: dict[str, Any], task: str | None, state: int | None) -> int:
-    """Load a model into this worker; returns what names it in the calls that follow."""
-    from cerebro_db.training.prediction import Prediction
-
-    memory = recall(gd)
-    return memory.begin(
-        Prediction(
-            task or "",
-            take_joined(gd, state),
-            memory.scorers,
-            memory.architectures,
-            tick,
-        )
-    )
-
-
-@entry
-@computing
-def predict_batch(
-    tick: Tick,
-    gd: dict[str, Any],
-    token: int | None,
-    data: bytes | None,
-    count: int | None,
-    known: int | None,
-) -> Answers:
-    """The predictions for one batch of rows."""
-    from cerebro_db.training.prediction import Prediction
-
-    count = checked("count", count, 1, 2**31 - 1)
-    if known != count:
-        raise InvalidData("a row has no id")
-    work: Prediction = recall(gd).current(token, Prediction)
-    return work.batch(data or b"", count)
+def predict_byom(plpy: Any, gd: dict[str, Any], arguments: dict[str, Any]) -> None:
+    """Ask a model that was trained elsewhere; the arguments are those of the SQL function."""
+    host = Host.of(plpy, gd)
+    request = ByomRequest(**arguments, search_path=host.search_path)
+    prediction_byom.predict_byom(host.pool, host.dialect, request, host.tick)

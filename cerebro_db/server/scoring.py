@@ -49,7 +49,7 @@ def measure_step(
         scan.feed(
             checked("buffer_id", buffer_id, 0, 2**31 - 1),
             features,
-            decode(y, y_shape, scan.targets.dtype),
+            decode(y, y_shape, scan.targets.record),
         )
     return memory.token
 

@@ -123,7 +123,7 @@ def train_step(
         checked("subepoch", subepoch, 0, 2**31 - 1),
         checked("buffer_id", buffer_id, 0, 2**31 - 1),
         decode(x or b"", x_shape or (), np.float32),
-        decode(y or b"", y_shape or (), visit.targets.dtype),
+        decode(y or b"", y_shape or (), visit.targets.record),
     )
     return memory.token
 

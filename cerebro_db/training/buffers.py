@@ -13,6 +13,7 @@ from cerebro_db.errors import InvalidData
 
 # The server's types of array elements, by their fixed oids, as they lie in binary form.
 WIRE_DTYPES = {20: ">i8", 21: ">i2", 23: ">i4", 700: ">f4", 701: ">f8"}
+_SMALLINT = 21
 _HEADER_WORDS = 3
 _DIMENSION_WORDS = 2
 _WORD = 4
@@ -25,6 +26,16 @@ def wire_bytes(shape: Sequence[int], element_oid: int) -> int:
     """Bytes of one array of ``shape`` in the server's binary form."""
     element = _WORD + np.dtype(WIRE_DTYPES[element_oid]).itemsize
     return _header_bytes(len(shape)) + math.prod(shape) * element
+
+
+def to_wire(values: NDArray[np.uint8]) -> bytes:
+    """What the server's array_send() writes for an array of smallint with these values."""
+    header = [values.ndim, 0, _SMALLINT, *(word for size in values.shape for word in (size, 1))]
+    element = np.dtype([("length", ">i4"), ("value", WIRE_DTYPES[_SMALLINT])])
+    elements = np.empty(values.size, element)
+    elements["length"] = element["value"].itemsize
+    elements["value"] = values.reshape(-1)
+    return np.asarray(header, ">i4").tobytes() + elements.tobytes()
 
 
 def _header_bytes(dimensions: int) -> int:
@@ -99,6 +110,20 @@ def parse_labels(data: bytes, count: int) -> NDArray[np.int32]:
     return labels
 
 
+def with_weights(targets: bytes, weights: bytes, rows: int) -> bytes:
+    """The bytes of the targets of a buffer, each with its weight, float32, behind it.
+
+    Raises:
+        InvalidData: the sizes do not fit the number of rows, or a weight is negative.
+    """
+    if rows < 1 or len(weights) != rows * _WORD or len(targets) % rows:
+        raise InvalidData(f"got {len(weights)} bytes of weights for {rows} rows")
+    if (np.frombuffer(weights, "<f4") < 0).any():
+        raise InvalidData("a weight is negative")
+    parts = [np.frombuffer(part, np.uint8).reshape(rows, -1) for part in (targets, weights)]
+    return np.concatenate(parts, axis=1).tobytes()
+
+
 def row_order(keys: bytes, positions: bytes | None) -> NDArray[np.intp] | None:
     """Which arrived row comes where; None if the rows stay as they are.
 
@@ -151,7 +176,7 @@ def decode(
     Args:
         data: the bytes of a packed table's column.
         shape: from the column beside it; the first element is the number of rows.
-        dtype: float32 or int32.
+        dtype: float32 or int32, or the record of a row with its weight.
 
     Raises:
         InvalidData: a NULL, or the number of bytes does not fit the shape.
@@ -160,6 +185,8 @@ def decode(
     if data is None or shape is None:
         raise InvalidData("got a buffer that is NULL")
     shape = checked_shape(shape)
+    if little.names:  # a record is the whole row
+        shape = shape[:1]
     expected = math.prod(shape) * little.itemsize
     if len(data) != expected:
         raise InvalidData(

@@ -53,17 +53,24 @@ class _Sequential(keras.Sequential):
 
 
 def _with_own_sequential(value: Any) -> Any:
-    """A copy in which Keras looks for the class of every Sequential in ``_Sequential``."""
+    """A copy in which Keras looks for the class of every Sequential in ``_Sequential``.
+
+    It is left to each layer whether it trains.
+    """
     if isinstance(value, list):
         return [_with_own_sequential(element) for element in value]
     if not isinstance(value, dict):
         return value
     copied = {key: _with_own_sequential(element) for key, element in value.items()}
+    if copied.get("class_name") == "Functional" and isinstance(copied.get("config"), dict):
+        # Keras would hand this on to every layer, also to those that are frozen.
+        copied["config"].pop("trainable", None)
     is_sequential = copied.get("class_name") == "Sequential" and "module" in copied
     return {**copied, "registered_name": _SEQUENTIAL} if is_sequential else copied
 
 
 def short(error: BaseException) -> str:
     """What an exception of Keras says, in one line."""
-    text = " ".join(str(error).split())
+    # Keras wraps what went wrong in the whole configuration of each model around it.
+    text = " ".join(str(error).split()).rpartition("Exception encountered: ")[2]
     return text[:500] or type(error).__name__

@@ -47,6 +47,12 @@ def configured_threads() -> int | None:
     return found
 
 
+def configure_once(threads: int) -> None:
+    """The same where any settings will do: in a session that has TensorFlow they stay as they are."""
+    if not _configured:
+        configure(threads)
+
+
 def set_environment(threads: int, use_gpus: bool) -> None:
     """Set what TensorFlow and BLAS read when they are imported."""
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):

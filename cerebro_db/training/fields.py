@@ -44,8 +44,10 @@ class Fields:
             raise self._wrong(name, value, "a text of whole characters, without NUL")
         return value
 
-    def flag(self, name: str) -> bool:
-        """A truth value."""
+    def flag(self, name: str, default: bool | None = None) -> bool:
+        """A truth value; one that may be missing has a default."""
+        if default is not None and name not in self._value:
+            return default
         return bool(self._of(name, bool, "true or false"))
 
     def integer(self, name: str, low: int = -_LIMIT, high: int = _LIMIT - 1) -> int:
@@ -85,6 +87,10 @@ class Fields:
     def object(self, name: str) -> Fields:
         """An object."""
         return Fields(self._of(name, dict, "an object"), f"{self._what}.{name}")
+
+    def has(self, name: str) -> bool:
+        """Whether there is anything of that name."""
+        return name in self._value
 
     def raw(self, name: str) -> Any:
         """Whatever is there."""

@@ -13,20 +13,33 @@ import tensorflow as tf
 
 from cerebro_db.configs.architecture import with_dropout
 from cerebro_db.configs.facts import ArchitectureFacts
-from cerebro_db.configs.parameters import CompileParams, LossSpec, OptimizerSpec
+from cerebro_db.configs.freezing import with_frozen
+from cerebro_db.configs.parameters import Arguments, CompileParams, LossSpec, OptimizerSpec
 from cerebro_db.errors import InvalidArchitecture, InvalidArgument, InvalidState
 from cerebro_db.training.building import made, short
 
 KERNELS = ("kernel", "depthwise_kernel", "pointwise_kernel", "recurrent_kernel")
 
 
-def build(config: Mapping[str, Any], seed: int, dropout: float | None = None) -> keras.Model:
+def build(
+    config: Mapping[str, Any],
+    seed: int,
+    dropout: float | None = None,
+    freeze: tuple[str, ...] = (),
+) -> keras.Model:
     """A model from a checked architecture; the seed decides the initial weights.
+
+    Args:
+        config: checked.
+        seed: of the initial weights.
+        dropout: rate of every dropout layer, None for those of the architecture.
+        freeze: patterns of names of layers that do not train.
 
     Raises:
         InvalidArchitecture: Keras refuses the architecture, or its shapes are open.
     """
     config = with_dropout(config, dropout) if dropout is not None else config
+    config = with_frozen(config, freeze) if freeze else config
     # What keras.utils.set_random_seed does, but for TensorFlow's own seed: no initialiser reads
     # it, and setting it would make every program be instantiated anew.
     random.seed(seed % 2**32)
@@ -72,9 +85,18 @@ def _multiply_adds(layer: Any) -> int:
 def make_optimizer(spec: OptimizerSpec) -> Any:
     """The Keras optimizer of a configuration."""
     try:
-        return getattr(keras.optimizers, spec.name)(**dict(spec.arguments))
+        arguments = dict(spec.arguments)
+        if spec.schedule:
+            schedule = getattr(keras.optimizers.schedules, spec.schedule.name)
+            arguments["learning_rate"] = schedule(**_lists(spec.schedule.arguments))
+        return getattr(keras.optimizers, spec.name)(**arguments)
     except (TypeError, ValueError) as error:
         raise InvalidArgument(f"Keras refuses the optimizer {spec.name}: {short(error)}") from None
+
+
+def _lists(arguments: Arguments) -> dict[str, Any]:
+    """Arguments with lists for tuples, as Keras asks for."""
+    return {k: list(v) if isinstance(v, tuple) else v for k, v in arguments}
 
 
 def make_loss(spec: LossSpec) -> Any:

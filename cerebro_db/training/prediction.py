@@ -1,4 +1,4 @@
-"""Predictions of one model for batches of rows as the server serialises them."""
+"""Predictions of one model, or of several together, for batches of rows."""
 
 from __future__ import annotations
 
@@ -6,23 +6,64 @@ from collections.abc import Callable
 
 import numpy as np
 
-from cerebro_db.configs.parameters import LossSpec
+from cerebro_db.errors import InvalidArgument
+from cerebro_db.training import models
 from cerebro_db.training import state as states
-from cerebro_db.training.buffers import parse_arrays, to_float32
+from cerebro_db.training.buffers import decode, parse_arrays, to_float32
 from cerebro_db.training.fields import Fields
+from cerebro_db.training.outputs import probabilities
+from cerebro_db.training.program import Recipe
 from cerebro_db.training.scan import Scorers
+from cerebro_db.training.scoring import Scorer
 from cerebro_db.training.tasks import Architectures, recipe_of
 
 Answers = tuple[list[int] | None, list[float]]
+# What a model's state may be: that of a run, or what ``model_weights`` of a model holds.
+_STATE, _WEIGHTS = "state", "weights"
+
+
+class Predictor:
+    """A model with what was trained: features in, probabilities of classes or values out.
+
+    Args:
+        task: the recipe of the model, and ``format``, how ``data`` is written.
+        data: the model's state.
+        scorers: of the worker; models of one kind share a scorer.
+        known: architectures of the worker.
+    """
+
+    def __init__(self, task: Fields, data: bytes, scorers: Scorers, known: Architectures) -> None:
+        self.recipe: Recipe = recipe_of(task, known)
+        self._format = task.text("format")
+        if self._format not in (_STATE, _WEIGHTS):
+            raise InvalidArgument(f"task: got the format {self._format!r}; allowed: state, weights")
+        self._data = data
+        self.scorer: Scorer = scorers.get(self.recipe)
+        self.load()
+
+    def load(self) -> None:
+        """Put what was trained into the scorer, which may hold another model's."""
+        if self._format == _WEIGHTS:
+            models.set_weights(self.scorer.model, self._data)
+        else:
+            self.scorer.load(states.from_bytes(self._data), self.recipe.compile_params)
+
+    def numbers(self, outputs: np.ndarray) -> np.ndarray:
+        """What the model's outputs mean, ``float64[rows, ...]``."""
+        numbers = outputs.astype(np.float64)
+        if self.recipe.targets.kind != "class":
+            return numbers
+        loss = self.recipe.compile_params.loss
+        return probabilities(numbers, loss, self.recipe.targets.num_classes)
 
 
 class Prediction:
-    """A model that is loaded once and asked batch by batch.
+    """Models that are loaded once and asked batch by batch; of several the mean counts.
 
     Args:
-        text: JSON: the recipe of the model, and shape, divisor, and ranks, the number of classes
-            that are wanted of each row.
-        data: the model's state.
+        text: JSON: the recipe of the first model, and shape, divisor, and ranks, the number of
+            classes that are wanted of each row.
+        data: that model's state.
         scorers: of the worker.
         known: architectures of the worker.
         tick: called at every batch.
@@ -37,48 +78,67 @@ class Prediction:
         tick: Callable[[], None],
     ) -> None:
         task = Fields.parse(text)
-        recipe = recipe_of(task, known)
-        self._scorer = scorers.get(recipe)
-        self._scorer.load(states.from_bytes(data), recipe.compile_params)
-        self._loss, self._targets = recipe.compile_params.loss, recipe.targets
+        self._scorers, self._known, self._tick = scorers, known, tick
+        self._models = [Predictor(task, data, scorers, known)]
+        self._loaded = self._models[0]
         self._shape = task.integers("shape", 0, 2**31 - 1, most=32)
+        wanted = tuple(self._loaded.scorer.model.inputs[0].shape[1:])
+        if self._shape != wanted:
+            raise InvalidArgument(
+                f"got rows of shape {self._shape}; allowed: {wanted}, as the model has it"
+            )
         self._divisor = task.number("divisor")
         self._ranks = task.integer("ranks", 0)
-        self._tick = tick
+
+    def extend(self, text: str, data: bytes) -> None:
+        """Ask one more model, for targets of the same kind."""
+        model = Predictor(Fields.parse(text), data, self._scorers, self._known)
+        if model.recipe.targets != self._models[0].recipe.targets:
+            raise InvalidArgument("task: got a model of other targets than the first one's")
+        self._models.append(model)
+        self._loaded = model
 
     def batch(self, data: bytes, count: int) -> Answers:
-        """Class ids, the best of each row first, and their probabilities; or the rows' values.
-
-        Lists without structure: the server takes such an array much faster than many small ones.
+        """Answers for rows as the server serialises them.
 
         Args:
             data: what array_send() wrote of every row, concatenated.
             count: number of rows.
         """
+        return self._answers(
+            to_float32(parse_arrays(data, count, self._shape), self._divisor).reshape(
+                count, *self._shape
+            )
+        )
+
+    def buffer(self, data: bytes, count: int) -> Answers:
+        """Answers for rows of a packed table, which have been divided already.
+
+        Args:
+            data: float32, row by row.
+            count: number of rows.
+        """
+        return self._answers(decode(data, (count, *self._shape), np.float32))
+
+    def _answers(self, features: np.ndarray) -> Answers:
+        """Class ids, the best of each row first, and their probabilities; or the rows' values.
+
+        Lists without structure: the server takes such an array much faster than many small ones.
+        """
         self._tick()
-        features = to_float32(parse_arrays(data, count, self._shape), self._divisor)
-        outputs = self._scorer.predict(features.reshape(count, *self._shape)).astype(np.float64)
-        if self._targets.kind != "class":
-            return None, outputs.ravel().tolist()
-        found = probabilities(outputs, self._loss, self._targets.num_classes)
+        found = self._numbers(features)
+        if self._models[0].recipe.targets.kind != "class":
+            return None, found.ravel().tolist()
         order = np.argsort(-found, axis=1, kind="stable")[:, : self._ranks]
         return order.ravel().tolist(), np.take_along_axis(found, order, axis=1).ravel().tolist()
 
-
-def probabilities(outputs: np.ndarray, loss: LossSpec, classes: int) -> np.ndarray:
-    """What a model says of each class, ``float64[rows, classes]``.
-
-    One output is the probability of the second of two classes. Where the loss works on logits
-    the model's output is no probability yet.
-    """
-    values = outputs
-    logits = bool(loss.all_arguments().get("from_logits"))
-    if values.shape[1] == 1 and classes == 2:
-        second = 0.5 * (1.0 + np.tanh(0.5 * values)) if logits else values
-        return np.concatenate([1.0 - second, second], axis=1)
-    if logits and loss.name.startswith("Binary"):
-        values = 0.5 * (1.0 + np.tanh(0.5 * values))
-    elif logits:
-        values = np.exp(values - values.max(axis=1, keepdims=True))
-        values /= values.sum(axis=1, keepdims=True)
-    return values[:, :classes]
+    def _numbers(self, features: np.ndarray) -> np.ndarray:
+        total: np.ndarray | None = None
+        for model in self._models:
+            if model is not self._loaded:
+                model.load()
+                self._loaded = model
+            numbers = model.numbers(model.scorer.predict(features))
+            total = numbers if total is None else total + numbers
+        assert total is not None
+        return total / len(self._models) if len(self._models) > 1 else total

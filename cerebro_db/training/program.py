@@ -16,7 +16,7 @@ import numpy as np
 import tensorflow as tf
 
 from cerebro_db.configs.parameters import CompileParams, FitParams
-from cerebro_db.errors import InvalidState
+from cerebro_db.errors import InvalidArgument, InvalidState
 from cerebro_db.training import models
 from cerebro_db.training.scalars import make_variable, scalars_of
 from cerebro_db.training.state import State
@@ -52,7 +52,7 @@ class Recipe:
             self.architecture_id,
             scalars_of(params.optimizer).key,
             (params.loss.name, repr(params.loss.arguments)),
-            params.dropout,
+            (params.dropout, params.freeze),
             params.l1 is not None,
             params.l2 is not None,
             self.fit_params.class_weight is not None,
@@ -77,7 +77,11 @@ class Program:
         self.jit = recipe.jit
         self._targets = recipe.targets
         params = recipe.compile_params
-        self.model = models.build(recipe.architecture, seed=0, dropout=params.dropout)
+        self.model = models.build(recipe.architecture, 0, params.dropout, params.freeze)
+        if not self.model.trainable_variables:
+            raise InvalidArgument(
+                "got a model of which no layer trains; allowed: at least one does"
+            )
         self._penalty = models.Penalty()
         self._penalty.attach(self.model, params)
         optimizer = models.make_optimizer(params.optimizer)
@@ -106,7 +110,7 @@ class Program:
     def initial_state(self, recipe: Recipe, seed: int, weights: bytes | None) -> State:
         """The state before the first hop: from the seed, or from given weights."""
         params = recipe.compile_params
-        model = models.build(recipe.architecture, seed, params.dropout)
+        model = models.build(recipe.architecture, seed, params.dropout, params.freeze)
         if weights is not None:
             models.set_weights(model, weights)
         state = dict(self._fresh)
@@ -115,8 +119,13 @@ class Program:
         return self.with_learning_rate(state, recipe)
 
     def with_learning_rate(self, state: State, recipe: Recipe) -> State:
-        """A state with the learning rate that a configuration starts with."""
+        """A state with the learning rate that a configuration starts with.
+
+        A schedule gives the rate by the steps that were made, which the state counts.
+        """
         rate = scalars_of(recipe.compile_params.optimizer).learning_rate
+        if rate is None:
+            return {n: array for n, array in state.items() if n != "optimizer/learning_rate"}
         return state | {"optimizer/learning_rate": np.asarray(rate, np.float32)}
 
     def load(self, state: State) -> None:
@@ -140,32 +149,35 @@ class Program:
 
         Args:
             features: ``float32[rows, ...]``.
-            targets: ``int32[rows]`` ids or ``float32[rows, ...]``.
+            targets: ``int32[rows]`` ids or ``float32[rows, ...]``, or records with weights.
 
         Returns:
             The sum over the rows of the loss of their batch.
         """
         rows = len(features)
+        data: tuple[np.ndarray, ...] = (features, targets)
+        if self._targets.weighted:
+            data = (features, targets["target"], targets["weight"])
         steps, rest = divmod(rows, self.batch_size)
         total = 0.0
         if steps:
             full = steps * self.batch_size
             padded = self.steps_per_call * self.batch_size if self.jit else full
-            total += float(
-                self._loop(_padded(features[:full], padded), _padded(targets[:full], padded), steps)
-            )
+            total += float(self._loop(*(_padded(part[:full], padded) for part in data), steps))
         if rest:
-            total += float(self._batch(features[-rest:], targets[-rest:]))
+            total += float(self._batch(*(part[-rest:] for part in data)))
         return total
 
     # -- inside --------------------------------------------------------------------
     def _compile(self) -> None:
         row = tuple(self.model.inputs[0].shape[1:])
         rows = self.steps_per_call * self.batch_size if self.jit else None
-        signature = (
+        signature = [
             tf.TensorSpec((rows, *row), tf.float32),
             tf.TensorSpec((rows, *self._targets.shape), tf.as_dtype(self._targets.dtype)),
-        )
+        ]
+        if self._targets.weighted:
+            signature.append(tf.TensorSpec((rows,), tf.float32))
         count = tf.TensorSpec((), tf.int32)
         relaxed = [tf.TensorSpec((None, *spec.shape[1:]), spec.dtype) for spec in signature]
         self._loop = tf.function(
@@ -181,12 +193,13 @@ class Program:
             autograph=False,
         )
 
-    def _trace_loop(self, features: Any, targets: Any, steps: Any) -> Any:
+    def _trace_loop(self, *given: Any) -> Any:
+        *data, steps = given
         size = self.batch_size
 
         def body(step: Any, total: Any) -> tuple[Any, Any]:
             start = step * size
-            loss = self._step(_rows(features, start, size), _rows(targets, start, size))
+            loss = self._step(*(_rows(rows, start, size) for rows in data))
             return step + 1, total + loss
 
         self._bind()
@@ -199,9 +212,9 @@ class Program:
         self._release()
         return total * tf.cast(size, tf.float32)
 
-    def _trace_batch(self, features: Any, targets: Any) -> Any:
+    def _trace_batch(self, *data: Any) -> Any:
         self._bind()
-        loss = self._step(features, targets) * tf.cast(tf.shape(features)[0], tf.float32)
+        loss = self._step(*data) * tf.cast(tf.shape(data[0])[0], tf.float32)
         self._release()
         return loss
 
@@ -213,13 +226,14 @@ class Program:
         for scalar in self._scalars.values():
             scalar.release()
 
-    def _step(self, features: Any, stored: Any) -> Any:
+    def _step(self, features: Any, stored: Any, weights: Any = None) -> Any:
         """One step of SGD, as ``keras.Model.train_step`` does it, without the metrics."""
         model = self.model
         targets = encode(tf, stored, self._encoding, self._targets)
-        sample_weight = None
+        sample_weight = weights
         if self._class_weights is not None:
-            sample_weight = tf.gather(self._class_weights, stored)
+            of_class = tf.gather(self._class_weights, stored)
+            sample_weight = of_class if weights is None else of_class * weights
         with tf.GradientTape() as tape:
             predictions = model(features, training=True)
             loss = model.compute_loss(

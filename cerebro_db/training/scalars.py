@@ -98,27 +98,35 @@ class OptimizerScalars:
     Attributes:
         key: what may not: class, other arguments, and which scalars are not zero.
         numbers: the scalars by attribute name.
-        learning_rate: a variable of Keras already.
+        learning_rate: a variable of Keras already; None where a schedule gives it.
     """
 
     key: tuple[Any, ...]
     numbers: dict[str, float]
-    learning_rate: float
+    learning_rate: float | None
 
 
 @functools.lru_cache(maxsize=1024)
 def scalars_of(spec: OptimizerSpec) -> OptimizerScalars:
     """The scalars of an optimizer, defaults included."""
     optimizer = models.make_optimizer(spec)
-    learning_rate = float(optimizer.learning_rate.numpy())
+    learning_rate = None if spec.schedule else float(optimizer.learning_rate.numpy())
     numbers = _numbers(optimizer)
     fixed = sorted(
         (name, repr(value))
         for name, value in spec.arguments
-        if name not in numbers and name != "learning_rate"
+        if name not in numbers and (name != "learning_rate" or spec.schedule)
     )
     key = (spec.name, tuple(fixed), tuple(sorted(n for n, number in numbers.items() if number)))
     return OptimizerScalars(key, numbers, learning_rate)
+
+
+def _needs_constants(optimizer: Any) -> bool:
+    """Whether TensorFlow rounds otherwise where a number of an optimizer is no constant.
+
+    It changes the order of sums in which constants are.
+    """
+    return bool(getattr(optimizer, "centered", False)) or type(optimizer).__name__ == "Muon"
 
 
 def make_variable(optimizer: Any) -> dict[str, Scalar]:
@@ -130,6 +138,8 @@ def make_variable(optimizer: Any) -> dict[str, Scalar]:
 
 
 def _numbers(optimizer: Any) -> dict[str, float]:
+    if _needs_constants(optimizer):
+        return {}
     found = {name: getattr(optimizer, name, None) for name in VARIABLE_ARGUMENTS}
     return {
         name: float(value)

@@ -9,12 +9,14 @@ from typing import Any
 
 import numpy as np
 
+from cerebro_db.configs.exactness import AUC, CONFUSION, is_exact
 from cerebro_db.errors import CerebroError, InvalidData
 from cerebro_db.training import state as states
+from cerebro_db.training.detail import Detail, added_counts, exact_auc
 from cerebro_db.training.fields import Fields
 from cerebro_db.training.partitions import Partition, PartitionCache
 from cerebro_db.training.scoring import Partial, Scorer, add_partials, metrics_of
-from cerebro_db.training.targets import TargetFacts
+from cerebro_db.training.targets import TargetFacts, plain
 from cerebro_db.training.tasks import Architectures, ScanTask, recipe_of
 
 Tick = Callable[[], None]
@@ -48,6 +50,7 @@ class _Entry:
     scorer: Scorer
     state: states.State
     partials: list[Partial]
+    detail: Detail | None
 
 
 @dataclass
@@ -97,10 +100,12 @@ class Scan:
         try:
             recipe = recipe_of(fields, opening.known)
             scorer, state = self._scorers.get(recipe), states.from_bytes(opening.state())
+            kind = fields.text("detail") if fields.has("detail") else None
+            detail = Detail(kind, recipe, scorer.units) if kind else None
         except Exception as error:  # whatever Keras raises is about this configuration
             self._errors[mst_key] = _told(error)
             return
-        self._entries.append(_Entry(mst_key, recipe, scorer, state, []))
+        self._entries.append(_Entry(mst_key, recipe, scorer, state, [], detail))
 
     def feed(self, buffer_id: int, features: np.ndarray, targets: np.ndarray) -> None:
         """Take the rows of a buffer; they come in the order of their ids."""
@@ -128,9 +133,7 @@ class Scan:
             raise InvalidData(
                 f"got {self._rows} rows in a scan; the partition has {self._task.buffers.total}"
             )
-        partials = {
-            entry.mst_key: add_partials(entry.partials).to_json() for entry in self._entries
-        }
+        partials = {entry.mst_key: _told_of(entry) for entry in self._entries}
         return json.dumps({"kept": kept(), "partials": partials, "errors": self._errors})
 
     @property
@@ -157,9 +160,17 @@ class Scan:
             if self._loaded is not entry:
                 entry.scorer.load(entry.state, entry.recipe.compile_params)
                 self._loaded = entry
-            entry.partials.append(entry.scorer.measure(features, targets))
+            stored = plain(targets)
+            entry.partials.append(entry.scorer.measure(features, stored))
+            if entry.detail is not None:
+                entry.detail.add(entry.scorer.predict(features), stored)
         except Exception as error:  # such as a metric that does not fit the model's output
             self._errors[entry.mst_key] = _told(error)
+
+
+def _told_of(entry: _Entry) -> dict[str, Any]:
+    told = add_partials(entry.partials).to_json()
+    return told if entry.detail is None else told | {"detail": entry.detail.to_json()}
 
 
 def _told(error: Exception) -> str:
@@ -219,9 +230,17 @@ def combine(text: str, known: Architectures) -> str:
 
 def _result(task: Fields, known: Architectures) -> dict[str, Any]:
     recipe = recipe_of(task, known)
-    total = add_partials([Partial.from_json(partial) for partial in task.raw("partials")])
+    partials = task.raw("partials")
+    total = add_partials([Partial.from_json(partial) for partial in partials])
     names, values = _values(recipe.compile_params, recipe.targets, total)
-    return {"loss": total.loss_sum / max(total.rows, 1), "names": names, "metrics": values}
+    kind = task.text("detail") if task.has("detail") else None
+    details = [partial["detail"] for partial in partials] if kind else []
+    if kind == AUC:
+        exact = exact_auc(details)
+        specs = recipe.compile_params.metrics
+        values = [exact if is_exact(s) else v for s, v in zip(specs, values, strict=True)]
+    result = {"loss": total.loss_sum / max(total.rows, 1), "names": names, "metrics": values}
+    return result | {"counts": added_counts(details)} if kind == CONFUSION else result
 
 
 def _values(params: Any, facts: TargetFacts, total: Partial) -> tuple[list[str], list[float]]:

@@ -107,7 +107,7 @@ class Scorer:
     def __init__(self, recipe: Recipe) -> None:
         params, facts = recipe.compile_params, recipe.targets
         self._facts = facts
-        self.model = models.build(recipe.architecture, seed=0, dropout=params.dropout)
+        self.model = models.build(recipe.architecture, 0, params.dropout, params.freeze)
         self._penalty = models.Penalty()
         self._penalty.attach(self.model, params)
         self.model.compile(loss=models.make_loss(params.loss))
@@ -123,6 +123,11 @@ class Scorer:
         self._names = named_model_variables(self.model)
         self._expected = {name: variable.numpy() for name, variable in self._names.items()}
 
+    @property
+    def units(self) -> int:
+        """Last dimension of the model's output."""
+        return self._units
+
     @staticmethod
     def key(recipe: Recipe) -> tuple[Any, ...]:
         """Configurations with equal keys share a scorer."""
@@ -130,7 +135,8 @@ class Scorer:
         penalties = (params.l1 is not None, params.l2 is not None)
         metrics = tuple((spec.name, repr(spec.arguments)) for spec in params.metrics)
         loss = (params.loss.name, repr(params.loss.arguments))
-        return (recipe.architecture_id, loss, metrics, params.dropout, penalties, recipe.targets)
+        layers = (params.dropout, params.freeze)
+        return (recipe.architecture_id, loss, metrics, layers, penalties, recipe.targets)
 
     def load(self, state: State, params: CompileParams) -> None:
         """Take the model's part of a state and the strengths of the penalties."""
@@ -162,6 +168,10 @@ class Scorer:
         for start in range(0, len(features), self.batch_size):
             parts.append(self._forward(features[start : start + self.batch_size]).numpy())
         return np.concatenate(parts)
+
+    def one_row(self) -> Any:
+        """The same for a tensor of one row, without the steps that find out what a call is like."""
+        return self._forward.get_concrete_function()
 
     # -- inside ----------------------------------------------------------------
     @functools.cached_property

@@ -19,16 +19,31 @@ class TargetFacts:
         kind: ``class`` (stored as int32 ids) or ``float`` (stored as float32).
         num_classes: number of classes; 0 for float targets.
         shape: shape of one float target, ``()`` for a scalar.
+        weighted: whether each row has a sample weight beside its target.
     """
 
     kind: str
     num_classes: int
     shape: tuple[int, ...]
+    weighted: bool = False
 
     @property
     def dtype(self) -> np.dtype:
-        """What is stored in the buffers."""
+        """Of the numbers of a target."""
         return np.dtype(np.int32 if self.kind == "class" else np.float32)
+
+    @property
+    def record(self) -> np.dtype:
+        """What is stored in the buffers: the target of a row, and its weight if there is one."""
+        if not self.weighted:
+            return self.dtype
+        little = self.dtype.newbyteorder("<")
+        return np.dtype([("target", little, self.shape), ("weight", "<f4")])
+
+
+def plain(stored: np.ndarray) -> np.ndarray:
+    """The targets out of what is stored, without weights."""
+    return stored["target"] if stored.dtype.names else stored
 
 
 def encoding_for(facts: TargetFacts, wanted: Target, units: int) -> str:

@@ -41,6 +41,11 @@ RETURNS bytea LANGUAGE plpython3u AS {{ udf('_pack_labels') }};
 COMMENT ON FUNCTION cerebro._pack_labels(bytea, bytea, bytea) IS
 'Internal: the int32 bytes of the class ids of a buffer. ids: int4send() of every row, concatenated; keys and positions as in cerebro._pack_arrays.';
 
+CREATE OR REPLACE FUNCTION cerebro._pack_weights(targets bytea, weights bytea, rows integer)
+RETURNS bytea LANGUAGE plpython3u AS {{ udf('_pack_weights') }};
+COMMENT ON FUNCTION cerebro._pack_weights(bytea, bytea, integer) IS
+'Internal: the bytes of the targets of a buffer, each with its float32 weight behind it.';
+
 CREATE OR REPLACE FUNCTION cerebro.cerebro_pack(
     source_table text,
     output_table text,
@@ -51,11 +56,42 @@ CREATE OR REPLACE FUNCTION cerebro.cerebro_pack(
     num_classes integer DEFAULT NULL,
     distribution_rules text DEFAULT 'all_segments',
     num_partitions integer DEFAULT NULL,
-    seed bigint DEFAULT 0
+    seed bigint DEFAULT 0,
+    sample_weight text DEFAULT NULL
 ) RETURNS void LANGUAGE plpython3u AS {{ udf('cerebro_pack') }};
 COMMENT ON FUNCTION cerebro.cerebro_pack(
-    text, text, text, text, integer, double precision, integer, text, integer, bigint) IS
-'Packs a table for training: rows shuffled by the seed, spread evenly over partitions, and packed into buffers of float32 features and class ids (or float32 targets). Makes output_table and <output_table>_summary. buffer_size: most rows in a buffer (default: about 8 MB of features); normalizing_const: every feature is divided by it; num_classes: at least the classes found; distribution_rules: all_segments; num_partitions: default the cores of the server.';
+    text, text, text, text, integer, double precision, integer, text, integer, bigint, text) IS
+'Packs a table for training: rows shuffled by the seed, spread evenly over partitions, and packed into buffers of float32 features and class ids (or float32 targets). Makes output_table and <output_table>_summary. buffer_size: most rows in a buffer (default: about 8 MB of features); normalizing_const: every feature is divided by it; num_classes: at least the classes found; distribution_rules: all_segments; num_partitions: default the cores of the server; sample_weight: a column of weights of the rows in training.';
+
+CREATE OR REPLACE FUNCTION cerebro.cerebro_pack_columns(
+    source_table text,
+    output_table text,
+    dependent_varname text,
+    independent_varname text,
+    buffer_size integer DEFAULT NULL,
+    numbers text DEFAULT 'standardize',
+    categories text DEFAULT 'onehot',
+    max_categories integer DEFAULT 100,
+    encodings json DEFAULT NULL,
+    exclude text DEFAULT NULL,
+    num_classes integer DEFAULT NULL,
+    num_partitions integer DEFAULT NULL,
+    seed bigint DEFAULT 0,
+    sample_weight text DEFAULT NULL
+) RETURNS void LANGUAGE plpython3u AS {{ udf('cerebro_pack_columns') }};
+COMMENT ON FUNCTION cerebro.cerebro_pack_columns(
+    text, text, text, text, integer, text, text, integer, json, text, integer, integer, bigint,
+    text) IS
+'Packs columns of mixed types for training: numbers, booleans, categories, dates and times become the column features, with an encoding that is computed from the source and recorded. independent_varname: columns separated by commas, or * for all but the dependent variable and those of exclude. numbers: standardize, minmax or none; categories: onehot or integer, for the max_categories most frequent ones of a column; encodings: JSON from columns to methods of their own. Makes output_table, <output_table>_summary and <output_table>_encoding.';
+
+CREATE OR REPLACE FUNCTION cerebro.cerebro_encode(
+    source_table text,
+    training_table text,
+    output_table text,
+    id_col text
+) RETURNS void LANGUAGE plpython3u AS {{ udf('cerebro_encode') }};
+COMMENT ON FUNCTION cerebro.cerebro_encode(text, text, text, text) IS
+'The features of the rows of a table, by the encoding that cerebro_pack_columns has recorded with training_table, which may also be a table of models trained on it. Makes output_table with the id and features.';
 
 CREATE OR REPLACE FUNCTION cerebro.cerebro_pack_validation(
     source_table text,
@@ -66,4 +102,4 @@ CREATE OR REPLACE FUNCTION cerebro.cerebro_pack_validation(
     buffer_size integer DEFAULT NULL
 ) RETURNS void LANGUAGE plpython3u AS {{ udf('cerebro_pack_validation') }};
 COMMENT ON FUNCTION cerebro.cerebro_pack_validation(text, text, text, text, text, integer) IS
-'Packs a validation table with the class values, row shape, normalizing constant and number of partitions of training_table, a table that cerebro_pack made. Rows keep their order.';
+'Packs a validation table with the class values, row shape, normalizing constant and number of partitions of training_table, a table that cerebro_pack or cerebro_pack_columns made; with the encoding of the latter, where independent_varname may be NULL. Rows keep their order.';

@@ -20,6 +20,29 @@ RETURNS bigint LANGUAGE plpython3u AS {{ udf('cerebro_fit_multiple') }};
 COMMENT ON FUNCTION cerebro.cerebro_fit_multiple(text, text, text, integer, boolean, text, integer, boolean, text, text, boolean, bigint, integer, text, double precision) IS
 'Trains every configuration of a model selection table on a packed table by model hopper parallelism; returns the run_id and leaves the tables <model_output_table>, _info, _summary and _states. durability: hop, or epoch where a crash of the server may take back what was done since the last epoch; max_seconds: the run is paused then.';
 
+CREATE OR REPLACE FUNCTION cerebro.cerebro_fit(
+    source_table              text,
+    model_output_table        text,
+    model_arch_table          text,
+    model_id                  integer,
+    compile_params            text,
+    fit_params                text,
+    num_iterations            integer,
+    use_gpus                  boolean DEFAULT false,
+    validation_table          text DEFAULT NULL,
+    metrics_compute_frequency integer DEFAULT NULL,
+    warm_start                boolean DEFAULT false,
+    name                      text DEFAULT NULL,
+    description               text DEFAULT NULL,
+    object_table              text DEFAULT NULL,
+    use_caching               boolean DEFAULT true,
+    seed                      bigint DEFAULT 0,
+    durability                text DEFAULT 'hop',
+    max_seconds               double precision DEFAULT NULL)
+RETURNS bigint LANGUAGE plpython3u AS {{ udf('cerebro_fit') }};
+COMMENT ON FUNCTION cerebro.cerebro_fit(text, text, text, integer, text, text, integer, boolean, text, integer, boolean, text, text, text, boolean, bigint, text, double precision) IS
+'Trains one model of an architecture table on a packed table, as cerebro_fit_multiple trains many; returns the run_id and leaves the same tables, where the model has mst_key 1. object_table must be NULL.';
+
 CREATE OR REPLACE FUNCTION cerebro.cerebro_resume(
     run_id      bigint,
     max_seconds double precision DEFAULT NULL,

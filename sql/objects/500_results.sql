@@ -5,12 +5,24 @@ RETURNS bigint LANGUAGE plpython3u AS {{ udf('_begin_prediction') }};
 COMMENT ON FUNCTION cerebro._begin_prediction(text, bigint) IS
 'Internal: loads a model from a joined state into this session and returns the token by which cerebro._predict_batch finds it.';
 
+CREATE OR REPLACE FUNCTION cerebro._extend_prediction(token bigint, task text, state bigint)
+RETURNS bigint LANGUAGE plpython3u AS {{ udf('_extend_prediction') }};
+COMMENT ON FUNCTION cerebro._extend_prediction(bigint, text, bigint) IS
+'Internal: loads one more model from a joined state; predictions are the mean of those of all models of the token.';
+
 CREATE OR REPLACE FUNCTION cerebro._predict_batch(
     token bigint, data bytea, count integer, known integer,
     OUT classes integer[], OUT numbers double precision[]
 ) LANGUAGE plpython3u AS {{ udf('_predict_batch') }};
 COMMENT ON FUNCTION cerebro._predict_batch(bigint, bytea, integer, integer) IS
 'Internal: for the rows of a batch, one after another, the ids of their classes, the best first, and the probabilities of these; or the values of a float target. data: array_send() of every row, concatenated; count: rows; known: how many of them have an id.';
+
+CREATE OR REPLACE FUNCTION cerebro._predict_buffer(
+    token bigint, data bytea, count integer,
+    OUT classes integer[], OUT numbers double precision[]
+) LANGUAGE plpython3u AS {{ udf('_predict_buffer') }};
+COMMENT ON FUNCTION cerebro._predict_buffer(bigint, bytea, integer) IS
+'Internal: the same as cerebro._predict_batch for rows of a packed table. data: float32, row by row; count: rows.';
 
 CREATE OR REPLACE FUNCTION cerebro.cerebro_evaluate(
     model_table text,
@@ -22,6 +34,16 @@ CREATE OR REPLACE FUNCTION cerebro.cerebro_evaluate(
 COMMENT ON FUNCTION cerebro.cerebro_evaluate(text, text, text, boolean, integer) IS
 'Loss and metrics of the models of cerebro_fit_multiple on a packed table, in one scan of it. Makes output_table with a row for each model, or for the one of mst_key: loss, metric (the first one), metrics_type, loss_type, mst_key, metrics.';
 
+CREATE OR REPLACE FUNCTION cerebro.cerebro_confusion_matrix(
+    model_table text,
+    test_table text,
+    output_table text,
+    use_gpus boolean DEFAULT false,
+    mst_key integer DEFAULT NULL
+) RETURNS void LANGUAGE plpython3u AS {{ udf('cerebro_confusion_matrix') }};
+COMMENT ON FUNCTION cerebro.cerebro_confusion_matrix(text, text, text, boolean, integer) IS
+'How many rows of each class the models of cerebro_fit_multiple take for which class, on a packed table, in one scan of it. Makes output_table with mst_key, actual, predicted and num_rows, for the pairs that occur.';
+
 CREATE OR REPLACE FUNCTION cerebro.cerebro_predict(
     model_table text,
     test_table text,
@@ -30,11 +52,13 @@ CREATE OR REPLACE FUNCTION cerebro.cerebro_predict(
     output_table text,
     pred_type text DEFAULT 'prob',
     use_gpus boolean DEFAULT false,
-    mst_key integer DEFAULT NULL
+    mst_key integer DEFAULT NULL,
+    num_workers integer DEFAULT NULL,
+    ensemble integer DEFAULT NULL
 ) RETURNS void LANGUAGE plpython3u AS {{ udf('cerebro_predict') }};
 COMMENT ON FUNCTION cerebro.cerebro_predict(
-    text, text, text, text, text, text, boolean, integer) IS
-'Predictions of a model of cerebro_fit_multiple for the rows of a table, which is not packed; the normalizing constant of the training is applied. Makes output_table with the id, class_name, class_value, prob and rank. pred_type: prob for all classes, response for the best one, a whole number for that many, a number between 0 and 1 for those of a higher probability. For float targets only response, and output_table has the id, class_name and estimated. mst_key may be left out where the table has one model.';
+    text, text, text, text, text, text, boolean, integer, integer, integer) IS
+'Predictions of a model of cerebro_fit_multiple for the rows of a table; the normalizing constant of the training is applied. Makes output_table with the id, class_name, class_value, prob and rank. A packed table has no id: id_col and independent_varname are NULL, and the rows are named by partition_key, buffer_id and row_number. pred_type: prob for all classes, response for the best one, a whole number for that many, a number between 0 and 1 for those of a higher probability. For float targets only response, and output_table has the id, class_name and estimated. mst_key may be left out where the table has one model; ensemble: the mean of so many of the best models instead. num_workers: sessions that predict, which does not show in the results.';
 
 -- Numbers as numbers; has no default for pred_type, so that a call without it is not ambiguous.
 CREATE OR REPLACE FUNCTION cerebro.cerebro_predict(
@@ -45,8 +69,57 @@ CREATE OR REPLACE FUNCTION cerebro.cerebro_predict(
     output_table text,
     pred_type double precision,
     use_gpus boolean DEFAULT false,
-    mst_key integer DEFAULT NULL
+    mst_key integer DEFAULT NULL,
+    num_workers integer DEFAULT NULL,
+    ensemble integer DEFAULT NULL
 ) RETURNS void LANGUAGE plpython3u AS {{ udf('cerebro_predict') }};
 COMMENT ON FUNCTION cerebro.cerebro_predict(
-    text, text, text, text, text, double precision, boolean, integer) IS
+    text, text, text, text, text, double precision, boolean, integer, integer, integer) IS
+'The same with a number for pred_type: so many of the best classes, or those of a higher probability.';
+
+CREATE OR REPLACE FUNCTION cerebro.cerebro_predict_row(
+    model_table text,
+    features double precision[],
+    mst_key integer DEFAULT NULL,
+    OUT class_value text,
+    OUT prob double precision,
+    OUT estimated double precision[]
+) LANGUAGE plpython3u STABLE AS {{ udf('cerebro_predict_row') }};
+COMMENT ON FUNCTION cerebro.cerebro_predict_row(text, double precision[], integer) IS
+'Prediction of a model of cerebro_fit_multiple for one row, for use in queries and triggers. Runs in the calling session, which imports TensorFlow at the first call and keeps the model. Returns the most probable class with its probability, and the probabilities of all classes in their order; for float targets the values. NULL features give NULL. mst_key may be left out where the table has one model.';
+
+CREATE OR REPLACE FUNCTION cerebro.cerebro_predict_byom(
+    model_arch_table text,
+    model_id integer,
+    test_table text,
+    id_col text,
+    independent_varname text,
+    output_table text,
+    pred_type text DEFAULT 'prob',
+    use_gpus boolean DEFAULT false,
+    class_values text[] DEFAULT NULL,
+    normalizing_const double precision DEFAULT 1.0,
+    dependent_count integer DEFAULT 1,
+    num_workers integer DEFAULT NULL
+) RETURNS void LANGUAGE plpython3u AS {{ udf('cerebro_predict_byom') }};
+COMMENT ON FUNCTION cerebro.cerebro_predict_byom(
+    text, integer, text, text, text, text, text, boolean, text[], double precision, integer, integer) IS
+'Predictions of a model that was trained elsewhere, with the weights that an architecture table has of it, for the rows of a table. Makes the same output_table as cerebro_predict; the target is called dependent_var. class_values: in the order of the outputs, default 0, 1, and so on; a model of one output has two of them, or, with pred_type response, none: its outputs are numbers then. normalizing_const: features are divided by it.';
+
+CREATE OR REPLACE FUNCTION cerebro.cerebro_predict_byom(
+    model_arch_table text,
+    model_id integer,
+    test_table text,
+    id_col text,
+    independent_varname text,
+    output_table text,
+    pred_type double precision,
+    use_gpus boolean DEFAULT false,
+    class_values text[] DEFAULT NULL,
+    normalizing_const double precision DEFAULT 1.0,
+    dependent_count integer DEFAULT 1,
+    num_workers integer DEFAULT NULL
+) RETURNS void LANGUAGE plpython3u AS {{ udf('cerebro_predict_byom') }};
+COMMENT ON FUNCTION cerebro.cerebro_predict_byom(
+    text, integer, text, text, text, text, double precision, boolean, text[], double precision, integer, integer) IS
 'The same with a number for pred_type: so many of the best classes, or those of a higher probability.';

@@ -203,9 +203,9 @@ TRICKS: dict[str, tuple[Any, str]] = {
     ),
     "a layer is not a model": (dense(), "Sequential and Functional"),
     "a model is not built by Model": (layer("Model", "m", "keras"), "Sequential and Functional"),
-    "Keras 2": (
-        {"class_name": "Sequential", "keras_version": "2.1.6", "config": [], "backend": "tf"},
-        "JSON of Keras 2.1.6; allowed is that of Keras 3",
+    "Keras 1": (
+        {"class_name": "Sequential", "keras_version": "1.2.2", "config": []},
+        "JSON of Keras 1.2.2; allowed is that of Keras 3 or 2",
     ),
     "not a model": ({"a": 1}, "allowed is that of Keras 3"),
     "a class that is no text": ({**sequential(), "class_name": {}}, "Sequential and Functional"),

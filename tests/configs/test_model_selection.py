@@ -150,7 +150,7 @@ GENERATE_ERRORS = [
     ({"search_type": "random", "num_configs": 3, "random_state": -1}, "random_state: got -1"),
     ({"search_type": "random", "num_configs": 50}, "only 16 different"),
     ({"fit_params_grid": "{'batch_sise': [32]}"}, "Did you mean 'batch_size'"),
-    ({"fit_params_grid": "{'callbacks': ['x']}"}, "not supported in this release"),
+    ({"fit_params_grid": "{'callbacks': ['x']}"}, "unknown callback 'x'"),
     ({"fit_params_grid": "{'batch_size': 32}"}, "must be a list"),
     ({"fit_params_grid": "{'batch_size': []}"}, "at least one value"),
     ({"fit_params_grid": "{'batch_size': [0]}"}, "from 1"),
@@ -187,14 +187,27 @@ def test_refused(change: dict[str, object], message: str | None) -> None:
         ("'lr': [-1, 0.1, 'linear']", "from 0"),
         ("'momentum': [0.5, 1, 'log_near_one']", "below 1"),
         ("'nesterov': [0, 1, 'linear']", "parameters that are numbers"),
-        ("'decay': [1e-6, 1e-4, 'log']", "no decay"),
-        ("'decay': [1e-4]", "no decay"),
+        ("'decay': [-1, 1e-4, 'linear']", "from 0"),
+        ("'schedule_decay': [0.1]", "no such argument"),
+        ("'decay': [0.1], 'lr': [CosineDecay(0.1, 5)]", "allowed is one"),
     ],
 )
 def test_refused_optimizer_parameters(parameter: str, message: str) -> None:
     grid = f"{{'loss': ['mse'], 'optimizer_params_list': [{{'optimizer': ['SGD'], {parameter}}}]}}"
     with pytest.raises(InvalidArgument, match=message):
         generate([1], grid, FIT, "random", 2)
+
+
+def test_schedules_and_layers_that_do_not_train() -> None:
+    grid = (
+        "{'loss': ['mse'], 'freeze': ['conv*', ['a', 'b'], None], 'optimizer_params_list': "
+        "[{'optimizer': ['SGD'], 'lr': [0.1, ExponentialDecay(0.1, 5, decay_rate=0.9)]}]}"
+    )
+    found = [parse_compile_params(row.compile_params) for row in generate([1], grid, FIT)]
+    assert {params.freeze for params in found} == {("conv*",), ("a", "b"), ()}
+    schedules = {repr(params.optimizer.schedule) for params in found}
+    assert len(found) == 6 * 2  # two fit parameters
+    assert len(schedules) == 2
 
 
 def test_too_many() -> None:

@@ -21,6 +21,7 @@ from cerebro_db.configs.optimizers import (  # noqa: E402
     REFUSED_ARGUMENTS,
     REFUSED_OPTIMIZERS,
 )
+from cerebro_db.configs.schedules import SCHEDULES  # noqa: E402
 from cerebro_db.errors import InvalidArgument  # noqa: E402
 
 pytestmark = pytest.mark.slow
@@ -60,6 +61,23 @@ def test_optimizer(name: str) -> None:
     cls = getattr(keras.optimizers, name)
     check_arguments(cls, OPTIMIZERS[name].arguments)
     cls(**with_defaults(OPTIMIZERS[name].arguments, ()))
+    check_places(cls, [a.name for a in OPTIMIZERS[name].arguments[: OPTIMIZERS[name].by_place]])
+
+
+def check_places(cls: type, names: list[str]) -> None:
+    assert names == list(inspect.signature(cls).parameters)[: len(names)]
+
+
+def test_every_schedule_is_known() -> None:
+    module = keras.optimizers.schedules
+    assert classes(module, module.LearningRateSchedule) - {"LearningRateSchedule"} == set(SCHEDULES)
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_schedule(name: str) -> None:
+    cls, schedule = getattr(keras.optimizers.schedules, name), SCHEDULES[name]
+    check_arguments(cls, schedule.arguments)
+    check_places(cls, [a.name for a in schedule.arguments[: schedule.by_place]])
 
 
 def test_every_loss_is_known() -> None:

@@ -13,6 +13,8 @@ from cerebro_db.configs.parameters import (
     OptimizerSpec,
     parse_compile_params,
     parse_fit_params,
+    parse_metrics,
+    parse_optimizer,
 )
 from cerebro_db.errors import InvalidArgument
 
@@ -61,6 +63,59 @@ def test_all_of_compile() -> None:
     assert (params.l1, params.l2, params.dropout) == (0.0, 0.0001, 0.25)
 
 
+SCHEDULES = {
+    "Adam(learning_rate=ExponentialDecay(0.01, 1000, 0.9))": "ExponentialDecay("
+    "initial_learning_rate=0.01, decay_steps=1000, decay_rate=0.9)",
+    "Adam(CosineDecay(0.01, decay_steps=10, warmup_steps=2))": "CosineDecay("
+    "initial_learning_rate=0.01, decay_steps=10, warmup_steps=2)",
+    "Adam(lr='keras.optimizers.schedules.PiecewiseConstantDecay([5, 9], [3, 2, 1])')": "PiecewiseConstantDecay("
+    "boundaries=(5, 9), values=(3.0, 2.0, 1.0))",
+    "SGD(lr=0.5, decay=0.1)": "InverseTimeDecay("
+    "initial_learning_rate=0.5, decay_steps=1, decay_rate=0.1)",
+    "SGD(decay=0.1)": "InverseTimeDecay(initial_learning_rate=0.01, decay_steps=1, decay_rate=0.1)",
+    "SGD(0.1, decay=0)": "None",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "schedule"), SCHEDULES.items())
+def test_schedules(text: str, schedule: str) -> None:
+    optimizer = parse_optimizer(text)
+    assert repr(optimizer.schedule) == schedule
+    if optimizer.schedule is not None:  # what is shown is what can be written
+        assert parse_optimizer(f"{optimizer.name}({schedule})") == optimizer
+
+
+def test_arguments_without_names() -> None:
+    assert parse_optimizer("SGD(0.1, 0.5, True)") == parse_optimizer(
+        "SGD(lr=0.1, momentum=0.5, nesterov=True)"
+    )
+
+
+def test_callbacks_that_ask_for_what_is_done_anyway() -> None:
+    plain = parse_fit_params("batch_size=8")
+    for value in (
+        "[TerminateOnNaN()]",
+        "'[TerminateOnNaN()]'",
+        "[keras.callbacks.TerminateOnNaN]",
+        "[]",
+    ):
+        assert parse_fit_params(f"batch_size=8,callbacks={value}") == plain
+
+
+def test_top_k_accuracy_by_its_name_in_madlib() -> None:
+    (metric,) = parse_metrics("top_12_accuracy")
+    assert (metric.name, metric.arguments) == ("TopKCategoricalAccuracy", (("k", 12),))
+    assert metric.label == "top_12_accuracy"
+
+
+def test_freeze() -> None:
+    text = "optimizer='Adam', loss='mse'"
+    assert parse_compile_params(text).freeze == ()
+    assert parse_compile_params(f"{text}, freeze=[]").freeze == ()
+    assert parse_compile_params(f"{text}, freeze='conv*'").freeze == ("conv*",)
+    assert parse_compile_params(f"{text}, freeze=['a', 'b', 'a']").freeze == ("a", "b")
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -71,13 +126,36 @@ def test_all_of_compile() -> None:
         ("optimizer='Adam(lrr=1)', loss='mse'", "unknown argument 'lrr'"),
         ("optimizer='Adam(lr=-1)', loss='mse'", r"learning_rate=-1; it must be a number from 0"),
         ("optimizer='Adam(lr=1, learning_rate=1)', loss='mse'", "twice"),
-        ("optimizer='Adam(lr=\"x\")', loss='mse'", "must be a number"),
+        ("optimizer='Adam(lr=\"x\")', loss='mse'", "unknown learning-rate schedule 'x'"),
+        ("optimizer='Adam(lr=CosineDecy(0.1, 5))', loss='mse'", "Did you mean 'CosineDecay'"),
+        ("optimizer='Adam(lr=CosineDecay(0.1))', loss='mse'", "decay_steps must be given"),
+        (
+            "optimizer='Adam(lr=CosineDecay(0.1, 0))', loss='mse'",
+            "decay_steps=0; it must be a whole",
+        ),
+        (
+            "optimizer='Adam(lr=CosineDecay(0.1, 5, 0, 1))', loss='mse'",
+            "the value 1 without a name",
+        ),
+        (
+            "optimizer='Adam(lr=CosineDecay(0.1, 5, decay_steps=5))', loss='mse'",
+            "'decay_steps' twice",
+        ),
+        ("optimizer='Adam(lr=CosineDecay(0.1, 5), decay=0.1)', loss='mse'", "allowed is one"),
+        (
+            "optimizer='Adam(lr=PiecewiseConstantDecay([5, 2], [1, 2]))', loss='mse'",
+            "boundaries that rise",
+        ),
         ("optimizer='Adam(lr=True)', loss='mse'", "must be a number"),
         ("optimizer='Adam(lr=None)', loss='mse'", "must be a number"),
         ("optimizer='Adam(beta_1=1)', loss='mse'", "from 0 below 1"),
-        ("optimizer='Adam(decay=0.1)', loss='mse'", "no decay"),
+        ("optimizer='Adam(decay=-0.1)', loss='mse'", "decay=-0.1; it must be a number from 0"),
+        ("optimizer='Adam', loss='mse', freeze=7", "freeze=7; it must be the name of a layer"),
+        ("optimizer='Adam', loss='mse', freeze=['a', 1]", "must be the name of a layer"),
         ("optimizer='Adam(clipnorm=1,clipvalue=1)', loss='mse'", "at most one"),
-        ("optimizer='Adam(0.1)', loss='mse'", "without a name"),
+        ("optimizer='Adam(0.1, lr=0.1)', loss='mse'", "learning_rate. twice"),
+        ("optimizer='SGD(0.1, 0.5, True, 0.1)', loss='mse'", "the value 0.1 without a name"),
+        ("optimizer='Adam', loss='Huber(2.0)'", "the value 2.0 without a name"),
         ("optimizer='Adam', loss={'a': 'mse'}", "several outputs|must be one name"),
         ("optimizer='Adam', loss='mse', loss_weights=[1]", "'loss_weights'; it is not supported"),
         ("optimizer='Adam', loss='my_loss'", "unknown loss 'my_loss'"),
@@ -115,8 +193,13 @@ def test_fit() -> None:
         ("batch_size='32'", "whole number"),
         ("batch_size=None", "whole number"),
         ("batchsize=1", "Did you mean 'batch_size'"),
-        ("callbacks=['x']", "'callbacks'; it is not supported"),
-        ("callbacks='[TensorBoard(log_dir=\"/tmp/logs/fit\")]'", "not supported"),
+        ("callbacks=['x']", "unknown callback 'x'"),
+        ("callbacks=[TerminateOnNan()]", "Did you mean 'TerminateOnNaN'"),
+        ("callbacks=[TerminateOnNaN(1)]", "TerminateOnNaN has no arguments"),
+        ("callbacks='[TensorBoard(log_dir=\"/tmp/logs/fit\")]'", "'TensorBoard'; it writes files"),
+        ("callbacks=[EarlyStopping(patience=2)]", "'EarlyStopping'; callbacks that act on metrics"),
+        ("callbacks=7", "it must be a list such as"),
+        ("callbacks=['[TerminateOnNaN()]']", "it must be a name"),
         ("steps_per_epoch=1", "'steps_per_epoch'; it is not supported"),
         ("shuffle='batch'", "True or False"),
         ("class_weight=[1]", "dictionary"),

@@ -21,12 +21,19 @@ from cerebro_db.errors import CerebroError, InvalidArgument
 ROOT = Path(__file__).parents[2]
 REFERENCE = ROOT / "docs" / "sql.md"
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
-RUN = [ROOT / "README.md", REFERENCE, ROOT / "docs" / "safety.md"]
+RUN = [
+    ROOT / "README.md",
+    REFERENCE,
+    ROOT / "docs" / "registry.md",
+    ROOT / "docs" / "safety.md",
+    ROOT / "docs" / "tutorial-columns.md",
+]
 
 # What the placeholders of output tables are in the examples of the reference.
 EXAMPLES = {
     "`<output_table>` of cerebro_pack": "plants_packed",
     "`<output_table>_summary` of cerebro_pack": "plants_packed_summary",
+    "`<output_table>_encoding` of cerebro_pack_columns": "trips_packed_encoding",
     "`<model_arch_table>` of cerebro_load_model": "plants_models",
     "`<model_selection_table>` of cerebro_generate_configs": "plants_configs",
     "`<model_selection_table>_summary` of cerebro_generate_configs": "plants_configs_summary",
@@ -35,6 +42,7 @@ EXAMPLES = {
     "`<model_output_table>_info` of cerebro_fit_multiple": "plants_out_info",
     "`<model_output_table>_summary` of cerebro_fit_multiple": "plants_out_summary",
     "`<output_table>` of cerebro_evaluate": "plants_scores",
+    "`<output_table>` of cerebro_confusion_matrix": "plants_taken_for",
     "`<output_table>` of cerebro_predict": "plants_predicted",
 }
 PLACEHOLDERS = {"<dependent_varname>": "kind", "<independent_varname>": "leaf", "<id_col>": "id"}
@@ -72,7 +80,7 @@ def columns(section: str) -> list[tuple[str, str]]:
 
 def one_line(signature: str) -> str:
     """A signature without line breaks and casts, as the catalog's and the page's can be compared."""
-    text = " ".join(re.sub(r"::[a-z ]+", "", signature).split())
+    text = " ".join(re.sub(r"::[a-z ]+(\[\])?", "", signature).split())
     return text.replace("( ", "(").replace(" )", ")")
 
 

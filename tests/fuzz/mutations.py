@@ -12,6 +12,11 @@ from hypothesis import strategies as st
 MODELS: dict[str, dict[str, Any]] = json.loads(
     Path(__file__).with_name("architectures.json").read_text(encoding="utf-8")
 )
+_KERAS_2 = Path(__file__).parent.parent / "training" / "data" / "keras2_models.json"
+MODELS |= {
+    f"keras2_{name}": stored["model"]
+    for name, stored in json.loads(_KERAS_2.read_text(encoding="utf-8")).items()
+}
 
 Path_ = tuple[Any, ...]
 

@@ -6,6 +6,7 @@ import itertools
 import json
 import os
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,14 +53,22 @@ class Database:
 @pytest.fixture(scope="module")
 def db(cluster: Any, administrator: Any, template: str) -> Iterator[Database]:
     """The database of a file of tests."""
+    with _made(cluster, administrator, template) as database:
+        yield database
+
+
+@contextmanager
+def _made(cluster: Any, administrator: Any, template: str) -> Iterator[Database]:
     name = f"models_{os.getpid()}_{next(_numbers)}"
     administrator.run(f"CREATE DATABASE {name} TEMPLATE {template}")
     administrator.run(f"ALTER DATABASE {name} SET search_path = public, cerebro")
     connection = psycopg2.connect(cluster.dsn(name))
     connection.autocommit = True
-    yield Database(cluster.dsn(name), connection)
-    connection.close()
-    administrator.run(f"DROP DATABASE {name} WITH (FORCE)")
+    try:
+        yield Database(cluster.dsn(name), connection)
+    finally:
+        connection.close()
+        administrator.run(f"DROP DATABASE {name} WITH (FORCE)")
 
 
 def layer(class_name: str, **config: Any) -> dict[str, Any]:
@@ -109,9 +118,20 @@ COMPILE = {
 }
 
 
-@pytest.fixture(scope="module")
-def trained(db: Database, network: Network) -> Database:
-    """Tables of trained models, named like the keys of COMPILE; ``flowers`` has two models."""
+@pytest.fixture(scope="session")
+def trained(
+    cluster: Any, administrator: Any, template: str, network: Network
+) -> Iterator[Database]:
+    """Tables of trained models, named like the keys of COMPILE; ``flowers`` has two models.
+
+    One database and one warm session for all files that use trained models.
+    """
+    with _made(cluster, administrator, template) as database:
+        _train(database, network)
+        yield database
+
+
+def _train(db: Database, network: Network) -> None:
     db.fetch(
         "CREATE TABLE rows AS SELECT i AS id, 'row ' || i AS name, "
         "ARRAY[sin(i), cos(i), sin(3 * i), cos(7 * i)]::real[] AS x, "
@@ -147,4 +167,3 @@ def trained(db: Database, network: Network) -> Database:
             },
         )
     db.notices()
-    return db

@@ -61,12 +61,12 @@ def test_a_test_table_of_other_rows_and_partitions(trained):
     )
     (score,) = evaluate(trained, "'flowers', 'few_packed', 'scores', false, 1")
     trained.fetch(
-        "DROP TABLE IF EXISTS answers; "
-        "SELECT cerebro_predict('flowers', 'few', 'id', 'x', 'answers', 'response', mst_key := 1)"
+        "SELECT cerebro_predict('flowers', 'few', 'id', 'x', 'few_answers', 'response', "
+        "mst_key := 1)"
     )
     right = trained.value(
         "SELECT avg((a.class_value IS NOT DISTINCT FROM s.flower)::int)::float "
-        "FROM answers a JOIN few s USING (id)"
+        "FROM few_answers a JOIN few s USING (id)"
     )
     assert score["metric"] == pytest.approx(right)
 

@@ -179,7 +179,24 @@ BAD = {
     "'orphan','rows','id','x','o'": ("WrongObjectType", "no table public.orphan_info"),
     "'barren','rows','id','x','o'": ("WrongObjectType", "no trained model"),
     "'halves','nope','id','x','o'": ("UndefinedTable", "test_table: got 'nope'"),
-    "'halves','halves_packed','id','x','o'": ("WrongObjectType", "is packed"),
+    "'halves','halves_packed','id','x','o'": ("InvalidParameterValue", "id_col: got 'id'.*packed"),
+    "'halves','halves_packed',NULL,'y','o'": ("UndefinedColumn", "independent_varname: got 'y'"),
+    "'halves','halves_packed',NULL,'half','o'": ("InvalidParameterValue", "got 'half'.*'x'"),
+    "'halves','undivided_packed',NULL,NULL,'o'": (
+        "InvalidParameterValue",
+        "constant 1.0; allowed: 2.0",
+    ),
+    "'halves','pair_packed',NULL,NULL,'o'": ("InvalidParameterValue", r"shape \(2,\).*\(4,\)"),
+    "'halves','rows','id','x','o',num_workers:=0": ("InvalidParameterValue", "num_workers: got 0"),
+    "'flowers','rows','id','x','o',ensemble:=3": (
+        "InvalidParameterValue",
+        "got 3; allowed: 1 to 2",
+    ),
+    "'flowers','rows','id','x','o',ensemble:=0": ("InvalidParameterValue", "ensemble: got 0"),
+    "'flowers','rows','id','x','o',mst_key:=1,ensemble:=2": (
+        "InvalidParameterValue",
+        "mst_key: got 1",
+    ),
     "'halves','rows','no','x','o'": ("UndefinedColumn", "id_col: got 'no'.*id, name, x"),
     "'halves','rows',NULL,'x','o'": ("InvalidParameterValue", "id_col: got NULL"),
     "'halves','rows','x','x','o'": ("WrongObjectType", "any type but arrays"),
@@ -209,6 +226,11 @@ def strange(trained):
         "CREATE TABLE barren_states AS TABLE halves_states; "
         "CREATE TABLE none AS SELECT * FROM rows LIMIT 0; "
         "CREATE VIEW ranked AS SELECT id AS rank, x FROM rows"
+    )
+    trained.fetch(
+        "SELECT cerebro_pack('rows', 'undivided_packed', 'half', 'x', num_partitions := 1); "
+        "SELECT cerebro_pack('rows', 'pair_packed', 'half', 'pair', num_partitions := 1, "
+        "normalizing_const := 2.0)"
     )
     values = {
         "missing": "NULL",
@@ -248,3 +270,159 @@ def test_a_cancel_leaves_nothing(strange):
     assert time.monotonic() - began < 5
     assert strange.tables() == before
     strange.fetch("SELECT cerebro_predict('halves', 'rows', 'id', 'x', 'cancelled')")
+
+
+def test_columns_of_mixed_types(trained, network):
+    """What training recorded is applied to raw rows, also those that it has not seen the like of."""
+    trained.fetch(
+        "CREATE VIEW mixed AS SELECT id, nullif(id, 7) AS size, (ARRAY['a', 'b', 'c'])[1 + id % 3] AS "
+        "sort, sum FROM rows; CREATE TABLE later AS SELECT * FROM mixed WHERE id < 9; "
+        "UPDATE later SET sort = 'new' WHERE id = 3"
+    )
+    trained.fetch(
+        "SELECT cerebro_pack_columns('mixed', 'mixed_packed', 'sum', 'size, sort', num_partitions := 2)"
+    )
+    trained.fetch(
+        "SELECT cerebro_load_model('mixed_library', %s); "
+        "SELECT cerebro_load_configs('mixed_library', 'mixed_configs', ARRAY[1], "
+        "ARRAY['loss=''mse'',optimizer=''SGD(lr=0.001)'''], ARRAY['batch_size=8'])",
+        (network((5,), (1, "linear")),),
+    )
+    trained.fetch(
+        "SELECT cerebro_fit_multiple('mixed_packed', 'm', 'mixed_configs', 1, num_workers := 1)"
+    )
+    kernel, bias = weights(trained, "m", 1, (5, 1), (1,))
+    sizes = np.array([i for i in range(1, 121) if i != 7])
+    wanted = []
+    for i in range(1, 9):
+        size = 0.0 if i == 7 else (i - sizes.mean()) / sizes.std()
+        sort = None if i == 3 else i % 3
+        features = np.array([size, i == 7, *(sort == n for n in range(3))], float)
+        wanted.append((features @ kernel + bias)[0])
+    for given in (None, "*", "sort, size"):
+        trained.fetch("DROP TABLE IF EXISTS p_mixed")
+        trained.fetch(
+            "SELECT cerebro_predict('m', 'later', 'id', %s, 'p_mixed', 'response')", (given,)
+        )
+        found = [row[0] for row in trained.fetch("SELECT estimated FROM p_mixed ORDER BY id")]
+        np.testing.assert_allclose(found, wanted, atol=1e-6)
+    with pytest.raises(errors.InvalidParameterValue, match="allowed: NULL, '\\*'"):
+        trained.fetch("SELECT cerebro_predict('m', 'later', 'id', 'size', 'p_m', 'response')")
+    with pytest.raises(errors.UndefinedColumn, match="size"):
+        trained.fetch("SELECT cerebro_predict('m', 'rows', 'id', NULL, 'p_m', 'response')")
+    trained.fetch("SELECT cerebro_encode('later', 'm', 'later_encoded', 'id')")
+    rows = trained.fetch("SELECT features FROM later_encoded ORDER BY id")
+    np.testing.assert_allclose(
+        np.array([row[0] for row in rows]) @ kernel[:, 0] + bias, wanted, atol=1e-6
+    )
+    trained.fetch("CREATE VIEW arrays AS SELECT ARRAY[id, 0, 0, 0, 0] AS features, sum FROM rows")
+    trained.fetch("SELECT cerebro_pack('arrays', 'arrays_packed', 'sum', 'features')")
+    with pytest.raises(errors.InvalidParameterValue, match="another encoding"):
+        trained.fetch("SELECT cerebro_evaluate('m', 'arrays_packed', 'e_mixed')")
+    with pytest.raises(errors.WrongObjectType, match="halves has no encoding"):
+        trained.fetch("SELECT cerebro_encode('later', 'halves', 'o', 'id')")
+
+
+def test_tokens(trained, network):
+    """Whole numbers reach an Embedding layer as they are."""
+    trained.fetch(
+        "CREATE TABLE tokens AS SELECT id, ARRAY[id % 10, id % 7, 9]::smallint[] AS words, sum FROM rows"
+    )
+    embedding = {
+        "module": "keras.layers",
+        "class_name": "Embedding",
+        "config": {"input_dim": 10, "output_dim": 2, "name": "words"},
+        "registered_name": None,
+    }
+    flatten = {"module": "keras.layers", "class_name": "Flatten", "config": {"name": "flat"}}
+    text = network((3,), embedding, flatten, (1, "linear"))
+    trained.fetch(
+        "SELECT cerebro_pack('tokens', 'tokens_packed', 'sum', 'words', num_partitions := 2); "
+        "SELECT cerebro_load_model('tokens_library', %s); "
+        "SELECT cerebro_load_configs('tokens_library', 'tokens_configs', ARRAY[1], "
+        "ARRAY['loss=''mse'',optimizer=''Adam()'''], ARRAY['batch_size=8'])",
+        (text,),
+    )
+    trained.fetch(
+        "SELECT cerebro_fit_multiple('tokens_packed', 't', 'tokens_configs', 1, num_workers := 1)"
+    )
+    table, kernel, bias = weights(trained, "t", 1, (10, 2), (6, 1), (1,))
+    trained.fetch("SELECT cerebro_predict('t', 'tokens', 'id', 'words', 'p_tokens', 'response')")
+    rows = trained.fetch("SELECT words, estimated FROM tokens JOIN p_tokens USING (id)")
+    words = np.array([row[0] for row in rows])
+    wanted = table[words].reshape(-1, 6) @ kernel + bias
+    np.testing.assert_allclose([row[1] for row in rows], wanted[:, 0], atol=1e-6)
+
+
+def test_images(trained, network):
+    """Raw images are read as those of the training, also from a column of another name."""
+    trained.fetch(
+        "CREATE TABLE images AS SELECT id, decode(lpad(to_hex(id), 2, '0') || 'ff0080', 'hex') AS image, "
+        "sum FROM rows; CREATE VIEW more_images AS SELECT id, image AS other, sum FROM images; "
+        "CREATE VIEW bad_images AS SELECT id, CASE id WHEN 5 THEN 'abc' ELSE image END AS image FROM images"
+    )
+    flatten = {"module": "keras.layers", "class_name": "Flatten", "config": {"name": "flat"}}
+    trained.fetch(
+        "SELECT cerebro_pack_images('images', 'images_packed', 'sum', 'image', ARRAY[2, 2], 'raw'); "
+        "SELECT cerebro_pack_validation('more_images', 'images_val', 'sum', 'other', 'images_packed'); "
+        "SELECT cerebro_load_model('images_library', %s); "
+        "SELECT cerebro_load_configs('images_library', 'images_configs', ARRAY[1], "
+        "ARRAY['loss=''mse'',optimizer=''SGD(lr=0.01)'''], ARRAY['batch_size=8'])",
+        (network((2, 2), flatten, (1, "linear")),),
+    )
+    trained.fetch(
+        "SELECT cerebro_fit_multiple('images_packed', 'im', 'images_configs', 1, num_workers := 1)"
+    )
+    kernel, bias = weights(trained, "im", 1, (4, 1), (1,))
+    pixels = np.array([[i, 255, 0, 128] for i in range(1, 121)]) / 255
+    wanted = (pixels @ kernel + bias)[:, 0]
+    for table, column in (("images", "NULL"), ("more_images", "'other'")):
+        trained.fetch("DROP TABLE IF EXISTS p_images")
+        trained.fetch(
+            f"SELECT cerebro_predict('im', '{table}', 'id', {column}, 'p_images', 'response')"
+        )
+        found = [row[0] for row in trained.fetch("SELECT estimated FROM p_images ORDER BY id")]
+        np.testing.assert_allclose(found, wanted, atol=1e-6)
+    trained.fetch("SELECT cerebro_predict('im', 'images_val', NULL, NULL, 'p_packed', 'response')")
+    found = trained.fetch("SELECT estimated FROM p_packed ORDER BY estimated")
+    np.testing.assert_allclose([row[0] for row in found], sorted(wanted), atol=1e-6)
+    trained.fetch("SELECT cerebro_evaluate('im', 'images_val', 'e_images')")
+    with pytest.raises(
+        errors.DataException, match=r"id = 5: column 'image' holds 3 bytes; allowed: 4"
+    ):
+        trained.fetch("SELECT cerebro_predict('im', 'bad_images', 'id', NULL, 'o', 'response')")
+    with pytest.raises(
+        errors.WrongObjectType, match="'sum' is of type double precision; allowed: bytea"
+    ):
+        trained.fetch("SELECT cerebro_predict('im', 'images', 'id', 'sum', 'o', 'response')")
+
+
+def test_weights_of_rows(trained, network):
+    """Rows without weight have no part in training, but in the scores."""
+    trained.fetch(
+        "CREATE TABLE weighty AS SELECT id, x, CASE id % 2 WHEN 0 THEN 5.0 ELSE -1000.0 END::float8 AS t, "
+        "1 - id % 2 AS w FROM rows"
+    )
+    trained.fetch(
+        "SELECT cerebro_pack('weighty', 'weighty_packed', 't', 'x', num_partitions := 2, sample_weight := 'w'); "
+        "SELECT cerebro_pack_validation('weighty', 'weighty_val', 't', 'x', 'weighty_packed'); "
+        "SELECT cerebro_load_model('weighty_library', %s); "
+        "SELECT cerebro_load_configs('weighty_library', 'weighty_configs', ARRAY[1], "
+        "ARRAY['loss=''mse'',optimizer=''SGD(lr=0.1)'''], ARRAY['batch_size=8'])",
+        (network((4,), (1, "linear")),),
+    )
+    trained.fetch(
+        "SELECT cerebro_fit_multiple('weighty_packed', 'wm', 'weighty_configs', 12, num_workers := 1, "
+        "validation_table := 'weighty_val')"
+    )
+    trained.fetch("SELECT cerebro_predict('wm', 'weighty', 'id', 'x', 'p_weighty', 'response')")
+    low, high = trained.fetch("SELECT min(estimated), max(estimated) FROM p_weighty")[0]
+    assert 3 < low < high < 7
+    query = "SELECT training_loss_final, validation_loss_final FROM wm_info"
+    training, validation = trained.fetch(query)[0]
+    assert training == pytest.approx(validation, rel=1e-5)
+    assert training > 400_000
+    for number, table in enumerate(("weighty_packed", "weighty_val")):
+        trained.fetch(f"SELECT cerebro_evaluate('wm', '{table}', 'e_weighty_{number}')")
+        loss = trained.value(f"SELECT loss FROM e_weighty_{number}")
+        assert loss == pytest.approx(training, rel=1e-5)

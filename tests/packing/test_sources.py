@@ -121,3 +121,37 @@ def test_only_the_callers_rights_are_used(db, plain_user):
     cursor.execute("SELECT cerebro_pack('secret', 'theirs.p', 'y', 'x')")
     assert db.value("SELECT tableowner FROM pg_tables WHERE tablename = 'p'") == "packing_user"
     assert db.value("SELECT sum(num_rows) FROM theirs.p") == 9
+
+
+def test_foreign_tables(db):
+    if not db.fetch("SELECT 1 FROM pg_available_extensions WHERE name = 'file_fdw'"):
+        pytest.skip("the server has no file_fdw")
+    db.fetch(
+        "CREATE EXTENSION file_fdw; CREATE SERVER files FOREIGN DATA WRAPPER file_fdw; "
+        "CREATE FOREIGN TABLE distant (id int, x int[], y int) SERVER files OPTIONS (format 'csv', "
+        "program 'for i in $(seq 1 30); do echo $i,{$i},$((i % 3)); done')"
+    )
+    db.pack("distant", "distant_p", "y", "x", num_partitions=2)
+    assert sorted(db.unpack("distant_p").features[:, 0]) == list(range(1, 31))
+    db.fetch("SELECT cerebro_pack_columns('distant', 'distant_c', 'y', 'id', numbers := 'none')")
+    assert sorted(db.unpack("distant_c", "features").features[:, 0]) == list(range(1, 31))
+    db.fetch("SELECT cerebro_train_test_split('distant', 'distant_s', 0.5, grouping_cols := 'y')")
+    assert db.value("SELECT sum(split) FROM distant_s") == 15
+    assert "distant_p_staging" not in db.tables()
+
+
+def test_partitions_of_partitions_in_another_schema(db):
+    db.fetch(
+        'CREATE SCHEMA "Far away"; CREATE TABLE "Far away"."By day" (x int[], y int, d date) '
+        "PARTITION BY RANGE (d); "
+        'CREATE TABLE "Far away".january PARTITION OF "Far away"."By day" '
+        "FOR VALUES FROM ('2026-01-01') TO ('2026-02-01') PARTITION BY LIST (y); "
+        'CREATE TABLE "Far away".january_0 PARTITION OF "Far away".january FOR VALUES IN (0); '
+        'CREATE TABLE "Far away".others PARTITION OF "Far away"."By day" DEFAULT; '
+        'INSERT INTO "Far away"."By day" SELECT ARRAY[i], CASE WHEN i < 10 THEN 0 ELSE 1 END, '
+        "date '2026-01-01' + 10 * i FROM generate_series(3, 20) i; "
+        "INSERT INTO \"Far away\".\"By day\" VALUES ('{1}', 0, '2026-01-05')"
+    )
+    db.pack('"Far away"."By day"', '"Far away".packed', "y", "x")
+    got = db.unpack("packed", schema="Far away")
+    assert sorted(got.features[:, 0]) == [1, *range(3, 21)]

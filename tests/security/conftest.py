@@ -38,7 +38,8 @@ NET = json.dumps(
     }
 )
 MODEL_TABLES = ("out", "out_info", "out_summary", "out_states")
-TABLES = ("rows", "packed", "packed_summary", "models", "configs", "configs_summary", *MODEL_TABLES)
+PACKED_TABLES = ("packed", "packed_summary", "columns", "columns_summary", "columns_encoding")
+TABLES = ("rows", "images", *PACKED_TABLES, "models", "configs", "configs_summary", *MODEL_TABLES)
 
 
 @dataclass(frozen=True)
@@ -141,6 +142,11 @@ def make_tables(person: Person) -> None:
         (),
     )
     person.rows("SELECT cerebro_pack('rows', 'packed', 'y', 'x', num_partitions := 2)")
+    person.rows(
+        "CREATE TABLE images AS SELECT i %% 2 AS y, '\\x0102'::bytea AS x FROM generate_series(1, 9) i",
+        (),
+    )
+    person.rows("SELECT cerebro_pack_columns('rows', 'columns', 'y', 'id')")
     person.rows("SELECT cerebro_load_model('models', %s)", (NET,))
     person.rows(
         "SELECT cerebro_load_configs('models', 'configs', ARRAY[1], ARRAY[%s], ARRAY['batch_size=8'])",

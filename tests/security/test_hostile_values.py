@@ -49,7 +49,7 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
     "boolean": st.just(False),
     "interval": st.sampled_from(["1 day", "-1 day", "0", "178000000 years"]),
 }
-for _kind in ("text", "integer"):
+for _kind in ("text", "integer", "double precision"):
     VALUES[f"{_kind}[]"] = st.lists(st.none() | VALUES[_kind], max_size=3)
 
 
@@ -157,7 +157,7 @@ PLACE: dict[str, Any] = {
     "targets": RECIPE["targets"],
 }
 VISIT = RECIPE | PLACE | {"seed": 0, "epoch": 1, "salt": "x", "initial_seed": 5, "is_first": True}
-ASKED = RECIPE | {"shape": [2], "divisor": 1.0, "ranks": 2}
+ASKED = RECIPE | {"format": "state", "shape": [2], "divisor": 1.0, "ranks": 2}
 PARTIAL = {
     "rows": 2,
     "loss_sum": 1.0,
@@ -188,6 +188,11 @@ TASKS: dict[str, tuple[dict[str, Any], str]] = {
     "prediction": (
         ASKED,
         "SELECT cerebro._begin_prediction(%s, (SELECT cerebro.cerebro_joined_state(state) "
+        "FROM state))",
+    ),
+    "export": (
+        RECIPE | {"facts": "{}"},
+        "SELECT cerebro._export_model(%s, 'npz', (SELECT cerebro.cerebro_joined_state(state) "
         "FROM state))",
     ),
 }
@@ -257,16 +262,19 @@ def test_sizes_are_checked_before_memory_is_taken(worker: Person) -> None:
         "_prepare_worker(1, false, 0, -1)": "run_id: got -1",
         "_predict_batch(1, '', 2147483647, 2147483647)": "token",
         "_predict_batch(1, '', -1, -1)": "count: got -1",
+        "_predict_buffer(1, '', 2147483647)": "token",
+        "_predict_buffer(1, '', -1)": "count: got -1",
+        "_extend_prediction(1, '', -1)": "token -1",
         "_pack_arrays('', '', NULL, ARRAY[2147483647, 2147483647, 2147483647], 1)": "NULL, or",
         "_pack_arrays('', '', NULL, ARRAY[-1], 1)": "shape",
         "_pack_arrays('', '', NULL, NULL, 1)": "shape",
         "_pack_labels(decode('00000000', 'hex'), decode('000000000001', 'hex'), "
         "decode('05000000', 'hex'))": "beyond 1 rows",
         "_pack_labels(decode('00000000', 'hex'), decode('0000', 'hex'), NULL)": "cut off",
-        "_saved_state(99)": "token 99",
-        "_state_weights(99)": "token 99",
-        "_join_state(99, 'x')": "token 99",
-        "_train_final(99)": "token 99",
+        "_saved_state(-1)": "token -1",
+        "_state_weights(-1)": "token -1",
+        "_join_state(-1, 'x')": "token -1",
+        "_train_final(-1)": "token -1",
         "_measure_final(NULL)": "token None",
     }.items():
         error = worker.refused(f"SELECT cerebro.{sql}")
@@ -299,6 +307,9 @@ def test_everything_works_whatever_the_names_are(worker: Person, root: Person) -
 
     call("pack", table("r"), table("p"), quoted(y), x, None, 1.0, None, "all_segments", 2)
     call("pack_validation", table("r"), table("v"), y, quoted(x), table("p"))
+    call("pack_columns", table("r"), table("k"), y, quoted(row_id))
+    call("encode", table("r"), table("k"), table("n"), row_id)
+    call("train_test_split", table("r"), table("s"), 0.5, None, quoted(y))
     net = json.loads(NET)
     net["config"]["name"] = "net"
     call("load_model", table("m"), json.dumps(net), None, name, name)

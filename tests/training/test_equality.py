@@ -10,6 +10,7 @@ import pytest
 
 from cerebro_db.configs.optimizers import OPTIMIZERS
 from cerebro_db.configs.parameters import parse_optimizer
+from cerebro_db.configs.schedules import SCHEDULES
 from cerebro_db.training.partitions import Partition
 from cerebro_db.training.targets import TargetFacts
 from tests.training.conftest import CLASSES, FEATURES, Data, hop, net, order_of, weights_of
@@ -32,6 +33,18 @@ OPTIMIZER_TEXTS = [
     "Adam(lr=0.01,clipnorm=0.5)",
     "SGD(lr=0.01,gradient_accumulation_steps=3)",
     "Adam(lr=0.01,loss_scale_factor=8.0)",
+    "SGD(lr=0.05,clipvalue=0.01)",
+    "SGD(lr=0.05,global_clipnorm=0.1)",
+    "RMSprop(lr=0.001,centered=True)",
+    "Muon(lr=0.01,adam_lr_ratio=0.5)",
+    "Adam(lr=0.01,amsgrad=True)",
+    "Adam(ExponentialDecay(0.01, 10, 0.9))",
+    "SGD(lr=CosineDecay(0.01, 30, alpha=0.1, warmup_target=0.1, warmup_steps=7), momentum=0.9)",
+    "SGD(lr=CosineDecayRestarts(0.1, 8, t_mul=1.5, m_mul=0.9))",
+    "AdamW(lr=InverseTimeDecay(0.01, 5, 0.5, staircase=True))",
+    "RMSprop(lr=PiecewiseConstantDecay([6, 20], [0.01, 0.001, 0.0001]))",
+    "SGD(lr=PolynomialDecay(0.1, 12, power=2.0, cycle=True))",
+    "SGD(lr=0.1,decay=0.01,nesterov=True,momentum=0.8)",
 ]
 
 
@@ -94,7 +107,9 @@ def test_hops_equal_plain_keras_to_the_bit(
 
 
 def test_every_optimizer_that_is_allowed_is_tested() -> None:
-    assert {parse_optimizer(text).name for text in OPTIMIZER_TEXTS} == set(OPTIMIZERS)
+    found = [parse_optimizer(text) for text in OPTIMIZER_TEXTS]
+    assert {spec.name for spec in found} == set(OPTIMIZERS)
+    assert {spec.schedule.name for spec in found if spec.schedule} == set(SCHEDULES)
 
 
 def test_streamed_buffers_give_the_same_as_a_partition_in_memory(

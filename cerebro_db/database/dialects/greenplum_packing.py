@@ -14,8 +14,6 @@ from cerebro_db.database.dialects.postgresql_packing import (
     Scan,
     classes_join,
     concatenated,
-    dimensions,
-    fault,
     label,
     sent,
 )
@@ -50,6 +48,8 @@ class GreenplumPacking(PostgreSQLPacking):
     """Texts of the statements, each with the parameters that its docstring names."""
 
     in_one_statement = True
+    row_order, row_address = "s.cerebro_place", "NULL::text"
+    staged = STAGE
     begin = "BEGIN"
 
     # Keys, and the segments where their rows lie.
@@ -140,6 +140,11 @@ class GreenplumPacking(PostgreSQLPacking):
             if labels
             else "cerebro._pack_arrays(r.y, r.keys, NULL, %s::integer[], 1.0)"
         )
+        weights = "NULL::bytea"
+        if scan.weight is not None:
+            weights = concatenated(sent(f"ARRAY[{scan.weight}]"))
+            column = "cerebro._pack_arrays(r.w, r.keys, NULL, ARRAY[1], 1.0)"
+            packed = f"cerebro._pack_weights({packed}, {column}, r.n)"
         names = ", ".join(quote(name + part) for name in columns for part in ("", "_shape"))
         position = "pg_catalog.int4send(s.cerebro_position::integer) || '\\x0000'::bytea"
         return f"""
@@ -150,32 +155,11 @@ class GreenplumPacking(PostgreSQLPacking):
           FROM (SELECT s.segment_key, s.partition_key, s.buffer_id,
                        pg_catalog.count(*)::integer AS n,
                        {concatenated(position)} AS keys,
-                       {concatenated(sent(scan.features))} AS x,
-                       {concatenated(label(scan.target) if labels else sent(scan.target))} AS y
+                       {concatenated(scan.sent)} AS x,
+                       {concatenated(label(scan.target) if labels else sent(scan.target))} AS y,
+                       {weights} AS w
                   FROM ({_placed(spreading)}) s {classes_join(scan) if labels else ""}
                  GROUP BY 1, 2, 3) r
-        """
-
-    def culprit(self, scan: Scan, shape: Sequence[int], target_shape: Sequence[int]) -> str:
-        """The first row that cannot be packed; parameters and columns as in the base class."""
-        features = fault("r.x", shape, "%s")
-        if scan.class_type is None:
-            target = fault("r.y", target_shape, "1.0")
-        else:
-            target = (
-                f"CASE WHEN NOT EXISTS (SELECT 1 FROM unnest(%s::{scan.class_type}[]) "
-                "AS c(v) WHERE c.v IS NOT DISTINCT FROM r.y) THEN 'class' END"
-            )
-        target_dims = "NULL" if scan.class_type else dimensions("r.y")
-        return f"""
-        SELECT f.n, NULL, f.x_fault, f.x_shape, f.y_fault, f.y_shape, f.y_text FROM (
-            SELECT r.n, {features} AS x_fault, {dimensions("r.x")} AS x_shape,
-                   {target} AS y_fault, {target_dims} AS y_shape, r.y::text AS y_text
-              FROM (SELECT pg_catalog.row_number() OVER (ORDER BY s.cerebro_place) AS n,
-                           {scan.features} AS x, {scan.target} AS y
-                      FROM {scan.table.sql} s) r) f
-         WHERE f.x_fault IS NOT NULL OR f.y_fault IS NOT NULL
-         ORDER BY f.n LIMIT 1
         """
 
 

@@ -27,10 +27,10 @@ class PostgreSQL:
 
     packing = PostgreSQLPacking()
     training = PostgreSQLTraining()
-    prediction = PostgreSQLPrediction()
 
     def __init__(self, server_version: int) -> None:
         self.server_version = server_version
+        self.prediction = PostgreSQLPrediction(server_version)
 
     def session_settings(self) -> SessionSettings:
         """What makes a session fit for work of any length."""

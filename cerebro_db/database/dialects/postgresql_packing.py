@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from cerebro_db.configs.images import ImageEncoding
+from cerebro_db.database.images import image_fault, image_sent, image_shape
 from cerebro_db.database.names import QualifiedName, quote
 
 # Blocks whose row addresses are fetched at once: their text stays far below a gigabyte.
@@ -24,15 +26,26 @@ class Scan:
 
     Attributes:
         table: plain, so that its rows have addresses.
-        features: expression of an array type.
+        features: expression of an array type, or of images.
         target: expression; of an array type for float targets.
         class_type: SQL text of the class type; None for float targets.
+        image: what images are read as; None for arrays.
+        weight: expression of a number; None where rows have no weights.
     """
 
     table: QualifiedName
     features: str
     target: str
     class_type: str | None
+    image: ImageEncoding | None = None
+    weight: str | None = None
+
+    @property
+    def sent(self) -> str:
+        """The features of a row in binary form; empty for NULL."""
+        if self.image is not None:
+            return image_sent(self.features, self.image)
+        return sent(self.features)
 
 
 class PostgreSQLPacking:
@@ -40,6 +53,8 @@ class PostgreSQLPacking:
 
     # Whether the rows are spread over segments, or fetched by their addresses.
     in_one_statement = False
+    # What orders the rows of a scan, and how a row is found again.
+    row_order, row_address = "s.ctid", "s.ctid::text"
 
     begin_reading = (
         "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL synchronize_seqscans = off; "
@@ -77,12 +92,20 @@ class PostgreSQLPacking:
      WHERE n.nspname = %s AND c.relname = %s
     """
 
-    def stage(self, staged: QualifiedName, source: QualifiedName, columns: Sequence[str]) -> str:
-        """Copy the columns into a plain table of the same column names."""
+    def stage(
+        self,
+        staged: QualifiedName,
+        source: QualifiedName,
+        columns: Sequence[str],
+        wide: Sequence[str],
+    ) -> str:
+        """Copy the columns into a plain table of the same column names.
+
+        Those that are wide are not compressed.
+        """
         listed = ", ".join(map(quote, columns))
         external = "".join(
-            f"ALTER TABLE {staged.sql} ALTER {quote(name)} SET STORAGE EXTERNAL; "
-            for name in columns[:1]
+            f"ALTER TABLE {staged.sql} ALTER {quote(name)} SET STORAGE EXTERNAL; " for name in wide
         )
         return (
             f"CREATE UNLOGGED TABLE {staged.sql} AS SELECT {listed} FROM {source.sql} "
@@ -113,7 +136,7 @@ class PostgreSQLPacking:
 
     def shapes(self, scan: Scan) -> str:
         """The shapes of the first rows that have one: features, target (NULL without arrays)."""
-        parts = [_first_shape(scan.table, scan.features)]
+        parts = [image_shape(scan.image) if scan.image else _first_shape(scan.table, scan.features)]
         parts.append("NULL" if scan.class_type else _first_shape(scan.table, scan.target))
         return "SELECT " + ", ".join(parts)
 
@@ -150,6 +173,11 @@ class PostgreSQLPacking:
             if labels
             else "cerebro._pack_arrays(r.y, r.keys, p.positions, %s::integer[], 1.0)"
         )
+        weights = "NULL::bytea"
+        if scan.weight is not None:
+            weights = concatenated(sent(f"ARRAY[{scan.weight}]"))
+            column = "cerebro._pack_arrays(r.w, r.keys, p.positions, ARRAY[1], 1.0)"
+            packed = f"cerebro._pack_weights({packed}, {column}, r.n)"
         names = ", ".join(quote(name + part) for name in columns for part in ("", "_shape"))
         return f"""
         INSERT INTO {table.sql} (partition_key, buffer_id, num_rows, {names})
@@ -158,8 +186,9 @@ class PostgreSQLPacking:
                r.n || p.shape, {packed}, r.n || %s::integer[]
           FROM (SELECT pg_catalog.count(*)::integer AS n,
                        {concatenated("pg_catalog.tidsend(s.ctid)")} AS keys,
-                       {concatenated(sent(scan.features))} AS x,
-                       {concatenated(label(scan.target) if labels else sent(scan.target))} AS y
+                       {concatenated(scan.sent)} AS x,
+                       {concatenated(label(scan.target) if labels else sent(scan.target))} AS y,
+                       {weights} AS w
                   FROM ONLY {scan.table.sql} s {classes_join(scan) if labels else ""}
                  WHERE s.ctid = ANY (%s::tid[])) r,
                (SELECT %s::bytea AS positions, %s::integer[] AS shape) p
@@ -169,9 +198,12 @@ class PostgreSQLPacking:
         """The first row that cannot be packed.
 
         Parameters: divisor; for classes all class values. Columns: number in the scan, address,
-        then for features and target each: fault (null, shape, value), and shape; the target.
+        then for features and target each: fault (null, shape, value), and shape; the target; a
+        weight that cannot be one.
         """
-        features = fault("r.x", shape, "%s")
+        features, x_shape = fault("r.x", shape, "%s"), dimensions("r.x")
+        if scan.image is not None:
+            features, x_shape = image_fault("r.x", scan.image, "%s"), "NULL::integer[]"
         if scan.class_type is None:
             target = fault("r.y", target_shape, "1.0")
         else:
@@ -179,15 +211,21 @@ class PostgreSQLPacking:
                 f"CASE WHEN NOT EXISTS (SELECT 1 FROM unnest(%s::{scan.class_type}[]) "
                 "AS c(v) WHERE c.v IS NOT DISTINCT FROM r.y) THEN 'class' END"
             )
+        weight = (
+            f"CASE WHEN r.w >= 0 AND r.w < {FLOAT32_LIMIT} THEN NULL "
+            "ELSE COALESCE(r.w::text, 'NULL') END"
+        )
         target_dims = "NULL" if scan.class_type else dimensions("r.y")
         return f"""
-        SELECT f.n, f.address, f.x_fault, f.x_shape, f.y_fault, f.y_shape, f.y_text FROM (
-            SELECT r.n, r.address, {features} AS x_fault, {dimensions("r.x")} AS x_shape,
-                   {target} AS y_fault, {target_dims} AS y_shape, r.y::text AS y_text
-              FROM (SELECT pg_catalog.row_number() OVER (ORDER BY s.ctid) AS n,
-                           s.ctid::text AS address, {scan.features} AS x, {scan.target} AS y
+        SELECT f.n, f.address, f.x_fault, f.x_shape, f.y_fault, f.y_shape, f.y_text, f.w_fault FROM (
+            SELECT r.n, r.address, {features} AS x_fault, {x_shape} AS x_shape,
+                   {target} AS y_fault, {target_dims} AS y_shape, r.y::text AS y_text,
+                   {weight} AS w_fault
+              FROM (SELECT pg_catalog.row_number() OVER (ORDER BY {self.row_order}) AS n,
+                           {self.row_address} AS address, {scan.features} AS x, {scan.target} AS y,
+                           {scan.weight or "1"} AS w
                       FROM ONLY {scan.table.sql} s) r) f
-         WHERE f.x_fault IS NOT NULL OR f.y_fault IS NOT NULL
+         WHERE f.x_fault IS NOT NULL OR f.y_fault IS NOT NULL OR f.w_fault IS NOT NULL
          ORDER BY f.n LIMIT 1
         """
 
@@ -198,10 +236,12 @@ class PostgreSQLPacking:
         summary: QualifiedName,
         fields: Sequence[tuple[str, str]],
         drops: Sequence[QualifiedName],
+        more: str = "",
     ) -> str:
         """The packed table gets its name and its summary, at once; ``drops`` go.
 
-        Parameters: the values of ``fields``, which are names and SQL types.
+        Parameters: the values of ``fields``, which are names and SQL types, then those of ``more``,
+        which are statements of the same transaction.
         """
         columns = ", ".join(f"{quote(name)} {kind}" for name, kind in fields)
         values = ", ".join(f"%s::{kind}" for _, kind in fields)
@@ -212,7 +252,7 @@ class PostgreSQLPacking:
             f"COMMENT ON TABLE {output.sql} IS 'Cerebro-DB: packed rows'; "
             f"CREATE TABLE {summary.sql} ({columns}); "
             f"COMMENT ON TABLE {summary.sql} IS 'Cerebro-DB: what the packed table holds'; "
-            f"INSERT INTO {summary.sql} VALUES ({values}); {drop}COMMIT"
+            f"INSERT INTO {summary.sql} VALUES ({values}); {more}{drop}COMMIT"
         )
 
     def _mark(self, table: QualifiedName) -> str:

@@ -1,121 +1,333 @@
-"""SQL of predictions on PostgreSQL: rows go to a worker in batches, in one statement."""
+"""SQL of predictions on PostgreSQL: rows go to workers in batches, a piece of the table a statement."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from cerebro_db.database.dialects.postgresql_packing import dimensions, fault
+from cerebro_db.configs.images import ImageEncoding
+from cerebro_db.database.dialects.postgresql_packing import dimensions, fault, sent
+from cerebro_db.database.images import image_fault, image_sent
 from cerebro_db.database.names import QualifiedName, quote
+
+Statement = tuple[str, list[Any]]
+# Which rows of a source a statement is about: None for all, the first block and the one after the
+# last, or a partition with its first and last buffer.
+Piece = tuple[int, ...] | None
 
 CLASS_COLUMNS = "class_value text, prob double precision, rank integer"
 VALUE_COLUMNS = "estimated double precision"
 ARRAY_COLUMNS = "estimated double precision[]"
+PACKED_IDS = (("partition_key", "integer"), ("buffer_id", "integer"), ("row_number", "integer"))
+UNFINISHED = "Cerebro-DB: predictions that are not finished"
+
+# A piece is a few batches: small enough to keep all workers busy to the end. It depends on the
+# table only, as do the batches in it: they, and so all results, are the same for any workers.
+PIECE_BLOCKS = 256
+PIECE_ROWS = 32_768
+ADDRESSED_SINCE = 140000
 
 
 @dataclass(frozen=True)
 class RowSource:
-    """What is predicted on.
+    """A table with a row for each example.
 
     Attributes:
         table: any table or view.
-        id: expression over the alias ``t`` that names a row.
-        features: expression over ``t`` of an array type.
+        ids: name and type of the column that names a row.
+        id: expression over the alias ``t`` of that column.
+        features: expression over ``t`` of an array type, or of images.
+        addressed: whether the rows have addresses that may be read.
+        image: what images are read as; None for arrays.
     """
 
     table: QualifiedName
+    ids: tuple[tuple[str, str], ...]
     id: str
     features: str
+    addressed: bool
+    image: ImageEncoding | None = None
+
+    row_ids = "i.id"
+    places = "unnest(p.ids) WITH ORDINALITY AS u(id, place)"
+
+    def batches(self, token: int, batch_rows: int, piece: Piece) -> Statement:
+        """Batches ``p``: ids of their rows, and what was predicted for these one after another.
+
+        OFFSET 0 fixes the order of the joins: a batch must go to the worker once, and its arrays
+        must not be copied with every row. A NULL among ids or features is the worker's to see.
+        """
+        where = "" if piece is None else "WHERE t.ctid >= %s::tid AND t.ctid < %s::tid"
+        ends = [] if piece is None else [f"({block},0)" for block in piece]
+        sql = f"""
+        (SELECT b.ids, q.classes, q.numbers
+           FROM (SELECT pg_catalog.array_agg(s.id) AS ids,
+                        pg_catalog.count(s.id)::integer AS known,
+                        pg_catalog.count(*)::integer AS n,
+                        pg_catalog.string_agg({self._sent("s.x")}, ''::bytea) AS x
+                   FROM (SELECT {self.id} AS id, {self.features} AS x,
+                                (pg_catalog.row_number() OVER () - 1) / %s AS batch
+                           FROM {self.table.sql} t {where}) s
+                  GROUP BY s.batch) b,
+                LATERAL cerebro._predict_batch(%s, b.x, b.n, b.known) q
+         OFFSET 0) p
+        """
+        return sql, [batch_rows, *ends, token]
+
+    def _sent(self, features: str) -> str:
+        return image_sent(features, self.image) if self.image else sent(features)
+
+
+@dataclass(frozen=True)
+class PackedSource:
+    """A packed table.
+
+    Attributes:
+        table: of buffers.
+        features: name of their column.
+        row_bytes: of one row in a buffer.
+    """
+
+    table: QualifiedName
+    features: str
+    row_bytes: int
+
+    ids = PACKED_IDS
+    row_ids = "p.partition_key, p.buffer_id, (p.start + i.place)::integer"
+    places = "pg_catalog.generate_series(1, p.n) AS u(place)"
+
+    def batches(self, token: int, batch_rows: int, piece: Piece) -> Statement:
+        """Batches ``p``: slices of buffers, and what was predicted for their rows."""
+        x = f"t.{quote(self.features)}"
+        sql = f"""
+        (SELECT b.partition_key, b.buffer_id, b.start, b.n, q.classes, q.numbers
+           FROM (SELECT t.partition_key, t.buffer_id, g.start, LEAST(%s, t.num_rows - g.start) AS n,
+                        pg_catalog.substring({x}, g.start * {self.row_bytes} + 1,
+                            LEAST(%s, t.num_rows - g.start) * {self.row_bytes}) AS x
+                   FROM {self.table.sql} t,
+                        pg_catalog.generate_series(0, t.num_rows - 1, %s) AS g(start)
+                  WHERE t.partition_key = %s AND t.buffer_id BETWEEN %s AND %s OFFSET 0) b,
+                LATERAL cerebro._predict_buffer(%s, b.x, b.n) q
+         OFFSET 0) p
+        """
+        return sql, [batch_rows, batch_rows, batch_rows, *(piece or ()), token]
+
+
+Source = RowSource | PackedSource
+
+
+@dataclass(frozen=True)
+class StoredModel:
+    """Where what was trained of models lies.
+
+    Attributes:
+        table: with a row for each model, or for each chunk of one.
+        key: name of the column that names a model.
+        chunks: expression over the alias ``s``, with its order where there are several rows.
+    """
+
+    table: QualifiedName
+    key: str = "mst_key"
+    chunks: str = "s.state ORDER BY s.chunk"
+
+
+@dataclass(frozen=True)
+class Classes:
+    """Which classes of each row become rows of the output.
+
+    Attributes:
+        name: of the target.
+        values: of all classes, in the order of their ids.
+        ranks: so many of the best.
+        above: those of a higher probability.
+    """
+
+    name: str
+    values: tuple[str | None, ...]
+    ranks: int
+    above: float = -math.inf
+
+    columns = CLASS_COLUMNS
+
+
+@dataclass(frozen=True)
+class Values:
+    """The value of a float target becomes a row of the output.
+
+    Attributes:
+        name: of the target.
+        shape: of one target.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+
+    @property
+    def columns(self) -> str:
+        """Of the output, behind the id and the name of the target."""
+        return ARRAY_COLUMNS if self.shape else VALUE_COLUMNS
+
+
+_SCANS = "SET LOCAL enable_hashagg = off; SET LOCAL synchronize_seqscans = off"
 
 
 class PostgreSQLPrediction:
-    """Texts of the statements, each with the parameters that its docstring names."""
+    """Texts of the statements.
 
-    # Sorting batches that come in order already takes little memory; hashing them takes all rows'.
-    settings = "SET LOCAL enable_hashagg = off"
+    Args:
+        server_version: before ADDRESSED_SINCE a scan of some blocks reads all of them.
+    """
 
-    def create(self, output: QualifiedName, id_name: str, id_type: str, columns: str) -> str:
-        """The table of predictions, empty; ``columns`` are CLASS_COLUMNS or those of a value."""
+    # What all workers see is what the first of them saw. Batches that come in order are sorted
+    # with little memory; hashing them takes all rows'. A scan must begin where the table does.
+    begin = f"BEGIN ISOLATION LEVEL REPEATABLE READ; {_SCANS}"
+    follow = f"BEGIN ISOLATION LEVEL REPEATABLE READ; SET TRANSACTION SNAPSHOT %s; {_SCANS}"
+    export = "SELECT pg_catalog.pg_export_snapshot()"
+    try_lock = "SELECT pg_catalog.pg_try_advisory_lock(%s)"
+
+    def __init__(self, server_version: int = ADDRESSED_SINCE) -> None:
+        self.has_addressed_scans = server_version >= ADDRESSED_SINCE
+
+    def create(self, table: QualifiedName, source: Source, columns: str, unfinished: bool) -> str:
+        """The table of predictions, empty; ``columns`` are those of Classes or Values."""
+        ids = ", ".join(f"{quote(name)} {kind.replace('%', '%%')}" for name, kind in source.ids)
+        comment = UNFINISHED if unfinished else "Cerebro-DB: predictions"
         return (
-            f"CREATE TABLE {output.sql} ({quote(id_name)} {id_type}, class_name text, {columns}); "
+            f"CREATE TABLE {table.sql} ({ids}, class_name text, {columns}); "
+            f"COMMENT ON TABLE {table.sql} IS '{comment}'"
+        )
+
+    def finish(self, table: QualifiedName, output: QualifiedName) -> str:
+        """A table that is complete gets its name."""
+        return (
+            f"ALTER TABLE {table.sql} RENAME TO {quote(output.name)}; "
             f"COMMENT ON TABLE {output.sql} IS 'Cerebro-DB: predictions'"
         )
 
-    def begin(self, states: QualifiedName) -> str:
-        """Load a model into the worker; returns a token. Parameters: task, mst_key."""
-        return (
-            "SELECT cerebro._begin_prediction(%s, "
-            "cerebro.cerebro_joined_state(s.state ORDER BY s.chunk)) "
-            f"FROM {states.sql} s WHERE s.mst_key = %s"
+    def leftover(self, table: QualifiedName) -> Statement:
+        """The comment of a table, if there is one."""
+        sql = (
+            "SELECT pg_catalog.obj_description(c.oid, 'pg_class') FROM pg_catalog.pg_class c "
+            "JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace "
+            "WHERE n.nspname = %s AND c.relname = %s"
         )
+        return sql, [table.schema, table.name]
 
-    def is_empty(self, source: RowSource) -> str:
+    def drop(self, table: QualifiedName) -> str:
+        """Remove what is not finished."""
+        return f"DROP TABLE IF EXISTS {table.sql}"
+
+    def load(self, stored: StoredModel) -> str:
+        """Load a model into the worker; returns a token. Parameters: task, key of the model."""
+        return _load("cerebro._begin_prediction(%s", stored)
+
+    def extend(self, stored: StoredModel) -> str:
+        """Load one more model, whose predictions count too. Parameters: token, task, key."""
+        return _load("cerebro._extend_prediction(%s, %s", stored)
+
+    def is_empty(self, source: Source) -> str:
         """Whether there is no row at all."""
         return f"SELECT NOT EXISTS (SELECT 1 FROM {source.table.sql} t)"
 
-    def classes(self, output: QualifiedName, source: RowSource) -> str:
-        """Insert the best classes of all rows.
+    def extent(self, source: Source) -> Statement | None:
+        """What pieces are cut from; None for a source that is one piece."""
+        if isinstance(source, PackedSource):
+            sql = "SELECT t.partition_key, t.buffer_id, t.num_rows FROM {} t ORDER BY 1, 2"
+            return sql.format(source.table.sql), []
+        if not (source.addressed and self.has_addressed_scans):
+            return None
+        sql = (
+            "SELECT (pg_catalog.pg_relation_size(pg_catalog.to_regclass(%s)) "
+            "/ pg_catalog.current_setting('block_size')::bigint)::integer"
+        )
+        return sql, [source.table.text]
 
-        Parameters: class name, class values, batch size, token, and three times the number of
-        classes of a row; then the probability that the classes must exceed.
-        """
-        place = "((i.place - 1) * %s + i.rank)::integer"
-        return f"""
-        INSERT INTO {output.sql}
-        SELECT a.id, %s, (%s::text[])[a.class + 1], a.prob, a.rank
-          FROM (SELECT i.id, p.classes[{place}] AS class, p.numbers[{place}] AS prob, i.rank
-                  FROM {_predicted(source)},
-                       LATERAL (SELECT u.id, u.place, r.rank
-                                  FROM unnest(p.ids) WITH ORDINALITY AS u(id, place),
-                                       pg_catalog.generate_series(1, %s) AS r(rank)
-                                OFFSET 0) i) a
-         WHERE a.prob > %s
-        """
+    def pieces(self, source: Source, extent: Sequence[tuple[Any, ...]]) -> list[Piece]:
+        """The pieces of a source.
 
-    def values(self, output: QualifiedName, source: RowSource, shape: Sequence[int]) -> str:
-        """Insert the estimates of all rows. Parameters: target's name, batch size, token."""
-        return f"""
-        INSERT INTO {output.sql}
-        SELECT i.id, %s, {_estimate(shape)}
-          FROM {_predicted(source)}, LATERAL unnest(p.ids) WITH ORDINALITY AS i(id, place)
+        Args:
+            extent: the rows of the statement of that name; none where there is no statement.
         """
+        if isinstance(source, PackedSource):
+            return _buffers(extent)
+        if not extent:
+            return [None]
+        ((blocks,),) = extent
+        return [(first, first + PIECE_BLOCKS) for first in range(0, blocks, PIECE_BLOCKS)]
+
+    def insertion(
+        self,
+        output: QualifiedName,
+        source: Source,
+        answer: Classes | Values,
+        token: int,
+        batch_rows: int,
+        piece: Piece,
+    ) -> Statement:
+        """Predict the rows of a piece and insert what is asked of each."""
+        batches, parameters = source.batches(token, batch_rows, piece)
+        if isinstance(answer, Values):
+            sql = f"""
+            INSERT INTO {output.sql}
+            SELECT {source.row_ids}, %s, {_estimate(answer.shape)}
+              FROM {batches}, LATERAL (SELECT u.* FROM {source.places} OFFSET 0) i
+            """
+            return sql, [answer.name, *parameters]
+        place = f"((i.place - 1) * {answer.ranks} + i.rank)::integer"
+        sql = f"""
+        INSERT INTO {output.sql}
+        SELECT {source.row_ids}, %s, (%s::text[])[p.classes[{place}] + 1], p.numbers[{place}],
+               i.rank
+          FROM {batches},
+               LATERAL (SELECT u.*, r.rank
+                          FROM {source.places}, pg_catalog.generate_series(1, %s) AS r(rank)
+                        OFFSET 0) i
+        """
+        given = [answer.name, list(answer.values), *parameters, answer.ranks]
+        if answer.above == -math.inf:
+            return sql, given
+        return f"{sql} WHERE p.numbers[{place}] > %s", [*given, answer.above]
 
     def culprit(self, source: RowSource, shape: Sequence[int]) -> str:
         """The first row that cannot be predicted on.
 
         Parameter: divisor. Columns: number in the scan, id, fault (null, shape, ...), shape.
         """
+        found, got = fault("r.x", shape, "%s"), dimensions("r.x")
+        if source.image is not None:
+            found, got = image_fault("r.x", source.image, "%s"), "NULL::integer[]"
         return f"""
         SELECT f.n, f.id, f.fault, f.shape FROM (
-            SELECT r.n, r.id::text AS id, {fault("r.x", shape, "%s")} AS fault,
-                   {dimensions("r.x")} AS shape
+            SELECT r.n, r.id::text AS id, {found} AS fault, {got} AS shape
               FROM (SELECT pg_catalog.row_number() OVER () AS n, {source.id} AS id,
                            {source.features} AS x FROM {source.table.sql} t) r) f
          WHERE f.fault IS NOT NULL OR f.id IS NULL ORDER BY f.n LIMIT 1
         """
 
 
-def _predicted(source: RowSource) -> str:
-    """Batches ``p``: the ids of their rows and what was predicted for these, one after another.
+def _load(call: str, stored: StoredModel) -> str:
+    # No row, rather than one of a NULL, where there is no such model.
+    return (
+        f"SELECT {call}, j.token) FROM (SELECT cerebro.cerebro_joined_state({stored.chunks}) "
+        f"AS token FROM {stored.table.sql} s WHERE s.{quote(stored.key)} = %s) j "
+        "WHERE j.token IS NOT NULL"
+    )
 
-    OFFSET 0 fixes the order of the joins: a batch must go to the worker once, and its arrays must
-    not be copied with every row. A NULL among ids or features is the worker's to see.
-    """
-    return f"""
-    (SELECT b.ids, q.classes, q.numbers
-       FROM (SELECT pg_catalog.array_agg(s.id) AS ids,
-                    pg_catalog.count(s.id)::integer AS known,
-                    pg_catalog.count(*)::integer AS n,
-                    pg_catalog.string_agg(
-                        COALESCE(pg_catalog.array_send(s.x), ''::bytea), ''::bytea) AS x
-               FROM (SELECT {source.id} AS id, {source.features} AS x,
-                            (pg_catalog.row_number() OVER () - 1) / %s AS batch
-                       FROM {source.table.sql} t) s
-              GROUP BY s.batch) b,
-            LATERAL cerebro._predict_batch(%s, b.x, b.n, b.known) q
-     OFFSET 0) p
-    """
+
+def _buffers(extent: Sequence[tuple[int, int, int]]) -> list[Piece]:
+    """Buffers of one partition that follow each other, until they have enough rows."""
+    pieces: list[Piece] = []
+    key, first, last, total = -1, 0, 0, PIECE_ROWS
+    for partition_key, buffer_id, rows in extent:
+        if partition_key == key and total < PIECE_ROWS:
+            last, total = buffer_id, total + rows
+            pieces[-1] = (key, first, last)
+        else:
+            key, first, last, total = partition_key, buffer_id, buffer_id, rows
+            pieces.append((key, first, last))
+    return pieces
 
 
 def _estimate(shape: Sequence[int], offset: int = 0, size: int | None = None) -> str:

@@ -1,0 +1,63 @@
+"""The commands that bring models out of a database and into it, as files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cerebro_db.cli.installation import Dsn
+from cerebro_db.errors import InvalidArgument
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the commands."""
+    app.command()(export)
+    app.command("import")(import_model)
+
+
+def export(
+    model: Annotated[
+        str, typer.Argument(help="A table of models, or a registered one: model:name@alias.")
+    ],
+    output: Annotated[Path, typer.Option(help="The file to write.")],
+    format: Annotated[str, typer.Option(help="keras, onnx or npz.")] = "keras",
+    mst_key: Annotated[int | None, typer.Option(help="Which model of the table.")] = None,
+    dsn: Dsn = "",
+) -> None:
+    """Writes a trained model into a file."""
+    from cerebro_db.database.client import Client
+    from cerebro_db.driver import export as driver
+    from cerebro_db.driver.export import ExportRequest
+
+    client = Client.of(dsn)
+    request = ExportRequest(model, mst_key, format, search_path=client.search_path)
+    data = driver.export(client.pool, request)
+    try:
+        output.write_bytes(data)
+    except OSError as error:
+        raise InvalidArgument(f"--output: got {output}; {error.strerror}") from None
+    print(f"{output}: {len(data)} bytes")
+
+
+def import_model(
+    file: Annotated[Path, typer.Argument(help="A .keras file.")],
+    model_arch_table: Annotated[str, typer.Argument(help="The table of architectures.")],
+    name: Annotated[str | None, typer.Option(help="For people.")] = None,
+    description: Annotated[str | None, typer.Option(help="For people.")] = None,
+    dsn: Dsn = "",
+) -> None:
+    """Puts the architecture and the weights of a .keras file into a table of architectures."""
+    from cerebro_db.database.client import Client
+    from cerebro_db.driver import model_loading
+    from cerebro_db.driver.model_loading import FileRequest
+
+    try:
+        data = file.read_bytes()
+    except OSError as error:
+        raise InvalidArgument(f"got the file {file}; {error.strerror}") from None
+    client = Client.of(dsn)
+    request = FileRequest(model_arch_table, data, name, description, client.search_path)
+    model_id = model_loading.load_model_file(client.pool, request)
+    print(f"model_id {model_id} in {model_arch_table}")

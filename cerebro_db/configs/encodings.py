@@ -1,0 +1,217 @@
+"""How columns of mixed types become one row of numbers: values, their JSON, what can be read."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from typing import Any
+
+from cerebro_db.configs.images import ImageEncoding
+from cerebro_db.configs.messages import shown
+from cerebro_db.errors import InvalidArgument
+
+# Each feature is a part of one expression of the server.
+MAX_FEATURES = 10_000
+_VERSION = 1
+
+
+class Kind(StrEnum):
+    """What a column holds, as far as its encoding goes."""
+
+    NUMBER = "number"
+    BOOLEAN = "boolean"
+    TIME = "time"
+    CATEGORY = "category"
+
+
+class Method(StrEnum):
+    """What is made of a column."""
+
+    STANDARDIZE = "standardize"
+    MINMAX = "minmax"
+    NONE = "none"
+    ONEHOT = "onehot"
+    INTEGER = "integer"
+
+    @property
+    def is_categorical(self) -> bool:
+        """Whether the values are categories rather than numbers."""
+        return self in (Method.ONEHOT, Method.INTEGER)
+
+
+NUMERIC_METHODS = tuple(method for method in Method if not method.is_categorical)
+CATEGORICAL_METHODS = tuple(method for method in Method if method.is_categorical)
+
+
+@dataclass(frozen=True)
+class ColumnEncoding:
+    """One column: a number is encoded as ``(value - center) / scale``.
+
+    Attributes:
+        name: of the column.
+        type: SQL type in the training source.
+        kind: what it holds.
+        method: what is made of it.
+        has_missing: whether values were missing there, so that there is an indicator of it.
+        center, scale: of numbers.
+        fill: the number that is taken where a value is missing.
+        categories: sorted; the code of the first one is 1. A value that is none of them is 0, or
+            no 1 at all in a one-hot encoding.
+    """
+
+    name: str
+    type: str
+    kind: Kind
+    method: Method
+    has_missing: bool = False
+    center: float = 0.0
+    scale: float = 1.0
+    fill: float = 0.0
+    categories: tuple[str, ...] = ()
+
+    @property
+    def width(self) -> int:
+        """How many features it makes."""
+        if self.method is Method.INTEGER:
+            return 1
+        values = len(self.categories) if self.method is Method.ONEHOT else 1
+        return values + self.has_missing
+
+    @property
+    def filled(self) -> float:
+        """What a missing number becomes."""
+        return (self.fill - self.center) / self.scale
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """The columns in the order of their features."""
+
+    columns: tuple[ColumnEncoding, ...]
+
+    @property
+    def width(self) -> int:
+        """How many features a row has."""
+        return sum(column.width for column in self.columns)
+
+    def to_fields(self) -> list[dict[str, Any]]:
+        """What ``of_fields`` makes the same of."""
+        return [asdict(column) for column in self.columns]
+
+    @classmethod
+    def of_fields(cls, fields: Any) -> Encoding:
+        """The encoding that was recorded.
+
+        Raises:
+            TypeError, KeyError, ValueError: it was not written by ``to_fields``.
+        """
+        found = cls(tuple(_column(column) for column in fields))
+        names = {column.name for column in found.columns}
+        if not 1 <= found.width <= MAX_FEATURES or len(names) != len(found.columns):
+            raise ValueError(found.width)
+        return found
+
+    def features(self) -> Iterator[dict[str, Any]]:
+        """What can be read: a row for each feature, and for each code of a category."""
+        position = 1
+        for column in self.columns:
+            yield from _features(column, position)
+            position += column.width
+
+
+Recorded = Encoding | ImageEncoding
+
+
+def recorded_text(encoding: Recorded) -> str:
+    """The JSON from which ``parse_recorded`` makes the same again."""
+    kind = "image" if isinstance(encoding, ImageEncoding) else "columns"
+    return json.dumps({"version": _VERSION, kind: encoding.to_fields()})
+
+
+def parse_recorded(text: str, what: str) -> Recorded:
+    """The encoding that a text describes.
+
+    Args:
+        text: JSON.
+        what: names it in messages.
+
+    Raises:
+        InvalidArgument: it was not made by ``recorded_text``.
+    """
+    try:
+        value = json.loads(text)
+        if value["version"] != _VERSION:
+            raise ValueError(value["version"])
+        if "image" in value:
+            return ImageEncoding.of_fields(value["image"])
+        return Encoding.of_fields(value["columns"])
+    except _NOT_OURS:
+        raise InvalidArgument(
+            f"{what}: got the encoding {shown(text)}; allowed: what packing has written"
+        ) from None
+
+
+_NOT_OURS = (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError,
+             InvalidArgument)  # fmt: skip
+
+
+def _column(fields: Any) -> ColumnEncoding:
+    center, scale, fill = (float(fields[name]) for name in ("center", "scale", "fill"))
+    categories = fields["categories"]
+    texts = [fields["name"], fields["type"], *categories]
+    if not all(map(_is_text, texts)) or not scale:
+        raise ValueError(fields["name"])
+    found = ColumnEncoding(
+        fields["name"],
+        fields["type"],
+        Kind(fields["kind"]),
+        Method(fields["method"]),
+        bool(fields["has_missing"]),
+        center,
+        scale,
+        fill,
+        tuple(categories),
+    )
+    categorical = found.method.is_categorical
+    if categorical != bool(categories) or (found.kind is Kind.CATEGORY and not categorical):
+        raise ValueError(found.method)
+    if not all(map(math.isfinite, (center, scale, fill, found.filled))):
+        raise ValueError(found.filled)
+    return found
+
+
+def _is_text(value: object) -> bool:
+    """Whether the server can hold it: whole characters, no NUL."""
+    return isinstance(value, str) and "\0" not in value and bool(value.encode() or not value)
+
+
+def _features(column: ColumnEncoding, position: int) -> Iterator[dict[str, Any]]:
+    common = {
+        "column_name": column.name,
+        "column_type": column.type,
+        "encoding": column.method.value,
+    }
+    last = position + column.width - 1
+    if column.method is Method.INTEGER:
+        codes = list(enumerate([None, *column.categories]))
+        for code, category in codes:
+            name = f"{column.name} = {category}" if code else f"{column.name} is none of these"
+            yield common | _row(position, name, category=category, code=code)
+        if column.has_missing:
+            yield common | _row(position, f"{column.name} is missing", code=len(codes))
+        return
+    if column.method is Method.ONEHOT:
+        for place, category in enumerate(column.categories):
+            yield common | _row(position + place, f"{column.name} = {category}", category=category)
+    else:
+        numbers = {"center": column.center, "scale": column.scale, "fill": column.fill}
+        yield common | _row(position, column.name) | numbers
+    if column.has_missing:
+        yield common | _row(last, f"{column.name} is missing") | {"encoding": "missing"}
+
+
+def _row(position: int, feature: str, **more: Any) -> dict[str, Any]:
+    return {"position": position, "feature": feature, **more}

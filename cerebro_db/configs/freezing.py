@@ -1,0 +1,83 @@
+"""Layers of an architecture that do not train, by their names or patterns of them."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Mapping
+from fnmatch import fnmatchcase
+from typing import Any
+
+from cerebro_db.configs.architecture_limits import refuse
+from cerebro_db.configs.architecture_names import LAYERS, MODELS
+from cerebro_db.configs.arguments import nearest
+from cerebro_db.configs.messages import shown
+from cerebro_db.errors import InvalidArgument
+
+__all__ = ["parse_freeze", "with_frozen"]
+
+_MOST = 1000
+_LONGEST = 200
+# They have no weights, and no argument trainable.
+_WITHOUT_WEIGHTS = frozenset(
+    ["Discretization", "InputLayer", "SpatialDropout1D", "SpatialDropout2D", "SpatialDropout3D"]
+)
+
+
+def parse_freeze(value: object, what: str) -> tuple[str, ...]:
+    """Patterns of names of layers, from one text or a list of them; each once, in their order."""
+    patterns = [value] if isinstance(value, str) else value
+    good = isinstance(patterns, list | tuple) and len(patterns) <= _MOST
+    if not good or not all(isinstance(p, str) and 0 < len(p) <= _LONGEST for p in patterns):  # type: ignore[attr-defined]
+        raise InvalidArgument(
+            f"{what}: got freeze={shown(value)}; it must be the name of a layer, a pattern such as "
+            f"'conv*', or a list of up to {_MOST} of them"
+        )
+    return tuple(dict.fromkeys(patterns))  # type: ignore[call-overload]
+
+
+def with_frozen(config: Mapping[str, Any], patterns: tuple[str, ...]) -> dict[str, Any]:
+    """Returns a copy in which the layers of these names, and what is inside of them, do not train.
+
+    Args:
+        config: a checked architecture.
+        patterns: with ``*``, ``?`` and ``[abc]``; case matters.
+
+    Raises:
+        InvalidArchitecture: no layer has such a name.
+    """
+    changed: dict[str, Any] = copy.deepcopy(dict(config))
+    layers = [layer for layer in _inner(changed) if _name(layer)]
+    for pattern in patterns:
+        found = [layer for layer in layers if fnmatchcase(_name(layer), pattern)]
+        if not found:
+            names = {_name(layer) for layer in layers}
+            hint = nearest(pattern, names) if names else "Its JSON gives no layer a name."
+            refuse(f"got freeze={pattern!r}, but no layer has such a name", hint)
+        for layer in found:
+            _freeze(layer)
+    return changed
+
+
+def _freeze(layer: dict[str, Any]) -> None:
+    for each in (layer, *_inner(layer)):
+        if each["class_name"] in LAYERS - _WITHOUT_WEIGHTS:
+            each["config"]["trainable"] = False
+
+
+def _inner(value: Any) -> Iterator[dict[str, Any]]:
+    """Yields the layers and models inside of an object."""
+    children = value.values() if isinstance(value, dict) else value
+    for child in children if isinstance(value, dict | list) else ():
+        if _is_layer(child):
+            yield child
+        yield from _inner(child)
+
+
+def _is_layer(value: Any) -> bool:
+    has_config = isinstance(value, dict) and isinstance(value.get("config"), dict)
+    return has_config and value.get("class_name") in LAYERS | MODELS
+
+
+def _name(layer: Mapping[str, Any]) -> str:
+    name = layer.get("name", layer["config"].get("name"))
+    return name if isinstance(name, str) else ""

@@ -1,0 +1,96 @@
+"""How images become numbers: what is recorded with a packed table, checked."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from cerebro_db.configs.messages import shown
+from cerebro_db.errors import InvalidArgument
+
+# Of an image after it was resized; what it may have before is checked when it is opened.
+MAX_VALUES = 2**24
+MAX_SIDE = 8192
+_CHANNELS = (1, 3, 4)
+_MAX_DIMENSIONS = 4
+
+
+class ImageFormat(StrEnum):
+    """How images are stored."""
+
+    RAW = "raw"
+    ENCODED = "encoded"
+
+
+@dataclass(frozen=True)
+class ImageEncoding:
+    """A column of images.
+
+    Attributes:
+        name: of the column, of type bytea; that of another table may be another.
+        format: one byte for each value, in C order; or JPEG and PNG.
+        shape: of an image: height, width, and channels if there are any; raw ones have any.
+    """
+
+    name: str = field(compare=False)
+    format: ImageFormat
+    shape: tuple[int, ...]
+
+    def to_fields(self) -> dict[str, Any]:
+        """What ``of_fields`` makes the same of."""
+        return asdict(self)
+
+    @classmethod
+    def of_fields(cls, fields: Any) -> ImageEncoding:
+        """The encoding that was recorded.
+
+        Raises:
+            InvalidArgument, TypeError, KeyError, ValueError: it was not written by ``to_fields``.
+        """
+        name = fields["name"]
+        if not isinstance(name, str) or "\0" in name or name.encode() == b"":
+            raise ValueError(name)
+        return image_encoding(fields["name"], fields["format"], fields["shape"])
+
+
+def image_encoding(name: str, format: object, shape: object) -> ImageEncoding:
+    """An encoding of what a user gives for ``image_format`` and ``image_shape``.
+
+    Raises:
+        InvalidArgument: there is no such format, or images have no such shape.
+    """
+    if format not in tuple(ImageFormat):
+        raise InvalidArgument(
+            f"image_format: got {'NULL' if format is None else shown(format)}; allowed: "
+            "'encoded' for JPEG and PNG, 'raw' for one byte a value"
+        )
+    kind = ImageFormat(str(format))
+    if not isinstance(shape, list | tuple) or not _fits(kind, shape):
+        raise InvalidArgument(
+            f"image_shape: got {'NULL' if shape is None else shown(shape)}; allowed: {_ALLOWED[kind]}"
+        )
+    return ImageEncoding(name, kind, tuple(shape))
+
+
+_ALLOWED = {
+    ImageFormat.RAW: f"up to {_MAX_DIMENSIONS} sizes from 1, together at most {MAX_VALUES} values",
+    ImageFormat.ENCODED: (
+        f"height and width from 1 to {MAX_SIDE}, then 1, 3 or 4 channels or nothing for one; "
+        f"together at most {MAX_VALUES} values"
+    ),
+}
+
+
+def _fits(kind: ImageFormat, shape: Sequence[Any]) -> bool:
+    good = 1 <= len(shape) <= _MAX_DIMENSIONS and all(
+        isinstance(size, int) and not isinstance(size, bool) and size >= 1 for size in shape
+    )
+    if not good or math.prod(shape) > MAX_VALUES:
+        return False
+    if kind is ImageFormat.RAW:
+        return True
+    channels = shape[2] if len(shape) == 3 else 1
+    return len(shape) in (2, 3) and max(shape[:2]) <= MAX_SIDE and channels in _CHANNELS

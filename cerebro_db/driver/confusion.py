@@ -1,0 +1,84 @@
+"""Confusion matrices: how many rows of each class a model takes for which class."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from cerebro_db.configs.exactness import CONFUSION
+from cerebro_db.database.dialects import PostgreSQL
+from cerebro_db.database.names import QualifiedName
+from cerebro_db.database.packed import load_packed
+from cerebro_db.database.relations import new_table
+from cerebro_db.database.sessions import Session, SessionPool, Tick, no_tick
+from cerebro_db.driver.control import control_session, transaction
+from cerebro_db.driver.evaluation import EvaluationRequest, ScoringJob, check_alike
+from cerebro_db.driver.trained import ModelTable, load_model_table, load_models
+from cerebro_db.errors import InvalidArgument
+
+_MOST_ROWS = 10_000
+
+
+def confusion_matrix(
+    pool: SessionPool, dialect: PostgreSQL, request: EvaluationRequest, tick: Tick = no_tick
+) -> QualifiedName:
+    """Count the rows of a packed table by class and predicted class; returns the table's name.
+
+    Args:
+        pool: of sessions of the role whose rights count.
+        dialect: of the server.
+        request: as for an evaluation.
+        tick: called while waiting; may raise to cancel.
+
+    Raises:
+        InvalidArgument: the target has no classes, or the test table was not packed like the
+            training table.
+    """
+    with control_session(pool, request.search_path, tick) as control:
+        table = load_model_table(control, request.model_table, tick)
+        if table.targets.kind != "class":
+            raise InvalidArgument(
+                f"model_table: {table.relation.name} predicts {table.dependent_varname!r}, a float "
+                "target; allowed: classes"
+            )
+        test = load_packed(control, request.test_table, "test_table", tick)
+        check_alike(table, test)
+        if request.mst_key is not None:
+            table.check_key(request.mst_key)
+        keys = table.mst_keys if request.mst_key is None else (request.mst_key,)
+        models = load_models(control, table, keys, tick)
+        output = new_table(control, request.output_table, "output_table", (), tick)
+        details = {model.mst_key: CONFUSION for model in models}
+        job = ScoringJob(pool, dialect, table, test, models, details, tick)
+        results = job.run(bool(request.use_gpus))
+        with transaction(control, tick):
+            _write(control, output, _rows(table, results), tick)
+    return output
+
+
+def _rows(table: ModelTable, results: Mapping[int, dict[str, Any]]) -> list[list[Any]]:
+    values = table.class_values
+    return [
+        [mst_key, values[actual], values[predicted], count]
+        for mst_key, result in results.items()
+        for actual, predicted, count in result["counts"]
+    ]
+
+
+def _write(
+    session: Session, output: QualifiedName, rows: Sequence[Sequence[Any]], tick: Tick
+) -> None:
+    session.run(
+        f"CREATE TABLE {output.sql} (mst_key integer, actual text, predicted text, num_rows bigint); "
+        f"COMMENT ON TABLE {output.sql} IS 'Cerebro-DB: confusion matrices'",
+        (),
+        tick,
+    )
+    for start in range(0, len(rows), _MOST_ROWS):
+        columns = [list(column) for column in zip(*rows[start : start + _MOST_ROWS], strict=True)]
+        session.run(
+            f"INSERT INTO {output.sql} SELECT * FROM "
+            "unnest(%s::integer[], %s::text[], %s::text[], %s::bigint[])",
+            columns,
+            tick,
+        )

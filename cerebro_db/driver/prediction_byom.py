@@ -1,0 +1,198 @@
+"""Prediction with a model that was trained elsewhere: weights and JSON of an architecture table."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from cerebro_db.configs.predictions import Answer
+from cerebro_db.database.dialects import PostgreSQL
+from cerebro_db.database.dialects.postgresql_prediction import StoredModel
+from cerebro_db.database.names import QualifiedName
+from cerebro_db.database.relations import Relation, find
+from cerebro_db.database.sessions import Session, SessionPool, Tick, no_tick
+from cerebro_db.driver.architectures import Architecture, load_architectures
+from cerebro_db.driver.control import control_session, runs_tensorflow
+from cerebro_db.driver.fit_request import MAX_WORKERS, check_range
+from cerebro_db.driver.prediction import PredictionRequest, resolved
+from cerebro_db.driver.prediction_job import PredictionJob, may_predict
+from cerebro_db.driver.prediction_models import Asked, Member
+from cerebro_db.errors import InvalidArgument, WrongObjectType
+from cerebro_db.training.targets import TargetFacts
+
+ROLE = "model_arch_table"
+TARGET = "dependent_var"
+# How it was compiled elsewhere is not known; predicting needs to know what the outputs are only.
+_LOSSES = {"float": "mse", "binary": "binary_crossentropy", "class": "categorical_crossentropy"}
+
+
+@dataclass(frozen=True)
+class ByomRequest:
+    """The arguments of ``cerebro_predict_byom``, as given; search_path is for the names."""
+
+    model_arch_table: str | None
+    model_id: int | None
+    test_table: str | None
+    id_col: str | None
+    independent_varname: str | None
+    output_table: str | None
+    pred_type: str | float | None = Answer.PROB
+    use_gpus: bool | None = False
+    class_values: Sequence[Any] | None = None
+    normalizing_const: float | None = 1.0
+    dependent_count: int | None = 1
+    num_workers: int | None = None
+    search_path: str | None = None
+
+    @property
+    def divisor(self) -> float:
+        """The normalizing constant."""
+        return 1.0 if self.normalizing_const is None else self.normalizing_const
+
+    @property
+    def prediction(self) -> PredictionRequest:
+        """What it has in common with a prediction of a model of a run."""
+        return PredictionRequest(
+            None,
+            self.test_table,
+            self.id_col,
+            self.independent_varname,
+            self.output_table,
+            self.pred_type,
+            self.use_gpus,
+            num_workers=self.num_workers,
+        )
+
+    def check(self) -> None:
+        """Refuse what no table could make right."""
+        check_range("num_workers", self.num_workers, 1, MAX_WORKERS)
+        if self.dependent_count not in (None, 1):
+            raise InvalidArgument(
+                f"dependent_count: got {self.dependent_count}; allowed: 1, models of one output"
+            )
+        if self.model_id is None:
+            raise InvalidArgument("model_id: got NULL; allowed: an id of the architecture table")
+        if not math.isfinite(self.divisor) or self.divisor == 0.0:
+            raise InvalidArgument(
+                f"normalizing_const: got {self.divisor}; allowed: a finite number except 0"
+            )
+
+
+def predict_byom(
+    pool: SessionPool, dialect: PostgreSQL, request: ByomRequest, tick: Tick = no_tick
+) -> QualifiedName:
+    """Make a table of predictions, or nothing at all; returns its name.
+
+    Args:
+        pool: of sessions of the role whose rights count.
+        dialect: of the server.
+        request: what to predict.
+        tick: called while waiting; may raise to cancel.
+
+    Raises:
+        InvalidArgument: there is no such model, it has no weights, or other classes.
+        InvalidData: a row has no id, or features that are no row of the model.
+    """
+    request.check()
+    wanted, use_gpus = request.prediction.wanted, bool(request.use_gpus)
+    with control_session(
+        pool,
+        request.search_path,
+        tick,
+        fits=lambda session: may_predict(session, use_gpus),
+        prefer=runs_tensorflow,
+    ) as session:
+        table = find(session, request.model_arch_table, ROLE, tick)
+        model = _model(pool, session, table, request, tick)
+        asked = _asked(table, model, request)
+        work = resolved(session, dialect, request.prediction, asked, wanted, tick)
+        PredictionJob(pool, dialect, session, tick).run(work)
+        return work.output
+
+
+def _model(
+    pool: SessionPool, session: Session, table: Relation, request: ByomRequest, tick: Tick
+) -> Architecture:
+    assert request.model_id is not None
+    ids = [request.model_id]
+    if table.has("model_facts") or not request.use_gpus:
+        model = load_architectures(session, table, ids, tick)[request.model_id]
+    else:  # a session that has looked into a model without GPUs predicts without them
+        with control_session(pool, None, tick, prefer=runs_tensorflow) as other:
+            model = load_architectures(other, table, ids, tick)[request.model_id]
+    if not model.has_weights:
+        raise InvalidArgument(
+            f"model_id: got {request.model_id}, which has no model_weights in {table.name}",
+            hint="cerebro_load_model takes weights: float32, in the order of get_weights()",
+        )
+    return model
+
+
+def _asked(table: Relation, model: Architecture, request: ByomRequest) -> Asked:
+    inputs, outputs = model.facts.input_shapes, model.facts.output_shapes
+    if len(inputs) != 1 or len(outputs) != 1:
+        raise InvalidArgument(
+            f"model_id: got {model.model_id}, which has {len(inputs)} inputs and {len(outputs)} "
+            "outputs; allowed: one of each"
+        )
+    row, output = _sizes(inputs[0]), _sizes(outputs[0])
+    values = _class_values(request.class_values, output)
+    kind, targets = "float", TargetFacts("float", 0, () if output == (1,) else output)
+    if values:
+        kind = "binary" if output == (1,) else "class"
+        targets = TargetFacts("class", len(values), ())
+    task = {
+        "mst_key": model.model_id,
+        "architecture": model.text,
+        "architecture_id": model.id,
+        "compile_params": f"loss='{_LOSSES[kind]}',optimizer='SGD()'",
+        "fit_params": "batch_size=1",
+        "targets": {
+            "kind": targets.kind,
+            "num_classes": targets.num_classes,
+            "shape": list(targets.shape),
+        },
+        "jit": False,
+        "steps_per_call": 1,
+        "format": "weights",
+    }
+    stored = StoredModel(table.name, "model_id", "s.model_weights")
+    member = Member(task, stored, model.model_id)
+    return Asked((member,), TARGET, targets, values, row, request.divisor)
+
+
+def _sizes(shape: Sequence[int | None]) -> tuple[int, ...]:
+    """A shape of rows; a model whose sizes are open was refused when it was loaded."""
+    return tuple(size or 0 for size in shape)
+
+
+def _class_values(given: Sequence[Any] | None, shape: tuple[int, ...]) -> tuple[str | None, ...]:
+    """The classes in the order of the outputs; empty where the outputs are values."""
+    units = shape[0] if len(shape) == 1 else 0
+    values = _listed(given)
+    if values is None:
+        return tuple(map(str, range(units))) if units > 1 else ()
+    allowed = max(2, units) if units else 0
+    if len(values) != allowed:
+        raise InvalidArgument(
+            f"class_values: got {len(values)} values; allowed: "
+            + (f"{allowed}, for a model with outputs of shape {shape}" if allowed else "NULL")
+        )
+    known = [value for value in values if value is not None]
+    if twice := sorted({value for value in known if known.count(value) > 1}):
+        raise InvalidArgument(f"class_values: got {twice[0]!r} twice; allowed: each class once")
+    return tuple(values)
+
+
+def _listed(given: Sequence[Any] | None) -> list[str | None] | None:
+    """A list of one list is that list: so the classes of each of several targets are written."""
+    if given is None:
+        return None
+    values = list(given)
+    if len(values) == 1 and isinstance(values[0], list):
+        values = list(values[0])
+    if not all(value is None or isinstance(value, str) for value in values):
+        raise WrongObjectType("class_values: got an array of several lists; allowed: one list")
+    return values

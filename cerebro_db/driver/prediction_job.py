@@ -1,0 +1,255 @@
+"""Predictions of all rows of a table by one or several workers, all of one snapshot, or none at all."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any
+
+from cerebro_db.database.dialects import PostgreSQL
+from cerebro_db.database.dialects.postgresql_prediction import (
+    UNFINISHED,
+    Classes,
+    Piece,
+    Statement,
+    Values,
+)
+from cerebro_db.database.names import QualifiedName
+from cerebro_db.database.sessions import Session, SessionPool, StatementFailed, Tick
+from cerebro_db.driver.control import (
+    SCORING_THREADS,
+    lock_key,
+    preparation,
+    release,
+    runs_tensorflow,
+)
+from cerebro_db.driver.crew import recover, run_all_made, run_each
+from cerebro_db.driver.prediction_models import Asked, Member
+from cerebro_db.driver.prediction_source import Buffers, Rows
+from cerebro_db.errors import CerebroError, DuplicateTable, InvalidData, WrongObjectType
+
+# A batch is large enough to keep a worker busy and small in its memory.
+MAX_BATCH_ROWS = 4096
+BATCH_BYTES = 32 * 2**20
+BATCH_NUMBERS = 2 * 2**20
+# Workers that must import TensorFlow first pay off from so many pieces on.
+MANY_PIECES = 128
+
+
+@dataclass(frozen=True)
+class Work:
+    """A call whose names are resolved.
+
+    Attributes:
+        asked: the models.
+        source: the rows.
+        answer: what is inserted for each of them.
+        output: the table to be made.
+        num_workers: as the caller wants it; None for a number that is worth their start.
+        use_gpus: as the caller wants it.
+    """
+
+    asked: Asked
+    source: Rows | Buffers
+    answer: Classes | Values
+    output: QualifiedName
+    num_workers: int | None
+    use_gpus: bool
+
+    @property
+    def batch_rows(self) -> int:
+        """Rows of one call of a worker."""
+        fitting = BATCH_BYTES // max(1, self.source.row_bytes(self.asked))
+        answers = BATCH_NUMBERS // max(1, self._numbers)
+        return max(1, min(MAX_BATCH_ROWS, fitting, answers))
+
+    @property
+    def ranks(self) -> int:
+        """How many classes are asked for, of each row."""
+        return self.answer.ranks if isinstance(self.answer, Classes) else 0
+
+    @property
+    def build(self) -> QualifiedName:
+        """The output while it is not finished, where others must see it too."""
+        digest = hashlib.sha256(str(self.output).encode()).hexdigest()[:24]
+        return QualifiedName(self.output.schema, f"cerebro_predicting_{digest}")
+
+    @property
+    def _numbers(self) -> int:
+        if isinstance(self.answer, Classes):
+            return self.answer.ranks
+        size = 1
+        for length in self.answer.shape:
+            size *= length
+        return size
+
+
+def may_predict(session: Session, use_gpus: bool) -> bool:
+    """Whether a session computes like all others: the number of threads may show in the bits."""
+    wanted = (SCORING_THREADS, use_gpus)
+    return bool(session.facts.get("tensorflow", wanted) == wanted)
+
+
+class PredictionJob:
+    """One call.
+
+    Args:
+        pool: of sessions of the role whose rights count.
+        dialect: of the server.
+        control: a session of it that ``may_predict``; the first worker. Its transaction holds the
+            snapshot, and gives the output its name.
+        tick: called while waiting; may raise to cancel.
+    """
+
+    def __init__(
+        self, pool: SessionPool, dialect: PostgreSQL, control: Session, tick: Tick
+    ) -> None:
+        self._pool, self._dialect, self._sql = pool, dialect, dialect.prediction
+        self._control, self._tick = control, tick
+
+    def run(self, work: Work) -> None:
+        """Make the output.
+
+        Raises:
+            InvalidData: a row has no id, or features that are no row of the models.
+        """
+        try:
+            self._control.run(self._sql.begin, (), self._tick)
+            self._predicted(work)
+        except StatementFailed as failure:
+            # Class 22: something about the data.
+            if not failure.sqlstate.startswith("22"):
+                raise
+            recover(self._control)
+            explained = work.source.explained
+            raise explained(self._control, self._dialect, work.asked, failure, self._tick) from None
+        finally:
+            self._control.cancel()
+            release(self._control)
+
+    def _predicted(self, work: Work) -> None:
+        extent = self._extent(work)
+        pieces = self._sql.pieces(work.source.sql, extent)
+        with self._others(work, len(pieces)) as others:
+            if others:
+                self._together(work, others, pieces)
+            else:
+                columns = work.answer.columns
+                create = self._sql.create(work.output, work.source.sql, columns, unfinished=False)
+                self._control.run(create, (), self._tick)
+                self._insert([self._control], work, work.output, pieces)
+                # No tick: a cancel request must not leave it unknown whether this was done.
+                self._control.run("COMMIT")
+
+    def _extent(self, work: Work) -> list[tuple[Any, ...]]:
+        run, source = self._control.run, work.source.sql
+        if run(self._sql.is_empty(source), (), self._tick)[0][0]:
+            raise InvalidData(f"test_table: {source.table} has no rows")
+        statement = self._sql.extent(source)
+        return run(*statement, self._tick) if statement else []
+
+    # -- several workers -------------------------------------------------------
+    @contextmanager
+    def _others(self, work: Work, pieces: int) -> Iterator[list[Session]]:
+        """The workers beside the first, ready to predict; at the end they are given back."""
+
+        def fits(session: Session) -> bool:
+            return may_predict(session, work.use_gpus)
+
+        ready = 1 + self._pool.idle(lambda session: fits(session) and runs_tensorflow(session))
+        count = _workers(work.num_workers, pieces, ready)
+        others = self._pool.take(count - 1, fits, self._tick, runs_tensorflow)
+        try:
+            # Side by side: each takes seconds where TensorFlow is not there yet.
+            for session in [self._control, *others]:
+                session.send(*preparation(session, work.use_gpus))
+            for session in [self._control, *others]:
+                session.settle(self._tick)
+            yield others
+        finally:
+            for session in others:
+                session.cancel()
+            for session in others:
+                release(session)
+            self._pool.give(others)
+
+    def _together(self, work: Work, others: Sequence[Session], pieces: Sequence[Piece]) -> None:
+        """All insert into a table that the others can see; it gets its name when it is complete."""
+        build, source = work.build, work.source.sql
+        if not self._control.run(self._sql.try_lock, (lock_key(build.text),), self._tick)[0][0]:
+            raise DuplicateTable(f"output_table: {work.output} is being made by another session")
+        self._drop_leftover(others[0], build)
+        create = self._sql.create(build, source, work.answer.columns, unfinished=True)
+        others[0].run(create, (), self._tick)
+        try:
+            snapshot = self._control.run(self._sql.export, (), self._tick)[0][0]
+            run_each(others, (self._sql.follow, (snapshot,)), self._tick)
+            self._insert([self._control, *others], work, build, pieces)
+            run_each(others, ("COMMIT", ()), self._tick)
+            self._control.run(self._sql.finish(build, work.output), (), self._tick)
+            self._control.run("COMMIT")
+        except BaseException:
+            for session in [*others, self._control]:
+                session.cancel()
+                recover(session)
+            # If even this fails, the next call for the same output clears what is left.
+            with suppress(CerebroError):
+                self._control.run(self._sql.drop(build))
+            raise
+
+    def _drop_leftover(self, session: Session, build: QualifiedName) -> None:
+        """Of a call whose process was killed."""
+        rows = session.run(*self._sql.leftover(build), self._tick)
+        if rows and rows[0][0] != UNFINISHED:
+            raise DuplicateTable(f"output_table: the table {build} exists; its name is needed")
+        if rows:
+            session.run(self._sql.drop(build), (), self._tick)
+
+    # -- the work --------------------------------------------------------------
+    def _insert(
+        self, workers: Sequence[Session], work: Work, table: QualifiedName, pieces: Sequence[Piece]
+    ) -> None:
+        source, answer, rows = work.source.sql, work.answer, work.batch_rows
+        tokens = self._loaded(workers, work)
+
+        def maker(piece: Piece) -> Callable[[Session], Statement]:
+            return lambda session: self._sql.insertion(
+                table, source, answer, tokens[session], rows, piece
+            )
+
+        run_all_made(workers, map(maker, pieces), self._tick)
+
+    def _loaded(self, workers: Sequence[Session], work: Work) -> dict[Session, int]:
+        """Load the models in every worker; the tokens by which they are found there."""
+        first, *more = work.asked.members
+        begin = (self._sql.load(first.stored), (work.asked.first_task(work.ranks), first.key))
+        run_each(workers, begin, self._tick)
+        tokens = {session: _token(session, first) for session in workers}
+        for member in more:
+            task, sql = json.dumps(member.task), self._sql.extend(member.stored)
+            for session in workers:
+                session.send(sql, (tokens[session], task, member.key))
+            for session in workers:
+                session.settle(self._tick)
+                _token(session, member)
+        return tokens
+
+
+def _token(session: Session, member: Member) -> int:
+    """What a worker returned that has loaded a model."""
+    rows = session.rows()
+    if len(rows) != 1:
+        raise WrongObjectType(f"{member.stored.table} has no state of the model {member.key}")
+    return int(rows[0][0])
+
+
+def _workers(wanted: int | None, pieces: int, ready: int) -> int:
+    """How many workers, where so many are ready already."""
+    if wanted is not None:
+        return min(wanted, pieces)
+    useful = min(os.cpu_count() or 1, pieces)
+    return useful if pieces >= MANY_PIECES else max(1, min(ready, useful))

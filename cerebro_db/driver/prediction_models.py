@@ -1,0 +1,128 @@
+"""What is asked for predictions: one model of a model table, or the best ones together."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from cerebro_db.configs.encodings import Recorded
+from cerebro_db.configs.parameters import parse_compile_params
+from cerebro_db.database.dialects.postgresql_prediction import StoredModel
+from cerebro_db.database.sessions import Session, Tick
+from cerebro_db.driver.goals import goal_of
+from cerebro_db.driver.trained import ModelTable, load_models, recipe
+from cerebro_db.errors import InvalidArgument
+from cerebro_db.training.targets import TargetFacts
+
+
+@dataclass(frozen=True)
+class Member:
+    """One model.
+
+    Attributes:
+        task: what a worker must know of it.
+        stored: where its state is.
+        key: of it there.
+    """
+
+    task: dict[str, Any]
+    stored: StoredModel
+    key: int
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Models whose mean is the prediction, and what they have in common.
+
+    Attributes:
+        name: of the target.
+        class_values: in the order of the ids, as text; empty for float targets.
+        shape: of one row of features.
+        divisor: the features are divided by it.
+        encoding: how columns or images become features; None where rows have an array.
+    """
+
+    members: tuple[Member, ...]
+    name: str
+    targets: TargetFacts
+    class_values: tuple[str | None, ...]
+    shape: tuple[int, ...]
+    divisor: float
+    encoding: Recorded | None = field(default=None, kw_only=True)
+
+    def first_task(self, ranks: int) -> str:
+        """What a worker is told with the first model."""
+        more = {"shape": list(self.shape), "divisor": self.divisor, "ranks": ranks}
+        return json.dumps(self.members[0].task | more)
+
+
+def models_of_table(session: Session, table: ModelTable, keys: Sequence[int], tick: Tick) -> Asked:
+    """Some models of a model table."""
+    models = {model.mst_key: model for model in load_models(session, table, keys, tick)}
+    stored = StoredModel(table.states)
+    members = (
+        Member(recipe(models[key], table.targets) | {"format": "state"}, stored, key)
+        for key in keys
+    )
+    return Asked(
+        members=tuple(members),
+        name=table.dependent_varname,
+        targets=table.targets,
+        class_values=table.class_values,
+        shape=table.input_shape,
+        divisor=table.normalizing_const,
+        encoding=table.encoding,
+    )
+
+
+def chosen_keys(
+    session: Session, table: ModelTable, mst_key: int | None, ensemble: int | None, tick: Tick
+) -> list[int]:
+    """Which models are asked: the one that is named, the only one, or the best ones.
+
+    Raises:
+        InvalidArgument: there are fewer models, or both are given.
+    """
+    if ensemble is None:
+        if mst_key is not None:
+            table.check_key(mst_key)
+        return [table.only_key() if mst_key is None else mst_key]
+    if mst_key is not None:
+        raise InvalidArgument(
+            f"mst_key: got {mst_key} with ensemble := {ensemble}; allowed: one of them, as an "
+            "ensemble is of the best models"
+        )
+    if not 1 <= ensemble <= len(table.mst_keys):
+        raise InvalidArgument(
+            f"ensemble: got {ensemble}; allowed: 1 to {len(table.mst_keys)}, "
+            f"the models of {table.relation.name}"
+        )
+    return best_keys(session, table, tick)[:ensemble]
+
+
+def best_keys(session: Session, table: ModelTable, tick: Tick) -> list[int]:
+    """The models of a table, the best first: by the same rule as in the leaderboard."""
+    if len(table.mst_keys) == 1:
+        return list(table.mst_keys)
+    rows = session.run(
+        "SELECT i.mst_key::integer, i.compile_params::text, COALESCE("
+        "i.validation_metrics_final, i.training_metrics_final)::double precision, COALESCE("
+        "i.validation_loss_final, i.training_loss_final)::double precision "
+        f"FROM {table.info.name.sql} i WHERE i.mst_key = ANY (%s::integer[])",
+        (list(table.mst_keys),),
+        tick,
+    )
+    return [row[0] for row in sorted(rows, key=_badness)]
+
+
+def _badness(row: tuple[int, str, float | None, float | None]) -> tuple[bool, float, float, int]:
+    mst_key, compile_text, metric, loss = row
+    goal = goal_of(parse_compile_params(compile_text))
+    last = float("inf")
+    loss = last if loss is None or loss != loss else loss
+    value = loss if goal == "loss" else metric
+    if value is None or value != value:
+        return True, last, loss, mst_key
+    return False, -value if goal == "max" else value, loss, mst_key

@@ -1,0 +1,113 @@
+"""Registered models as values: all that the tables of a run tell of a model, out of the registry."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+from cerebro_db.configs.encodings import Recorded, parse_recorded, recorded_text
+from cerebro_db.configs.registry import ModelReference, is_registered, model_reference
+from cerebro_db.database.names import QualifiedName
+from cerebro_db.database.registry import Registry
+from cerebro_db.database.relations import Relation
+from cerebro_db.database.sessions import Session, Tick
+from cerebro_db.database.summaries import MAX_DIMENSIONS, MAX_SIZE
+from cerebro_db.driver.trained import ROLE, ModelTable, load_model_table
+from cerebro_db.errors import InvalidArgument
+from cerebro_db.training.fields import Fields
+from cerebro_db.training.targets import TargetFacts
+
+_STATES = QualifiedName("cerebro", "_usable_states")
+
+
+def named_models(session: Session, text: str | None, tick: Tick) -> ModelTable:
+    """The models that a user names: a table of models, or a registered one such as ``model:digits``.
+
+    Raises:
+        UndefinedModel: there is no such model, version or alias, or the caller may not use it.
+        WrongObjectType: the table was not made by training, or has no model.
+    """
+    if is_registered(text):
+        return registered(session, model_reference(text, ROLE), tick)
+    return load_model_table(session, text, tick)
+
+
+def registered(session: Session, reference: ModelReference, tick: Tick) -> RegisteredModel:
+    """A registered model that the caller may use, as a table of one model."""
+    found = Registry(session, tick).usable(reference)
+    facts = Fields.parse(found.facts, f"{reference}: facts")
+    targets = facts.object("targets")
+    name = _NamedView("cerebro", "_usable_versions", str(reference.at(found.version)))
+    view = Relation(name, 0, "v", ())
+    return RegisteredModel(
+        relation=view,
+        info=view,
+        states=_STATES,
+        mst_keys=(found.key,),
+        targets=TargetFacts(
+            targets.text("kind"),
+            targets.integer("num_classes", 0, MAX_SIZE),
+            targets.integers("shape", 0, MAX_SIZE, most=MAX_DIMENSIONS),
+        ),
+        dependent_varname=facts.text("dependent_varname"),
+        class_values=_texts(facts, "class_values"),
+        input_shape=facts.integers("input_shape", 0, MAX_SIZE, most=MAX_DIMENSIONS),
+        normalizing_const=facts.number("normalizing_const"),
+        encoding=_encoding(facts, reference),
+        facts=found.facts,
+    )
+
+
+def stored_facts(table: ModelTable) -> str:
+    """What ``registered`` reads, as JSON."""
+    return json.dumps(
+        {
+            "targets": {
+                "kind": table.targets.kind,
+                "num_classes": table.targets.num_classes,
+                "shape": list(table.targets.shape),
+            },
+            "dependent_varname": table.dependent_varname,
+            "class_values": list(table.class_values),
+            "input_shape": list(table.input_shape),
+            "normalizing_const": table.normalizing_const,
+            "encoding": table.encoding and recorded_text(table.encoding),
+        }
+    )
+
+
+@dataclass(frozen=True)
+class RegisteredModel(ModelTable):
+    """One model, whose mst_key is the number of its version in the registry."""
+
+    facts: str
+
+    def check_key(self, mst_key: int) -> None:
+        """Refuse any other key."""
+        if mst_key not in self.mst_keys:
+            raise InvalidArgument(
+                f"mst_key: got {mst_key}; allowed: NULL, as {self.relation.name} is one model"
+            )
+
+
+@dataclass(frozen=True)
+class _NamedView(QualifiedName):
+    """A view that messages call by the name of the model."""
+
+    shown: str
+
+    def __str__(self) -> str:
+        return self.shown
+
+
+def _encoding(facts: Fields, reference: ModelReference) -> Recorded | None:
+    text = facts.raw("encoding")
+    return None if text is None else parse_recorded(str(text), str(reference))
+
+
+def _texts(facts: Fields, name: str) -> tuple[str | None, ...]:
+    """A list of texts and nulls."""
+    values = facts.raw(name)
+    if not isinstance(values, list) or not all(v is None or isinstance(v, str) for v in values):
+        raise InvalidArgument(f"facts: got something else than texts for {name!r}")
+    return tuple(values)

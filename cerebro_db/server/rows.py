@@ -1,0 +1,176 @@
+"""What cerebro_predict_row calls: models that stay loaded in the caller's own session."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from cerebro_db.configs.architecture import ArchitectureLimits
+from cerebro_db.database.names import QualifiedName
+from cerebro_db.database.relations import require_text, spellings
+from cerebro_db.driver.fit_setup import STATES_SUFFIX
+from cerebro_db.driver.prediction_models import Asked, models_of_table
+from cerebro_db.driver.trained import ROLE, load_model_table
+from cerebro_db.errors import InvalidState
+from cerebro_db.server.caller import CallerSession, caller_session
+from cerebro_db.server.computing import Tick, compute
+from cerebro_db.server.host import entry
+from cerebro_db.server.settings import settings_of
+
+if TYPE_CHECKING:  # TensorFlow is imported at the first call
+    from cerebro_db.training.rows import RowModel
+
+_KEY = "cerebro.rows"
+_MOST_MODELS = 16
+_UNDEFINED = ("42P01", "42703", "3F000", "42602")
+
+Answer = tuple[str | None, float | None, list[float]]
+
+
+@entry
+def predict_row(
+    plpy: Any,
+    gd: dict[str, Any],
+    model_table: str | None,
+    features: list[Any] | None,
+    mst_key: int | None,
+) -> Answer | None:
+    """Ask a model about one row."""
+    text = require_text(model_table, ROLE)
+    if features is None:
+        return None
+    kept: _Kept = gd.setdefault(_KEY, _Kept())
+    model = kept.model(plpy, text, mst_key)
+    return compute(plpy, lambda tick: model.answer(features))
+
+
+@dataclass
+class _Table:
+    """A model table, and plans that find the version of a model in it."""
+
+    plan_of_key: Any
+    plan_of_only: Any
+
+    def version(self, plpy: Any, mst_key: int | None) -> tuple[Any, ...] | None:
+        """What is another one as soon as the state is; None where there is no such model.
+
+        The state's table is read with the rights of the role that calls now.
+        """
+        if mst_key is None:
+            rows = plpy.execute(self.plan_of_only)
+        else:
+            rows = plpy.execute(self.plan_of_key, [mst_key])
+        return tuple(rows[0].values()) if len(rows) == 1 else None
+
+
+@dataclass
+class _Kept:
+    """What a session keeps: tables by oid, models by version, the least recently used first."""
+
+    tables: dict[int, _Table] = field(default_factory=dict)
+    models: OrderedDict[tuple[Any, ...], RowModel] = field(default_factory=OrderedDict)
+    plan: Any = None
+
+    def model(self, plpy: Any, text: str, mst_key: int | None) -> RowModel:
+        """The model of a table; loaded where this role has not, or where it was replaced."""
+        place = self._place(plpy, text)
+        version = None if place is None else self._version(plpy, place[1], mst_key)
+        key = (place, mst_key, version)
+        model = self.models.get(key) if version is not None else None
+        if model is None:
+            model = _loaded(plpy, text, mst_key)
+            if version is None:  # it was made in between; the next call finds it
+                return model
+            while len(self.models) >= _MOST_MODELS:
+                self.models.popitem(last=False)
+            self.models[key] = model
+        self.models.move_to_end(key)
+        return model
+
+    def _place(self, plpy: Any, text: str) -> tuple[str, int] | None:
+        """Role and table; None where no table has that name."""
+        if self.plan is None:
+            self.plan = plpy.prepare(_PLACE, ["text"])
+        for spelled in spellings(text):
+            try:
+                row = plpy.execute(self.plan, [spelled])[0]
+            except plpy.SPIError as error:
+                if error.sqlstate not in _UNDEFINED:
+                    raise
+            else:
+                return row["role"], int(row["oid"])
+        return None
+
+    def _version(self, plpy: Any, oid: int, mst_key: int | None) -> tuple[Any, ...] | None:
+        # A table that was renamed since has other companions.
+        for _ in range(2):
+            try:
+                if oid not in self.tables:
+                    self.tables[oid] = _table(plpy, oid)
+                return self.tables[oid].version(plpy, mst_key)
+            except plpy.SPIError as error:
+                self.tables.pop(oid, None)
+                if error.sqlstate not in _UNDEFINED:
+                    raise
+        return None
+
+
+# A caller's search path decides about names only: every operator has its schema.
+_PLACE = """
+SELECT $1::pg_catalog.regclass::pg_catalog.oid::pg_catalog.int8 AS oid,
+       current_user::pg_catalog.text AS role
+"""
+_NAME = """
+SELECT n.nspname AS schema, c.relname AS name
+  FROM pg_catalog.pg_class c
+  JOIN pg_catalog.pg_namespace n ON n.oid OPERATOR(pg_catalog.=) c.relnamespace
+ WHERE c.oid OPERATOR(pg_catalog.=) $1::pg_catalog.oid
+"""
+_VERSION = """
+SELECT s.tableoid::pg_catalog.int8 AS tableoid, s.mst_key, s.xmin::pg_catalog.text AS xmin,
+       s.ctid::pg_catalog.text AS ctid
+  FROM {} s WHERE s.chunk OPERATOR(pg_catalog.=) 0
+"""
+_OF_KEY = " AND s.mst_key OPERATOR(pg_catalog.=) $1"
+
+
+def _table(plpy: Any, oid: int) -> _Table:
+    row = plpy.execute(plpy.prepare(_NAME, ["oid"]), [oid])[0]
+    states = QualifiedName(row["schema"], row["name"]).suffixed(STATES_SUFFIX)
+    sql = _VERSION.format(states.text)
+    return _Table(plpy.prepare(sql + _OF_KEY, ["int4"]), plpy.prepare(sql + " LIMIT 2"))
+
+
+def _loaded(plpy: Any, text: str, mst_key: int | None) -> RowModel:
+    """A model with all that is needed to ask it, read with the caller's rights."""
+    limits = ArchitectureLimits.of(settings_of(plpy))
+    with caller_session(plpy) as session:
+        asked, data = _read(session, text, mst_key)
+
+    def work(tick: Tick) -> RowModel:
+        from cerebro_db.training.environment import configure_once
+
+        configure_once(threads=1)
+        from cerebro_db.training.rows import RowModel
+
+        task, classes = asked.members[0].task, asked.class_values
+        return RowModel(task, data, limits, classes, asked.shape, asked.divisor)
+
+    return compute(plpy, work)
+
+
+def _read(session: CallerSession, text: str, mst_key: int | None) -> tuple[Asked, bytes]:
+    def tick() -> None:
+        """Statements of this session listen themselves."""
+
+    table = load_model_table(session, text, tick)
+    if mst_key is not None:
+        table.check_key(mst_key)
+    key = table.only_key() if mst_key is None else mst_key
+    asked = models_of_table(session, table, [key], tick)
+    sql = f"SELECT s.state FROM {table.states.sql} s WHERE s.mst_key = %s ORDER BY s.chunk"
+    chunks = [row[0] for row in session.run(sql, (key,))]
+    if not all(isinstance(chunk, bytes) for chunk in chunks):
+        raise InvalidState(f"{table.states}: got NULL for a chunk of the state of {key}")
+    return asked, b"".join(chunks)

@@ -1,0 +1,40 @@
+"""What cerebro_train_test_split calls."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cerebro_db.driver import splitting
+from cerebro_db.driver.splitting import SplitRequest
+from cerebro_db.server.host import Host, entry
+
+
+@entry
+def train_test_split(
+    plpy: Any,
+    gd: dict[str, Any],
+    source_table: str | None,
+    output_table: str | None,
+    train_proportion: float | None,
+    test_proportion: float | None,
+    grouping_cols: str | None,
+    target_cols: str | None,
+    with_replacement: bool | None,
+    separate_output_tables: bool | None,
+    seed: int | None,
+) -> None:
+    """Split the rows of a table at random."""
+    host = Host.of(plpy, gd)
+    request = SplitRequest(
+        source_table,
+        output_table,
+        train_proportion,
+        test_proportion,
+        grouping_cols,
+        target_cols,
+        with_replacement,
+        separate_output_tables,
+        seed,
+        search_path=host.search_path,
+    )
+    host.notice(str(splitting.split(host.pool, request, host.tick)))

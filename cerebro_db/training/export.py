@@ -1,0 +1,125 @@
+"""Trained models as files that other programs read: Keras' own, ONNX, raw arrays."""
+
+from __future__ import annotations
+
+import importlib.util
+import io
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+
+from cerebro_db.configs.exports import Format
+from cerebro_db.errors import InvalidData, MissingLibrary
+from cerebro_db.training import models
+from cerebro_db.training import state as states
+from cerebro_db.training.building import short
+from cerebro_db.training.fields import Fields
+from cerebro_db.training.program import Recipe, assign, check_fits, named_model_variables
+from cerebro_db.training.tasks import Architectures, recipe_of
+
+ONNX_PACKAGES = ("tf2onnx", "onnx")
+# Sessions hand values on as text of two characters a byte, of which a gigabyte is too much.
+_MAX_BYTES = 2**29 - 2**20
+
+
+def export(
+    text: str, data: bytes, wanted: Format, known: Architectures, tick: Callable[[], None]
+) -> bytes:
+    """A file of a model.
+
+    Args:
+        text: JSON: the recipe of the model, and facts, JSON that goes with raw arrays.
+        data: the model's state.
+        wanted: the format.
+        known: architectures of the worker.
+        tick: called between the steps.
+
+    Raises:
+        MissingLibrary: the server's Python lacks what the format needs.
+        InvalidData: the format cannot hold the model.
+    """
+    check_libraries(wanted)
+    task = Fields.parse(text)
+    model = _model(recipe_of(task, known), states.from_bytes(data))
+    tick()
+    file = _WRITERS[wanted](model, task)
+    if len(file) > _MAX_BYTES:
+        raise InvalidData(
+            f"got a model of {len(file)} bytes as {wanted}; at most {_MAX_BYTES} can be handed out"
+        )
+    return file
+
+
+def check_libraries(wanted: Format) -> None:
+    """Refuse a format for which packages are missing."""
+    missing = [name for name in ONNX_PACKAGES if importlib.util.find_spec(name) is None]
+    if wanted is Format.ONNX and missing:
+        raise MissingLibrary(
+            f"format: got 'onnx', for which the server's Python lacks {' and '.join(missing)}",
+            hint='install the extra "onnx": pip install "cerebro-db[cpu,onnx]"',
+        )
+
+
+def _model(recipe: Recipe, state: states.State) -> keras.Model:
+    """The model as it is trained, not compiled."""
+    model = models.build(recipe.architecture, seed=0, dropout=recipe.compile_params.dropout)
+    variables = named_model_variables(model)
+    check_fits(
+        {name: array for name, array in state.items() if not name.startswith("optimizer/")},
+        {name: variable.numpy() for name, variable in variables.items()},
+    )
+    for name, variable in variables.items():
+        assign(variable, state[name])
+    return model
+
+
+@contextmanager
+def _folder() -> Iterator[Path]:
+    """A folder for all temporary files: TensorFlow leaves some that it removes only at its end."""
+    before = tempfile.tempdir
+    with tempfile.TemporaryDirectory(prefix="cerebro-") as folder:
+        tempfile.tempdir = folder
+        try:
+            yield Path(folder)
+        finally:
+            tempfile.tempdir = before
+
+
+def _keras_file(model: keras.Model, task: Fields) -> bytes:
+    with _folder() as folder:
+        path = folder / "model.keras"
+        model.save(path)
+        return path.read_bytes()
+
+
+def _onnx_file(model: keras.Model, task: Fields) -> bytes:
+    with _folder() as folder:
+        path = folder / "model.onnx"
+        rows = [keras.ops.zeros((1, *row.shape[1:]), row.dtype) for row in model.inputs]
+        try:
+            model(rows if len(rows) > 1 else rows[0])  # only what was called can be exported
+            model.export(str(path), format="onnx", verbose=False)
+        except Exception as error:  # whatever the converter raises is about this model
+            raise InvalidData(f"ONNX cannot hold the model: {short(error)}") from None
+        return path.read_bytes()
+
+
+def _npz_file(model: keras.Model, task: Fields) -> bytes:
+    arrays: dict[str, Any] = {name: np.array(task.text(name)) for name in ("architecture", "facts")}
+    for name, variable in named_model_variables(model).items():
+        arrays[name] = variable.numpy()
+    file = io.BytesIO()
+    np.savez(file, **arrays)
+    return file.getvalue()
+
+
+_WRITERS: dict[Format, Callable[[Any, Fields], bytes]] = {
+    Format.KERAS: _keras_file,
+    Format.ONNX: _onnx_file,
+    Format.NPZ: _npz_file,
+}

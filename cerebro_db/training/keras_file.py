@@ -1,0 +1,207 @@
+"""Models in Keras' own files, read as data: a zip of JSON and HDF5, which Keras never sees."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import struct
+import tempfile
+import zipfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import h5py
+import keras
+import numpy as np
+
+from cerebro_db.configs.architecture import ArchitectureLimits, check_architecture
+from cerebro_db.configs.architecture_limits import read_json
+from cerebro_db.configs.messages import shown
+from cerebro_db.errors import InvalidArgument
+from cerebro_db.training import models
+from cerebro_db.training import state as states
+from cerebro_db.training.child import in_child
+from cerebro_db.training.sizes import check_size
+
+CONFIG, METADATA, WEIGHTS = "config.json", "metadata.json", "model.weights.h5"
+_MEMBERS = (CONFIG, METADATA, WEIGHTS)
+# The record at the end of a zip: signature, entries, bytes of the directory, length of a comment.
+_END = struct.Struct("<4s6xHI4xH")
+_MAX_DIRECTORY = 4096
+_ENCRYPTED = 0x1
+# Beside the weights an HDF5 file has its own structures, and may have the slots of an optimizer.
+_MAX_SLOTS, _LAYER_BYTES, _EXTRA_BYTES = 8, 2**16, 2**22
+_CHILD_BYTES, _CHILD_SECONDS = 2**28, 120
+
+Wanted = Mapping[str, tuple[tuple[int, ...], np.dtype[Any]]]
+
+
+def read(data: bytes, limits: ArchitectureLimits, tick: Callable[[], None]) -> tuple[str, bytes]:
+    """The architecture in a file, as JSON, and its weights, float32 in the order of ``get_weights()``.
+
+    Args:
+        data: a ``.keras`` file.
+        limits: how large the architecture may be.
+        tick: called now and then.
+
+    Raises:
+        InvalidArchitecture: the architecture is refused.
+        InvalidArgument: the file is no such file, or its weights are not those of the architecture.
+    """
+    archive = _archive(data)
+    config = check_architecture(_architecture(archive, limits), limits)
+    check_size(config, limits)
+    tick()
+    model = models.build(config, seed=0)
+    models.facts_of(model)  # refuses open shapes
+    _load(model, archive, tick)
+    arrays = [np.asarray(weight, np.float32).tobytes() for weight in model.get_weights()]
+    return json.dumps(config, sort_keys=True), b"".join(arrays)
+
+
+def _architecture(archive: zipfile.ZipFile, limits: ArchitectureLimits) -> str:
+    """The JSON of the architecture, not checked, without the addresses that Keras leaves in it."""
+    try:
+        text = _member(archive, CONFIG, 4 * limits.characters).decode()
+    except UnicodeDecodeError:
+        raise InvalidArgument(f"file: {CONFIG} is not UTF-8") from None
+    return json.dumps(_without_addresses(read_json(text, limits)))
+
+
+def _without_addresses(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_without_addresses(child) for child in value]
+    if not isinstance(value, dict):
+        return value
+    return {
+        key: _without_addresses(child)
+        for key, child in value.items()
+        if key != "shared_object_id" or not isinstance(child, int)
+    }
+
+
+def _archive(data: bytes) -> zipfile.ZipFile:
+    """The zip, whose directory is small: a large one would take much memory when it is opened."""
+    if len(data) < _END.size:
+        raise InvalidArgument(f"file: got {len(data)} bytes, which are no .keras file")
+    signature, entries, size, comment = _END.unpack_from(data, len(data) - _END.size)
+    is_large = data[-_END.size - 20 : -_END.size - 16] == b"PK\x06\x07"
+    if signature != b"PK\x05\x06" or comment or is_large:
+        raise InvalidArgument(f"file: got {len(data)} bytes, which are no .keras file")
+    if entries > len(_MEMBERS) or size > _MAX_DIRECTORY:
+        raise InvalidArgument(
+            f"file: got a zip of {entries} files; allowed: {', '.join(_MEMBERS)}",
+            hint="files of layers with assets, such as vocabularies, cannot be read",
+        )
+    try:
+        archive = zipfile.ZipFile(io.BytesIO(data))
+    except (zipfile.BadZipFile, ValueError, NotImplementedError, struct.error) as error:
+        raise InvalidArgument(f"file: got a damaged zip: {shown(str(error))}") from None
+    names = sorted(archive.namelist())
+    if names != sorted(_MEMBERS) and names != sorted((CONFIG, WEIGHTS)):
+        raise InvalidArgument(
+            f"file: got a zip of {shown(names)}; allowed: {', '.join(_MEMBERS)}, each once"
+        )
+    return archive
+
+
+def _member(archive: zipfile.ZipFile, name: str, most: int) -> bytes:
+    """A file of the zip; no more than is allowed is ever unpacked, whatever the zip declares."""
+    info = archive.getinfo(name)
+    if info.flag_bits & _ENCRYPTED or info.compress_type not in (
+        zipfile.ZIP_STORED,
+        zipfile.ZIP_DEFLATED,
+    ):
+        raise InvalidArgument(
+            f"file: {name} is encrypted, or packed in another way than Keras does"
+        )
+    if info.file_size > most:
+        raise InvalidArgument(f"file: {name} has {info.file_size} bytes; allowed: up to {most}")
+    try:
+        with archive.open(info) as member:
+            data = member.read(most + 1)
+    except Exception as error:  # whatever zipfile and zlib raise is about the bytes
+        raise InvalidArgument(f"file: {name} is damaged: {shown(str(error))}") from None
+    if len(data) != info.file_size:
+        raise InvalidArgument(f"file: {name} has another size than the zip says")
+    return data
+
+
+def _load(model: keras.Model, archive: zipfile.ZipFile, tick: Callable[[], None]) -> None:
+    """Give a model the weights of the file.
+
+    Keras writes a file of the model's own, which tells the names of all data sets. Their values are
+    copied from the other file, and Keras reads its own one: it never sees what was handed in.
+    """
+    with tempfile.TemporaryDirectory(prefix="cerebro-") as folder:
+        path = Path(folder) / WEIGHTS
+        model.save_weights(path)
+        with h5py.File(path, "r+") as ours:
+            wanted = _data_sets(ours)
+            own = sum(math.prod(shape) * dtype.itemsize for shape, dtype in wanted.values())
+            extra = _LAYER_BYTES * (len(wanted) + 1) + _EXTRA_BYTES
+            data = _member(archive, WEIGHTS, _MAX_SLOTS * own + extra)
+            tick()
+            memory = 2 * len(data) + 4 * own + _CHILD_BYTES
+            found = in_child(
+                lambda: read_arrays(data, wanted), memory, _CHILD_SECONDS, tick, f"file: {WEIGHTS}"
+            )
+            for name, array in states.from_bytes(found).items():
+                ours[name][...] = array
+        model.load_weights(path)
+
+
+def _data_sets(file: Any) -> dict[str, tuple[tuple[int, ...], np.dtype[Any]]]:
+    """Shape and dtype of each data set of a file of our own."""
+    found: dict[str, tuple[tuple[int, ...], np.dtype[Any]]] = {}
+
+    def look(name: str, item: Any) -> None:
+        if isinstance(item, h5py.Dataset):
+            found[name] = (item.shape, item.dtype)
+
+    file.visititems(look)
+    return found
+
+
+def read_arrays(data: bytes, wanted: Wanted) -> bytes:
+    """The arrays of an HDF5 file that somebody handed in, in the format of states.
+
+    Raises:
+        InvalidArgument: one is missing, is something else, or lies elsewhere.
+    """
+    with h5py.File(io.BytesIO(data), "r") as file:
+        return states.to_bytes({name: _array(file, name, *wanted[name]) for name in wanted})
+
+
+def _array(file: Any, name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray:
+    found = _data_set(file, name)
+    if found.shape != shape or found.dtype != dtype:
+        raise InvalidArgument(
+            f"{name} is {found.dtype}{found.shape}; the architecture has {dtype}{shape}"
+        )
+    plan = found.id.get_create_plist()
+    plain = plan.get_layout() in (h5py.h5d.COMPACT, h5py.h5d.CONTIGUOUS)
+    # Other layouts unpack to more than is there, run filters, or lie in other files.
+    if not plain or plan.get_nfilters() or plan.get_external_count() or found.is_virtual:
+        raise InvalidArgument(f"{name} is stored in another way than Keras does")
+    size = math.prod(shape) * dtype.itemsize
+    if found.id.get_storage_size() != size:
+        raise InvalidArgument(f"{name} has {found.id.get_storage_size()} bytes; allowed: {size}")
+    return np.asarray(found[()])
+
+
+def _data_set(file: Any, name: str) -> Any:
+    """A data set, reached through groups of this file and by no other link."""
+    place = file
+    for part in name.split("/"):
+        link = place.get(part, getlink=True) if isinstance(place, h5py.Group) else None
+        if link is None:
+            raise InvalidArgument(f"it has no data set {name}")
+        if not isinstance(link, h5py.HardLink):
+            raise InvalidArgument(f"{name} is behind a link; allowed: data sets of the file itself")
+        place = place[part]
+    if not isinstance(place, h5py.Dataset):
+        raise InvalidArgument(f"{name} is no data set")
+    return place

@@ -1,0 +1,176 @@
+"""cerebro_predict_byom: models that were trained elsewhere, with MADlib's names and positions."""
+
+from __future__ import annotations
+
+import pytest
+from psycopg2 import errors
+
+FIELDS = "id, class_value, prob, rank"
+
+
+@pytest.fixture(scope="module")
+def library(trained, network):
+    """Architectures with the weights of trained models: flowers 1, halves 2, sums 3, pairs 4."""
+    trained.fetch("DROP TABLE IF EXISTS brought")
+    for name, key in (("flowers", 2), ("halves", 1), ("sums", 1), ("pairs", 1), ("grids", 1)):
+        trained.fetch(
+            "SELECT cerebro_load_model('brought', m.model_arch, m.model_weights) "
+            f"FROM {name} m WHERE mst_key = {key}"
+        )
+    trained.fetch("SELECT cerebro_load_model('brought', %s)", (network((4,), (2, "softmax")),))
+    trained.fetch(
+        "CREATE TABLE foreign_models AS SELECT model_id, model_arch, model_weights FROM brought"
+    )
+    return trained
+
+
+def asked(db, arguments, output="brought_answers", fields=FIELDS):
+    db.fetch(f"DROP TABLE IF EXISTS {output}")
+    db.fetch(f"SELECT cerebro_predict_byom({arguments})")
+    return db.fetch(f"SELECT {fields} FROM {output} ORDER BY 1, 2, 3")
+
+
+def of_run(db, arguments, fields=FIELDS):
+    db.fetch("DROP TABLE IF EXISTS run_answers")
+    db.fetch(f"SELECT cerebro_predict({arguments})")
+    return db.fetch(f"SELECT {fields} FROM run_answers ORDER BY 1, 2, 3")
+
+
+@pytest.mark.parametrize("table", ["brought", "foreign_models"])
+def test_the_same_as_the_run_it_came_from(library, table):
+    wanted = of_run(library, "'flowers', 'rows', 'id', 'x', 'run_answers', 'prob', false, 2")
+    classes = "ARRAY['iris', 'ro''se', NULL]"
+    found = asked(
+        library,
+        f"'{table}', 1, 'rows', 'id', 'x', 'brought_answers', 'prob', false, {classes}, 2.0",
+    )
+    assert found == wanted
+    assert library.value("SELECT class_name FROM brought_answers LIMIT 1") == "dependent_var"
+
+
+def test_a_list_of_the_classes_of_each_target(library):
+    plain = asked(
+        library,
+        "'brought', 1, 'rows', 'id', 'x', 'brought_answers', 1, false, ARRAY['a', 'b', 'c']",
+    )
+    nested = asked(
+        library,
+        "'brought', 1, 'rows', 'id', 'x', 'brought_answers', 'response', NULL, "
+        "ARRAY[ARRAY['a', 'b', 'c']], NULL, 1, 1",
+    )
+    assert plain == nested
+    assert {row[1] for row in plain} <= {"a", "b", "c"}
+
+
+def test_classes_are_numbers_where_none_are_given(library):
+    rows = asked(library, "'brought', 1, 'rows', 'id', 'x', 'brought_answers'")
+    assert {row[1] for row in rows} == {"0", "1", "2"}
+    assert len(rows) == 360
+
+
+def test_one_output_of_two_classes(library):
+    wanted = of_run(library, "'halves', 'rows', 'id', 'x', 'run_answers'")
+    found = asked(
+        library,
+        "'brought', 2, 'rows', 'id', 'x', 'brought_answers', class_values := "
+        "ARRAY['false', 'true'], normalizing_const := 2.0",
+    )
+    assert found == wanted
+
+
+@pytest.mark.parametrize(("name", "model_id"), [("sums", 3), ("pairs", 4)])
+def test_values(library, name, model_id):
+    if name == "pairs":  # without classes, several outputs are those of classes
+        rows = asked(library, "'brought', 4, 'rows', 'id', 'x', 'brought_answers', 'response'")
+        assert {row[1] for row in rows} <= {"0", "1"}
+        return
+    wanted = of_run(
+        library, f"'{name}', 'rows', 'id', 'x', 'run_answers', 'response'", "id, estimated, 0"
+    )
+    found = asked(
+        library,
+        f"'brought', {model_id}, 'rows', 'id', 'x', 'brought_answers', 'response', "
+        "normalizing_const := 2.0",
+        fields="id, estimated, 0",
+    )
+    assert found == wanted
+
+
+def test_a_packed_table(library):
+    rows = asked(
+        library,
+        "'brought', 1, 'flowers_packed', NULL, NULL, 'brought_answers', 'response', "
+        "normalizing_const := 2.0",
+        fields="partition_key, buffer_id, row_number, class_value",
+    )
+    assert len(rows) == len({row[:3] for row in rows}) == 120
+
+
+START = "'rows', 'id', 'x', 'o'"
+BAD = {
+    f"NULL, 1, {START}": (errors.InvalidParameterValue, "model_arch_table: got NULL"),
+    f"'nope', 1, {START}": (errors.UndefinedTable, "model_arch_table: got 'nope'"),
+    f"'rows', 1, {START}": (errors.WrongObjectType, "no column model_id"),
+    f"'brought', NULL, {START}": (errors.InvalidParameterValue, "model_id: got NULL"),
+    f"'brought', 99, {START}": (errors.InvalidParameterValue, r"model_ids \[99\]"),
+    f"'brought', 6, {START}": (errors.InvalidParameterValue, "got 6, which has no model_weights"),
+    f"'brought', 1, {START}, 'best'": (errors.InvalidParameterValue, "pred_type: got 'best'"),
+    f"'brought', 3, {START}": (errors.InvalidParameterValue, "pred_type: got 'prob'"),
+    f"'brought', 1, {START}, 'prob', false, ARRAY['a', 'b']": (
+        errors.InvalidParameterValue,
+        "class_values: got 2 values; allowed: 3",
+    ),
+    f"'brought', 2, {START}, 'prob', false, ARRAY['a']": (
+        errors.InvalidParameterValue,
+        "class_values: got 1 values; allowed: 2",
+    ),
+    f"'brought', 5, {START}, 'response', false, ARRAY['a']": (
+        errors.InvalidParameterValue,
+        "class_values: got 1 values; allowed: NULL",
+    ),
+    f"'brought', 1, {START}, 'prob', false, ARRAY['a', 'a', 'b']": (
+        errors.InvalidParameterValue,
+        "got 'a' twice",
+    ),
+    f"'brought', 1, {START}, 'prob', false, ARRAY[['a', 'b'], ['c', 'd']]": (
+        errors.WrongObjectType,
+        "several lists",
+    ),
+    f"'brought', 1, {START}, normalizing_const := 0": (
+        errors.InvalidParameterValue,
+        "normalizing_const: got 0.0",
+    ),
+    f"'brought', 1, {START}, dependent_count := 2": (
+        errors.InvalidParameterValue,
+        "dependent_count: got 2",
+    ),
+    "'brought', 1, 'rows', 'id', 'pair', 'o'": (errors.DataException, r"shape \(2,\)"),
+    "'brought', 1, 'rows', 'id', 'x', 'rows'": (errors.DuplicateTable, "public.rows exists"),
+    "'brought', 1, 'rows', 'nope', 'x', 'o'": (errors.UndefinedColumn, "id_col: got 'nope'"),
+    "'forged', 1, 'rows', 'id', 'pair', 'o'": (
+        errors.InvalidParameterValue,
+        r"rows of shape \(2,\); allowed: \(4,\)",
+    ),
+    "'short', 1, 'rows', 'id', 'x', 'o'": (errors.DataError, "model_weights of 4 bytes"),
+}
+
+
+@pytest.fixture(scope="module")
+def strange(library):
+    library.fetch(
+        "CREATE TABLE short AS SELECT model_id, model_arch, '\\x00000000'::bytea AS model_weights "
+        "FROM brought; CREATE TABLE forged AS TABLE brought; UPDATE forged SET model_facts = "
+        "jsonb_set(model_facts::jsonb, '{input_shapes}', '[[2]]')::json"
+    )
+    return library
+
+
+@pytest.mark.parametrize("arguments", BAD)
+def test_bad_calls(strange, arguments):
+    kind, message = BAD[arguments]
+    before = strange.tables()
+    with pytest.raises(kind) as caught:
+        strange.fetch(f"SELECT cerebro_predict_byom({arguments})")
+    assert caught.match(f"(?s){message}")
+    assert "driver" not in (caught.value.diag.context or "")
+    assert strange.tables() == before

@@ -1,0 +1,124 @@
+"""cerebro_pack_images: raw and encoded images, validation as recorded, bad images."""
+
+from __future__ import annotations
+
+import io
+
+import numpy as np
+import pytest
+from psycopg2 import errors
+
+SHAPE = (4, 3, 3)
+
+
+def picture(number):
+    """An image that tells its number."""
+    values = np.random.default_rng(number).integers(0, 256, SHAPE, np.uint8)
+    values[0, 0, 0] = number
+    return values
+
+
+def png(values):
+    image = pytest.importorskip("PIL.Image").fromarray(values)
+    file = io.BytesIO()
+    image.save(file, "PNG")
+    return file.getvalue()
+
+
+@pytest.fixture(scope="module")
+def pictures(db):
+    db.fetch('CREATE TABLE pictures (id int, y int, raw bytea, "P %% ""g" bytea)', ())
+    for number in range(1, 21):
+        values = picture(number)
+        db.fetch(
+            "INSERT INTO pictures VALUES (%s, %s, %s, %s)",
+            (number, number % 2, values.tobytes(), png(values)),
+        )
+    db.fetch("CREATE VIEW pictures_view AS TABLE pictures")
+    return db
+
+
+def pack(db, column, arguments, output="i", source="pictures"):
+    db.fetch(f"DROP TABLE IF EXISTS {output}, {output}_summary")
+    db.fetch(f"SELECT cerebro_pack_images(%s, %s, 'y', %s, {arguments})", (source, output, column))
+
+
+@pytest.mark.parametrize("source", ["pictures", "pictures_view"])
+@pytest.mark.parametrize(("column", "kind"), [("raw", "raw"), ('P % "g', "encoded")])
+def test_images_become_numbers(pictures, column, kind, source):
+    pack(pictures, column, f"ARRAY[4, 3, 3], '{kind}', num_partitions := 3", source=source)
+    got = pictures.unpack("i", column)
+    assert got.features.shape == (20, *SHAPE)
+    numbers = np.round(got.features[:, 0, 0, 0] * 255).astype(int)
+    assert sorted(numbers) == list(range(1, 21))
+    for number, features, target in zip(numbers, got.features, got.targets, strict=True):
+        assert target == number % 2
+        assert np.array_equal(features, (picture(number) / 255).astype(np.float32))
+    facts = pictures.fetch("SELECT input_shapes, normalizing_const, encoding FROM i_summary")
+    assert facts[0][0] == [list(SHAPE)]
+    assert facts[0][1] == 255
+    assert facts[0][2]["image"] == {"name": column, "format": kind, "shape": list(SHAPE)}
+    assert "i_staging" not in pictures.tables()
+
+
+def test_validation_reads_images_as_recorded(pictures):
+    pack(pictures, '"P % ""g"', "ARRAY[2, 2], normalizing_const := 2")
+    pictures.fetch("DROP TABLE IF EXISTS v, v_summary, w, w_summary")
+    pictures.fetch("SELECT cerebro_pack_validation('pictures_view', 'v', 'y', NULL, 'i')")
+    trained, found = (pictures.unpack(t, 'P % "g').features for t in ("i", "v"))
+    assert found.shape == (20, 2, 2)
+    assert np.array_equal(np.unique(found, axis=0), np.unique(trained, axis=0))
+    pictures.fetch('CREATE VIEW renamed AS SELECT y, "P %% ""g" AS img FROM pictures', ())
+    pictures.fetch("SELECT cerebro_pack_validation('renamed', 'w', 'y', 'img', 'i')")
+    assert np.array_equal(pictures.unpack("w", "img").features, found)
+    with pytest.raises(errors.UndefinedColumn, match="independent_varname"):
+        pictures.fetch("SELECT cerebro_pack_validation('renamed', 'o', 'y', NULL, 'i')")
+
+
+BAD_ROWS = {
+    "NULL": "row 21 .*'raw' is NULL",
+    "'\\x0102'": r"row 21 .*'raw' holds 2 bytes; allowed: 36, .*\(4, 3, 3\)",
+}
+
+
+@pytest.mark.parametrize("value", BAD_ROWS)
+def test_bad_raw_images_are_named(pictures, value):
+    pictures.fetch(
+        f"DROP TABLE IF EXISTS bad; CREATE TABLE bad AS TABLE pictures; "
+        f"INSERT INTO bad VALUES (21, 1, {value})"
+    )
+    before = pictures.tables()
+    with pytest.raises(errors.DataException, match=BAD_ROWS[value]):
+        pictures.fetch("SELECT cerebro_pack_images('bad', 'o', 'y', 'raw', ARRAY[4, 3, 3], 'raw')")
+    assert pictures.tables() == before
+
+
+def test_bad_encoded_images_are_named(pictures):
+    pictures.fetch("DROP TABLE IF EXISTS bad; CREATE TABLE bad AS TABLE pictures_view")
+    pictures.fetch('UPDATE bad SET "P %% ""g" = \'no image\' WHERE id = 7', ())
+    with pytest.raises(errors.DataException, match="holds no JPEG or PNG"):
+        pictures.fetch("SELECT cerebro_pack_images('bad', 'o', 'y', %s, ARRAY[4, 3])", ('P % "g',))
+
+
+BAD = {
+    "'id', ARRAY[4, 3]": (errors.WrongObjectType, "'id' is of type integer; allowed: bytea"),
+    "'nope', ARRAY[4, 3]": (errors.UndefinedColumn, "independent_varname: got 'nope'"),
+    "'raw', NULL": (errors.InvalidParameterValue, "image_shape: got NULL"),
+    "'raw', ARRAY[4, 3, 2]": (errors.InvalidParameterValue, r"image_shape: got \[4, 3, 2\]"),
+    "'raw', ARRAY[4, NULL]": (errors.InvalidParameterValue, "image_shape: got"),
+    "'raw', ARRAY[100000, 100000], 'raw'": (errors.InvalidParameterValue, "image_shape: got"),
+    "'raw', ARRAY[4, 3], 'gif'": (errors.InvalidParameterValue, "image_format: got 'gif'"),
+    "'raw', ARRAY[36], 'raw', normalizing_const := 0": (
+        errors.InvalidParameterValue,
+        "normalizing_const: got 0",
+    ),
+}
+
+
+@pytest.mark.parametrize("arguments", BAD)
+def test_bad_arguments(pictures, arguments):
+    kind, message = BAD[arguments]
+    before = pictures.tables()
+    with pytest.raises(kind, match=message):
+        pictures.fetch(f"SELECT cerebro_pack_images('pictures', 'o', 'y', {arguments})")
+    assert pictures.tables() == before

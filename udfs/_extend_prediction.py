@@ -1,0 +1,3 @@
+from cerebro_db.server import predicting
+
+return predicting.extend_prediction(plpy, GD, token, task, state)

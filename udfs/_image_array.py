@@ -1,0 +1,3 @@
+from cerebro_db.server import images
+
+return images.array(plpy, data, shape, format)

@@ -1,0 +1,3 @@
+from cerebro_db.server import models
+
+return models.read_file(plpy, GD, file)

@@ -1,0 +1,3 @@
+from cerebro_db.server import registry
+
+return registry.drop(plpy, GD, name, version)

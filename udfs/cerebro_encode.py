@@ -1,0 +1,3 @@
+from cerebro_db.server import encoding
+
+return encoding.encode(plpy, GD, source_table, training_table, output_table, id_col)
