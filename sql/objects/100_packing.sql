@@ -73,7 +73,7 @@ CREATE OR REPLACE FUNCTION cerebro.cerebro_pack_columns(
     categories text DEFAULT 'onehot',
     max_categories integer DEFAULT 100,
     encodings json DEFAULT NULL,
-    exclude text DEFAULT NULL,
+    excluded text DEFAULT NULL,
     num_classes integer DEFAULT NULL,
     num_partitions integer DEFAULT NULL,
     seed bigint DEFAULT 0,
@@ -82,7 +82,7 @@ CREATE OR REPLACE FUNCTION cerebro.cerebro_pack_columns(
 COMMENT ON FUNCTION cerebro.cerebro_pack_columns(
     text, text, text, text, integer, text, text, integer, json, text, integer, integer, bigint,
     text) IS
-'Packs columns of mixed types for training: numbers, booleans, categories, dates and times become the column features, with an encoding that is computed from the source and recorded. independent_varname: columns separated by commas, or * for all but the dependent variable and those of exclude. numbers: standardize, minmax or none; categories: onehot or integer, for the max_categories most frequent ones of a column; encodings: JSON from columns to methods of their own. Makes output_table, <output_table>_summary and <output_table>_encoding.';
+'Packs columns of mixed types for training: numbers, booleans, categories, dates and times become the column features, with an encoding that is computed from the source and recorded. independent_varname: columns separated by commas, or * for all but the dependent variable and those of excluded. numbers: standardize, minmax or none; categories: onehot or integer, for the max_categories most frequent ones of a column; encodings: JSON from columns to methods of their own. Makes output_table, <output_table>_summary and <output_table>_encoding.';
 
 CREATE OR REPLACE FUNCTION cerebro.cerebro_encode(
     source_table text,
