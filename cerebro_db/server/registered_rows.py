@@ -31,7 +31,8 @@ class Versions:
         """The version that the role that calls now may use; None where there is none."""
         form, value = _form(reference)
         if form not in self.plans:
-            self.plans[form] = plpy.prepare(_SQL.format(_FORMS[form]), ["text", "text", "text"])
+            sql = _SQL.format(**_FORMS[form])
+            self.plans[form] = plpy.prepare(sql, ["text", "text", "text"])
         rows = plpy.execute(self.plans[form], [reference.name, reference.owner, value])
         if not rows:
             return None
@@ -50,16 +51,20 @@ def _form(reference: ModelReference) -> tuple[str, str | None]:
 _SQL = """
 SELECT v.mst_key AS key, v.version
   FROM cerebro._usable_models m
-  JOIN cerebro._usable_versions v ON v.model_id OPERATOR(pg_catalog.=) m.model_id
+  JOIN cerebro._usable_versions v ON v.model_id OPERATOR(pg_catalog.=) m.model_id{join}
  WHERE m.name OPERATOR(pg_catalog.=) $1
    AND CASE WHEN $2 IS NULL THEN m.owner OPERATOR(pg_catalog.=) cerebro._role()
        ELSE pg_catalog.pg_get_userbyid(m.owner)::pg_catalog.text OPERATOR(pg_catalog.=) $2 END
-   AND {}
+   AND {condition}
  ORDER BY v.version USING OPERATOR(pg_catalog.>) LIMIT 1
 """
 _FORMS = {
-    "latest": "$3 IS NULL",
-    "version": "v.version OPERATOR(pg_catalog.=) $3::pg_catalog.int4",
-    "alias": "v.version OPERATOR(pg_catalog.=) (SELECT a.version FROM cerebro._usable_aliases a "
-    "WHERE a.model_id OPERATOR(pg_catalog.=) m.model_id AND a.alias OPERATOR(pg_catalog.=) $3)",
+    "latest": {"join": "", "condition": "$3 IS NULL"},
+    "version": {"join": "", "condition": "v.version OPERATOR(pg_catalog.=) $3::pg_catalog.int4"},
+    "alias": {
+        "join": """
+  JOIN cerebro._usable_aliases a ON a.model_id OPERATOR(pg_catalog.=) v.model_id
+   AND a.version OPERATOR(pg_catalog.=) v.version""",
+        "condition": "a.alias OPERATOR(pg_catalog.=) $3",
+    },
 }
