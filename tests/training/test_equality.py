@@ -45,7 +45,6 @@ OPTIMIZER_TEXTS = [
     "RMSprop(lr=PiecewiseConstantDecay([6, 20], [0.01, 0.001, 0.0001]))",
     "SGD(lr=PolynomialDecay(0.1, 12, power=2.0, cycle=True))",
     "SGD(lr=0.1,decay=0.01,nesterov=True,momentum=0.8)",
-    "ScheduleFreeAdamW(lr=0.01)",
     "ScheduleFreeAdamW(lr=0.01,beta_1=0.8,warmup_steps=5,weight_decay=0.01)",
 ]
 

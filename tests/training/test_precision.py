@@ -13,7 +13,6 @@ from tests.training.conftest import CLASSES, FEATURES, Data, hop, order_of
 from tests.training.test_equality import EPOCHS, assert_same, one_hot
 
 LOSS = "loss='categorical_crossentropy'"
-POLICIES = ("mixed_bfloat16", "mixed_float16")
 
 
 @pytest.fixture(autouse=True)
@@ -120,26 +119,32 @@ def test_averages_of_weights_are_those_of_one_fit(
     np.testing.assert_allclose(found, plain(data.features[0]).numpy(), atol=1e-6)
 
 
-@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("brought", [False, True])
 def test_a_policy_gives_what_keras_gives_with_it(
-    recipe: Callable[..., Any], data: Data, policy: str
+    recipe: Callable[..., Any], data: Data, brought: bool
 ) -> None:
-    """In float16 some gradients are too large at first: the scale is halved, their steps are left out."""
+    """As a parameter; and of an architecture that was made under one, its last layer in float32.
+
+    In float16 some gradients are too large at first: the scale is halved, their steps are left out.
+    """
     import keras
 
     from cerebro_db.training.scoring import Scorer
 
-    more = f"optimizer='Adam(lr=0.01)',metrics=['top_2_accuracy'],dtype_policy='{policy}'"
-    given = recipe(small_net().to_json(), f"{LOSS},{more}")
+    policy, last = ("mixed_float16", "float32") if brought else ("mixed_bfloat16", None)
+    text, more = small_net().to_json(), f",metrics=['top_2_accuracy'],dtype_policy='{policy}'"
     keras.config.set_dtype_policy(policy)
-    plain = seeded(small_net)
+    plain = seeded(lambda: small_net(last))
+    if brought:
+        text, more = plain.to_json(), ",metrics=['top_2_accuracy']"
+    given = recipe(text, f"{LOSS},optimizer='Adam(lr=0.01)'{more}")
     theirs = in_one_fit(plain, given, data)
     keras.config.set_dtype_policy("float32")
     state = by_hops(given, data)
     assert_same(weights_of_model(state), theirs)
     assert all(array.dtype == np.float32 for array in weights_of_model(state))
     scales = [float(array) for name, array in state.items() if name.endswith("/scale")]
-    if policy == "mixed_float16":
+    if brought:
         assert scales == [float(plain.optimizer.dynamic_scale.numpy())] != [2.0**15]
     scorer = Scorer(given)
     scorer.load(state, given.compile_params)
@@ -148,15 +153,3 @@ def test_a_policy_gives_what_keras_gives_with_it(
     np.testing.assert_array_equal(found, plain(data.features[0]).numpy().astype(np.float32))
     partial = scorer.measure(data.features[0], data.targets[0])
     assert 0 < partial.loss_sum / partial.rows < 10
-
-
-def test_an_architecture_may_bring_its_policies(recipe: Callable[..., Any], data: Data) -> None:
-    """One that was made under a policy, its last layer in float32, trains as before it was JSON."""
-    import keras
-
-    keras.config.set_dtype_policy("mixed_float16")
-    plain = seeded(lambda: small_net("float32"))
-    given = recipe(plain.to_json(), f"{LOSS},optimizer='SGD(lr=0.05)'")
-    theirs = in_one_fit(plain, given, data)
-    keras.config.set_dtype_policy("float32")
-    assert_same(weights_of_model(by_hops(given, data)), theirs)
