@@ -96,9 +96,19 @@ def may_score(session: Session, use_gpus: bool) -> bool:
     return bool(session.facts.get("tensorflow", (SCORING_THREADS, use_gpus))[1] == use_gpus)
 
 
-def preparation(session: Session, use_gpus: bool) -> tuple[str, tuple[int, bool, int, int]]:
-    """The statement that makes a session ready to score; it belongs to no run, and caches nothing."""
+def preparation(
+    session: Session, use_gpus: bool, computes: bool = True
+) -> tuple[str, tuple[int, bool, int, int]]:
+    """The statement that makes a session ready to score; it belongs to no run, and caches nothing.
+
+    Args:
+        session: which one.
+        use_gpus: whether to compute on them. The session is not kept then: only the end of its
+            processes gives back the memory of a GPU.
+        computes: whether its own process does, or others that statements reach.
+    """
     threads, gpus = session.facts.setdefault("tensorflow", (SCORING_THREADS, use_gpus))
+    session.keep, gpus = not gpus, gpus and computes
     return "SELECT cerebro._prepare_worker(%s, %s, %s, %s)", (threads, gpus, 0, NO_RUN)
 
 

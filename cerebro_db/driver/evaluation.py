@@ -28,6 +28,7 @@ from cerebro_db.driver.control import (
     transaction,
 )
 from cerebro_db.driver.crew import Statement, gather
+from cerebro_db.driver.gpus import check_gpus, gpu_places
 from cerebro_db.driver.registered import named_models
 from cerebro_db.driver.tasks import worker_task
 from cerebro_db.driver.trained import (
@@ -166,6 +167,7 @@ class ScoringJob:
         tick: Tick,
     ) -> None:
         self._pool, self._sql, self._tick = pool, dialect.training, tick
+        self._hosts = dialect.hosts
         self._table, self._test, self._models = table, test, models
         self._recipes = {model.mst_key: recipe(model, table.targets) for model in models}
         for mst_key, detail in details.items():
@@ -187,13 +189,20 @@ class ScoringJob:
 
     def run(self, use_gpus: bool) -> dict[int, dict[str, Any]]:
         """Scan every partition, by as many workers as are worth their start; results by mst_key."""
+        if use_gpus:
+            self._check_gpus()
         with self._workers(use_gpus) as workers:
             settings = Catalog(workers[0], self._tick).settings()
-            task = worker_task(NO_RUN, None, use_gpus, 0, settings)
+            places = gpu_places(workers[0], self._hosts, use_gpus, self._tick)
+            task = worker_task(NO_RUN, None, use_gpus, 0, settings, places)
             scans = [self._scan(partition, task) for partition in self._test.partitions]
             results = [json.loads(rows[0][0]) for rows in gather(workers, scans, self._tick)]
             self._check(results)
             return {key: self._combined(workers[0], key, results) for key in self._recipes}
+
+    def _check_gpus(self) -> None:
+        with control_session(self._pool, None, self._tick) as session:
+            check_gpus(session, self._hosts, [self._test], self._tick)
 
     @contextmanager
     def _workers(self, use_gpus: bool) -> Iterator[list[Session]]:
@@ -205,7 +214,7 @@ class ScoringJob:
         try:
             # Side by side: each takes seconds where TensorFlow is not there yet.
             for session in sessions:
-                session.send(*preparation(session, use_gpus))
+                session.send(*preparation(session, use_gpus, not self._sql.binds_workers))
             for session in sessions:
                 session.settle(self._tick)
             yield sessions

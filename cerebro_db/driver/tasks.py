@@ -16,7 +16,12 @@ from cerebro_db.training.shuffle import salt
 
 
 def worker_task(
-    run_id: int, threads: int | None, use_gpus: bool, cache_bytes: int, settings: Settings
+    run_id: int,
+    threads: int | None,
+    use_gpus: bool,
+    cache_bytes: int,
+    settings: Settings,
+    places: Mapping[int, int] | None = None,
 ) -> str:
     """What makes a process a worker, where no call of its own can do that.
 
@@ -26,12 +31,14 @@ def worker_task(
         use_gpus: whether it computes on them.
         cache_bytes: of decoded partitions that it may keep.
         settings: of the database.
+        places: of each segment among those that share the GPUs of a host.
     """
     return json.dumps(
         {
             "run_id": run_id,
             "threads": threads,
             "use_gpus": use_gpus,
+            "places": places or {},
             "cache_bytes": cache_bytes,
             "settings": {
                 field.name: str(getattr(settings, field.name))

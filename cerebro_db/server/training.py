@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from cerebro_db.configs.settings import Settings
+from cerebro_db.database.dialects.capabilities import segment_of_process
 from cerebro_db.errors import InvalidArgument, InvalidState
 from cerebro_db.server.computing import Tick, compute, computing, require_idle
 from cerebro_db.server.host import entry
@@ -57,15 +58,18 @@ def prepare(
     use_gpus: bool | None,
     cache_bytes: int | None,
     run_id: int | None,
+    place: int | None = None,
 ) -> str:
     """Import TensorFlow and get ready for a run."""
     threads = checked("threads", threads, 1, MAX_THREADS)
     cache_bytes = checked("cache_bytes", cache_bytes, 0, MAX_CACHE_BYTES)
     run_id = checked("run_id", run_id, 0, 2**63 - 1)
+    if place is not None:
+        place = checked("place", place, 0, 2**31 - 1)
     settings = settings_of(plpy)
 
     def work(tick: Tick) -> str:
-        facts = configure(threads, bool(use_gpus))
+        facts = configure(threads, bool(use_gpus), place)
         remember(gd, run_id, cache_bytes, settings)
         return json.dumps(facts)
 
@@ -86,7 +90,8 @@ def prepared(gd: dict[str, Any], text: str) -> WorkerMemory:
     threads = checked("threads", wanted, 1, MAX_THREADS)
     cache_bytes = checked("cache_bytes", given.get("cache_bytes"), 0, MAX_CACHE_BYTES)
     run_id = checked("run_id", given.get("run_id"), 0, 2**63 - 1)
-    configure(threads, bool(given.get("use_gpus")))
+    place = given.get("places", {}).get(str(segment_of_process()))
+    configure(threads, bool(given.get("use_gpus")), place)
     memory = remember(gd, run_id, cache_bytes, Settings.of(given["settings"]))
     gd[_PREPARED] = text
     return memory

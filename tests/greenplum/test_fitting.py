@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import psycopg2
 import pytest
 from conftest import Sql
 
@@ -57,6 +58,9 @@ def test_weights_equal_those_of_a_server_without_segments(
                 row,
             )
     fit = "SELECT cerebro_fit_multiple('packed', 'out', 'configs', 2, validation_table := 'val')"
+    with pytest.raises(psycopg2.Error, match="use_gpus := true; there is no GPU on"):
+        cluster_sql.run(fit.replace("'val')", "'val', use_gpus := true)"))
+    assert cluster_sql.value("SELECT count(*) FROM cerebro.runs") == 0
     run_id = cluster_sql.value(fit)
     plain.run(fit)
     assert _weights(cluster_sql, "out") == _weights(plain, "out")

@@ -20,6 +20,22 @@ def interrupts_python() -> bool:
     return hasattr(ctypes.CDLL(None), "cancel_pending_hook")
 
 
+class _Identity(ctypes.Structure):
+    """How a server with segments knows itself."""
+
+    _fields_ = (("dbid", ctypes.c_int32), ("segment", ctypes.c_int32))
+
+
+@functools.cache
+def segment_of_process() -> int | None:
+    """The number of the segment that this process serves; None in any other process."""
+    try:
+        identity = _Identity.in_dll(ctypes.CDLL(None), "GpIdentity")
+    except ValueError:
+        return None
+    return int(identity.segment) if identity.segment >= 0 else None
+
+
 def reads_error_attributes(plpy: Any) -> bool:
     """Whether the server takes SQLSTATE, hint and detail from the attributes of any ``plpy.Error``.
 
