@@ -44,6 +44,7 @@ EXAMPLES = {
     "`<output_table>` of cerebro_evaluate": "plants_scores",
     "`<output_table>` of cerebro_confusion_matrix": "plants_taken_for",
     "`<output_table>` of cerebro_predict": "plants_predicted",
+    "`<output_table>` of cerebro_gpu_configuration": "host_gpus",
 }
 PLACEHOLDERS = {"<dependent_varname>": "kind", "<independent_varname>": "leaf", "<id_col>": "id"}
 

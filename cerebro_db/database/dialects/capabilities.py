@@ -6,8 +6,12 @@ import ctypes
 import functools
 from typing import Any
 
-# Of a server whose tables are spread over segments.
-HAS_SEGMENTS = "(pg_catalog.to_regclass('pg_catalog.gp_distribution_policy') IS NOT NULL)"
+# Of a server whose tables are spread over segments; the same server may run alone, without any.
+HAS_SEGMENTS = (
+    "(pg_catalog.to_regclass('pg_catalog.gp_distribution_policy') IS NOT NULL "
+    "AND NOT EXISTS (SELECT 1 FROM pg_catalog.pg_settings s "
+    "WHERE s.name = 'gp_role' AND s.setting = 'utility'))"
+)
 
 
 @functools.cache
