@@ -8,7 +8,7 @@ import psycopg2
 import pytest
 from conftest import Sql
 
-PACK = "SELECT cerebro_pack('spread', 'some', 'y', 'x', 100, distribution_rules := %s)"
+PACK = "SELECT cerebro_pack('spread', 'lying', 'y', 'x', 100, distribution_rules := %s)"
 LIES = (
     "SELECT gp_segment_id, count(*)::int, sum(num_rows)::int FROM {} "
     "GROUP BY gp_segment_id, partition_key ORDER BY partition_key"
@@ -28,7 +28,9 @@ def source(segments: Sql) -> Iterator[Sql]:
     )
     segments.run("CREATE TABLE rules (dbid int, hostname text) DISTRIBUTED BY (dbid)")
     yield segments
-    segments.run("DROP TABLE IF EXISTS spread, rules, wrong, some, some_summary, val, val_summary")
+    segments.run(
+        "DROP TABLE IF EXISTS spread, rules, wrong, lying, lying_summary, val, val_summary"
+    )
 
 
 @pytest.fixture
@@ -46,14 +48,14 @@ def chosen(source: Sql) -> list[tuple[int, int]]:
 
 def test_a_table_chooses_segments(source: Sql, chosen: list[tuple[int, int]]) -> None:
     source.run(PACK, ("rules",))
-    rows = source.fetch(LIES.format("some"))
+    rows = source.fetch(LIES.format("lying"))
     assert [segment for segment, _, _ in rows] == [segment for segment, _ in chosen]
     # A row more here and a buffer more there, at most.
     assert sorted(count for _, _, count in rows) == [500, 501]
     assert max(n for _, n, _ in rows) - min(n for _, n, _ in rows) <= 1
     recorded = ([dbid for _, dbid in chosen], [segment for segment, _ in chosen])
-    assert source.row(RECORDED.format("some")) == recorded
-    validate = "SELECT cerebro_pack_validation('spread', 'val', 'y', 'x', 'some'{})"
+    assert source.row(RECORDED.format("lying")) == recorded
+    validate = "SELECT cerebro_pack_validation('spread', 'val', 'y', 'x', 'lying'{})"
     source.run(validate.format(""))
     assert [row[0] for row in source.fetch(LIES.format("val"))] == [key for key, _ in chosen]
     assert source.row(RECORDED.format("val")) == recorded
@@ -65,11 +67,11 @@ def test_a_table_chooses_segments(source: Sql, chosen: list[tuple[int, int]]) ->
 
 
 def test_fewer_partitions_than_chosen_segments(source: Sql, chosen: list[tuple[int, int]]) -> None:
-    pack = "SELECT cerebro_pack('spread', 'some', 'y', 'x', 100, 1, NULL, 'RULES', {})"
+    pack = "SELECT cerebro_pack('spread', 'lying', 'y', 'x', 100, 1, NULL, 'RULES', {})"
     with pytest.raises(psycopg2.Error, match="num_partitions: got 3; allowed: at most 2"):
         source.run(pack.format(3))
     source.run(pack.format(1))
-    assert source.fetch(LIES.format("some")) == [(chosen[0][0], 11, 1001)]
+    assert source.fetch(LIES.format("lying")) == [(chosen[0][0], 11, 1001)]
 
 
 @pytest.mark.parametrize(
@@ -94,7 +96,7 @@ def test_bad_rules(source: Sql, before: str, rule: str, sqlstate: str, message: 
     with pytest.raises(psycopg2.Error, match=message) as failure:
         source.run(PACK, (rule,))
     assert failure.value.pgcode == sqlstate
-    assert source.fetch("SELECT relname FROM pg_class WHERE relname LIKE 'some%'") == []
+    assert source.fetch("SELECT relname FROM pg_class WHERE relname LIKE 'lying%'") == []
 
 
 @pytest.fixture
@@ -113,8 +115,8 @@ def gpus(source: Sql) -> Iterator[Sql]:
 
 def test_segments_of_hosts_with_gpus(gpus: Sql) -> None:
     gpus.run(PACK, ("GPU_segments",))
-    dbids, segments = gpus.row(RECORDED.format("some"))
-    assert len(dbids) == len(segments) == len(gpus.fetch(LIES.format("some")))
+    dbids, segments = gpus.row(RECORDED.format("lying"))
+    assert len(dbids) == len(segments) == len(gpus.fetch(LIES.format("lying")))
 
 
 def test_each_host_tells_its_gpus_once(gpus: Sql) -> None:
