@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from cerebro_db.configs.settings import Settings
-from cerebro_db.database.dialects.capabilities import segment_of_process
+from cerebro_db.database.dialects.capabilities import interrupts_python, segment_of_process
 from cerebro_db.errors import InvalidArgument, InvalidState
 from cerebro_db.server.computing import Tick, compute, computing, require_idle
 from cerebro_db.server.host import entry
@@ -19,8 +19,10 @@ from cerebro_db.server.memory import WorkerMemory, recall, remember
 from cerebro_db.server.settings import settings_of
 from cerebro_db.training.buffers import decode
 from cerebro_db.training.environment import configure, configured_threads
+from cerebro_db.training.fields import Fields
 
 MAX_THREADS = 1024
+MAX_PLACE = 2**31 - 1
 _PREPARED = "cerebro.prepared"
 # More than any machine has: a partition is given memory when its rows come, not before.
 MAX_CACHE_BYTES = 2**51
@@ -65,7 +67,7 @@ def prepare(
     cache_bytes = checked("cache_bytes", cache_bytes, 0, MAX_CACHE_BYTES)
     run_id = checked("run_id", run_id, 0, 2**63 - 1)
     if place is not None:
-        place = checked("place", place, 0, 2**31 - 1)
+        place = checked("place", place, 0, MAX_PLACE)
     settings = settings_of(plpy)
 
     def work(tick: Tick) -> str:
@@ -83,18 +85,29 @@ def prepared(gd: dict[str, Any], text: str) -> WorkerMemory:
         gd: the dictionary of the process.
         text: JSON of what ``prepare`` is told elsewhere, and of the settings.
     """
+    if not interrupts_python():
+        raise InvalidArgument(f"kind: got {PREPARE}; allowed where sessions are told once: from 0")
     if gd.get(_PREPARED) == text:
         return recall(gd)
-    given = json.loads(text)
-    wanted = given.get("threads") or configured_threads() or 1
-    threads = checked("threads", wanted, 1, MAX_THREADS)
-    cache_bytes = checked("cache_bytes", given.get("cache_bytes"), 0, MAX_CACHE_BYTES)
-    run_id = checked("run_id", given.get("run_id"), 0, 2**63 - 1)
-    place = given.get("places", {}).get(str(segment_of_process()))
-    configure(threads, bool(given.get("use_gpus")), place)
-    memory = remember(gd, run_id, cache_bytes, Settings.of(given["settings"]))
+    given = Fields.parse(text)
+    threads = configured_threads() or 1
+    if given.raw("threads") is not None:
+        threads = given.integer("threads", 1, MAX_THREADS)
+    cache_bytes = given.integer("cache_bytes", 0, MAX_CACHE_BYTES)
+    run_id = given.integer("run_id", 0)
+    settings = Settings.of(given.texts("settings"))
+    configure(threads, given.flag("use_gpus"), _place(given))
+    memory = remember(gd, run_id, cache_bytes, settings)
     gd[_PREPARED] = text
     return memory
+
+
+def _place(given: Fields) -> int | None:
+    """The place of this process's segment among those that share the GPUs of the host."""
+    segment = str(segment_of_process())
+    if given.has("places") and given.object("places").has(segment):
+        return given.object("places").integer(segment, 0, MAX_PLACE)
+    return None
 
 
 @entry
