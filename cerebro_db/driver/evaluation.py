@@ -213,8 +213,9 @@ class ScoringJob:
         sessions = self._pool.take(self._wanted(ready), fits, self._tick, runs_tensorflow)
         try:
             # Side by side: each takes seconds where TensorFlow is not there yet.
-            for session in sessions:
-                session.send(*preparation(session, use_gpus, not self._sql.binds_workers))
+            computes = not self._sql.binds_workers
+            for place, session in enumerate(sessions):
+                session.send(*preparation(session, use_gpus, computes, place))
             for session in sessions:
                 session.settle(self._tick)
             yield sessions

@@ -53,7 +53,7 @@ def test_sessions_that_used_gpus_end(use_gpus: bool) -> None:
     session, pool = cast(Session, kept), SessionPool("", SessionSettings())
     _, parameters = preparation(session, use_gpus, computes=False)
     assert parameters[1] is False  # other processes than its own compute
-    _, parameters = preparation(session, use_gpus)
-    assert parameters[1] is use_gpus
+    _, parameters = preparation(session, use_gpus, place=3)
+    assert (parameters[1], parameters[4]) == (use_gpus, 3)
     pool.give([session])
     assert kept.closed is use_gpus
