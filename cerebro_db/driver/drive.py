@@ -27,6 +27,7 @@ from cerebro_db.driver.fit_setup import RunSetup, check_memory, set_up
 from cerebro_db.driver.registration import register, states_of
 from cerebro_db.driver.requests import Requests, Stopped
 from cerebro_db.driver.reservation import reserved
+from cerebro_db.driver.rotation import RotationRun, check_schedule, rotates
 from cerebro_db.driver.run import Run
 from cerebro_db.driver.state_store import StateStore
 from cerebro_db.driver.stored import (
@@ -109,6 +110,7 @@ class Drive:
 
         def first() -> None:
             with control_session(self._pool, request.search_path, self._tick) as control:
+                check_schedule(self._dialect, request)
                 models, setup = set_up(control, request, self._tick)
                 with reserved(control, setup, self._tick):
                     self._run_id = register(control, self._dialect, setup, models, self._tick)
@@ -207,12 +209,13 @@ class Drive:
     def _train(
         self, context: RunContext, setup: RunSetup, progress: Progress
     ) -> dict[int, tuple[str, str]]:
-        if Run(setup, progress, context, []).complete:
+        kind = RotationRun if rotates(setup) else Run
+        if kind(setup, progress, context, []).complete:
             return progress.ended
         use_gpus = bool(setup.request.use_gpus)
         workers = take_workers(self._pool, setup.num_workers, setup.threads, use_gpus, self._tick)
         try:
-            ended = Run(setup, progress, context, workers).run()
+            ended = kind(setup, progress, context, workers).run()
         except BaseException:
             stop(self._pool, workers)
             raise
@@ -239,6 +242,7 @@ class Drive:
                 bool(setup.request.use_gpus),
                 cache_bytes,
                 settings,
+                keeps_errors=rotates(setup),
             ),
             manifest={} if limits.any_version else run.manifest,
             tick=self._tick,

@@ -16,7 +16,12 @@ from cerebro_db.training.shuffle import salt
 
 
 def worker_task(
-    run_id: int, threads: int | None, use_gpus: bool, cache_bytes: int, settings: Settings
+    run_id: int,
+    threads: int | None,
+    use_gpus: bool,
+    cache_bytes: int,
+    settings: Settings,
+    keeps_errors: bool = False,
 ) -> str:
     """What makes a process a worker, where no call of its own can do that.
 
@@ -26,9 +31,11 @@ def worker_task(
         use_gpus: whether it computes on them.
         cache_bytes: of decoded partitions that it may keep.
         settings: of the database.
+        keeps_errors: whether a visit that fails is told of, in place of an error of its statement.
     """
     return json.dumps(
         {
+            "keeps_errors": keeps_errors,
             "run_id": run_id,
             "threads": threads,
             "use_gpus": use_gpus,

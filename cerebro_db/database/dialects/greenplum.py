@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from cerebro_db.database.dialects.greenplum_packing import GreenplumPacking
+from cerebro_db.database.dialects.greenplum_rotation import GreenplumRotation
 from cerebro_db.database.dialects.greenplum_training import GreenplumTraining
 from cerebro_db.database.dialects.postgresql import PostgreSQL
+from cerebro_db.database.dialects.postgresql_training import RotationStatements
 from cerebro_db.database.sessions import SessionSettings
 
 # Processes of segments go when their session was idle for so long, and what they have loaded with
@@ -20,6 +22,7 @@ class Greenplum(PostgreSQL):
 
     packing = GreenplumPacking()
     training = GreenplumTraining()
+    rotation: RotationStatements | None = GreenplumRotation()
 
     def session_settings(self) -> SessionSettings:
         """What makes a session fit for work of any length."""

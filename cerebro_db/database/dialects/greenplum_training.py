@@ -40,13 +40,20 @@ class GreenplumTraining(PostgreSQLTraining):
             f"ALTER TABLE {table.sql} ALTER COLUMN state SET STORAGE EXTERNAL",
         ]
 
+    def contents(self, table: QualifiedName) -> str:
+        """The states in a table: mst_key, version, bytes; what failed in a rotation is none."""
+        return (
+            "SELECT s.mst_key, s.version, pg_catalog.sum(pg_catalog.octet_length(s.state))::bigint "
+            f"FROM {table.sql} s WHERE s.version >= 0 GROUP BY 1, 2"
+        )
+
     def hop(self, packed: PackedTable, order: HopOrder) -> Statement:
         """Train one configuration on one partition; returns what the hop did."""
         rows, parameters = self._rows_of_hop(packed, order)
         following = order.partition_key
         if order.next_partition_key is not None:
             following = order.next_partition_key
-        where = _segment_key(_partition(packed, following))
+        where = segment_key_of(partition_of(packed, following))
         state = [where, order.mst_key, order.version + 1]
         parameters = [*state, order.next_partition_key, *parameters]
         parameters += [
@@ -57,7 +64,7 @@ class GreenplumTraining(PostgreSQLTraining):
 
     def scan(self, packed: PackedTable, order: ScanOrder) -> Statement:
         """Score many configurations on one partition; returns JSON."""
-        partition = _partition(packed, order.partition_key)
+        partition = partition_of(packed, order.partition_key)
         version = "" if order.versions is None else " AND s.version = t.version"
         states = " UNION ALL ".join(
             f"SELECT mst_key, {'NULL::int AS ' if order.versions is None else ''}version, chunk, "
@@ -72,15 +79,15 @@ class GreenplumTraining(PostgreSQLTraining):
         buffers = _SCAN_BUFFERS.format(packed=table, **columns) if order.reads else ""
         sql = _SCAN.format(states=states, version=version, begin=begin, buffers=buffers)
         versions = order.versions or [0] * len(order.mst_keys)
-        where = [_segment_key(partition), order.partition_key]
+        where = [segment_key_of(partition), order.partition_key]
         first = [*where, partition.buffers[0][0]]
         parameters: list[Any] = [where[0], order.mst_keys, versions, order.tasks]
         parameters += [order.preparation or "", *first, order.task, *first]
         return sql, parameters + (where if order.reads else [])
 
     def _rows_of_hop(self, packed: PackedTable, order: HopOrder) -> Statement:
-        partition = _partition(packed, order.partition_key)
-        where = [_segment_key(partition), order.partition_key]
+        partition = partition_of(packed, order.partition_key)
+        where = [segment_key_of(partition), order.partition_key]
         first = [*where, partition.buffers[0][0]]
         table = packed.relation.name.sql
         sql = _FIRST_ROW.format(kind=-1, weights="NULL::bytea", packed=table) + "UNION ALL"
@@ -104,11 +111,17 @@ class GreenplumTraining(PostgreSQLTraining):
         return sql, parameters
 
 
-def _partition(packed: PackedTable, key: int) -> PartitionInfo:
+def partition_of(packed: PackedTable, key: int) -> PartitionInfo:
+    """A partition by its key."""
     return next(p for p in packed.partitions if p.partition_key == key)
 
 
-def _segment_key(partition: PartitionInfo) -> int:
+def segment_key_of(partition: PartitionInfo) -> int:
+    """Where a partition lies.
+
+    Raises:
+        WrongObjectType: the table was packed on a server without segments.
+    """
     if partition.segment_key is None:
         raise WrongObjectType(
             "source_table: its partitions do not lie on one segment each",
