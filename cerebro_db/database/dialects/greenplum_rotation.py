@@ -13,6 +13,8 @@ from typing import Any
 
 from cerebro_db.database.dialects.greenplum_training import partition_of, segment_key_of
 from cerebro_db.database.dialects.postgresql_training import (
+    PLACE_IN_ORDER,
+    PLACE_SHUFFLED,
     WEIGHTS,
     HopOrder,
     ScanOrder,
@@ -161,10 +163,9 @@ def _weights(order: HopOrder) -> Statement:
 
 
 def _place(order: HopOrder) -> Statement:
-    # Bytes are compared alike by all planners, texts of another collation are not.
     if order.salt is None:
-        return "lpad(p.buffer_id::text, 10, '0')::bytea", []
-    return "md5(%s || '/' || g.subepoch || '/' || p.buffer_id)::bytea", [order.salt]
+        return f"{PLACE_IN_ORDER}::bytea", []
+    return f"{PLACE_SHUFFLED}::bytea", [order.salt]
 
 
 def _firsts(packed: PackedTable, partitions: Sequence[int], keys: Sequence[int]) -> Statement:

@@ -130,8 +130,9 @@ def segment_key_of(partition: PartitionInfo) -> int:
     return partition.segment_key
 
 
+# Places are bytes, which all planners compare alike; not all of them take a collation.
 _FIRST_ROW = """
-SELECT p.segment_key, {kind} AS kind, 0 AS subepoch, ''::text AS place, %s::text AS task,
+SELECT p.segment_key, {kind} AS kind, 0 AS subepoch, ''::bytea AS place, %s::text AS task,
        NULL::bytea AS state, {weights} AS weights,
        NULL::int AS buffer_id, NULL::bytea AS x, NULL::int[] AS x_shape,
        NULL::bytea AS y, NULL::int[] AS y_shape
@@ -146,7 +147,7 @@ SELECT s.segment_key, 1, s.chunk, '', NULL, s.state, NULL, NULL, NULL, NULL, NUL
 
 _HOP_BUFFERS = """
 UNION ALL
-SELECT p.segment_key, 2, g.subepoch, {place}, NULL, NULL, NULL, p.buffer_id,
+SELECT p.segment_key, 2, g.subepoch, {place}::bytea, NULL, NULL, NULL, p.buffer_id,
        p.{x}, p.{x_shape}, p.{y}, p.{y_shape}
   FROM {packed} p CROSS JOIN generate_series(0, %s) AS g(subepoch)
  WHERE p.segment_key = %s AND p.partition_key = %s
@@ -159,7 +160,7 @@ SELECT %s, %s, %s, (c.saved).chunk, %s, (c.saved).state,
   FROM (SELECT v.result, cerebro._saved_state((v.result).token) AS saved
           FROM (SELECT cerebro.cerebro_train(i.kind, i.task, i.state, i.weights, i.subepoch,
                                              i.buffer_id, i.x, i.x_shape, i.y, i.y_shape
-                                             ORDER BY i.kind, i.subepoch, i.place COLLATE "C")
+                                             ORDER BY i.kind, i.subepoch, i.place)
                        AS result
                   FROM ({rows}) AS i GROUP BY i.segment_key) AS v) AS c;
 INSERT INTO cerebro._hops
