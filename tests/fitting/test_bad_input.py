@@ -54,7 +54,6 @@ def wrong_tables(bench: Any) -> None:
         ({"schedule": "spiral"}, "22023", "schedule: got 'spiral'; allowed: 'hopper', 'rotation'"),
         ({"schedule": None}, "22023", "schedule: got NULL"),
         ({"schedule": "rotation"}, "0A000", "schedule: got 'rotation'; allowed on this server: 'hopper'"),
-        ({"schedule": "rotation", "num_workers": 2}, "22023", "num_workers: got 2; allowed with schedule := 'rotation': NULL"),
         ({"validation_table": "blobs"}, "42809", "blobs is not packed"),
         ({"validation_table": "floats"}, "22023", "validation_table: got the target target"),
         ({"warm_start": True, "out": "taken"}, "42809", "taken is no output of cerebro_fit_multiple"),

@@ -112,10 +112,9 @@ def test_a_rotation_trains_on_all_segments_and_gives_what_the_hopper_gives(bench
     partitions = bench.value("SELECT count(DISTINCT partition_key) FROM packed")
     validation = ", validation_table := 'val'"
     rotation = _fit(bench, "rotation", more=validation)
-    # One process on each segment has trained, all of one session.
-    trained = computing(bench)
-    assert [segment for segment, _ in trained] == list(range(partitions))
-    assert len({session for _, session in trained}) == 1
+    # On each segment a process of one and the same session has trained.
+    sessions = [session for _, session in computing(bench)]
+    assert partitions in {sessions.count(session) for session in sessions}
     assert _steps(bench, rotation[1]) == _planned(bench, rotation[1], partitions)
     run = "SELECT schedule, num_workers FROM cerebro.runs WHERE run_id = %s"
     assert bench.row(run, (rotation[1],)) == ("rotation", 1)

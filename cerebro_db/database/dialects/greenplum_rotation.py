@@ -11,10 +11,13 @@ from collections.abc import Mapping, Sequence
 from string import Formatter
 from typing import Any
 
-from cerebro_db.database.dialects.greenplum_training import partition_of, segment_key_of
-from cerebro_db.database.dialects.postgresql_training import (
+from cerebro_db.database.dialects.greenplum_training import (
     PLACE_IN_ORDER,
     PLACE_SHUFFLED,
+    partition_of,
+    segment_key_of,
+)
+from cerebro_db.database.dialects.postgresql_training import (
     WEIGHTS,
     HopOrder,
     ScanOrder,
@@ -114,8 +117,7 @@ def _rows_of_step(
         "preparation": ("%s", [orders[0].preparation or ""]),
         "task": _by_segment("p", keys, [order.task for order in orders], "text"),
         "weights": _cases("p", keys, weights, "bytea"),
-        "place": _cases("p", keys, [_place(order) for order in orders], "bytea"),
-        "most": ("%s", [max(passes) - 1]),
+        "place": _cases("g", keys, [_place(order) for order in orders], "bytea"),
         "passes": _by_segment("p", keys, passes, "integer"),
         "reading": ("%s", [reading]),
         **columns_of(packed),
@@ -164,8 +166,8 @@ def _weights(order: HopOrder) -> Statement:
 
 def _place(order: HopOrder) -> Statement:
     if order.salt is None:
-        return f"{PLACE_IN_ORDER}::bytea", []
-    return f"{PLACE_SHUFFLED}::bytea", [order.salt]
+        return PLACE_IN_ORDER, []
+    return PLACE_SHUFFLED, [order.salt]
 
 
 def _firsts(packed: PackedTable, partitions: Sequence[int], keys: Sequence[int]) -> Statement:
@@ -221,10 +223,11 @@ SELECT s.segment_key, 1, s.chunk, '', NULL, s.state, NULL, NULL, NULL, NULL, NUL
 """
 
 _BUFFERS = """UNION ALL
-SELECT p.segment_key, 2, g.subepoch, {place}, NULL, NULL, NULL, p.buffer_id,
-       p.{x}, p.{x_shape}, p.{y}, p.{y_shape}
-  FROM {packed} p CROSS JOIN generate_series(0, {most}) AS g(subepoch)
- WHERE p.segment_key = ANY ({reading}) AND g.subepoch < {passes}
+SELECT g.segment_key, 2, g.subepoch, {place}, NULL, NULL, NULL, g.buffer_id,
+       g.x, g.x_shape, g.y, g.y_shape
+  FROM (SELECT p.segment_key, p.buffer_id, p.{x} AS x, p.{x_shape} AS x_shape, p.{y} AS y,
+               p.{y_shape} AS y_shape, generate_series(0, {passes} - 1) AS subepoch
+          FROM {packed} p WHERE p.segment_key = ANY ({reading})) AS g
 """
 
 # What a failed configuration leaves has the negative version, which nothing ever looks for. A hop ends

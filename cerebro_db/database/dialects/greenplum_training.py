@@ -10,8 +10,6 @@ from __future__ import annotations
 from typing import Any
 
 from cerebro_db.database.dialects.postgresql_training import (
-    PLACE_IN_ORDER,
-    PLACE_SHUFFLED,
     WEIGHTS,
     HopOrder,
     PostgreSQLTraining,
@@ -145,12 +143,17 @@ SELECT s.segment_key, 1, s.chunk, '', NULL, s.state, NULL, NULL, NULL, NULL, NUL
   FROM {states} s WHERE s.segment_key = %s AND s.mst_key = %s AND s.version = %s
 """
 
+PLACE_SHUFFLED = "md5(%s || '/' || g.subepoch || '/' || g.buffer_id)::bytea"
+PLACE_IN_ORDER = "lpad(g.buffer_id::text, 10, '0')::bytea"
+
+# Passes are no join: GPORCA would bring the buffers to them.
 _HOP_BUFFERS = """
 UNION ALL
-SELECT p.segment_key, 2, g.subepoch, {place}::bytea, NULL, NULL, NULL, p.buffer_id,
-       p.{x}, p.{x_shape}, p.{y}, p.{y_shape}
-  FROM {packed} p CROSS JOIN generate_series(0, %s) AS g(subepoch)
- WHERE p.segment_key = %s AND p.partition_key = %s
+SELECT g.segment_key, 2, g.subepoch, {place}, NULL, NULL, NULL, g.buffer_id,
+       g.x, g.x_shape, g.y, g.y_shape
+  FROM (SELECT p.segment_key, p.buffer_id, p.{x} AS x, p.{x_shape} AS x_shape, p.{y} AS y,
+               p.{y_shape} AS y_shape, generate_series(0, %s) AS subepoch
+          FROM {packed} p WHERE p.segment_key = %s AND p.partition_key = %s) AS g
 """
 
 _HOP = """
