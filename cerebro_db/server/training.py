@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cerebro_db.configs.settings import Settings
+from cerebro_db.database.dialects.capabilities import interrupts_python
 from cerebro_db.errors import CerebroError, InvalidArgument, InvalidState, concerns_all
 from cerebro_db.server.computing import Tick, compute, computing, require_idle
 from cerebro_db.server.host import entry
@@ -18,6 +19,7 @@ from cerebro_db.server.memory import WorkerMemory, recall, remember
 from cerebro_db.server.settings import settings_of
 from cerebro_db.training.buffers import decode
 from cerebro_db.training.environment import configure, configured_threads
+from cerebro_db.training.fields import Fields
 
 if TYPE_CHECKING:  # imports TensorFlow
     from cerebro_db.training.visit import VisitReport
@@ -85,16 +87,20 @@ def prepared(gd: dict[str, Any], text: str) -> WorkerMemory:
         gd: the dictionary of the process.
         text: JSON of what ``prepare`` is told elsewhere, and of the settings.
     """
+    if not interrupts_python():
+        raise InvalidArgument(f"kind: got {PREPARE}; allowed where sessions are told once: from 0")
     if gd.get(_PREPARED) == text:
         return recall(gd)
-    given = json.loads(text)
-    wanted = given.get("threads") or configured_threads() or 1
-    threads = checked("threads", wanted, 1, MAX_THREADS)
-    cache_bytes = checked("cache_bytes", given.get("cache_bytes"), 0, MAX_CACHE_BYTES)
-    run_id = checked("run_id", given.get("run_id"), 0, 2**63 - 1)
-    configure(threads, bool(given.get("use_gpus")))
-    memory = remember(gd, run_id, cache_bytes, Settings.of(given["settings"]))
-    memory.keeps_errors = bool(given.get("keeps_errors"))
+    given = Fields.parse(text)
+    threads = configured_threads() or 1
+    if given.raw("threads") is not None:
+        threads = given.integer("threads", 1, MAX_THREADS)
+    cache_bytes = given.integer("cache_bytes", 0, MAX_CACHE_BYTES)
+    run_id = given.integer("run_id", 0)
+    settings = Settings.of(given.texts("settings"))
+    configure(threads, given.flag("use_gpus"))
+    memory = remember(gd, run_id, cache_bytes, settings)
+    memory.keeps_errors = given.flag("keeps_errors", False)
     gd[_PREPARED] = text
     return memory
 
