@@ -28,6 +28,7 @@ from cerebro_db.driver.gpus import check_gpus, gpu_places, gpu_tables
 from cerebro_db.driver.registration import register, states_of
 from cerebro_db.driver.requests import Requests, Stopped
 from cerebro_db.driver.reservation import reserved
+from cerebro_db.driver.rotation import RotationRun, check_schedule, rotates
 from cerebro_db.driver.run import Run
 from cerebro_db.driver.state_store import StateStore
 from cerebro_db.driver.stored import (
@@ -110,6 +111,7 @@ class Drive:
 
         def first() -> None:
             with control_session(self._pool, request.search_path, self._tick) as control:
+                check_schedule(self._dialect, request)
                 models, setup = set_up(control, request, self._tick)
                 check_gpus(control, self._dialect.hosts, gpu_tables(setup), self._tick)
                 with reserved(control, setup, self._tick):
@@ -210,12 +212,13 @@ class Drive:
     def _train(
         self, context: RunContext, setup: RunSetup, progress: Progress
     ) -> dict[int, tuple[str, str]]:
-        if Run(setup, progress, context, []).complete:
+        kind = RotationRun if rotates(setup) else Run
+        if kind(setup, progress, context, []).complete:
             return progress.ended
         use_gpus = bool(setup.request.use_gpus)
         workers = take_workers(self._pool, setup.num_workers, setup.threads, use_gpus, self._tick)
         try:
-            ended = Run(setup, progress, context, workers).run()
+            ended = kind(setup, progress, context, workers).run()
         except BaseException:
             stop(self._pool, workers)
             raise
@@ -244,6 +247,7 @@ class Drive:
                 cache_bytes,
                 settings,
                 gpu_places(control, self._dialect.hosts, use_gpus, self._tick),
+                keeps_errors=rotates(setup),
             ),
             manifest={} if limits.any_version else run.manifest,
             tick=self._tick,

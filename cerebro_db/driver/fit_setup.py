@@ -25,7 +25,7 @@ from cerebro_db.database.relations import Relation, find, new_table
 from cerebro_db.database.sessions import Session, Tick
 from cerebro_db.database.summaries import Facts
 from cerebro_db.driver.architectures import Architecture, load_architectures
-from cerebro_db.driver.fit_request import FitRequest
+from cerebro_db.driver.fit_request import ROTATION, FitRequest
 from cerebro_db.driver.goals import goal_of
 from cerebro_db.driver.one_model import architectures_of
 from cerebro_db.errors import CerebroError, InvalidArgument, UndefinedTable, WrongObjectType
@@ -100,6 +100,8 @@ def set_up(session: Session, request: FitRequest, tick: Tick) -> tuple[Qualified
     usable = min(partitions, len(configurations))
     # Where partitions lie on other machines, those have processors of their own.
     busy = usable if packed.is_spread else min(request.cores, usable)
+    if request.schedule == ROTATION:  # one session, which all segments work for
+        busy = 1
     setup = RunSetup(
         request=request,
         packed=packed,

@@ -98,6 +98,17 @@ class ScoreBoard:
                 return Scan(group, *chosen)
         return None
 
+    def next_all(self, alive: Collection[int]) -> list[Scan]:
+        """Scans of all partitions of one data set, for one statement."""
+        self._form(alive)
+        for group in self._open:
+            if group.waiting:
+                dataset = group.waiting[0][0]
+                found = [Scan(group, name, key) for name, key in group.waiting if name == dataset]
+                group.waiting[:] = [pair for pair in group.waiting if pair[0] != dataset]
+                return found
+        return []
+
     def scanned(self, scan: Scan, partials: dict[int, Any], errors: dict[int, str]) -> bool:
         """Take the sums of a scan; true when the group has all of them."""
         group = scan.group

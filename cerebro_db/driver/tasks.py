@@ -22,6 +22,7 @@ def worker_task(
     cache_bytes: int,
     settings: Settings,
     places: Mapping[int, int] | None = None,
+    keeps_errors: bool = False,
 ) -> str:
     """What makes a process a worker, where no call of its own can do that.
 
@@ -32,9 +33,11 @@ def worker_task(
         cache_bytes: of decoded partitions that it may keep.
         settings: of the database.
         places: of each segment among those that share the GPUs of a host.
+        keeps_errors: whether a visit that fails is told of, in place of an error of its statement.
     """
     return json.dumps(
         {
+            "keeps_errors": keeps_errors,
             "run_id": run_id,
             "threads": threads,
             "use_gpus": use_gpus,

@@ -63,7 +63,8 @@ GRANT INSERT (name, description, source_table, validation_table, model_output_ta
               model_selection_table, num_iterations, metrics_compute_frequency, warm_start, seed,
               num_partitions, num_workers, threads, manifest, status, driver_pid, use_gpus,
               use_caching, durability, model_arch_table, output_schema, output_name, source_oid,
-              source_print, validation_oid, validation_print, states, lock_key, cerebro_version)
+              source_print, validation_oid, validation_print, states, lock_key, cerebro_version,
+              schedule)
     ON cerebro._runs TO cerebro_user;
 GRANT UPDATE (status, error, driver_pid, manifest, started, resumed, active, finished, states)
     ON cerebro._runs TO cerebro_user;
@@ -90,7 +91,7 @@ COMMENT ON VIEW cerebro.settings IS
        r.error, r.source_table,
        r.validation_table, r.model_output_table, r.model_selection_table, r.num_iterations,
        r.metrics_compute_frequency, r.warm_start, r.seed, r.num_partitions, r.num_workers,
-       r.threads, r.durability, r.manifest, r.created, r.started, r.resumed, r.finished
+       r.threads, r.durability, r.schedule, r.manifest, r.created, r.started, r.resumed, r.finished
 {%- endset %}
 CREATE VIEW cerebro.runs WITH (security_barrier) AS
 SELECT r.run_id, pg_get_userbyid(r.owner) AS owner, r.name, r.description,

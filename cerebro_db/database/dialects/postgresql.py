@@ -5,7 +5,10 @@ from __future__ import annotations
 from cerebro_db.database.dialects.postgresql_hosts import PostgreSQLHosts
 from cerebro_db.database.dialects.postgresql_packing import PostgreSQLPacking
 from cerebro_db.database.dialects.postgresql_prediction import PostgreSQLPrediction
-from cerebro_db.database.dialects.postgresql_training import PostgreSQLTraining
+from cerebro_db.database.dialects.postgresql_training import (
+    PostgreSQLTraining,
+    RotationStatements,
+)
 from cerebro_db.database.sessions import SessionSettings
 
 SESSION_CHECKS_SINCE = 140000
@@ -29,6 +32,8 @@ class PostgreSQL:
     hosts = PostgreSQLHosts()
     packing = PostgreSQLPacking()
     training = PostgreSQLTraining()
+    # Where one statement can train on all partitions at once.
+    rotation: RotationStatements | None = None
 
     def __init__(self, server_version: int) -> None:
         self.server_version = server_version
