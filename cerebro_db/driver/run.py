@@ -72,9 +72,9 @@ class Run:
         self._run_id, self._catalog = context.run_id, context.catalog
         self._sql, self._store = context.dialect.training, context.store
         self._ended = dict(progress.ended)
-        self._alive = {
-            c.mst_key: c for c in setup.configurations if c.mst_key not in progress.ended
-        }
+        self._verdicts = progress.verdicts
+        over = self._verdicts.stopped() | progress.ended.keys()
+        self._alive = {c.mst_key: c for c in setup.configurations if c.mst_key not in over}
         self._tasks = TaskWriter(setup, context.run_id)
         self._costs = {c.mst_key: c.hop_seconds for c in setup.configurations}
         self._dispatcher = Dispatcher(max(1, len(workers)), self._costs)
@@ -85,9 +85,15 @@ class Run:
         self._partitions = keys[TRAINING]
         held = sum(decoded_bytes(table) for table in self._tables.values())
         epochs = setup.request.metric_epochs()
-        self._board = ScoreBoard(keys, epochs, waits=held > context.cache_bytes)
+        waits, scored = held > context.cache_bytes, progress.scored
+        self._board = ScoreBoard(keys, epochs, waits=waits, scored=scored)
         self._retention = Retention(
-            context.states, epochs, context.store.kept(), progress.done.items(), progress.scored
+            context.states,
+            epochs,
+            context.store.kept(),
+            progress.done.items(),
+            progress.scored,
+            self._verdicts.restored(),
         )
         self._iterations = setup.request.num_iterations or 1
         self._planned = 0
@@ -130,7 +136,7 @@ class Run:
     def _catch_up(self, progress: Progress) -> None:
         """Make known what earlier drivers have planned and done, and what they left over."""
         self._discard()
-        for mst_key in progress.ended:
+        for mst_key in self._verdicts.stopped() | progress.ended.keys():
             self._dispatcher.drop(mst_key)
         done = [v for v in progress.plan if self._version(v) < progress.done.get(v.mst_key, 0)]
         self._planned = progress.planned
@@ -142,7 +148,7 @@ class Run:
             for epoch in epochs:
                 if (mst_key, epoch) not in progress.scored:
                     self._board.finished(mst_key, epoch)
-        while self._reported < self._iterations and self._epoch_complete(self._reported + 1):
+        while self._is_reportable(self._reported + 1):
             self._reported += 1
 
     # -- waiting ---------------------------------------------------------------
@@ -201,7 +207,7 @@ class Run:
         if scan is not None:
             self._send_scan(worker, scan)
             return
-        held = [mst_key for mst_key in self._alive if self._retention.full(mst_key)]
+        held = [mst_key for mst_key in self._alive if self._waits(mst_key)]
         visit = self._dispatcher.next_visit(worker.number, worker.kept_partitions(TRAINING), held)
         if visit is not None:
             self._send_visit(worker, visit)
@@ -226,7 +232,9 @@ class Run:
             next_partition_key=self._next_partition.get((visit.mst_key, version + 1)),
             worker=worker.number,
             waited=worker.waited(),
-            task=self._tasks.visit(configuration, visit, version == 0),
+            task=self._tasks.visit(
+                configuration, visit, version == 0, self._verdicts.of(visit.mst_key).learning_rate
+            ),
             salt=self._tasks.salt(visit) if configuration.fit_params.shuffle else None,
             passes=1 if self._fits(visit.partition_key) else configuration.fit_params.epochs,
             reads=f"{TRAINING}/{visit.partition_key}" not in worker.kept,
@@ -334,8 +342,25 @@ class Run:
         if job.group.combined == set(self._tables):
             for mst_key in job.group.mst_keys:
                 self._retention.scored(mst_key, epoch * len(self._partitions))
-            self._discard()
             self._report_epochs()
+            self._decide(job.group.mst_keys)
+            self._discard()
+
+    def _waits(self, mst_key: int) -> bool:
+        """Whether a configuration must be scored before it goes on."""
+        undecided = self._verdicts.watches(mst_key) and self._retention.is_due(mst_key)
+        return undecided or self._retention.full(mst_key)
+
+    def _decide(self, mst_keys: Iterable[int]) -> None:
+        """Do what callbacks make of an epoch."""
+        alive = [mst_key for mst_key in mst_keys if mst_key in self._alive]
+        for mst_key, (before, after) in self._verdicts.update(alive).items():
+            if after.restored_epoch is not None:
+                self._retention.keep(mst_key, after.restored_epoch)
+            self._report.decided(mst_key, before, after)
+            if after.stopped_epoch is not None:
+                del self._alive[mst_key]
+                self._dispatcher.drop(mst_key)
 
     def _discard(self) -> None:
         """Give up states that nothing needs any more."""
@@ -408,10 +433,13 @@ class Run:
 
     def _report_epochs(self) -> None:
         """Tell of every epoch that is complete and was not told of yet."""
-        while self._reported < self._iterations and self._epoch_complete(self._reported + 1):
+        while self._is_reportable(self._reported + 1):
             self._reported += 1
             seconds = self._seconds_before + time.monotonic() - self._began
             self._report.epoch(self._reported, len(self._alive), seconds)
+
+    def _is_reportable(self, epoch: int) -> bool:
+        return bool(self._alive) and epoch <= self._iterations and self._epoch_complete(epoch)
 
     def _epoch_complete(self, epoch: int) -> bool:
         """Whether every configuration has done an epoch, and been scored where that is wanted."""
