@@ -102,8 +102,8 @@ def by_keras(model: Any, text: str, history: list[tuple[int, dict[str, float]]])
 @pytest.mark.filterwarnings("ignore:Early stopping conditioned", "ignore:Learning rate reduction")
 def test_verdicts_are_those_of_keras(keras_model: Any, text: str) -> None:
     params, fit = parse_compile_params(PARAMS), parse_fit_params(f"callbacks=[{text}]")
-    expected = [by_keras(keras_model, text, series(seed)) for seed in range(25)]
-    assert [decide(params, fit, series(seed)) for seed in range(25)] == expected
+    expected = [by_keras(keras_model, text, series(seed)) for seed in range(8)]
+    assert [decide(params, fit, series(seed)) for seed in range(8)] == expected
     assert len(set(expected)) > 1
 
 
