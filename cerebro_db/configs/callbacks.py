@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -27,6 +28,7 @@ from cerebro_db.errors import InvalidArgument
 __all__ = ["CALLBACKS", "MONITORING", "SETTING_RATES", "CallbackSpec", "parse_callbacks"]
 
 EARLY_STOPPING, PLATEAU, SCHEDULER = "EarlyStopping", "ReduceLROnPlateau", "LearningRateScheduler"
+TENSORBOARD = "TensorBoard"
 MONITORING = (EARLY_STOPPING, PLATEAU)
 SETTING_RATES = (PLATEAU, SCHEDULER)
 
@@ -64,8 +66,11 @@ CALLBACKS: Mapping[str, tuple[Argument, ...]] = MappingProxyType(
             number("min_lr", 0.0),
         ),
         SCHEDULER: (_VERBOSE,),
+        TENSORBOARD: (Argument("log_dir", Kind.TEXT, "logs"),),
     }
 )
+# Folders whose names begin with no dot, so that none leads out of the directory.
+LOG_DIR = re.compile(r"\w[\w.-]{0,99}(/\w[\w.-]{0,99}){0,9}", re.ASCII)
 ALLOWED = (*CALLBACKS, _DONE_ANYWAY)
 REFUSED: Mapping[str, str] = MappingProxyType(
     {
@@ -76,7 +81,6 @@ REFUSED: Mapping[str, str] = MappingProxyType(
         "ProgbarLogger": "cerebro.progress tells how far a run is",
         "RemoteMonitor": "it sends data to another machine",
         "SwapEMAWeights": "averages of weights are not in this release",
-        "TensorBoard": "it writes files on the server; cerebro.metrics has what it would show",
     }
 )  # fmt: skip
 
@@ -154,6 +158,12 @@ def _spec(name: str, call: Call, what: str) -> CallbackSpec:
     given = named_values(call, (*scheduled, *(argument.name for argument in table)), what)
     first = tuple((key, _schedule(given.pop(key, None), what)) for key in scheduled)
     arguments = validated_arguments(table, given, {}, what)
+    for key, value in arguments:
+        if key == "log_dir" and not LOG_DIR.fullmatch(value):
+            raise InvalidArgument(
+                f"{what}: got log_dir={shown(value)}; it must be a relative path of letters, digits, "
+                "_, - and ., such as 'fit/first'"
+            )
     # What is printed is no part of what is trained.
     kept = tuple(pair for pair in arguments if pair[0] != _VERBOSE.name)
     return CallbackSpec(name, first + kept)

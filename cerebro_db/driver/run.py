@@ -6,17 +6,18 @@ import json
 import math
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
 from cerebro_db.database.catalog import MetricRow
 from cerebro_db.database.dialects.postgresql_training import HopOrder, ScanOrder
 from cerebro_db.database.sessions import POLL_SECONDS, StatementFailed, wait_any
 from cerebro_db.driver.crew import recover
+from cerebro_db.driver.events import WRITE, Events
 from cerebro_db.driver.fit_setup import RunSetup, decoded_bytes, row_bytes
+from cerebro_db.driver.jobs import Combination, Preparation, Trial, Writing, concerns_all
 from cerebro_db.driver.progress import EpochReport
 from cerebro_db.driver.retention import Retention
-from cerebro_db.driver.scoreboard import TRAINING, VALIDATION, Group, Scan, ScoreBoard
+from cerebro_db.driver.scoreboard import TRAINING, VALIDATION, Scan, ScoreBoard
 from cerebro_db.driver.state_store import StateTable
 from cerebro_db.driver.stored import Progress, diverged
 from cerebro_db.driver.tasks import TaskWriter
@@ -25,34 +26,7 @@ from cerebro_db.errors import RunFailed, WrongRunStatus
 from cerebro_db.planning.dispatch import Dispatcher
 from cerebro_db.planning.orders import Visit, plan_epoch
 
-# Classes of SQLSTATE that concern the server, not one configuration.
-_FATAL_CLASSES = ("08", "40", "42", "53", "55", "57", "58")
-# A hop that is there already, or a damaged page of the disk, is no fault of the configuration.
-_FATAL_CODES = ("23505", "XX001", "XX002")
 _PLANNED_AHEAD = 20_000
-
-
-@dataclass(frozen=True)
-class _Preparation:
-    """A worker imports TensorFlow."""
-
-
-@dataclass(frozen=True)
-class _Trial:
-    """A worker finds out which configurations cannot be scored."""
-
-
-@dataclass(frozen=True)
-class _Combination:
-    """A worker adds up the sums of a group."""
-
-    group: Group
-    dataset: str
-
-
-def concerns_all(sqlstate: str) -> bool:
-    """Whether an error of a hop is no fault of its configuration."""
-    return sqlstate in _FATAL_CODES or sqlstate[:2] in _FATAL_CLASSES
 
 
 class Run:
@@ -98,7 +72,8 @@ class Run:
         self._iterations = setup.request.num_iterations or 1
         self._planned = 0
         self._next_partition: dict[tuple[int, int], int] = {}
-        self._combinations: list[_Combination] = []
+        self._combinations: list[Combination] = []
+        self._events = Events(self._catalog, self._run_id, setup.configurations)
         self._reported = 0
         self._report = EpochReport(setup, context.notify)
         self._began = time.monotonic()
@@ -112,7 +87,7 @@ class Run:
         self._plan_until(1)
         for worker in self._workers:
             start_preparing(worker, self._context)
-            worker.job = _Preparation()
+            worker.job = Preparation()
         while True:
             for worker in self._workers:
                 if worker.job is None:
@@ -131,7 +106,8 @@ class Run:
     def complete(self) -> bool:
         """Whether nothing is left to train or to score."""
         everything_planned = self._planned == self._iterations or not self._alive
-        return everything_planned and self._dispatcher.done and self._board.done
+        trained = everything_planned and self._dispatcher.done and self._board.done
+        return trained and self._events.done
 
     def _catch_up(self, progress: Progress) -> None:
         """Make known what earlier drivers have planned and done, and what they left over."""
@@ -177,16 +153,22 @@ class Run:
             return
         rows, target = worker.session.rows(), worker.target
         self._free(worker)
+        self._take(worker, job, rows, target)
+
+    def _take(
+        self, worker: Worker, job: Any, rows: list[tuple[Any, ...]], target: StateTable | None
+    ) -> None:
+        """Take the rows of a job."""
         if isinstance(job, Visit):
             assert target is not None
-            self._visited(worker, job, rows[0], target)
+            self._visited(worker, job, (rows[0][0], rows[0][1], rows[0][2]), target)
         elif isinstance(job, Scan):
             self._scanned(worker, job, json.loads(rows[0][0]))
-        elif isinstance(job, _Combination):
+        elif isinstance(job, Combination):
             self._combined(job, json.loads(rows[0][0]))
-        elif isinstance(job, _Trial):
+        elif isinstance(job, Trial):
             self._tried(json.loads(rows[0][0]))
-        else:
+        elif isinstance(job, Preparation):
             self._prepared(worker)
 
     def _free(self, worker: Worker) -> None:
@@ -202,6 +184,11 @@ class Run:
     def _assign(self, worker: Worker) -> None:
         if self._combinations:
             self._send_combination(worker, self._combinations.pop(0))
+            return
+        events = self._events.next()
+        if events is not None:
+            worker.job = Writing()
+            worker.session.send(WRITE, (events,))
             return
         scan = self._board.next(self._alive, worker.kept)
         if scan is not None:
@@ -262,7 +249,7 @@ class Run:
         worker.job = scan
         worker.session.send(*self._sql.scan(self._tables[scan.dataset], order))
 
-    def _send_combination(self, worker: Worker, job: _Combination) -> None:
+    def _send_combination(self, worker: Worker, job: Combination) -> None:
         task = self._tasks.combination(job.group, job.dataset, self._alive)
         worker.job = job
         worker.session.send("SELECT cerebro._combine_measures(%s)", (task,))
@@ -277,7 +264,7 @@ class Run:
             self._began = time.monotonic()
             self._report.ready()
             self._catalog.started(self._run_id, manifest)
-            worker.job = _Trial()
+            worker.job = Trial()
             task = self._tasks.trial(self._alive.values())
             worker.session.send("SELECT cerebro._try_scores(%s)", (task,))
 
@@ -320,9 +307,9 @@ class Run:
         if self._board.scanned(scan, partials, errors):
             for mst_key, error in scan.group.errors.items():
                 self._drop(mst_key, error)
-            self._combinations += [_Combination(scan.group, name) for name in self._tables]
+            self._combinations += [Combination(scan.group, name) for name in self._tables]
 
-    def _combined(self, job: _Combination, results: dict[str, Any]) -> None:
+    def _combined(self, job: Combination, results: dict[str, Any]) -> None:
         elapsed = self._seconds_before + time.monotonic() - self._began
         epoch, found = job.group.epoch, {int(key): value for key, value in results.items()}
         for mst_key, result in found.items():
@@ -342,6 +329,7 @@ class Run:
         if job.group.combined == set(self._tables):
             for mst_key in job.group.mst_keys:
                 self._retention.scored(mst_key, epoch * len(self._partitions))
+            self._events.measured(job.group.mst_keys)
             self._report_epochs()
             self._decide(job.group.mst_keys)
             self._discard()
@@ -375,6 +363,9 @@ class Run:
     # -- failures --------------------------------------------------------------------
     def _failed(self, job: Any, error: StatementFailed) -> None:
         """One configuration fails by itself; anything else ends the run."""
+        if isinstance(job, Writing):  # what is missing is written when the run is resumed
+            self._context.notify(f"TensorBoard: {error.message}")
+            return
         if not isinstance(job, Visit):
             raise error
         if job.mst_key in self._alive and concerns_all(error.sqlstate):

@@ -246,7 +246,8 @@ def test_fit() -> None:
         ("callbacks=['x']", "unknown callback 'x'"),
         ("callbacks=[TerminateOnNan()]", "Did you mean 'TerminateOnNaN'"),
         ("callbacks=[TerminateOnNaN(1)]", "TerminateOnNaN has no arguments"),
-        ("callbacks='[TensorBoard(log_dir=\"/tmp/logs/fit\")]'", "'TensorBoard'; it writes files"),
+        ("callbacks='[TensorBoard(log_dir=\"/tmp/logs/fit\")]'", "it must be a relative path"),
+        ("callbacks=[TensorBoard(histogram_freq=1)]", "unknown argument 'histogram_freq'"),
         ("callbacks=[EarlyStoping()]", "Did you mean 'EarlyStopping'"),
         ("callbacks=[EarlyStopping(patience=-1)]", "patience=-1; it must be a whole number from 0"),
         (

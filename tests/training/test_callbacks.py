@@ -107,7 +107,7 @@ def test_verdicts_are_those_of_keras(keras_model: Any, text: str) -> None:
     assert len(set(expected)) > 1
 
 
-@pytest.mark.parametrize("name", CALLBACKS)
+@pytest.mark.parametrize("name", [name for name in CALLBACKS if name != "TensorBoard"])
 def test_arguments_are_those_of_keras_in_their_places(name: str) -> None:
     import keras
 
