@@ -17,7 +17,7 @@ from cerebro_db.configs.arguments import (
     whole,
     with_defaults,
 )
-from cerebro_db.configs.callbacks import parse_callbacks
+from cerebro_db.configs.callbacks import CallbackSpec, parse_callbacks
 from cerebro_db.configs.freezing import parse_freeze
 from cerebro_db.configs.grammar import Call, named_values, parse_call, parse_keywords
 from cerebro_db.configs.losses import LOSSES, Target
@@ -153,6 +153,7 @@ class FitParams:
     epochs: int = 1
     shuffle: bool = True
     class_weight: tuple[tuple[int, float], ...] | None = None
+    callbacks: tuple[CallbackSpec, ...] = ()
 
 
 def parse_compile_params(text: str) -> CompileParams:
@@ -180,11 +181,14 @@ def parse_fit_params(text: str) -> FitParams:
     what = "fit_params"
     given = parse_keywords(text, what)
     _check_keys(given, FIT_KEYS, REFUSED_FIT, what)
-    parse_callbacks(given.get("callbacks") or (), what)  # what is allowed is done anyway
     values = {
         key: argument.validated(given[key], what) for key, argument in _FIT.items() if key in given
     }
-    return FitParams(**values, class_weight=_class_weight(given.get("class_weight"), what))
+    return FitParams(
+        **values,
+        class_weight=_class_weight(given.get("class_weight"), what),
+        callbacks=parse_callbacks(given.get("callbacks") or (), what),
+    )
 
 
 def parse_optimizer(value: object, what: str = "optimizer") -> OptimizerSpec:

@@ -22,6 +22,7 @@ from cerebro_db.database.sessions import (
 from cerebro_db.driver import results
 from cerebro_db.driver.control import control_session, transaction
 from cerebro_db.driver.crew import recover
+from cerebro_db.driver.events import check_events
 from cerebro_db.driver.fit_request import FitRequest
 from cerebro_db.driver.fit_setup import RunSetup, check_memory, set_up
 from cerebro_db.driver.gpus import check_gpus, gpu_places, gpu_tables
@@ -114,6 +115,7 @@ class Drive:
                 check_schedule(self._dialect, request)
                 models, setup = set_up(control, request, self._tick)
                 check_gpus(control, self._dialect.hosts, gpu_tables(setup), self._tick)
+                check_events(control, setup.configurations, self._tick)
                 with reserved(control, setup, self._tick):
                     self._run_id = register(control, self._dialect, setup, models, self._tick)
                     self._attempt(control, setup)

@@ -27,8 +27,10 @@ from cerebro_db.database.summaries import Facts
 from cerebro_db.driver.architectures import Architecture, load_architectures
 from cerebro_db.driver.fit_request import ROTATION, FitRequest
 from cerebro_db.driver.goals import goal_of
+from cerebro_db.driver.measuring import measured_for
 from cerebro_db.driver.one_model import architectures_of
 from cerebro_db.errors import CerebroError, InvalidArgument, UndefinedTable, WrongObjectType
+from cerebro_db.planning import callbacks
 from cerebro_db.planning.cost import hop_seconds, steps_per_call, use_jit
 from cerebro_db.planning.memory import Load, worker_memory
 from cerebro_db.training.targets import TargetFacts, encoding_for
@@ -103,7 +105,7 @@ def set_up(session: Session, request: FitRequest, tick: Tick) -> tuple[Qualified
     if request.schedule == ROTATION:  # one session, which all segments work for
         busy = 1
     setup = RunSetup(
-        request=request,
+        request=measured_for(request, {c.mst_key: c.fit_params for c in configurations}),
         packed=packed,
         validation=validation,
         output=output,
@@ -279,6 +281,9 @@ def _configurations(
             compile_params = parse_compile_params(compile_text)
             fit_params = parse_fit_params(fit_text)
             check_fits(known[model_id], compile_params, fit_params, packed, targets)
+            callbacks.check(
+                compile_params, fit_params, validated=request.validation_table is not None
+            )
             with_frozen(json.loads(known[model_id].text), compile_params.freeze)
         except CerebroError as error:
             error.message = f"configuration {mst_key}: {error.message}"

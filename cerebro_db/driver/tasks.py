@@ -79,8 +79,14 @@ class TaskWriter:
         """What places the buffers of a visit."""
         return salt(self._setup.request.seed or 0, visit.epoch, visit.partition_key)
 
-    def visit(self, configuration: Configuration, visit: Visit, is_first: bool) -> str:
-        """The task of a hop."""
+    def visit(
+        self,
+        configuration: Configuration,
+        visit: Visit,
+        is_first: bool,
+        learning_rate: float | None = None,
+    ) -> str:
+        """The task of a hop; the learning rate is that of the state where none is given."""
         return json.dumps(
             {
                 **self._recipe(configuration),
@@ -93,6 +99,8 @@ class TaskWriter:
                 "salt": self.salt(visit),
                 "initial_seed": configuration.initial_seed,
                 "is_first": is_first,
+                "begins_epoch": visit.position == 0,
+                "learning_rate": learning_rate,
             }
         )
 

@@ -15,6 +15,7 @@ from cerebro_db.configs.architecture import with_dropout
 from cerebro_db.configs.facts import ArchitectureFacts
 from cerebro_db.configs.freezing import with_frozen
 from cerebro_db.configs.parameters import Arguments, CompileParams, LossSpec, OptimizerSpec
+from cerebro_db.configs.schedules import ScheduleSpec
 from cerebro_db.errors import InvalidArchitecture, InvalidArgument, InvalidState
 from cerebro_db.training.building import made, short
 
@@ -87,11 +88,15 @@ def make_optimizer(spec: OptimizerSpec) -> Any:
     try:
         arguments = dict(spec.arguments)
         if spec.schedule:
-            schedule = getattr(keras.optimizers.schedules, spec.schedule.name)
-            arguments["learning_rate"] = schedule(**_lists(spec.schedule.arguments))
+            arguments["learning_rate"] = make_schedule(spec.schedule)
         return getattr(keras.optimizers, spec.name)(**arguments)
     except (TypeError, ValueError) as error:
         raise InvalidArgument(f"Keras refuses the optimizer {spec.name}: {short(error)}") from None
+
+
+def make_schedule(spec: ScheduleSpec) -> Any:
+    """The Keras schedule of a learning rate."""
+    return getattr(keras.optimizers.schedules, spec.name)(**_lists(spec.arguments))
 
 
 def _lists(arguments: Arguments) -> dict[str, Any]:

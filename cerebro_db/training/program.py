@@ -22,6 +22,8 @@ from cerebro_db.training.scalars import make_variable, scalars_of
 from cerebro_db.training.state import State
 from cerebro_db.training.targets import TargetFacts, encode, encoding_for
 
+LEARNING_RATE = "optimizer/learning_rate"  # its name in a state
+
 
 @dataclass(frozen=True)
 class Recipe:
@@ -125,8 +127,8 @@ class Program:
         """
         rate = scalars_of(recipe.compile_params.optimizer).learning_rate
         if rate is None:
-            return {n: array for n, array in state.items() if n != "optimizer/learning_rate"}
-        return state | {"optimizer/learning_rate": np.asarray(rate, np.float32)}
+            return {n: array for n, array in state.items() if n != LEARNING_RATE}
+        return state | {LEARNING_RATE: np.asarray(rate, np.float32)}
 
     def load(self, state: State) -> None:
         """Take over a state.

@@ -10,6 +10,11 @@ RETURNS void LANGUAGE plpython3u AS {{ udf('_release_worker') }};
 COMMENT ON FUNCTION cerebro._release_worker() IS
 'Internal: gives back the memory of decoded partitions at the end of a run.';
 
+CREATE OR REPLACE FUNCTION cerebro._write_events(task text)
+RETURNS void LANGUAGE plpython3u AS {{ udf('_write_events') }};
+COMMENT ON FUNCTION cerebro._write_events(text) IS
+'Internal: writes event files for TensorBoard below the directory that an administrator has named.';
+
 CREATE OR REPLACE FUNCTION cerebro._inspect_model(model_arch text, model_weights bytea)
 RETURNS text LANGUAGE plpython3u AS {{ udf('_inspect_model') }};
 COMMENT ON FUNCTION cerebro._inspect_model(text, bytea) IS
