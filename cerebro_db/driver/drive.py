@@ -40,6 +40,7 @@ from cerebro_db.driver.stored import (
     with_workers,
 )
 from cerebro_db.driver.tasks import worker_task
+from cerebro_db.driver.warm_start import check_previous
 from cerebro_db.driver.workers import RunContext, give_back, stop, take_workers
 from cerebro_db.errors import (
     CerebroError,
@@ -116,6 +117,8 @@ class Drive:
                 models, setup = set_up(control, request, self._tick)
                 check_gpus(control, self._dialect.hosts, gpu_tables(setup), self._tick)
                 check_events(control, setup.configurations, self._tick)
+                if setup.replaces:
+                    check_previous(control, setup, self._tick)
                 with reserved(control, setup, self._tick):
                     self._run_id = register(control, self._dialect, setup, models, self._tick)
                     self._attempt(control, setup)

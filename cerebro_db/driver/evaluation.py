@@ -7,7 +7,7 @@ import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from cerebro_db.configs.exactness import AUC, is_exact
@@ -29,7 +29,7 @@ from cerebro_db.driver.control import (
 )
 from cerebro_db.driver.crew import Statement, gather
 from cerebro_db.driver.gpus import check_gpus, gpu_places
-from cerebro_db.driver.registered import named_models
+from cerebro_db.driver.registered import Origin, named_models, origin_of
 from cerebro_db.driver.tasks import worker_task
 from cerebro_db.driver.trained import (
     ModelTable,
@@ -45,6 +45,14 @@ MANY_ROWS = 2_000_000
 # As text they stay below a gigabyte.
 MOST_PREDICTIONS = 150_000_000
 _DATASET = "test"
+_COLUMNS = (
+    "loss double precision",
+    "metric double precision",
+    "metrics_type text[]",
+    "loss_type text",
+    "mst_key integer",
+    "metrics double precision[]",
+)
 
 
 @dataclass(frozen=True)
@@ -104,7 +112,7 @@ def evaluate(
         results = job.run(bool(request.use_gpus))
         scores = [_score(model, results[model.mst_key]) for model in models]
         with transaction(control, tick):
-            _write(control, output, scores, tick)
+            _write(control, output, scores, origin_of(table), tick)
     return scores
 
 
@@ -284,14 +292,17 @@ def _score(model: TrainedModel, result: dict[str, Any]) -> Score:
     return Score(model.mst_key, result["loss"], loss_type, result["names"], result["metrics"])
 
 
-def _write(session: Session, output: QualifiedName, scores: Sequence[Score], tick: Tick) -> None:
+def _write(
+    session: Session, output: QualifiedName, scores: Sequence[Score], origin: Origin, tick: Tick
+) -> None:
+    columns = ", ".join((*_COLUMNS, *origin.columns))
     session.run(
-        f"CREATE TABLE {output.sql} (loss double precision, metric double precision, "
-        "metrics_type text[], loss_type text, mst_key integer, metrics double precision[]); "
+        f"CREATE TABLE {output.sql} ({columns}); "
         f"COMMENT ON TABLE {output.sql} IS 'Cerebro-DB: scores of models'",
         (),
         tick,
     )
     for score in scores:
-        values = "%s, %s, %s::text[], %s, %s, %s::double precision[]"
-        session.run(f"INSERT INTO {output.sql} VALUES ({values})", score.row(), tick)
+        row = [*replace(score, mst_key=origin.key(score.mst_key)).row(), *origin.values]
+        values = "%s, %s, %s::text[], %s, %s, %s::double precision[]" + ", %s" * len(origin.values)
+        session.run(f"INSERT INTO {output.sql} VALUES ({values})", row, tick)

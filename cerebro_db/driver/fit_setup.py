@@ -36,7 +36,8 @@ from cerebro_db.planning.memory import Load, worker_memory
 from cerebro_db.training.targets import TargetFacts, encoding_for
 
 STATES_SUFFIX = "_states"
-OUTPUT_SUFFIXES = ("_info", "_summary", STATES_SUFFIX)
+HISTORY_SUFFIX = "_history"
+OUTPUT_SUFFIXES = ("_info", "_summary", STATES_SUFFIX, HISTORY_SUFFIX)
 
 
 @dataclass(frozen=True)
@@ -145,6 +146,7 @@ def check_memory(setup: RunSetup, settings: Settings) -> None:
             c.architecture.facts.parameters,
             c.compile_params.optimizer.name,
             c.jit,
+            bool(c.compile_params.optimizer.all_arguments()["use_ema"]),
         )
         for c in setup.configurations
     ]
@@ -334,7 +336,7 @@ def _program_key(
     loss = (params.loss.name, repr(params.loss.arguments))
     weighted = fit.class_weight is not None
     optimizer = (params.optimizer.name, params.optimizer.schedule)
-    layers = (architecture.id, params.freeze)
+    layers = (architecture.id, params.freeze, params.dtype_policy)
     return (layers, optimizer, loss, penalties, weighted, fit.batch_size)
 
 

@@ -14,6 +14,7 @@ from cerebro_db.database.dialects import PostgreSQL
 from cerebro_db.database.histories import EndRow, record_ends
 from cerebro_db.database.names import QualifiedName, quote
 from cerebro_db.database.sessions import StatementFailed
+from cerebro_db.driver import history
 from cerebro_db.driver.fit_setup import OUTPUT_SUFFIXES, STATES_SUFFIX, Configuration, RunSetup
 from cerebro_db.driver.scoreboard import TRAINING, VALIDATION
 from cerebro_db.driver.state_store import IN_USE, StateStore
@@ -33,7 +34,7 @@ def write(
     store: StateStore,
     ended: Ended,
 ) -> None:
-    """Make ``<out>``, ``_info``, ``_summary`` and ``_states``, and end the run, all or nothing.
+    """Make ``<out>`` and the tables beside it, and end the run, all or nothing.
 
     Args:
         catalog: of the run; its session does all in one transaction.
@@ -46,6 +47,7 @@ def write(
     run_id = run.run_id
     catalog.execute("BEGIN")
     try:
+        earlier = history.put_aside(catalog, setup, run_id) if setup.replaces else None
         kept = _put_aside(catalog, setup, ended) if setup.replaces else []
         ends = _ends(catalog, setup, run_id, ended)
         _write_models(catalog, setup, store, ends)
@@ -54,6 +56,7 @@ def write(
             catalog.execute(f"DROP TABLE {aside.sql}")
         _write_info(catalog, setup, run_id, ended, ends)
         _write_summary(catalog, setup, run_id)
+        history.write(catalog, setup, run_id, earlier, list(ends))
         catalog.configurations_finished(run_id, list(ends))
         record_ends(catalog, run_id, ends)
         if drop_states(catalog, dialect, run.row.states):

@@ -39,6 +39,7 @@ EXAMPLES = {
     "`<model_selection_table>_summary` of cerebro_generate_configs": "plants_configs_summary",
     "`<model_output_table>` of cerebro_fit_multiple": "plants_out",
     "`<model_output_table>_states` of cerebro_fit_multiple": "plants_out_states",
+    "`<model_output_table>_history` of cerebro_fit_multiple": "plants_out_history",
     "`<model_output_table>_info` of cerebro_fit_multiple": "plants_out_info",
     "`<model_output_table>_summary` of cerebro_fit_multiple": "plants_out_summary",
     "`<output_table>` of cerebro_evaluate": "plants_scores",
