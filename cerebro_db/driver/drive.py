@@ -109,7 +109,7 @@ class Drive:
         def first() -> None:
             with control_session(self._pool, request.search_path, self._tick) as control:
                 models, setup = set_up(control, request, self._tick)
-                with reserved(control, setup, self._tick):
+                with reserved(control, setup, self._tick, self._notify):
                     self._run_id = register(control, self._dialect, setup, models, self._tick)
                     self._attempt(control, setup)
 
@@ -167,7 +167,7 @@ class Drive:
             _check_version(run)
         setup = with_workers(load_setup(control, run, self._tick), self._limits.num_workers)
         check_memory(setup, Catalog(control, self._tick).settings())
-        with reserved(control, setup, self._tick):
+        with reserved(control, setup, self._tick, self._notify):
             self._attempt(control, setup)
 
     def _attempt(self, control: Session, setup: RunSetup) -> None:

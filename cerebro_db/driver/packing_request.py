@@ -73,7 +73,7 @@ class PackRequest:
             )
         if self.seed is None:
             raise InvalidArgument("seed: got NULL; allowed: any bigint")
-        if self.distribution_rules != ALL_SEGMENTS:
+        if self.distribution_rules not in (None, ALL_SEGMENTS):
             raise InvalidArgument(
                 f"distribution_rules: got {_shown(self.distribution_rules)}; "
                 f"allowed on PostgreSQL: '{ALL_SEGMENTS}', as there are no segments to choose from",

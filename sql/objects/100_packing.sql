@@ -82,7 +82,8 @@ CREATE OR REPLACE FUNCTION cerebro.cerebro_pack_validation(
     dependent_varname text,
     independent_varname text,
     training_table text,
-    buffer_size integer DEFAULT NULL
+    buffer_size integer DEFAULT NULL,
+    distribution_rules text DEFAULT 'all_segments'
 ) RETURNS void LANGUAGE plpython3u AS {{ udf('cerebro_pack_validation') }};
-COMMENT ON FUNCTION cerebro.cerebro_pack_validation(text, text, text, text, text, integer) IS
+COMMENT ON FUNCTION cerebro.cerebro_pack_validation(text, text, text, text, text, integer, text) IS
 'Packs a validation table with the class values, row shape, normalizing constant and number of partitions of training_table, a table that cerebro_pack or cerebro_pack_columns made; with the encoding of the latter, where independent_varname may be NULL. Rows keep their order.';

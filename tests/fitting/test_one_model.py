@@ -32,6 +32,12 @@ def test_one_model_equals_a_selection_of_one(
     assert bench.value("SELECT count(DISTINCT id) FROM single_predictions") == 30
 
 
+def test_no_fit_params_are_those_of_keras(bench: Any, weights: Any) -> None:
+    for name, text in (("absent", None), ("thirty_two", "batch_size=32,epochs=1")):
+        bench.run("SELECT cerebro_fit('packed', %s, 'models', 1, %s, %s, 1)", (name, ADAM, text))
+    assert weights("absent") == weights("thirty_two")
+
+
 def test_a_schedule_and_frozen_layers_train(bench: Any) -> None:
     schedule = ADAM.replace("0.01", "CosineDecay(0.01, 100)") + ",freeze='*'"
     with pytest.raises(psycopg2.Error, match="no layer has such a name"):
