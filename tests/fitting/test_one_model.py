@@ -23,6 +23,10 @@ def test_one_model_equals_a_selection_of_one(
         "SELECT model_selection_table, model_arch_table, num_iterations FROM single_summary"
     ) == (None, "public.models", 2)
     assert bench.value("SELECT status FROM cerebro.runs WHERE run_id = %s", (alone,)) == "finished"
+    of_the_model = "model_id, compile_params, fit_params, model_type, metrics_type, training_loss"
+    summary = bench.row(f"SELECT {of_the_model}, validation_loss_final FROM single_summary")
+    assert summary == bench.row(f"SELECT {of_the_model}, validation_loss_final FROM single_info")
+    assert summary[:3] == (1, ADAM, "batch_size=8")
     bench.run(
         "SELECT cerebro_fit('packed', 'single', 'models', 1, %s, 'batch_size=8', 1, warm_start := true)",
         (ADAM,),
