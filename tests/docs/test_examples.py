@@ -76,3 +76,17 @@ def test_the_flowers_of_madlib(documented: Documented) -> None:
     assert single == brought <= 6
     predicted = documented.shown(page, "SELECT * FROM iris_predict ORDER BY id, rank")[0]
     assert len(predicted) == 30 * 3
+
+
+def test_the_images_are_read(documented: Documented) -> None:
+    page = "tutorial-images.md"
+    board = documented.shown(page, "SELECT l.rank")[0]
+    assert [row["rank"] for row in board] == [1, 2, 3, 4]
+    scores = documented.shown(page, "SELECT mst_key, loss")[0]
+    assert scores[0]["metric"] == board[0]["validation_metrics"][0]
+    count = documented.shown(page, "SELECT count(*) AS images")[0][0]
+    assert count["images"] == 120
+    assert count["are_right"] == round(120 * scores[0]["metric"]) >= 100
+    taken = documented.shown(page, "SELECT actual")[0]
+    assert sum(row["num_rows"] for row in taken) == 120 - count["are_right"]
+    assert documented.shown(page, "SELECT octet_length")[0][0]["bytes"] > 1000
