@@ -119,7 +119,7 @@ class Drive:
                 check_events(control, setup.configurations, self._tick)
                 if setup.replaces:
                     check_previous(control, setup, self._tick)
-                with reserved(control, setup, self._tick):
+                with reserved(control, setup, self._tick, self._notify):
                     self._run_id = register(control, self._dialect, setup, models, self._tick)
                     self._attempt(control, setup)
 
@@ -178,7 +178,7 @@ class Drive:
         setup = with_workers(load_setup(control, run, self._tick), self._limits.num_workers)
         check_memory(setup, Catalog(control, self._tick).settings())
         check_gpus(control, self._dialect.hosts, gpu_tables(setup), self._tick)
-        with reserved(control, setup, self._tick):
+        with reserved(control, setup, self._tick, self._notify):
             self._attempt(control, setup)
 
     def _attempt(self, control: Session, setup: RunSetup) -> None:

@@ -21,12 +21,13 @@ from cerebro_db.configs.settings import Settings
 from cerebro_db.database.catalog import Catalog
 from cerebro_db.database.names import QualifiedName
 from cerebro_db.database.packed import PackedTable, load_packed
-from cerebro_db.database.relations import Relation, find, new_table
+from cerebro_db.database.relations import Relation, find
 from cerebro_db.database.sessions import Session, Tick
 from cerebro_db.database.summaries import Facts
 from cerebro_db.driver.architectures import Architecture, load_architectures
 from cerebro_db.driver.fit_request import ROTATION, FitRequest
 from cerebro_db.driver.goals import goal_of
+from cerebro_db.driver.leftovers import new_output
 from cerebro_db.driver.measuring import measured_for
 from cerebro_db.driver.one_model import architectures_of
 from cerebro_db.errors import CerebroError, InvalidArgument, UndefinedTable, WrongObjectType
@@ -181,7 +182,7 @@ def target_facts(packed: PackedTable) -> TargetFacts:
 def _output(session: Session, request: FitRequest, tick: Tick) -> QualifiedName:
     role = "model_output_table"
     if not request.warm_start:
-        return new_table(session, request.model_output_table, role, OUTPUT_SUFFIXES, tick)
+        return new_output(session, request.model_output_table, role, tick)
     previous = find(session, request.model_output_table, role, tick)
     hint = "warm_start := true goes on from the table of an earlier run"
     states = previous.name.suffixed(STATES_SUFFIX)

@@ -185,6 +185,9 @@ _INFO_COLUMNS = (
     ("best_epoch", "integer"),
     ("model_epoch", "integer"),
 )
+_OF_THE_MODEL = tuple(
+    name for name, _ in _INFO_COLUMNS if name not in ("mst_key", "status", "error")
+)
 
 
 def _write_info(
@@ -265,10 +268,14 @@ def _write_summary(catalog: Catalog, setup: RunSetup, run_id: int) -> None:
     classes = quote(f"{setup.packed.target.name}_class_values")
     columns = ", ".join(classes if name == "class_values" else name for name in values)
     casts = ", ".join(f"%s::{kind}" for kind, _ in values.values())
+    one, source = "", ""
+    if setup.selection is None:  # one model: it stands in for _info too, as MADlib has it
+        one = "".join(f", i.{name}" for name in _OF_THE_MODEL)
+        source = f", {setup.output.suffixed('_info').sql} i"
     sql = (
         f"CREATE TABLE {setup.output.suffixed('_summary').sql} AS "
-        "SELECT t.*, r.started AS start_training_time, clock_timestamp() AS end_training_time "
-        f"FROM (SELECT {casts}) AS t ({columns}), cerebro._runs r WHERE r.run_id = %s"
+        "SELECT t.*, r.started AS start_training_time, clock_timestamp() AS end_training_time"
+        f"{one} FROM (SELECT {casts}) AS t ({columns}), cerebro._runs r{source} WHERE r.run_id = %s"
     )
     catalog.execute(sql, [*(value for _, value in values.values()), run_id])
 

@@ -34,7 +34,7 @@ def pack(
         dependent_varname,
         independent_varname,
         buffer_size=buffer_size,
-        normalizing_const=normalizing_const,
+        normalizing_const=1.0 if normalizing_const is None else normalizing_const,
         num_classes=num_classes,
         distribution_rules=distribution_rules,
         num_partitions=num_partitions,

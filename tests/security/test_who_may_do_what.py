@@ -118,6 +118,7 @@ ATTACKS: dict[str, list[str]] = {
         "'A.models', %(net)s",
         "'A.planted', %(net)s",
     ],
+    "cerebro_delete_model": ["'A.models', 1"],
     "cerebro_load_configs": [
         "'A.models', 'stolen', ARRAY[1], ARRAY[%(adam)s], ARRAY['batch_size=8']",
         "'models', 'A.configs', ARRAY[1], ARRAY[%(adam)s], ARRAY['batch_size=9']",
