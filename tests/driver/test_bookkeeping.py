@@ -55,6 +55,17 @@ def test_a_worker_scans_what_it_keeps_first() -> None:
     assert first.name == "validation/0"
 
 
+def test_one_statement_scans_all_partitions_of_a_data_set() -> None:
+    board = ScoreBoard(PARTITIONS, [1], waits=False)
+    board.finished(1, 1)
+    assert [scan.name for scan in board.next_all({1})] == ["training/0", "training/1"]
+    scans = board.next_all({1})
+    assert [scan.name for scan in scans] == ["validation/0"]
+    assert board.next_all({1}) == []
+    assert not board.done
+    assert not board.scanned(scans[0], {}, {})
+
+
 HOP = StateTables("run_x", hops_an_epoch=4, every_hop=True)
 EPOCH = StateTables("run_x", hops_an_epoch=4, every_hop=False)
 
