@@ -190,6 +190,8 @@ def test_a_rotation_that_is_stopped_goes_on(bench: Sql, stop: str) -> None:
     )
     done = bench.value("SELECT count(*) FROM cerebro.hops WHERE run_id = %s", (run_id,))
     assert 20 <= done < 4 * 3 * epochs
+    with pytest.raises(psycopg2.Error, match="num_workers: got 2; allowed with schedule"):
+        bench.run("SELECT cerebro_resume(%s, num_workers := 2)", (run_id,))
     assert bench.value("SELECT cerebro_resume(%s)", (run_id,)) == run_id
     left = 4 if stop == "terminate" else 3
     for ours, theirs in zip(_results(bench, out), _results(bench, undisturbed), strict=True):
