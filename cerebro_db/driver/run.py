@@ -6,17 +6,18 @@ import json
 import math
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
 from cerebro_db.database.catalog import MetricRow
 from cerebro_db.database.dialects.postgresql_training import HopOrder, ScanOrder
 from cerebro_db.database.sessions import POLL_SECONDS, StatementFailed, wait_any
 from cerebro_db.driver.crew import recover
+from cerebro_db.driver.events import WRITE, Events
 from cerebro_db.driver.fit_setup import RunSetup, decoded_bytes, row_bytes
+from cerebro_db.driver.jobs import Combination, Preparation, Trial, Writing
 from cerebro_db.driver.progress import EpochReport
 from cerebro_db.driver.retention import Retention
-from cerebro_db.driver.scoreboard import TRAINING, VALIDATION, Group, Scan, ScoreBoard
+from cerebro_db.driver.scoreboard import TRAINING, VALIDATION, Scan, ScoreBoard
 from cerebro_db.driver.state_store import StateTable
 from cerebro_db.driver.stored import Progress, diverged
 from cerebro_db.driver.tasks import TaskWriter
@@ -26,24 +27,6 @@ from cerebro_db.planning.dispatch import Dispatcher
 from cerebro_db.planning.orders import Visit, plan_epoch
 
 _PLANNED_AHEAD = 20_000
-
-
-@dataclass(frozen=True)
-class _Preparation:
-    """A worker imports TensorFlow."""
-
-
-@dataclass(frozen=True)
-class _Trial:
-    """A worker finds out which configurations cannot be scored."""
-
-
-@dataclass(frozen=True)
-class _Combination:
-    """A worker adds up the sums of a group."""
-
-    group: Group
-    dataset: str
 
 
 Rows = list[tuple[Any, ...]]
@@ -66,9 +49,9 @@ class Run:
         self._run_id, self._catalog = context.run_id, context.catalog
         self._sql, self._store = context.dialect.training, context.store
         self._ended = dict(progress.ended)
-        self._alive = {
-            c.mst_key: c for c in setup.configurations if c.mst_key not in progress.ended
-        }
+        self._verdicts = progress.verdicts
+        over = self._verdicts.stopped() | progress.ended.keys()
+        self._alive = {c.mst_key: c for c in setup.configurations if c.mst_key not in over}
         self._tasks = TaskWriter(setup, context.run_id)
         self._costs = {c.mst_key: c.hop_seconds for c in setup.configurations}
         self._tables = {TRAINING: setup.packed}
@@ -79,14 +62,21 @@ class Run:
         self._dispatcher = self._new_dispatcher()
         held = sum(decoded_bytes(table) for table in self._tables.values())
         epochs = setup.request.metric_epochs()
-        self._board = ScoreBoard(keys, epochs, waits=held > context.cache_bytes)
+        waits, scored = held > context.cache_bytes, progress.scored
+        self._board = ScoreBoard(keys, epochs, waits=waits, scored=scored)
         self._retention = Retention(
-            context.states, epochs, context.store.kept(), progress.done.items(), progress.scored
+            context.states,
+            epochs,
+            context.store.kept(),
+            progress.done.items(),
+            progress.scored,
+            self._verdicts.restored(),
         )
         self._iterations = setup.request.num_iterations or 1
         self._planned = 0
         self._next_partition: dict[tuple[int, int], int] = {}
-        self._combinations: list[_Combination] = []
+        self._combinations: list[Combination] = []
+        self._events = Events(self._catalog, self._run_id, setup.configurations)
         self._reported = 0
         self._report = EpochReport(setup, context.notify)
         self._began = time.monotonic()
@@ -103,7 +93,7 @@ class Run:
         self._plan_until(1)
         for worker in self._workers:
             start_preparing(worker, self._context)
-            worker.job = _Preparation()
+            worker.job = Preparation()
         while busy := self._busy():
             self._wait(busy)
             for worker in busy:
@@ -127,12 +117,13 @@ class Run:
     def complete(self) -> bool:
         """Whether nothing is left to train or to score."""
         everything_planned = self._planned == self._iterations or not self._alive
-        return everything_planned and self._dispatcher.done and self._board.done
+        trained = everything_planned and self._dispatcher.done and self._board.done
+        return trained and self._events.done
 
     def _catch_up(self, progress: Progress) -> None:
         """Make known what earlier drivers have planned and done, and what they left over."""
         self._discard()
-        for mst_key in progress.ended:
+        for mst_key in self._verdicts.stopped() | progress.ended.keys():
             self._dispatcher.drop(mst_key)
         done = [v for v in progress.plan if self._version(v) < progress.done.get(v.mst_key, 0)]
         self._planned = progress.planned
@@ -144,7 +135,7 @@ class Run:
             for epoch in epochs:
                 if (mst_key, epoch) not in progress.scored:
                     self._board.finished(mst_key, epoch)
-        while self._reported < self._iterations and self._epoch_complete(self._reported + 1):
+        while self._is_reportable(self._reported + 1):
             self._reported += 1
 
     # -- waiting ---------------------------------------------------------------
@@ -185,11 +176,11 @@ class Run:
             result = json.loads(rows[0][0])
             worker.kept = set(result["kept"])
             self._scanned(job, result)
-        elif isinstance(job, _Combination):
+        elif isinstance(job, Combination):
             self._combined(job, json.loads(rows[0][0]))
-        elif isinstance(job, _Trial):
+        elif isinstance(job, Trial):
             self._tried(json.loads(rows[0][0]))
-        else:
+        elif isinstance(job, Preparation):
             self._prepared(worker)
 
     def _undone(self, worker: Worker) -> None:
@@ -210,6 +201,11 @@ class Run:
     def _assign(self, worker: Worker) -> None:
         if self._combinations:
             self._send_combination(worker, self._combinations.pop(0))
+            return
+        events = self._events.next()
+        if events is not None:
+            worker.job = Writing()
+            worker.session.send(WRITE, (events,))
         else:
             self._assign_scan_or_visit(worker)
 
@@ -241,7 +237,7 @@ class Run:
 
     def _held(self) -> list[int]:
         """Configurations that must be scored before they go on."""
-        return [mst_key for mst_key in self._alive if self._retention.full(mst_key)]
+        return [mst_key for mst_key in self._alive if self._waits(mst_key)]
 
     def _send_visit(self, worker: Worker, visit: Visit) -> None:
         version = self._version(visit)
@@ -269,7 +265,9 @@ class Run:
             next_partition_key=self._next_partition.get((visit.mst_key, version + 1)),
             worker=worker.number,
             waited=worker.waited(),
-            task=self._tasks.visit(configuration, visit, version == 0),
+            task=self._tasks.visit(
+                configuration, visit, version == 0, self._verdicts.of(visit.mst_key).learning_rate
+            ),
             salt=self._tasks.salt(visit) if configuration.fit_params.shuffle else None,
             passes=1 if self._fits(visit.partition_key) else configuration.fit_params.epochs,
             reads=f"{TRAINING}/{visit.partition_key}" not in worker.kept,
@@ -302,7 +300,7 @@ class Run:
             preparation=self._context.preparation,
         )
 
-    def _send_combination(self, worker: Worker, job: _Combination) -> None:
+    def _send_combination(self, worker: Worker, job: Combination) -> None:
         task = self._tasks.combination(job.group, job.dataset, self._alive)
         worker.job = job
         worker.session.send("SELECT cerebro._combine_measures(%s)", (task,))
@@ -317,7 +315,7 @@ class Run:
             self._began = time.monotonic()
             self._report.ready()
             self._catalog.started(self._run_id, manifest)
-            worker.job = _Trial()
+            worker.job = Trial()
             task = self._tasks.trial(self._alive.values())
             worker.session.send("SELECT cerebro._try_scores(%s)", (task,))
 
@@ -355,9 +353,9 @@ class Run:
         if self._board.scanned(scan, partials, errors):
             for mst_key, error in scan.group.errors.items():
                 self._drop(mst_key, error)
-            self._combinations += [_Combination(scan.group, name) for name in self._tables]
+            self._combinations += [Combination(scan.group, name) for name in self._tables]
 
-    def _combined(self, job: _Combination, results: dict[str, Any]) -> None:
+    def _combined(self, job: Combination, results: dict[str, Any]) -> None:
         elapsed = self._seconds_before + time.monotonic() - self._began
         epoch, found = job.group.epoch, {int(key): value for key, value in results.items()}
         for mst_key, result in found.items():
@@ -377,8 +375,26 @@ class Run:
         if job.group.combined == set(self._tables):
             for mst_key in job.group.mst_keys:
                 self._retention.scored(mst_key, epoch * len(self._partitions))
-            self._discard()
+            self._events.measured(job.group.mst_keys)
             self._report_epochs()
+            self._decide(job.group.mst_keys)
+            self._discard()
+
+    def _waits(self, mst_key: int) -> bool:
+        """Whether a configuration must be scored before it goes on."""
+        undecided = self._verdicts.watches(mst_key) and self._retention.is_due(mst_key)
+        return undecided or self._retention.full(mst_key)
+
+    def _decide(self, mst_keys: Iterable[int]) -> None:
+        """Do what callbacks make of an epoch."""
+        alive = [mst_key for mst_key in mst_keys if mst_key in self._alive]
+        for mst_key, (before, after) in self._verdicts.update(alive).items():
+            if after.restored_epoch is not None:
+                self._retention.keep(mst_key, after.restored_epoch)
+            self._report.decided(mst_key, before, after)
+            if after.stopped_epoch is not None:
+                del self._alive[mst_key]
+                self._dispatcher.drop(mst_key)
 
     def _discard(self) -> None:
         """Give up states that nothing needs any more."""
@@ -393,6 +409,9 @@ class Run:
     # -- failures --------------------------------------------------------------------
     def _failed(self, job: Any, error: StatementFailed) -> None:
         """One configuration fails by itself; anything else ends the run."""
+        if isinstance(job, Writing):  # what is missing is written when the run is resumed
+            self._context.notify(f"TensorBoard: {error.message}")
+            return
         if not isinstance(job, Visit):
             raise error
         if job.mst_key in self._alive and concerns_all(error.sqlstate):
@@ -456,10 +475,13 @@ class Run:
 
     def _report_epochs(self) -> None:
         """Tell of every epoch that is complete and was not told of yet."""
-        while self._reported < self._iterations and self._epoch_complete(self._reported + 1):
+        while self._is_reportable(self._reported + 1):
             self._reported += 1
             seconds = self._seconds_before + time.monotonic() - self._began
             self._report.epoch(self._reported, len(self._alive), seconds)
+
+    def _is_reportable(self, epoch: int) -> bool:
+        return bool(self._alive) and epoch <= self._iterations and self._epoch_complete(epoch)
 
     def _epoch_complete(self, epoch: int) -> bool:
         """Whether every configuration has done an epoch, and been scored where that is wanted."""

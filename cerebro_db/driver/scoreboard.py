@@ -56,14 +56,21 @@ class ScoreBoard:
         partitions: keys by data set.
         epochs: after which scores are wanted.
         waits: whether a group waits for all configurations.
+        scored: (mst_key, epoch) of those that an earlier driver has scored, which nobody waits for.
     """
 
     def __init__(
-        self, partitions: Mapping[str, Sequence[int]], epochs: Collection[int], *, waits: bool
+        self,
+        partitions: Mapping[str, Sequence[int]],
+        epochs: Collection[int],
+        *,
+        waits: bool,
+        scored: Collection[tuple[int, int]] = (),
     ) -> None:
         self._partitions = partitions
         self._epochs = frozenset(epochs)
         self._waits = waits
+        self._scored = frozenset(scored)
         self._pending: dict[int, set[int]] = {}
         self._open: list[Group] = []
 
@@ -127,7 +134,8 @@ class ScoreBoard:
     def _form(self, alive: Collection[int]) -> None:
         for epoch in sorted(self._pending):
             pending = self._pending[epoch]
-            if pending and not (self._waits and set(alive) - pending):
+            missing = (key for key in alive if (key, epoch) not in self._scored)
+            if pending and not (self._waits and set(missing) - pending):
                 self._open.append(self._group(epoch, pending))
                 del self._pending[epoch]
 

@@ -34,7 +34,7 @@ def pack(
         dependent_varname,
         independent_varname,
         buffer_size=buffer_size,
-        normalizing_const=normalizing_const,
+        normalizing_const=1.0 if normalizing_const is None else normalizing_const,
         num_classes=num_classes,
         distribution_rules=distribution_rules,
         num_partitions=num_partitions,
@@ -128,6 +128,7 @@ def pack_validation(
     independent_varname: str | None,
     training_table: str | None,
     buffer_size: int | None,
+    distribution_rules: str | None,
 ) -> None:
     """Pack a table the way a training table was packed."""
     host = Host.of(plpy, gd)
@@ -137,6 +138,7 @@ def pack_validation(
         dependent_varname,
         independent_varname,
         buffer_size=buffer_size,
+        distribution_rules=distribution_rules,
         training_table=training_table,
         is_validation=True,
         search_path=host.search_path,

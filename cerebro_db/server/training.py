@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cerebro_db.configs.settings import Settings
-from cerebro_db.database.dialects.capabilities import interrupts_python
+from cerebro_db.database.dialects.capabilities import interrupts_python, segment_of_process
 from cerebro_db.errors import CerebroError, InvalidArgument, InvalidState, concerns_all
 from cerebro_db.server.computing import Tick, compute, computing, require_idle
 from cerebro_db.server.host import entry
@@ -25,6 +25,7 @@ if TYPE_CHECKING:  # imports TensorFlow
     from cerebro_db.training.visit import VisitReport
 
 MAX_THREADS = 1024
+MAX_PLACE = 2**31 - 1
 _PREPARED = "cerebro.prepared"
 # More than any machine has: a partition is given memory when its rows come, not before.
 MAX_CACHE_BYTES = 2**51
@@ -65,15 +66,18 @@ def prepare(
     use_gpus: bool | None,
     cache_bytes: int | None,
     run_id: int | None,
+    place: int | None = None,
 ) -> str:
     """Import TensorFlow and get ready for a run."""
     threads = checked("threads", threads, 1, MAX_THREADS)
     cache_bytes = checked("cache_bytes", cache_bytes, 0, MAX_CACHE_BYTES)
     run_id = checked("run_id", run_id, 0, 2**63 - 1)
+    if place is not None:
+        place = checked("place", place, 0, MAX_PLACE)
     settings = settings_of(plpy)
 
     def work(tick: Tick) -> str:
-        facts = configure(threads, bool(use_gpus))
+        facts = configure(threads, bool(use_gpus), place)
         remember(gd, run_id, cache_bytes, settings)
         return json.dumps(facts)
 
@@ -98,11 +102,19 @@ def prepared(gd: dict[str, Any], text: str) -> WorkerMemory:
     cache_bytes = given.integer("cache_bytes", 0, MAX_CACHE_BYTES)
     run_id = given.integer("run_id", 0)
     settings = Settings.of(given.texts("settings"))
-    configure(threads, given.flag("use_gpus"))
+    configure(threads, given.flag("use_gpus"), _place(given))
     memory = remember(gd, run_id, cache_bytes, settings)
     memory.keeps_errors = given.flag("keeps_errors", False)
     gd[_PREPARED] = text
     return memory
+
+
+def _place(given: Fields) -> int | None:
+    """The place of this process's segment among those that share the GPUs of the host."""
+    segment = str(segment_of_process())
+    if given.has("places") and given.object("places").has(segment):
+        return given.object("places").integer(segment, 0, MAX_PLACE)
+    return None
 
 
 @entry

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import psycopg2
 import pytest
 from conftest import Sql
 
@@ -59,6 +60,9 @@ def test_weights_equal_those_of_a_server_without_segments(
             )
     before = computing(cluster_sql)
     fit = "SELECT cerebro_fit_multiple('packed', 'out', 'configs', 2, validation_table := 'val')"
+    with pytest.raises(psycopg2.Error, match="use_gpus := true; there is no GPU on"):
+        cluster_sql.run(fit.replace("'val')", "'val', use_gpus := true)"))
+    assert cluster_sql.value("SELECT count(*) FROM cerebro.runs") == 0
     run_id = cluster_sql.value(fit)
     # One process has trained on each segment, and each is of a session of its own: a statement of
     # a session trains on its segment, and the processes that it has on the others do nothing.

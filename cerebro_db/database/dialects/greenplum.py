@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from cerebro_db.database.dialects.greenplum_hosts import GreenplumHosts
 from cerebro_db.database.dialects.greenplum_packing import GreenplumPacking
 from cerebro_db.database.dialects.greenplum_rotation import GreenplumRotation
 from cerebro_db.database.dialects.greenplum_training import GreenplumTraining
@@ -20,6 +21,7 @@ _GIVE_BACK = "SET gp_vmem_idle_resource_timeout = 3600000"
 class Greenplum(PostgreSQL):
     """What a job must know of a server with segments."""
 
+    hosts = GreenplumHosts()
     packing = GreenplumPacking()
     training = GreenplumTraining()
     rotation: RotationStatements | None = GreenplumRotation()

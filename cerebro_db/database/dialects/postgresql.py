@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from cerebro_db.database.dialects.postgresql_hosts import PostgreSQLHosts
 from cerebro_db.database.dialects.postgresql_packing import PostgreSQLPacking
 from cerebro_db.database.dialects.postgresql_prediction import PostgreSQLPrediction
 from cerebro_db.database.dialects.postgresql_training import (
@@ -28,6 +29,7 @@ class PostgreSQL:
         server_version: as libpq tells it, for example 150018.
     """
 
+    hosts = PostgreSQLHosts()
     packing = PostgreSQLPacking()
     training = PostgreSQLTraining()
     # Where one statement can train on all partitions at once.
