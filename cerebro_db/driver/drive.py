@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from typing import Any
 
 import cerebro_db
 from cerebro_db.configs.settings import Settings
@@ -25,6 +26,7 @@ from cerebro_db.driver.crew import recover
 from cerebro_db.driver.events import check_events
 from cerebro_db.driver.fit_request import FitRequest
 from cerebro_db.driver.fit_setup import RunSetup, check_memory, set_up
+from cerebro_db.driver.functions import functions_of
 from cerebro_db.driver.registration import register, states_of
 from cerebro_db.driver.requests import Requests, Stopped
 from cerebro_db.driver.reservation import reserved
@@ -110,6 +112,7 @@ class Drive:
         def first() -> None:
             with control_session(self._pool, request.search_path, self._tick) as control:
                 models, setup = set_up(control, request, self._tick)
+                functions_of(control, setup.configurations, self._tick)
                 check_events(control, setup.configurations, self._tick)
                 with reserved(control, setup, self._tick):
                     self._run_id = register(control, self._dialect, setup, models, self._tick)
@@ -195,7 +198,8 @@ class Drive:
         _wait_for_orphans(control, run, self._tick)
         store = self._store(catalog, run, setup)
         progress = load_progress(control, store, run, setup, self._tick)
-        ended = self._train(self._context(catalog, run, store), setup, progress)
+        functions = functions_of(control, setup.configurations, self._tick)
+        ended = self._train(self._context(catalog, run, store, functions), setup, progress)
         check_unchanged(control, run, setup.packed, setup.validation, self._tick)
         results.write(catalog, self._dialect, setup, run, store, ended)
 
@@ -220,7 +224,9 @@ class Drive:
         give_back(self._pool, workers)
         return ended
 
-    def _context(self, catalog: Catalog, run: StoredRun, store: StateStore) -> RunContext:
+    def _context(
+        self, catalog: Catalog, run: StoredRun, store: StateStore, functions: Mapping[str, Any]
+    ) -> RunContext:
         limits, cache_mb = self._limits, catalog.settings().cache_mb
         return RunContext(
             run_id=self._run_id,
@@ -231,6 +237,7 @@ class Drive:
             requests=Requests(catalog, self._run_id, self._deadline, limits.max_seconds),
             guard_key=_guard_key(run),
             cache_bytes=cache_mb * 2**20 if run.row.use_caching else 0,
+            functions=functions,
             manifest={} if limits.any_version else run.manifest,
             tick=self._tick,
             notify=self._notify,

@@ -69,6 +69,7 @@ class RunContext:
         requests: of others.
         guard_key: of the advisory lock that workers share while they work for the run.
         cache_bytes: of decoded partitions that each worker may keep.
+        functions: registered ones that configurations use, for the manifest.
         manifest: what the workers must tell of themselves, where that matters; empty otherwise.
         tick: called while waiting; raises to cancel.
         notify: gets a line an epoch.
@@ -82,6 +83,7 @@ class RunContext:
     requests: Requests
     guard_key: int
     cache_bytes: int
+    functions: Mapping[str, Any]
     manifest: Mapping[str, Any]
     tick: Tick
     notify: Callable[[str], None]

@@ -12,6 +12,7 @@ import numpy as np
 
 from cerebro_db.errors import InvalidArgument, InvalidState
 from cerebro_db.server.computing import Tick, compute, computing, require_idle
+from cerebro_db.server.functions import functions_of
 from cerebro_db.server.host import entry
 from cerebro_db.server.memory import WorkerMemory, recall, remember
 from cerebro_db.server.settings import settings_of
@@ -60,11 +61,11 @@ def prepare(
     threads = checked("threads", threads, 1, MAX_THREADS)
     cache_bytes = checked("cache_bytes", cache_bytes, 0, MAX_CACHE_BYTES)
     run_id = checked("run_id", run_id, 0, 2**63 - 1)
-    settings = settings_of(plpy)
+    settings, functions = settings_of(plpy), functions_of(plpy)
 
     def work(tick: Tick) -> str:
         facts = configure(threads, bool(use_gpus))
-        remember(gd, run_id, cache_bytes, settings)
+        remember(gd, run_id, cache_bytes, settings, functions)
         return json.dumps(facts)
 
     return compute(plpy, work)
