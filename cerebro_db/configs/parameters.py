@@ -32,12 +32,13 @@ from cerebro_db.configs.optimizers import (
     REFUSED_ARGUMENTS,
     Optimizer,
 )
+from cerebro_db.configs.precision import DTYPE_POLICY
 from cerebro_db.configs.schedules import ScheduleSpec, parse_schedule
 from cerebro_db.errors import InvalidArgument
 
 Arguments = tuple[tuple[str, Any], ...]
 
-COMPILE_KEYS = ("optimizer", "metrics", "loss", "l1", "l2", "dropout", "freeze")
+COMPILE_KEYS = ("optimizer", "metrics", "loss", "l1", "l2", "dropout", "freeze", "dtype_policy")
 FIT_KEYS = ("epochs", "batch_size", "shuffle", "class_weight", "callbacks", "verbose")
 DEFAULT_BATCH_SIZE = 32
 MAX_LABEL = 63
@@ -141,6 +142,7 @@ class CompileParams:
         l1, l2: strength put on every kernel of the architecture, replacing its regularizer.
         dropout: rate of every dropout layer of the architecture.
         freeze: patterns of names of layers that do not train.
+        dtype_policy: of every layer, replacing its own; None for those of the architecture.
     """
 
     optimizer: OptimizerSpec
@@ -150,6 +152,7 @@ class CompileParams:
     l2: float | None = None
     dropout: float | None = None
     freeze: tuple[str, ...] = ()
+    dtype_policy: str | None = None
 
 
 @dataclass(frozen=True)
@@ -179,6 +182,7 @@ def parse_compile_params(text: str) -> CompileParams:
         loss=parse_loss(given["loss"], what),
         metrics=parse_metrics(given.get("metrics"), what),
         freeze=parse_freeze(given.get("freeze") or (), what),
+        dtype_policy=DTYPE_POLICY.validated(given.get("dtype_policy"), what),
         **regularisation,
     )
 

@@ -14,6 +14,7 @@ from cerebro_db.database.dialects import PostgreSQL
 from cerebro_db.database.histories import EndRow, record_ends
 from cerebro_db.database.names import QualifiedName, quote
 from cerebro_db.database.sessions import StatementFailed
+from cerebro_db.driver import history
 from cerebro_db.driver.fit_setup import OUTPUT_SUFFIXES, STATES_SUFFIX, Configuration, RunSetup
 from cerebro_db.driver.scoreboard import TRAINING, VALIDATION
 from cerebro_db.driver.state_store import IN_USE, StateStore
@@ -33,7 +34,7 @@ def write(
     store: StateStore,
     ended: Ended,
 ) -> None:
-    """Make ``<out>``, ``_info``, ``_summary`` and ``_states``, and end the run, all or nothing.
+    """Make ``<out>`` and the tables beside it, and end the run, all or nothing.
 
     Args:
         catalog: of the run; its session does all in one transaction.
@@ -46,6 +47,7 @@ def write(
     run_id = run.run_id
     catalog.execute("BEGIN")
     try:
+        earlier = history.put_aside(catalog, setup, run_id) if setup.replaces else None
         kept = _put_aside(catalog, setup, ended) if setup.replaces else []
         ends = _ends(catalog, setup, run_id, ended)
         _write_models(catalog, setup, store, ends)
@@ -54,6 +56,7 @@ def write(
             catalog.execute(f"DROP TABLE {aside.sql}")
         _write_info(catalog, setup, run_id, ended, ends)
         _write_summary(catalog, setup, run_id)
+        history.write(catalog, setup, run_id, earlier, list(ends))
         catalog.configurations_finished(run_id, list(ends))
         record_ends(catalog, run_id, ends)
         if drop_states(catalog, dialect, run.row.states):
@@ -182,6 +185,9 @@ _INFO_COLUMNS = (
     ("best_epoch", "integer"),
     ("model_epoch", "integer"),
 )
+_OF_THE_MODEL = tuple(
+    name for name, _ in _INFO_COLUMNS if name not in ("mst_key", "status", "error")
+)
 
 
 def _write_info(
@@ -262,10 +268,14 @@ def _write_summary(catalog: Catalog, setup: RunSetup, run_id: int) -> None:
     classes = quote(f"{setup.packed.target.name}_class_values")
     columns = ", ".join(classes if name == "class_values" else name for name in values)
     casts = ", ".join(f"%s::{kind}" for kind, _ in values.values())
+    one, source = "", ""
+    if setup.selection is None:  # one model: it stands in for _info too, as MADlib has it
+        one = "".join(f", i.{name}" for name in _OF_THE_MODEL)
+        source = f", {setup.output.suffixed('_info').sql} i"
     sql = (
         f"CREATE TABLE {setup.output.suffixed('_summary').sql} AS "
-        "SELECT t.*, r.started AS start_training_time, clock_timestamp() AS end_training_time "
-        f"FROM (SELECT {casts}) AS t ({columns}), cerebro._runs r WHERE r.run_id = %s"
+        "SELECT t.*, r.started AS start_training_time, clock_timestamp() AS end_training_time"
+        f"{one} FROM (SELECT {casts}) AS t ({columns}), cerebro._runs r{source} WHERE r.run_id = %s"
     )
     catalog.execute(sql, [*(value for _, value in values.values()), run_id])
 

@@ -14,7 +14,7 @@ from cerebro_db.database.sessions import POLL_SECONDS, StatementFailed, wait_any
 from cerebro_db.driver.crew import recover
 from cerebro_db.driver.events import WRITE, Events
 from cerebro_db.driver.fit_setup import RunSetup, decoded_bytes, row_bytes
-from cerebro_db.driver.jobs import Combination, Preparation, Trial, Writing, concerns_all
+from cerebro_db.driver.jobs import Combination, Preparation, Trial, Writing
 from cerebro_db.driver.progress import EpochReport
 from cerebro_db.driver.retention import Retention
 from cerebro_db.driver.scoreboard import TRAINING, VALIDATION, Scan, ScoreBoard
@@ -22,11 +22,14 @@ from cerebro_db.driver.state_store import StateTable
 from cerebro_db.driver.stored import Progress, diverged
 from cerebro_db.driver.tasks import TaskWriter
 from cerebro_db.driver.workers import RunContext, Worker, manifest_of, start_preparing
-from cerebro_db.errors import RunFailed, WrongRunStatus
+from cerebro_db.errors import RunFailed, WrongRunStatus, concerns_all
 from cerebro_db.planning.dispatch import Dispatcher
 from cerebro_db.planning.orders import Visit, plan_epoch
 
 _PLANNED_AHEAD = 20_000
+
+
+Rows = list[tuple[Any, ...]]
 
 
 class Run:
@@ -51,12 +54,12 @@ class Run:
         self._alive = {c.mst_key: c for c in setup.configurations if c.mst_key not in over}
         self._tasks = TaskWriter(setup, context.run_id)
         self._costs = {c.mst_key: c.hop_seconds for c in setup.configurations}
-        self._dispatcher = Dispatcher(max(1, len(workers)), self._costs)
         self._tables = {TRAINING: setup.packed}
         if setup.validation is not None:
             self._tables[VALIDATION] = setup.validation
         keys = {name: [p.partition_key for p in t.partitions] for name, t in self._tables.items()}
         self._partitions = keys[TRAINING]
+        self._dispatcher = self._new_dispatcher()
         held = sum(decoded_bytes(table) for table in self._tables.values())
         epochs = setup.request.metric_epochs()
         waits, scored = held > context.cache_bytes, progress.scored
@@ -82,25 +85,33 @@ class Run:
         self._ticked = 0.0
         self._catch_up(progress)
 
+    def _new_dispatcher(self) -> Dispatcher:
+        return Dispatcher(max(1, len(self._workers)), self._costs, self._serves)
+
     def run(self) -> dict[int, tuple[str, str]]:
         """Train until nothing is left; returns status and error of what failed or was cancelled."""
         self._plan_until(1)
         for worker in self._workers:
             start_preparing(worker, self._context)
             worker.job = Preparation()
-        while True:
-            for worker in self._workers:
-                if worker.job is None:
-                    self._assign(worker)
-            busy = [worker for worker in self._workers if worker.job is not None]
-            if not busy:
-                break
+        while busy := self._busy():
             self._wait(busy)
             for worker in busy:
                 self._advance(worker)
         if self._alive and not self.complete:
             raise RunFailed("the run came to a halt with hops left to do")
         return self._ended
+
+    def _busy(self) -> list[Worker]:
+        """The workers at work, those among them that have just been given some."""
+        while True:
+            for worker in self._workers:
+                if worker.job is None:
+                    self._assign(worker)
+            busy = [worker for worker in self._workers if worker.job is not None]
+            # Scans of configurations that have ended are done at once, and leave something to do.
+            if busy or not self._combinations:
+                return busy
 
     @property
     def complete(self) -> bool:
@@ -145,31 +156,37 @@ class Run:
             if not worker.session.advance():
                 return
         except StatementFailed as error:
-            if worker.target is not None:
-                self._store.failed(worker.target)
+            self._undone(worker)
             self._free(worker)
             worker.kept = set()  # a statement that failed may have driven partitions out of memory
             self._failed(job, error)
             return
         rows, target = worker.session.rows(), worker.target
         self._free(worker)
-        self._take(worker, job, rows, target)
+        self._done(worker, job, rows, target)
 
-    def _take(
-        self, worker: Worker, job: Any, rows: list[tuple[Any, ...]], target: StateTable | None
-    ) -> None:
-        """Take the rows of a job."""
+    def _done(self, worker: Worker, job: Any, rows: Rows, target: StateTable | None) -> None:
+        """Take the rows of a statement."""
         if isinstance(job, Visit):
             assert target is not None
-            self._visited(worker, job, (rows[0][0], rows[0][1], rows[0][2]), target)
+            trained, kept, size = rows[0]
+            worker.kept = set(kept)
+            self._visited(job, trained, size, target)
         elif isinstance(job, Scan):
-            self._scanned(worker, job, json.loads(rows[0][0]))
+            result = json.loads(rows[0][0])
+            worker.kept = set(result["kept"])
+            self._scanned(job, result)
         elif isinstance(job, Combination):
             self._combined(job, json.loads(rows[0][0]))
         elif isinstance(job, Trial):
             self._tried(json.loads(rows[0][0]))
         elif isinstance(job, Preparation):
             self._prepared(worker)
+
+    def _undone(self, worker: Worker) -> None:
+        """The statement of a worker has left nothing."""
+        if worker.target is not None:
+            self._store.failed(worker.target)
 
     def _free(self, worker: Worker) -> None:
         if worker.cancelled:  # the request may come late, and must not hit the next statement
@@ -189,27 +206,56 @@ class Run:
         if events is not None:
             worker.job = Writing()
             worker.session.send(WRITE, (events,))
-            return
-        scan = self._board.next(self._alive, worker.kept)
+        else:
+            self._assign_scan_or_visit(worker)
+
+    def _assign_scan_or_visit(self, worker: Worker) -> None:
+        scan = self._next_scan(worker)
         if scan is not None:
             self._send_scan(worker, scan)
             return
-        held = [mst_key for mst_key in self._alive if self._waits(mst_key)]
-        visit = self._dispatcher.next_visit(worker.number, worker.kept_partitions(TRAINING), held)
+        kept = worker.kept_partitions(TRAINING)
+        visit = self._dispatcher.next_visit(worker.number, kept, self._held())
         if visit is not None:
             self._send_visit(worker, visit)
             self._plan_until(visit.epoch + 1)
 
+    def _next_scan(self, worker: Worker) -> Scan | None:
+        while True:
+            scan = self._board.next(
+                self._alive, worker.kept, lambda key: self._serves(worker.number, key)
+            )
+            if scan is None or self._is_wanted(scan):
+                return scan
+
+    def _is_wanted(self, scan: Scan) -> bool:
+        """Whether there is anything to score; if not, the scan is done."""
+        if self._alive.keys().isdisjoint(scan.group.mst_keys):
+            self._scanned(scan, {"partials": {}, "errors": {}})
+            return False
+        return True
+
+    def _held(self) -> list[int]:
+        """Configurations that must be scored before they go on."""
+        return [mst_key for mst_key in self._alive if self._waits(mst_key)]
+
     def _send_visit(self, worker: Worker, visit: Visit) -> None:
-        configuration = self._alive[visit.mst_key]
         version = self._version(visit)
-        architecture = configuration.architecture
         source = self._store.of((visit.mst_key, version))
         worker.target = self._store.target(version + 1)
         worker.tables = self._store.use([source, worker.target])
-        order = HopOrder(
+        order = self._order(worker, visit, source, worker.target)
+        worker.job = visit
+        worker.session.send(*self._sql.hop(self._setup.packed, order))
+
+    def _order(
+        self, worker: Worker, visit: Visit, source: StateTable | None, target: StateTable
+    ) -> HopOrder:
+        configuration, version = self._alive[visit.mst_key], self._version(visit)
+        architecture = configuration.architecture
+        return HopOrder(
             source=source.name if source else None,
-            target=worker.target.name,
+            target=target.name,
             run_id=self._run_id,
             mst_key=visit.mst_key,
             epoch=visit.epoch,
@@ -228,16 +274,22 @@ class Run:
             weights_of=(
                 architecture.model_id if version == 0 and architecture.has_weights else None
             ),
+            preparation=self._context.preparation,
         )
-        worker.job = visit
-        worker.session.send(*self._sql.hop(self._setup.packed, order))
 
     def _send_scan(self, worker: Worker, scan: Scan) -> None:
+        order = self._scan_order(worker, scan)
+        worker.job = scan
+        worker.session.send(*self._sql.scan(self._tables[scan.dataset], order))
+
+    def _scan_order(self, worker: Worker, scan: Scan) -> ScanOrder:
+        """The order of a scan; the tables that it reads are the worker's until it has ended."""
         alive = [self._alive[key] for key in scan.group.mst_keys if key in self._alive]
         version = scan.group.epoch * len(self._partitions)
         keys = [(configuration.mst_key, version) for configuration in alive]
+        self._store.give_back(worker.tables)
         worker.tables = self._store.use_of(keys)
-        order = ScanOrder(
+        return ScanOrder(
             states=[table.name for table in worker.tables],
             partition_key=scan.partition_key,
             task=self._tasks.scan(scan.dataset, scan.partition_key),
@@ -245,9 +297,8 @@ class Run:
             versions=[version] * len(alive),
             tasks=[self._tasks.score(configuration) for configuration in alive],
             reads=scan.name not in worker.kept,
+            preparation=self._context.preparation,
         )
-        worker.job = scan
-        worker.session.send(*self._sql.scan(self._tables[scan.dataset], order))
 
     def _send_combination(self, worker: Worker, job: Combination) -> None:
         task = self._tasks.combination(job.group, job.dataset, self._alive)
@@ -285,11 +336,7 @@ class Run:
         for mst_key, error in errors.items():
             self._drop(int(mst_key), f"its loss or metrics cannot be computed: {error}")
 
-    def _visited(
-        self, worker: Worker, visit: Visit, row: tuple[int, list[str], int], target: StateTable
-    ) -> None:
-        rows, kept, size = row
-        worker.kept = set(kept)
+    def _visited(self, visit: Visit, rows: int, size: int, target: StateTable) -> None:
         self._report.trained(rows)
         self._dispatcher.finished(visit)
         version = self._version(visit) + 1
@@ -302,8 +349,7 @@ class Run:
             self._board.finished(visit.mst_key, visit.epoch)
             self._report_epochs()
 
-    def _scanned(self, worker: Worker, scan: Scan, result: dict[str, Any]) -> None:
-        worker.kept = set(result["kept"])
+    def _scanned(self, scan: Scan, result: dict[str, Any]) -> None:
         partials = {int(key): value for key, value in result["partials"].items()}
         errors = {int(key): value for key, value in result["errors"].items()}
         if self._board.scanned(scan, partials, errors):
@@ -417,6 +463,11 @@ class Run:
     def _version(self, visit: Visit) -> int:
         """Hops that a configuration has done before a visit."""
         return (visit.epoch - 1) * len(self._partitions) + visit.position
+
+    def _serves(self, worker: int, partition_key: int) -> bool:
+        """Whether a worker may have a partition: any one, or those on its segments."""
+        count = len(self._workers)
+        return not self._sql.binds_workers or count < 1 or partition_key % count == worker
 
     def _fits(self, partition_key: int) -> bool:
         """Whether a worker can hold a partition; the same rule as the worker's."""

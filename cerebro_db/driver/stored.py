@@ -15,7 +15,7 @@ from cerebro_db.database.packed import fingerprint as packed_fingerprint
 from cerebro_db.database.sessions import Session, Tick
 from cerebro_db.driver.architectures import Architecture, limits_of
 from cerebro_db.driver.control import transaction
-from cerebro_db.driver.fit_request import FitRequest
+from cerebro_db.driver.fit_request import ROTATION, FitRequest, check_workers
 from cerebro_db.driver.fit_setup import Configuration, RunSetup, target_facts
 from cerebro_db.driver.registration import states_of
 from cerebro_db.driver.scoreboard import TRAINING, VALIDATION
@@ -207,8 +207,9 @@ def _request(run: StoredRun) -> FitRequest:
         description=row.description,
         use_caching=row.use_caching,
         seed=row.seed,
-        num_workers=row.num_workers,
+        num_workers=None if row.schedule == ROTATION else row.num_workers,
         durability=row.durability,
+        schedule=row.schedule,
     )
 
 
@@ -242,4 +243,5 @@ def with_workers(setup: RunSetup, num_workers: int | None) -> RunSetup:
     """The same with another number of workers, which no result depends on."""
     if num_workers is None:
         return setup
+    check_workers(setup.request.schedule, num_workers)
     return replace(setup, num_workers=min(num_workers, len(setup.configurations)))

@@ -34,7 +34,7 @@ def pack(
         dependent_varname,
         independent_varname,
         buffer_size=buffer_size,
-        normalizing_const=normalizing_const,
+        normalizing_const=1.0 if normalizing_const is None else normalizing_const,
         num_classes=num_classes,
         distribution_rules=distribution_rules,
         num_partitions=num_partitions,
@@ -58,7 +58,7 @@ def pack_columns(
     categories: str | None,
     max_categories: int | None,
     encodings: str | None,
-    exclude: str | None,
+    excluded: str | None,
     num_classes: int | None,
     num_partitions: int | None,
     seed: int | None,
@@ -76,7 +76,7 @@ def pack_columns(
         num_partitions=num_partitions,
         seed=seed,
         sample_weight=sample_weight,
-        encoding=EncodingRequest(numbers, categories, max_categories, encodings, exclude),
+        encoding=EncodingRequest(numbers, categories, max_categories, encodings, excluded),
         search_path=host.search_path,
     )
     packing.pack(host.pool, host.dialect, request, host.tick, host.notice)
@@ -128,6 +128,7 @@ def pack_validation(
     independent_varname: str | None,
     training_table: str | None,
     buffer_size: int | None,
+    distribution_rules: str | None,
 ) -> None:
     """Pack a table the way a training table was packed."""
     host = Host.of(plpy, gd)
@@ -137,6 +138,7 @@ def pack_validation(
         dependent_varname,
         independent_varname,
         buffer_size=buffer_size,
+        distribution_rules=distribution_rules,
         training_table=training_table,
         is_validation=True,
         search_path=host.search_path,

@@ -108,8 +108,8 @@ class Visit:
             state = self._program.initial_state(task.recipe, task.initial_seed, weights)
         else:
             state = states.from_bytes(data)
-            if task.is_first:  # a warm start takes the learning rate that is asked for now
-                state = self._program.with_learning_rate(state, task.recipe)
+            if task.is_first:
+                state = self._program.taken_over(state, task.recipe)
         self._program.load(at_rate(state, task))
         self._partition = cache.get(task.cache_key)
         self._cached = self._partition is not None

@@ -1,8 +1,8 @@
 -- What workers run: one hop, one scoring pass, and how they get ready.
 
-CREATE OR REPLACE FUNCTION cerebro._prepare_worker(threads integer, use_gpus boolean, cache_bytes bigint, run_id bigint)
+CREATE OR REPLACE FUNCTION cerebro._prepare_worker(threads integer, use_gpus boolean, cache_bytes bigint, run_id bigint, place integer DEFAULT NULL)
 RETURNS text LANGUAGE plpython3u AS {{ udf('_prepare_worker') }};
-COMMENT ON FUNCTION cerebro._prepare_worker(integer, boolean, bigint, bigint) IS
+COMMENT ON FUNCTION cerebro._prepare_worker(integer, boolean, bigint, bigint, integer) IS
 'Internal: imports TensorFlow in this session and sets the bound of its cache of decoded partitions; returns what belongs in the manifest of a run.';
 
 CREATE OR REPLACE FUNCTION cerebro._release_worker()

@@ -166,10 +166,27 @@ def test_freeze() -> None:
     assert parse_compile_params(f"{text}, freeze=['a', 'b', 'a']").freeze == ("a", "b")
 
 
+def test_dtype_policy() -> None:
+    text = "optimizer='Adam', loss='mse'"
+    assert parse_compile_params(text).dtype_policy is None
+    given = parse_compile_params(f"{text}, dtype_policy='mixed_bfloat16'")
+    assert given.dtype_policy == "mixed_bfloat16"
+
+
+def test_averages_of_weights() -> None:
+    spec = parse_optimizer("Adam(use_ema=True, ema_overwrite_frequency=5)")
+    assert dict(spec.arguments) == {"use_ema": True, "ema_overwrite_frequency": 5}
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
         ("loss='mse'", "without optimizer"),
+        ("optimizer='Adam', loss='mse', dtype_policy='float16'", "one of 'float32', 'mixed_bfl"),
+        ("optimizer='Adam', loss='mse', dtype_polcy='float32'", "Did you mean 'dtype_policy'"),
+        ("optimizer='SGD(use_ema=1)', loss='mse'", "use_ema=1; it must be True or False"),
+        ("optimizer='SGD(ema_momentum=2)', loss='mse'", "it must be a number from 0 to 1"),
+        ("optimizer='SGD(ema_overwrite_frequency=0)', loss='mse'", "a whole number from 1"),
         ("optimizer='Adam'", "without loss"),
         ("optimizer='Adm', loss='mse'", "Did you mean 'Adam'"),
         ("optimizer='Adam', los='mse'", "Did you mean 'loss'"),
