@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from cerebro_db.configs.custom import is_custom
 from cerebro_db.configs.monitors import is_minimised
 from cerebro_db.configs.parameters import CompileParams
 
 
 def goal_of(params: CompileParams) -> str:
-    """``max`` or ``min`` of the first metric, or ``loss`` where there is no metric."""
-    if not params.metrics:
+    """``max`` or ``min`` of the first metric, or ``loss`` where there is none that tells."""
+    # Of a registered function nobody knows which way it is better.
+    if not params.metrics or is_custom(params.metrics[0].name):
         return "loss"
     return "min" if is_minimised(params.metrics[0].name) else "max"

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
+from cerebro_db.configs.custom import is_custom
+from cerebro_db.configs.parameters import LossSpec
 from cerebro_db.errors import InvalidArgument
 from cerebro_db.training import models
 from cerebro_db.training import state as states
@@ -38,7 +41,7 @@ class Predictor:
         if self._format not in (_STATE, _WEIGHTS):
             raise InvalidArgument(f"task: got the format {self._format!r}; allowed: state, weights")
         self._data = data
-        self.scorer: Scorer = scorers.get(self.recipe)
+        self.scorer: Scorer = scorers.get(_without_functions(self.recipe))
         self.load()
 
     def load(self) -> None:
@@ -55,6 +58,15 @@ class Predictor:
             return numbers
         loss = self.recipe.compile_params.loss
         return probabilities(numbers, loss, self.recipe.targets.num_classes)
+
+
+def _without_functions(recipe: Recipe) -> Recipe:
+    """The same without registered functions, which predictions have no use for."""
+    params = recipe.compile_params
+    if is_custom(params.loss.name):
+        params = replace(params, loss=LossSpec("MeanSquaredError"))
+    metrics = tuple(metric for metric in params.metrics if not is_custom(metric.name))
+    return replace(recipe, compile_params=replace(params, metrics=metrics))
 
 
 class Prediction:
