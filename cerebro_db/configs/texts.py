@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 # The order of MADlib's documentation, followed by what is ours.
-_COMPILE_ORDER = ("optimizer", "metrics", "loss", "l1", "l2", "dropout", "freeze")
+_COMPILE_ORDER = ("optimizer", "metrics", "loss", "l1", "l2", "dropout", "freeze", "dtype_policy")
 _FIT_ORDER = ("epochs", "batch_size", "shuffle", "class_weight", "callbacks", "verbose")
 
 

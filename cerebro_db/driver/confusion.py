@@ -13,7 +13,8 @@ from cerebro_db.database.relations import new_table
 from cerebro_db.database.sessions import Session, SessionPool, Tick, no_tick
 from cerebro_db.driver.control import control_session, transaction
 from cerebro_db.driver.evaluation import EvaluationRequest, ScoringJob, check_alike
-from cerebro_db.driver.trained import ModelTable, load_model_table, load_models
+from cerebro_db.driver.registered import Origin, named_models, origin_of
+from cerebro_db.driver.trained import ModelTable, load_models
 from cerebro_db.errors import InvalidArgument
 
 _MOST_ROWS = 10_000
@@ -35,7 +36,7 @@ def confusion_matrix(
             training table.
     """
     with control_session(pool, request.search_path, tick) as control:
-        table = load_model_table(control, request.model_table, tick)
+        table = named_models(control, request.model_table, tick)
         if table.targets.kind != "class":
             raise InvalidArgument(
                 f"model_table: {table.relation.name} predicts {table.dependent_varname!r}, a float "
@@ -50,26 +51,33 @@ def confusion_matrix(
         output = new_table(control, request.output_table, "output_table", (), tick)
         details = {model.mst_key: CONFUSION for model in models}
         job = ScoringJob(pool, dialect, table, test, models, details, tick)
-        results = job.run(bool(request.use_gpus))
+        results, origin = job.run(bool(request.use_gpus)), origin_of(table)
         with transaction(control, tick):
-            _write(control, output, _rows(table, results), tick)
+            _write(control, output, _rows(table, results, origin), origin, tick)
     return output
 
 
-def _rows(table: ModelTable, results: Mapping[int, dict[str, Any]]) -> list[list[Any]]:
+def _rows(
+    table: ModelTable, results: Mapping[int, dict[str, Any]], origin: Origin
+) -> list[list[Any]]:
     values = table.class_values
     return [
-        [mst_key, values[actual], values[predicted], count]
+        [origin.key(mst_key), values[actual], values[predicted], count]
         for mst_key, result in results.items()
         for actual, predicted, count in result["counts"]
     ]
 
 
 def _write(
-    session: Session, output: QualifiedName, rows: Sequence[Sequence[Any]], tick: Tick
+    session: Session,
+    output: QualifiedName,
+    rows: Sequence[Sequence[Any]],
+    origin: Origin,
+    tick: Tick,
 ) -> None:
+    named = ("mst_key integer", "actual text", "predicted text", "num_rows bigint", *origin.columns)
     session.run(
-        f"CREATE TABLE {output.sql} (mst_key integer, actual text, predicted text, num_rows bigint); "
+        f"CREATE TABLE {output.sql} ({', '.join(named)}); "
         f"COMMENT ON TABLE {output.sql} IS 'Cerebro-DB: confusion matrices'",
         (),
         tick,
@@ -77,8 +85,8 @@ def _write(
     for start in range(0, len(rows), _MOST_ROWS):
         columns = [list(column) for column in zip(*rows[start : start + _MOST_ROWS], strict=True)]
         session.run(
-            f"INSERT INTO {output.sql} SELECT * FROM "
-            "unnest(%s::integer[], %s::text[], %s::text[], %s::bigint[])",
-            columns,
+            f"INSERT INTO {output.sql} SELECT u.*{', %s' * len(origin.values)} FROM "
+            "unnest(%s::integer[], %s::text[], %s::text[], %s::bigint[]) u",
+            [*origin.values, *columns],
             tick,
         )

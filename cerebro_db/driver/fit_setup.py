@@ -25,17 +25,20 @@ from cerebro_db.database.relations import Relation, find
 from cerebro_db.database.sessions import Session, Tick
 from cerebro_db.database.summaries import Facts
 from cerebro_db.driver.architectures import Architecture, load_architectures
-from cerebro_db.driver.fit_request import FitRequest
+from cerebro_db.driver.fit_request import ROTATION, FitRequest
 from cerebro_db.driver.goals import goal_of
 from cerebro_db.driver.leftovers import new_output
+from cerebro_db.driver.measuring import measured_for
 from cerebro_db.driver.one_model import architectures_of
 from cerebro_db.errors import CerebroError, InvalidArgument, UndefinedTable, WrongObjectType
+from cerebro_db.planning import callbacks
 from cerebro_db.planning.cost import hop_seconds, steps_per_call, use_jit
 from cerebro_db.planning.memory import Load, worker_memory
 from cerebro_db.training.targets import TargetFacts, encoding_for
 
 STATES_SUFFIX = "_states"
-OUTPUT_SUFFIXES = ("_info", "_summary", STATES_SUFFIX)
+HISTORY_SUFFIX = "_history"
+OUTPUT_SUFFIXES = ("_info", "_summary", STATES_SUFFIX, HISTORY_SUFFIX)
 
 
 @dataclass(frozen=True)
@@ -99,8 +102,12 @@ def set_up(session: Session, request: FitRequest, tick: Tick) -> tuple[Qualified
     configurations = _configurations(rows, known, packed, targets, request)
     partitions = len(packed.partitions)
     usable = min(partitions, len(configurations))
+    # Where partitions lie on other machines, those have processors of their own.
+    busy = usable if packed.is_spread else min(request.cores, usable)
+    if request.schedule == ROTATION:  # one session, which all segments work for
+        busy = 1
     setup = RunSetup(
-        request=request,
+        request=measured_for(request, {c.mst_key: c.fit_params for c in configurations}),
         packed=packed,
         validation=validation,
         output=output,
@@ -108,7 +115,7 @@ def set_up(session: Session, request: FitRequest, tick: Tick) -> tuple[Qualified
         architectures=str(table.name),
         configurations=configurations,
         targets=targets,
-        num_workers=min(request.num_workers or min(request.cores, usable), len(configurations)),
+        num_workers=min(request.num_workers or busy, len(configurations)),
         threads=max(1, request.cores // partitions),
     )
     check_memory(setup, Catalog(session, tick).settings())
@@ -140,6 +147,7 @@ def check_memory(setup: RunSetup, settings: Settings) -> None:
             c.architecture.facts.parameters,
             c.compile_params.optimizer.name,
             c.jit,
+            bool(c.compile_params.optimizer.all_arguments()["use_ema"]),
         )
         for c in setup.configurations
     ]
@@ -276,6 +284,9 @@ def _configurations(
             compile_params = parse_compile_params(compile_text)
             fit_params = parse_fit_params(fit_text)
             check_fits(known[model_id], compile_params, fit_params, packed, targets)
+            callbacks.check(
+                compile_params, fit_params, validated=request.validation_table is not None
+            )
             with_frozen(json.loads(known[model_id].text), compile_params.freeze)
         except CerebroError as error:
             error.message = f"configuration {mst_key}: {error.message}"
@@ -326,7 +337,7 @@ def _program_key(
     loss = (params.loss.name, repr(params.loss.arguments))
     weighted = fit.class_weight is not None
     optimizer = (params.optimizer.name, params.optimizer.schedule)
-    layers = (architecture.id, params.freeze)
+    layers = (architecture.id, params.freeze, params.dtype_policy)
     return (layers, optimizer, loss, penalties, weighted, fit.batch_size)
 
 

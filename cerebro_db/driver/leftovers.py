@@ -15,6 +15,7 @@ _WHOLE = "_summary"
 _LEFT = {
     "_info": ("mst_key", "model_id", "compile_params", "fit_params", "model_type", "status"),
     "_states": ("mst_key", "chunk", "state"),
+    "_history": ("mst_key", "iteration", "run_id", "epoch", "dataset", "loss"),
 }
 
 

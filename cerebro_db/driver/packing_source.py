@@ -138,7 +138,8 @@ def feature_of(column: Column) -> Feature:
     if cast is None:
         raise WrongObjectType(
             f"independent_varname: the column {column.name!r} is of type {column.type}; "
-            "allowed: arrays of smallint, integer, bigint, real, double precision or numeric"
+            "allowed: arrays of smallint, integer, bigint, real, double precision or numeric",
+            hint="single values are packed with cerebro_pack_columns, images with cerebro_pack_images",
         )
     return Feature(column, *cast)
 
@@ -224,7 +225,16 @@ def check_number(column: Column, role: str) -> None:
 
 def check_names(x: str, y: str) -> None:
     """Refuse columns whose names would collide in the packed table, or grow too long."""
-    names = ["partition_key", "buffer_id", "num_rows", x, f"{x}_shape", y, f"{y}_shape"]
+    names = [
+        "partition_key",
+        "buffer_id",
+        "num_rows",
+        "segment_key",
+        x,
+        f"{x}_shape",
+        y,
+        f"{y}_shape",
+    ]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise InvalidArgument(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from cerebro_db.configs.encodings import Encoding
 from cerebro_db.database.encoding import create_features
@@ -12,6 +12,7 @@ from cerebro_db.database.packed import PackedTable
 from cerebro_db.database.relations import Relation, column
 from cerebro_db.driver.encoding_plan import planned
 from cerebro_db.driver.packing_request import PackRequest
+from cerebro_db.driver.packing_segments import Chosen
 from cerebro_db.driver.packing_source import (
     Feature,
     Target,
@@ -37,6 +38,7 @@ class Work:
     training: PackedTable | None
     output: QualifiedName
     weight: str | None = None
+    segments: Chosen = field(default_factory=Chosen)
 
     @property
     def divisor(self) -> float:
@@ -44,6 +46,12 @@ class Work:
         if self.training is not None:
             return self.training.normalizing_const
         return float(self.request.normalizing_const or 1.0)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Those of the source that are read."""
+        weights = [] if self.weight is None else [self.weight]
+        return tuple(dict.fromkeys([*self.feature.sources, self.target.column.name, *weights]))
 
     @property
     def build(self) -> QualifiedName:

@@ -4,13 +4,52 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from dataclasses import fields
 from typing import Any
 
+from cerebro_db.configs.settings import Settings
 from cerebro_db.database.packed import PackedTable
 from cerebro_db.driver.fit_setup import Configuration, RunSetup
 from cerebro_db.driver.scoreboard import TRAINING, Group
 from cerebro_db.planning.orders import Visit
 from cerebro_db.training.shuffle import salt
+
+
+def worker_task(
+    run_id: int,
+    threads: int | None,
+    use_gpus: bool,
+    cache_bytes: int,
+    settings: Settings,
+    places: Mapping[int, int] | None = None,
+    keeps_errors: bool = False,
+) -> str:
+    """What makes a process a worker, where no call of its own can do that.
+
+    Args:
+        run_id: of the run, or NO_RUN.
+        threads: None for as many as the process has already.
+        use_gpus: whether it computes on them.
+        cache_bytes: of decoded partitions that it may keep.
+        settings: of the database.
+        places: of each segment among those that share the GPUs of a host.
+        keeps_errors: whether a visit that fails is told of, in place of an error of its statement.
+    """
+    return json.dumps(
+        {
+            "keeps_errors": keeps_errors,
+            "run_id": run_id,
+            "threads": threads,
+            "use_gpus": use_gpus,
+            "places": places or {},
+            "cache_bytes": cache_bytes,
+            "settings": {
+                field.name: str(getattr(settings, field.name))
+                for field in fields(settings)
+                if field.name != "worker_dsn"
+            },
+        }
+    )
 
 
 class TaskWriter:
@@ -40,8 +79,14 @@ class TaskWriter:
         """What places the buffers of a visit."""
         return salt(self._setup.request.seed or 0, visit.epoch, visit.partition_key)
 
-    def visit(self, configuration: Configuration, visit: Visit, is_first: bool) -> str:
-        """The task of a hop."""
+    def visit(
+        self,
+        configuration: Configuration,
+        visit: Visit,
+        is_first: bool,
+        learning_rate: float | None = None,
+    ) -> str:
+        """The task of a hop; the learning rate is that of the state where none is given."""
         return json.dumps(
             {
                 **self._recipe(configuration),
@@ -54,6 +99,8 @@ class TaskWriter:
                 "salt": self.salt(visit),
                 "initial_seed": configuration.initial_seed,
                 "is_first": is_first,
+                "begins_epoch": visit.position == 0,
+                "learning_rate": learning_rate,
             }
         )
 

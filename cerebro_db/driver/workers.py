@@ -69,6 +69,7 @@ class RunContext:
         requests: of others.
         guard_key: of the advisory lock that workers share while they work for the run.
         cache_bytes: of decoded partitions that each worker may keep.
+        preparation: JSON of what makes a process of a worker's session ready.
         manifest: what the workers must tell of themselves, where that matters; empty otherwise.
         tick: called while waiting; raises to cancel.
         notify: gets a line an epoch.
@@ -82,6 +83,7 @@ class RunContext:
     requests: Requests
     guard_key: int
     cache_bytes: int
+    preparation: str
     manifest: Mapping[str, Any]
     tick: Tick
     notify: Callable[[str], None]
@@ -97,8 +99,13 @@ def take_workers(
         return bool(session.facts.get("tensorflow", wanted) == wanted)
 
     sessions = pool.take(count, fits, tick, prefer=lambda session: "tensorflow" in session.facts)
-    for session in sessions:
+    # Each gets the number that it had: where a worker is bound to partitions, its processes are too.
+    sessions.sort(key=lambda session: session.facts.get("number", count))
+    for number, session in enumerate(sessions):
         session.facts["tensorflow"] = wanted
+        session.facts["number"] = number
+        # Only the end of its processes gives back the memory of a GPU.
+        session.keep = not use_gpus
     return [Worker(number, session) for number, session in enumerate(sessions)]
 
 
@@ -112,14 +119,24 @@ def start_preparing(worker: Worker, context: RunContext) -> None:
     worker.session.send(
         f"{context.dialect.training.durability(context.states)}; "
         "SELECT pg_catalog.pg_advisory_lock_shared(%s); "
-        "SELECT cerebro._prepare_worker(%s, %s, %s, %s)",
-        (context.guard_key, threads, use_gpus, context.cache_bytes, context.run_id),
+        "SELECT cerebro._prepare_worker(%s, %s, %s, %s, %s)",
+        (
+            context.guard_key,
+            threads,
+            use_gpus and not context.dialect.training.binds_workers,
+            context.cache_bytes,
+            context.run_id,
+            worker.number,
+        ),
     )
 
 
 def manifest_of(worker: Worker) -> dict[str, Any]:
     """What a worker that is ready told about itself."""
     facts: dict[str, Any] = json.loads(worker.session.rows()[0][0])
+    _, use_gpus = worker.session.facts["tensorflow"]
+    if use_gpus and not facts["use_gpus"]:  # others compute for it, each on one GPU
+        facts |= {"use_gpus": True, "devices": 1}
     return facts
 
 

@@ -16,12 +16,14 @@ from cerebro_db.configs.metrics import accuracy_class
 from cerebro_db.configs.parameters import CompileParams, MetricSpec
 from cerebro_db.errors import InvalidArgument
 from cerebro_db.training import models
-from cerebro_db.training.program import Recipe, assign, check_fits, named_model_variables
-from cerebro_db.training.state import State
+from cerebro_db.training.naming import named_model_variables
+from cerebro_db.training.program import Recipe, assign, check_fits
+from cerebro_db.training.state import State, of_model
 from cerebro_db.training.targets import TargetFacts, encode, encoding_for
 
 _BATCH_FLOATS = 4 * 1024 * 1024
 _MAX_BATCH = 4096
+_HALF = (tf.bfloat16, tf.float16)
 
 
 @dataclass(frozen=True)
@@ -107,7 +109,9 @@ class Scorer:
     def __init__(self, recipe: Recipe) -> None:
         params, facts = recipe.compile_params, recipe.targets
         self._facts = facts
-        self.model = models.build(recipe.architecture, 0, params.dropout, params.freeze)
+        self.model = models.build(
+            recipe.architecture, 0, params.dropout, params.freeze, params.dtype_policy
+        )
         self._penalty = models.Penalty()
         self._penalty.attach(self.model, params)
         self.model.compile(loss=models.make_loss(params.loss))
@@ -135,15 +139,13 @@ class Scorer:
         penalties = (params.l1 is not None, params.l2 is not None)
         metrics = tuple((spec.name, repr(spec.arguments)) for spec in params.metrics)
         loss = (params.loss.name, repr(params.loss.arguments))
-        layers = (params.dropout, params.freeze)
+        layers = (params.dropout, params.freeze, params.dtype_policy)
         return (recipe.architecture_id, loss, metrics, layers, penalties, recipe.targets)
 
     def load(self, state: State, params: CompileParams) -> None:
         """Take the model's part of a state and the strengths of the penalties."""
-        check_fits(
-            {name: array for name, array in state.items() if not name.startswith("optimizer/")},
-            self._expected,
-        )
+        state = of_model(state)
+        check_fits(state, self._expected)
         self._penalty.assign(params)
         for name, variable in self._names.items():
             assign(variable, state[name])
@@ -178,19 +180,24 @@ class Scorer:
     def _forward(self) -> Any:
         row = self.model.inputs[0].shape[1:]
         return tf.function(
-            lambda features: self.model(features, training=False),
+            lambda features: _whole(self.model(features, training=False)),
             input_signature=[tf.TensorSpec((None, *row), tf.float32)],
             autograph=False,
         )
 
     def _trace(self, features: Any, stored: Any) -> Any:
-        predictions = self.model(features, training=False)
+        predictions = _whole(self.model(features, training=False))
         targets = encode(tf, stored, self._loss_encoding, self._facts)
         loss = self.model.compute_loss(x=features, y=targets, y_pred=predictions, training=False)
         for measure in self._measures:
             encoded = encode(tf, stored, measure.encoding, self._facts)
             measure.metric.update_state(encoded, predictions)
         return loss * tf.cast(tf.shape(features)[0], tf.float32)
+
+
+def _whole(outputs: Any) -> Any:
+    """Outputs in a type that NumPy computes with."""
+    return tf.cast(outputs, tf.float32) if outputs.dtype in _HALF else outputs
 
 
 def add_partials(partials: Sequence[Partial]) -> Partial:

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from cerebro_db.configs.architecture import ArchitectureLimits, check_architecture
 from cerebro_db.configs.messages import shown
 from cerebro_db.configs.parameters import parse_compile_params, parse_fit_params
@@ -84,7 +86,18 @@ def visit_of(text: str, run_id: int, known: Architectures) -> VisitTask:
         cache_key=cache_key,
         initial_seed=task.integer("initial_seed", 0, 2**32 - 1),
         is_first=task.flag("is_first"),
+        begins_epoch=task.flag("begins_epoch", False),
+        learning_rate=_rate(task),
     )
+
+
+def _rate(task: Fields) -> float | None:
+    if not task.has("learning_rate") or task.raw("learning_rate") is None:
+        return None
+    rate = task.number("learning_rate")
+    if not 0 <= rate <= float(np.finfo(np.float32).max):
+        raise InvalidArgument(f"learning_rate: got {rate}; allowed: a number from 0 in float32")
+    return rate
 
 
 @dataclass(frozen=True)

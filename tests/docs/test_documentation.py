@@ -40,11 +40,13 @@ EXAMPLES = {
     "`<model_selection_table>_summary` of cerebro_generate_configs": "plants_configs_summary",
     "`<model_output_table>` of cerebro_fit_multiple": "plants_out",
     "`<model_output_table>_states` of cerebro_fit_multiple": "plants_out_states",
+    "`<model_output_table>_history` of cerebro_fit_multiple": "plants_out_history",
     "`<model_output_table>_info` of cerebro_fit_multiple": "plants_out_info",
     "`<model_output_table>_summary` of cerebro_fit_multiple": "plants_out_summary",
     "`<output_table>` of cerebro_evaluate": "plants_scores",
     "`<output_table>` of cerebro_confusion_matrix": "plants_taken_for",
     "`<output_table>` of cerebro_predict": "plants_predicted",
+    "`<output_table>` of cerebro_gpu_configuration": "host_gpus",
 }
 PLACEHOLDERS = {
     "<dependent_varname>": "kind",

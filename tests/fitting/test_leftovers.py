@@ -22,7 +22,7 @@ def test_what_is_left_of_dropped_models_is_replaced(fit: Any, bench: Any) -> Non
     assert again == out
     assert whole <= tables(bench, out)
     assert bench.value(f"SELECT run_id FROM {out}_summary") == run_id
-    left = f"dropped public.{out}_info and public.{out}_states, left of a table of models"
+    left = f"dropped public.{out}_info and public.{out}_states and public.{out}_history, left of a table of models"
     assert any(left in notice for notice in bench.notices)
 
 

@@ -69,6 +69,11 @@ def test_bad_arguments(shop, arguments):
     assert shop.tables() == before
 
 
+def test_rules_of_a_validation_table(shop):
+    with pytest.raises(errors.InvalidParameterValue, match="distribution_rules: got 'train'"):
+        shop.fetch("SELECT cerebro_pack_validation('digits','o','y','x','train',NULL,'train')")
+
+
 ROWS = {
     "null": ("SELECT NULL::real[], 1", "row 5 of the scan of public.bad.*'x' is NULL"),
     "element": ("SELECT ARRAY[1, NULL]::real[], 1", "row 5 .*holds a NULL"),

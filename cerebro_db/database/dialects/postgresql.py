@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+from cerebro_db.database.dialects.postgresql_hosts import PostgreSQLHosts
 from cerebro_db.database.dialects.postgresql_packing import PostgreSQLPacking
 from cerebro_db.database.dialects.postgresql_prediction import PostgreSQLPrediction
-from cerebro_db.database.dialects.postgresql_training import PostgreSQLTraining
+from cerebro_db.database.dialects.postgresql_training import (
+    PostgreSQLTraining,
+    RotationStatements,
+)
 from cerebro_db.database.sessions import SessionSettings
 
 SESSION_CHECKS_SINCE = 140000
 TRANSACTION_TIMEOUT_SINCE = 170000
 # Sessions that are kept for a next call end some time; those of a run may wait for any time.
 _IDLE_SECONDS = 3600
+_NEWER_SETTINGS = (
+    (90600, "SET idle_in_transaction_session_timeout = 0"),
+    (90600, "SET max_parallel_workers_per_gather = 0"),
+    (110000, "SET jit = off"),
+)
 
 
 class PostgreSQL:
@@ -20,8 +29,11 @@ class PostgreSQL:
         server_version: as libpq tells it, for example 150018.
     """
 
+    hosts = PostgreSQLHosts()
     packing = PostgreSQLPacking()
     training = PostgreSQLTraining()
+    # Where one statement can train on all partitions at once.
+    rotation: RotationStatements | None = None
 
     def __init__(self, server_version: int) -> None:
         self.server_version = server_version
@@ -40,15 +52,13 @@ class PostgreSQL:
             "SET DateStyle = 'ISO, MDY'",
             "SET client_min_messages = warning",
             "SET statement_timeout = 0",
-            "SET idle_in_transaction_session_timeout = 0",
             "SET lock_timeout = '30s'",
-            "SET jit = off",
-            "SET max_parallel_workers_per_gather = 0",
             # A connection that was cut without a word must not hold its locks for hours.
             "SET tcp_keepalives_idle = 30",
             "SET tcp_keepalives_interval = 10",
             "SET tcp_keepalives_count = 3",
         ]
+        settings += [text for since, text in _NEWER_SETTINGS if self.server_version >= since]
         if self.server_version >= SESSION_CHECKS_SINCE:
             # A caller that was killed must not leave its workers at work, holding locks.
             settings.append("SET client_connection_check_interval = '2s'")
