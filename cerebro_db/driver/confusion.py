@@ -61,7 +61,7 @@ def _rows(table: ModelTable, results: Mapping[int, dict[str, Any]]) -> list[list
     return [
         [mst_key, values[actual], values[predicted], count]
         for mst_key, result in results.items()
-        for actual, predicted, count in result["counts"]
+        for _, actual, predicted, count in result["counts"]
     ]
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from cerebro_db.configs.parameters import CompileParams
+from collections.abc import Sequence
+
+from cerebro_db.configs.model_outputs import OutputSpec, first_metric
 
 _MINIMISED = (
     "Crossentropy", "CrossEntropy", "Error", "Hinge", "Divergence", "LogCosh", "Poisson",
@@ -10,9 +12,9 @@ _MINIMISED = (
 )  # fmt: skip
 
 
-def goal_of(params: CompileParams) -> str:
+def goal_of(outputs: Sequence[OutputSpec]) -> str:
     """``max`` or ``min`` of the first metric, or ``loss`` where there is no metric."""
-    if not params.metrics:
+    metric = first_metric(outputs)
+    if metric is None:
         return "loss"
-    name = params.metrics[0].name
-    return "min" if any(part in name for part in _MINIMISED) else "max"
+    return "min" if any(part in metric.name for part in _MINIMISED) else "max"

@@ -8,14 +8,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
 from cerebro_db.errors import InvalidArgument, InvalidState
 from cerebro_db.server.computing import Tick, compute, computing, require_idle
 from cerebro_db.server.host import entry
 from cerebro_db.server.memory import WorkerMemory, recall, remember
 from cerebro_db.server.settings import settings_of
-from cerebro_db.training.buffers import decode
+from cerebro_db.training.blocks import decode_features, decode_targets
 from cerebro_db.training.environment import configure
 
 MAX_THREADS = 1024
@@ -98,8 +96,8 @@ def train_step(
     visit.feed(
         checked("subepoch", subepoch, 0, 2**31 - 1),
         checked("buffer_id", buffer_id, 0, 2**31 - 1),
-        decode(x or b"", x_shape or (), np.float32),
-        decode(y or b"", y_shape or (), visit.targets.record),
+        decode_features(x, x_shape, visit.inputs),
+        decode_targets(y, y_shape, visit.targets),
     )
     return memory.token
 

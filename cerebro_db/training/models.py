@@ -61,6 +61,11 @@ def facts_of(model: keras.Model) -> ArchitectureFacts:
     )
 
 
+def units_of(model: keras.Model) -> tuple[int, ...]:
+    """The last dimension of each output."""
+    return tuple(int(tensor.shape[-1]) for tensor in model.outputs)
+
+
 def _row_shape(shape: tuple[int | None, ...]) -> tuple[int, ...]:
     if any(size is None for size in shape[1:]):
         raise InvalidArchitecture(
