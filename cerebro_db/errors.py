@@ -133,6 +133,12 @@ class LoopbackFailed(CerebroError):
     sqlstate = "08001"
 
 
+class NotSupported(CerebroError):
+    """This server cannot do it."""
+
+    sqlstate = "0A000"
+
+
 class MissingPrerequisite(CerebroError):
     """Something that an installation needs is missing on the server."""
 

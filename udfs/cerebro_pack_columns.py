@@ -12,7 +12,7 @@ return packing.pack_columns(
     categories,
     max_categories,
     encodings,
-    exclude,
+    excluded,
     num_classes,
     num_partitions,
     seed,

@@ -62,6 +62,8 @@ def verify(dsn: Dsn = "") -> None:
     print(f"Cerebro-DB {report.version}, {len(report.functions)} functions")
     for name, version in report.versions.items():
         print(f"{name} {version}")
+    if report.segments:
+        print(f"the same on {report.segments} segments")
 
 
 def uninstall(

@@ -223,7 +223,7 @@ class Catalog:
             "finished = NULL, active = r.active + greatest(0, extract(epoch FROM ("
             "    SELECT max(h.finished) FROM cerebro._hops h WHERE h.run_id = r.run_id"
             ") - coalesce(r.resumed, r.started))), "
-            "resumed = CASE WHEN r.started IS NULL THEN NULL ELSE clock_timestamp() END "
+            "resumed = CASE WHEN r.started IS NULL THEN NULL ELSE statement_timestamp() END "
             "WHERE r.run_id = %s",
             [self._session.pid, run_id],
         )
@@ -241,7 +241,7 @@ class Catalog:
         """The workers are ready."""
         self._run(
             "UPDATE cerebro._runs SET status = 'running', "
-            "started = coalesce(started, clock_timestamp()), manifest = %s WHERE run_id = %s",
+            "started = coalesce(started, statement_timestamp()), manifest = %s WHERE run_id = %s",
             [json.dumps(manifest, sort_keys=True), run_id],
         )
         self._run(
@@ -294,13 +294,12 @@ class Catalog:
 
     def forget_hops(self, run_id: int, done: Mapping[int, int], hops_an_epoch: int) -> None:
         """Drop the rows of hops whose states are lost; ``done`` counts those that are not."""
-        keys = list(done)
-        self._run(
-            "DELETE FROM cerebro._hops h USING unnest(%s::int[], %s::int[]) AS t(mst_key, done) "
-            "WHERE h.run_id = %s AND h.mst_key = t.mst_key "
-            "AND (h.epoch - 1) * %s + h.position >= t.done",
-            [keys, [done[key] for key in keys], run_id, hops_an_epoch],
-        )
+        for mst_key, count in done.items():
+            self._run(
+                "DELETE FROM cerebro._hops WHERE run_id = %s AND mst_key = %s "
+                "AND (epoch - 1) * %s + position >= %s",
+                [run_id, mst_key, hops_an_epoch, count],
+            )
 
     def count_hops(self, run_id: int) -> int:
         """Hops that are committed."""
@@ -348,7 +347,7 @@ class Catalog:
     def run_ended(self, run_id: int, status: str, error: str | None = None) -> None:
         """A run is finished, failed, cancelled, paused or interrupted."""
         self._run(
-            "UPDATE cerebro._runs SET status = %s, error = %s, finished = clock_timestamp() "
+            "UPDATE cerebro._runs SET status = %s, error = %s, finished = statement_timestamp() "
             "WHERE run_id = %s",
             [status, error, run_id],
         )
@@ -356,7 +355,7 @@ class Catalog:
     def run_stopped(self, run_id: int, status: str, reason: str) -> None:
         """A run stopped before its end; one that has ended stays as it is."""
         self._run(
-            "UPDATE cerebro._runs SET status = %s, error = %s, finished = clock_timestamp() "
+            "UPDATE cerebro._runs SET status = %s, error = %s, finished = statement_timestamp() "
             "WHERE run_id = %s AND status IN ('starting', 'running')",
             [status, reason, run_id],
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from cerebro_db.database.catalog import Catalog
-from cerebro_db.database.dialects import PostgreSQL
+from cerebro_db.database.dialects import HAS_SEGMENTS, PostgreSQL, dialect_of
 from cerebro_db.database.sessions import Session, SessionPool, no_tick
 from cerebro_db.errors import LoopbackFailed
 
@@ -36,8 +36,8 @@ class Client:
         """
         session = _connected(dsn)
         try:
-            search_path, cores = session.run(_FACTS)[0]
-            dialect = PostgreSQL(session.server_version)
+            search_path, cores, has_segments = session.run(_FACTS)[0]
+            dialect = dialect_of(session.server_version, has_segments)
         finally:
             session.close()
         pool = SessionPool(dsn, dialect.session_settings())
@@ -62,4 +62,4 @@ def _connected(dsn: str) -> Session:
     return session
 
 
-_FACTS = "SELECT pg_catalog.current_setting('search_path'), cerebro._cores()"
+_FACTS = f"SELECT pg_catalog.current_setting('search_path'), cerebro._cores(), {HAS_SEGMENTS}"

@@ -71,11 +71,16 @@ class PackedTarget:
 
 @dataclass(frozen=True)
 class PartitionInfo:
-    """The rows of one partition, and of each of its buffers as (buffer_id, rows)."""
+    """The rows of one partition, and of each of its buffers as (buffer_id, rows).
+
+    Attributes:
+        segment_key: where they lie, None where tables are not spread over segments.
+    """
 
     partition_key: int
     rows: int
     buffers: tuple[tuple[int, int], ...]
+    segment_key: int | None = None
 
 
 @dataclass(frozen=True)
@@ -106,6 +111,11 @@ class PackedTable:
     def target(self) -> PackedTarget:
         """The one dependent variable."""
         return self.targets[0]
+
+    @property
+    def is_spread(self) -> bool:
+        """Whether each partition lies on a segment."""
+        return self.partitions[0].segment_key is not None if self.partitions else False
 
     @property
     def rows(self) -> int:
@@ -305,17 +315,20 @@ SELECT ARRAY(SELECT u.v::text FROM unnest(s.{0}) WITH ORDINALITY AS u(v, o) ORDE
 def _partitions(
     session: Session, relation: Relation, role: str, tick: Tick
 ) -> tuple[PartitionInfo, ...]:
-    rows = session.run(_BUFFERS.format(relation.name.sql), (), tick)
-    buffers: dict[int, list[tuple[int, int]]] = {}
+    names = [name for name in _BUFFER_COLUMNS if relation.has(name)]
+    rows = session.run(_BUFFERS.format(", ".join(names), relation.name.sql), (), tick)
+    buffers: dict[tuple[int, int | None], list[tuple[int, int]]] = {}
     for row in rows:
-        facts = Facts(role, relation.name, dict(zip(_BUFFER_COLUMNS, row, strict=True)), _HINT)
-        key, buffer_id, count = (facts.whole(name, facts.row[name], 0) for name in facts.row)
-        buffers.setdefault(key, []).append((buffer_id, count))
+        facts = Facts(role, relation.name, dict(zip(names, row, strict=True)), _HINT)
+        key, buffer_id, count, *segment = (
+            facts.whole(name, facts.row[name], 0) for name in facts.row
+        )
+        buffers.setdefault((key, segment[0] if segment else None), []).append((buffer_id, count))
     return tuple(
-        PartitionInfo(key, sum(count for _, count in listed), tuple(listed))
-        for key, listed in buffers.items()
+        PartitionInfo(key, sum(count for _, count in listed), tuple(listed), where)
+        for (key, where), listed in buffers.items()
     )
 
 
-_BUFFER_COLUMNS = ("partition_key", "buffer_id", "num_rows")
-_BUFFERS = f"SELECT {', '.join(_BUFFER_COLUMNS)} FROM {{}} ORDER BY partition_key, buffer_id"
+_BUFFER_COLUMNS = ("partition_key", "buffer_id", "num_rows", "segment_key")
+_BUFFERS = "SELECT {} FROM {} ORDER BY partition_key, buffer_id"

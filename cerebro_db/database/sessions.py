@@ -36,7 +36,8 @@ _PREFIX = re.compile(f"^(?:{'|'.join(_OURS)}): ")
 
 POLL_SECONDS = 0.1
 CONNECT_SECONDS = 30.0
-LOST_SQLSTATES = ("57P01", "57P02", "57P03", "08000", "08003", "08006")
+# The last one tells that a process of a segment is gone, and with it what the session had there.
+LOST_SQLSTATES = ("57P01", "57P02", "57P03", "08000", "08003", "08006", "58M01")
 
 Tick = Callable[[], None]
 

@@ -36,6 +36,7 @@ from cerebro_db.driver.stored import (
     load_setup,
     with_workers,
 )
+from cerebro_db.driver.tasks import worker_task
 from cerebro_db.driver.workers import RunContext, give_back, stop, take_workers
 from cerebro_db.errors import (
     CerebroError,
@@ -193,7 +194,7 @@ class Drive:
         _wait_for_orphans(control, run, self._tick)
         store = self._store(catalog, run, setup)
         progress = load_progress(control, store, run, setup, self._tick)
-        ended = self._train(self._context(catalog, run, store), setup, progress)
+        ended = self._train(self._context(catalog, run, store, setup), setup, progress)
         check_unchanged(control, run, setup.packed, setup.validation, self._tick)
         results.write(catalog, self._dialect, setup, run, store, ended)
 
@@ -218,8 +219,11 @@ class Drive:
         give_back(self._pool, workers)
         return ended
 
-    def _context(self, catalog: Catalog, run: StoredRun, store: StateStore) -> RunContext:
-        limits, cache_mb = self._limits, catalog.settings().cache_mb
+    def _context(
+        self, catalog: Catalog, run: StoredRun, store: StateStore, setup: RunSetup
+    ) -> RunContext:
+        limits, settings = self._limits, catalog.settings()
+        cache_bytes = settings.cache_mb * 2**20 if run.row.use_caching else 0
         return RunContext(
             run_id=self._run_id,
             states=states_of(run.row),
@@ -228,7 +232,14 @@ class Drive:
             dialect=self._dialect,
             requests=Requests(catalog, self._run_id, self._deadline, limits.max_seconds),
             guard_key=_guard_key(run),
-            cache_bytes=cache_mb * 2**20 if run.row.use_caching else 0,
+            cache_bytes=cache_bytes,
+            preparation=worker_task(
+                run.run_id,
+                setup.threads,
+                bool(setup.request.use_gpus),
+                cache_bytes,
+                settings,
+            ),
             manifest={} if limits.any_version else run.manifest,
             tick=self._tick,
             notify=self._notify,

@@ -38,14 +38,14 @@ class EncodingRequest:
         categories: the method for everything else, apart from booleans.
         max_categories: of a column.
         encodings: JSON, from names of columns to methods of their own.
-        exclude: columns that ``*`` does not stand for.
+        excluded: columns that ``*`` does not stand for.
     """
 
     numbers: str | None = Method.STANDARDIZE
     categories: str | None = Method.ONEHOT
     max_categories: int | None = DEFAULT_CATEGORIES
     encodings: str | None = None
-    exclude: str | None = None
+    excluded: str | None = None
 
     def check(self) -> None:
         """Refuse what no table could make right."""
@@ -91,7 +91,7 @@ def planned(
         WrongObjectType: a column is of a type that has no encoding.
         InvalidArgument: a method does not fit the column, or the target is among the columns.
     """
-    columns = _chosen(source, listed, others, request.exclude)
+    columns = _chosen(source, listed, others, request.excluded)
     own = {
         column(source, name, "encodings").name: method for name, method in request.chosen().items()
     }
@@ -136,17 +136,17 @@ def matched(source: Relation, listed: str | None, encoding: Encoding, role: str)
 
 
 def _chosen(
-    source: Relation, listed: str | None, others: tuple[str, str | None], exclude: str | None
+    source: Relation, listed: str | None, others: tuple[str, str | None], excluded: str | None
 ) -> Sequence[Column]:
     target, left_out = others[0], set(others)
-    if exclude is not None:
-        left_out |= {one.name for one in listed_columns(source, exclude, "exclude")}
+    if excluded is not None:
+        left_out |= {one.name for one in listed_columns(source, excluded, "excluded")}
     columns = listed_columns(source, listed, "independent_varname")
     if listed is not None and listed.strip() == ALL:
         columns = tuple(one for one in columns if one.name not in left_out)
-    elif exclude is not None:
+    elif excluded is not None:
         raise InvalidArgument(
-            f"exclude: got {shown(exclude)}; allowed: NULL where independent_varname is not '*'"
+            f"excluded: got {shown(excluded)}; allowed: NULL where independent_varname is not '*'"
         )
     for one in columns:
         if one.name == target:

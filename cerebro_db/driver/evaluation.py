@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cerebro_db.configs.exactness import AUC, is_exact
+from cerebro_db.database.catalog import Catalog
 from cerebro_db.database.dialects import PostgreSQL
 from cerebro_db.database.dialects.postgresql_training import ScanOrder
 from cerebro_db.database.names import QualifiedName
@@ -28,6 +29,7 @@ from cerebro_db.driver.control import (
 )
 from cerebro_db.driver.crew import Statement, gather
 from cerebro_db.driver.registered import named_models
+from cerebro_db.driver.tasks import worker_task
 from cerebro_db.driver.trained import (
     ModelTable,
     TrainedModel,
@@ -186,7 +188,9 @@ class ScoringJob:
     def run(self, use_gpus: bool) -> dict[int, dict[str, Any]]:
         """Scan every partition, by as many workers as are worth their start; results by mst_key."""
         with self._workers(use_gpus) as workers:
-            scans = [self._scan(partition) for partition in self._test.partitions]
+            settings = Catalog(workers[0], self._tick).settings()
+            task = worker_task(NO_RUN, None, use_gpus, 0, settings)
+            scans = [self._scan(partition, task) for partition in self._test.partitions]
             results = [json.loads(rows[0][0]) for rows in gather(workers, scans, self._tick)]
             self._check(results)
             return {key: self._combined(workers[0], key, results) for key in self._recipes}
@@ -218,7 +222,7 @@ class ScoringJob:
         many = self._test.rows * len(self._models) >= MANY_ROWS
         return useful if many else max(1, min(ready, useful))
 
-    def _scan(self, partition: PartitionInfo) -> Statement:
+    def _scan(self, partition: PartitionInfo, preparation: str) -> Statement:
         keys = list(self._recipes)
         task = {
             "run_id": NO_RUN,
@@ -239,6 +243,7 @@ class ScoringJob:
             versions=None,
             tasks=[json.dumps(self._recipes[key]) for key in keys],
             reads=True,
+            preparation=preparation,
         )
         return self._sql.scan(self._test, order)
 

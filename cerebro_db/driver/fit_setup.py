@@ -98,6 +98,8 @@ def set_up(session: Session, request: FitRequest, tick: Tick) -> tuple[Qualified
     configurations = _configurations(rows, known, packed, targets, request)
     partitions = len(packed.partitions)
     usable = min(partitions, len(configurations))
+    # Where partitions lie on other machines, those have processors of their own.
+    busy = usable if packed.is_spread else min(request.cores, usable)
     setup = RunSetup(
         request=request,
         packed=packed,
@@ -107,7 +109,7 @@ def set_up(session: Session, request: FitRequest, tick: Tick) -> tuple[Qualified
         architectures=str(table.name),
         configurations=configurations,
         targets=targets,
-        num_workers=min(request.num_workers or min(request.cores, usable), len(configurations)),
+        num_workers=min(request.num_workers or busy, len(configurations)),
         threads=max(1, request.cores // partitions),
     )
     check_memory(setup, Catalog(session, tick).settings())

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from cerebro_db.configs.encodings import Encoding
+from cerebro_db.database.dialects import SpreadPacking
 from cerebro_db.database.dialects.postgresql import PostgreSQL
 from cerebro_db.database.dialects.postgresql_packing import UNFINISHED, PostgreSQLPacking
 from cerebro_db.database.names import QualifiedName
@@ -35,6 +36,7 @@ from cerebro_db.driver.packing_source import (
     check_source,
     target_of,
 )
+from cerebro_db.driver.packing_spread import SpreadWork, spread
 from cerebro_db.driver.packing_summary import summary_fields
 from cerebro_db.driver.packing_survey import Survey, Surveyor
 from cerebro_db.driver.packing_work import (
@@ -189,22 +191,15 @@ class _Job:
 
     # -- the work ------------------------------------------------------------
     def _built(self, work: Work) -> tuple[Survey, Layout]:
+        if isinstance(self._sql, SpreadPacking):
+            return self._spread(self._sql, work)
         names = (work.feature.column.name, work.target.column.name)
         table = self._readable(work)
         self._control.run(self._sql.create(work.build, *names), (), self._tick)
         snapshot = self._control.run(self._sql.begin_reading, (), self._tick)[0][0]
         work = self._fitted(work, table)
         surveyor = Surveyor(self._sql, self._control, self._tick)
-        survey = surveyor.survey(
-            work.source.name,
-            table,
-            work.feature,
-            work.target,
-            work.divisor,
-            work.request.num_classes,
-            work.training,
-            work.weight,
-        )
+        survey = _survey(surveyor, work, table)
         layout = _layout(work, survey)
         try:
             self._fill(work, survey, layout, snapshot)
@@ -215,6 +210,23 @@ class _Job:
             raise surveyor.explained(survey, failure) from None
         self._control.run("COMMIT", (), self._tick)
         self._finish(work, survey, layout)
+        return survey, layout
+
+    def _spread(self, sql: SpreadPacking, work: Work) -> tuple[Survey, Layout]:
+        request = work.request
+        spread_work = SpreadWork(
+            source=work.source.name,
+            build=work.build,
+            columns=work.columns,
+            names=(work.feature.column.name, work.target.column.name),
+            seed=None if request.is_validation else request.seed,
+            partitions=len(work.training.partitions) if work.training else request.num_partitions,
+            survey=lambda surveyor: _survey(surveyor, self._fitted(work, sql.staged), sql.staged),
+            buffer_size=lambda survey: _buffer_size(work, survey),
+        )
+        survey, layout = spread(sql, self._control, spread_work, self._tick)
+        _check_size(survey, layout)
+        self._finish(replace(work, feature=survey.feature), survey, layout)
         return survey, layout
 
     def _fitted(self, work: Work, table: QualifiedName) -> Work:
@@ -237,11 +249,9 @@ class _Job:
         source = work.source
         if not self._control.run(self._sql.needs_staging, (source.oid,), self._tick)[0][0]:
             return source.name
-        feature, target = work.feature, work.target.column.name
-        weights = [] if work.weight is None else [work.weight]
-        columns = list(dict.fromkeys([*feature.sources, target, *weights]))
+        feature = work.feature
         wide = () if isinstance(feature.encoding, Encoding) else feature.sources
-        statement = self._sql.stage(work.stage, source.name, columns, wide)
+        statement = self._sql.stage(work.stage, source.name, work.columns, wide)
         self._control.run(statement, (), self._tick)
         return work.stage
 
@@ -261,7 +271,7 @@ class _Job:
             work.output,
             work.output.suffixed(SUMMARY_SUFFIX),
             [(field.name, field.type) for field in fields],
-            [work.stage] if survey.is_staged else [],
+            [work.stage] if survey.scan.table == work.stage else [],
             more,
         )
         values = [*(field.value for field in fields), *told]
@@ -287,18 +297,29 @@ def _fillings(
 
 
 def _layout(work: Work, survey: Survey) -> Layout:
-    rows, shape = len(survey.addresses), survey.feature.shape
-    elements = max(_product(shape), _product(survey.target.shape))
-    request = work.request
-    seed = None if request.is_validation else request.seed
-    layout = lay_out(
-        survey.addresses,
-        _partitions(work, rows),
-        request.buffer_size or default_buffer_size(elements),
-        seed,
-    )
+    seed = None if work.request.is_validation else work.request.seed
+    partitions = _partitions(work, len(survey.addresses))
+    layout = lay_out(survey.addresses, partitions, _buffer_size(work, survey), seed)
     _check_size(survey, layout)
     return layout
+
+
+def _survey(surveyor: Surveyor, work: Work, table: QualifiedName) -> Survey:
+    return surveyor.survey(
+        work.source.name,
+        table,
+        work.feature,
+        work.target,
+        work.divisor,
+        work.request.num_classes,
+        work.training,
+        work.weight,
+    )
+
+
+def _buffer_size(work: Work, survey: Survey) -> int:
+    elements = max(_product(survey.feature.shape), _product(survey.target.shape))
+    return work.request.buffer_size or default_buffer_size(elements)
 
 
 def _partitions(work: Work, rows: int) -> int:

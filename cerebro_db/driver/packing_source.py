@@ -224,7 +224,16 @@ def check_number(column: Column, role: str) -> None:
 
 def check_names(x: str, y: str) -> None:
     """Refuse columns whose names would collide in the packed table, or grow too long."""
-    names = ["partition_key", "buffer_id", "num_rows", x, f"{x}_shape", y, f"{y}_shape"]
+    names = [
+        "partition_key",
+        "buffer_id",
+        "num_rows",
+        "segment_key",
+        x,
+        f"{x}_shape",
+        y,
+        f"{y}_shape",
+    ]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise InvalidArgument(

@@ -113,6 +113,9 @@ class Surveyor:
         return InvalidData(message) if message else failure
 
     def _addresses(self, table: QualifiedName) -> NDArray[np.int64]:
+        if self._sql.in_one_statement:  # where rows have none that another session could use
+            count = self._control.run(self._sql.count(table), (), self._tick)[0][0]
+            return np.arange(int(count), dtype=np.int64)
         blocks = self._control.run(self._sql.blocks, (table.schema, table.name), self._tick)[0][0]
         whole = blocks <= BLOCKS_PER_FETCH
         statement = self._sql.addresses(table, whole)

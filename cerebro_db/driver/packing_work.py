@@ -46,6 +46,12 @@ class Work:
         return float(self.request.normalizing_const or 1.0)
 
     @property
+    def columns(self) -> tuple[str, ...]:
+        """Those of the source that are read."""
+        weights = [] if self.weight is None else [self.weight]
+        return tuple(dict.fromkeys([*self.feature.sources, self.target.column.name, *weights]))
+
+    @property
     def build(self) -> QualifiedName:
         """The packed table while it is not finished."""
         return self.output.suffixed(BUILD_SUFFIX)

@@ -16,7 +16,7 @@ from cerebro_db.driver.prediction_job import PredictionJob, Work, may_predict
 from cerebro_db.driver.prediction_models import Asked, chosen_keys, models_of_table
 from cerebro_db.driver.prediction_source import test_source
 from cerebro_db.driver.registered import named_models
-from cerebro_db.errors import InvalidArgument
+from cerebro_db.errors import InvalidArgument, NotSupported
 
 
 @dataclass(frozen=True)
@@ -61,6 +61,8 @@ def predict(
             has not.
         InvalidData: a row has no id, or features that are no row of the model.
     """
+    if dialect.training.binds_workers:
+        raise NotSupported("cerebro_predict does not work on a server with segments yet")
     check_range("num_workers", request.num_workers, 1, MAX_WORKERS)
     wanted, use_gpus = request.wanted, bool(request.use_gpus)
     with control_session(

@@ -14,6 +14,7 @@ from cerebro_db.database.sessions import Session, Tick
 from cerebro_db.driver.control import transaction
 from cerebro_db.driver.fit_setup import STATES_SUFFIX, Configuration, RunSetup
 from cerebro_db.driver.state_store import StateStore
+from cerebro_db.errors import NotSupported
 
 
 def register(
@@ -28,6 +29,10 @@ def register(
         models: the architecture table.
         tick: called while waiting.
     """
+    if setup.replaces and dialect.training.binds_workers:
+        raise NotSupported(
+            "warm_start: got true; allowed on this server: false, as states lie on segments",
+        )
     catalog = Catalog(session, tick)
     row = _run_row(session, setup, tick)
     with transaction(session, tick):

@@ -77,7 +77,7 @@ class Run:
         }
         self._tasks = TaskWriter(setup, context.run_id)
         self._costs = {c.mst_key: c.hop_seconds for c in setup.configurations}
-        self._dispatcher = Dispatcher(max(1, len(workers)), self._costs)
+        self._dispatcher = Dispatcher(max(1, len(workers)), self._costs, self._serves)
         self._tables = {TRAINING: setup.packed}
         if setup.validation is not None:
             self._tables[VALIDATION] = setup.validation
@@ -197,7 +197,9 @@ class Run:
         if self._combinations:
             self._send_combination(worker, self._combinations.pop(0))
             return
-        scan = self._board.next(self._alive, worker.kept)
+        scan = self._board.next(
+            self._alive, worker.kept, lambda key: self._serves(worker.number, key)
+        )
         if scan is not None:
             self._send_scan(worker, scan)
             return
@@ -233,6 +235,7 @@ class Run:
             weights_of=(
                 architecture.model_id if version == 0 and architecture.has_weights else None
             ),
+            preparation=self._context.preparation,
         )
         worker.job = visit
         worker.session.send(*self._sql.hop(self._setup.packed, order))
@@ -250,6 +253,7 @@ class Run:
             versions=[version] * len(alive),
             tasks=[self._tasks.score(configuration) for configuration in alive],
             reads=scan.name not in worker.kept,
+            preparation=self._context.preparation,
         )
         worker.job = scan
         worker.session.send(*self._sql.scan(self._tables[scan.dataset], order))
@@ -399,6 +403,11 @@ class Run:
     def _version(self, visit: Visit) -> int:
         """Hops that a configuration has done before a visit."""
         return (visit.epoch - 1) * len(self._partitions) + visit.position
+
+    def _serves(self, worker: int, partition_key: int) -> bool:
+        """Whether a worker may have a partition: any one, or those on its segments."""
+        count = len(self._workers)
+        return not self._sql.binds_workers or count < 1 or partition_key % count == worker
 
     def _fits(self, partition_key: int) -> bool:
         """Whether a worker can hold a partition; the same rule as the worker's."""

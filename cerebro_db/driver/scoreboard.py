@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -81,13 +81,19 @@ class ScoreBoard:
         for pending in self._pending.values():
             pending.discard(mst_key)
 
-    def next(self, alive: Collection[int], kept: Collection[str]) -> Scan | None:
+    def next(
+        self,
+        alive: Collection[int],
+        kept: Collection[str],
+        serves: Callable[[int], bool] = lambda partition: True,
+    ) -> Scan | None:
         """A scan for a free worker, one of a partition that it keeps if there is one."""
         self._form(alive)
         for group in self._open:
-            if group.waiting:
-                names = {f"{dataset}/{key}": (dataset, key) for dataset, key in group.waiting}
-                chosen = next((names[n] for n in names if n in kept), group.waiting[0])
+            waiting = [(dataset, key) for dataset, key in group.waiting if serves(key)]
+            if waiting:
+                names = {f"{dataset}/{key}": (dataset, key) for dataset, key in waiting}
+                chosen = next((names[n] for n in names if n in kept), waiting[0])
                 group.waiting.remove(chosen)
                 return Scan(group, *chosen)
         return None

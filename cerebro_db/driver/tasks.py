@@ -4,13 +4,42 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from dataclasses import fields
 from typing import Any
 
+from cerebro_db.configs.settings import Settings
 from cerebro_db.database.packed import PackedTable
 from cerebro_db.driver.fit_setup import Configuration, RunSetup
 from cerebro_db.driver.scoreboard import TRAINING, Group
 from cerebro_db.planning.orders import Visit
 from cerebro_db.training.shuffle import salt
+
+
+def worker_task(
+    run_id: int, threads: int | None, use_gpus: bool, cache_bytes: int, settings: Settings
+) -> str:
+    """What makes a process a worker, where no call of its own can do that.
+
+    Args:
+        run_id: of the run, or NO_RUN.
+        threads: None for as many as the process has already.
+        use_gpus: whether it computes on them.
+        cache_bytes: of decoded partitions that it may keep.
+        settings: of the database.
+    """
+    return json.dumps(
+        {
+            "run_id": run_id,
+            "threads": threads,
+            "use_gpus": use_gpus,
+            "cache_bytes": cache_bytes,
+            "settings": {
+                field.name: str(getattr(settings, field.name))
+                for field in fields(settings)
+                if field.name != "worker_dsn"
+            },
+        }
+    )
 
 
 class TaskWriter:

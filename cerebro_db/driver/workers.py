@@ -69,6 +69,7 @@ class RunContext:
         requests: of others.
         guard_key: of the advisory lock that workers share while they work for the run.
         cache_bytes: of decoded partitions that each worker may keep.
+        preparation: JSON of what makes a process of a worker's session ready.
         manifest: what the workers must tell of themselves, where that matters; empty otherwise.
         tick: called while waiting; raises to cancel.
         notify: gets a line an epoch.
@@ -82,6 +83,7 @@ class RunContext:
     requests: Requests
     guard_key: int
     cache_bytes: int
+    preparation: str
     manifest: Mapping[str, Any]
     tick: Tick
     notify: Callable[[str], None]
@@ -97,8 +99,11 @@ def take_workers(
         return bool(session.facts.get("tensorflow", wanted) == wanted)
 
     sessions = pool.take(count, fits, tick, prefer=lambda session: "tensorflow" in session.facts)
-    for session in sessions:
+    # Each gets the number that it had: where a worker is bound to partitions, its processes are too.
+    sessions.sort(key=lambda session: session.facts.get("number", count))
+    for number, session in enumerate(sessions):
         session.facts["tensorflow"] = wanted
+        session.facts["number"] = number
     return [Worker(number, session) for number, session in enumerate(sessions)]
 
 

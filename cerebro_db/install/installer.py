@@ -8,6 +8,11 @@ from dataclasses import dataclass
 import sqlalchemy
 
 import cerebro_db
+from cerebro_db.database.dialects.greenplum_install import (
+    SEGMENT_VERSIONS,
+    SEGMENTS,
+    VERSION_HERE,
+)
 from cerebro_db.errors import InstallationFailed
 from cerebro_db.install import queries
 from cerebro_db.install.connection import execute, rows, transaction
@@ -21,6 +26,7 @@ class Report:
     version: str
     functions: tuple[str, ...]
     versions: Mapping[str, str]
+    segments: int = 0
 
 
 def install(dsn: str, script: Script) -> None:
@@ -52,8 +58,27 @@ def verify(dsn: str, script: Script) -> Report:
         # After a function of the installation: it has put this backend on its Python path.
         execute(connection, script.render("verify/versions.sql"), "the versions")
         versions = rows(connection, queries.LIBRARY_VERSIONS, "importing TensorFlow in a backend")
+        libraries = {str(name): str(value) for name, value in versions}
+        segments = _verify_segments(connection, {"Cerebro-DB": version, **libraries})
         connection.rollback()
-    return Report(version, script.functions(), {str(name): str(value) for name, value in versions})
+    return Report(version, script.functions(), libraries, segments)
+
+
+def _verify_segments(connection: sqlalchemy.Connection, expected: Mapping[str, str]) -> int:
+    """How many segments there are; raises where one runs on something else than the coordinator."""
+    if not rows(connection, SEGMENTS, "the segments")[0][0]:
+        return 0
+    execute(connection, VERSION_HERE, "the versions")
+    found = rows(connection, SEGMENT_VERSIONS, "importing TensorFlow on every segment")
+    for host, segment, package, name, version in found:
+        for what, got in (("Cerebro-DB", package), (str(name), version)):
+            if got != expected[what]:
+                raise InstallationFailed(
+                    f'segment {segment} on host "{host}" has {what} {got}, '
+                    f"the coordinator has {expected[what]}",
+                    "Install the same versions at the same place on every host.",
+                )
+    return len({segment for _, segment, *_ in found})
 
 
 def uninstall(dsn: str, force: bool = False) -> tuple[str, ...]:

@@ -20,6 +20,7 @@ from contextlib import contextmanager
 from queue import SimpleQueue
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
+from cerebro_db.database.dialects.capabilities import interrupts_python
 from cerebro_db.errors import RunFailed
 from cerebro_db.training.process import end_at_once
 
@@ -182,4 +183,5 @@ def computing(function: Callable[Concatenate[Tick, P], R]) -> Callable[Concatena
 def listen(plpy: Any) -> None:
     """Let the server act on a cancel request, a timeout, a lost client, its own end."""
     assert threading.current_thread() is threading.main_thread()
-    plpy.execute("SELECT 1")
+    if not interrupts_python():
+        plpy.execute("SELECT 1")

@@ -6,6 +6,7 @@ import functools
 from collections.abc import Callable
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
+from cerebro_db.database.dialects.capabilities import packed_sqlstate, reads_error_attributes
 from cerebro_db.errors import CerebroError
 
 P = ParamSpec("P")
@@ -36,13 +37,15 @@ def server_error(plpy: Any, error: CerebroError) -> BaseException:
     """The error as an exception that the server reports with its SQLSTATE, hint and detail."""
     # The server prefixes the message with the class's name, and with its module unless that is
     # "builtins"; it takes the rest from attributes.
-    kind = type(type(error).__name__, (plpy.Error,), {"__module__": "builtins"})
+    reads_attributes = reads_error_attributes(plpy)
+    base = plpy.Error if reads_attributes else plpy.SPIError
+    kind = type(type(error).__name__, (base,), {"__module__": "builtins"})
     failure: BaseException = kind(_tellable(error.message))
-    vars(failure).update(
-        sqlstate=error.sqlstate,
-        hint=_tellable(error.hint),
-        detail=_tellable(getattr(error, "detail", None)),
-    )
+    hint, detail = _tellable(error.hint), _tellable(getattr(error, "detail", None))
+    if reads_attributes:
+        vars(failure).update(sqlstate=error.sqlstate, hint=hint, detail=detail)
+    else:
+        vars(failure).update(spidata=(packed_sqlstate(error.sqlstate), detail, hint, None, 0))
     return failure
 
 

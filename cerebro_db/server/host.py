@@ -6,9 +6,10 @@ import os
 from dataclasses import dataclass, field
 from typing import Any
 
-from cerebro_db.database.dialects import PostgreSQL
+from cerebro_db.database.dialects import HAS_SEGMENTS, PostgreSQL, dialect_of
 from cerebro_db.database.sessions import SessionPool
 from cerebro_db.errors import InvalidArgument, RunInterrupted
+from cerebro_db.server.computing import listen
 from cerebro_db.server.entry import entry
 
 __all__ = ["Host", "entry"]
@@ -43,7 +44,7 @@ class Host:
             gd: the dictionary that lives as long as the backend.
         """
         facts = plpy.execute(_FACTS)[0]
-        dialect = PostgreSQL(int(facts["version"]))
+        dialect = dialect_of(int(facts["version"]), facts["has_segments"])
         return cls(plpy, _pool(gd, _dsn(facts), dialect), dialect, facts["search_path"])
 
     def tick(self) -> None:
@@ -55,7 +56,7 @@ class Host:
         """
         if os.getppid() != self.postmaster:
             raise RunInterrupted("the server has died; this session ends too")
-        self.plpy.execute("SELECT 1")
+        listen(self.plpy)
 
     def notice(self, message: str) -> None:
         """Tell the caller how far the work is."""
@@ -63,8 +64,9 @@ class Host:
 
 
 # The socket's folder may be read by superusers only, hence the function that tells it.
-_FACTS = """
-SELECT pg_catalog.current_setting('server_version_num') AS version,
+_FACTS = f"""
+SELECT {HAS_SEGMENTS} AS has_segments,
+       pg_catalog.current_setting('server_version_num') AS version,
        pg_catalog.current_setting('search_path') AS search_path,
        pg_catalog.current_setting('port') AS port,
        pg_catalog.current_database() AS dbname,

@@ -58,7 +58,7 @@ def pack_columns(
     categories: str | None,
     max_categories: int | None,
     encodings: str | None,
-    exclude: str | None,
+    excluded: str | None,
     num_classes: int | None,
     num_partitions: int | None,
     seed: int | None,
@@ -76,7 +76,7 @@ def pack_columns(
         num_partitions=num_partitions,
         seed=seed,
         sample_weight=sample_weight,
-        encoding=EncodingRequest(numbers, categories, max_categories, encodings, exclude),
+        encoding=EncodingRequest(numbers, categories, max_categories, encodings, excluded),
         search_path=host.search_path,
     )
     packing.pack(host.pool, host.dialect, request, host.tick, host.notice)

@@ -7,7 +7,7 @@ from typing import Any
 from cerebro_db.server.computing import Tick, computing
 from cerebro_db.server.host import entry
 from cerebro_db.server.memory import recall
-from cerebro_db.server.training import checked
+from cerebro_db.server.training import PREPARE, checked, prepared
 from cerebro_db.training.blocks import decode_features, decode_targets
 
 BEGIN, CONFIGURATION = 0, 1  # kinds of rows; the others are buffers
@@ -29,6 +29,8 @@ def measure_step(
     y_shape: list[int] | None,
 ) -> int:
     """Begin a scan, add a configuration, or feed it with a buffer."""
+    if kind == PREPARE:
+        return prepared(gd, task or "").token
     from cerebro_db.training.scan import Scan
     from cerebro_db.training.tasks import scan_of
 

@@ -8,18 +8,22 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from cerebro_db.configs.settings import Settings
+from cerebro_db.database.dialects.capabilities import interrupts_python
 from cerebro_db.errors import InvalidArgument, InvalidState
 from cerebro_db.server.computing import Tick, compute, computing, require_idle
 from cerebro_db.server.host import entry
 from cerebro_db.server.memory import WorkerMemory, recall, remember
 from cerebro_db.server.settings import settings_of
 from cerebro_db.training.blocks import decode_features, decode_targets
-from cerebro_db.training.environment import configure
+from cerebro_db.training.environment import configure, configured_threads
+from cerebro_db.training.fields import Fields
 
 MAX_THREADS = 1024
+_PREPARED = "cerebro.prepared"
 # More than any machine has: a partition is given memory when its rows come, not before.
 MAX_CACHE_BYTES = 2**51
-BEGIN, STATE = 0, 1  # kinds of rows; the others are buffers
+PREPARE, BEGIN, STATE = -1, 0, 1  # kinds of rows; the others are buffers
 
 
 def checked(name: str, value: int | None, low: int, high: int) -> int:
@@ -68,6 +72,30 @@ def prepare(
     return compute(plpy, work)
 
 
+def prepared(gd: dict[str, Any], text: str) -> WorkerMemory:
+    """In a process that only statements of a run reach: get ready, unless that was done for it.
+
+    Args:
+        gd: the dictionary of the process.
+        text: JSON of what ``prepare`` is told elsewhere, and of the settings.
+    """
+    if not interrupts_python():
+        raise InvalidArgument(f"kind: got {PREPARE}; allowed where sessions are told once: from 0")
+    if gd.get(_PREPARED) == text:
+        return recall(gd)
+    given = Fields.parse(text)
+    threads = configured_threads() or 1
+    if given.raw("threads") is not None:
+        threads = given.integer("threads", 1, MAX_THREADS)
+    cache_bytes = given.integer("cache_bytes", 0, MAX_CACHE_BYTES)
+    run_id = given.integer("run_id", 0)
+    settings = Settings.of(given.texts("settings"))
+    configure(threads, given.flag("use_gpus"))
+    memory = remember(gd, run_id, cache_bytes, settings)
+    gd[_PREPARED] = text
+    return memory
+
+
 @entry
 @computing
 def train_step(
@@ -86,6 +114,8 @@ def train_step(
     y_shape: list[int] | None,
 ) -> int:
     """Begin a visit, take a chunk of its state, or feed it with a buffer."""
+    if kind == PREPARE:
+        return prepared(gd, task or "").token
     memory = recall(gd)
     if kind == BEGIN:
         return memory.begin(_Opening(task or "", weights))

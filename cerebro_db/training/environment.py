@@ -41,6 +41,12 @@ def configure(threads: int, use_gpus: bool = False) -> dict[str, Any]:
     return dict(_configured)
 
 
+def configured_threads() -> int | None:
+    """The threads that this process computes with; None before TensorFlow was imported."""
+    found: int | None = _configured.get("threads")
+    return found
+
+
 def configure_once(threads: int) -> None:
     """The same where any settings will do: in a session that has TensorFlow they stay as they are."""
     if not _configured:

@@ -80,6 +80,11 @@ class Fields:
             raise self._wrong(name, values, f"up to {most} whole numbers from {low} to {high}")
         return tuple(values)
 
+    def texts(self, name: str) -> dict[str, str]:
+        """An object of texts."""
+        fields = self.object(name)
+        return {key: fields.text(key) for key in fields._value}
+
     def objects(self, name: str) -> list[Fields]:
         """A list of objects."""
         return [Fields(value, f"{self._what}.{name}") for value in self._of(name, list, "a list")]

@@ -9,6 +9,23 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
                    pg_catalog.current_setting('unix_socket_directories')
            END
 $$;
+-- Where no role may be given the right to read that setting, its value of now is written down.
+DO $$
+BEGIN
+    IF NOT EXISTS (SELECT 1 FROM pg_catalog.pg_roles WHERE rolname = 'pg_read_all_settings') THEN
+        EXECUTE pg_catalog.format($function$
+            CREATE OR REPLACE FUNCTION cerebro._loopback(setting text) RETURNS text
+            LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS %L
+            $function$, pg_catalog.format($body$
+            SELECT CASE $1
+                       WHEN 'worker_dsn' THEN
+                           (SELECT s.value FROM cerebro.catalog_settings s WHERE s.name = 'worker_dsn')
+                       WHEN 'unix_socket_directories' THEN %L::text
+                   END
+            $body$, pg_catalog.current_setting('unix_socket_directories')));
+    END IF;
+END
+$$;
 ALTER FUNCTION cerebro._loopback(text) OWNER TO cerebro_owner;
 COMMENT ON FUNCTION cerebro._loopback(text) IS
 'Internal: how the server reaches itself. Argument: unix_socket_directories, or worker_dsn for what an administrator set.';
@@ -56,7 +73,7 @@ CREATE OR REPLACE FUNCTION cerebro.cerebro_pack_columns(
     categories text DEFAULT 'onehot',
     max_categories integer DEFAULT 100,
     encodings json DEFAULT NULL,
-    exclude text DEFAULT NULL,
+    excluded text DEFAULT NULL,
     num_classes integer DEFAULT NULL,
     num_partitions integer DEFAULT NULL,
     seed bigint DEFAULT 0,
@@ -65,7 +82,7 @@ CREATE OR REPLACE FUNCTION cerebro.cerebro_pack_columns(
 COMMENT ON FUNCTION cerebro.cerebro_pack_columns(
     text, text, text, text, integer, text, text, integer, json, text, integer, integer, bigint,
     text) IS
-'Packs columns of mixed types for training: numbers, booleans, categories, dates and times become the column features, with an encoding that is computed from the source and recorded. independent_varname: columns separated by commas, or * for all but the dependent variable and those of exclude. numbers: standardize, minmax or none; categories: onehot or integer, for the max_categories most frequent ones of a column; encodings: JSON from columns to methods of their own. Makes output_table, <output_table>_summary and <output_table>_encoding.';
+'Packs columns of mixed types for training: numbers, booleans, categories, dates and times become the column features, with an encoding that is computed from the source and recorded. independent_varname: columns separated by commas, or * for all but the dependent variable and those of excluded. numbers: standardize, minmax or none; categories: onehot or integer, for the max_categories most frequent ones of a column; encodings: JSON from columns to methods of their own. Makes output_table, <output_table>_summary and <output_table>_encoding.';
 
 CREATE OR REPLACE FUNCTION cerebro.cerebro_encode(
     source_table text,

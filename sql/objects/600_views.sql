@@ -49,8 +49,13 @@ COMMENT ON FUNCTION cerebro._check_run() IS 'Internal: refuses rows of runs that
 {% for table in ['configurations', 'architectures', 'plan', 'hops', 'metrics', 'requests'] %}
 DROP TRIGGER IF EXISTS check_run ON cerebro.catalog_{{ table }};
 CREATE TRIGGER check_run BEFORE INSERT ON cerebro.catalog_{{ table }}
-    FOR EACH ROW EXECUTE FUNCTION cerebro._check_run();
+    FOR EACH ROW EXECUTE PROCEDURE cerebro._check_run();
 {%- endfor %}
+DO $check$
+BEGIN
+    {{ check_run | trim | indent(4) }}
+END
+$check$;
 
 -- Who a run belongs to, and what was asked for, is written once.
 GRANT SELECT, DELETE ON cerebro._runs TO cerebro_user;
@@ -81,6 +86,12 @@ COMMENT ON VIEW cerebro.settings IS
 'What an administrator has set with cerebro_set, and the defaults.';
 
 -- A driver holds the advisory lock of its run for as long as it lives.
+{%- set run_columns %}
+       r.error, r.source_table,
+       r.validation_table, r.model_output_table, r.model_selection_table, r.num_iterations,
+       r.metrics_compute_frequency, r.warm_start, r.seed, r.num_partitions, r.num_workers,
+       r.threads, r.durability, r.manifest, r.created, r.started, r.resumed, r.finished
+{%- endset %}
 CREATE VIEW cerebro.runs WITH (security_barrier) AS
 SELECT r.run_id, pg_get_userbyid(r.owner) AS owner, r.name, r.description,
        CASE WHEN r.status IN ('starting', 'running') AND NOT EXISTS (
@@ -91,12 +102,24 @@ SELECT r.run_id, pg_get_userbyid(r.owner) AS owner, r.name, r.description,
                    AND l.pid = r.driver_pid
                    AND (l.classid::bigint << 32) | l.objid::bigint = r.lock_key)
             THEN 'interrupted' ELSE r.status
-       END AS status,
-       r.error, r.source_table,
-       r.validation_table, r.model_output_table, r.model_selection_table, r.num_iterations,
-       r.metrics_compute_frequency, r.warm_start, r.seed, r.num_partitions, r.num_workers,
-       r.threads, r.durability, r.manifest, r.created, r.started, r.resumed, r.finished
+       END AS status,{{ run_columns }}
   FROM cerebro._runs r;
+-- Where tables lie on segments, nobody can look into locks and tables in one query: there a run is
+-- held to be driven for as long as its driver's session lives.
+DO $runs$
+BEGIN
+    IF {{ has_segments }} THEN
+        EXECUTE $view$CREATE OR REPLACE VIEW cerebro.runs WITH (security_barrier) AS
+SELECT r.run_id, pg_get_userbyid(r.owner) AS owner, r.name, r.description,
+       CASE WHEN r.status IN ('starting', 'running') AND a.pid IS NULL
+            THEN 'interrupted' ELSE r.status
+       END AS status,{{ run_columns }}
+  FROM cerebro._runs r
+  LEFT JOIN (SELECT s.pid FROM pg_catalog.pg_stat_activity s
+              WHERE s.datname = current_database() OFFSET 0) a ON a.pid = r.driver_pid$view$;
+    END IF;
+END
+$runs$;
 COMMENT ON VIEW cerebro.runs IS 'Your runs, or every run for members of cerebro_admin: what was asked for, its status, its manifest. A run whose driver is gone is interrupted.';
 
 CREATE VIEW cerebro.hops WITH (security_barrier) AS

@@ -10,7 +10,7 @@ BEGIN
           FROM pg_catalog.pg_proc p
           LEFT JOIN pg_catalog.pg_aggregate a ON a.aggfnoid = p.oid
          WHERE p.pronamespace = (SELECT oid FROM pg_catalog.pg_namespace WHERE nspname = 'cerebro')
-           AND age(p.xmin) > 0
+           AND p.xmin::text <> (txid_current() % 4294967296)::text
          ORDER BY a.aggfnoid IS NULL, p.oid DESC
     LOOP
         EXECUTE format('DROP %s %s', stale.kind, stale.signature);

@@ -186,7 +186,7 @@ def test_the_most_frequent_categories_have_a_code(people):
 
 
 def test_all_columns_but_some(people):
-    pack(people, "*", exclude="id, mood")
+    pack(people, "*", excluded="id, mood")
     listed = people.fetch("SELECT DISTINCT column_name FROM e_encoding")
     assert {row[0] for row in listed} == {
         "age", "visits", "weight", "score", "same", "member", "city", "born", "seen", "met", "hour",
@@ -291,8 +291,8 @@ BAD = {
         errors.InvalidParameterValue,
         "max_categories: got 0",
     ),
-    "'people','o','y','id',exclude:='age'": (errors.InvalidParameterValue, "exclude: got 'age'"),
-    "'people','o','y','*',exclude:='agee'": (errors.UndefinedColumn, "exclude: got 'agee'"),
+    "'people','o','y','id',excluded:='age'": (errors.InvalidParameterValue, "excluded: got 'age'"),
+    "'people','o','y','*',excluded:='agee'": (errors.UndefinedColumn, "excluded: got 'agee'"),
     "'people','o','y','id',encodings:='[]'": (errors.InvalidParameterValue, "encodings: got"),
     "'people','o','y','id',encodings:='{\"agee\": \"none\"}'": (
         errors.UndefinedColumn,

@@ -55,7 +55,7 @@ def test_columns_and_images_have_weights_too(weighty):
     facts = TargetFacts("class", 3, (), True)
     weighty.fetch(
         "SELECT cerebro_pack_columns('heavy', 'hc', 'y', '*', numbers := 'none', "
-        "exclude := 'x, v, image, f', sample_weight := 'w %')"
+        "excluded := 'x, v, image, f', sample_weight := 'w %')"
     )
     features, stored = records(weighty, "hc", "features", "y", facts)
     assert features.shape == (50, 1)

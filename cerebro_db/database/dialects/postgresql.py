@@ -11,6 +11,11 @@ SESSION_CHECKS_SINCE = 140000
 TRANSACTION_TIMEOUT_SINCE = 170000
 # Sessions that are kept for a next call end some time; those of a run may wait for any time.
 _IDLE_SECONDS = 3600
+_NEWER_SETTINGS = (
+    (90600, "SET idle_in_transaction_session_timeout = 0"),
+    (90600, "SET max_parallel_workers_per_gather = 0"),
+    (110000, "SET jit = off"),
+)
 
 
 class PostgreSQL:
@@ -40,15 +45,13 @@ class PostgreSQL:
             "SET DateStyle = 'ISO, MDY'",
             "SET client_min_messages = warning",
             "SET statement_timeout = 0",
-            "SET idle_in_transaction_session_timeout = 0",
             "SET lock_timeout = '30s'",
-            "SET jit = off",
-            "SET max_parallel_workers_per_gather = 0",
             # A connection that was cut without a word must not hold its locks for hours.
             "SET tcp_keepalives_idle = 30",
             "SET tcp_keepalives_interval = 10",
             "SET tcp_keepalives_count = 3",
         ]
+        settings += [text for since, text in _NEWER_SETTINGS if self.server_version >= since]
         if self.server_version >= SESSION_CHECKS_SINCE:
             # A caller that was killed must not leave its workers at work, holding locks.
             settings.append("SET client_connection_check_interval = '2s'")

@@ -51,6 +51,11 @@ class Scan:
 class PostgreSQLPacking:
     """Texts of the statements, each with the parameters that its docstring names."""
 
+    # Whether the rows are spread over segments, or fetched by their addresses.
+    in_one_statement = False
+    # What orders the rows of a scan, and how a row is found again.
+    row_order, row_address = "s.ctid", "s.ctid::text"
+
     begin_reading = (
         "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL synchronize_seqscans = off; "
         "SELECT pg_catalog.pg_export_snapshot()"
@@ -121,6 +126,10 @@ class PostgreSQLPacking:
             f"ALTER {labels} SET STORAGE EXTERNAL; {self._mark(table)}"
         )
 
+    def primary_key(self) -> str:
+        """The columns of the packed table's primary key."""
+        return "partition_key, buffer_id"
+
     def drop(self, tables: Sequence[QualifiedName]) -> str:
         """Remove what is not finished."""
         return "DROP TABLE IF EXISTS " + ", ".join(table.sql for table in tables)
@@ -130,6 +139,10 @@ class PostgreSQLPacking:
         parts = [image_shape(scan.image) if scan.image else _first_shape(scan.table, scan.features)]
         parts.append("NULL" if scan.class_type else _first_shape(scan.table, scan.target))
         return "SELECT " + ", ".join(parts)
+
+    def count(self, table: QualifiedName) -> str:
+        """How many rows there are."""
+        return f"SELECT pg_catalog.count(*) FROM ONLY {table.sql}"
 
     def addresses(self, table: QualifiedName, whole: bool) -> str:
         """The addresses of all rows as bytes; unless ``whole``: parameters first and last tid."""
@@ -162,7 +175,7 @@ class PostgreSQLPacking:
         )
         weights = "NULL::bytea"
         if scan.weight is not None:
-            weights = _concatenated(sent(f"ARRAY[{scan.weight}]"))
+            weights = concatenated(sent(f"ARRAY[{scan.weight}]"))
             column = "cerebro._pack_arrays(r.w, r.keys, p.positions, ARRAY[1], 1.0)"
             packed = f"cerebro._pack_weights({packed}, {column}, r.n)"
         names = ", ".join(quote(name + part) for name in columns for part in ("", "_shape"))
@@ -172,11 +185,11 @@ class PostgreSQLPacking:
                cerebro._pack_arrays(r.x, r.keys, p.positions, p.shape, %s),
                r.n || p.shape, {packed}, r.n || %s::integer[]
           FROM (SELECT pg_catalog.count(*)::integer AS n,
-                       {_concatenated("pg_catalog.tidsend(s.ctid)")} AS keys,
-                       {_concatenated(scan.sent)} AS x,
-                       {_concatenated(_label(scan.target) if labels else sent(scan.target))} AS y,
+                       {concatenated("pg_catalog.tidsend(s.ctid)")} AS keys,
+                       {concatenated(scan.sent)} AS x,
+                       {concatenated(label(scan.target) if labels else sent(scan.target))} AS y,
                        {weights} AS w
-                  FROM ONLY {scan.table.sql} s {_classes_join(scan) if labels else ""}
+                  FROM ONLY {scan.table.sql} s {classes_join(scan) if labels else ""}
                  WHERE s.ctid = ANY (%s::tid[])) r,
                (SELECT %s::bytea AS positions, %s::integer[] AS shape) p
         """
@@ -208,8 +221,8 @@ class PostgreSQLPacking:
             SELECT r.n, r.address, {features} AS x_fault, {x_shape} AS x_shape,
                    {target} AS y_fault, {target_dims} AS y_shape, r.y::text AS y_text,
                    {weight} AS w_fault
-              FROM (SELECT pg_catalog.row_number() OVER (ORDER BY s.ctid) AS n,
-                           s.ctid::text AS address, {scan.features} AS x, {scan.target} AS y,
+              FROM (SELECT pg_catalog.row_number() OVER (ORDER BY {self.row_order}) AS n,
+                           {self.row_address} AS address, {scan.features} AS x, {scan.target} AS y,
                            {scan.weight or "1"} AS w
                       FROM ONLY {scan.table.sql} s) r) f
          WHERE f.x_fault IS NOT NULL OR f.y_fault IS NOT NULL OR f.w_fault IS NOT NULL
@@ -235,7 +248,7 @@ class PostgreSQLPacking:
         drop = f"{self.drop(drops)}; " if drops else ""
         return (
             f"BEGIN; ALTER TABLE {table.sql} RENAME TO {quote(output.name)}; "
-            f"ALTER TABLE {output.sql} ADD PRIMARY KEY (partition_key, buffer_id); "
+            f"ALTER TABLE {output.sql} ADD PRIMARY KEY ({self.primary_key()}); "
             f"COMMENT ON TABLE {output.sql} IS 'Cerebro-DB: packed rows'; "
             f"CREATE TABLE {summary.sql} ({columns}); "
             f"COMMENT ON TABLE {summary.sql} IS 'Cerebro-DB: what the packed table holds'; "
@@ -246,20 +259,23 @@ class PostgreSQLPacking:
         return f"COMMENT ON TABLE {table.sql} IS '{UNFINISHED}'"
 
 
-def _concatenated(expression: str) -> str:
+def concatenated(expression: str) -> str:
+    """Bytes of all rows of a group, one after another."""
     return f"pg_catalog.string_agg({expression}, ''::bytea)"
 
 
 def sent(expression: str) -> str:
+    """An array in its binary form."""
     # A NULL must not be skipped in silence: the empty bytes are found by their length.
     return f"COALESCE(pg_catalog.array_send({expression}), ''::bytea)"
 
 
-def _label(target: str) -> str:
+def label(target: str) -> str:
+    """A class id in its binary form."""
     return f"pg_catalog.int4send(COALESCE(c.id, CASE WHEN {target} IS NULL THEN %s ELSE -1 END))"
 
 
-def _classes_join(scan: Scan) -> str:
+def classes_join(scan: Scan) -> str:
     """Class ids beside the rows; NULL is left to the label, as a join that matches it is slow."""
     return f"""
     LEFT JOIN (SELECT u.v, (u.o - 1)::integer AS id

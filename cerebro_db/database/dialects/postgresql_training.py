@@ -65,6 +65,7 @@ class HopOrder:
         passes: how often the buffers are read: 1, or the passes of the hop where they are streamed.
         reads: whether the buffers are read at all, or the worker has the partition in memory.
         weights_of: model_id whose weights are the start.
+        preparation: JSON of what makes a process a worker, where that is not the session's.
     """
 
     source: QualifiedName | None
@@ -83,10 +84,14 @@ class HopOrder:
     passes: int
     reads: bool
     weights_of: int | None
+    preparation: str | None = None
 
 
 class PostgreSQLTraining:
     """Statements of a run. The rows of a hop and its new state are one transaction."""
+
+    # Whether a partition is for one worker only, whose processes have it in memory.
+    binds_workers = False
 
     def create_states(self, table: QualifiedName, lasting: bool) -> list[str]:
         """A table of states: one row a chunk of a version of a configuration."""
@@ -144,7 +149,7 @@ class PostgreSQLTraining:
 
     def scan(self, packed: PackedTable, order: ScanOrder) -> Statement:
         """Score many configurations on one partition; returns JSON."""
-        buffers = _SCAN_BUFFERS.format(packed=packed.relation.name.sql, **_columns(packed))
+        buffers = _SCAN_BUFFERS.format(packed=packed.relation.name.sql, **columns_of(packed))
         version = "" if order.versions is None else " AND s.version = t.version"
         states = " UNION ALL ".join(f"SELECT * FROM {table.sql}" for table in order.states)
         sql = _SCAN.format(states=states, version=version, buffers=buffers if order.reads else "")
@@ -156,19 +161,19 @@ class PostgreSQLTraining:
         weights = "NULL::bytea"
         parameters: list[Any] = [order.task]
         if order.weights_of is not None:
-            weights = _WEIGHTS
+            weights = WEIGHTS
             parameters += [order.run_id, order.weights_of]
         sql = _FIRST_ROW.format(weights=weights)
         if order.source is not None:
             sql += _STATE_ROWS.format(states=order.source.sql)
             parameters += [order.mst_key, order.version]
         if order.reads:
-            place = _PLACE_IN_ORDER
+            place = PLACE_IN_ORDER
             if order.salt is not None:
-                place = _PLACE_SHUFFLED
+                place = PLACE_SHUFFLED
                 parameters.append(order.salt)
             sql += _HOP_BUFFERS.format(
-                place=place, packed=packed.relation.name.sql, **_columns(packed)
+                place=place, packed=packed.relation.name.sql, **columns_of(packed)
             )
             parameters += [order.passes - 1, order.partition_key]
         return sql, parameters
@@ -184,6 +189,7 @@ class ScanOrder:
         mst_keys, tasks: of the states to score.
         versions: of them; None where the table has only one of each.
         reads: whether the buffers are read, or the worker has the partition in memory.
+        preparation: as of a hop.
     """
 
     states: Sequence[QualifiedName]
@@ -193,9 +199,11 @@ class ScanOrder:
     versions: list[int] | None
     tasks: list[str]
     reads: bool
+    preparation: str | None = None
 
 
-def _columns(packed: PackedTable) -> dict[str, str]:
+def columns_of(packed: PackedTable) -> dict[str, str]:
+    """The quoted names of the columns of a packed table."""
     x, y = packed.input.name, packed.target.name
     return {
         "x": quote(x),
@@ -205,7 +213,7 @@ def _columns(packed: PackedTable) -> dict[str, str]:
     }
 
 
-_WEIGHTS = """(SELECT a.model_weights FROM cerebro._architectures a
+WEIGHTS = """(SELECT a.model_weights FROM cerebro._architectures a
                  WHERE a.run_id = %s AND a.model_id = %s)"""
 
 _FIRST_ROW = """
@@ -221,8 +229,8 @@ SELECT 1, s.chunk, '', NULL, s.state, NULL, NULL, NULL, NULL, NULL, NULL
   FROM {states} s WHERE s.mst_key = %s AND s.version = %s
 """
 
-_PLACE_SHUFFLED = "md5(%s || '/' || g.subepoch || '/' || p.buffer_id)"
-_PLACE_IN_ORDER = "lpad(p.buffer_id::text, 10, '0')"
+PLACE_SHUFFLED = "md5(%s || '/' || g.subepoch || '/' || p.buffer_id)"
+PLACE_IN_ORDER = "lpad(p.buffer_id::text, 10, '0')"
 
 _HOP_BUFFERS = """
 UNION ALL

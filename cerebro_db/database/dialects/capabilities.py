@@ -1,0 +1,33 @@
+"""What a server can do, asked of itself: no decision is made by a product's name or version."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from typing import Any
+
+# Of a server whose tables are spread over segments.
+HAS_SEGMENTS = "(pg_catalog.to_regclass('pg_catalog.gp_distribution_policy') IS NOT NULL)"
+
+
+@functools.cache
+def interrupts_python() -> bool:
+    """Whether the server of this process raises KeyboardInterrupt here when it is to stop.
+
+    A backend with that hook must not be asked through its SQL interface, which a process of a
+    segment may not use, and where an error of a segment would jump over the frames of Python.
+    """
+    return hasattr(ctypes.CDLL(None), "cancel_pending_hook")
+
+
+def reads_error_attributes(plpy: Any) -> bool:
+    """Whether the server takes SQLSTATE, hint and detail from the attributes of any ``plpy.Error``.
+
+    Older ones take them only from the tuple that their SPI leaves in its own errors.
+    """
+    return hasattr(plpy, "commit")
+
+
+def packed_sqlstate(sqlstate: str) -> int:
+    """An SQLSTATE as the server keeps it: six bits a character."""
+    return sum(((ord(character) - 48) & 0x3F) << 6 * n for n, character in enumerate(sqlstate))

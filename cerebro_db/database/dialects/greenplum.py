@@ -1,0 +1,30 @@
+"""Greenplum: tables are spread over segments; a partition is the rows of one of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from cerebro_db.database.dialects.greenplum_packing import GreenplumPacking
+from cerebro_db.database.dialects.greenplum_training import GreenplumTraining
+from cerebro_db.database.dialects.postgresql import PostgreSQL
+from cerebro_db.database.sessions import SessionSettings
+
+# Processes of segments go when their session was idle for so long, and what they have loaded with
+# them: never while a run has them, and as late as idle sessions of other servers afterwards.
+_KEEP = "SET gp_vmem_idle_resource_timeout = 0"
+_GIVE_BACK = "SET gp_vmem_idle_resource_timeout = 3600000"
+
+
+class Greenplum(PostgreSQL):
+    """What a job must know of a server with segments."""
+
+    packing = GreenplumPacking()
+    training = GreenplumTraining()
+
+    def session_settings(self) -> SessionSettings:
+        """What makes a session fit for work of any length."""
+        common = super().session_settings()
+        # Plans are those that were tried; what the statements need is there in this planner.
+        return replace(
+            common, first=[*common.first, "SET optimizer = off"], in_use=_KEEP, idle=_GIVE_BACK
+        )

@@ -1,0 +1,82 @@
+"""What an installation does where tables are spread over segments: texts for its script."""
+
+from __future__ import annotations
+
+from cerebro_db.database.dialects.capabilities import HAS_SEGMENTS
+
+# Statements of a PL/pgSQL block, run after each migration. Every segment has a copy of the catalog:
+# triggers can look into it there, and any columns can be unique.
+REPLICATE_CATALOG = f"""
+IF {HAS_SEGMENTS} THEN
+    EXECUTE $replicate$
+    DO $do$
+    DECLARE
+        spread regclass;
+    BEGIN
+        FOR spread IN
+            SELECT p.localoid FROM pg_catalog.gp_distribution_policy p
+              JOIN pg_catalog.pg_class c ON c.oid = p.localoid
+             WHERE c.relnamespace = (SELECT oid FROM pg_catalog.pg_namespace WHERE nspname = 'cerebro')
+               AND p.policytype <> 'r'
+        LOOP
+            EXECUTE pg_catalog.format('ALTER TABLE %s SET DISTRIBUTED REPLICATED', spread);
+        END LOOP;
+    END
+    $do$
+    $replicate$;
+END IF;
+"""
+
+SEGMENTS = f"SELECT {HAS_SEGMENTS}"
+
+# Statements of a PL/pgSQL block: what a row is checked by that is inserted on a segment. The view
+# whose option does that elsewhere cannot be looked into there, and its option is not looked at.
+CHECK_RUN = f"""
+IF {HAS_SEGMENTS} THEN
+    EXECUTE $own$CREATE OR REPLACE FUNCTION cerebro._may_write(run_id bigint, role oid)
+        RETURNS boolean LANGUAGE plpgsql STABLE SECURITY DEFINER
+        SET search_path = pg_catalog, pg_temp AS $body$
+        BEGIN
+            RETURN EXISTS (SELECT 1 FROM cerebro.catalog_runs r
+                            WHERE r.run_id = $1 AND (pg_has_role($2, r.owner, 'USAGE')
+                                                     OR pg_has_role($2, 'cerebro_admin', 'USAGE')));
+        END
+        $body$$own$;
+    ALTER FUNCTION cerebro._may_write(bigint, oid) OWNER TO cerebro_owner;
+    COMMENT ON FUNCTION cerebro._may_write(bigint, oid) IS
+        'Internal: whether a role may write rows of a run.';
+    EXECUTE $own$CREATE OR REPLACE FUNCTION cerebro._check_run()
+        RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $body$
+        BEGIN
+            IF NOT cerebro._may_write(NEW.run_id, cerebro._role()) THEN
+                RAISE EXCEPTION USING ERRCODE = '44000', MESSAGE = format(
+                    'run_id: got %s; you have no run of that number', NEW.run_id);
+            END IF;
+            RETURN NEW;
+        END
+        $body$$own$;
+END IF;
+"""
+
+# A function like that of the installation, but one that the planner does not call beforehand.
+VERSION_HERE = """
+DO $do$
+BEGIN
+    EXECUTE pg_catalog.format(
+        'CREATE FUNCTION pg_temp.cerebro_version_here() RETURNS text LANGUAGE plpython3u AS %L',
+        (SELECT p.prosrc FROM pg_catalog.pg_proc p
+          WHERE p.oid = 'cerebro.cerebro_version()'::pg_catalog.regprocedure));
+END
+$do$
+"""
+
+# What each segment runs on, asked of a process there: host, segment, name, version. The function
+# of the installation comes first: it puts that process on its Python path.
+SEGMENT_VERSIONS = """
+SELECT c.hostname::text, v.segment, v.package, (v.library).name, (v.library).version
+  FROM (SELECT gp_segment_id AS segment, pg_temp.cerebro_version_here() AS package,
+               pg_temp.cerebro_library_versions() AS library
+          FROM gp_dist_random('gp_id')) v
+  JOIN pg_catalog.gp_segment_configuration c ON c.content = v.segment AND c.role = 'p'
+ ORDER BY 2, 4
+"""

@@ -1,0 +1,200 @@
+"""SQL text of training on Greenplum: a hop trains on its segment and leaves its state on the next.
+
+All rows that an aggregate takes lie on one segment, and their common segment_key says so: nothing but
+the state travels. It goes where the row of the state belongs, which is where the configuration goes
+next. One statement cannot write two tables, so the transaction of a hop has three.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cerebro_db.database.dialects.postgresql_training import (
+    PLACE_IN_ORDER,
+    PLACE_SHUFFLED,
+    WEIGHTS,
+    HopOrder,
+    PostgreSQLTraining,
+    ScanOrder,
+    Statement,
+    columns_of,
+)
+from cerebro_db.database.names import QualifiedName
+from cerebro_db.database.packed import PackedTable, PartitionInfo
+from cerebro_db.errors import WrongObjectType
+
+
+class GreenplumTraining(PostgreSQLTraining):
+    """Statements of a run where each partition is the rows of one segment."""
+
+    binds_workers = True
+
+    def create_states(self, table: QualifiedName, lasting: bool) -> list[str]:
+        """A table of states; the first chunk of each has what its hop did."""
+        return [
+            f"CREATE {'' if lasting else 'UNLOGGED'} TABLE {table.sql} ("
+            "segment_key integer NOT NULL, mst_key integer NOT NULL, version integer NOT NULL, "
+            "chunk integer NOT NULL, partition_key integer, state bytea NOT NULL, "
+            "result cerebro.visit_result, PRIMARY KEY (segment_key, mst_key, version, chunk)) "
+            "DISTRIBUTED BY (segment_key)",
+            f"ALTER TABLE {table.sql} ALTER COLUMN state SET STORAGE EXTERNAL",
+        ]
+
+    def hop(self, packed: PackedTable, order: HopOrder) -> Statement:
+        """Train one configuration on one partition; returns what the hop did."""
+        rows, parameters = self._rows_of_hop(packed, order)
+        following = order.partition_key
+        if order.next_partition_key is not None:
+            following = order.next_partition_key
+        where = _segment_key(_partition(packed, following))
+        state = [where, order.mst_key, order.version + 1]
+        parameters = [*state, order.next_partition_key, *parameters]
+        parameters += [
+            order.run_id, order.mst_key, order.epoch, order.position, order.partition_key,
+            order.worker, order.waited, *state, *state, *state,
+        ]  # fmt: skip
+        return _HOP.format(rows=rows, states=order.target.sql), parameters
+
+    def scan(self, packed: PackedTable, order: ScanOrder) -> Statement:
+        """Score many configurations on one partition; returns JSON."""
+        partition = _partition(packed, order.partition_key)
+        version = "" if order.versions is None else " AND s.version = t.version"
+        states = " UNION ALL ".join(
+            f"SELECT mst_key, {'NULL::int AS ' if order.versions is None else ''}version, chunk, "
+            f"state FROM {table.sql}"
+            for table in order.states
+        )
+        columns = columns_of(packed)
+        table = packed.relation.name.sql
+        begin = "".join(
+            _SCAN_FIRST.format(packed=table, kind=kind) + "UNION ALL" for kind in (-1, 0)
+        )
+        buffers = _SCAN_BUFFERS.format(packed=table, **columns) if order.reads else ""
+        sql = _SCAN.format(states=states, version=version, begin=begin, buffers=buffers)
+        versions = order.versions or [0] * len(order.mst_keys)
+        where = [_segment_key(partition), order.partition_key]
+        first = [*where, partition.buffers[0][0]]
+        parameters: list[Any] = [where[0], order.mst_keys, versions, order.tasks]
+        parameters += [order.preparation or "", *first, order.task, *first]
+        return sql, parameters + (where if order.reads else [])
+
+    def _rows_of_hop(self, packed: PackedTable, order: HopOrder) -> Statement:
+        partition = _partition(packed, order.partition_key)
+        where = [_segment_key(partition), order.partition_key]
+        first = [*where, partition.buffers[0][0]]
+        table = packed.relation.name.sql
+        sql = _FIRST_ROW.format(kind=-1, weights="NULL::bytea", packed=table) + "UNION ALL"
+        parameters: list[Any] = [order.preparation or "", *first, order.task]
+        weights = "NULL::bytea"
+        if order.weights_of is not None:
+            weights = WEIGHTS
+            parameters += [order.run_id, order.weights_of]
+        sql += _FIRST_ROW.format(kind=0, weights=weights, packed=table)
+        parameters += first
+        if order.source is not None:
+            sql += _STATE_ROWS.format(states=order.source.sql)
+            parameters += [where[0], order.mst_key, order.version]
+        if order.reads:
+            place = PLACE_IN_ORDER
+            if order.salt is not None:
+                place = PLACE_SHUFFLED
+                parameters.append(order.salt)
+            sql += _HOP_BUFFERS.format(place=place, packed=table, **columns_of(packed))
+            parameters += [order.passes - 1, *where]
+        return sql, parameters
+
+
+def _partition(packed: PackedTable, key: int) -> PartitionInfo:
+    return next(p for p in packed.partitions if p.partition_key == key)
+
+
+def _segment_key(partition: PartitionInfo) -> int:
+    if partition.segment_key is None:
+        raise WrongObjectType(
+            "source_table: its partitions do not lie on one segment each",
+            hint="pack the source again with cerebro_pack",
+        )
+    return partition.segment_key
+
+
+_FIRST_ROW = """
+SELECT p.segment_key, {kind} AS kind, 0 AS subepoch, ''::text AS place, %s::text AS task,
+       NULL::bytea AS state, {weights} AS weights,
+       NULL::int AS buffer_id, NULL::bytea AS x, NULL::int[] AS x_shape,
+       NULL::bytea AS y, NULL::int[] AS y_shape
+  FROM {packed} p WHERE p.segment_key = %s AND p.partition_key = %s AND p.buffer_id = %s
+"""
+
+_STATE_ROWS = """
+UNION ALL
+SELECT s.segment_key, 1, s.chunk, '', NULL, s.state, NULL, NULL, NULL, NULL, NULL, NULL
+  FROM {states} s WHERE s.segment_key = %s AND s.mst_key = %s AND s.version = %s
+"""
+
+_HOP_BUFFERS = """
+UNION ALL
+SELECT p.segment_key, 2, g.subepoch, {place}, NULL, NULL, NULL, p.buffer_id,
+       p.{x}, p.{x_shape}, p.{y}, p.{y_shape}
+  FROM {packed} p CROSS JOIN generate_series(0, %s) AS g(subepoch)
+ WHERE p.segment_key = %s AND p.partition_key = %s
+"""
+
+_HOP = """
+INSERT INTO {states} (segment_key, mst_key, version, chunk, partition_key, state, result)
+SELECT %s, %s, %s, (c.saved).chunk, %s, (c.saved).state,
+       CASE WHEN (c.saved).chunk = 0 THEN c.result END
+  FROM (SELECT v.result, cerebro._saved_state((v.result).token) AS saved
+          FROM (SELECT cerebro.cerebro_train(i.kind, i.task, i.state, i.weights, i.subepoch,
+                                             i.buffer_id, i.x, i.x_shape, i.y, i.y_shape
+                                             ORDER BY i.kind, i.subepoch, i.place COLLATE "C")
+                       AS result
+                  FROM ({rows}) AS i GROUP BY i.segment_key) AS v) AS c;
+INSERT INTO cerebro._hops
+       (run_id, mst_key, epoch, position, partition_key, worker, pid, started, finished,
+        waited, read, trained, written, rows, loss, compiled, cached, memory_mb)
+SELECT %s, %s, %s, %s, %s, %s, pg_backend_pid(), statement_timestamp(), clock_timestamp(),
+       %s, (s.result).read_seconds, (s.result).train_seconds,
+       extract(epoch FROM clock_timestamp()) - (s.result).trained_at,
+       (s.result).rows, (s.result).loss, (s.result).compiled, (s.result).cached,
+       (s.result).memory_mb
+  FROM {states} s
+ WHERE s.segment_key = %s AND s.mst_key = %s AND s.version = %s AND s.chunk = 0;
+SELECT (s.result).rows, (s.result).kept,
+       (SELECT pg_catalog.sum(pg_catalog.octet_length(b.state))::bigint FROM {states} b
+         WHERE b.segment_key = %s AND b.mst_key = %s AND b.version = %s)
+  FROM {states} s
+ WHERE s.segment_key = %s AND s.mst_key = %s AND s.version = %s AND s.chunk = 0
+"""
+
+# The states go to the segment first. A cursor is read by the process that trains there, unlike a
+# plain query, which the writing process answers.
+_SCAN = """
+CREATE TEMPORARY TABLE cerebro_scan ON COMMIT DROP AS
+SELECT %s::integer AS segment_key, t.mst_key, s.chunk, s.state, t.task
+  FROM unnest(%s::int[], %s::int[], %s::text[]) AS t(mst_key, version, task)
+  JOIN ({states}) s ON s.mst_key = t.mst_key{version}
+DISTRIBUTED BY (segment_key);
+DECLARE cerebro_scan NO SCROLL CURSOR FOR
+SELECT cerebro.cerebro_measure(i.kind, i.task, i.state, i.buffer_id, i.x, i.x_shape, i.y,
+                               i.y_shape ORDER BY i.kind, i.place, i.chunk)
+  FROM ({begin}
+SELECT s.segment_key, 1 AS kind, s.mst_key AS place, s.chunk AS chunk, s.task AS task,
+       s.state AS state, NULL::int AS buffer_id, NULL::bytea AS x, NULL::int[] AS x_shape,
+       NULL::bytea AS y, NULL::int[] AS y_shape
+  FROM pg_temp.cerebro_scan s
+{buffers}) AS i GROUP BY i.segment_key;
+FETCH ALL FROM cerebro_scan
+"""
+
+_SCAN_FIRST = """
+SELECT p.segment_key, {kind} AS kind, 0 AS place, 0 AS chunk, %s::text AS task,
+       NULL::bytea AS state, NULL::int AS buffer_id, NULL::bytea AS x, NULL::int[] AS x_shape,
+       NULL::bytea AS y, NULL::int[] AS y_shape
+  FROM {packed} p WHERE p.segment_key = %s AND p.partition_key = %s AND p.buffer_id = %s
+"""
+
+_SCAN_BUFFERS = """UNION ALL
+SELECT p.segment_key, 2, p.buffer_id, 0, NULL, NULL, p.buffer_id,
+       p.{x}, p.{x_shape}, p.{y}, p.{y_shape}
+  FROM {packed} p WHERE p.segment_key = %s AND p.partition_key = %s
+"""

@@ -1,0 +1,95 @@
+"""Packing where tables are spread over segments: one transaction of one session does all of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from cerebro_db.database.dialects import Spreading, SpreadPacking
+from cerebro_db.database.names import QualifiedName
+from cerebro_db.database.sessions import Session, StatementFailed, Tick
+from cerebro_db.driver.packing_layout import Layout, lay_out
+from cerebro_db.driver.packing_survey import Survey, Surveyor
+from cerebro_db.errors import InvalidArgument
+
+
+@dataclass(frozen=True)
+class SpreadWork:
+    """What is to be spread.
+
+    Attributes:
+        source: the table or view.
+        build: the packed table to be made.
+        columns: of the source, those that are read.
+        names: of features and target in the packed table.
+        seed: of the shuffle; None keeps the order.
+        partitions: how many; None for one on each segment.
+        survey: looks at the rows of the stage.
+        buffer_size: most rows in a buffer, once the rows are known.
+    """
+
+    source: QualifiedName
+    build: QualifiedName
+    columns: tuple[str, ...]
+    names: tuple[str, str]
+    seed: int | None
+    partitions: int | None
+    survey: Callable[[Surveyor], Survey]
+    buffer_size: Callable[[Survey], int]
+
+
+def spread(
+    sql: SpreadPacking, control: Session, work: SpreadWork, tick: Tick
+) -> tuple[Survey, Layout]:
+    """Fill the packed table; the transaction stays open, and is the caller's to end.
+
+    Args:
+        sql: of the dialect.
+        control: the session.
+        work: what to do.
+        tick: called while waiting.
+    """
+    control.run(sql.begin, (), tick)
+    keys = [key for _, key in control.run(sql.segment_keys, (), tick)]
+    source = work.source
+    if control.run(sql.needs_copy, (source.text,), tick)[0][0]:
+        text, source = sql.copy(source, work.columns)
+        control.run(text, (), tick)
+    seeds = () if work.seed is None else (work.seed,)
+    control.run(sql.shuffle(source, work.columns, bool(seeds)), seeds, tick)
+    control.run(sql.create(work.build, *work.names), (), tick)
+    surveyor = Surveyor(sql, control, tick)
+    survey = work.survey(surveyor)
+    partitions = _partitions(work.partitions, keys, len(survey.addresses))
+    layout = lay_out(survey.addresses, partitions, work.buffer_size(survey), None)
+    spreading = Spreading(len(survey.addresses), keys[:partitions], work.buffer_size(survey))
+    control.run("SAVEPOINT before_filling", (), tick)
+    try:
+        control.run(sql.rank, (), tick)
+        statement = sql.fill_all(work.build, survey.scan, work.names, spreading)
+        control.run(statement, _parameters(survey), tick)
+    except StatementFailed as failure:
+        # Class 22: something about the data, which is still there to be looked at.
+        if not failure.sqlstate.startswith("22"):
+            raise
+        control.run("ROLLBACK TO SAVEPOINT before_filling", (), tick)
+        raise surveyor.explained(survey, failure) from None
+    return survey, layout
+
+
+def _partitions(wanted: int | None, keys: list[int], rows: int) -> int:
+    if wanted is not None and wanted > len(keys):
+        raise InvalidArgument(
+            f"num_partitions: got {wanted}; allowed: at most {len(keys)}, the number of segments"
+        )
+    return min(wanted or len(keys), rows)
+
+
+def _parameters(survey: Survey) -> list[object]:
+    feature, target = survey.feature, survey.target
+    shape, target_shape = list(feature.shape), list(target.shape)
+    first: list[object] = [shape, survey.divisor, shape]
+    if target.is_class:
+        null_id = target.null_id if target.null_id is not None else -1
+        return [*first, target_shape, null_id, target.values]
+    return [*first, list(target.wire_shape), target_shape]

@@ -1,0 +1,96 @@
+"""The catalog where each segment has a copy: what drivers write, and who may."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import psycopg2
+import psycopg2.extensions
+import pytest
+from conftest import Sql
+
+from cerebro_db.database.catalog import (
+    ArchitectureRow,
+    Catalog,
+    ConfigurationRow,
+    MetricRow,
+    RunRow,
+)
+from cerebro_db.database.names import QualifiedName
+from cerebro_db.database.sessions import Session, no_tick
+from cerebro_db.planning.orders import Visit
+
+COPIES = "SELECT count(*) FROM gp_dist_random('cerebro.catalog_{}') WHERE run_id = %s"
+
+
+def _row(number: int) -> RunRow:
+    return RunRow(
+        name="a run", description=None, source_table="p", validation_table=None,
+        model_output_table="o", model_selection_table="s", model_arch_table="m",
+        num_iterations=2, metrics_compute_frequency=2, warm_start=False, seed=0,
+        num_partitions=3, num_workers=3, threads=1, use_gpus=False, use_caching=True,
+        durability="hop", output_schema="public", output_name="o", source_oid=1,
+        source_print="", validation_oid=None, validation_print=None,
+        states=f"run_{number:032x}", lock_key=2 * number, cerebro_version="0",
+    )  # fmt: skip
+
+
+@pytest.fixture
+def catalog(segments: Sql) -> Iterator[Catalog]:
+    """The catalog as a member of cerebro_user sees it."""
+    segments.run("CREATE ROLE trainer LOGIN; GRANT cerebro_user TO trainer")
+    segments.run("CREATE TABLE m (model_id int, model_weights bytea)")
+    segments.run("GRANT SELECT ON m TO trainer")
+    session = Session(psycopg2.extensions.make_dsn(segments.dsn, user="trainer"), "test")
+    session.settle()
+    yield Catalog(session, no_tick)
+    session.close()
+    segments.run("DELETE FROM cerebro.catalog_runs; DROP TABLE m; DROP ROLE trainer")
+
+
+def _new(catalog: Catalog, number: int) -> int:
+    configurations = [ConfigurationRow(key, 1, "c", "f", 0.5, 7, False, 3, "min") for key in (1, 2)]
+    models = [ArchitectureRow(1, "{}", "{}", False)]
+    return catalog.new_run(_row(number), configurations, models, QualifiedName("public", "m"))
+
+
+def test_a_run_from_its_beginning_to_its_end(catalog: Catalog, segments: Sql) -> None:
+    run_id = _new(catalog, 1)
+    assert catalog.run(run_id).status == "starting"  # its driver's session is this one
+    catalog.driven(run_id)
+    catalog.started(run_id, {"tensorflow": "x"})
+    catalog.add_plan(run_id, [Visit(1, 1, 0, 2), Visit(1, 2, 0, 1)])
+    catalog.add_metrics(run_id, [MetricRow(1, 1, "training", 0.5, ["a"], [0.25], 1.0)])
+    catalog.configuration_ended(run_id, 2, "failed", "why")
+    request = catalog.add_request(run_id, "pause", None)
+    assert [found[0] for found in catalog.requests(run_id)] == [request]
+    catalog.forget_requests(run_id)
+    catalog.forget_hops(run_id, {1: 0}, 3)
+    assert len(catalog.plan(run_id, 1)) == 2
+    assert catalog.scored(run_id) == {(1, 1): {"training"}}
+    assert [status for _, status, _ in catalog.configurations(run_id)] == ["training", "failed"]
+    catalog.forget_metrics(run_id, [(1, 1)])
+    catalog.configurations_finished(run_id, [1])
+    catalog.run_ended(run_id, "finished")
+    found = catalog.run(run_id)
+    assert (found.status, found.is_mine, found.manifest) == ("finished", True, {"tensorflow": "x"})
+    # The same on every segment, times as well.
+    rows = segments.fetch(
+        "SELECT DISTINCT started, finished FROM gp_dist_random('cerebro.catalog_runs')"
+    )
+    assert len(rows) == 1
+    catalog.drop_run(run_id)
+    for table in ("runs", "configurations", "plan", "architectures"):
+        assert segments.value(COPIES.format(table), (run_id,)) == 0
+
+
+def test_a_run_is_its_owners(catalog: Catalog, segments: Sql) -> None:
+    run_id = _new(catalog, 2)
+    segments.run("CREATE ROLE other; GRANT cerebro_user TO other; SET ROLE other")
+    try:
+        assert segments.fetch("SELECT * FROM cerebro.runs") == []
+        with pytest.raises(psycopg2.Error) as failure:
+            segments.run("INSERT INTO cerebro._plan VALUES (%s, 1, 1, 0, 0)", (run_id,))
+        assert failure.value.pgcode == "44000"
+    finally:
+        segments.run("RESET ROLE; DROP ROLE other")

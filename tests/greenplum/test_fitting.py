@@ -1,0 +1,84 @@
+"""cerebro_fit_multiple where each partition is the rows of one segment."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from conftest import Sql
+
+from tests.fitting.conftest import ADAM, FULL, PLAIN, select
+
+pytestmark = pytest.mark.slow
+
+TABLES = "packed", "val", "models", "configs", "out", "again"
+
+
+def _make(sql: Sql, blobs: Any, packing: str) -> None:
+    sql.run("CREATE TABLE blobs (id int, x real[], label text)")
+    features, labels = blobs
+    for number, (row, label) in enumerate(zip(features.tolist(), labels.tolist(), strict=True)):
+        sql.run("INSERT INTO blobs VALUES (%s, %s, %s)", (number, row, "abc"[label]))
+    sql.run("CREATE VIEW train AS SELECT * FROM blobs WHERE id < 120")
+    sql.run("CREATE VIEW test AS SELECT * FROM blobs WHERE id >= 120")
+    sql.run(f"SELECT cerebro_pack('train', 'packed', 'label', 'x', 11{packing})")
+    sql.run("SELECT cerebro_pack_validation('test', 'val', 'label', 'x', 'packed')")
+    for text in (PLAIN, FULL):
+        sql.run("SELECT cerebro_load_model('models', %s)", (text,))
+    select(sql, "configs", [1, 2], [ADAM, ADAM.replace("0.01", "0.003")], ["batch_size=8"])
+
+
+@pytest.fixture
+def cluster_sql(segments: Sql, blobs: Any) -> Iterator[Sql]:
+    _make(segments, blobs, "")
+    yield segments
+    names = [f"{name}{end}" for name in TABLES for end in ("", "_info", "_summary", "_states")]
+    segments.run(f"DROP TABLE IF EXISTS blobs, {', '.join(names)} CASCADE")
+
+
+def _weights(sql: Sql, table: str) -> dict[int, bytes]:
+    rows = sql.fetch(f"SELECT mst_key, model_weights FROM {table} ORDER BY mst_key")
+    return {key: bytes(weights) for key, weights in rows}
+
+
+def test_weights_equal_those_of_a_server_without_segments(
+    cluster_sql: Sql, database: str, connect: Callable[[str], Sql], blobs: Any
+) -> None:
+    plain = connect(database)
+    partitions = cluster_sql.value("SELECT count(DISTINCT partition_key) FROM packed")
+    _make(plain, blobs, f", num_partitions := {partitions}")
+    for table in ("packed", "val"):
+        # The rows lie elsewhere, so the shuffle differs: the same bytes are trained on.
+        for row in cluster_sql.fetch(f"SELECT x, label, partition_key, buffer_id FROM {table}"):
+            plain.run(
+                f"UPDATE {table} SET x = %s, label = %s "
+                "WHERE partition_key = %s AND buffer_id = %s",
+                row,
+            )
+    fit = "SELECT cerebro_fit_multiple('packed', 'out', 'configs', 2, validation_table := 'val')"
+    run_id = cluster_sql.value(fit)
+    plain.run(fit)
+    assert _weights(cluster_sql, "out") == _weights(plain, "out")
+    cluster_sql.run("SET extra_float_digits = 3")
+    losses = "SELECT training_loss, validation_loss FROM out_info ORDER BY mst_key"
+    assert cluster_sql.fetch(losses) == plain.fetch(losses)
+    hops = cluster_sql.row(
+        "SELECT count(*), count(DISTINCT worker), count(DISTINCT partition_key) "
+        "FROM cerebro.hops WHERE run_id = %s",
+        (run_id,),
+    )
+    assert hops == (4 * partitions * 2, partitions, partitions)
+    # Each partition was trained by one worker, whose process on its segment has it in memory.
+    assert (
+        cluster_sql.fetch(
+            "SELECT partition_key FROM cerebro.hops WHERE run_id = %s GROUP BY 1 "
+            "HAVING count(DISTINCT worker) > 1",
+            (run_id,),
+        )
+        == []
+    )
+    # States are gone, and a second run finds programs and processes as they were.
+    assert cluster_sql.fetch("SELECT relname FROM pg_class WHERE relname LIKE 'run\\_%'") == []
+    cluster_sql.run("SELECT cerebro_fit_multiple('packed', 'again', 'configs', 2)")
+    assert _weights(cluster_sql, "again") == _weights(cluster_sql, "out")

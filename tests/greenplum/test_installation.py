@@ -1,0 +1,61 @@
+"""An installation where tables are spread over segments."""
+
+from __future__ import annotations
+
+import pytest
+from conftest import Sql
+
+from cerebro_db.errors import InstallationFailed
+from cerebro_db.install import installer
+from cerebro_db.install.script import Script
+
+
+def test_every_segment_has_a_copy_of_the_catalog(segments: Sql) -> None:
+    policies = segments.fetch(
+        "SELECT c.relname, p.policytype::text FROM gp_distribution_policy p "
+        "JOIN pg_class c ON c.oid = p.localoid "
+        "WHERE c.relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = 'cerebro')"
+    )
+    assert len(policies) >= 9
+    assert {kind for _, kind in policies} == {"r"}
+
+
+def test_installing_again_changes_nothing(segments: Sql) -> None:
+    functions = "SELECT proname, prosrc FROM pg_proc WHERE pronamespace = 'cerebro'::regnamespace"
+    functions = functions.replace(
+        "'cerebro'::regnamespace", "(SELECT oid FROM pg_namespace WHERE nspname = 'cerebro')"
+    )
+    before = sorted(segments.fetch(functions))
+    installer.install(segments.dsn, Script())
+    assert sorted(segments.fetch(functions)) == before
+
+
+def test_the_package_runs_on_every_segment(segments: Sql) -> None:
+    # Arguments that differ from row to row keep the planner from calling the function itself.
+    rows = segments.fetch(
+        "SELECT gp_segment_id, cerebro._pack_labels(int4send(gp_segment_id), "
+        "'\\x000000000001'::bytea, NULL) FROM gp_dist_random('gp_id') ORDER BY 1"
+    )
+    assert len(rows) >= 3
+    assert [bytes(label) for _, label in rows] == [
+        number.to_bytes(4, "little") for number in range(len(rows))
+    ]
+
+
+@pytest.mark.slow
+def test_verify_asks_every_segment(segments: Sql) -> None:
+    report = installer.verify(segments.dsn, Script())
+    assert report.segments == segments.value(
+        "SELECT count(*) FROM gp_segment_configuration WHERE role = 'p' AND content >= 0"
+    )
+    assert "tensorflow" in report.versions
+
+
+def test_verify_names_the_host_that_differs(segments: Sql, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = [("there", 1, "0.0.1", "Python", "3.0")]
+    monkeypatch.setattr(installer, "SEGMENT_VERSIONS", f"SELECT * FROM (VALUES {found[0]}) AS v")
+    with (
+        installer.transaction(segments.dsn) as connection,
+        pytest.raises(InstallationFailed, match='segment 1 on host "there" has Cerebro-DB'),
+    ):
+        installer._verify_segments(connection, {"Cerebro-DB": "0.1.0", "Python": "3.0"})

@@ -1,0 +1,48 @@
+"""A process that only statements of a run reach is told by their first row what it is for."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from cerebro_db.errors import InvalidArgument
+from cerebro_db.server import training
+
+GOOD = {"run_id": 0, "threads": None, "use_gpus": False, "cache_bytes": 0, "settings": {}}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        "{",
+        *(
+            json.dumps(GOOD | wrong)
+            for wrong in (
+                {"threads": 0},
+                {"threads": "1"},
+                {"cache_bytes": -1},
+                {"cache_bytes": None},
+                {"run_id": 1.5},
+                {"use_gpus": 1},
+                {"settings": []},
+                {"settings": {"cache_mb": 5}},
+                {"settings": {"cache_mb": "much"}},
+                {"settings": {"cash_mb": "5"}},
+            )
+        ),
+    ],
+)
+def test_what_it_cannot_be_told(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    monkeypatch.setattr(training, "interrupts_python", lambda: True)
+    gd: dict[str, object] = {}
+    with pytest.raises(InvalidArgument, match=r"^task|^setting"):
+        training.prepared(gd, text)
+    assert gd == {}
+
+
+def test_where_sessions_are_told_once() -> None:
+    with pytest.raises(InvalidArgument, match="kind: got -1"):
+        training.prepared({}, json.dumps(GOOD))
