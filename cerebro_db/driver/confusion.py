@@ -36,9 +36,10 @@ def confusion_matrix(
     """
     with control_session(pool, request.search_path, tick) as control:
         table = load_model_table(control, request.model_table, tick)
-        if table.targets.kind != "class":
+        if all(target.kind != "class" for target in table.targets.each):
+            names = ", ".join(map(repr, table.dependent_varnames))
             raise InvalidArgument(
-                f"model_table: {table.relation.name} predicts {table.dependent_varname!r}, a float "
+                f"model_table: {table.relation.name} predicts {names}, a float "
                 "target; allowed: classes"
             )
         test = load_packed(control, request.test_table, "test_table", tick)
@@ -52,24 +53,26 @@ def confusion_matrix(
         job = ScoringJob(pool, dialect, table, test, models, details, tick)
         results = job.run(bool(request.use_gpus))
         with transaction(control, tick):
-            _write(control, output, _rows(table, results), tick)
+            _write(control, output, _rows(table, results), len(table.dependent_varnames) > 1, tick)
     return output
 
 
 def _rows(table: ModelTable, results: Mapping[int, dict[str, Any]]) -> list[list[Any]]:
-    values = table.class_values
+    names, values = table.dependent_varnames, table.class_values
     return [
-        [mst_key, values[actual], values[predicted], count]
+        [mst_key, names[place], values[place][actual], values[place][predicted], count]
         for mst_key, result in results.items()
-        for _, actual, predicted, count in result["counts"]
+        for place, actual, predicted, count in result["counts"]
     ]
 
 
 def _write(
-    session: Session, output: QualifiedName, rows: Sequence[Sequence[Any]], tick: Tick
+    session: Session, output: QualifiedName, rows: Sequence[Sequence[Any]], named: bool, tick: Tick
 ) -> None:
+    """Make the table; ``named``: with a column that tells which of several targets it is."""
     session.run(
-        f"CREATE TABLE {output.sql} (mst_key integer, actual text, predicted text, num_rows bigint); "
+        f"CREATE TABLE {output.sql} (mst_key integer, {'class_name text, ' if named else ''}"
+        "actual text, predicted text, num_rows bigint); "
         f"COMMENT ON TABLE {output.sql} IS 'Cerebro-DB: confusion matrices'",
         (),
         tick,
@@ -77,8 +80,10 @@ def _write(
     for start in range(0, len(rows), _MOST_ROWS):
         columns = [list(column) for column in zip(*rows[start : start + _MOST_ROWS], strict=True)]
         session.run(
-            f"INSERT INTO {output.sql} SELECT * FROM "
-            "unnest(%s::integer[], %s::text[], %s::text[], %s::bigint[])",
+            f"INSERT INTO {output.sql} SELECT u.mst_key, {'u.name, ' if named else ''}u.actual, "
+            "u.predicted, u.num_rows FROM "
+            "unnest(%s::integer[], %s::text[], %s::text[], %s::text[], %s::bigint[]) "
+            "AS u(mst_key, name, actual, predicted, num_rows)",
             columns,
             tick,
         )

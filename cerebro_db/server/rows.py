@@ -155,7 +155,7 @@ def _loaded(plpy: Any, text: str, mst_key: int | None) -> RowModel:
         from cerebro_db.training.rows import RowModel
 
         task, classes = asked.members[0].task, asked.class_values
-        return RowModel(task, data, limits, classes, asked.shape, asked.divisor)
+        return RowModel(task, data, limits, classes, asked.shapes, asked.divisor)
 
     return compute(plpy, work)
 

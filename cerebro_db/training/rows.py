@@ -17,7 +17,6 @@ from cerebro_db.training.prediction import Predictor
 from cerebro_db.training.scan import Scorers
 from cerebro_db.training.tasks import Architectures
 
-
 Answer = tuple[str | None, float | None, list[Any]]
 
 

@@ -150,9 +150,7 @@ def _targets(task: Fields) -> TargetFacts:
         return first
     more = task.objects("more")
     if len(more) >= MAX_OUTPUTS:
-        raise InvalidArgument(
-            f"targets: got {len(more) + 1} targets; allowed: up to {MAX_OUTPUTS}"
-        )
+        raise InvalidArgument(f"targets: got {len(more) + 1} targets; allowed: up to {MAX_OUTPUTS}")
     return replace(first, more=tuple(replace(_target(one), weighted=False) for one in more))
 
 

@@ -91,9 +91,7 @@ def hops(recipe, data, **options):
 
     programs = Programs()
     for partition in range(len(data.features)):
-        state, _ = hop(
-            recipe, data, state, partition=partition, programs=programs, **options
-        )
+        state, _ = hop(recipe, data, state, partition=partition, programs=programs, **options)
     return state
 
 
