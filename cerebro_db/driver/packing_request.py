@@ -128,7 +128,8 @@ class PackSummary:
 
 
 def _check_positive(name: str, value: int | None, most: int = LARGEST_INTEGER) -> None:
-    if value is not None and not 1 <= value <= most:
+    good = value is None or (isinstance(value, int) and 1 <= value <= most)
+    if not good:
         raise InvalidArgument(f"{name}: got {value}; allowed: NULL or an integer from 1 to {most}")
 
 

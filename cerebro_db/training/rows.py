@@ -27,6 +27,7 @@ class RowModel:
         task: the recipe of the model, and ``format``, how ``data`` is written.
         data: the model's state.
         limits: of architectures.
+        names: of the targets.
         class_values: of each output, in the order of the ids; empty for float targets.
         shapes: of a row of each input.
         divisor: the features are divided by it.
@@ -37,12 +38,14 @@ class RowModel:
         task: Mapping[str, Any],
         data: bytes,
         limits: ArchitectureLimits,
+        names: Sequence[str],
         class_values: Sequence[Sequence[str | None]],
         shapes: Shapes,
         divisor: float,
     ) -> None:
         # A scorer of its own: what else is computed in this process must not load another state.
         self._model = Predictor(Fields(task), data, Scorers(1), Architectures(limits))
+        self.names = tuple(names)
         self._forward = self._model.scorer.one_row()
         self._class_values, self._shapes, self._divisor = class_values, shapes, divisor
 

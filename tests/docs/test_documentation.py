@@ -27,6 +27,7 @@ RUN = [
     ROOT / "docs" / "registry.md",
     ROOT / "docs" / "safety.md",
     ROOT / "docs" / "tutorial-columns.md",
+    ROOT / "docs" / "tutorial-several.md",
 ]
 
 # What the placeholders of output tables are in the examples of the reference.

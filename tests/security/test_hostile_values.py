@@ -157,12 +157,13 @@ PLACE: dict[str, Any] = {
     "targets": RECIPE["targets"],
 }
 VISIT = RECIPE | PLACE | {"seed": 0, "epoch": 1, "salt": "x", "initial_seed": 5, "is_first": True}
-ASKED = RECIPE | {"format": "state", "shape": [2], "divisor": 1.0, "ranks": 2}
+ASKED = RECIPE | {"format": "state", "shape": [2], "divisor": 1.0, "ranks": [2]}
 PARTIAL = {
     "rows": 2,
     "loss_sum": 1.0,
-    "units": 2,
+    "units": [2],
     "metrics": [[["float32", 1.0], ["float32", 2.0]]],
+    "losses": [],
 }
 BUFFER = (
     "decode('0000000000000000000000000000803f', 'hex'), ARRAY[2, 2], "

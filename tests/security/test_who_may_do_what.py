@@ -163,6 +163,7 @@ ATTACKS: dict[str, list[str]] = {
         "'A.models', 1, 'rows', 'id', 'x', 'stolen'",
         "'A.models', 1, 'rows', 'id', 'x', 'stolen', 1.0::double precision",
     ],
+    "cerebro_predict_outputs": ["'A.out', '[[1, 2]]'", "'A.out', '[[1, 2]]', 1"],
     "cerebro_predict_row": ["'A.out', ARRAY[1, 2]", "'A.out', ARRAY[1, 2], 1"],
     "cerebro_export": ["'A.out'", "'A.out', 1, 'npz'"],
     "cerebro_load_model_file": ["'A.models', cerebro_export('out')", "'A.planted', 'x'"],
