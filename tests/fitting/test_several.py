@@ -10,6 +10,7 @@ import psycopg2
 import pytest
 
 from cerebro_db.training.state import from_bytes
+from tests.networks import network
 
 INPUTS, TARGETS = "grid, size", '"Kind", amount, pair'
 COMPILE = (
@@ -20,50 +21,6 @@ COMPILE = (
 NAMES = [
     "kind_accuracy", "pair_mean_squared_error", "kind_loss", "amount_loss", "pair_loss",
 ]  # fmt: skip
-
-
-def layer(kind, name, inbound, **config):
-    """A layer of a functional model, as ``model.to_json()`` writes it."""
-    return {
-        "module": "keras.layers",
-        "class_name": kind,
-        "config": {"name": name, **config},
-        "registered_name": None,
-        "name": name,
-        "inbound_nodes": inbound,
-    }
-
-
-def tensor(name, *shape):
-    history = {"dtype": "float32", "keras_history": [name, 0, 0], "shape": [None, *shape]}
-    return {"class_name": "__keras_tensor__", "config": history}
-
-
-def call(*tensors):
-    return [{"args": [tensors[0] if len(tensors) == 1 else list(tensors)], "kwargs": {}}]
-
-
-def network(classes=3):
-    """The JSON of a model."""
-    layers = [
-        layer("InputLayer", "g", [], batch_shape=[None, 2, 2], dtype="float32"),
-        layer("InputLayer", "s", [], batch_shape=[None, 1], dtype="float32"),
-        layer("Flatten", "flat", call(tensor("g", 2, 2))),
-        layer("Concatenate", "both", call(tensor("flat", 4), tensor("s", 1)), axis=-1),
-        layer("Dense", "hidden", call(tensor("both", 5)), units=6, activation="tanh"),
-        layer("Dense", "kind", call(tensor("hidden", 6)), units=classes, activation="softmax"),
-        layer("Dense", "amount", call(tensor("hidden", 6)), units=1, activation="linear"),
-        layer("Dense", "pair", call(tensor("hidden", 6)), units=2, activation="linear"),
-    ]
-    config = {
-        "name": "several",
-        "layers": layers,
-        "input_layers": [["g", 0, 0], ["s", 0, 0]],
-        "output_layers": [["kind", 0, 0], ["amount", 0, 0], ["pair", 0, 0]],
-    }
-    return json.dumps(
-        {"module": "keras.src.models.functional", "class_name": "Functional", "config": config}
-    )
 
 
 @pytest.fixture(scope="module")

@@ -252,3 +252,36 @@ def test_blocks_of_targets(weighted):
     assert not weighted or np.array_equal(found["weight"], weights)
     with pytest.raises(InvalidData, match="bytes; its shapes take"):
         blocks.decode_targets(first, [3, 3, 2], facts(weighted))
+
+
+def test_files_of_a_model(recipe, architecture, tmp_path):
+    import keras
+    import onnxruntime
+
+    from cerebro_db.configs.exports import Format
+    from cerebro_db.training.export import export
+    from cerebro_db.training.program import Program
+    from cerebro_db.training.state import from_bytes
+    from cerebro_db.training.tasks import Architectures
+
+    given, data = recipe(architecture, TEXT, "batch_size=8", facts()), several(partitions=1)
+    state = hops(given, data)
+    program = Program(given)
+    program.load(from_bytes(state))
+    rows = inputs_of(data.features[0])
+    wanted = [one.numpy() for one in program.model(rows, training=False)]
+
+    def file(kind):
+        told = json.dumps(task(given, facts="{}"))
+        return export(told, state, Format(kind), Architectures(), lambda: None)
+
+    path = tmp_path / "model.keras"
+    path.write_bytes(file("keras"))
+    found = keras.models.load_model(path).predict(rows, verbose=0)
+    session = onnxruntime.InferenceSession(file("onnx"), providers=["CPUExecutionProvider"])
+    names = [one.name for one in session.get_inputs()]
+    by_onnx = session.run(None, dict(zip(names, rows, strict=True)))
+    for place, one in enumerate(wanted):
+        np.testing.assert_allclose(found[place], one, atol=1e-6, rtol=0)
+        np.testing.assert_allclose(by_onnx[place], one, atol=1e-5, rtol=0)
+    assert file("npz")[:2] == b"PK"
