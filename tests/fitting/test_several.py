@@ -424,3 +424,58 @@ def test_grids_name_outputs(several):
         "$${'batch_size': [8]}$$, 'grid')"
     )
     assert several.value("SELECT count(*) FROM several_grid") == 2
+
+
+@pytest.mark.parametrize(
+    ("target", "units", "activation", "compile_params"),
+    [
+        ("onehot", 3, "softmax", "loss='categorical_crossentropy',metrics=['accuracy']"),
+        (
+            "labels",
+            2,
+            "sigmoid",
+            "loss='bce',metrics=['binary_accuracy',AUC(multi_label=True,num_labels=2)]",
+        ),
+        ("flag", 1, "sigmoid", "loss='bce',metrics=['accuracy']"),
+        ("day", 2, "softmax", "loss='categorical_crossentropy',metrics=['auc']"),
+    ],
+)
+def test_targets_of_one_output(bench, target, units, activation, compile_params):
+    bench.run(
+        "CREATE TABLE IF NOT EXISTS targets AS SELECT ARRAY[sin(id), cos(id)]::real[] AS x, "
+        "ARRAY[(id % 3 = 0)::int, (id % 3 = 1)::int, (id % 3 = 2)::int] AS onehot, "
+        "ARRAY[id % 2, (id % 3 > 0)::int]::smallint[] AS labels, id % 2 = 0 AS flag, "
+        "date '2026-01-01' + id % 2 AS day FROM generate_series(1, 30) id"
+    )
+    bench.run(
+        f"SELECT cerebro_pack('targets', '{target}_p', %s, 'x', num_partitions := 1)", (target,)
+    )
+    dense = {"module": "keras.layers", "class_name": "Dense"}
+    layers = [
+        {
+            "module": "keras.layers",
+            "class_name": "InputLayer",
+            "config": {"batch_shape": [None, 2]},
+        },
+        {**dense, "config": {"units": units, "activation": activation}},
+    ]
+    text = {
+        "module": "keras",
+        "class_name": "Sequential",
+        "config": {"layers": layers, "name": "n"},
+    }
+    bench.run(f"SELECT cerebro_load_model('{target}_models', %s)", (json.dumps(text),))
+    bench.run(
+        f"SELECT cerebro_fit('{target}_p', '{target}_out', '{target}_models', 1, %s, "
+        "'batch_size=10', 1)",
+        (f"{compile_params},optimizer='SGD()'",),
+    )
+    bench.run(f"SELECT cerebro_evaluate('{target}_out', '{target}_p', '{target}_scores')")
+    final, metric, count = bench.fetch(
+        f"SELECT training_metrics_final, metric, array_length(metrics, 1) "
+        f"FROM {target}_out_info, {target}_scores"
+    )[0]
+    assert final == pytest.approx(metric, abs=0.02)  # an exact AUC is near
+    assert count == compile_params.count("'accuracy'") + compile_params.count("AUC") + (
+        compile_params.count("binary_acc") + compile_params.count("'auc'")
+    )
