@@ -138,4 +138,4 @@ CREATE OR REPLACE FUNCTION cerebro.cerebro_pack_validation(
     buffer_size integer DEFAULT NULL
 ) RETURNS void LANGUAGE plpython3u AS {{ udf('cerebro_pack_validation') }};
 COMMENT ON FUNCTION cerebro.cerebro_pack_validation(text, text, text, text, text, integer) IS
-'Packs a validation table with the class values, row shape, normalizing constant and number of partitions of training_table, a table that cerebro_pack or cerebro_pack_columns made; with the encoding of the latter, where independent_varname may be NULL. Rows keep their order.';
+'Packs a validation table with the class values, row shape, normalizing constant and number of partitions of training_table, a table that cerebro_pack or cerebro_pack_columns made; with the encoding of the latter, where independent_varname may be NULL. As many columns, separated by commas, as the training table has. Rows keep their order.';

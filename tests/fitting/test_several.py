@@ -208,6 +208,23 @@ def test_the_number_of_workers_does_not_show(trained):
         ) == (str([[bytes(v) if isinstance(v, memoryview) else v for v in r] for r in pair[1]]))
 
 
+def test_a_run_that_was_stopped_ends_the_same(trained):
+    run_id = trained.value(
+        "SELECT cerebro_fit_multiple('several_packed', 'several_cut', 'several_configs', 2, "
+        "validation_table := 'several_val', num_workers := 1, seed := 4, max_seconds := 0.02)"
+    )
+    status = f"SELECT status FROM cerebro.runs WHERE run_id = {run_id}"
+    assert trained.value(status) == "paused"
+    trained.run(f"SELECT cerebro_resume({run_id})")
+    assert trained.value(status) == "finished"
+    read = "SELECT model_weights FROM {} ORDER BY mst_key"
+    ours, theirs = (
+        [bytes(data) for data in trained.column(read.format(out))]
+        for out in ("several_cut", "several_out")
+    )
+    assert ours == theirs
+
+
 def test_results_are_named_as_in_keras(trained):
     rows = trained.fetch("SELECT metrics_type, loss_type FROM several_out_info")
     losses = "SparseCategoricalCrossentropy, MeanSquaredError, MeanAbsoluteError"

@@ -105,6 +105,15 @@ def test_hops_equal_plain_keras_to_the_bit(recipe, architecture, weighted):
         assert all(np.array_equal(a, b) for a, b in zip(ours, theirs, strict=True))
 
 
+def test_a_program_of_xla_gives_nearly_the_same(recipe, architecture):
+    plain = architecture.replace('"rate": 0.2', '"rate": 0.0')
+    given = recipe(plain, TEXT, "batch_size=8", facts(weighted=True), jit=True)
+    data = several(weighted=True, partitions=1)
+    pairs = zip(weights_of(hops(given, data)), by_keras(given, data, weighted=True), strict=True)
+    for ours, theirs in pairs:
+        np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-6)
+
+
 def test_a_weight_decides(recipe, architecture):
     data = several()
     one, other = (
