@@ -32,10 +32,7 @@ class OutputSpec:
 
 
 def output_names(architecture: Mapping[str, Any]) -> tuple[str, ...]:
-    """The names of the outputs of a checked architecture, as Keras gives them.
-
-    A sequential model has one, whose name is of no matter.
-    """
+    """The names of the outputs of a checked architecture, as Keras gives them."""
     config = architecture.get("config")
     ends = config.get("output_layers") if isinstance(config, dict) else None
     if isinstance(ends, dict):
@@ -43,9 +40,18 @@ def output_names(architecture: Mapping[str, Any]) -> tuple[str, ...]:
             "got an architecture whose outputs are a dictionary; allowed: a list of them, "
             "as in keras.Model(inputs, [first, second])"
         )
-    if not isinstance(ends, list) or not ends or not isinstance(ends[0], list):
-        return ("",)
+    if not isinstance(ends, list) or not ends:
+        return (_last_layer(config),)
+    if not isinstance(ends[0], list):
+        return (str(ends[0]),)
     return tuple(str(end[0]) for end in ends if isinstance(end, list) and end)
+
+
+def _last_layer(config: Any) -> str:
+    """The name of the layer that ends a sequential model."""
+    layers = config.get("layers") if isinstance(config, dict) else None
+    last = layers[-1] if isinstance(layers, list) and layers else {}
+    return str(last.get("config", {}).get("name", ""))
 
 
 def outputs_of(params: CompileParams, names: Sequence[str]) -> tuple[OutputSpec, ...]:

@@ -95,7 +95,9 @@ def test_names_of_an_architecture() -> None:
         return {"class_name": "Functional", "config": {"output_layers": ends}}
 
     assert output_names(functional([["a", 0, 0], ["b", 0, 0]])) == ("a", "b")
-    assert output_names(functional(["a", 0, 0])) == ("",)
+    assert output_names(functional(["a", 0, 0])) == ("a",)
+    layers = [{"config": {}}, {"config": {"name": "last"}}]
+    assert output_names({"class_name": "Sequential", "config": {"layers": layers}}) == ("last",)
     assert output_names({"class_name": "Sequential", "config": {"layers": []}}) == ("",)
     with pytest.raises(InvalidArgument, match="dictionary; allowed: a list"):
         output_names(functional({"a": ["a", 0, 0]}))
