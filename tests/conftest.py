@@ -32,6 +32,16 @@ _numbers = itertools.count(1)
 environment.set_environment(threads=1, use_gpus=False)
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Where tests run side by side, those of a file that share a database stay together."""
+    if not config.pluginmanager.hasplugin("xdist"):
+        return
+    for item in items:
+        file = item.path.relative_to(config.rootpath / "tests").as_posix()
+        if not file.startswith(("configs/", "planning/", "training/")):
+            item.add_marker(pytest.mark.xdist_group(file))
+
+
 @pytest.fixture(scope="session")
 def tensorflow() -> None:
     """TensorFlow in this process, set up as in a worker with one thread."""

@@ -141,7 +141,7 @@ class _Checker:
         place = _place(node, place)
         self._count(node)
         if class_name == "DTypePolicy":
-            _check_dtype(config.get("name"), place)
+            _check_policy(config.get("name"), place)
         if class_name in MODELS:
             config = self._without_layers(config, place)
         self._parameters(config, place)
@@ -174,7 +174,7 @@ class _Checker:
         if key in NULL_PARAMETERS and value is not None:
             refuse(f"{place}: got {shown(value)}; it must be null")
         if key == "dtype" and not isinstance(value, dict):
-            _check_dtype(value, place)
+            _check_policy(value, place)
         for ending, (module, names) in NAMED_OBJECTS.items():
             if key.endswith(ending):
                 _check_named(value, module, names, place)
@@ -281,6 +281,13 @@ def _check_work(value: Any, largest: int, place: str) -> None:
 def _check_dtype(value: Any, place: str) -> None:
     if value is not None and (not isinstance(value, str) or value not in DTYPES):
         refuse(f"{place}: got the dtype {str(value)[:60]!r}; allowed are {sorted(DTYPES)}")
+
+
+def _check_policy(value: Any, place: str) -> None:
+    _check_dtype(value, place)
+    if value in ("bfloat16", "float16"):
+        refuse(f"{place}: got the dtype {value!r}, in which weights lose the small steps of training",
+               f"Use 'mixed_{value}': it computes so and keeps weights in float32.")  # fmt: skip
 
 
 def _check_seed(value: Any, place: str) -> None:

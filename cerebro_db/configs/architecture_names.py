@@ -234,21 +234,24 @@ NAMED_OBJECTS: Mapping[str, tuple[str, frozenset[str]]] = MappingProxyType(
         ),
     }
 )
+# Keras has more: with those, weights lose the small steps of training.
+POLICIES = frozenset(["float32", "mixed_bfloat16", "mixed_float16"])
 DTYPES = frozenset(
     [
         "bfloat16",
         "bool",
+        "float16",
         "float32",
         "float64",
         "int16",
         "int32",
         "int64",
         "int8",
-        "mixed_bfloat16",
         "uint16",
         "uint32",
         "uint64",
         "uint8",
+        *POLICIES,
     ]
 )
 # Parameters that must be null: they change the weights of a model after it was made.

@@ -134,7 +134,7 @@ def choice(name: str, default: str | None, *choices: str) -> Argument:
 
 def nearest(name: str, names: Iterable[str]) -> str:
     """Returns a hint with the allowed name nearest to a wrong one, or all where none is near."""
-    allowed = sorted(set(names))
+    allowed = sorted({str(candidate) for candidate in names})
     lower = {candidate.lower(): candidate for candidate in allowed}
     found = difflib.get_close_matches(name.lower(), lower, n=1, cutoff=0.6)
     if found:

@@ -13,7 +13,7 @@ from cerebro_db.configs.arguments import nearest
 from cerebro_db.configs.messages import shown
 from cerebro_db.errors import InvalidArgument
 
-__all__ = ["parse_freeze", "with_frozen"]
+__all__ = ["inner_layers", "parse_freeze", "with_frozen"]
 
 _MOST = 1000
 _LONGEST = 200
@@ -46,7 +46,7 @@ def with_frozen(config: Mapping[str, Any], patterns: tuple[str, ...]) -> dict[st
         InvalidArchitecture: no layer has such a name.
     """
     changed: dict[str, Any] = copy.deepcopy(dict(config))
-    layers = [layer for layer in _inner(changed) if _name(layer)]
+    layers = [layer for layer in inner_layers(changed) if _name(layer)]
     for pattern in patterns:
         found = [layer for layer in layers if fnmatchcase(_name(layer), pattern)]
         if not found:
@@ -59,18 +59,18 @@ def with_frozen(config: Mapping[str, Any], patterns: tuple[str, ...]) -> dict[st
 
 
 def _freeze(layer: dict[str, Any]) -> None:
-    for each in (layer, *_inner(layer)):
+    for each in (layer, *inner_layers(layer)):
         if each["class_name"] in LAYERS - _WITHOUT_WEIGHTS:
             each["config"]["trainable"] = False
 
 
-def _inner(value: Any) -> Iterator[dict[str, Any]]:
+def inner_layers(value: Any) -> Iterator[dict[str, Any]]:
     """Yields the layers and models inside of an object."""
     children = value.values() if isinstance(value, dict) else value
     for child in children if isinstance(value, dict | list) else ():
         if _is_layer(child):
             yield child
-        yield from _inner(child)
+        yield from inner_layers(child)
 
 
 def _is_layer(value: Any) -> bool:

@@ -89,6 +89,12 @@ def first_metric(outputs: Sequence[OutputSpec]) -> MetricSpec | None:
     return next((metric for output in outputs for metric in output.metrics), None)
 
 
+def with_all_metrics(params: CompileParams, outputs: Sequence[OutputSpec]) -> CompileParams:
+    """The parameters with the metrics of all outputs, under the labels of results."""
+    metrics = tuple(metric for output in outputs for metric in output.metrics)
+    return replace(params, metrics=metrics, output_metrics=None)
+
+
 def loss_names(outputs: Sequence[OutputSpec]) -> str:
     """The classes of the losses, in the order of the outputs."""
     return ", ".join(output.loss.name for output in outputs)

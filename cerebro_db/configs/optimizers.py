@@ -34,6 +34,9 @@ _COMMON = (
     number("global_clipnorm", None, low_open=True),
     number("loss_scale_factor", None, low_open=True),
     whole("gradient_accumulation_steps", None, low=2),
+    flag("use_ema", False),
+    number("ema_momentum", 0.99, high=1.0),
+    whole("ema_overwrite_frequency", None, low=1),
 )
 _EPSILON = number("epsilon", 1e-7)
 _BETAS = (fraction("beta_1", 0.9), fraction("beta_2", 0.999))
@@ -118,16 +121,22 @@ OPTIMIZERS: Mapping[str, Optimizer] = MappingProxyType(
                 flag("nesterov", False),
                 learning_rate=0.01,
             ),
+            _optimizer(
+                "ScheduleFreeAdamW",
+                *_BETAS,
+                number("epsilon", 1e-8),
+                whole("warmup_steps", 0),
+                learning_rate=0.0025,
+            ),
         )
     }
 )
 
 REFUSED_OPTIMIZERS: Mapping[str, str] = MappingProxyType(
     {
-        "LossScaleOptimizer": "it wraps another optimizer, which this release does not support",
+        "LossScaleOptimizer": "it is put around the optimizer by itself where layers compute in float16",
         "MultiOptimizer": "it wraps other optimizers, which this release does not support",
         "Optimizer": "it is the abstract base class",
-        "ScheduleFreeAdamW": "its weights are final only after a step that hops do not make",
     }
 )
 
@@ -140,10 +149,7 @@ DECAY = number("decay", None)
 REFUSED_ARGUMENTS: Mapping[str, str] = MappingProxyType(
     {
         "name": "the name of an optimizer has no effect",
-        "exclude_layers": "it is not in this release",
-        "use_ema": "averages of weights are not in this release",
-        "ema_momentum": "averages of weights are not in this release",
-        "ema_overwrite_frequency": "averages of weights are not in this release",
+        "exclude_layers": "it looks at whole paths of variables, in which Keras counts names up anew in each process",
         "schedule_decay": "Keras 3 has no such argument",
     }
 )

@@ -18,7 +18,7 @@ from cerebro_db.configs.arguments import (
     with_defaults,
 )
 from cerebro_db.configs.by_output import ByOutput, by_output
-from cerebro_db.configs.callbacks import parse_callbacks
+from cerebro_db.configs.callbacks import CallbackSpec, parse_callbacks
 from cerebro_db.configs.freezing import parse_freeze
 from cerebro_db.configs.grammar import Call, named_values, parse_call, parse_keywords
 from cerebro_db.configs.losses import LOSSES, Target
@@ -32,12 +32,15 @@ from cerebro_db.configs.optimizers import (
     REFUSED_ARGUMENTS,
     Optimizer,
 )
+from cerebro_db.configs.precision import DTYPE_POLICY
 from cerebro_db.configs.schedules import ScheduleSpec, parse_schedule
 from cerebro_db.errors import InvalidArgument
 
 Arguments = tuple[tuple[str, Any], ...]
 
-COMPILE_KEYS = ("optimizer", "metrics", "loss", "loss_weights", "l1", "l2", "dropout", "freeze")
+COMPILE_KEYS = (
+    "optimizer", "metrics", "loss", "loss_weights", "l1", "l2", "dropout", "freeze", "dtype_policy",
+)  # fmt: skip
 FIT_KEYS = ("epochs", "batch_size", "shuffle", "class_weight", "callbacks", "verbose")
 DEFAULT_BATCH_SIZE = 32
 MAX_LABEL = 63
@@ -138,6 +141,7 @@ class CompileParams:
         l1, l2: strength put on every kernel of the architecture, replacing its regularizer.
         dropout: rate of every dropout layer of the architecture.
         freeze: patterns of names of layers that do not train.
+        dtype_policy: of every layer, replacing its own; None for those of the architecture.
     """
 
     optimizer: OptimizerSpec
@@ -150,6 +154,7 @@ class CompileParams:
     losses: ByOutput[LossSpec] | None = None
     output_metrics: ByOutput[tuple[MetricSpec, ...]] | None = None
     loss_weights: ByOutput[float] | float | None = None
+    dtype_policy: str | None = None
 
 
 @dataclass(frozen=True)
@@ -160,6 +165,7 @@ class FitParams:
     epochs: int = 1
     shuffle: bool = True
     class_weight: tuple[tuple[int, float], ...] | None = None
+    callbacks: tuple[CallbackSpec, ...] = ()
 
 
 def parse_compile_params(text: str) -> CompileParams:
@@ -185,6 +191,7 @@ def parse_compile_params(text: str) -> CompileParams:
         else None,
         loss_weights=_loss_weights(given.get("loss_weights"), what),
         freeze=parse_freeze(given.get("freeze") or (), what),
+        dtype_policy=DTYPE_POLICY.validated(given.get("dtype_policy"), what),
         **regularisation,
     )
 
@@ -194,11 +201,14 @@ def parse_fit_params(text: str) -> FitParams:
     what = "fit_params"
     given = parse_keywords(text, what)
     _check_keys(given, FIT_KEYS, REFUSED_FIT, what)
-    parse_callbacks(given.get("callbacks") or (), what)  # what is allowed is done anyway
     values = {
         key: argument.validated(given[key], what) for key, argument in _FIT.items() if key in given
     }
-    return FitParams(**values, class_weight=_class_weight(given.get("class_weight"), what))
+    return FitParams(
+        **values,
+        class_weight=_class_weight(given.get("class_weight"), what),
+        callbacks=parse_callbacks(given.get("callbacks") or (), what),
+    )
 
 
 def parse_optimizer(value: object, what: str = "optimizer") -> OptimizerSpec:

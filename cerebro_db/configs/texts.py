@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 # The order of MADlib's documentation, followed by what is ours.
-_COMPILE_ORDER = ("optimizer", "metrics", "loss", "loss_weights", "l1", "l2", "dropout", "freeze")
+_COMPILE_ORDER = (
+    "optimizer", "metrics", "loss", "loss_weights", "l1", "l2", "dropout", "freeze", "dtype_policy",
+)  # fmt: skip
 _FIT_ORDER = ("epochs", "batch_size", "shuffle", "class_weight", "callbacks", "verbose")
 
 

@@ -40,10 +40,19 @@ class NewVersion:
 
 @dataclass(frozen=True)
 class UsableVersion:
-    """A version that the caller may use; ``key`` is its mst_key in the views."""
+    """A version that the caller may use.
+
+    Attributes:
+        key: its mst_key in the views, which is its number in the whole database.
+        owner: the role that the model belongs to.
+        run_key: its mst_key in the run that trained it.
+        facts: JSON.
+    """
 
     key: int
     version: int
+    owner: str
+    run_key: int
     facts: str
 
 
@@ -243,8 +252,11 @@ class Registry:
         self, model_id: int, reference: ModelReference, version: int | None
     ) -> UsableVersion:
         rows = self._run(
-            "SELECT mst_key, version, facts::text FROM cerebro._usable_versions "
-            "WHERE model_id = %s AND (version = %s OR %s IS NULL) ORDER BY version DESC LIMIT 1",
+            "SELECT v.mst_key, v.version, pg_catalog.pg_get_userbyid(m.owner)::text, v.run_key, "
+            "v.facts::text FROM cerebro._usable_versions v "
+            "JOIN cerebro._usable_models m ON m.model_id = v.model_id "
+            "WHERE v.model_id = %s AND (v.version = %s OR %s IS NULL) "
+            "ORDER BY v.version DESC LIMIT 1",
             [model_id, version, version],
         )
         if not rows:

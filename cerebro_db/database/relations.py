@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cerebro_db.configs.arguments import nearest
+from cerebro_db.configs.registry import is_registered
 from cerebro_db.database.names import MAX_IDENTIFIER_BYTES, QualifiedName
 from cerebro_db.database.sessions import Session, Tick, no_tick
 from cerebro_db.errors import (
@@ -31,6 +32,10 @@ _ASCII_LOWER = str.maketrans("ABCDEFGHIJKLMNOPQRSTUVWXYZ", "abcdefghijklmnopqrst
 _NOT_SEEN_HINT = (
     "worker sessions see only what is committed: a table made in a transaction that has not "
     "committed, and a temporary table, cannot be used; commit first"
+)
+_REGISTERED_HINT = (
+    "registered models are taken by cerebro_predict, cerebro_predict_row, cerebro_evaluate, "
+    "cerebro_confusion_matrix and cerebro_export"
 )
 
 
@@ -151,7 +156,8 @@ def find(session: Session, text: str | None, role: str, tick: Tick = no_tick) ->
         if rows := _found(session, parts, tick):
             return _relation(session, rows[0], given, role, tick)
     raise UndefinedTable(
-        f"{role}: got {given!r}; no table or view of that name exists", hint=_NOT_SEEN_HINT
+        f"{role}: got {given!r}; no table or view of that name exists",
+        hint=_REGISTERED_HINT if is_registered(given) else _NOT_SEEN_HINT,
     )
 
 

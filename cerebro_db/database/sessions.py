@@ -71,6 +71,8 @@ class Session:
 
     def __init__(self, dsn: str, application_name: str) -> None:
         self.facts: dict[str, Any] = {}
+        # Whether it is worth keeping: what its processes hold may be wanted by others.
+        self.keep = True
         self._rows: list[tuple[Any, ...]] | None = None
         self._cursor: Any = None
         try:
@@ -302,9 +304,10 @@ class SessionPool:
         return sum(1 for session in self._idle if fits(session))
 
     def give(self, sessions: Iterable[Session]) -> None:
-        """Keep sessions for the next call; those that are busy or closed are dropped."""
+        """Keep sessions for the next call; those that are busy, or not to be kept, are closed."""
         for session in sessions:
-            if session.closed or session.busy or not _runs(session, self._settings.idle):
+            drop = session.closed or session.busy or not session.keep
+            if drop or not _runs(session, self._settings.idle):
                 session.close()
             else:
                 self._idle.append(session)

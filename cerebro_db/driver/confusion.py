@@ -13,7 +13,8 @@ from cerebro_db.database.relations import new_table
 from cerebro_db.database.sessions import Session, SessionPool, Tick, no_tick
 from cerebro_db.driver.control import control_session, transaction
 from cerebro_db.driver.evaluation import EvaluationRequest, ScoringJob, check_alike
-from cerebro_db.driver.trained import ModelTable, load_model_table, load_models
+from cerebro_db.driver.registered import Origin, named_models, origin_of
+from cerebro_db.driver.trained import ModelTable, load_models
 from cerebro_db.errors import InvalidArgument
 
 _MOST_ROWS = 10_000
@@ -35,7 +36,7 @@ def confusion_matrix(
             training table.
     """
     with control_session(pool, request.search_path, tick) as control:
-        table = load_model_table(control, request.model_table, tick)
+        table = named_models(control, request.model_table, tick)
         if all(target.kind != "class" for target in table.targets.each):
             names = ", ".join(map(repr, table.dependent_varnames))
             raise InvalidArgument(
@@ -51,39 +52,47 @@ def confusion_matrix(
         output = new_table(control, request.output_table, "output_table", (), tick)
         details = {model.mst_key: CONFUSION for model in models}
         job = ScoringJob(pool, dialect, table, test, models, details, tick)
-        results = job.run(bool(request.use_gpus))
+        results, origin = job.run(bool(request.use_gpus)), origin_of(table)
         with transaction(control, tick):
-            _write(control, output, _rows(table, results), len(table.dependent_varnames) > 1, tick)
+            _write(control, output, _rows(table, results, origin), table, origin, tick)
     return output
 
 
-def _rows(table: ModelTable, results: Mapping[int, dict[str, Any]]) -> list[list[Any]]:
+def _rows(
+    table: ModelTable, results: Mapping[int, dict[str, Any]], origin: Origin
+) -> list[list[Any]]:
     names, values = table.dependent_varnames, table.class_values
     return [
-        [mst_key, names[place], values[place][actual], values[place][predicted], count]
+        [origin.key(mst_key), names[place], values[place][actual], values[place][predicted], count]
         for mst_key, result in results.items()
         for place, actual, predicted, count in result["counts"]
     ]
 
 
 def _write(
-    session: Session, output: QualifiedName, rows: Sequence[Sequence[Any]], named: bool, tick: Tick
+    session: Session,
+    output: QualifiedName,
+    rows: Sequence[Sequence[Any]],
+    table: ModelTable,
+    origin: Origin,
+    tick: Tick,
 ) -> None:
-    """Make the table; ``named``: with a column that tells which of several targets it is."""
+    several = len(table.dependent_varnames) > 1
+    columns = ["mst_key integer", *(["class_name text"] if several else [])]
+    columns += ["actual text", "predicted text", "num_rows bigint", *origin.columns]
     session.run(
-        f"CREATE TABLE {output.sql} (mst_key integer, {'class_name text, ' if named else ''}"
-        "actual text, predicted text, num_rows bigint); "
+        f"CREATE TABLE {output.sql} ({', '.join(columns)}); "
         f"COMMENT ON TABLE {output.sql} IS 'Cerebro-DB: confusion matrices'",
         (),
         tick,
     )
     for start in range(0, len(rows), _MOST_ROWS):
-        columns = [list(column) for column in zip(*rows[start : start + _MOST_ROWS], strict=True)]
+        listed = [list(column) for column in zip(*rows[start : start + _MOST_ROWS], strict=True)]
         session.run(
-            f"INSERT INTO {output.sql} SELECT u.mst_key, {'u.name, ' if named else ''}u.actual, "
-            "u.predicted, u.num_rows FROM "
+            f"INSERT INTO {output.sql} SELECT u.mst_key, {'u.name, ' if several else ''}u.actual, "
+            f"u.predicted, u.num_rows{', %s' * len(origin.values)} FROM "
             "unnest(%s::integer[], %s::text[], %s::text[], %s::text[], %s::bigint[]) "
             "AS u(mst_key, name, actual, predicted, num_rows)",
-            columns,
+            [*origin.values, *listed],
             tick,
         )

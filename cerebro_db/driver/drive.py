@@ -22,11 +22,14 @@ from cerebro_db.database.sessions import (
 from cerebro_db.driver import results
 from cerebro_db.driver.control import control_session, transaction
 from cerebro_db.driver.crew import recover
+from cerebro_db.driver.events import check_events
 from cerebro_db.driver.fit_request import FitRequest
 from cerebro_db.driver.fit_setup import RunSetup, check_memory, set_up
+from cerebro_db.driver.gpus import check_gpus, gpu_places, gpu_tables
 from cerebro_db.driver.registration import register, states_of
 from cerebro_db.driver.requests import Requests, Stopped
 from cerebro_db.driver.reservation import reserved
+from cerebro_db.driver.rotation import RotationRun, check_schedule, rotates
 from cerebro_db.driver.run import Run
 from cerebro_db.driver.state_store import StateStore
 from cerebro_db.driver.stored import (
@@ -37,6 +40,7 @@ from cerebro_db.driver.stored import (
     with_workers,
 )
 from cerebro_db.driver.tasks import worker_task
+from cerebro_db.driver.warm_start import check_previous
 from cerebro_db.driver.workers import RunContext, give_back, stop, take_workers
 from cerebro_db.errors import (
     CerebroError,
@@ -109,8 +113,13 @@ class Drive:
 
         def first() -> None:
             with control_session(self._pool, request.search_path, self._tick) as control:
+                check_schedule(self._dialect, request)
                 models, setup = set_up(control, request, self._tick)
-                with reserved(control, setup, self._tick):
+                check_gpus(control, self._dialect.hosts, gpu_tables(setup), self._tick)
+                check_events(control, setup.configurations, self._tick)
+                if setup.replaces:
+                    check_previous(control, setup, self._tick)
+                with reserved(control, setup, self._tick, self._notify):
                     self._run_id = register(control, self._dialect, setup, models, self._tick)
                     self._attempt(control, setup)
 
@@ -168,7 +177,8 @@ class Drive:
             _check_version(run)
         setup = with_workers(load_setup(control, run, self._tick), self._limits.num_workers)
         check_memory(setup, Catalog(control, self._tick).settings())
-        with reserved(control, setup, self._tick):
+        check_gpus(control, self._dialect.hosts, gpu_tables(setup), self._tick)
+        with reserved(control, setup, self._tick, self._notify):
             self._attempt(control, setup)
 
     def _attempt(self, control: Session, setup: RunSetup) -> None:
@@ -194,7 +204,7 @@ class Drive:
         _wait_for_orphans(control, run, self._tick)
         store = self._store(catalog, run, setup)
         progress = load_progress(control, store, run, setup, self._tick)
-        ended = self._train(self._context(catalog, run, store, setup), setup, progress)
+        ended = self._train(self._context(control, catalog, run, store, setup), setup, progress)
         check_unchanged(control, run, setup.packed, setup.validation, self._tick)
         results.write(catalog, self._dialect, setup, run, store, ended)
 
@@ -207,12 +217,13 @@ class Drive:
     def _train(
         self, context: RunContext, setup: RunSetup, progress: Progress
     ) -> dict[int, tuple[str, str]]:
-        if Run(setup, progress, context, []).complete:
+        kind = RotationRun if rotates(setup) else Run
+        if kind(setup, progress, context, []).complete:
             return progress.ended
         use_gpus = bool(setup.request.use_gpus)
         workers = take_workers(self._pool, setup.num_workers, setup.threads, use_gpus, self._tick)
         try:
-            ended = Run(setup, progress, context, workers).run()
+            ended = kind(setup, progress, context, workers).run()
         except BaseException:
             stop(self._pool, workers)
             raise
@@ -220,8 +231,9 @@ class Drive:
         return ended
 
     def _context(
-        self, catalog: Catalog, run: StoredRun, store: StateStore, setup: RunSetup
+        self, control: Session, catalog: Catalog, run: StoredRun, store: StateStore, setup: RunSetup
     ) -> RunContext:
+        use_gpus = bool(setup.request.use_gpus)
         limits, settings = self._limits, catalog.settings()
         cache_bytes = settings.cache_mb * 2**20 if run.row.use_caching else 0
         return RunContext(
@@ -236,9 +248,11 @@ class Drive:
             preparation=worker_task(
                 run.run_id,
                 setup.threads,
-                bool(setup.request.use_gpus),
+                use_gpus,
                 cache_bytes,
                 settings,
+                gpu_places(control, self._dialect.hosts, use_gpus, self._tick),
+                keeps_errors=rotates(setup),
             ),
             manifest={} if limits.any_version else run.manifest,
             tick=self._tick,

@@ -7,7 +7,7 @@ import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from cerebro_db.configs.exactness import AUC, is_exact
@@ -29,7 +29,8 @@ from cerebro_db.driver.control import (
     transaction,
 )
 from cerebro_db.driver.crew import Statement, gather
-from cerebro_db.driver.registered import named_models
+from cerebro_db.driver.gpus import check_gpus, gpu_places
+from cerebro_db.driver.registered import Origin, named_models, origin_of
 from cerebro_db.driver.tasks import worker_task
 from cerebro_db.driver.trained import (
     ModelTable,
@@ -45,6 +46,14 @@ MANY_ROWS = 2_000_000
 # As text they stay below a gigabyte.
 MOST_PREDICTIONS = 150_000_000
 _DATASET = "test"
+_COLUMNS = (
+    "loss double precision",
+    "metric double precision",
+    "metrics_type text[]",
+    "loss_type text",
+    "mst_key integer",
+    "metrics double precision[]",
+)
 
 
 @dataclass(frozen=True)
@@ -105,7 +114,7 @@ def evaluate(
         results = job.run(bool(request.use_gpus))
         scores = [_score(model, results[model.mst_key]) for model in models]
         with transaction(control, tick):
-            _write(control, output, scores, tick)
+            _write(control, output, scores, origin_of(table), tick)
     return scores
 
 
@@ -174,6 +183,7 @@ class ScoringJob:
         tick: Tick,
     ) -> None:
         self._pool, self._sql, self._tick = pool, dialect.training, tick
+        self._hosts = dialect.hosts
         self._table, self._test, self._models = table, test, models
         self._recipes = {model.mst_key: recipe(model, table) for model in models}
         for mst_key, detail in details.items():
@@ -196,13 +206,20 @@ class ScoringJob:
 
     def run(self, use_gpus: bool) -> dict[int, dict[str, Any]]:
         """Scan every partition, by as many workers as are worth their start; results by mst_key."""
+        if use_gpus:
+            self._check_gpus()
         with self._workers(use_gpus) as workers:
             settings = Catalog(workers[0], self._tick).settings()
-            task = worker_task(NO_RUN, None, use_gpus, 0, settings)
+            places = gpu_places(workers[0], self._hosts, use_gpus, self._tick)
+            task = worker_task(NO_RUN, None, use_gpus, 0, settings, places)
             scans = [self._scan(partition, task) for partition in self._test.partitions]
             results = [json.loads(rows[0][0]) for rows in gather(workers, scans, self._tick)]
             self._check(results)
             return {key: self._combined(workers[0], key, results) for key in self._recipes}
+
+    def _check_gpus(self) -> None:
+        with control_session(self._pool, None, self._tick) as session:
+            check_gpus(session, self._hosts, [self._test], self._tick)
 
     @contextmanager
     def _workers(self, use_gpus: bool) -> Iterator[list[Session]]:
@@ -213,8 +230,9 @@ class ScoringJob:
         sessions = self._pool.take(self._wanted(ready), fits, self._tick, runs_tensorflow)
         try:
             # Side by side: each takes seconds where TensorFlow is not there yet.
-            for session in sessions:
-                session.send(*preparation(session, use_gpus))
+            computes = not self._sql.binds_workers
+            for place, session in enumerate(sessions):
+                session.send(*preparation(session, use_gpus, computes, place))
             for session in sessions:
                 session.settle(self._tick)
             yield sessions
@@ -292,14 +310,17 @@ def _score(model: TrainedModel, result: dict[str, Any]) -> Score:
     )
 
 
-def _write(session: Session, output: QualifiedName, scores: Sequence[Score], tick: Tick) -> None:
+def _write(
+    session: Session, output: QualifiedName, scores: Sequence[Score], origin: Origin, tick: Tick
+) -> None:
+    columns = ", ".join((*_COLUMNS, *origin.columns))
     session.run(
-        f"CREATE TABLE {output.sql} (loss double precision, metric double precision, "
-        "metrics_type text[], loss_type text, mst_key integer, metrics double precision[]); "
+        f"CREATE TABLE {output.sql} ({columns}); "
         f"COMMENT ON TABLE {output.sql} IS 'Cerebro-DB: scores of models'",
         (),
         tick,
     )
     for score in scores:
-        values = "%s, %s, %s::text[], %s, %s, %s::double precision[]"
-        session.run(f"INSERT INTO {output.sql} VALUES ({values})", score.row(), tick)
+        row = [*replace(score, mst_key=origin.key(score.mst_key)).row(), *origin.values]
+        values = "%s, %s, %s::text[], %s, %s, %s::double precision[]" + ", %s" * len(origin.values)
+        session.run(f"INSERT INTO {output.sql} VALUES ({values})", row, tick)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cerebro_db.configs.freezing import with_frozen
-from cerebro_db.configs.model_outputs import OutputSpec, output_names, outputs_of
+from cerebro_db.configs.model_outputs import OutputSpec, output_names, outputs_of, with_all_metrics
 from cerebro_db.configs.parameters import (
     CompileParams,
     FitParams,
@@ -22,21 +22,25 @@ from cerebro_db.configs.settings import Settings
 from cerebro_db.database.catalog import Catalog
 from cerebro_db.database.names import QualifiedName
 from cerebro_db.database.packed import PackedTable, load_packed
-from cerebro_db.database.relations import Relation, find, new_table
+from cerebro_db.database.relations import Relation, find
 from cerebro_db.database.sessions import Session, Tick
 from cerebro_db.database.summaries import Facts
 from cerebro_db.driver.architectures import Architecture, load_architectures
 from cerebro_db.driver.fit_checks import check_alike, check_fits, target_facts
-from cerebro_db.driver.fit_request import FitRequest
+from cerebro_db.driver.fit_request import ROTATION, FitRequest
 from cerebro_db.driver.goals import goal_of
+from cerebro_db.driver.leftovers import new_output
+from cerebro_db.driver.measuring import measured_for
 from cerebro_db.driver.one_model import architectures_of
 from cerebro_db.errors import CerebroError, InvalidArgument, UndefinedTable, WrongObjectType
+from cerebro_db.planning import callbacks
 from cerebro_db.planning.cost import hop_seconds, steps_per_call, use_jit
 from cerebro_db.planning.memory import Load, worker_memory
 from cerebro_db.training.targets import TargetFacts
 
 STATES_SUFFIX = "_states"
-OUTPUT_SUFFIXES = ("_info", "_summary", STATES_SUFFIX)
+HISTORY_SUFFIX = "_history"
+OUTPUT_SUFFIXES = ("_info", "_summary", STATES_SUFFIX, HISTORY_SUFFIX)
 
 
 @dataclass(frozen=True)
@@ -60,6 +64,11 @@ class Configuration:
         """What each output of the model is compiled with."""
         names = output_names(json.loads(self.architecture.text))
         return outputs_of(self.compile_params, names)
+
+    @property
+    def monitored(self) -> CompileParams:
+        """Its parameters as callbacks know them, with the metrics of all outputs."""
+        return with_all_metrics(self.compile_params, self.outputs)
 
 
 @dataclass(frozen=True)
@@ -108,8 +117,10 @@ def set_up(session: Session, request: FitRequest, tick: Tick) -> tuple[Qualified
     usable = min(partitions, len(configurations))
     # Where partitions lie on other machines, those have processors of their own.
     busy = usable if packed.is_spread else min(request.cores, usable)
+    if request.schedule == ROTATION:  # one session, which all segments work for
+        busy = 1
     setup = RunSetup(
-        request=request,
+        request=measured_for(request, {c.mst_key: c.fit_params for c in configurations}),
         packed=packed,
         validation=validation,
         output=output,
@@ -149,6 +160,7 @@ def check_memory(setup: RunSetup, settings: Settings) -> None:
             c.architecture.facts.parameters,
             c.compile_params.optimizer.name,
             c.jit,
+            bool(c.compile_params.optimizer.all_arguments()["use_ema"]),
         )
         for c in setup.configurations
     ]
@@ -177,7 +189,7 @@ def decoded_bytes(packed: PackedTable) -> int:
 def _output(session: Session, request: FitRequest, tick: Tick) -> QualifiedName:
     role = "model_output_table"
     if not request.warm_start:
-        return new_table(session, request.model_output_table, role, OUTPUT_SUFFIXES, tick)
+        return new_output(session, request.model_output_table, role, tick)
     previous = find(session, request.model_output_table, role, tick)
     hint = "warm_start := true goes on from the table of an earlier run"
     states = previous.name.suffixed(STATES_SUFFIX)
@@ -260,6 +272,8 @@ def _configurations(
             config = json.loads(known[model_id].text)
             outputs = outputs_of(compile_params, output_names(config))
             check_fits(known[model_id], outputs, fit_params, packed, targets)
+            monitored = with_all_metrics(compile_params, outputs)
+            callbacks.check(monitored, fit_params, validated=request.validation_table is not None)
             with_frozen(config, compile_params.freeze)
         except CerebroError as error:
             error.message = f"configuration {mst_key}: {error.message}"
@@ -310,7 +324,7 @@ def _program_key(
     loss = (params.loss.name, repr(params.loss.arguments), several)
     weighted = fit.class_weight is not None
     optimizer = (params.optimizer.name, params.optimizer.schedule)
-    layers = (architecture.id, params.freeze)
+    layers = (architecture.id, params.freeze, params.dtype_policy)
     return (layers, optimizer, loss, penalties, weighted, fit.batch_size)
 
 

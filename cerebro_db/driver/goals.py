@@ -5,11 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from cerebro_db.configs.model_outputs import OutputSpec, first_metric
-
-_MINIMISED = (
-    "Crossentropy", "CrossEntropy", "Error", "Hinge", "Divergence", "LogCosh", "Poisson",
-    "FalsePositives", "FalseNegatives",
-)  # fmt: skip
+from cerebro_db.configs.monitors import is_minimised
 
 
 def goal_of(outputs: Sequence[OutputSpec]) -> str:
@@ -17,4 +13,4 @@ def goal_of(outputs: Sequence[OutputSpec]) -> str:
     metric = first_metric(outputs)
     if metric is None:
         return "loss"
-    return "min" if any(part in metric.name for part in _MINIMISED) else "max"
+    return "min" if is_minimised(metric.name) else "max"

@@ -41,6 +41,7 @@ from cerebro_db.driver.packing_columns import (
 )
 from cerebro_db.driver.packing_layout import Layout, lay_out
 from cerebro_db.driver.packing_request import PackRequest, PackSummary
+from cerebro_db.driver.packing_segments import choose_segments
 from cerebro_db.driver.packing_sizes import buffer_size, check_size
 from cerebro_db.driver.packing_source import Feature, Target, check_source
 from cerebro_db.driver.packing_spread import SpreadWork, spread
@@ -85,7 +86,7 @@ def pack(
     """
     request.check()
     with borrowed(pool, 1, tick) as (control,):
-        summary = _Job(pool, dialect.packing, control, tick, notify).run(request)
+        summary = _Job(pool, dialect, control, tick, notify).run(request)
     notify(str(summary))
     return summary
 
@@ -96,14 +97,14 @@ class _Job:
     def __init__(
         self,
         pool: SessionPool,
-        sql: PostgreSQLPacking,
+        dialect: PostgreSQL,
         control: Session,
         tick: Tick,
         notify: Notify,
     ) -> None:
         self._notify = notify
         self._pool = pool
-        self._sql = sql
+        self._dialect, self._sql = dialect, dialect.packing
         self._control = control
         self._tick = tick
 
@@ -157,7 +158,21 @@ class _Job:
             others = replace(others, targets=tuple(targets))
         classes = wanted_classes(request, (target, *targets))
         weight = weight_of(request, source)
-        return Work(request, source, feature, target, training, output, weight, others, classes)
+        segments = choose_segments(
+            self._control, self._dialect.hosts, request.distribution_rules, training, self._tick
+        )
+        return Work(
+            request,
+            source,
+            feature,
+            target,
+            training,
+            output,
+            weight,
+            segments,
+            others=others,
+            classes=classes,
+        )
 
     def _features(
         self,
@@ -251,13 +266,17 @@ class _Job:
             columns=work.columns,
             names=work.names,
             seed=None if request.is_validation else request.seed,
-            partitions=len(work.training.partitions) if work.training else request.num_partitions,
+            # As many as the training table has, on its segments.
+            partitions=None if work.training else request.num_partitions,
+            segments=work.segments.segments,
+            like=work.segments.like,
             survey=lambda surveyor: _survey(surveyor, self._fitted(work, sql.staged), sql.staged),
             buffer_size=lambda survey: buffer_size(work, survey),
         )
-        survey, layout = spread(sql, self._control, spread_work, self._tick)
+        survey, layout, used = spread(sql, self._control, spread_work, self._tick)
         check_size(survey, layout)
-        self._finish(replace(work, feature=survey.feature), survey, layout)
+        work = replace(work, feature=survey.feature, segments=work.segments.followed(used))
+        self._finish(work, survey, layout)
         return survey, layout
 
     def _fitted(self, work: Work, table: QualifiedName) -> Work:
@@ -298,7 +317,9 @@ class _Job:
             run_each(workers, ("COMMIT", ()), self._tick)
 
     def _finish(self, work: Work, survey: Survey, layout: Layout) -> None:
-        fields = summary_fields(work.request, survey, layout, work.output, work.training)
+        fields = summary_fields(
+            work.request, survey, layout, work.output, work.training, work.segments
+        )
         more, told = readable_encoding(work)
         statement = self._sql.finish(
             work.build,

@@ -12,7 +12,6 @@ from cerebro_db.database.summaries import MAX_CLASSES
 from cerebro_db.driver.encoding_plan import EncodingRequest
 from cerebro_db.errors import InvalidArgument
 
-ALL_SEGMENTS = "all_segments"
 LARGEST_INTEGER = 2**31 - 1
 
 
@@ -47,7 +46,7 @@ class PackRequest:
     buffer_size: int | None = None
     normalizing_const: float | None = 1.0
     num_classes: int | Sequence[int | None] | None = None
-    distribution_rules: str | None = ALL_SEGMENTS
+    distribution_rules: str | None = None
     num_partitions: int | None = None
     seed: int | None = 0
     training_table: str | None = None
@@ -80,12 +79,6 @@ class PackRequest:
             )
         if self.seed is None:
             raise InvalidArgument("seed: got NULL; allowed: any bigint")
-        if self.distribution_rules != ALL_SEGMENTS:
-            raise InvalidArgument(
-                f"distribution_rules: got {_shown(self.distribution_rules)}; "
-                f"allowed on PostgreSQL: '{ALL_SEGMENTS}', as there are no segments to choose from",
-                hint="use num_partitions to say how many workers can train side by side",
-            )
 
 
 @dataclass(frozen=True)

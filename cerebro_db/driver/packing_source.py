@@ -144,7 +144,8 @@ def feature_of(column: Column) -> Feature:
     if cast is None:
         raise WrongObjectType(
             f"independent_varname: the column {column.name!r} is of type {column.type}; "
-            "allowed: arrays of smallint, integer, bigint, real, double precision or numeric"
+            "allowed: arrays of smallint, integer, bigint, real, double precision or numeric",
+            hint="single values are packed with cerebro_pack_columns, images with cerebro_pack_images",
         )
     return Feature(column, *cast)
 

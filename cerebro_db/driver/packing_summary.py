@@ -10,7 +10,8 @@ from cerebro_db.configs.encodings import recorded_text
 from cerebro_db.database.names import QualifiedName
 from cerebro_db.database.packed import FORMAT_VERSION, PackedTable
 from cerebro_db.driver.packing_layout import Layout
-from cerebro_db.driver.packing_request import ALL_SEGMENTS, PackRequest
+from cerebro_db.driver.packing_request import PackRequest
+from cerebro_db.driver.packing_segments import ALL_SEGMENTS, Chosen
 from cerebro_db.driver.packing_source import Target
 from cerebro_db.driver.packing_survey import Survey
 
@@ -30,10 +31,12 @@ def summary_fields(
     layout: Layout,
     output: QualifiedName,
     training: PackedTable | None,
+    segments: Chosen,
 ) -> list[Field]:
     """All columns, in their order."""
     return [
         *_madlib_fields(survey, layout, output),
+        *_distribution(segments),
         *_own_fields(request, survey, layout, training),
     ]
 
@@ -50,9 +53,16 @@ def _madlib_fields(survey: Survey, layout: Layout, output: QualifiedName) -> lis
         Field("buffer_size", "integer", layout.buffer_size),
         Field("normalizing_const", "double precision", survey.divisor),
         Field("num_classes", "integer[]", [one.num_classes or None for one in targets]),
-        Field("distribution_rules", "text", ALL_SEGMENTS),
-        Field("__internal_gpu_config__", "text", ALL_SEGMENTS),
     ]
+
+
+def _distribution(segments: Chosen) -> list[Field]:
+    """Where the rows lie: all segments, or the numbers of some, first as dbid."""
+    names = ("distribution_rules", "__internal_gpu_config__")
+    if segments.segments is None:
+        return [Field(name, "text", ALL_SEGMENTS) for name in names]
+    values = (segments.dbids, list(segments.segments))
+    return [Field(name, "integer[]", value) for name, value in zip(names, values, strict=True)]
 
 
 def _own_fields(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from cerebro_db.configs.encodings import Encoding
 from cerebro_db.database.encoding import create_features
@@ -13,6 +13,7 @@ from cerebro_db.database.relations import Relation, column
 from cerebro_db.driver.encoding_plan import planned
 from cerebro_db.driver.packing_columns import NO_OTHERS, Others
 from cerebro_db.driver.packing_request import PackRequest
+from cerebro_db.driver.packing_segments import Chosen
 from cerebro_db.driver.packing_source import (
     Feature,
     Target,
@@ -43,6 +44,7 @@ class Work:
     training: PackedTable | None
     output: QualifiedName
     weight: str | None = None
+    segments: Chosen = field(default_factory=Chosen)
     others: Others = NO_OTHERS
     classes: tuple[int | None, ...] = (None,)
 

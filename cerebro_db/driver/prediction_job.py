@@ -153,8 +153,8 @@ class PredictionJob:
         others = self._pool.take(count - 1, fits, self._tick, runs_tensorflow)
         try:
             # Side by side: each takes seconds where TensorFlow is not there yet.
-            for session in [self._control, *others]:
-                session.send(*preparation(session, work.use_gpus))
+            for place, session in enumerate([self._control, *others]):
+                session.send(*preparation(session, work.use_gpus, place=place))
             for session in [self._control, *others]:
                 session.settle(self._tick)
             yield others

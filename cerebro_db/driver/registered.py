@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from cerebro_db.configs.encodings import Recorded, parse_recorded, recorded_text
 from cerebro_db.configs.registry import ModelReference, is_registered, model_reference
@@ -58,6 +60,8 @@ def registered(session: Session, reference: ModelReference, tick: Tick) -> Regis
         normalizing_const=facts.number("normalizing_const"),
         encoding=_encoding(facts, reference),
         facts=found.facts,
+        run_key=found.run_key,
+        full_name=str(replace(reference, owner=found.owner).at(found.version)),
     )
 
 
@@ -99,10 +103,46 @@ def _target(facts: Fields) -> TargetFacts:
 
 
 @dataclass(frozen=True)
+class Origin:
+    """How an output table tells of which models its rows are.
+
+    Attributes:
+        columns: names and types of columns beside ``mst_key``, that only registered models have.
+        values: of these columns.
+        keys: what ``mst_key`` is told as, where it is another number there.
+    """
+
+    columns: tuple[str, ...] = ()
+    values: tuple[Any, ...] = ()
+    keys: Mapping[int, int] = field(default_factory=dict)
+
+    def key(self, mst_key: int) -> int:
+        """The model's ``mst_key`` as a user knows it."""
+        return self.keys.get(mst_key, mst_key)
+
+
+def origin_of(table: ModelTable) -> Origin:
+    """The origin of what the models of a table say."""
+    if not isinstance(table, RegisteredModel):
+        return Origin()
+    (key,) = table.mst_keys
+    columns = ("model text", "version_id integer")
+    return Origin(columns, (table.full_name, key), {key: table.run_key})
+
+
+@dataclass(frozen=True)
 class RegisteredModel(ModelTable):
-    """One model, whose mst_key is the number of its version in the registry."""
+    """One model, whose mst_key is the number of its version in the registry.
+
+    Attributes:
+        facts: JSON, as stored.
+        run_key: its mst_key in the run that trained it.
+        full_name: with owner and version.
+    """
 
     facts: str
+    run_key: int
+    full_name: str
 
     def check_key(self, mst_key: int) -> None:
         """Refuse any other key."""

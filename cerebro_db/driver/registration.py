@@ -12,6 +12,7 @@ from cerebro_db.database.names import QualifiedName
 from cerebro_db.database.packed import fingerprint
 from cerebro_db.database.sessions import Session, Tick
 from cerebro_db.driver.control import transaction
+from cerebro_db.driver.fit_request import HOPPER
 from cerebro_db.driver.fit_setup import STATES_SUFFIX, Configuration, RunSetup
 from cerebro_db.driver.state_store import StateStore
 from cerebro_db.errors import NotSupported
@@ -79,6 +80,7 @@ def _run_row(session: Session, setup: RunSetup, tick: Tick) -> RunRow:
         states=f"run_{secrets.token_hex(16)}",
         lock_key=secrets.randbits(62) << 1,
         cerebro_version=cerebro_db.__version__,
+        schedule=request.schedule or HOPPER,
     )
 
 

@@ -12,12 +12,15 @@ from cerebro_db.configs.encodings import recorded_text
 from cerebro_db.configs.model_outputs import first_metric, loss_names, metric_names
 from cerebro_db.database.catalog import STATES_SCHEMA, Catalog, StoredRun
 from cerebro_db.database.dialects import PostgreSQL
+from cerebro_db.database.histories import EndRow, record_ends
 from cerebro_db.database.names import QualifiedName, quote
 from cerebro_db.database.packed import PackedTable
 from cerebro_db.database.sessions import StatementFailed
+from cerebro_db.driver import history
 from cerebro_db.driver.fit_setup import OUTPUT_SUFFIXES, STATES_SUFFIX, Configuration, RunSetup
 from cerebro_db.driver.scoreboard import TRAINING, VALIDATION
 from cerebro_db.driver.state_store import IN_USE, StateStore
+from cerebro_db.driver.verdicts import Verdicts
 
 MODEL_TYPE = "cerebro_keras"
 
@@ -33,7 +36,7 @@ def write(
     store: StateStore,
     ended: Ended,
 ) -> None:
-    """Make ``<out>``, ``_info``, ``_summary`` and ``_states``, and end the run, all or nothing.
+    """Make ``<out>`` and the tables beside it, and end the run, all or nothing.
 
     Args:
         catalog: of the run; its session does all in one transaction.
@@ -46,18 +49,21 @@ def write(
     run_id = run.run_id
     catalog.execute("BEGIN")
     try:
+        earlier = history.put_aside(catalog, setup, run_id) if setup.replaces else None
         kept = _put_aside(catalog, setup, ended) if setup.replaces else []
-        _write_models(catalog, setup, store, ended)
+        ends = _ends(catalog, setup, run_id, ended)
+        _write_models(catalog, setup, store, ends)
         for table, aside in kept:  # where a configuration failed, its earlier model stays
             catalog.execute(f"INSERT INTO {table.sql} SELECT * FROM {aside.sql}")
             catalog.execute(f"DROP TABLE {aside.sql}")
-        _write_info(catalog, setup, run_id, ended)
+        _write_info(catalog, setup, run_id, ended, ends)
         _write_summary(catalog, setup, run_id)
-        finished = [c.mst_key for c in setup.configurations if c.mst_key not in ended]
-        catalog.configurations_finished(run_id, finished)
+        history.write(catalog, setup, run_id, earlier, list(ends))
+        catalog.configurations_finished(run_id, list(ends))
+        record_ends(catalog, run_id, ends)
         if drop_states(catalog, dialect, run.row.states):
             catalog.states_dropped(run_id)
-        if finished:
+        if ends:
             catalog.run_ended(run_id, "finished")
         else:
             catalog.run_ended(run_id, "failed", "no configuration was trained to the end")
@@ -118,7 +124,17 @@ def _put_aside(
     return kept
 
 
-def _write_models(catalog: Catalog, setup: RunSetup, store: StateStore, ended: Ended) -> None:
+def _ends(catalog: Catalog, setup: RunSetup, run_id: int, ended: Ended) -> dict[int, EndRow]:
+    """Where the configurations have ended that were trained to their end."""
+    verdicts = Verdicts(catalog, run_id, setup.configurations)
+    trained = [c.mst_key for c in setup.configurations if c.mst_key not in ended]
+    verdicts.update(trained)
+    return {key: verdicts.end(key, setup.request.num_iterations or 1) for key in trained}
+
+
+def _write_models(
+    catalog: Catalog, setup: RunSetup, store: StateStore, ends: Mapping[int, EndRow]
+) -> None:
     table, kept = setup.output.sql, setup.output.suffixed(STATES_SUFFIX).sql
     catalog.execute(
         f"CREATE TABLE {table} (mst_key integer PRIMARY KEY, model_weights bytea, model_arch json)"
@@ -129,17 +145,17 @@ def _write_models(catalog: Catalog, setup: RunSetup, store: StateStore, ended: E
         "state bytea NOT NULL, PRIMARY KEY (mst_key, chunk))"
     )
     catalog.execute(f"ALTER TABLE {kept} ALTER COLUMN state SET STORAGE EXTERNAL")
-    version = (setup.request.num_iterations or 1) * len(setup.packed.partitions)
-    for configuration in setup.configurations:
-        mst_key = configuration.mst_key
+    texts = {c.mst_key: c.architecture.text for c in setup.configurations}
+    for mst_key, end in ends.items():
+        version = (end.model_epoch or 1) * len(setup.packed.partitions)
         states = store.of((mst_key, version))
-        if mst_key not in ended and states is not None:
+        if states is not None:
             source = f"FROM {states.name.sql} s WHERE s.mst_key = %s AND s.version = %s"
             catalog.execute(
                 f"INSERT INTO {table} (mst_key, model_weights, model_arch) SELECT %s, "
                 "cerebro._state_weights(cerebro.cerebro_joined_state(s.state ORDER BY s.chunk)), "
                 f"%s {source}",
-                (mst_key, configuration.architecture.text, mst_key, version),
+                (mst_key, texts[mst_key], mst_key, version),
             )
             catalog.execute(
                 f"INSERT INTO {kept} SELECT s.mst_key, s.chunk, s.state {source}",
@@ -167,40 +183,52 @@ _INFO_COLUMNS = (
     ("validation_loss", "double precision[]"),
     ("status", "text"),
     ("error", "text"),
+    ("stopped_epoch", "integer"),
+    ("best_epoch", "integer"),
+    ("model_epoch", "integer"),
+)
+_OF_THE_MODEL = tuple(
+    name for name, _ in _INFO_COLUMNS if name not in ("mst_key", "status", "error")
 )
 
 
-def _write_info(catalog: Catalog, setup: RunSetup, run_id: int, ended: Ended) -> None:
+def _write_info(
+    catalog: Catalog, setup: RunSetup, run_id: int, ended: Ended, ends: Mapping[int, EndRow]
+) -> None:
     table = setup.output.suffixed("_info").sql
     columns = ", ".join(f"{name} {kind}" for name, kind in _INFO_COLUMNS)
     catalog.execute(f"CREATE TABLE {table} ({columns})")
     metrics = _metrics(catalog, run_id)
     for configuration in setup.configurations:
-        row = _info_row(configuration, metrics, ended.get(configuration.mst_key))
+        mst_key = configuration.mst_key
+        row = _info_row(configuration, metrics, ended.get(mst_key), ends.get(mst_key, _NO_END))
         row["model_size"] = configuration.architecture.facts.parameters * 4 / 1024
         names = [name for name, _ in _INFO_COLUMNS]
         casts = ", ".join(f"%s::{kind.replace(' PRIMARY KEY', '')}" for _, kind in _INFO_COLUMNS)
         catalog.execute(f"INSERT INTO {table} SELECT {casts}", [row[name] for name in names])
 
 
-Metrics = dict[tuple[int, str], list[tuple[float, list[float], float]]]
+Metrics = dict[tuple[int, str], list[tuple[int, float, list[float], float]]]
 
 
 def _metrics(catalog: Catalog, run_id: int) -> Metrics:
-    """Loss, metrics and elapsed seconds by configuration and data set, in the order of epochs."""
+    """Epoch, loss, metrics and elapsed seconds by configuration and data set, in the order of epochs."""
     rows = catalog.execute(
-        "SELECT mst_key, dataset, loss, metrics, elapsed FROM cerebro._metrics "
+        "SELECT mst_key, dataset, epoch, loss, metrics, elapsed FROM cerebro._metrics "
         "WHERE run_id = %s ORDER BY epoch",
         (run_id,),
     )
     found: Metrics = {}
-    for mst_key, dataset, loss, metrics, elapsed in rows:
-        found.setdefault((mst_key, dataset), []).append((loss, metrics, elapsed))
+    for mst_key, dataset, *point in rows:
+        found.setdefault((mst_key, dataset), []).append((point[0], point[1], point[2], point[3]))
     return found
 
 
+_NO_END = EndRow(None, None, None)
+
+
 def _info_row(
-    configuration: Configuration, metrics: Metrics, ended: tuple[str, str] | None
+    configuration: Configuration, metrics: Metrics, ended: tuple[str, str] | None, end: EndRow
 ) -> dict[str, Any]:
     outputs = configuration.outputs
     has_metric = first_metric(outputs) is not None
@@ -215,17 +243,21 @@ def _info_row(
         "loss_type": loss_names(outputs),
         "status": status,
         "error": error,
+        **vars(end),
     }
     elapsed = None
     for dataset in (TRAINING, VALIDATION):
         points = metrics.get((configuration.mst_key, dataset)) or None
-        losses = [loss for loss, _, _ in points] if points else None
-        firsts = [values[0] for _, values, _ in points] if points and has_metric else None
-        elapsed = [seconds for _, _, seconds in points] if points else elapsed
+        losses = [loss for _, loss, _, _ in points] if points else None
+        firsts = [values[0] for _, _, values, _ in points] if points and has_metric else None
+        elapsed = [seconds for _, _, _, seconds in points] if points else elapsed
+        epochs = [epoch for epoch, _, _, _ in points or ()]
+        # An earlier state may be the model; where there is none, the last values are shown.
+        final = epochs.index(end.model_epoch) if end.model_epoch in epochs else -1
         row[f"{dataset}_loss"] = losses
-        row[f"{dataset}_loss_final"] = losses[-1] if losses else None
+        row[f"{dataset}_loss_final"] = losses[final] if losses else None
         row[f"{dataset}_metrics"] = firsts
-        row[f"{dataset}_metrics_final"] = firsts[-1] if firsts else None
+        row[f"{dataset}_metrics_final"] = firsts[final] if firsts else None
     row["metrics_elapsed_time"] = elapsed
     return row
 
@@ -234,10 +266,14 @@ def _write_summary(catalog: Catalog, setup: RunSetup, run_id: int) -> None:
     values = _summary_row(setup, run_id)
     columns = ", ".join(map(quote, values))
     casts = ", ".join(f"%s::{kind}" for kind, _ in values.values())
+    one, source = "", ""
+    if setup.selection is None:  # one model: it stands in for _info too, as MADlib has it
+        one = "".join(f", i.{name}" for name in _OF_THE_MODEL)
+        source = f", {setup.output.suffixed('_info').sql} i"
     sql = (
         f"CREATE TABLE {setup.output.suffixed('_summary').sql} AS "
-        "SELECT t.*, r.started AS start_training_time, clock_timestamp() AS end_training_time "
-        f"FROM (SELECT {casts}) AS t ({columns}), cerebro._runs r WHERE r.run_id = %s"
+        "SELECT t.*, r.started AS start_training_time, clock_timestamp() AS end_training_time"
+        f"{one} FROM (SELECT {casts}) AS t ({columns}), cerebro._runs r{source} WHERE r.run_id = %s"
     )
     catalog.execute(sql, [*(value for _, value in values.values()), run_id])
 

@@ -17,7 +17,13 @@ from cerebro_db.training.shuffle import salt
 
 
 def worker_task(
-    run_id: int, threads: int | None, use_gpus: bool, cache_bytes: int, settings: Settings
+    run_id: int,
+    threads: int | None,
+    use_gpus: bool,
+    cache_bytes: int,
+    settings: Settings,
+    places: Mapping[int, int] | None = None,
+    keeps_errors: bool = False,
 ) -> str:
     """What makes a process a worker, where no call of its own can do that.
 
@@ -27,12 +33,16 @@ def worker_task(
         use_gpus: whether it computes on them.
         cache_bytes: of decoded partitions that it may keep.
         settings: of the database.
+        places: of each segment among those that share the GPUs of a host.
+        keeps_errors: whether a visit that fails is told of, in place of an error of its statement.
     """
     return json.dumps(
         {
+            "keeps_errors": keeps_errors,
             "run_id": run_id,
             "threads": threads,
             "use_gpus": use_gpus,
+            "places": places or {},
             "cache_bytes": cache_bytes,
             "settings": {
                 field.name: str(getattr(settings, field.name))
@@ -66,8 +76,14 @@ class TaskWriter:
         """What places the buffers of a visit."""
         return salt(self._setup.request.seed or 0, visit.epoch, visit.partition_key)
 
-    def visit(self, configuration: Configuration, visit: Visit, is_first: bool) -> str:
-        """The task of a hop."""
+    def visit(
+        self,
+        configuration: Configuration,
+        visit: Visit,
+        is_first: bool,
+        learning_rate: float | None = None,
+    ) -> str:
+        """The task of a hop; the learning rate is that of the state where none is given."""
         return json.dumps(
             {
                 **self._recipe(configuration),
@@ -80,6 +96,8 @@ class TaskWriter:
                 "salt": self.salt(visit),
                 "initial_seed": configuration.initial_seed,
                 "is_first": is_first,
+                "begins_epoch": visit.position == 0,
+                "learning_rate": learning_rate,
             }
         )
 

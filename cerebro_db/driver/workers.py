@@ -104,6 +104,8 @@ def take_workers(
     for number, session in enumerate(sessions):
         session.facts["tensorflow"] = wanted
         session.facts["number"] = number
+        # Only the end of its processes gives back the memory of a GPU.
+        session.keep = not use_gpus
     return [Worker(number, session) for number, session in enumerate(sessions)]
 
 
@@ -117,14 +119,24 @@ def start_preparing(worker: Worker, context: RunContext) -> None:
     worker.session.send(
         f"{context.dialect.training.durability(context.states)}; "
         "SELECT pg_catalog.pg_advisory_lock_shared(%s); "
-        "SELECT cerebro._prepare_worker(%s, %s, %s, %s)",
-        (context.guard_key, threads, use_gpus, context.cache_bytes, context.run_id),
+        "SELECT cerebro._prepare_worker(%s, %s, %s, %s, %s)",
+        (
+            context.guard_key,
+            threads,
+            use_gpus and not context.dialect.training.binds_workers,
+            context.cache_bytes,
+            context.run_id,
+            worker.number,
+        ),
     )
 
 
 def manifest_of(worker: Worker) -> dict[str, Any]:
     """What a worker that is ready told about itself."""
     facts: dict[str, Any] = json.loads(worker.session.rows()[0][0])
+    _, use_gpus = worker.session.facts["tensorflow"]
+    if use_gpus and not facts["use_gpus"]:  # others compute for it, each on one GPU
+        facts |= {"use_gpus": True, "devices": 1}
     return facts
 
 

@@ -29,18 +29,20 @@ class Load:
         parameters: of the model.
         optimizer: name of the class.
         compiled: whether XLA compiles the program.
+        averages: whether the optimizer keeps averages of the parameters.
     """
 
     program: object
     parameters: int
     optimizer: str
     compiled: bool
+    averages: bool = False
 
     @property
     def state_bytes(self) -> int:
         """Of the whole state."""
         slots = _SLOTS.get(self.optimizer, _DEFAULT_SLOTS)
-        return _FLOAT_BYTES * self.parameters * (1 + slots)
+        return _FLOAT_BYTES * self.parameters * (1 + slots + self.averages)
 
 
 @dataclass(frozen=True)

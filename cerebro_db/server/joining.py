@@ -51,8 +51,8 @@ def take_joined(gd: dict[str, Any], token: int | None) -> bytes:
 @entry
 def state_weights(plpy: Any, gd: dict[str, Any], token: int | None) -> bytes | None:
     """The weights of a state as float32; None where no value of the server can hold them."""
-    arrays = states.from_bytes(take_joined(gd, token)).items()
-    weights = [array for name, array in arrays if name.startswith("weights/")]
+    model = states.of_model(states.from_bytes(take_joined(gd, token)))
+    weights = [array for name, array in model.items() if name.startswith(states.WEIGHTS)]
     if 4 * sum(array.size for array in weights) > _MAX_VALUE_BYTES:
         return None
     return b"".join(array.astype(np.float32).tobytes() for array in weights)

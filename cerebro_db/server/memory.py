@@ -25,6 +25,8 @@ class WorkerMemory:
     Attributes:
         under_way: a visit, a scan or a prediction.
         saved: the state that the last visit left, until it is stored.
+        error: JSON of why the last visit failed, where the others of its statement shall go on.
+        keeps_errors: whether that is so in this run.
         chunk_bytes: most bytes of a state that one row may have.
     """
 
@@ -36,12 +38,14 @@ class WorkerMemory:
     token: int = 0
     under_way: Any = None
     saved: bytes = b""
+    error: str | None = None
+    keeps_errors: bool = False
     chunk_bytes: int = 2**28
 
     def begin(self, work: Any) -> int:
         """Remember what is under way, in place of anything that a cancelled statement left."""
         self.token += 1
-        self.under_way, self.saved = work, b""
+        self.under_way, self.saved, self.error = work, b"", None
         return self.token
 
     def current(self, token: int | None, kind: type[Any] = object) -> Any:
@@ -66,7 +70,7 @@ class WorkerMemory:
 
     def release(self) -> None:
         """Drop what only this run needs."""
-        self.under_way, self.saved = None, b""
+        self.under_way, self.saved, self.error = None, b"", None
         self.cache.clear()
 
 
@@ -85,6 +89,7 @@ def remember(gd: dict[str, Any], run_id: int, cache_bytes: int, settings: Settin
     memory.run_id = run_id
     memory.release()
     memory.cache.limit = cache_bytes
+    memory.keeps_errors = False
     memory.chunk_bytes = settings.state_chunk_kb * 1024
     memory.architectures.limit(ArchitectureLimits.of(settings))
     return memory

@@ -40,7 +40,7 @@ def pack(
         dependent_varname,
         independent_varname,
         buffer_size=buffer_size,
-        normalizing_const=normalizing_const,
+        normalizing_const=1.0 if normalizing_const is None else normalizing_const,
         num_classes=_listed(num_classes) if isinstance(num_classes, str) else num_classes,
         distribution_rules=distribution_rules,
         num_partitions=num_partitions,
@@ -134,6 +134,7 @@ def pack_validation(
     independent_varname: str | None,
     training_table: str | None,
     buffer_size: int | None,
+    distribution_rules: str | None,
 ) -> None:
     """Pack a table the way a training table was packed."""
     host = Host.of(plpy, gd)
@@ -143,6 +144,7 @@ def pack_validation(
         dependent_varname,
         independent_varname,
         buffer_size=buffer_size,
+        distribution_rules=distribution_rules,
         training_table=training_table,
         is_validation=True,
         search_path=host.search_path,

@@ -9,15 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 from cerebro_db.configs.architecture import ArchitectureLimits
 from cerebro_db.configs.messages import shown
+from cerebro_db.configs.registry import is_registered, model_reference
 from cerebro_db.database.names import QualifiedName
 from cerebro_db.database.relations import require_text, spellings
 from cerebro_db.driver.fit_setup import STATES_SUFFIX
 from cerebro_db.driver.prediction_models import Asked, models_of_table
-from cerebro_db.driver.trained import ROLE, load_model_table
+from cerebro_db.driver.registered import named_models
+from cerebro_db.driver.trained import ROLE
 from cerebro_db.errors import InvalidArgument, InvalidState
 from cerebro_db.server.caller import CallerSession, caller_session
 from cerebro_db.server.computing import Tick, compute
 from cerebro_db.server.host import entry
+from cerebro_db.server.registered_rows import Versions
 from cerebro_db.server.settings import settings_of
 
 if TYPE_CHECKING:  # TensorFlow is imported at the first call
@@ -102,25 +105,35 @@ class _Table:
 class _Kept:
     """What a session keeps: tables by oid, models by version, the least recently used first."""
 
+    versions: Versions = field(default_factory=Versions)
     tables: dict[int, _Table] = field(default_factory=dict)
     models: OrderedDict[tuple[Any, ...], RowModel] = field(default_factory=OrderedDict)
     plan: Any = None
 
     def model(self, plpy: Any, text: str, mst_key: int | None) -> RowModel:
-        """The model of a table; loaded where this role has not, or where it was replaced."""
-        place = self._place(plpy, text)
-        version = None if place is None else self._version(plpy, place[1], mst_key)
-        key = (place, mst_key, version)
-        model = self.models.get(key) if version is not None else None
-        if model is None:
+        """The model of a name; loaded where this role has not, or where it was replaced."""
+        text, key = self._found(plpy, text, mst_key)
+        if key is None:  # none, as is told; or made in between, and the next call finds it
+            return _loaded(plpy, text, mst_key)
+        if key not in self.models:
             model = _loaded(plpy, text, mst_key)
-            if version is None:  # it was made in between; the next call finds it
-                return model
             while len(self.models) >= _MOST_MODELS:
                 self.models.popitem(last=False)
             self.models[key] = model
         self.models.move_to_end(key)
-        return model
+        return self.models[key]
+
+    def _found(
+        self, plpy: Any, text: str, mst_key: int | None
+    ) -> tuple[str, tuple[Any, ...] | None]:
+        """How to call what is meant, and its key; None where there is none, or no right to it."""
+        if is_registered(text):
+            named = self.versions.named(plpy, model_reference(text, ROLE))
+            # An alias may move before the version is read.
+            return (text, None) if named is None else (str(named.reference), (named.key, mst_key))
+        place = self._place(plpy, text)
+        version = None if place is None else self._version(plpy, place[1], mst_key)
+        return text, None if version is None else (place, mst_key, version)
 
     def _place(self, plpy: Any, text: str) -> tuple[str, int] | None:
         """Role and table; None where no table has that name."""
@@ -198,7 +211,7 @@ def _read(session: CallerSession, text: str, mst_key: int | None) -> tuple[Asked
     def tick() -> None:
         """Statements of this session listen themselves."""
 
-    table = load_model_table(session, text, tick)
+    table = named_models(session, text, tick)
     if mst_key is not None:
         table.check_key(mst_key)
     key = table.only_key() if mst_key is None else mst_key

@@ -19,7 +19,8 @@ from cerebro_db.training import models
 from cerebro_db.training import state as states
 from cerebro_db.training.building import short
 from cerebro_db.training.fields import Fields
-from cerebro_db.training.program import Recipe, assign, check_fits, named_model_variables
+from cerebro_db.training.naming import named_model_variables
+from cerebro_db.training.program import Recipe, assign, check_fits
 from cerebro_db.training.tasks import Architectures, recipe_of
 
 ONNX_PACKAGES = ("tf2onnx", "onnx")
@@ -67,12 +68,13 @@ def check_libraries(wanted: Format) -> None:
 
 def _model(recipe: Recipe, state: states.State) -> keras.Model:
     """The model as it is trained, not compiled."""
-    model = models.build(recipe.architecture, seed=0, dropout=recipe.compile_params.dropout)
-    variables = named_model_variables(model)
-    check_fits(
-        {name: array for name, array in state.items() if not name.startswith("optimizer/")},
-        {name: variable.numpy() for name, variable in variables.items()},
+    params = recipe.compile_params
+    model = models.build(
+        recipe.architecture, seed=0, dropout=params.dropout, policy=params.dtype_policy
     )
+    variables = named_model_variables(model)
+    state = states.of_model(state)
+    check_fits(state, {name: variable.numpy() for name, variable in variables.items()})
     for name, variable in variables.items():
         assign(variable, state[name])
     return model

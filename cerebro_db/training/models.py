@@ -15,6 +15,8 @@ from cerebro_db.configs.architecture import with_dropout
 from cerebro_db.configs.facts import ArchitectureFacts
 from cerebro_db.configs.freezing import with_frozen
 from cerebro_db.configs.parameters import Arguments, CompileParams, LossSpec, OptimizerSpec
+from cerebro_db.configs.precision import with_policy
+from cerebro_db.configs.schedules import ScheduleSpec
 from cerebro_db.errors import InvalidArchitecture, InvalidArgument, InvalidState
 from cerebro_db.training.building import made, short
 
@@ -26,6 +28,7 @@ def build(
     seed: int,
     dropout: float | None = None,
     freeze: tuple[str, ...] = (),
+    policy: str | None = None,
 ) -> keras.Model:
     """A model from a checked architecture; the seed decides the initial weights.
 
@@ -34,12 +37,14 @@ def build(
         seed: of the initial weights.
         dropout: rate of every dropout layer, None for those of the architecture.
         freeze: patterns of names of layers that do not train.
+        policy: of the precision in which layers compute, None for those of the architecture.
 
     Raises:
         InvalidArchitecture: Keras refuses the architecture, or its shapes are open.
     """
     config = with_dropout(config, dropout) if dropout is not None else config
     config = with_frozen(config, freeze) if freeze else config
+    config = with_policy(config, policy) if policy else config
     # What keras.utils.set_random_seed does, but for TensorFlow's own seed: no initialiser reads
     # it, and setting it would make every program be instantiated anew.
     random.seed(seed % 2**32)
@@ -92,11 +97,21 @@ def make_optimizer(spec: OptimizerSpec) -> Any:
     try:
         arguments = dict(spec.arguments)
         if spec.schedule:
-            schedule = getattr(keras.optimizers.schedules, spec.schedule.name)
-            arguments["learning_rate"] = schedule(**_lists(spec.schedule.arguments))
+            arguments["learning_rate"] = make_schedule(spec.schedule)
         return getattr(keras.optimizers, spec.name)(**arguments)
     except (TypeError, ValueError) as error:
         raise InvalidArgument(f"Keras refuses the optimizer {spec.name}: {short(error)}") from None
+
+
+def make_schedule(spec: ScheduleSpec) -> Any:
+    """The Keras schedule of a learning rate."""
+    return getattr(keras.optimizers.schedules, spec.name)(**_lists(spec.arguments))
+
+
+def scales_loss(model: keras.Model) -> bool:
+    """Whether gradients of a model may be too small for the type in which it computes them."""
+    leaves = model._flatten_layers(include_self=False, recursive=True)
+    return any(layer.dtype_policy.compute_dtype == "float16" for layer in leaves)
 
 
 def _lists(arguments: Arguments) -> dict[str, Any]:

@@ -22,9 +22,12 @@ from cerebro_db.errors import InvalidArgument, InvalidState
 from cerebro_db.training import models
 from cerebro_db.training.inputs import ModelInputs
 from cerebro_db.training.losses import TotalLoss, alone
+from cerebro_db.training.naming import copies_of_weights, named_model_variables, named_variables
 from cerebro_db.training.scalars import make_variable, scalars_of
-from cerebro_db.training.state import State
+from cerebro_db.training.state import AVERAGES, OPTIMIZER, State, of_model
 from cerebro_db.training.targets import TargetFacts, encode, encodings_for, parts
+
+LEARNING_RATE = "optimizer/learning_rate"  # its name in a state
 
 
 @dataclass(frozen=True)
@@ -61,7 +64,7 @@ class Recipe:
             self.architecture_id,
             scalars_of(params.optimizer).key,
             tuple((o.loss.name, repr(o.loss.arguments), o.weight) for o in self.outputs),
-            (params.dropout, params.freeze),
+            (params.dropout, params.freeze, params.dtype_policy),
             params.l1 is not None,
             params.l2 is not None,
             self.fit_params.class_weight is not None,
@@ -86,20 +89,24 @@ class Program:
         self.jit = recipe.jit
         self._targets = recipe.targets
         params = recipe.compile_params
-        self.model = models.build(recipe.architecture, 0, params.dropout, params.freeze)
+        self.model = self._build(recipe, 0)
         if not self.model.trainable_variables:
             raise InvalidArgument(
                 "got a model of which no layer trains; allowed: at least one does"
             )
         self._penalty = models.Penalty()
         self._penalty.attach(self.model, params)
-        optimizer = models.make_optimizer(params.optimizer)
+        inner = models.make_optimizer(params.optimizer)
+        # Keras does so by itself, but for models that were read from JSON.
+        scaled = models.scales_loss(self.model)
+        optimizer = keras.optimizers.LossScaleOptimizer(inner) if scaled else inner
         self.model.compile(optimizer=optimizer)
         TotalLoss(recipe.outputs).attach(self.model)
         optimizer.build(self.model.trainable_variables)
-        self._scalars = make_variable(optimizer)
+        self._scalars = make_variable(inner)
         self._class_weights = self._make_class_weights(recipe.fit_params)
-        self._variables = _named_variables(self.model, optimizer)
+        self._variables = named_variables(self.model, optimizer)
+        self._copies = copies_of_weights(self.model, optimizer)
         self._fresh = {name: _fresh(name, v.numpy()) for name, v in self._variables.items()}
         self._inputs = ModelInputs(self.model)
         wanted = [output.loss.target for output in recipe.outputs]
@@ -120,14 +127,28 @@ class Program:
 
     def initial_state(self, recipe: Recipe, seed: int, weights: bytes | None) -> State:
         """The state before the first hop: from the seed, or from given weights."""
-        params = recipe.compile_params
-        model = models.build(recipe.architecture, seed, params.dropout, params.freeze)
+        model = self._build(recipe, seed)
         if weights is not None:
             models.set_weights(model, weights)
         state = dict(self._fresh)
         fresh = named_model_variables(model)
         state.update({name: variable.numpy() for name, variable in fresh.items()})
+        state.update({copy: state[name] for copy, name in self._copies.items()})
         return self.with_learning_rate(state, recipe)
+
+    def taken_over(self, state: State, recipe: Recipe) -> State:
+        """The state of an earlier run as a configuration starts from it now.
+
+        It takes the learning rate that is asked for now. Where the optimizer is another one, that
+        begins anew, and the model goes on.
+        """
+        adapted = self.with_learning_rate(state, recipe)
+        ours, theirs = _optimizer_part(self._fresh), _optimizer_part(adapted)
+        if _described(ours) == _described(theirs):
+            return adapted
+        model = of_model(state)
+        begun = {copy: model[name] for copy, name in self._copies.items()}
+        return self.with_learning_rate(model | ours | begun, recipe)
 
     def with_learning_rate(self, state: State, recipe: Recipe) -> State:
         """A state with the learning rate that a configuration starts with.
@@ -136,8 +157,8 @@ class Program:
         """
         rate = scalars_of(recipe.compile_params.optimizer).learning_rate
         if rate is None:
-            return {n: array for n, array in state.items() if n != "optimizer/learning_rate"}
-        return state | {"optimizer/learning_rate": np.asarray(rate, np.float32)}
+            return {n: array for n, array in state.items() if n != LEARNING_RATE}
+        return state | {LEARNING_RATE: np.asarray(rate, np.float32)}
 
     def load(self, state: State) -> None:
         """Take over a state.
@@ -204,6 +225,13 @@ class Program:
         self._read = tf.function(
             lambda: [variable.value.read_value() for variable in self._variables.values()],
             autograph=False,
+        )
+
+    @staticmethod
+    def _build(recipe: Recipe, seed: int) -> keras.Model:
+        params = recipe.compile_params
+        return models.build(
+            recipe.architecture, seed, params.dropout, params.freeze, params.dtype_policy
         )
 
     def _trace_loop(self, *given: Any) -> Any:
@@ -314,24 +342,12 @@ def _class_weight_vector(fit: FitParams, num_classes: int) -> np.ndarray:
     return vector
 
 
-def named_model_variables(model: keras.Model) -> dict[str, Any]:
-    """``weights/...`` in the order of ``get_weights()``, then generators and the like."""
-    known = {id(variable) for variable in model.weights}
-    others = [variable for variable in model.non_trainable_variables if id(variable) not in known]
-    named = {f"weights/{i}/{variable.name}": variable for i, variable in enumerate(model.weights)}
-    named |= {f"others/{i}/{variable.name}": variable for i, variable in enumerate(others)}
-    return named
+def _optimizer_part(state: State) -> State:
+    return {n: array for n, array in state.items() if n.startswith((OPTIMIZER, AVERAGES))}
 
 
-def _named_variables(model: keras.Model, optimizer: Any) -> dict[str, Any]:
-    named = named_model_variables(model)
-    for place, variable in enumerate(optimizer.variables):
-        is_rate = variable is optimizer._learning_rate
-        # The rest of a slot's name holds names of layers, which Keras counts up in each process.
-        slot = variable.name.rpartition("_")[2]
-        name = "learning_rate" if is_rate else f"{place}/{slot}"
-        named[f"optimizer/{name}"] = variable
-    return named
+def _described(state: State) -> dict[str, tuple[Any, ...]]:
+    return {name: (array.shape, array.dtype) for name, array in state.items()}
 
 
 def check_fits(state: State, expected: State) -> None:

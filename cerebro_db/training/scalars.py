@@ -126,7 +126,8 @@ def _needs_constants(optimizer: Any) -> bool:
 
     It changes the order of sums in which constants are.
     """
-    return bool(getattr(optimizer, "centered", False)) or type(optimizer).__name__ == "Muon"
+    centered = bool(getattr(optimizer, "centered", False))
+    return centered or type(optimizer).__name__ in ("Muon", "ScheduleFreeAdamW")
 
 
 def make_variable(optimizer: Any) -> dict[str, Scalar]:

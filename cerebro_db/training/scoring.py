@@ -19,12 +19,14 @@ from cerebro_db.errors import InvalidArgument
 from cerebro_db.training import models
 from cerebro_db.training.inputs import ModelInputs
 from cerebro_db.training.losses import TotalLoss, alone, listed
-from cerebro_db.training.program import Recipe, assign, check_fits, named_model_variables
-from cerebro_db.training.state import State
+from cerebro_db.training.naming import named_model_variables
+from cerebro_db.training.program import Recipe, assign, check_fits
+from cerebro_db.training.state import State, of_model
 from cerebro_db.training.targets import TargetFacts, encode, encoding_for, encodings_for
 
 _BATCH_FLOATS = 4 * 1024 * 1024
 _MAX_BATCH = 4096
+_HALF = (tf.bfloat16, tf.float16)
 
 
 @dataclass(frozen=True)
@@ -126,7 +128,9 @@ class Scorer:
     def __init__(self, recipe: Recipe) -> None:
         params, facts = recipe.compile_params, recipe.targets
         self._facts = facts
-        self.model = models.build(recipe.architecture, 0, params.dropout, params.freeze)
+        self.model = models.build(
+            recipe.architecture, 0, params.dropout, params.freeze, params.dtype_policy
+        )
         self._penalty = models.Penalty()
         self._penalty.attach(self.model, params)
         self.model.compile()
@@ -163,15 +167,13 @@ class Scorer:
             )
             for output in recipe.outputs
         )
-        layers = (params.dropout, params.freeze)
+        layers = (params.dropout, params.freeze, params.dtype_policy)
         return (recipe.architecture_id, outputs, layers, penalties, recipe.targets)
 
     def load(self, state: State, params: CompileParams) -> None:
         """Take the model's part of a state and the strengths of the penalties."""
-        check_fits(
-            {name: array for name, array in state.items() if not name.startswith("optimizer/")},
-            self._expected,
-        )
+        state = of_model(state)
+        check_fits(state, self._expected)
         self._penalty.assign(params)
         for name, variable in self._names.items():
             assign(variable, state[name])
@@ -209,16 +211,20 @@ class Scorer:
     @functools.cached_property
     def _forward(self) -> Any:
         return tf.function(
-            lambda features: listed(self.model(self.inputs.split(features), training=False)),
+            lambda features: self._outputs(self.inputs.split(features)),
             input_signature=[tf.TensorSpec((None, *self.inputs.row), tf.float32)],
             autograph=False,
         )
 
+    def _outputs(self, inputs: Any) -> list[Any]:
+        """What the model says, of each output."""
+        return [_whole(output) for output in listed(self.model(inputs, training=False))]
+
     def _trace(self, features: Any, *stored: Any) -> list[Any]:
         """The total loss, and of several outputs that of each, times the rows."""
         inputs = self.inputs.split(features)
-        predictions = self.model(inputs, training=False)
-        facts = self._facts.each
+        outputs, facts = self._outputs(inputs), self._facts.each
+        predictions = alone(outputs)
         targets = alone(
             [
                 encode(tf, *of_one)
@@ -231,9 +237,14 @@ class Scorer:
         for measure in self._measures:
             place = measure.place
             encoded = encode(tf, stored[place], measure.encoding, facts[place])
-            measure.metric.update_state(encoded, listed(predictions)[place])
+            measure.metric.update_state(encoded, outputs[place])
         rows = tf.cast(tf.shape(features)[0], tf.float32)
         return [loss * rows for loss in losses]
+
+
+def _whole(outputs: Any) -> Any:
+    """Outputs in a type that NumPy computes with."""
+    return tf.cast(outputs, tf.float32) if outputs.dtype in _HALF else outputs
 
 
 def add_partials(partials: Sequence[Partial]) -> Partial:

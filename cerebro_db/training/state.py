@@ -23,6 +23,8 @@ import numpy as np
 from cerebro_db.configs.messages import shown
 from cerebro_db.errors import InvalidState
 
+# What the names of arrays begin with. An average has the rest of its name from its weight.
+WEIGHTS, OPTIMIZER, AVERAGES = "weights/", "optimizer/", "averages/"
 MAGIC = b"CRBS"
 VERSION = 1
 _PREFIX = struct.Struct("<4sHI")
@@ -32,6 +34,17 @@ _MAX_SIZE = 2**40
 _DTYPES = ("float16", "float32", "float64", "int32", "int64", "uint32", "uint64", "bool", "uint8")
 
 State = dict[str, np.ndarray]
+
+
+def of_model(state: Mapping[str, np.ndarray]) -> State:
+    """The model as it predicts: nothing of the optimizer, averages in the place of their weights."""
+    model = {n: array for n, array in state.items() if not n.startswith((OPTIMIZER, AVERAGES))}
+    averages = {
+        WEIGHTS + name.removeprefix(AVERAGES): array
+        for name, array in state.items()
+        if name.startswith(AVERAGES)
+    }
+    return model | averages
 
 
 def to_bytes(state: Mapping[str, np.ndarray]) -> bytes:

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from cerebro_db.configs.architecture import ArchitectureLimits, check_architecture
 from cerebro_db.configs.by_output import MAX_OUTPUTS
 from cerebro_db.configs.messages import shown
@@ -87,7 +89,18 @@ def visit_of(text: str, run_id: int, known: Architectures) -> VisitTask:
         initial_seed=task.integer("initial_seed", 0, 2**32 - 1),
         is_first=task.flag("is_first"),
         inputs=inputs_of(task),
+        begins_epoch=task.flag("begins_epoch", False),
+        learning_rate=_rate(task),
     )
+
+
+def _rate(task: Fields) -> float | None:
+    if not task.has("learning_rate") or task.raw("learning_rate") is None:
+        return None
+    rate = task.number("learning_rate")
+    if not 0 <= rate <= float(np.finfo(np.float32).max):
+        raise InvalidArgument(f"learning_rate: got {rate}; allowed: a number from 0 in float32")
+    return rate
 
 
 @dataclass(frozen=True)

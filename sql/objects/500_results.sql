@@ -32,7 +32,7 @@ CREATE OR REPLACE FUNCTION cerebro.cerebro_evaluate(
     mst_key integer DEFAULT NULL
 ) RETURNS void LANGUAGE plpython3u AS {{ udf('cerebro_evaluate') }};
 COMMENT ON FUNCTION cerebro.cerebro_evaluate(text, text, text, boolean, integer) IS
-'Loss and metrics of the models of cerebro_fit_multiple on a packed table, in one scan of it. Makes output_table with a row for each model, or for the one of mst_key: loss, metric (the first one), metrics_type, loss_type, mst_key, metrics.';
+'Loss and metrics of the models of cerebro_fit_multiple on a packed table, in one scan of it. Makes output_table with a row for each model, or for the one of mst_key: loss, metric (the first one), metrics_type, loss_type, mst_key, metrics; of a registered model also model and version_id.';
 
 CREATE OR REPLACE FUNCTION cerebro.cerebro_confusion_matrix(
     model_table text,
@@ -42,7 +42,7 @@ CREATE OR REPLACE FUNCTION cerebro.cerebro_confusion_matrix(
     mst_key integer DEFAULT NULL
 ) RETURNS void LANGUAGE plpython3u AS {{ udf('cerebro_confusion_matrix') }};
 COMMENT ON FUNCTION cerebro.cerebro_confusion_matrix(text, text, text, boolean, integer) IS
-'How many rows of each class the models of cerebro_fit_multiple take for which class, on a packed table, in one scan of it. Makes output_table with mst_key, actual, predicted and num_rows, for the pairs that occur.';
+'How many rows of each class the models of cerebro_fit_multiple take for which class, on a packed table, in one scan of it. Makes output_table with mst_key, actual, predicted and num_rows, for the pairs that occur; of a registered model also model and version_id.';
 
 CREATE OR REPLACE FUNCTION cerebro.cerebro_predict(
     model_table text,
@@ -86,7 +86,7 @@ CREATE OR REPLACE FUNCTION cerebro.cerebro_predict_row(
     OUT estimated double precision[]
 ) LANGUAGE plpython3u STABLE AS {{ udf('cerebro_predict_row') }};
 COMMENT ON FUNCTION cerebro.cerebro_predict_row(text, double precision[], integer) IS
-'Prediction of a model of cerebro_fit_multiple for one row, for use in queries and triggers. Runs in the calling session, which imports TensorFlow at the first call and keeps the model. Returns the most probable class with its probability, and the probabilities of all classes in their order; for float targets the values. NULL features give NULL. mst_key may be left out where the table has one model.';
+'Prediction of a model of cerebro_fit_multiple for one row, for use in queries and triggers. Runs in the calling session, which imports TensorFlow at the first call and keeps the model. Returns the most probable class with its probability, and the probabilities of all classes in their order; for float targets the values. NULL features give NULL. mst_key may be left out where the table has one model. A registered model, such as model:digits@champion, is looked up at every call.';
 
 CREATE OR REPLACE FUNCTION cerebro.cerebro_predict_outputs(
     model_table text,

@@ -78,7 +78,7 @@ COMMENT ON VIEW cerebro._usable_aliases IS 'Internal: aliases of the models that
 -- The names of the columns are those of the tables of a run.
 CREATE VIEW cerebro._usable_versions WITH (security_barrier) AS
 SELECT v.version_id AS mst_key, v.model_id, v.version, v.model_arch, v.compile_params, v.fit_params,
-       v.facts
+       v.facts, v.mst_key AS run_key
   FROM cerebro.catalog_model_versions v
  WHERE EXISTS (SELECT 1 FROM cerebro._usable_models m WHERE m.model_id = v.model_id);
 COMMENT ON VIEW cerebro._usable_versions IS 'Internal: versions of the models that the caller may use.';

@@ -192,7 +192,7 @@ TRICKS: dict[str, tuple[Any, str]] = {
     "dtype of a policy": (
         sequential(dense(dtype={**POLICY, "config": {"name": "int8_from_float32"}})), "dtype",
     ),
-    "loss scaling": (sequential(dense(dtype="mixed_float16")), "dtype"),
+    "half weights": (sequential(dense(dtype="float16")), "weights lose the small steps"),
     "seed": (sequential(layer("Dropout", "d", rate=0.5, seed=-1)), "63 bits"),
     "huge number": (sequential(dense(units=2**40)), "at most 2147483647"),
     "unknown layer": (sequential(layer("Dens", "d")), "Did you mean 'Dense'"),

@@ -17,6 +17,7 @@ from cerebro_db.configs.parameters import (
     parse_optimizer,
 )
 from cerebro_db.errors import InvalidArgument
+from cerebro_db.planning import callbacks
 
 ACCURACY = MetricSpec("accuracy", (), "accuracy")
 CROSSENTROPY = LossSpec("CategoricalCrossentropy")
@@ -102,6 +103,55 @@ def test_callbacks_that_ask_for_what_is_done_anyway() -> None:
         assert parse_fit_params(f"batch_size=8,callbacks={value}") == plain
 
 
+def test_callbacks_that_act_between_epochs() -> None:
+    text = "[keras.callbacks.EarlyStopping('loss', 0.5, 3, 1, baseline=2), TerminateOnNaN()]"
+    (stopping,) = parse_fit_params(f"callbacks={text}").callbacks
+    assert stopping.name == "EarlyStopping"
+    assert stopping.all_arguments() == {
+        "monitor": "loss", "min_delta": 0.5, "patience": 3, "verbose": 0, "mode": "auto",
+        "baseline": 2.0, "restore_best_weights": False, "start_from_epoch": 0,
+    }  # fmt: skip
+    (scheduler,) = parse_fit_params(
+        "callbacks=['LearningRateScheduler(ExponentialDecay(0.1, 2, 0.5), verbose=1)']"
+    ).callbacks
+    assert repr(scheduler.schedule).startswith("ExponentialDecay(initial_learning_rate=0.1")
+
+
+MONITORED = "loss='mse',optimizer='Adam',metrics=['acc','TruePositives']"
+
+
+@pytest.mark.parametrize(
+    ("callback", "validated", "message"),
+    [
+        ("EarlyStopping()", True, None),
+        ("EarlyStopping('val_acc')", True, None),
+        ("EarlyStopping('accuracy')", False, None),
+        ("EarlyStopping('true_positives', mode='max')", False, None),
+        ("EarlyStopping()", False, r"EarlyStopping: got monitor='val_loss'; allowed: loss, accuracy, true_pos"),
+        ("EarlyStopping('acuracy')", True, "allowed: loss, accuracy, true_positives, val_loss, val_acc"),
+        ("ReduceLROnPlateau('true_positives')", False, "does not know whether more is better"),
+    ],
+)  # fmt: skip
+def test_monitors(callback: str, validated: bool, message: str | None) -> None:
+    params, fit = parse_compile_params(MONITORED), parse_fit_params(f"callbacks=[{callback}]")
+    if message is None:
+        callbacks.check(params, fit, validated=validated)
+        return
+    with pytest.raises(InvalidArgument, match=message):
+        callbacks.check(params, fit, validated=validated)
+
+
+@pytest.mark.parametrize(
+    "callback",
+    ["ReduceLROnPlateau('loss')", "LearningRateScheduler(CosineDecay(0.1, 2))"],
+)
+@pytest.mark.parametrize("optimizer", ["Adam(CosineDecay(0.1, 100))", "SGD(lr=0.1,decay=0.01)"])
+def test_callbacks_do_not_change_a_rate_that_is_a_schedule(callback: str, optimizer: str) -> None:
+    params = parse_compile_params(f"loss='mse',optimizer='{optimizer}'")
+    with pytest.raises(InvalidArgument, match=r"whose learning_rate is .*; allowed: a number"):
+        callbacks.check(params, parse_fit_params(f"callbacks=[{callback}]"), validated=False)
+
+
 def test_top_k_accuracy_by_its_name_in_madlib() -> None:
     (metric,) = parse_metrics("top_12_accuracy")
     assert (metric.name, metric.arguments) == ("TopKCategoricalAccuracy", (("k", 12),))
@@ -116,10 +166,27 @@ def test_freeze() -> None:
     assert parse_compile_params(f"{text}, freeze=['a', 'b', 'a']").freeze == ("a", "b")
 
 
+def test_dtype_policy() -> None:
+    text = "optimizer='Adam', loss='mse'"
+    assert parse_compile_params(text).dtype_policy is None
+    given = parse_compile_params(f"{text}, dtype_policy='mixed_bfloat16'")
+    assert given.dtype_policy == "mixed_bfloat16"
+
+
+def test_averages_of_weights() -> None:
+    spec = parse_optimizer("Adam(use_ema=True, ema_overwrite_frequency=5)")
+    assert dict(spec.arguments) == {"use_ema": True, "ema_overwrite_frequency": 5}
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
         ("loss='mse'", "without optimizer"),
+        ("optimizer='Adam', loss='mse', dtype_policy='float16'", "one of 'float32', 'mixed_bfl"),
+        ("optimizer='Adam', loss='mse', dtype_polcy='float32'", "Did you mean 'dtype_policy'"),
+        ("optimizer='SGD(use_ema=1)', loss='mse'", "use_ema=1; it must be True or False"),
+        ("optimizer='SGD(ema_momentum=2)', loss='mse'", "it must be a number from 0 to 1"),
+        ("optimizer='SGD(ema_overwrite_frequency=0)', loss='mse'", "a whole number from 1"),
         ("optimizer='Adam'", "without loss"),
         ("optimizer='Adm', loss='mse'", "Did you mean 'Adam'"),
         ("optimizer='Adam', los='mse'", "Did you mean 'loss'"),
@@ -200,8 +267,27 @@ def test_fit() -> None:
         ("callbacks=['x']", "unknown callback 'x'"),
         ("callbacks=[TerminateOnNan()]", "Did you mean 'TerminateOnNaN'"),
         ("callbacks=[TerminateOnNaN(1)]", "TerminateOnNaN has no arguments"),
-        ("callbacks='[TensorBoard(log_dir=\"/tmp/logs/fit\")]'", "'TensorBoard'; it writes files"),
-        ("callbacks=[EarlyStopping(patience=2)]", "'EarlyStopping'; callbacks that act on metrics"),
+        ("callbacks='[TensorBoard(log_dir=\"/tmp/logs/fit\")]'", "it must be a relative path"),
+        ("callbacks=[TensorBoard(histogram_freq=1)]", "unknown argument 'histogram_freq'"),
+        ("callbacks=[EarlyStoping()]", "Did you mean 'EarlyStopping'"),
+        ("callbacks=[EarlyStopping(patience=-1)]", "patience=-1; it must be a whole number from 0"),
+        (
+            "callbacks=[EarlyStopping(patiance=1)]",
+            "unknown argument 'patiance'. Did you mean 'patience'",
+        ),
+        ("callbacks=[EarlyStopping(mode='most')]", "mode='most'; it must be one of"),
+        ("callbacks=[EarlyStopping(),EarlyStopping('loss')]", "EarlyStopping twice; allowed: each"),
+        (
+            "callbacks=[ReduceLROnPlateau(factor=1.0)]",
+            "factor=1.0; it must be a number from 0 below 1",
+        ),
+        (
+            "callbacks=[ReduceLROnPlateau(),LearningRateScheduler(CosineDecay(1, 2))]",
+            "allowed is one of them",
+        ),
+        ("callbacks=[LearningRateScheduler()]", "schedule=None; it must be a schedule"),
+        ("callbacks=[LearningRateScheduler(Expo(1))]", "unknown learning-rate schedule 'Expo'"),
+        ("callbacks=[LearningRateScheduler('os.system')]", "unknown learning-rate schedule"),
         ("callbacks=7", "it must be a list such as"),
         ("callbacks=['[TerminateOnNaN()]']", "it must be a name"),
         ("steps_per_epoch=1", "'steps_per_epoch'; it is not supported"),

@@ -115,7 +115,7 @@ def disturbed(bench: Any) -> Iterator[Callable[..., Disturbed]]:
     for run in made:
         run.caller.join()
         bench.run("SELECT cerebro_drop_run(%s)", (run.run_id,))
-        for part in ("", "_info", "_summary", "_states"):
+        for part in ("", "_info", "_summary", "_states", "_history"):
             bench.run(f"DROP TABLE IF EXISTS {run.out}{part}")
     assert leftovers(bench) == []
 
@@ -260,6 +260,10 @@ def test_a_warm_start_that_stopped_before_its_first_hop_goes_on_from_where_it_be
     bench.run("DROP TABLE kept_state")
     bench.run("SELECT cerebro_resume(%s)", of_run)
     assert weights(stopped) == weights(whole)
+    history = (
+        "SELECT mst_key, iteration, epoch, dataset, loss, metrics FROM {}_history ORDER BY 1, 2"
+    )
+    assert bench.fetch(history.format(stopped)) == bench.fetch(history.format(whole))
 
 
 def test_a_loss_that_was_no_number_when_the_run_stopped_fails_its_configuration(
@@ -472,5 +476,5 @@ def test_the_space_of_states_that_nothing_needs_is_free_while_the_run_goes_on(
     # Up to three of each configuration, and two tables that are not full, or have just been filled.
     filled = 16 * 2**20 + 2 * state
     assert state < largest <= 3 * 2 * state + 2 * filled + 2**20
-    for part in ("", "_info", "_summary", "_states"):
+    for part in ("", "_info", "_summary", "_states", "_history"):
         bench.run(f"DROP TABLE spacious{part}")

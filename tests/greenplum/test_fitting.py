@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import psycopg2
 import pytest
 from conftest import Sql
 
 from tests.fitting.conftest import ADAM, FULL, PLAIN, select
+from tests.greenplum.processes import computing
 
 pytestmark = pytest.mark.slow
 
@@ -56,8 +58,17 @@ def test_weights_equal_those_of_a_server_without_segments(
                 "WHERE partition_key = %s AND buffer_id = %s",
                 row,
             )
+    before = computing(cluster_sql)
     fit = "SELECT cerebro_fit_multiple('packed', 'out', 'configs', 2, validation_table := 'val')"
+    with pytest.raises(psycopg2.Error, match="use_gpus := true; there is no GPU on"):
+        cluster_sql.run(fit.replace("'val')", "'val', use_gpus := true)"))
+    assert cluster_sql.value("SELECT count(*) FROM cerebro.runs") == 0
     run_id = cluster_sql.value(fit)
+    # One process has trained on each segment, and each is of a session of its own: a statement of
+    # a session trains on its segment, and the processes that it has on the others do nothing.
+    trained = [pair for pair in computing(cluster_sql) if pair not in before]
+    assert [segment for segment, _ in trained] == list(range(partitions))
+    assert len({session for _, session in trained}) == partitions
     plain.run(fit)
     assert _weights(cluster_sql, "out") == _weights(plain, "out")
     cluster_sql.run("SET extra_float_digits = 3")

@@ -75,6 +75,25 @@ def test_a_table_of_madlib_is_added_to(db, small):
     assert db.value("SELECT cerebro_load_model('theirs', %s)", (small,)) == 1
 
 
+def test_deleting(db, small):
+    for _ in range(2):
+        db.fetch("SELECT cerebro_load_model('deleted', %s)", (small,))
+    db.notices()
+    db.fetch("SELECT cerebro_delete_model('deleted', 1)")
+    assert "model 1 deleted from public.deleted" in db.notices()
+    assert db.fetch("SELECT model_id FROM deleted") == [(2,)]
+    for model_id in (1, None):
+        with pytest.raises(errors.InvalidParameterValue, match="model_id: got"):
+            db.fetch("SELECT cerebro_delete_model('deleted', %s)", (model_id,))
+    db.fetch("SELECT cerebro_delete_model('deleted', 2)")
+    assert "public.deleted" not in db.tables()
+    with pytest.raises(errors.UndefinedTable, match="'deleted'"):
+        db.fetch("SELECT cerebro_delete_model('deleted', 2)")
+    db.fetch("CREATE TABLE unlike (model_id int)")
+    with pytest.raises(errors.WrongObjectType, match="unlike, a table; allowed: a table with"):
+        db.fetch("SELECT cerebro_delete_model('unlike', 2)")
+
+
 def test_bad_calls(db, small, network):
     db.fetch(
         "CREATE TABLE other (model_id int); CREATE VIEW seen AS SELECT 1 AS model_id, "

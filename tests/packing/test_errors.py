@@ -42,7 +42,6 @@ CALLS = {
     "'digits','o','y','x',0": (errors.InvalidParameterValue, "buffer_size: got 0"),
     "'digits','o','y','x',NULL,0": (errors.InvalidParameterValue, "normalizing_const: got 0"),
     "'digits','o','y','x',NULL,'NaN'": (errors.InvalidParameterValue, "normalizing_const"),
-    "'digits','o','y','x',NULL,NULL": (errors.InvalidParameterValue, "normalizing_const"),
     "'digits','o','y','x',NULL,1,3": (errors.InvalidParameterValue, "num_classes: got 3.*7"),
     "'digits','o','y','x',NULL,1,-1": (errors.InvalidParameterValue, "num_classes: got -1"),
     "'digits','o','y','x',NULL,1,NULL,'gpu_segments'": (
@@ -68,6 +67,11 @@ def test_bad_arguments(shop, arguments):
     assert "Traceback" not in caught.value.diag.message_primary
     assert "driver" not in (caught.value.diag.context or "")
     assert shop.tables() == before
+
+
+def test_rules_of_a_validation_table(shop):
+    with pytest.raises(errors.InvalidParameterValue, match="distribution_rules: got 'train'"):
+        shop.fetch("SELECT cerebro_pack_validation('digits','o','y','x','train',NULL,'train')")
 
 
 ROWS = {
@@ -185,6 +189,10 @@ def test_the_training_table_must_be_packed(shop):
         shop.fetch("SELECT cerebro_pack_validation('digits', 'o', 'y', 'x', 'nope')")
     with pytest.raises(errors.InvalidParameterValue, match="training_table: got NULL"):
         shop.fetch("SELECT cerebro_pack_validation('digits', 'o', 'y', 'x', NULL)")
+    with pytest.raises(errors.InvalidParameterValue, match="distribution_rules: got 'gpu"):
+        shop.fetch(
+            "SELECT cerebro_pack_validation('digits','o','y','x','train',NULL,'gpu_segments')"
+        )
 
 
 def test_tables_that_other_sessions_cannot_see(shop):

@@ -189,3 +189,6 @@ def test_defaults(digits):
     digits.pack("digits", "defaults", "y", "x")
     query = "SELECT seed, normalizing_const, distribution_rules, num_rows FROM defaults_summary"
     assert digits.fetch(query) == [(0, 1.0, "all_segments", 1003)]
+    digits.fetch("SELECT cerebro_pack('digits', 'nulls', 'y', 'x', NULL, NULL, NULL, NULL)")
+    query = query.replace("defaults", "nulls")
+    assert digits.fetch(query) == [(0, 1.0, "all_segments", 1003)]

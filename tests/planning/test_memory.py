@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from cerebro_db.planning.memory import Load, worker_memory
@@ -31,6 +33,8 @@ def test_the_largest_model_counts_and_every_program() -> None:
     shared = worker_memory([load(10_000_000), load(10_000_000)], 0, 0)
     assert shared == one
     assert worker_memory([load(jit=True)], 0, 0).programs > one.programs
+    averaged = replace(load(10_000_000), averages=True)
+    assert worker_memory([averaged], 0, 0).states > one.states
 
 
 def test_the_cache_holds_no_more_than_there_is() -> None:

@@ -37,7 +37,7 @@ NET = json.dumps(
         },
     }
 )
-MODEL_TABLES = ("out", "out_info", "out_summary", "out_states")
+MODEL_TABLES = ("out", "out_info", "out_summary", "out_states", "out_history")
 PACKED_TABLES = ("packed", "packed_summary", "columns", "columns_summary", "columns_encoding")
 TABLES = ("rows", "images", *PACKED_TABLES, "models", "configs", "configs_summary", *MODEL_TABLES)
 

@@ -275,6 +275,7 @@ def test_sizes_are_checked_before_memory_is_taken(worker: Person) -> None:
         "_prepare_worker(NULL, false, 0, 0)": "threads: got NULL",
         "_prepare_worker(1, false, -1, 0)": "cache_bytes: got -1",
         "_prepare_worker(1, false, 0, -1)": "run_id: got -1",
+        "_prepare_worker(1, false, 0, 0, -1)": "place: got -1",
         "_predict_batch(1, '', 2147483647, 2147483647)": "token",
         "_predict_batch(1, '', -1, -1)": "count: got -1",
         "_predict_buffer(1, '', 2147483647)": "token",

@@ -80,22 +80,46 @@ def test_a_registered_model_predicts_like_the_table(
 
 def test_it_needs_no_other_table(alice: Person, digits: str) -> None:
     expected = predicted(alice, "out")
-    for table in ("out", "out_info", "out_summary", "out_states", "packed", "models"):
+    for table in (
+        "out",
+        "out_info",
+        "out_summary",
+        "out_states",
+        "out_history",
+        "packed",
+        "models",
+    ):
         alice.rows(f"ALTER TABLE {table} RENAME TO {table}_away")
     try:
         assert predicted(alice, "model:digits") == expected
+        sql = "SELECT id, p.* FROM rows, cerebro_predict_row('model:digits', x) p ORDER BY id"
+        best = [(row, value, prob) for row, value, prob in expected if prob > 0.5]
+        for (*told, prob, _), (*wanted, likely) in zip(alice.rows(sql), best, strict=True):
+            assert (told, prob) == (wanted, pytest.approx(likely, abs=1e-6))
     finally:
-        for table in ("out", "out_info", "out_summary", "out_states", "packed", "models"):
+        for table in (
+            "out",
+            "out_info",
+            "out_summary",
+            "out_states",
+            "out_history",
+            "packed",
+            "models",
+        ):
             alice.rows(f"ALTER TABLE {table}_away RENAME TO {table}")
 
 
 def test_evaluation(alice: Person, digits: str) -> None:
-    alice.rows("SELECT cerebro_evaluate('model:digits@champion', 'packed', 'scored')")
-    alice.rows("SELECT cerebro_evaluate('out', 'packed', 'scored_table')")
+    for name, test in (("evaluate", "scored"), ("confusion_matrix", "counted")):
+        alice.rows(f"SELECT cerebro_{name}('model:digits@champion', 'packed', '{test}')")
+        alice.rows(f"SELECT cerebro_{name}('out', 'packed', '{test}_table')")
     key = alice.value("SELECT version_id FROM cerebro.registered_versions WHERE version = 2")
-    ((loss, mst_key),) = alice.rows("SELECT loss, mst_key FROM scored")
-    assert (loss, mst_key) == (alice.value("SELECT loss FROM scored_table"), key)
-    alice.rows("DROP TABLE scored, scored_table")
+    origin = (f"model:{alice.name}.digits:2", key)
+    for test in ("scored", "counted"):
+        rows = alice.rows(f"SELECT * FROM {test} ORDER BY 1, 2, 3")
+        table = alice.rows(f"SELECT * FROM {test}_table ORDER BY 1, 2, 3")
+        assert rows == [(*row, *origin) for row in table]
+        alice.rows(f"DROP TABLE {test}, {test}_table")
 
 
 def test_views_tell_of_it(alice: Person, digits: str, run: int) -> None:

@@ -118,6 +118,7 @@ ATTACKS: dict[str, list[str]] = {
         "'A.models', %(net)s",
         "'A.planted', %(net)s",
     ],
+    "cerebro_delete_model": ["'A.models', 1"],
     "cerebro_load_configs": [
         "'A.models', 'stolen', ARRAY[1], ARRAY[%(adam)s], ARRAY['batch_size=8']",
         "'models', 'A.configs', ARRAY[1], ARRAY[%(adam)s], ARRAY['batch_size=9']",
@@ -167,6 +168,7 @@ ATTACKS: dict[str, list[str]] = {
     "cerebro_predict_row": ["'A.out', ARRAY[1, 2]", "'A.out', ARRAY[1, 2], 1"],
     "cerebro_export": ["'A.out'", "'A.out', 1, 'npz'"],
     "cerebro_load_model_file": ["'A.models', cerebro_export('out')", "'A.planted', 'x'"],
+    "cerebro_gpu_configuration": ["'A.planted'"],
     "cerebro_set": ["'cache_mb', '1'", "'worker_dsn', 'host=/tmp'"],
 }
 # These take the number of a run: alice's must look like one that is not there.
@@ -179,7 +181,7 @@ OF_RUNS = {
 # These reach nothing but what the caller's own session was given, or the caller's own.
 OF_OWN_SESSION = {
     "_begin_prediction", "_check_model", "_check_run", "_combine_measures", "_cores", "_export_model",
-    "_extend_prediction", "_image_array", "_image_fault", "_inspect_model",
+    "_extend_prediction", "_gpus", "_image_array", "_image_fault", "_inspect_model",
     "_join_state", "_loopback", "_measure_final", "_measure_step", "_pack_arrays", "_pack_labels", "_pack_weights",
     "_predict_batch", "_predict_buffer", "_prepare_worker", "_read_model_file", "_release_worker", "_role", "_saved_state",
     "_state_weights", "_train_final", "_train_step", "_try_scores", "cerebro_joined_state",

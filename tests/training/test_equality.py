@@ -45,6 +45,8 @@ OPTIMIZER_TEXTS = [
     "RMSprop(lr=PiecewiseConstantDecay([6, 20], [0.01, 0.001, 0.0001]))",
     "SGD(lr=PolynomialDecay(0.1, 12, power=2.0, cycle=True))",
     "SGD(lr=0.1,decay=0.01,nesterov=True,momentum=0.8)",
+    "ScheduleFreeAdamW(lr=0.01)",
+    "ScheduleFreeAdamW(lr=0.01,beta_1=0.8,warmup_steps=5,weight_decay=0.01)",
 ]
 
 
@@ -57,6 +59,8 @@ def plain_keras(
     model = models.build(recipe.architecture, seed=7, dropout=recipe.compile_params.dropout)
     optimizer = models.make_optimizer(recipe.compile_params.optimizer)
     model.compile(optimizer=optimizer, loss=models.make_loss(recipe.compile_params.loss))
+    # fit builds it where what ScheduleFreeAdamW takes from the weights is lost.
+    optimizer.build(model.trainable_variables)
     for epoch in range(1, EPOCHS + 1):
         for partition in range(len(data.features)):
             order = order_of(5, epoch, partition, shuffle=recipe.fit_params.shuffle)

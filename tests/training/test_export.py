@@ -68,7 +68,7 @@ ROWS = np.random.default_rng(1)
 def trained(request: Any, tensorflow: None) -> tuple[Any, str, bytes]:
     """A model with weights of its own, its task and its state."""
     from cerebro_db.training import state as states
-    from cerebro_db.training.program import named_model_variables
+    from cerebro_db.training.naming import named_model_variables
 
     model = MODELS[request.param]()
     for weight in model.weights:  # averages of normalisation must not be negative

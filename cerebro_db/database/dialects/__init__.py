@@ -5,8 +5,9 @@ from cerebro_db.database.dialects.greenplum import Greenplum
 from cerebro_db.database.dialects.greenplum_packing import GreenplumPacking as SpreadPacking
 from cerebro_db.database.dialects.greenplum_packing import Spreading
 from cerebro_db.database.dialects.postgresql import PostgreSQL
+from cerebro_db.database.dialects.postgresql_hosts import Server
 
-__all__ = ["HAS_SEGMENTS", "PostgreSQL", "SpreadPacking", "Spreading", "dialect_of"]
+__all__ = ["HAS_SEGMENTS", "PostgreSQL", "Server", "SpreadPacking", "Spreading", "dialect_of"]
 
 
 def dialect_of(server_version: int, has_segments: bool) -> PostgreSQL:

@@ -65,6 +65,12 @@ class GreenplumPacking(PostgreSQLPacking):
      GROUP BY 1 ORDER BY 1
     """
 
+    # Where the rows of keys lie, of keys that were taken before. Parameter: the keys.
+    segments_of = f"""
+    SELECT k.segment_key, k.gp_segment_id FROM {_KEYS.sql} k
+     WHERE k.segment_key = ANY (%s::integer[])
+    """
+
     # Whether rows have no addresses, or not in this table. Parameter: the table's name.
     needs_copy = """
     SELECT c.relkind NOT IN ('r', 'm')

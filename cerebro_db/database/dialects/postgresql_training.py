@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from cerebro_db.database.catalog import STATES_SCHEMA
 from cerebro_db.database.names import QualifiedName, quote
@@ -200,6 +200,18 @@ class ScanOrder:
     tasks: list[str]
     reads: bool
     preparation: str | None = None
+
+
+class RotationStatements(Protocol):
+    """Statements of a run whose hops are made in steps, on servers where that can be."""
+
+    def step(self, packed: PackedTable, orders: Sequence[HopOrder]) -> Statement:
+        """Train each configuration on its partition, in one transaction."""
+        ...
+
+    def sweep(self, packed: PackedTable, orders: Sequence[ScanOrder]) -> Statement:
+        """Score the same configurations on several partitions."""
+        ...
 
 
 def columns_of(packed: PackedTable) -> dict[str, str]:

@@ -1,0 +1,72 @@
+"""``<out>_history``: results of the models of a table after each epoch, of all runs that trained them."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+
+from cerebro_db.database.catalog import STATES_SCHEMA, Catalog
+from cerebro_db.database.names import QualifiedName
+from cerebro_db.driver.fit_setup import HISTORY_SUFFIX, RunSetup
+
+_COLUMNS = (
+    ("mst_key", "integer NOT NULL"),
+    ("iteration", "integer NOT NULL"),
+    ("run_id", "bigint NOT NULL"),
+    ("epoch", "integer NOT NULL"),
+    ("dataset", "text NOT NULL"),
+    ("loss", "double precision"),
+    ("metric_names", "text[]"),
+    ("metrics", "double precision[]"),
+    ("elapsed", "double precision"),
+)
+_NAMES = ", ".join(name for name, _ in _COLUMNS)
+
+
+def put_aside(catalog: Catalog, setup: RunSetup, run_id: int) -> QualifiedName | None:
+    """Keep the history of the models that a run went on from; its table can be dropped then.
+
+    Args:
+        catalog: of the run; its session does all in one transaction.
+        setup: of the run.
+        run_id: which one.
+
+    Returns:
+        The table that has it meanwhile; None where there is no history.
+    """
+    table = setup.output.suffixed(HISTORY_SUFFIX)
+    if not catalog.execute("SELECT pg_catalog.to_regclass(%s)::text", (table.text,))[0][0]:
+        return None  # the earlier run wrote none, or someone dropped it
+    warm = [row.mst_key for row, _, _ in catalog.configurations(run_id) if row.is_warm]
+    aside = QualifiedName(STATES_SCHEMA, f"kept_{secrets.token_hex(16)}")
+    catalog.execute(
+        f"CREATE TABLE {aside.sql} AS SELECT {_NAMES} FROM {table.sql} "
+        "WHERE mst_key = ANY (%s::int[])",
+        (warm,),
+    )
+    return aside
+
+
+def write(
+    catalog: Catalog,
+    setup: RunSetup,
+    run_id: int,
+    earlier: QualifiedName | None,
+    finished: Sequence[int],
+) -> None:
+    """Make the table: what was put aside, and what this run adds to models that it trained to the end."""
+    table = setup.output.suffixed(HISTORY_SUFFIX).sql
+    columns = ", ".join(f"{name} {kind}" for name, kind in _COLUMNS)
+    catalog.execute(f"CREATE TABLE {table} ({columns}, PRIMARY KEY (mst_key, iteration, dataset))")
+    if earlier is not None:
+        catalog.execute(f"INSERT INTO {table} SELECT {_NAMES} FROM {earlier.sql}")
+        catalog.execute(f"DROP TABLE {earlier.sql}")
+    # Results are computed after the last epoch, so the last iteration tells how many there were.
+    catalog.execute(
+        f"INSERT INTO {table} ({_NAMES}) "
+        "SELECT m.mst_key, coalesce(b.before, 0) + m.epoch, m.run_id, m.epoch, m.dataset, m.loss, "
+        "m.metric_names, m.metrics, m.elapsed FROM cerebro._metrics m LEFT JOIN "
+        f"(SELECT mst_key, max(iteration) AS before FROM {table} GROUP BY mst_key) b "
+        "ON b.mst_key = m.mst_key WHERE m.run_id = %s AND m.mst_key = ANY (%s::int[])",
+        (run_id, list(finished)),
+    )

@@ -1,0 +1,162 @@
+"""Mixed precision, and optimizers that hold back what they end with: by hops as in one ``model.fit``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from cerebro_db.training.partitions import Partition
+from tests.training.conftest import CLASSES, FEATURES, Data, hop, order_of
+from tests.training.test_equality import EPOCHS, assert_same, one_hot
+
+LOSS = "loss='categorical_crossentropy'"
+POLICIES = ("mixed_bfloat16", "mixed_float16")
+
+
+@pytest.fixture(autouse=True)
+def float32_afterwards() -> Iterator[None]:
+    """The tests set Keras' policy for all that is made."""
+    import keras
+
+    yield
+    keras.config.set_dtype_policy("float32")
+
+
+def small_net(last: str | None = None) -> Any:
+    """A net as a user writes it: its layers follow the policy that is set."""
+    import keras
+
+    layers = keras.layers
+    rows = keras.Input((FEATURES,))
+    hidden = layers.BatchNormalization()(layers.Dense(8, activation="relu", name="wide")(rows))
+    hidden = layers.Dropout(0.3)(hidden)
+    return keras.Model(rows, layers.Dense(CLASSES, activation="softmax", dtype=last)(hidden))
+
+
+def in_one_fit(model: Any, recipe: Any, data: Data, optimizer: Any = None) -> list[np.ndarray]:
+    """Weights after one ``model.fit`` over the batches of all hops."""
+    import keras
+
+    from cerebro_db.training import models
+
+    class Batches(keras.utils.PyDataset):
+        def __len__(self) -> int:
+            return len(batches)
+
+        def __getitem__(self, index: int) -> Any:
+            return batches[index]
+
+    batches, size = [], recipe.fit_params.batch_size
+    for epoch in range(1, EPOCHS + 1):
+        for partition in range(len(data.features)):
+            whole = Partition(data.buffers, data.features[partition], data.targets[partition])
+            rows = order_of(5, epoch, partition).whole(0, whole)
+            for start in range(0, len(rows), size):
+                chosen = rows[start : start + size]
+                pair = (data.features[partition], one_hot(data.targets[partition]))
+                batches.append(tuple(part[chosen] for part in pair))
+    optimizer = optimizer or models.make_optimizer(recipe.compile_params.optimizer)
+    model.compile(optimizer=optimizer, loss=models.make_loss(recipe.compile_params.loss))
+    model.fit(Batches(), epochs=1, shuffle=False, verbose=0)
+    return [np.asarray(weight) for weight in model.get_weights()]
+
+
+def by_hops(recipe: Any, data: Data, **options: Any) -> dict[str, np.ndarray]:
+    """The state after the same by hops."""
+    from cerebro_db.training.state import from_bytes
+    from cerebro_db.training.visit import Programs
+
+    state = None
+    for epoch in range(1, EPOCHS + 1):
+        programs = Programs()  # as after a crash: nothing but the state goes on
+        for partition in range(len(data.features)):
+            given = {"epoch": epoch, "partition": partition, "programs": programs, **options}
+            state, _ = hop(recipe, data, state, **given)
+    assert state is not None
+    return from_bytes(state)
+
+
+def weights_of_model(state: dict[str, np.ndarray]) -> list[np.ndarray]:
+    from cerebro_db.training.state import of_model
+
+    return [array for name, array in of_model(state).items() if name.startswith("weights/")]
+
+
+def seeded(make: Callable[[], Any]) -> Any:
+    """A model with the initial weights of the hops."""
+    import random
+
+    random.seed(7)
+    np.random.seed(7)
+    return make()
+
+
+AVERAGED = [
+    "Adam(lr=0.01,use_ema=True,ema_momentum=0.9)",
+    "SGD(lr=0.05,momentum=0.9,use_ema=True,gradient_accumulation_steps=2,ema_overwrite_frequency=3)",
+]
+
+
+@pytest.mark.parametrize("optimizer", AVERAGED)
+def test_averages_of_weights_are_those_of_one_fit(
+    recipe: Callable[..., Any], full_net: str, data: Data, optimizer: str
+) -> None:
+    from cerebro_db.training import models
+    from cerebro_db.training.scoring import Scorer
+
+    given = recipe(full_net, f"{LOSS},optimizer='{optimizer}'")
+    state = by_hops(given, data)
+    plain = models.build(given.architecture, seed=7)
+    theirs = in_one_fit(plain, given, data)
+    assert_same(weights_of_model(state), theirs)
+    raw = [array for name, array in state.items() if name.startswith("weights/")]
+    assert any((a != b).any() for a, b in zip(raw, theirs, strict=True))
+    scorer = Scorer(given)
+    scorer.load(state, given.compile_params)
+    found = scorer.predict(data.features[0])
+    np.testing.assert_allclose(found, plain(data.features[0]).numpy(), atol=1e-6)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_a_policy_gives_what_keras_gives_with_it(
+    recipe: Callable[..., Any], data: Data, policy: str
+) -> None:
+    """In float16 some gradients are too large at first: the scale is halved, their steps are left out."""
+    import keras
+
+    from cerebro_db.training.scoring import Scorer
+
+    more = f"optimizer='Adam(lr=0.01)',metrics=['top_2_accuracy'],dtype_policy='{policy}'"
+    given = recipe(small_net().to_json(), f"{LOSS},{more}")
+    keras.config.set_dtype_policy(policy)
+    plain = seeded(small_net)
+    theirs = in_one_fit(plain, given, data)
+    keras.config.set_dtype_policy("float32")
+    state = by_hops(given, data)
+    assert_same(weights_of_model(state), theirs)
+    assert all(array.dtype == np.float32 for array in weights_of_model(state))
+    scales = [float(array) for name, array in state.items() if name.endswith("/scale")]
+    if policy == "mixed_float16":
+        assert scales == [float(plain.optimizer.dynamic_scale.numpy())] != [2.0**15]
+    scorer = Scorer(given)
+    scorer.load(state, given.compile_params)
+    found = scorer.predict(data.features[0])
+    assert found.dtype == np.float32
+    np.testing.assert_array_equal(found, plain(data.features[0]).numpy().astype(np.float32))
+    partial = scorer.measure(data.features[0], data.targets[0])
+    assert 0 < partial.loss_sum / partial.rows < 10
+
+
+def test_an_architecture_may_bring_its_policies(recipe: Callable[..., Any], data: Data) -> None:
+    """One that was made under a policy, its last layer in float32, trains as before it was JSON."""
+    import keras
+
+    keras.config.set_dtype_policy("mixed_float16")
+    plain = seeded(lambda: small_net("float32"))
+    given = recipe(plain.to_json(), f"{LOSS},optimizer='SGD(lr=0.05)'")
+    theirs = in_one_fit(plain, given, data)
+    keras.config.set_dtype_policy("float32")
+    assert_same(weights_of_model(by_hops(given, data)), theirs)
