@@ -217,6 +217,12 @@ def _facts(session: Session, summary: Relation, tick: Tick) -> Facts:
 def _targets(facts: Facts, count: int) -> TargetFacts:
     """Of all outputs; where there is one, an older summary tells its kind and shape alone."""
     if "target_kinds" not in facts.row:
+        if count != 1:
+            raise WrongObjectType(
+                f"{ROLE}: {facts.table} names {count} targets in column dependent_varname; "
+                "allowed: one, as it tells the kind of one",
+                hint=_HINT,
+            )
         kinds, shapes = [facts.row["target_kind"]], [facts.row["target_shape"]]
         kind, shape = "target_kind", "target_shape"
     else:

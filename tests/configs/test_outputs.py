@@ -10,10 +10,12 @@ from cerebro_db.configs.model_outputs import (
     metric_names,
     output_names,
     outputs_of,
+    with_all_metrics,
 )
-from cerebro_db.configs.parameters import parse_compile_params
+from cerebro_db.configs.parameters import parse_compile_params, parse_fit_params
 from cerebro_db.configs.texts import compile_text
 from cerebro_db.errors import InvalidArgument
+from cerebro_db.planning import callbacks
 
 NAMES = ("kind", "size")
 
@@ -116,3 +118,15 @@ def test_a_grid_has_lists_and_dictionaries_for_values() -> None:
     assert {metric_names(outputs_of(one, NAMES))[0] for one in found} == {
         "size_mean_absolute_error"
     }
+
+
+def test_callbacks_monitor_the_metrics_of_each_output() -> None:
+    params = parse_compile_params("optimizer='SGD()',loss='mse',metrics={'size': ['mae']}")
+    known = with_all_metrics(params, outputs_of(params, NAMES))
+    stop = "callbacks=[EarlyStopping(monitor='val_{}', patience=1)]"
+    fit = parse_fit_params(stop.format("size_mean_absolute_error"))
+    callbacks.check(known, fit, validated=True)
+    history = [(epoch, {"val_size_mean_absolute_error": float(epoch)}) for epoch in (1, 2, 3)]
+    assert callbacks.decide(known, fit, history).stopped_epoch == 2
+    with pytest.raises(InvalidArgument, match="val_kind_accuracy"):
+        callbacks.check(known, parse_fit_params(stop.format("kind_accuracy")), validated=True)

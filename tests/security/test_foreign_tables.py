@@ -16,6 +16,7 @@ GRANT = "GRANT SELECT ON ALL TABLES IN SCHEMA {alice} TO {bob}"
 HOSTILE = (
     "ARRAY['1 THEN ''x'' END AS fault, NULL AS shape FROM (SELECT 1 AS n, 1 AS id) r) f; {grant}; "
     "SELECT 1, 1, ''null'', NULL::int[] -- ']",
+    "ARRAY['y', 'x']",
     "pg_catalog.json_build_array(pg_catalog.json_build_array('1); {grant}; --'::text))",
     "ARRAY[2147483647, 2147483647, 2147483647]",
     "NULL::text",
