@@ -16,7 +16,6 @@ GRANT = "GRANT SELECT ON ALL TABLES IN SCHEMA {alice} TO {bob}"
 HOSTILE = (
     "ARRAY['1 THEN ''x'' END AS fault, NULL AS shape FROM (SELECT 1 AS n, 1 AS id) r) f; {grant}; "
     "SELECT 1, 1, ''null'', NULL::int[] -- ']",
-    "ARRAY['y', 'x']",
     "pg_catalog.json_build_array(pg_catalog.json_build_array('1); {grant}; --'::text))",
     "ARRAY[2147483647, 2147483647, 2147483647]",
     "NULL::text",
@@ -166,6 +165,16 @@ def test_hostile_lists(alice: Person, bob: Person, prepared: str, lists: None, w
     assert unclear == []
     mine = f"{alice.sql_name}.rows"
     assert bob.value("SELECT has_table_privilege(%s, 'SELECT')", (mine,)) is False
+
+
+def test_a_summary_of_one_target_names_one(alice: Person, bob: Person, prepared: str) -> None:
+    changed(bob, "two", MODELS, "out_summary", "dependent_varname", "ARRAY['y', 'x']")
+    table = f"{bob.sql_name}.two".replace("'", "''").replace("%", "%%")
+    error = alice.refused(f"SELECT cerebro_predict('{table}', 'rows', 'id', 'x', 'of_two')", ())
+    assert error.pgcode == "42809"
+    assert "names 2 targets in column dependent_varname; allowed: one" in str(error)
+    for part in ("", "_info", "_summary", "_states"):
+        bob.rows(f"DROP TABLE IF EXISTS two{part}")
 
 
 def test_a_statement_in_a_shape_is_not_run(alice: Person, bob: Person, prepared: str) -> None:
