@@ -17,6 +17,7 @@ from cerebro_db.configs.arguments import (
     whole,
     with_defaults,
 )
+from cerebro_db.configs.by_output import ByOutput, by_output
 from cerebro_db.configs.callbacks import CallbackSpec, parse_callbacks
 from cerebro_db.configs.custom import bare_name, is_custom, parse_custom
 from cerebro_db.configs.freezing import parse_freeze
@@ -38,7 +39,9 @@ from cerebro_db.errors import InvalidArgument
 
 Arguments = tuple[tuple[str, Any], ...]
 
-COMPILE_KEYS = ("optimizer", "metrics", "loss", "l1", "l2", "dropout", "freeze", "dtype_policy")
+COMPILE_KEYS = (
+    "optimizer", "metrics", "loss", "loss_weights", "l1", "l2", "dropout", "freeze", "dtype_policy",
+)  # fmt: skip
 FIT_KEYS = ("epochs", "batch_size", "shuffle", "class_weight", "callbacks", "verbose")
 DEFAULT_BATCH_SIZE = 32
 MAX_LABEL = 63
@@ -63,9 +66,10 @@ NUMERIC_ARGUMENTS: Mapping[str, Argument] = {
 }
 _CLASS_ID = whole("class_weight", None, low=0, required=True)
 _CLASS_WEIGHT = number("class_weight", None, required=True)
+_LOSS_WEIGHT = number("loss_weights", None, required=True)
 _NOT_YET = "it is not supported in this release; leave it out"
 _REFUSED_COMPILE = (
-    "loss_weights", "weighted_metrics", "sample_weight_mode", "run_eagerly",
+    "weighted_metrics", "sample_weight_mode", "run_eagerly",
     "steps_per_execution", "jit_compile", "auto_scale_loss", "target_tensors",
 )  # fmt: skip
 REFUSED_FIT = (
@@ -139,6 +143,8 @@ class CompileParams:
     """What a model is compiled with.
 
     Args:
+        loss, metrics: of the one output, or of all outputs; the first loss where each has its own.
+        losses, output_metrics, loss_weights: what the outputs have of their own.
         l1, l2: strength put on every kernel of the architecture, replacing its regularizer.
         dropout: rate of every dropout layer of the architecture.
         freeze: patterns of names of layers that do not train.
@@ -152,6 +158,9 @@ class CompileParams:
     l2: float | None = None
     dropout: float | None = None
     freeze: tuple[str, ...] = ()
+    losses: ByOutput[LossSpec] | None = None
+    output_metrics: ByOutput[tuple[MetricSpec, ...]] | None = None
+    loss_weights: ByOutput[float] | float | None = None
     dtype_policy: str | None = None
 
 
@@ -177,10 +186,17 @@ def parse_compile_params(text: str) -> CompileParams:
     regularisation = {
         key: argument.validated(given.get(key), what) for key, argument in _REGULARISATION.items()
     }
+    losses, metrics = _losses(given["loss"], what), given.get("metrics")
+    several = _is_by_output(metrics)
     return CompileParams(
         optimizer=parse_optimizer(given["optimizer"], what),
-        loss=parse_loss(given["loss"], what),
-        metrics=parse_metrics(given.get("metrics"), what),
+        loss=losses.values[0] if losses else parse_loss(given["loss"], what),
+        metrics=() if several else parse_metrics(metrics, what),
+        losses=losses,
+        output_metrics=by_output(metrics, lambda one: parse_metrics(one, what), what)
+        if several
+        else None,
+        loss_weights=_loss_weights(given.get("loss_weights"), what),
         freeze=parse_freeze(given.get("freeze") or (), what),
         dtype_policy=DTYPE_POLICY.validated(given.get("dtype_policy"), what),
         **regularisation,
@@ -255,6 +271,32 @@ def parse_loss(value: object, what: str = "loss") -> LossSpec:
     return LossSpec(entry.name, validated_arguments(entry.arguments, given, {}, what))
 
 
+def _losses(value: object, what: str) -> ByOutput[LossSpec] | None:
+    """The losses of several outputs; None for one loss."""
+    if not isinstance(value, dict | list | tuple):
+        return None
+    return by_output(value, lambda one: parse_loss(one, what), f"{what}: loss")
+
+
+def _is_by_output(metrics: object) -> bool:
+    """Whether each output has metrics of its own; a plain list may be of one output."""
+    listed = isinstance(metrics, list | tuple)
+    return isinstance(metrics, dict) or (
+        listed and any(one is None or isinstance(one, list | tuple) for one in metrics)  # type: ignore[attr-defined]
+    )
+
+
+def _loss_weights(value: object, what: str) -> ByOutput[float] | float | None:
+    def weight(one: object) -> float:
+        return float(_LOSS_WEIGHT.validated(one, what))
+
+    if value is None:
+        return None
+    if not isinstance(value, dict | list | tuple):
+        return weight(value)
+    return by_output(value, weight, f"{what}: loss_weights")
+
+
 def parse_metrics(value: object, what: str = "metrics") -> tuple[MetricSpec, ...]:
     """Parses a list of metrics; every label is made unique by a number."""
     if value is None:
@@ -271,7 +313,10 @@ def parse_metrics(value: object, what: str = "metrics") -> tuple[MetricSpec, ...
     for element in value:
         metric = parse_metric(element, what)
         if any((m.name, m.arguments) == (metric.name, metric.arguments) for m in metrics):
-            raise InvalidArgument(f"{what}: got the metric {metric.label!r} twice")
+            raise InvalidArgument(
+                f"{what}: got the metric {metric.label!r} twice",
+                "A list for each output may repeat it: [['mae'], ['mae']].",
+            )
         label = _free_label(metric.label, {m.label for m in metrics})
         metrics.append(MetricSpec(metric.name, metric.arguments, label))
     return tuple(metrics)
@@ -308,12 +353,7 @@ def _call(value: object, kind: str, what: str) -> Call:
         return value
     if isinstance(value, str):
         return parse_call(value, f"{what}: {kind}")
-    raise InvalidArgument(
-        f"{what}: got the {kind} {shown(value)}; it must be one name",
-        "Models with several outputs, each with its own loss, are not in this release."
-        if isinstance(value, dict | list | tuple)
-        else None,
-    )
+    raise InvalidArgument(f"{what}: got the {kind} {shown(value)}; it must be one name")
 
 
 def _free_label(label: str, taken: set[str]) -> str:

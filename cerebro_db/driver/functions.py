@@ -64,10 +64,10 @@ def functions_of(
 
 def _used(configuration: Configuration) -> Iterator[tuple[str, bool]]:
     """Names, and whether each is a schedule."""
-    params = configuration.compile_params
-    for name in (params.loss.name, *(metric.name for metric in params.metrics)):
-        if is_custom(name):
-            yield bare_name(name), False
+    for output in configuration.outputs:
+        for name in (output.loss.name, *(metric.name for metric in output.metrics)):
+            if is_custom(name):
+                yield bare_name(name), False
     for callback in configuration.fit_params.callbacks:
         if callback.schedule is not None and is_custom(callback.schedule.name):
             yield bare_name(callback.schedule.name), True

@@ -8,8 +8,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from cerebro_db.configs.settings import Settings
 from cerebro_db.database.dialects.capabilities import interrupts_python, segment_of_process
 from cerebro_db.errors import CerebroError, InvalidArgument, InvalidState, concerns_all
@@ -18,7 +16,7 @@ from cerebro_db.server.functions import functions_of
 from cerebro_db.server.host import entry
 from cerebro_db.server.memory import WorkerMemory, recall, remember
 from cerebro_db.server.settings import settings_of
-from cerebro_db.training.buffers import decode
+from cerebro_db.training.blocks import decode_features, decode_targets
 from cerebro_db.training.environment import configure, configured_threads
 from cerebro_db.training.fields import Fields
 
@@ -151,8 +149,8 @@ def train_step(
         visit.feed(
             checked("subepoch", subepoch, 0, 2**31 - 1),
             checked("buffer_id", buffer_id, 0, 2**31 - 1),
-            decode(x or b"", x_shape or (), np.float32),
-            decode(y or b"", y_shape or (), visit.targets.record),
+            decode_features(x, x_shape, visit.inputs),
+            decode_targets(y, y_shape, visit.targets),
         )
 
     _unless_failed(memory, token, feed)

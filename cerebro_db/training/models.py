@@ -10,6 +10,7 @@ from typing import Any
 import keras
 import numpy as np
 import tensorflow as tf
+from keras.src.trainers import compile_utils
 
 from cerebro_db.configs.architecture import with_dropout
 from cerebro_db.configs.custom import bare_name, is_custom
@@ -68,6 +69,11 @@ def facts_of(model: keras.Model) -> ArchitectureFacts:
     )
 
 
+def units_of(model: keras.Model) -> tuple[int, ...]:
+    """The last dimension of each output."""
+    return tuple(int(tensor.shape[-1]) for tensor in model.outputs)
+
+
 def _row_shape(shape: tuple[int | None, ...]) -> tuple[int, ...]:
     if any(size is None for size in shape[1:]):
         raise InvalidArchitecture(
@@ -119,7 +125,8 @@ def _lists(arguments: Arguments) -> dict[str, Any]:
 def make_loss(spec: LossSpec) -> Any:
     """The Keras loss of a configuration."""
     if is_custom(spec.name):
-        return function_of(bare_name(spec.name))
+        # What Keras itself makes of a function that it is given as a loss.
+        return compile_utils.get_loss(function_of(bare_name(spec.name)), None, None)
     try:
         return getattr(keras.losses, spec.name)(**dict(spec.arguments))
     except (TypeError, ValueError) as error:

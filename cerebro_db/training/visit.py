@@ -11,6 +11,7 @@ import numpy as np
 
 from cerebro_db.errors import ConfigurationFailed, InvalidData, InvalidState
 from cerebro_db.training import state as states
+from cerebro_db.training.blocks import Shapes
 from cerebro_db.training.partitions import Buffers, CacheKey, Partition, PartitionCache, VisitOrder
 from cerebro_db.training.process import peak_mb, reset_peak
 from cerebro_db.training.program import LEARNING_RATE, Program, Recipe
@@ -31,6 +32,7 @@ class VisitTask:
         cache_key: names the partition among those that the worker keeps.
         initial_seed: seed of the initial weights.
         is_first: whether there may be no state yet.
+        inputs: the shapes of several inputs; none where there is one.
         begins_epoch: whether it is the configuration's first hop of the epoch.
         learning_rate: of this epoch; None for that of the state.
     """
@@ -41,6 +43,7 @@ class VisitTask:
     cache_key: CacheKey
     initial_seed: int
     is_first: bool
+    inputs: Shapes = ()
     begins_epoch: bool = False
     learning_rate: float | None = None
 
@@ -155,6 +158,11 @@ class Visit:
     def targets(self) -> TargetFacts:
         """How the buffers' targets are stored."""
         return self._task.recipe.targets
+
+    @property
+    def inputs(self) -> Shapes:
+        """The shapes of several inputs; none where there is one."""
+        return self._task.inputs
 
     # -- inside ----------------------------------------------------------------
     def _fits(self, features: np.ndarray, targets: np.ndarray) -> bool:
