@@ -18,7 +18,7 @@ from cerebro_db.driver.run import Rows, Run
 from cerebro_db.driver.scoreboard import Scan
 from cerebro_db.driver.state_store import StateTable
 from cerebro_db.driver.workers import Worker
-from cerebro_db.errors import NotSupported, concerns_all
+from cerebro_db.errors import InvalidData, NotSupported, concerns_all
 from cerebro_db.planning.dispatch import Dispatcher
 from cerebro_db.planning.orders import Visit
 from cerebro_db.planning.rotation import Rotation
@@ -153,6 +153,12 @@ class RotationRun(Run):
             sizes[mst_key] += size
             if trained is not None or error is not None:  # the first chunk of a state
                 made[mst_key] = _Made(trained, kept or (), error, seconds or 0.0)
+        if gone := [v.partition_key for v in job.visits if v.mst_key not in made]:
+            raise InvalidData(
+                f"source_table: got no rows of partition {gone[0]}; allowed: to go on with the "
+                "same rows only",
+                hint="start a new run",
+            )
         longest = max(found.seconds for found in made.values())
         used = self._store.use([target])
         for visit in job.visits:
