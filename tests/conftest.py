@@ -39,7 +39,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         file = item.path.relative_to(config.rootpath / "tests").as_posix()
         if not file.startswith(("configs/", "planning/", "training/")):
-            item.add_marker(pytest.mark.xdist_group(file))
+            # All pages of the documentation are executed in one database.
+            group = "docs" if file.startswith("docs/") else file
+            item.add_marker(pytest.mark.xdist_group(group))
 
 
 @pytest.fixture(scope="session")

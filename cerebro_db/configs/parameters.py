@@ -19,6 +19,7 @@ from cerebro_db.configs.arguments import (
 )
 from cerebro_db.configs.by_output import ByOutput, by_output
 from cerebro_db.configs.callbacks import CallbackSpec, parse_callbacks
+from cerebro_db.configs.custom import bare_name, is_custom, parse_custom
 from cerebro_db.configs.freezing import parse_freeze
 from cerebro_db.configs.grammar import Call, named_values, parse_call, parse_keywords
 from cerebro_db.configs.losses import LOSSES, Target
@@ -106,11 +107,16 @@ class LossSpec:
     @property
     def target(self) -> Target:
         """How the loss wants the target of a row."""
-        return LOSSES[self.name].target
+        # A registered function gets targets in the shape of the output.
+        return Target.FLOAT if is_custom(self.name) else LOSSES[self.name].target
 
     def all_arguments(self) -> dict[str, Any]:
         """Every argument with its value, defaults included."""
-        return with_defaults(LOSSES[self.name].arguments, self.arguments)
+        return (
+            {}
+            if is_custom(self.name)
+            else with_defaults(LOSSES[self.name].arguments, self.arguments)
+        )
 
 
 @dataclass(frozen=True)
@@ -124,11 +130,12 @@ class MetricSpec:
     @property
     def target(self) -> Target:
         """How the metric wants the target of a row."""
-        return METRICS[self.name].target
+        return Target.FLOAT if is_custom(self.name) else METRICS[self.name].target
 
     def all_arguments(self) -> dict[str, Any]:
         """Every argument with its value, defaults included; `name` is the label."""
-        return with_defaults(METRICS[self.name].arguments, (*self.arguments, ("name", self.label)))
+        table = () if is_custom(self.name) else METRICS[self.name].arguments
+        return with_defaults(table, (*self.arguments, ("name", self.label)))
 
 
 @dataclass(frozen=True)
@@ -256,6 +263,8 @@ def _schedule(entry: Optimizer, given: dict[str, Any], what: str) -> ScheduleSpe
 def parse_loss(value: object, what: str = "loss") -> LossSpec:
     """Parses ``'mse'``, ``'Huber(delta=2.0)'`` or the same without quotes."""
     call = _call(value, "loss", what)
+    if is_custom(call.name):
+        return LossSpec(parse_custom(call, what))
     entry = find_loss(call.name, what)
     what = f"{what}: {entry.name}"
     given = named_values(call, (), what)
@@ -316,6 +325,8 @@ def parse_metrics(value: object, what: str = "metrics") -> tuple[MetricSpec, ...
 def parse_metric(value: object, what: str = "metrics") -> MetricSpec:
     """Parses ``'acc'``, ``"AUC(curve='PR', name='pr')"`` or the same without quotes."""
     call = _top_k(_call(value, "metric", what))
+    if is_custom(call.name):
+        return MetricSpec(parse_custom(call, what), (), bare_name(call.name))
     entry = find_metric(call.name, what)
     what = f"{what}: {entry.name}"
     given = named_values(call, (), what)

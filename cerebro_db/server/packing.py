@@ -69,6 +69,7 @@ def pack_columns(
     num_partitions: int | None,
     seed: int | None,
     sample_weight: str | None,
+    distribution_rules: str | None,
 ) -> None:
     """Pack columns of mixed types for training."""
     host = Host.of(plpy, gd)
@@ -82,6 +83,7 @@ def pack_columns(
         num_partitions=num_partitions,
         seed=seed,
         sample_weight=sample_weight,
+        distribution_rules=distribution_rules,
         encoding=EncodingRequest(numbers, categories, max_categories, encodings, excluded),
         search_path=host.search_path,
     )
@@ -104,6 +106,7 @@ def pack_images(
     num_partitions: int | None,
     seed: int | None,
     sample_weight: str | None,
+    distribution_rules: str | None,
 ) -> None:
     """Pack images for training."""
     host = Host.of(plpy, gd)
@@ -118,6 +121,7 @@ def pack_images(
         num_partitions=num_partitions,
         seed=seed,
         sample_weight=sample_weight,
+        distribution_rules=distribution_rules,
         image=ImageRequest(image_shape, image_format),
         search_path=host.search_path,
     )

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from cerebro_db.configs.by_output import ByOutput
+from cerebro_db.configs.custom import is_custom
+from cerebro_db.configs.parameters import LossSpec
 from cerebro_db.errors import InvalidArgument
 from cerebro_db.training import models
 from cerebro_db.training import state as states
@@ -39,7 +43,7 @@ class Predictor:
         if self._format not in (_STATE, _WEIGHTS):
             raise InvalidArgument(f"task: got the format {self._format!r}; allowed: state, weights")
         self._data = data
-        self.scorer: Scorer = scorers.get(self.recipe)
+        self.scorer: Scorer = scorers.get(_without_functions(self.recipe))
         self.load()
 
     def load(self) -> None:
@@ -59,6 +63,22 @@ class Predictor:
                 outputs, self.recipe.outputs, self.recipe.targets.each, strict=True
             )
         ]
+
+
+def _without_functions(recipe: Recipe) -> Recipe:
+    """The same without metrics and registered functions, which predictions have no use for."""
+    losses = tuple(
+        LossSpec("MeanSquaredError") if is_custom(output.loss.name) else output.loss
+        for output in recipe.outputs
+    )
+    params = replace(
+        recipe.compile_params,
+        loss=losses[0],
+        losses=ByOutput(losses) if len(losses) > 1 else None,
+        metrics=(),
+        output_metrics=None,
+    )
+    return replace(recipe, compile_params=params)
 
 
 class Prediction:

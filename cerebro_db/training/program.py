@@ -236,11 +236,11 @@ class Program:
 
     def _trace_loop(self, *given: Any) -> Any:
         *data, steps = given
-        size = self.batch_size
+        size, cut = self.batch_size, _rows if self.jit else _some_rows
 
         def body(step: Any, total: Any) -> tuple[Any, Any]:
             start = step * size
-            loss = self._step(*(_rows(rows, start, size) for rows in data))
+            loss = self._step(*(cut(rows, start, size) for rows in data))
             return step + 1, total + loss
 
         self._bind()
@@ -325,6 +325,18 @@ def _rows(tensor: Any, start: Any, size: int) -> Any:
     tail = tensor.shape[1:]
     begin = tf.stack([start] + [0] * len(tail))
     return tf.ensure_shape(tf.slice(tensor, begin, [size, *tail]), [size, *tail])
+
+
+def _some_rows(tensor: Any, start: Any, size: int) -> Any:
+    """The same, of a shape that only the running program knows, as in ``keras.Model.fit``.
+
+    Where TensorFlow's optimizer of graphs knows the number of rows, it may add the input of a dense
+    layer to its output within the product, and rounds otherwise than Keras.
+    """
+    tail = tensor.shape[1:]
+    count = tf.minimum(tf.shape(tensor)[0] - start, size)
+    rows = tf.slice(tensor, tf.stack([start] + [0] * len(tail)), [count, *tail])
+    return tf.ensure_shape(rows, [None, *tail])
 
 
 def _padded(rows: np.ndarray, count: int) -> np.ndarray:

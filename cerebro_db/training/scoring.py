@@ -11,12 +11,14 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from cerebro_db.configs.custom import bare_name, is_custom
 from cerebro_db.configs.losses import Target
 from cerebro_db.configs.metrics import accuracy_class
 from cerebro_db.configs.model_outputs import OutputSpec
 from cerebro_db.configs.parameters import CompileParams, MetricSpec
 from cerebro_db.errors import InvalidArgument
 from cerebro_db.training import models
+from cerebro_db.training.functions import function_of
 from cerebro_db.training.inputs import ModelInputs
 from cerebro_db.training.losses import TotalLoss, alone, listed
 from cerebro_db.training.naming import named_model_variables
@@ -107,6 +109,8 @@ def metrics_of(
 
 
 def _make(name: str, spec: MetricSpec, encoding: str, facts: TargetFacts, units: int) -> Any:
+    if is_custom(name):
+        return keras.metrics.MeanMetricWrapper(function_of(bare_name(name)), name=spec.label)
     try:
         metric = getattr(keras.metrics, name)(**dict(spec.arguments))
     except (TypeError, ValueError) as error:

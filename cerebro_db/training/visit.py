@@ -208,7 +208,7 @@ def at_rate(state: states.State, task: VisitTask) -> states.State:
     """The state with the learning rate that callbacks have decided for its epoch."""
     rate, scheduler = task.learning_rate, scheduler_of(task.recipe.fit_params)
     if scheduler is not None and task.begins_epoch:
-        rate = scheduled_rate(scheduler, task.order.epoch)
+        rate = scheduled_rate(scheduler, task.order.epoch, float(state[LEARNING_RATE]))
     return state if rate is None else state | {LEARNING_RATE: np.asarray(rate, np.float32)}
 
 

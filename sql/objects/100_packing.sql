@@ -113,11 +113,12 @@ CREATE OR REPLACE FUNCTION cerebro.cerebro_pack_columns(
     num_classes integer DEFAULT NULL,
     num_partitions integer DEFAULT NULL,
     seed bigint DEFAULT 0,
-    sample_weight text DEFAULT NULL
+    sample_weight text DEFAULT NULL,
+    distribution_rules text DEFAULT 'all_segments'
 ) RETURNS void LANGUAGE plpython3u AS {{ udf('cerebro_pack_columns') }};
 COMMENT ON FUNCTION cerebro.cerebro_pack_columns(
     text, text, text, text, integer, text, text, integer, json, text, integer, integer, bigint,
-    text) IS
+    text, text) IS
 'Packs columns of mixed types for training: numbers, booleans, categories, dates and times become the column features, with an encoding that is computed from the source and recorded. independent_varname: columns separated by commas, or * for all but the dependent variable and those of excluded. numbers: standardize, minmax or none; categories: onehot or integer, for the max_categories most frequent ones of a column; encodings: JSON from columns to methods of their own. Makes output_table, <output_table>_summary and <output_table>_encoding.';
 
 CREATE OR REPLACE FUNCTION cerebro.cerebro_encode(

@@ -129,7 +129,7 @@ MONITORED = "loss='mse',optimizer='Adam',metrics=['acc','TruePositives']"
         ("EarlyStopping('true_positives', mode='max')", False, None),
         ("EarlyStopping()", False, r"EarlyStopping: got monitor='val_loss'; allowed: loss, accuracy, true_pos"),
         ("EarlyStopping('acuracy')", True, "allowed: loss, accuracy, true_positives, val_loss, val_acc"),
-        ("ReduceLROnPlateau('true_positives')", False, "does not know whether more is better"),
+        ("ReduceLROnPlateau('true_positives')", False, "nobody knows whether more is better"),
     ],
 )  # fmt: skip
 def test_monitors(callback: str, validated: bool, message: str | None) -> None:

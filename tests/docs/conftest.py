@@ -15,7 +15,11 @@ from cerebro_db.install.embedded import Cluster
 from tests.docs.pages import Block, in_order, statements
 
 # What cannot be executed, by how it begins, and why. It is parsed all the same.
-NOT_RUN = {"SELECT cron.": "needs the extension pg_cron"}
+NOT_RUN = {
+    "SELECT cron.": "needs the extension pg_cron",
+    "CREATE TABLE segments_to_use": "needs a server with segments",
+    "SELECT cerebro_pack('plants_train', 'plants_packed', 'kind', 'leaf', distribution": "the same",
+}
 # Roles that the pages grant rights to.
 ROLES = ("alice",)
 
