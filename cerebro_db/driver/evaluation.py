@@ -36,6 +36,7 @@ from cerebro_db.driver.trained import (
     ModelTable,
     TrainedModel,
     load_models,
+    one_or_all,
     recipe,
 )
 from cerebro_db.driver.worker_facts import input_task, target_task
@@ -121,17 +122,17 @@ def evaluate(
 def check_alike(table: ModelTable, test: PackedTable) -> None:
     """Refuse a packed table whose rows mean something else than those of the training."""
     ours = {
-        "rows of shape": _listed(table.input_shapes),
-        "targets of the kind": _listed([one.kind for one in table.targets.each]),
-        "targets of shape": _listed([one.shape for one in table.targets.each]),
-        "class values": _listed(table.class_values),
+        "rows of shape": one_or_all(table.input_shapes),
+        "targets of the kind": one_or_all([one.kind for one in table.targets.each]),
+        "targets of shape": one_or_all([one.shape for one in table.targets.each]),
+        "class values": one_or_all(table.class_values),
         "the normalizing constant": table.normalizing_const,
     }
     theirs = {
-        "rows of shape": _listed([one.shape for one in test.inputs]),
-        "targets of the kind": _listed([one.kind for one in test.targets]),
-        "targets of shape": _listed([one.shape for one in test.targets]),
-        "class values": _listed([one.class_values for one in test.targets]),
+        "rows of shape": one_or_all([one.shape for one in test.inputs]),
+        "targets of the kind": one_or_all([one.kind for one in test.targets]),
+        "targets of shape": one_or_all([one.shape for one in test.targets]),
+        "class values": one_or_all([one.class_values for one in test.targets]),
         "the normalizing constant": test.normalizing_const,
     }
     if table.encoding != test.encoding:
@@ -151,12 +152,6 @@ def check_alike(table: ModelTable, test: PackedTable) -> None:
 
 def _has_exact(model: TrainedModel) -> bool:
     return any(is_exact(metric) for output in model.outputs for metric in output.metrics)
-
-
-def _listed(values: Sequence[Any]) -> Any:
-    """Of each input or output, or of the only one; lists for messages."""
-    found = [list(value) if isinstance(value, tuple) else value for value in values]
-    return found[0] if len(found) == 1 else found
 
 
 class ScoringJob:

@@ -168,6 +168,12 @@ def recipe(model: TrainedModel, table: ModelTable) -> dict[str, Any]:
     }
 
 
+def one_or_all(values: Sequence[Any]) -> Any:
+    """What is told of each input or output, or of the only one; tuples as lists, for messages."""
+    found = [list(value) if isinstance(value, tuple) else value for value in values]
+    return found[0] if len(found) == 1 else found
+
+
 _FACTS = (
     "dependent_varname",
     "num_classes",

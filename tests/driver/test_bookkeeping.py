@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from cerebro_db.configs.model_outputs import outputs_of
 from cerebro_db.configs.parameters import parse_compile_params
 from cerebro_db.database.dialects.postgresql_training import PostgreSQLTraining, StateTables
 from cerebro_db.driver.fit_request import FitRequest
@@ -160,7 +161,8 @@ def test_never_more_than_three_states(states: StateTables) -> None:
     ],
 )
 def test_the_first_metric_decides_which_way_is_better(metrics: str, goal: str) -> None:
-    assert goal_of(parse_compile_params(f"loss='mse',optimizer='Adam',metrics={metrics}")) == goal
+    params = parse_compile_params(f"loss='mse',optimizer='Adam',metrics={metrics}")
+    assert goal_of(outputs_of(params, [""])) == goal
 
 
 def test_metrics_are_due_by_frequency_and_at_the_end() -> None:

@@ -138,7 +138,8 @@ def lists(alice: Person, bob: Person) -> None:
 @pytest.mark.parametrize("where", LISTS)
 def test_hostile_lists(alice: Person, bob: Person, prepared: str, lists: None, where: str) -> None:
     first = where.removesuffix("_summary")
-    ends = ("", "_info", "_summary", "_states") if first == "lists_out" else ("", "_summary")
+    others = ("_info", "_states", "_history") if first == "lists_out" else ()
+    ends = ("", "_summary", *others)
     unclear = []
     hostile = [
         *HOSTILE,
@@ -173,7 +174,7 @@ def test_a_summary_of_one_target_names_one(alice: Person, bob: Person, prepared:
     error = alice.refused(f"SELECT cerebro_predict('{table}', 'rows', 'id', 'x', 'of_two')", ())
     assert error.pgcode == "42809"
     assert "names 2 targets in column dependent_varname; allowed: one" in str(error)
-    for part in ("", "_info", "_summary", "_states"):
+    for part in ("", "_info", "_summary", "_states", "_history"):
         bob.rows(f"DROP TABLE IF EXISTS two{part}")
 
 
