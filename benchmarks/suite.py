@@ -88,6 +88,7 @@ def _measure(running: Server, workload: Workload, workers: int, folder: Path) ->
     sides["floor"] = _side(cost, accuracies)
     figures = _figures(runs, steps.measure(plan, folder) if workload.again else {})
     if rotation is not None:
+        figures["rotation_hops_seconds"] = round(hops.span(rotation.hops), 2)
         figures["rotation_idle_share"] = round(hops.idle_share(rotation.hops), 4)
         figures["rotation_differs_by"] = _difference(cold.accuracies, rotation.accuracies)
         runs.append(rotation)
@@ -125,6 +126,7 @@ def _figures(runs: list[database.Trained], seconds: Mapping[int, float]) -> dict
     found: dict[str, Any] = {
         "hops": len(cold),
         "idle_share": round(hops.idle_share(cold), 4),
+        "hops_seconds": round(hops.span(cold), 2),
         "longest_to_shortest": round(hops.longest(cold), 1),
     }
     if seconds:

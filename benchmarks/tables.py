@@ -93,13 +93,19 @@ def _sides(name: str, workload: Results) -> Table:
 def _schedules(name: str, workload: Results) -> Table:
     figures, sides = workload["figures"], workload["sides"]
     rows = tuple(
-        (schedule, f"{sides[side]['wall']:.2f}", f"{100 * figures[share]:.1f}")
-        for schedule, side, share in (
-            ("hopper", "cerebro", "idle_share"),
-            ("rotation", "cerebro, rotation", "rotation_idle_share"),
+        (
+            schedule,
+            f"{sides[side]['wall']:.2f}",
+            f"{figures[prefix + 'hops_seconds']:.2f}",
+            f"{100 * figures[prefix + 'idle_share']:.1f}",
+        )
+        for schedule, side, prefix in (
+            ("hopper", "cerebro", ""),
+            ("rotation", "cerebro, rotation", "rotation_"),
         )
     )
-    return Table(f"{name}: schedules", ("schedule", "wall s", "idle %"), rows)
+    columns = ("schedule", "wall s", "first to last hop s", "idle %")
+    return Table(f"{name}: schedules", columns, rows)
 
 
 _LABELS = {

@@ -20,6 +20,7 @@ from cerebro_db.configs.arguments import (
     whole,
     with_defaults,
 )
+from cerebro_db.configs.custom import is_custom, parse_custom
 from cerebro_db.configs.grammar import Call, named_values, parse_call, parse_keywords
 from cerebro_db.configs.messages import shown
 from cerebro_db.configs.schedules import ScheduleSpec, parse_schedule
@@ -170,8 +171,11 @@ def _spec(name: str, call: Call, what: str) -> CallbackSpec:
 
 
 def _schedule(value: object, what: str) -> ScheduleSpec:
-    if isinstance(value, Call | str):
-        return parse_schedule(value, what)
+    call = parse_call(value, what) if isinstance(value, str) else value
+    if isinstance(call, Call) and is_custom(call.name):
+        return ScheduleSpec(parse_custom(call, what), ())
+    if isinstance(call, Call):
+        return parse_schedule(call, what)
     raise InvalidArgument(
         f"{what}: got schedule={shown(value)}; it must be a schedule such as "
         "ExponentialDecay(0.01, 10, 0.9), whose steps are epochs"

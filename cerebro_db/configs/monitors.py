@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from cerebro_db.configs.arguments import nearest
+from cerebro_db.configs.custom import is_custom
 from cerebro_db.configs.messages import shown
 from cerebro_db.configs.metrics import METRICS
 from cerebro_db.errors import InvalidArgument
@@ -72,9 +73,9 @@ def monitor_of(
         raise _unknown(name, known, what, validated=validated)
     found = known[name]
     metric = metrics.get(found, metrics.get(found.removeprefix(OF_VALIDATION), LOSS))
-    if mode == "auto" and metric in _UNDECIDED:
+    if mode == "auto" and (metric in _UNDECIDED or is_custom(metric)):
         raise InvalidArgument(
-            f"{what}: got monitor={shown(name)}, of which Keras does not know whether more is better; "
+            f"{what}: got monitor={shown(name)}, of which nobody knows whether more is better; "
             "allowed: mode='max' or mode='min' beside it"
         )
     more = mode == "max" if mode != "auto" else metric != LOSS and not is_minimised(metric)

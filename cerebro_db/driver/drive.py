@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from typing import Any
 
 import cerebro_db
 from cerebro_db.configs.settings import Settings
@@ -25,6 +26,7 @@ from cerebro_db.driver.crew import recover
 from cerebro_db.driver.events import check_events
 from cerebro_db.driver.fit_request import FitRequest
 from cerebro_db.driver.fit_setup import RunSetup, check_memory, set_up
+from cerebro_db.driver.functions import check_functions, functions_of
 from cerebro_db.driver.gpus import check_gpus, gpu_places, gpu_tables
 from cerebro_db.driver.registration import register, states_of
 from cerebro_db.driver.requests import Requests, Stopped
@@ -115,6 +117,7 @@ class Drive:
             with control_session(self._pool, request.search_path, self._tick) as control:
                 check_schedule(self._dialect, request)
                 models, setup = set_up(control, request, self._tick)
+                check_functions(control, self._dialect, setup.configurations, self._tick)
                 check_gpus(control, self._dialect.hosts, gpu_tables(setup), self._tick)
                 check_events(control, setup.configurations, self._tick)
                 if setup.replaces:
@@ -204,7 +207,10 @@ class Drive:
         _wait_for_orphans(control, run, self._tick)
         store = self._store(catalog, run, setup)
         progress = load_progress(control, store, run, setup, self._tick)
-        ended = self._train(self._context(control, catalog, run, store, setup), setup, progress)
+        functions = functions_of(control, setup.configurations, self._tick)
+        ended = self._train(
+            self._context(control, catalog, run, store, setup, functions), setup, progress
+        )
         check_unchanged(control, run, setup.packed, setup.validation, self._tick)
         results.write(catalog, self._dialect, setup, run, store, ended)
 
@@ -231,7 +237,13 @@ class Drive:
         return ended
 
     def _context(
-        self, control: Session, catalog: Catalog, run: StoredRun, store: StateStore, setup: RunSetup
+        self,
+        control: Session,
+        catalog: Catalog,
+        run: StoredRun,
+        store: StateStore,
+        setup: RunSetup,
+        functions: Mapping[str, Any],
     ) -> RunContext:
         use_gpus = bool(setup.request.use_gpus)
         limits, settings = self._limits, catalog.settings()
@@ -244,6 +256,7 @@ class Drive:
             dialect=self._dialect,
             requests=Requests(catalog, self._run_id, self._deadline, limits.max_seconds),
             guard_key=_guard_key(run),
+            functions=functions,
             cache_bytes=cache_bytes,
             preparation=worker_task(
                 run.run_id,

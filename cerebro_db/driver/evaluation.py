@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from cerebro_db.configs.exactness import AUC, is_exact
+from cerebro_db.configs.model_outputs import first_metric, loss_names
 from cerebro_db.database.catalog import Catalog
 from cerebro_db.database.dialects import PostgreSQL
 from cerebro_db.database.dialects.postgresql_training import ScanOrder
@@ -36,8 +37,8 @@ from cerebro_db.driver.trained import (
     TrainedModel,
     load_models,
     recipe,
-    target_task,
 )
+from cerebro_db.driver.worker_facts import input_task, target_task
 from cerebro_db.errors import InvalidArgument, InvalidData
 
 # Workers that must import TensorFlow first pay off from so many rows on, each scored by one model.
@@ -69,17 +70,18 @@ class EvaluationRequest:
 
 @dataclass(frozen=True)
 class Score:
-    """Loss and metrics of one model."""
+    """Loss and metrics of one model; of several outputs also the loss of each is a metric."""
 
     mst_key: int
     loss: float
     loss_type: str
     names: list[str]
     metrics: list[float]
+    has_metric: bool = True
 
     def row(self) -> list[Any]:
         """As the output table has it."""
-        first = self.metrics[0] if self.metrics else None
+        first = self.metrics[0] if self.has_metric and self.metrics else None
         names, metrics = self.names or None, self.metrics or None
         return [self.loss, first, names, self.loss_type, self.mst_key, metrics]
 
@@ -119,17 +121,17 @@ def evaluate(
 def check_alike(table: ModelTable, test: PackedTable) -> None:
     """Refuse a packed table whose rows mean something else than those of the training."""
     ours = {
-        "rows of shape": list(table.input_shape),
-        "targets of the kind": table.targets.kind,
-        "targets of shape": list(table.targets.shape),
-        "class values": list(table.class_values),
+        "rows of shape": _listed(table.input_shapes),
+        "targets of the kind": _listed([one.kind for one in table.targets.each]),
+        "targets of shape": _listed([one.shape for one in table.targets.each]),
+        "class values": _listed(table.class_values),
         "the normalizing constant": table.normalizing_const,
     }
     theirs = {
-        "rows of shape": list(test.input.shape),
-        "targets of the kind": test.target.kind,
-        "targets of shape": list(test.target.shape),
-        "class values": list(test.target.class_values),
+        "rows of shape": _listed([one.shape for one in test.inputs]),
+        "targets of the kind": _listed([one.kind for one in test.targets]),
+        "targets of shape": _listed([one.shape for one in test.targets]),
+        "class values": _listed([one.class_values for one in test.targets]),
         "the normalizing constant": test.normalizing_const,
     }
     if table.encoding != test.encoding:
@@ -148,7 +150,13 @@ def check_alike(table: ModelTable, test: PackedTable) -> None:
 
 
 def _has_exact(model: TrainedModel) -> bool:
-    return any(map(is_exact, model.compile_params.metrics))
+    return any(is_exact(metric) for output in model.outputs for metric in output.metrics)
+
+
+def _listed(values: Sequence[Any]) -> Any:
+    """Of each input or output, or of the only one; lists for messages."""
+    found = [list(value) if isinstance(value, tuple) else value for value in values]
+    return found[0] if len(found) == 1 else found
 
 
 class ScoringJob:
@@ -177,15 +185,16 @@ class ScoringJob:
         self._pool, self._sql, self._tick = pool, dialect.training, tick
         self._hosts = dialect.hosts
         self._table, self._test, self._models = table, test, models
-        self._recipes = {model.mst_key: recipe(model, table.targets) for model in models}
+        self._recipes = {model.mst_key: recipe(model, table) for model in models}
         for mst_key, detail in details.items():
             self._recipes[mst_key]["detail"] = detail
         self._check_size(list(details.values()).count(AUC))
 
     def _check_size(self, models: int) -> None:
         """All predictions of a partition, and those of a model, go from session to session."""
-        targets = self._table.targets
-        outputs = max(1, targets.num_classes, math.prod(targets.shape))
+        outputs = sum(
+            max(1, one.num_classes, math.prod(one.shape)) for one in self._table.targets.each
+        )
         largest = max((partition.rows for partition in self._test.partitions), default=0)
         numbers = outputs * max(largest * models, self._test.rows if models else 0)
         if numbers > MOST_PREDICTIONS:
@@ -252,6 +261,7 @@ class ScoringJob:
             },
             "targets": target_task(self._table.targets)
             | {"weighted": self._test.sample_weight is not None},
+            **input_task(self._table.input_shapes),
         }
         order = ScanOrder(
             states=[self._table.states],
@@ -288,8 +298,16 @@ class ScoringJob:
 
 
 def _score(model: TrainedModel, result: dict[str, Any]) -> Score:
-    loss_type = model.compile_params.loss.name
-    return Score(model.mst_key, result["loss"], loss_type, result["names"], result["metrics"])
+    loss_type = loss_names(model.outputs)
+    has_metric = first_metric(model.outputs) is not None
+    return Score(
+        model.mst_key,
+        result["loss"],
+        loss_type,
+        result["names"],
+        result["metrics"],
+        has_metric,
+    )
 
 
 def _write(

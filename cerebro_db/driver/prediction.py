@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from cerebro_db.configs.predictions import Answer, PredictionType, prediction_type
 from cerebro_db.database.dialects import PostgreSQL
-from cerebro_db.database.dialects.postgresql_prediction import Classes, Values
+from cerebro_db.database.dialects.prediction_answers import Answer as Answers
+from cerebro_db.database.dialects.prediction_answers import Classes, Several, Values
 from cerebro_db.database.names import QualifiedName
 from cerebro_db.database.relations import new_table
 from cerebro_db.database.sessions import Session, SessionPool, Tick, no_tick
@@ -17,6 +18,7 @@ from cerebro_db.driver.prediction_models import Asked, chosen_keys, models_of_ta
 from cerebro_db.driver.prediction_source import test_source
 from cerebro_db.driver.registered import named_models
 from cerebro_db.errors import InvalidArgument, NotSupported
+from cerebro_db.training.targets import TargetFacts
 
 
 @dataclass(frozen=True)
@@ -97,21 +99,34 @@ def resolved(
     return Work(asked, source, answer, output, request.num_workers, use_gpus)
 
 
-def answer_for(asked: Asked, wanted: PredictionType) -> Classes | Values:
+def answer_for(asked: Asked, wanted: PredictionType) -> Answers:
     """What is inserted for each row.
 
     Raises:
-        InvalidArgument: the target is a number and has no classes.
+        InvalidArgument: all targets are numbers and have no classes.
     """
-    if asked.targets.kind != "class":
-        if wanted.answer is not Answer.RESPONSE:
-            raise InvalidArgument(
-                f"pred_type: got {wanted.answer.value!r}; allowed: 'response', as "
-                f"{asked.name!r} is a float target and has no classes"
-            )
-        return Values(asked.name, asked.targets.shape)
-    classes = asked.targets.num_classes
+    targets = asked.targets.each
+    if wanted.answer is not Answer.RESPONSE and all(one.kind != "class" for one in targets):
+        names = ", ".join(map(repr, asked.names))
+        raise InvalidArgument(
+            f"pred_type: got {wanted.answer.value!r}; allowed: 'response', as "
+            f"{names} is a float target and has no classes"
+        )
+    given = zip(asked.names, targets, asked.class_values, strict=True)
+    answers = tuple(_answer(*one, wanted) for one in given)
+    return answers[0] if len(answers) == 1 else Several(answers)
+
+
+def _answer(
+    name: str,
+    target: TargetFacts,
+    class_values: tuple[str | None, ...],
+    wanted: PredictionType,
+) -> Classes | Values:
+    if target.kind != "class":
+        return Values(name, target.shape)
+    classes = target.num_classes
     if wanted.answer is Answer.ABOVE:
-        return Classes(asked.name, asked.class_values, classes, wanted.number)
+        return Classes(name, class_values, classes, wanted.number)
     counts = {Answer.RESPONSE: 1, Answer.TOP: min(classes, int(wanted.number))}
-    return Classes(asked.name, asked.class_values, counts.get(wanted.answer, classes))
+    return Classes(name, class_values, counts.get(wanted.answer, classes))

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import secrets
 from collections.abc import Mapping
 from typing import Any
 
 import cerebro_db
 from cerebro_db.configs.encodings import recorded_text
-from cerebro_db.configs.parameters import CompileParams
+from cerebro_db.configs.model_outputs import first_metric, loss_names, metric_names
 from cerebro_db.database.catalog import STATES_SCHEMA, Catalog, StoredRun
 from cerebro_db.database.dialects import PostgreSQL
 from cerebro_db.database.histories import EndRow, record_ends
 from cerebro_db.database.names import QualifiedName, quote
+from cerebro_db.database.packed import PackedTable
 from cerebro_db.database.sessions import StatementFailed
 from cerebro_db.driver import history
 from cerebro_db.driver.fit_setup import OUTPUT_SUFFIXES, STATES_SUFFIX, Configuration, RunSetup
@@ -228,7 +230,8 @@ _NO_END = EndRow(None, None, None)
 def _info_row(
     configuration: Configuration, metrics: Metrics, ended: tuple[str, str] | None, end: EndRow
 ) -> dict[str, Any]:
-    params = configuration.compile_params
+    outputs = configuration.outputs
+    has_metric = first_metric(outputs) is not None
     status, error = ended or ("finished", None)
     row: dict[str, Any] = {
         "mst_key": configuration.mst_key,
@@ -236,8 +239,8 @@ def _info_row(
         "compile_params": configuration.compile_text,
         "fit_params": configuration.fit_text,
         "model_type": MODEL_TYPE,
-        "metrics_type": _metric_names(params),
-        "loss_type": params.loss.name,
+        "metrics_type": metric_names(outputs) or None,
+        "loss_type": loss_names(outputs),
         "status": status,
         "error": error,
         **vars(end),
@@ -246,7 +249,7 @@ def _info_row(
     for dataset in (TRAINING, VALIDATION):
         points = metrics.get((configuration.mst_key, dataset)) or None
         losses = [loss for _, loss, _, _ in points] if points else None
-        firsts = [values[0] for _, _, values, _ in points] if points and params.metrics else None
+        firsts = [values[0] for _, _, values, _ in points] if points and has_metric else None
         elapsed = [seconds for _, _, _, seconds in points] if points else elapsed
         epochs = [epoch for epoch, _, _, _ in points or ()]
         # An earlier state may be the model; where there is none, the last values are shown.
@@ -259,14 +262,9 @@ def _info_row(
     return row
 
 
-def _metric_names(params: CompileParams) -> list[str] | None:
-    return [metric.label for metric in params.metrics] or None
-
-
 def _write_summary(catalog: Catalog, setup: RunSetup, run_id: int) -> None:
     values = _summary_row(setup, run_id)
-    classes = quote(f"{setup.packed.target.name}_class_values")
-    columns = ", ".join(classes if name == "class_values" else name for name in values)
+    columns = ", ".join(map(quote, values))
     casts = ", ".join(f"%s::{kind}" for kind, _ in values.values())
     one, source = "", ""
     if setup.selection is None:  # one model: it stands in for _info too, as MADlib has it
@@ -281,7 +279,7 @@ def _write_summary(catalog: Catalog, setup: RunSetup, run_id: int) -> None:
 
 
 def _summary_row(setup: RunSetup, run_id: int) -> dict[str, tuple[str, Any]]:
-    request, packed, target = setup.request, setup.packed, setup.packed.target
+    request, packed, targets = setup.request, setup.packed, setup.packed.targets
     validation = str(setup.validation.relation.name) if setup.validation else None
     output = setup.output
     return {
@@ -290,8 +288,8 @@ def _summary_row(setup: RunSetup, run_id: int) -> dict[str, tuple[str, Any]]:
         "validation_table": ("text", validation),
         "model": ("text", str(output)),
         "model_info": ("text", str(output.suffixed("_info"))),
-        "dependent_varname": ("text[]", [target.name]),
-        "independent_varname": ("text[]", [packed.input.name]),
+        "dependent_varname": ("text[]", [target.name for target in targets]),
+        "independent_varname": ("text[]", [one.name for one in packed.inputs]),
         "model_arch_table": ("text", setup.architectures),
         "model_selection_table": ("text", setup.selection),
         "object_table": ("text", None),
@@ -301,13 +299,34 @@ def _summary_row(setup: RunSetup, run_id: int) -> dict[str, tuple[str, Any]]:
         "name": ("text", request.name),
         "description": ("text", request.description),
         "cerebro_version": ("text", cerebro_db.__version__),
-        "num_classes": ("integer[]", [target.num_classes or None]),
-        "class_values": ("text[]", list(target.class_values) if target.is_class else None),
-        "dependent_vartype": ("text[]", [target.type]),
+        "num_classes": ("integer[]", [target.num_classes or None for target in targets]),
+        **{
+            f"{target.name}_class_values": (
+                "text[]",
+                list(target.class_values) if target.is_class else None,
+            )
+            for target in targets
+        },
+        "dependent_vartype": ("text[]", [target.type for target in targets]),
         "normalizing_const": ("double precision", packed.normalizing_const),
         "metrics_iters": ("integer[]", request.metric_epochs()),
+        **_shapes(packed),
+        "encoding": ("json", recorded_text(packed.encoding) if packed.encoding else None),
+    }
+
+
+def _shapes(packed: PackedTable) -> dict[str, tuple[str, Any]]:
+    """Shapes of rows and targets; of the first ones, and of all where there are several."""
+    target = packed.target
+    first = {
         "input_shape": ("integer[]", list(packed.input.shape)),
         "target_kind": ("text", target.kind),
         "target_shape": ("integer[]", list(target.shape)),
-        "encoding": ("json", recorded_text(packed.encoding) if packed.encoding else None),
+    }
+    if len(packed.inputs) == len(packed.targets) == 1:
+        return first
+    return first | {
+        "input_shapes": ("json", json.dumps([one.shape for one in packed.inputs])),
+        "target_kinds": ("text[]", [one.kind for one in packed.targets]),
+        "target_shapes": ("json", json.dumps([one.shape for one in packed.targets])),
     }

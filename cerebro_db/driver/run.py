@@ -309,6 +309,8 @@ class Run:
     def _prepared(self, worker: Worker) -> None:
         worker.is_ready = True
         manifest = manifest_of(worker)
+        if self._context.functions:
+            manifest["functions"] = self._context.functions
         self._check_versions(manifest)
         if not self._ready:
             self._ready = True

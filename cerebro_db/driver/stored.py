@@ -15,8 +15,9 @@ from cerebro_db.database.packed import fingerprint as packed_fingerprint
 from cerebro_db.database.sessions import Session, Tick
 from cerebro_db.driver.architectures import Architecture, limits_of
 from cerebro_db.driver.control import transaction
+from cerebro_db.driver.fit_checks import target_facts
 from cerebro_db.driver.fit_request import ROTATION, FitRequest, check_workers
-from cerebro_db.driver.fit_setup import Configuration, RunSetup, target_facts
+from cerebro_db.driver.fit_setup import Configuration, RunSetup
 from cerebro_db.driver.registration import states_of
 from cerebro_db.driver.scoreboard import TRAINING, VALIDATION
 from cerebro_db.driver.state_store import StateStore

@@ -11,6 +11,7 @@ from cerebro_db.configs.settings import Settings
 from cerebro_db.database.packed import PackedTable
 from cerebro_db.driver.fit_setup import Configuration, RunSetup
 from cerebro_db.driver.scoreboard import TRAINING, Group
+from cerebro_db.driver.worker_facts import input_task, target_task
 from cerebro_db.planning.orders import Visit
 from cerebro_db.training.shuffle import salt
 
@@ -63,12 +64,8 @@ class TaskWriter:
     def __init__(self, setup: RunSetup, run_id: int) -> None:
         self._setup, self._run_id = setup, run_id
         targets = setup.targets
-        self._targets = {
-            "kind": targets.kind,
-            "num_classes": targets.num_classes,
-            "shape": list(targets.shape),
-            "weighted": targets.weighted,
-        }
+        self._targets = target_task(targets)
+        self._inputs = input_task([one.shape for one in setup.packed.inputs])
         self._buffers = {TRAINING: _buffers(setup.packed)}
         self._weighted = {TRAINING: targets.weighted}
         if setup.validation is not None:
@@ -113,6 +110,7 @@ class TaskWriter:
                 "partition_key": partition_key,
                 "buffers": self._buffers[dataset][partition_key],
                 "targets": self._targets | {"weighted": self._weighted[dataset]},
+                **self._inputs,
             }
         )
 
@@ -145,6 +143,7 @@ class TaskWriter:
             "compile_params": configuration.compile_text,
             "fit_params": configuration.fit_text,
             "targets": self._targets,
+            **self._inputs,
             "jit": configuration.jit,
             "steps_per_call": configuration.steps_per_call,
         }

@@ -36,7 +36,7 @@ class Verdicts:
         changed = {}
         for mst_key, history in histories(self._catalog, self._run_id, wanted).items():
             configuration = self._watched[mst_key]
-            after = decide(configuration.compile_params, configuration.fit_params, history)
+            after = decide(configuration.monitored, configuration.fit_params, history)
             before = self.of(mst_key)
             if after != before:
                 changed[mst_key] = before, after

@@ -70,6 +70,7 @@ class RunContext:
         guard_key: of the advisory lock that workers share while they work for the run.
         cache_bytes: of decoded partitions that each worker may keep.
         preparation: JSON of what makes a process of a worker's session ready.
+        functions: registered ones that configurations use, for the manifest.
         manifest: what the workers must tell of themselves, where that matters; empty otherwise.
         tick: called while waiting; raises to cancel.
         notify: gets a line an epoch.
@@ -84,6 +85,7 @@ class RunContext:
     guard_key: int
     cache_bytes: int
     preparation: str
+    functions: Mapping[str, Any]
     manifest: Mapping[str, Any]
     tick: Tick
     notify: Callable[[str], None]

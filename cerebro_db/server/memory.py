@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from cerebro_db.configs.architecture import ArchitectureLimits
 from cerebro_db.configs.settings import Settings
 from cerebro_db.errors import RunFailed
+from cerebro_db.training.functions import Function, know
 
 if TYPE_CHECKING:  # TensorFlow is imported when a worker is made ready, not before
     from cerebro_db.training.partitions import PartitionCache
@@ -74,7 +76,13 @@ class WorkerMemory:
         self.cache.clear()
 
 
-def remember(gd: dict[str, Any], run_id: int, cache_bytes: int, settings: Settings) -> WorkerMemory:
+def remember(
+    gd: dict[str, Any],
+    run_id: int,
+    cache_bytes: int,
+    settings: Settings,
+    functions: Mapping[str, Function],
+) -> WorkerMemory:
     """The memory for a run: programs stay from the last one, decoded partitions do not."""
     from cerebro_db.training.partitions import PartitionCache
     from cerebro_db.training.scan import Scorers
@@ -86,6 +94,8 @@ def remember(gd: dict[str, Any], run_id: int, cache_bytes: int, settings: Settin
         cache = PartitionCache(cache_bytes)
         memory = WorkerMemory(run_id, cache, Programs(), Scorers(), Architectures())
         gd[_KEY] = memory
+    if know(functions):  # programs may hold what a name meant before
+        memory.programs, memory.scorers = Programs(), Scorers()
     memory.run_id = run_id
     memory.release()
     memory.cache.limit = cache_bytes

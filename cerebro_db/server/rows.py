@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from cerebro_db.configs.architecture import ArchitectureLimits
+from cerebro_db.configs.messages import shown
 from cerebro_db.configs.registry import is_registered, model_reference
 from cerebro_db.database.names import QualifiedName
 from cerebro_db.database.relations import require_text, spellings
@@ -14,7 +16,7 @@ from cerebro_db.driver.fit_setup import STATES_SUFFIX
 from cerebro_db.driver.prediction_models import Asked, models_of_table
 from cerebro_db.driver.registered import named_models
 from cerebro_db.driver.trained import ROLE
-from cerebro_db.errors import InvalidState
+from cerebro_db.errors import InvalidArgument, InvalidState
 from cerebro_db.server.caller import CallerSession, caller_session
 from cerebro_db.server.computing import Tick, compute
 from cerebro_db.server.host import entry
@@ -46,6 +48,38 @@ def predict_row(
     kept: _Kept = gd.setdefault(_KEY, _Kept())
     model = kept.model(plpy, text, mst_key)
     return compute(plpy, lambda tick: model.answer(features))
+
+
+@entry
+def predict_outputs(
+    plpy: Any,
+    gd: dict[str, Any],
+    model_table: str | None,
+    features: str | None,
+    mst_key: int | None,
+) -> list[tuple[Any, ...]]:
+    """Ask a model of several inputs or outputs about one row."""
+    text = require_text(model_table, ROLE)
+    if features is None:
+        return []
+    inputs = _inputs(features)
+    kept: _Kept = gd.setdefault(_KEY, _Kept())
+    model = kept.model(plpy, text, mst_key)
+    answers = compute(plpy, lambda tick: model.answers(inputs))
+    return [(name, *answer) for name, answer in zip(model.names, answers, strict=True)]
+
+
+def _inputs(text: str) -> list[Any]:
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, list):
+        raise InvalidArgument(
+            f"features: got {shown(text)}; allowed: a JSON array with an array for each input",
+            hint="json_build_array(first, second) makes one",
+        )
+    return found
 
 
 @dataclass
@@ -168,7 +202,7 @@ def _loaded(plpy: Any, text: str, mst_key: int | None) -> RowModel:
         from cerebro_db.training.rows import RowModel
 
         task, classes = asked.members[0].task, asked.class_values
-        return RowModel(task, data, limits, classes, asked.shape, asked.divisor)
+        return RowModel(task, data, limits, asked.names, classes, asked.shapes, asked.divisor)
 
     return compute(plpy, work)
 

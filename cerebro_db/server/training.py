@@ -8,16 +8,15 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from cerebro_db.configs.settings import Settings
 from cerebro_db.database.dialects.capabilities import interrupts_python, segment_of_process
 from cerebro_db.errors import CerebroError, InvalidArgument, InvalidState, concerns_all
 from cerebro_db.server.computing import Tick, compute, computing, require_idle
+from cerebro_db.server.functions import functions_of
 from cerebro_db.server.host import entry
 from cerebro_db.server.memory import WorkerMemory, recall, remember
 from cerebro_db.server.settings import settings_of
-from cerebro_db.training.buffers import decode
+from cerebro_db.training.blocks import decode_features, decode_targets
 from cerebro_db.training.environment import configure, configured_threads
 from cerebro_db.training.fields import Fields
 
@@ -74,11 +73,11 @@ def prepare(
     run_id = checked("run_id", run_id, 0, 2**63 - 1)
     if place is not None:
         place = checked("place", place, 0, MAX_PLACE)
-    settings = settings_of(plpy)
+    settings, functions = settings_of(plpy), functions_of(plpy)
 
     def work(tick: Tick) -> str:
         facts = configure(threads, bool(use_gpus), place)
-        remember(gd, run_id, cache_bytes, settings)
+        remember(gd, run_id, cache_bytes, settings, functions)
         return json.dumps(facts)
 
     return compute(plpy, work)
@@ -103,7 +102,8 @@ def prepared(gd: dict[str, Any], text: str) -> WorkerMemory:
     run_id = given.integer("run_id", 0)
     settings = Settings.of(given.texts("settings"))
     configure(threads, given.flag("use_gpus"), _place(given))
-    memory = remember(gd, run_id, cache_bytes, settings)
+    # Nobody but the catalog may say what is imported, and such a process cannot read it.
+    memory = remember(gd, run_id, cache_bytes, settings, {})
     memory.keeps_errors = given.flag("keeps_errors", False)
     gd[_PREPARED] = text
     return memory
@@ -149,8 +149,8 @@ def train_step(
         visit.feed(
             checked("subepoch", subepoch, 0, 2**31 - 1),
             checked("buffer_id", buffer_id, 0, 2**31 - 1),
-            decode(x or b"", x_shape or (), np.float32),
-            decode(y or b"", y_shape or (), visit.targets.record),
+            decode_features(x, x_shape, visit.inputs),
+            decode_targets(y, y_shape, visit.targets),
         )
 
     _unless_failed(memory, token, feed)

@@ -11,6 +11,7 @@ import numpy as np
 
 from cerebro_db.errors import ConfigurationFailed, InvalidData, InvalidState
 from cerebro_db.training import state as states
+from cerebro_db.training.blocks import Shapes
 from cerebro_db.training.partitions import Buffers, CacheKey, Partition, PartitionCache, VisitOrder
 from cerebro_db.training.process import peak_mb, reset_peak
 from cerebro_db.training.program import LEARNING_RATE, Program, Recipe
@@ -31,6 +32,7 @@ class VisitTask:
         cache_key: names the partition among those that the worker keeps.
         initial_seed: seed of the initial weights.
         is_first: whether there may be no state yet.
+        inputs: the shapes of several inputs; none where there is one.
         begins_epoch: whether it is the configuration's first hop of the epoch.
         learning_rate: of this epoch; None for that of the state.
     """
@@ -41,6 +43,7 @@ class VisitTask:
     cache_key: CacheKey
     initial_seed: int
     is_first: bool
+    inputs: Shapes = ()
     begins_epoch: bool = False
     learning_rate: float | None = None
 
@@ -156,6 +159,11 @@ class Visit:
         """How the buffers' targets are stored."""
         return self._task.recipe.targets
 
+    @property
+    def inputs(self) -> Shapes:
+        """The shapes of several inputs; none where there is one."""
+        return self._task.inputs
+
     # -- inside ----------------------------------------------------------------
     def _fits(self, features: np.ndarray, targets: np.ndarray) -> bool:
         row = features[:1].nbytes + targets[:1].nbytes
@@ -200,7 +208,7 @@ def at_rate(state: states.State, task: VisitTask) -> states.State:
     """The state with the learning rate that callbacks have decided for its epoch."""
     rate, scheduler = task.learning_rate, scheduler_of(task.recipe.fit_params)
     if scheduler is not None and task.begins_epoch:
-        rate = scheduled_rate(scheduler, task.order.epoch)
+        rate = scheduled_rate(scheduler, task.order.epoch, float(state[LEARNING_RATE]))
     return state if rate is None else state | {LEARNING_RATE: np.asarray(rate, np.float32)}
 
 

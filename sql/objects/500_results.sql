@@ -88,6 +88,18 @@ CREATE OR REPLACE FUNCTION cerebro.cerebro_predict_row(
 COMMENT ON FUNCTION cerebro.cerebro_predict_row(text, double precision[], integer) IS
 'Prediction of a model of cerebro_fit_multiple for one row, for use in queries and triggers. Runs in the calling session, which imports TensorFlow at the first call and keeps the model. Returns the most probable class with its probability, and the probabilities of all classes in their order; for float targets the values. NULL features give NULL. mst_key may be left out where the table has one model. A registered model, such as model:digits@champion, is looked up at every call.';
 
+CREATE OR REPLACE FUNCTION cerebro.cerebro_predict_outputs(
+    model_table text,
+    features json,
+    mst_key integer DEFAULT NULL,
+    OUT class_name text,
+    OUT class_value text,
+    OUT prob double precision,
+    OUT estimated double precision[]
+) RETURNS SETOF record LANGUAGE plpython3u STABLE AS {{ udf('cerebro_predict_outputs') }};
+COMMENT ON FUNCTION cerebro.cerebro_predict_outputs(text, json, integer) IS
+'The same as cerebro_predict_row for models of several inputs and outputs. features: a JSON array with the array of each input, in their order. Returns a row for each output: its name, and what cerebro_predict_row returns.';
+
 CREATE OR REPLACE FUNCTION cerebro.cerebro_predict_byom(
     model_arch_table text,
     model_id integer,

@@ -1,6 +1,6 @@
 -- What is seen of runs while they go on and afterwards.
 
-{%- set views = ['progress', 'leaderboard', 'metrics', 'hops', 'runs', 'settings', '_requests',
+{%- set views = ['registered_functions', 'progress', 'leaderboard', 'metrics', 'hops', 'runs', 'settings', '_requests',
                  '_metrics', '_hops', '_plan', '_architectures', '_architecture_keys', '_configurations', '_runs'] %}
 {% for view in views %}
 DROP VIEW IF EXISTS cerebro.{{ view }};
@@ -86,6 +86,13 @@ SELECT d.name, coalesce(s.value, d.value) AS value, d.value AS default_value, d.
  WHERE d.name <> 'worker_dsn' OR pg_has_role('cerebro_admin', 'USAGE');
 COMMENT ON VIEW cerebro.settings IS
 'What an administrator has set with cerebro_set, and the defaults.';
+
+CREATE VIEW cerebro.registered_functions WITH (security_barrier) AS
+SELECT f.name, f.path, f.package, f.version, f.places, pg_get_userbyid(f.registered_by) AS registered_by,
+       f.registered
+  FROM cerebro.catalog_functions f;
+COMMENT ON VIEW cerebro.registered_functions IS
+'Functions of installed packages that parameters may name as custom.name.';
 
 -- A driver holds the advisory lock of its run for as long as it lives.
 {%- set run_columns %}
@@ -241,7 +248,7 @@ SELECT r.run_id, r.name, r.status,
 COMMENT ON VIEW cerebro.progress IS
 'Where each run stands: epoch, hops, rows a second, estimated end, best so far.';
 
-GRANT SELECT ON cerebro.settings, cerebro.runs, cerebro.hops, cerebro.metrics, cerebro.leaderboard,
+GRANT SELECT ON cerebro.registered_functions, cerebro.settings, cerebro.runs, cerebro.hops, cerebro.metrics, cerebro.leaderboard,
     cerebro.progress TO cerebro_user;
 {% for view in views %}
 ALTER VIEW cerebro.{{ view }} OWNER TO cerebro_owner;

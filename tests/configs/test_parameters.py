@@ -129,7 +129,7 @@ MONITORED = "loss='mse',optimizer='Adam',metrics=['acc','TruePositives']"
         ("EarlyStopping('true_positives', mode='max')", False, None),
         ("EarlyStopping()", False, r"EarlyStopping: got monitor='val_loss'; allowed: loss, accuracy, true_pos"),
         ("EarlyStopping('acuracy')", True, "allowed: loss, accuracy, true_positives, val_loss, val_acc"),
-        ("ReduceLROnPlateau('true_positives')", False, "does not know whether more is better"),
+        ("ReduceLROnPlateau('true_positives')", False, "nobody knows whether more is better"),
     ],
 )  # fmt: skip
 def test_monitors(callback: str, validated: bool, message: str | None) -> None:
@@ -223,8 +223,12 @@ def test_averages_of_weights() -> None:
         ("optimizer='Adam(0.1, lr=0.1)', loss='mse'", "learning_rate. twice"),
         ("optimizer='SGD(0.1, 0.5, True, 0.1)', loss='mse'", "the value 0.1 without a name"),
         ("optimizer='Adam', loss='Huber(2.0)'", "the value 2.0 without a name"),
-        ("optimizer='Adam', loss={'a': 'mse'}", "several outputs|must be one name"),
-        ("optimizer='Adam', loss='mse', loss_weights=[1]", "'loss_weights'; it is not supported"),
+        ("optimizer='Adam', loss={'a': ['mse']}", "must be one name"),
+        ("optimizer='Adam', loss={}", "one element for each output"),
+        ("optimizer='Adam', loss=[None]", "the loss None; it must be one name"),
+        ("optimizer='Adam', loss={1: 'mse'}", "dictionary from names of outputs"),
+        ("optimizer='Adam', loss='mse', loss_weights=[-1]", "loss_weights=-1; it must be a number"),
+        ("optimizer='Adam', loss='mse', loss_weights=['a']", "must be a number from 0"),
         ("optimizer='Adam', loss='my_loss'", "unknown loss 'my_loss'"),
         ("optimizer='Adam', loss='mse', metrics=['acuracy']", "Did you mean 'accuracy'"),
         ("optimizer='Adam', loss='mse', metrics={'a': 1}", "list of names"),

@@ -29,7 +29,7 @@ def source(segments: Sql) -> Iterator[Sql]:
     segments.run("CREATE TABLE rules (dbid int, hostname text) DISTRIBUTED BY (dbid)")
     yield segments
     segments.run(
-        "DROP TABLE IF EXISTS spread, rules, wrong, lying, lying_summary, val, val_summary"
+        "DROP TABLE IF EXISTS spread, rules, wrong, lying, lying_summary, lying_encoding, val, val_summary"
     )
 
 
@@ -72,6 +72,13 @@ def test_fewer_partitions_than_chosen_segments(source: Sql, chosen: list[tuple[i
         source.run(pack.format(3))
     source.run(pack.format(1))
     assert source.fetch(LIES.format("lying")) == [(chosen[0][0], 11, 1001)]
+
+
+def test_columns_are_packed_there_too(source: Sql, chosen: list[tuple[int, int]]) -> None:
+    source.run(
+        "SELECT cerebro_pack_columns('spread', 'lying', 'y', 'id', distribution_rules := 'rules')"
+    )
+    assert [row[0] for row in source.fetch(LIES.format("lying"))] == [key for key, _ in chosen]
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,10 @@ import psycopg2.extras
 import pytest
 from conftest import Sql
 
+from cerebro_db.database.client import Client
+from cerebro_db.database.dialects.greenplum_rotation import GreenplumRotation
+from cerebro_db.driver.fit import fit_multiple
+from cerebro_db.driver.fit_request import FitRequest
 from cerebro_db.planning.orders import Visit
 from cerebro_db.planning.rotation import Rotation
 from tests.fitting.conftest import ADAM, FULL, PLAIN, select
@@ -171,6 +175,12 @@ def test_a_rotation_that_is_stopped_goes_on(bench: Sql, stop: str) -> None:
         "WHERE r.name = %s GROUP BY 1 HAVING count(*) >= 20)"
     )
     run_id = until(bench, hops, (out,), 200)
+    if stop == "cancel":  # one configuration first: the others of its step go on
+        bench.run("SELECT cerebro_cancel(%s, 4)", (run_id,))
+        status = (
+            "SELECT status = 'cancelled' FROM cerebro.leaderboard WHERE run_id = %s AND mst_key = 4"
+        )
+        until(bench, status, (run_id,))
     bench.run(f"SELECT pg_{stop}_backend(%s)", (caller.pid,))
     caller.join()
     until(
@@ -180,9 +190,41 @@ def test_a_rotation_that_is_stopped_goes_on(bench: Sql, stop: str) -> None:
     )
     done = bench.value("SELECT count(*) FROM cerebro.hops WHERE run_id = %s", (run_id,))
     assert 20 <= done < 4 * 3 * epochs
+    with pytest.raises(psycopg2.Error, match="num_workers: got 2; allowed with schedule"):
+        bench.run("SELECT cerebro_resume(%s, num_workers := 2)", (run_id,))
     assert bench.value("SELECT cerebro_resume(%s)", (run_id,)) == run_id
-    assert _results(bench, out) == _results(bench, undisturbed)
+    left = 4 if stop == "terminate" else 3
+    for ours, theirs in zip(_results(bench, out), _results(bench, undisturbed), strict=True):
+        assert [row for row in ours if row[0] <= left] == [row for row in theirs if row[0] <= left]
     assert {len(step) for step in _steps(bench, run_id)} <= {1, 2, 3}
+
+
+class _Failing(GreenplumRotation):
+    """Statements that the server refuses wherever one configuration is among those of a step."""
+
+    def step(self, packed: Any, orders: Any) -> Any:
+        if any(order.mst_key == 2 for order in orders):
+            return "SELECT 1 / 0", []
+        return super().step(packed, orders)
+
+
+def test_a_step_that_fails_as_a_whole_is_made_hop_by_hop(bench: Sql) -> None:
+    undisturbed, out = _fit(bench, "rotation")[0], next(_names)
+    client = Client.of(bench.dsn)
+    client.dialect.rotation = _Failing()
+    request = FitRequest(
+        "packed", out, "configs", 2, schedule="rotation", search_path=client.search_path,
+        cores=client.cores,
+    )  # fmt: skip
+    try:
+        fit_multiple(client.pool, client.dialect, request)
+    finally:
+        client.pool.close()
+    found = bench.fetch(f"SELECT mst_key, status, error FROM {out}_info ORDER BY 1")
+    assert [status for _, status, _ in found] == ["finished", "failed", "finished", "finished"]
+    assert "division by zero" in found[1][2]
+    for ours, theirs in zip(_results(bench, out), _results(bench, undisturbed), strict=True):
+        assert [row for row in ours if row[0] != 2] == [row for row in theirs if row[0] != 2]
 
 
 def test_what_cannot_be_is_told(bench: Sql) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+_UUID = "00000000-0000-0000-0000-00000000000"
+
 
 def test_rows_come_back_shuffled_and_evenly_spread(digits):
     notice = digits.pack("digits", "p1", "y", "x", num_partitions=4, buffer_size=100)
@@ -90,6 +92,9 @@ def test_lower_bounds_do_not_matter(db):
         ("date", ["2024-01-02", "1999-12-31"], ["1999-12-31", "2024-01-02"]),
         ("character(3)", ["b", "a"], ["a  ", "b  "]),
         ("mood", ["low", "high"], ["low", "high"]),
+        ("interval", ["02:00:00", "1 day"], ["02:00:00", "1 day"]),
+        ("uuid", [_UUID + "2", _UUID + "1", None], [_UUID + "1", _UUID + "2", None]),
+        ("inet", ["10.0.0.2", "10.0.0.1"], ["10.0.0.1/32", "10.0.0.2/32"]),
         ("text", ['"', "{}", "NULL", "a,b", "%s"], ['"', "%s", "NULL", "a,b", "{}"]),
     ],
 )
@@ -108,6 +113,7 @@ def test_classes_are_sorted_by_their_type_and_null_is_last(db, kind, values, exp
     short = {"t": "true", "f": "false"}
     for feature, label in zip(got.features[:, 0], got.targets, strict=True):
         value = values[int(feature) % len(values)]
+        value = f"{value}/32" if kind == "inet" else value
         assert texts[label] == (short.get(value, value) if kind == "boolean" else value)
     assert db.fetch("SELECT num_classes, classes_found FROM c_p_summary") == [
         ([len(expected)], [len(expected)])

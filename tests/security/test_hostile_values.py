@@ -157,16 +157,21 @@ PLACE: dict[str, Any] = {
     "targets": RECIPE["targets"],
 }
 VISIT = RECIPE | PLACE | {"seed": 0, "epoch": 1, "salt": "x", "initial_seed": 5, "is_first": True}
-ASKED = RECIPE | {"format": "state", "shape": [2], "divisor": 1.0, "ranks": 2}
+ASKED = RECIPE | {"format": "state", "shape": [2], "divisor": 1.0, "ranks": [2]}
 PARTIAL = {
     "rows": 2,
     "loss_sum": 1.0,
-    "units": 2,
+    "units": [2],
     "metrics": [[["float32", 1.0], ["float32", 2.0]]],
+    "losses": [],
 }
 BUFFER = (
     "decode('0000000000000000000000000000803f', 'hex'), ARRAY[2, 2], "
     "decode('0000000001000000', 'hex'), ARRAY[2]"
+)
+SEVERAL = (
+    "decode('0000000000000000000000000000803f', 'hex'), ARRAY[2, 1, 2, 1], "
+    "decode('00000000010000000000803f0000803f', 'hex'), ARRAY[2, 2]"
 )
 NOTHING = "NULL::bytea, NULL::int[], NULL::bytea, NULL::int[]"
 TASKS: dict[str, tuple[dict[str, Any], str]] = {
@@ -179,6 +184,16 @@ TASKS: dict[str, tuple[dict[str, Any], str]] = {
         PLACE,
         "SELECT cerebro.cerebro_measure(k, t, NULL, 0, x, xs, y, ys ORDER BY k) FROM "
         f"(SELECT 0, %s::text, {NOTHING} UNION ALL SELECT 2, NULL, {BUFFER}) v(k, t, x, xs, y, ys)",
+    ),
+    "scan of several": (
+        PLACE
+        | {
+            "inputs": [[1], [1]],
+            "targets": PLACE["targets"]
+            | {"more": [{"kind": "float", "num_classes": 0, "shape": []}]},
+        },
+        "SELECT cerebro.cerebro_measure(k, t, NULL, 0, x, xs, y, ys ORDER BY k) FROM "
+        f"(SELECT 0, %s::text, {NOTHING} UNION ALL SELECT 2, NULL, {SEVERAL}) v(k, t, x, xs, y, ys)",
     ),
     "trial": ({"configurations": [RECIPE]}, "SELECT cerebro._try_scores(%s)"),
     "combination": (

@@ -172,7 +172,7 @@ def test_schedulers_are_evaluated_by_epoch_as_keras_counts_them(schedule: str) -
     callback.set_model(model)
     for epoch in range(6):
         callback.on_epoch_begin(epoch)
-        rate = np.float32(scheduled_rate(spec, epoch + 1))
+        rate = np.float32(scheduled_rate(spec, epoch + 1, 0.1))
         assert rate == model.optimizer.learning_rate.numpy()
     assert len(SCHEDULED) == len(SCHEDULES)
 
@@ -184,7 +184,7 @@ def test_a_rate_that_is_no_number_fails_the_configuration() -> None:
         "callbacks=[LearningRateScheduler(ExponentialDecay(1.0, 1, 1e30))]"
     ).callbacks
     with pytest.raises(ConfigurationFailed, match="learning rate inf for epoch 5"):
-        scheduled_rate(spec, 5)
+        scheduled_rate(spec, 5, 0.1)
 
 
 def test_a_hop_takes_the_rate_that_it_is_told_and_keeps_it(

@@ -215,14 +215,20 @@ class RotationStatements(Protocol):
 
 
 def columns_of(packed: PackedTable) -> dict[str, str]:
-    """The quoted names of the columns of a packed table."""
-    x, y = packed.input.name, packed.target.name
+    """The quoted names of the columns of a packed table, to be written behind an alias ``p``."""
+    inputs = [one.name for one in packed.inputs]
+    targets = [one.name for one in packed.targets]
     return {
-        "x": quote(x),
-        "x_shape": quote(f"{x}_shape"),
-        "y": quote(y),
-        "y_shape": quote(f"{y}_shape"),
+        "x": _joined(inputs),
+        "x_shape": _joined([f"{name}_shape" for name in inputs]),
+        "y": _joined(targets),
+        "y_shape": _joined([f"{name}_shape" for name in targets]),
     }
+
+
+def _joined(names: Sequence[str]) -> str:
+    """A column behind the alias ``p.``; of several the values one after another."""
+    return " || p.".join(map(quote, names))
 
 
 WEIGHTS = """(SELECT a.model_weights FROM cerebro._architectures a
