@@ -48,34 +48,10 @@ def test_functions_that_are_named_exist(documented: Documented) -> None:
         (page.name, name)
         for page in PAGES
         if page.name != "CHANGELOG.md"  # which tells of what was, too
-        for name in re.findall(r"\b(cerebro_\w+)(?=\()|`(?=cerebro_)", page.read_text())
-        if name
+        for name in re.findall(r"\b(cerebro_\w+)(?=\()", page.read_text())
     }
     assert [pair for pair in sorted(told) if pair[1] not in known] == []
     assert ("sql.md", "cerebro_pack") in told
-
-
-def test_the_flowers_of_madlib(documented: Documented) -> None:
-    """The best of 12 configurations after 10 iterations, and 30 flowers that it has not seen."""
-    page = "coming-from-madlib.md"
-    first, second, warm = documented.shown(page, "SELECT * FROM iris_multi_model_info")
-    summaries = documented.shown(page, "SELECT * FROM iris_multi_model_summary")
-    assert [rows[0]["num_iterations"] for rows in summaries] == [10, 10, 3]
-    assert [rows[0]["metrics_iters"] for rows in summaries] == [[10], [3, 6, 9, 10], [1, 2, 3]]
-    assert [len(rows) for rows in (first, second, warm)] == [12, 12, 12]
-    assert all(rows[0]["training_metrics_final"] >= 0.95 for rows in (first, second, warm))
-    # Without a validation table training is the same, and a warm start goes on from its end.
-    weights = [
-        {row["mst_key"]: row["training_loss_final"] for row in rows} for rows in (first, second)
-    ]
-    assert weights[0] == weights[1]
-    wrong, single, brought = (
-        rows[0]["count"] for rows in documented.shown(page, "SELECT COUNT(*) FROM iris_predict")
-    )
-    assert wrong <= 2
-    assert single == brought <= 6
-    predicted = documented.shown(page, "SELECT * FROM iris_predict ORDER BY id, rank")[0]
-    assert len(predicted) == 30 * 3
 
 
 def test_the_images_are_read(documented: Documented) -> None:
