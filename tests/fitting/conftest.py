@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-
-from cerebro_db.install.embedded import Cluster
+from servers import Server, drop_database, make_database
 
 FEATURES, CLASSES, ROWS, PARTITIONS = 6, 3, 150, 4
 ADAM = "loss='sparse_categorical_crossentropy',optimizer='Adam(lr=0.01)',metrics=['accuracy']"
@@ -46,11 +45,11 @@ def blobs() -> tuple[np.ndarray, np.ndarray]:
 
 
 @pytest.fixture(scope="session")
-def bench(cluster: Cluster, administrator: Any, template: str, blobs: Any) -> Iterator[Any]:
+def bench(cluster: Server, administrator: Any, template: str, blobs: Any) -> Iterator[Any]:
     """A warm session on a database with the tables of these tests."""
     from tests.conftest import Sql
 
-    administrator.run(f"CREATE DATABASE fitting TEMPLATE {template}")
+    make_database(administrator, "fitting", template)
     administrator.run('ALTER DATABASE fitting SET search_path = "$user", public, cerebro')
     import psycopg2
 
@@ -60,7 +59,7 @@ def bench(cluster: Cluster, administrator: Any, template: str, blobs: Any) -> It
     _make_tables(sql, blobs)
     yield sql
     connection.close()
-    administrator.run("DROP DATABASE fitting WITH (FORCE)")
+    drop_database(administrator, "fitting")
 
 
 def _make_tables(sql: Any, blobs: tuple[np.ndarray, np.ndarray]) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import psycopg2
 import pytest
+from servers import Server, drop_database, make_database
 
 from cerebro_db.configs.architecture import check_architecture, fingerprint
 from cerebro_db.install.embedded import Cluster
@@ -155,13 +156,13 @@ def make_tables(sql: Sql) -> None:
 
 
 @pytest.fixture(scope="module")
-def place(cluster: Cluster, administrator: Sql, template: str) -> Iterator[str]:
+def place(cluster: Server, administrator: Sql, template: str) -> Iterator[str]:
     """The DSN of a database with the tables of these tests."""
-    administrator.run(f"CREATE DATABASE server_tests TEMPLATE {template}")
+    make_database(administrator, "server_tests", template)
     dsn = cluster.dsn("server_tests")
     make_tables_at(dsn)
     yield dsn
-    administrator.run("DROP DATABASE server_tests WITH (FORCE)")
+    drop_database(administrator, "server_tests")
 
 
 @pytest.fixture

@@ -1,0 +1,7 @@
+"""Why a test is left out where tables lie on segments: the whole table of reasons."""
+
+EMBEDDED_ONLY = "it is about the embedded server"
+NO_ADDRESSES = (
+    "other sessions cannot read rows by their addresses there: one session does all of it"
+)
+NO_PARTITIONED_SYNTAX = "that server does not have the SQL that the test is about"
