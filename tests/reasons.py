@@ -4,4 +4,4 @@ EMBEDDED_ONLY = "it is about the embedded server"
 NO_ADDRESSES = (
     "other sessions cannot read rows by their addresses there: one session does all of it"
 )
-NO_PARTITIONED_SYNTAX = "that server does not have the SQL that the test is about"
+NO_SUCH_SQL = "the test is about SQL that its PostgreSQL does not have"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -72,3 +73,23 @@ def _insist(administrator: Any, statement: str, database: str) -> None:
                 raise
         administrator.fetch(_END_SESSIONS, [database])
         time.sleep(0.2)
+
+
+def row_named(pattern: str, has_segments: bool) -> str:
+    """How a message names a row; on segments rows have no numbers."""
+    return re.sub(r"^row \d+( of the scan)?", "a row", pattern) if has_segments else pattern
+
+
+def partitioned(name: str, columns: str, has_segments: bool) -> str:
+    """A table partitioned by its column y, of which 0 to 2 are allowed, as each server writes it."""
+    parts = {"zero": "0", "more": "1, 2"}
+    if has_segments:
+        listed = ", ".join(f"PARTITION {part} VALUES ({keys})" for part, keys in parts.items())
+        return (
+            f"CREATE TABLE {name} ({columns}) DISTRIBUTED RANDOMLY PARTITION BY LIST (y) ({listed})"
+        )
+    made = [
+        f"CREATE TABLE {name}_{part} PARTITION OF {name} FOR VALUES IN ({keys})"
+        for part, keys in parts.items()
+    ]
+    return "; ".join([f"CREATE TABLE {name} ({columns}) PARTITION BY LIST (y)", *made])
