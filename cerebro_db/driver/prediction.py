@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from cerebro_db.configs.predictions import Answer, PredictionType, prediction_type
-from cerebro_db.database.dialects import PostgreSQL
+from cerebro_db.database.dialects import PostgreSQL, SpreadPrediction
 from cerebro_db.database.dialects.postgresql_prediction import Classes, Values
 from cerebro_db.database.names import QualifiedName
 from cerebro_db.database.relations import new_table
@@ -15,8 +15,9 @@ from cerebro_db.driver.fit_request import MAX_WORKERS, check_range
 from cerebro_db.driver.prediction_job import PredictionJob, Work, may_predict
 from cerebro_db.driver.prediction_models import Asked, chosen_keys, models_of_table
 from cerebro_db.driver.prediction_source import test_source
+from cerebro_db.driver.prediction_spread import SpreadJob
 from cerebro_db.driver.registered import named_models
-from cerebro_db.errors import InvalidArgument, NotSupported
+from cerebro_db.errors import InvalidArgument
 
 
 @dataclass(frozen=True)
@@ -61,8 +62,6 @@ def predict(
             has not.
         InvalidData: a row has no id, or features that are no row of the model.
     """
-    if dialect.training.binds_workers:
-        raise NotSupported("cerebro_predict does not work on a server with segments yet")
     check_range("num_workers", request.num_workers, 1, MAX_WORKERS)
     wanted, use_gpus = request.wanted, bool(request.use_gpus)
     with control_session(
@@ -76,8 +75,17 @@ def predict(
         keys = chosen_keys(session, table, request.mst_key, request.ensemble, tick)
         asked = models_of_table(session, table, keys, tick)
         work = resolved(session, dialect, request, asked, wanted, tick)
-        PredictionJob(pool, dialect, session, tick).run(work)
+        job_of(pool, dialect, session, tick).run(work)
         return work.output
+
+
+def job_of(
+    pool: SessionPool, dialect: PostgreSQL, control: Session, tick: Tick
+) -> PredictionJob | SpreadJob:
+    """How this server predicts: by sessions side by side, or by its segments."""
+    if isinstance(dialect.prediction, SpreadPrediction):
+        return SpreadJob(dialect, dialect.prediction, control, tick)
+    return PredictionJob(pool, dialect, control, tick)
 
 
 def resolved(

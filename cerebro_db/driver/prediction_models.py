@@ -52,10 +52,10 @@ class Asked:
     divisor: float
     encoding: Recorded | None = field(default=None, kw_only=True)
 
-    def first_task(self, ranks: int) -> str:
+    def first_task(self, ranks: int, **told: int) -> str:
         """What a worker is told with the first model."""
         more = {"shape": list(self.shape), "divisor": self.divisor, "ranks": ranks}
-        return json.dumps(self.members[0].task | more)
+        return json.dumps(self.members[0].task | more | told)
 
 
 def models_of_table(session: Session, table: ModelTable, keys: Sequence[int], tick: Tick) -> Asked:

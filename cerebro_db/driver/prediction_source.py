@@ -50,7 +50,7 @@ class Rows:
         if not rows:
             return failure
         number, row_id, fault, got = rows[0]
-        where = f"row {number} of the scan of {self.sql.table}"
+        where = dialect.prediction.named_row(number, self.sql.table)
         if row_id is None:
             return InvalidData(f"{where}: column {self.id.name!r} is NULL; allowed: no NULL")
         what = reason(fault, got, asked.shape)

@@ -87,6 +87,8 @@ ROWS = {
 @pytest.mark.parametrize("source", ["bad", "bad_view"])
 def test_bad_rows_are_named(shop, case, source, has_segments):
     row, message = ROWS[case]
+    if has_segments and "allowed" in message:  # which row is the first is chance there
+        message = "has shape"
     shop.fetch(
         "DROP TABLE IF EXISTS bad CASCADE; CREATE TABLE bad (x real[], y int); "
         "CREATE VIEW bad_view AS TABLE bad; "

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from cerebro_db.database.dialects.greenplum_packing import GreenplumPacking
+from cerebro_db.database.dialects.greenplum_prediction import GreenplumPrediction
 from cerebro_db.database.dialects.greenplum_training import GreenplumTraining
 from cerebro_db.database.dialects.postgresql import PostgreSQL
 from cerebro_db.database.sessions import SessionSettings
@@ -20,6 +21,10 @@ class Greenplum(PostgreSQL):
 
     packing = GreenplumPacking()
     training = GreenplumTraining()
+
+    def __init__(self, server_version: int) -> None:
+        super().__init__(server_version)
+        self.prediction = GreenplumPrediction(server_version)
 
     def session_settings(self) -> SessionSettings:
         """What makes a session fit for work of any length."""

@@ -66,7 +66,7 @@ class RowSource:
            FROM (SELECT pg_catalog.array_agg(s.id) AS ids,
                         pg_catalog.count(s.id)::integer AS known,
                         pg_catalog.count(*)::integer AS n,
-                        pg_catalog.string_agg({self._sent("s.x")}, ''::bytea) AS x
+                        pg_catalog.string_agg({self.sent("s.x")}, ''::bytea) AS x
                    FROM (SELECT {self.id} AS id, {self.features} AS x,
                                 (pg_catalog.row_number() OVER () - 1) / %s AS batch
                            FROM {self.table.sql} t {where}) s
@@ -76,7 +76,8 @@ class RowSource:
         """
         return sql, [batch_rows, *ends, token]
 
-    def _sent(self, features: str) -> str:
+    def sent(self, features: str) -> str:
+        """The bytes of features, as a worker reads them."""
         return image_sent(features, self.image) if self.image else sent(features)
 
 
@@ -125,12 +126,20 @@ class StoredModel:
     Attributes:
         table: with a row for each model, or for each chunk of one.
         key: name of the column that names a model.
-        chunks: expression over the alias ``s``, with its order where there are several rows.
+        state: name of the column of what was trained.
+        chunk: name of the column that orders the rows of a model; None where each has one row.
     """
 
     table: QualifiedName
     key: str = "mst_key"
-    chunks: str = "s.state ORDER BY s.chunk"
+    state: str = "state"
+    chunk: str | None = "chunk"
+
+    @property
+    def chunks(self) -> str:
+        """What an aggregate takes, over the alias ``s``."""
+        order = "" if self.chunk is None else f" ORDER BY s.{quote(self.chunk)}"
+        return f"s.{quote(self.state)}{order}"
 
 
 @dataclass(frozen=True)
@@ -186,6 +195,8 @@ class PostgreSQLPrediction:
     follow = f"BEGIN ISOLATION LEVEL REPEATABLE READ; SET TRANSACTION SNAPSHOT %s; {_SCANS}"
     export = "SELECT pg_catalog.pg_export_snapshot()"
     try_lock = "SELECT pg_catalog.pg_try_advisory_lock(%s)"
+    # Whether segments predict, each the rows that it has.
+    in_one_statement = False
 
     def __init__(self, server_version: int = ADDRESSED_SINCE) -> None:
         self.has_addressed_scans = server_version >= ADDRESSED_SINCE
@@ -271,7 +282,7 @@ class PostgreSQLPrediction:
         if isinstance(answer, Values):
             sql = f"""
             INSERT INTO {output.sql}
-            SELECT {source.row_ids}, %s, {_estimate(answer.shape)}
+            SELECT {source.row_ids}, %s, {estimate(answer.shape, "p.numbers", "i.place")}
               FROM {batches}, LATERAL (SELECT u.* FROM {source.places} OFFSET 0) i
             """
             return sql, [answer.name, *parameters]
@@ -289,6 +300,10 @@ class PostgreSQLPrediction:
         if answer.above == -math.inf:
             return sql, given
         return f"{sql} WHERE p.numbers[{place}] > %s", [*given, answer.above]
+
+    def named_row(self, number: int | None, table: QualifiedName) -> str:
+        """How a user finds a row of ``culprit``."""
+        return f"row {number} of the scan of {table}"
 
     def culprit(self, source: RowSource, shape: Sequence[int]) -> str:
         """The first row that cannot be predicted on.
@@ -330,14 +345,16 @@ def _buffers(extent: Sequence[tuple[int, int, int]]) -> list[Piece]:
     return pieces
 
 
-def _estimate(shape: Sequence[int], offset: int = 0, size: int | None = None) -> str:
-    """The numbers of a row out of those of its batch, in the shape of the target."""
+def estimate(
+    shape: Sequence[int], numbers: str, place: str, offset: int = 0, size: int | None = None
+) -> str:
+    """The numbers of the row at a place out of those of its batch, in the shape of the target."""
     size = math.prod(shape) if size is None else size
-    first = f"((i.place - 1) * {size} + {offset + 1})::integer"
+    first = f"(({place} - 1) * {size} + {offset + 1})::integer"
     if not shape:
-        return f"p.numbers[{first}]"
+        return f"{numbers}[{first}]"
     if len(shape) == 1:
-        return f"p.numbers[{first}:((i.place - 1) * {size} + {offset + shape[0]})::integer]"
+        return f"{numbers}[{first}:(({place} - 1) * {size} + {offset + shape[0]})::integer]"
     step = math.prod(shape[1:])
-    parts = (_estimate(shape[1:], offset + n * step, size) for n in range(shape[0]))
+    parts = (estimate(shape[1:], numbers, place, offset + n * step, size) for n in range(shape[0]))
     return f"ARRAY[{', '.join(parts)}]"
