@@ -46,7 +46,7 @@ def test_names_work_unqualified(sql: Any) -> None:
 def test_every_function_has_a_comment(sql: Any) -> None:
     silent = sql.column(
         "SELECT oid::regprocedure::text FROM pg_proc"
-        " WHERE pronamespace = 'cerebro'::regnamespace AND proname NOT LIKE E'\\\\_%%'"
+        " WHERE pronamespace = (SELECT oid FROM pg_namespace WHERE nspname = 'cerebro') AND proname NOT LIKE E'\\\\_%%'"
         " AND obj_description(oid, 'pg_proc') IS NULL"
     )
     assert silent == []

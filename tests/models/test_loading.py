@@ -208,7 +208,7 @@ def test_concurrent_callers_share_the_numbers(db, small):
 
 def test_comments(db):
     query = (
-        "SELECT proname FROM pg_proc WHERE pronamespace = 'cerebro'::regnamespace "
+        "SELECT proname FROM pg_proc WHERE pronamespace = (SELECT oid FROM pg_namespace WHERE nspname = 'cerebro') "
         "AND obj_description(oid, 'pg_proc') IS NULL"
     )
     assert db.fetch(query) == []

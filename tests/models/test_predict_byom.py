@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from psycopg2 import errors
 
@@ -159,9 +161,11 @@ BAD = {
 def strange(library):
     library.fetch(
         "CREATE TABLE short AS SELECT model_id, model_arch, '\\x00000000'::bytea AS model_weights "
-        "FROM brought; CREATE TABLE forged AS TABLE brought; UPDATE forged SET model_facts = "
-        "jsonb_set(model_facts::jsonb, '{input_shapes}', '[[2]]')::json"
+        "FROM brought; CREATE TABLE forged AS TABLE brought"
     )
+    for model_id, facts in library.fetch("SELECT model_id, model_facts FROM forged"):
+        changed = json.dumps(facts | {"input_shapes": [[2]]})
+        library.fetch("UPDATE forged SET model_facts = %s WHERE model_id = %s", (changed, model_id))
     return library
 
 

@@ -76,7 +76,7 @@ def signatures(root: Person) -> dict[str, list[str]]:
         for signature, kinds in root.rows(
             "SELECT p.oid::regprocedure::text, "
             "ARRAY(SELECT format_type(a, NULL) FROM unnest(p.proargtypes) a) FROM pg_proc p "
-            "WHERE p.pronamespace = 'cerebro'::regnamespace AND p.pronargs > 0 ORDER BY 1"
+            "WHERE p.pronamespace = (SELECT oid FROM pg_namespace WHERE nspname = 'cerebro') AND p.pronargs > 0 ORDER BY 1"
         )
     }
 

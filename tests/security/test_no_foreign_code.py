@@ -200,7 +200,7 @@ def test_functions_import_from_where_the_installation_says(root: Person) -> None
     """The paths are part of the bodies; neither a setting nor the environment is asked."""
     for name, body in root.rows(
         "SELECT p.proname, p.prosrc FROM pg_proc p JOIN pg_language l ON l.oid = p.prolang "
-        "WHERE p.pronamespace = 'cerebro'::regnamespace AND l.lanname = 'plpython3u'"
+        "WHERE p.pronamespace = (SELECT oid FROM pg_namespace WHERE nspname = 'cerebro') AND l.lanname = 'plpython3u'"
     ):
         assert "_paths = (" in body, name
         for word in ("environ", "current_setting", "eval(", "exec(", "__import__"):
@@ -211,7 +211,7 @@ def test_functions_with_the_rights_of_others_are_no_superusers(root: Person) -> 
     found = root.rows(
         "SELECT p.proname, r.rolname, r.rolsuper OR r.rolcanlogin OR r.rolbypassrls "
         "OR r.rolcreaterole, p.proconfig FROM pg_proc p JOIN pg_roles r ON r.oid = p.proowner "
-        "WHERE p.pronamespace = 'cerebro'::regnamespace AND p.prosecdef"
+        "WHERE p.pronamespace = (SELECT oid FROM pg_namespace WHERE nspname = 'cerebro') AND p.prosecdef"
     )
     assert found
     for row in found:
@@ -222,7 +222,7 @@ def test_functions_in_sql_pin_their_search_path(root: Person) -> None:
     """So do all that the server parses when they run, with the path of whoever calls them."""
     open_ones = root.rows(
         "SELECT p.proname FROM pg_proc p JOIN pg_language l ON l.oid = p.prolang "
-        "WHERE p.pronamespace = 'cerebro'::regnamespace AND l.lanname IN ('sql', 'plpgsql') "
+        "WHERE p.pronamespace = (SELECT oid FROM pg_namespace WHERE nspname = 'cerebro') AND l.lanname IN ('sql', 'plpgsql') "
         "AND NOT coalesce('search_path=pg_catalog, pg_temp' = ANY (p.proconfig), false)"
     )
     assert open_ones == []
@@ -231,7 +231,7 @@ def test_functions_in_sql_pin_their_search_path(root: Person) -> None:
 def test_the_catalog_belongs_to_a_role_that_nobody_can_be(root: Person) -> None:
     owners = root.rows(
         "SELECT DISTINCT r.rolname FROM pg_class c JOIN pg_roles r ON r.oid = c.relowner "
-        "WHERE c.relnamespace = 'cerebro'::regnamespace AND c.relkind IN ('r', 'v') "
+        "WHERE c.relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = 'cerebro') AND c.relkind IN ('r', 'v') "
         "AND c.relname <> 'catalog_migrations'"
     )
     assert owners == [("cerebro_owner",)]
