@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from reasons import EMBEDDED_ONLY
 
 import cerebro_db
 from cerebro_db.errors import CerebroError, InstallationFailed, MissingPrerequisite
@@ -84,6 +85,7 @@ def test_search_path_keeps_what_was_set(empty_database: str, empty: Any, connect
     assert connect(empty_database).value("SHOW search_path") == '"My, data", public'
 
 
+@pytest.mark.not_on_segments(EMBEDDED_ONLY)
 def test_printed_script_applies(
     empty_database: str, sql: Any, connect: Any, cluster: Cluster, tmp_path: Path
 ) -> None:
@@ -206,6 +208,7 @@ class TestMissing:
         assert hint is not None
         assert "/usr/bin/python3 -m venv" in hint
 
+    @pytest.mark.not_on_segments(EMBEDDED_ONLY)
     def test_unreadable_path(self, empty_database: str, tmp_path: Path, cluster: Cluster) -> None:
         folder = tmp_path / "closed"
         folder.mkdir(mode=0)
