@@ -109,11 +109,16 @@ def set_up(session: Session, request: FitRequest, tick: Tick) -> tuple[Qualified
         architectures=str(table.name),
         configurations=configurations,
         targets=targets,
-        num_workers=min(request.num_workers or busy, len(configurations)),
+        num_workers=min(request.num_workers or busy, most_workers(packed, len(configurations))),
         threads=max(1, request.cores // partitions),
     )
     check_memory(setup, Catalog(session, tick).settings())
     return table.name, setup
+
+
+def most_workers(packed: PackedTable, configurations: int) -> int:
+    """More would have nothing to do: where partitions lie on segments each belongs to one worker."""
+    return min(len(packed.partitions), configurations) if packed.is_spread else configurations
 
 
 def _chosen(

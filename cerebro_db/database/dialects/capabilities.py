@@ -20,6 +20,17 @@ def interrupts_python() -> bool:
     return hasattr(ctypes.CDLL(None), "cancel_pending_hook")
 
 
+def ends_process() -> bool:
+    """Whether the server has told this process to end, not only its statement.
+
+    Where it raises KeyboardInterrupt it does so for both.
+    """
+    program = ctypes.CDLL(None)
+    if not interrupts_python() or not hasattr(program, "ProcDiePending"):
+        return False
+    return bool(ctypes.c_bool.in_dll(program, "ProcDiePending").value)
+
+
 def reads_error_attributes(plpy: Any) -> bool:
     """Whether the server takes SQLSTATE, hint and detail from the attributes of any ``plpy.Error``.
 

@@ -27,6 +27,15 @@ IF {HAS_SEGMENTS} THEN
 END IF;
 """
 
+# An expression: who holds which advisory lock of this database, on the coordinator.
+HELD_LOCKS = """ARRAY(
+            SELECT l.pid || '/' || ((l.classid::bigint << 32) | l.objid::bigint)
+              FROM pg_catalog.pg_locks l
+             WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 1
+               AND l.gp_segment_id = -1 AND l.database = (
+                   SELECT d.oid FROM pg_catalog.pg_database d
+                    WHERE d.datname = current_database()))"""
+
 SEGMENTS = f"SELECT {HAS_SEGMENTS}"
 
 # Statements of a PL/pgSQL block: what a row is checked by that is inserted on a segment. The view
@@ -37,7 +46,9 @@ IF {HAS_SEGMENTS} THEN
         RETURNS boolean LANGUAGE plpgsql STABLE SECURITY DEFINER
         SET search_path = pg_catalog, pg_temp AS $body$
         BEGIN
-            RETURN EXISTS (SELECT 1 FROM cerebro.catalog_runs r
+            -- Nobody learns anything about roles that are not their own.
+            RETURN pg_has_role(session_user, $2, 'MEMBER')
+               AND EXISTS (SELECT 1 FROM cerebro.catalog_runs r
                             WHERE r.run_id = $1 AND (pg_has_role($2, r.owner, 'USAGE')
                                                      OR pg_has_role($2, 'cerebro_admin', 'USAGE')));
         END
