@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cerebro_db.database.dialects import HAS_SEGMENTS, PostgreSQL, dialect_of
+from cerebro_db.database.dialects.interrupts import put_off
 from cerebro_db.database.sessions import SessionPool
 from cerebro_db.errors import InvalidArgument, RunInterrupted
 from cerebro_db.server.computing import listen
@@ -44,6 +45,7 @@ class Host:
             gd: the dictionary that lives as long as the backend.
         """
         facts = plpy.execute(_FACTS)[0]
+        put_off()
         dialect = dialect_of(int(facts["version"]), facts["has_segments"])
         return cls(plpy, _pool(gd, _dsn(facts), dialect), dialect, facts["search_path"])
 

@@ -69,6 +69,32 @@ IF {HAS_SEGMENTS} THEN
 END IF;
 """
 
+# Statements of a PL/pgSQL block: there the next number of a sequence needs the right to update it, and
+# who has that may set it back as well. So a function of the owner takes it.
+OWN_NUMBERS = f"""
+IF {HAS_SEGMENTS} THEN
+    EXECUTE $own$CREATE OR REPLACE FUNCTION cerebro._next_number(what text)
+        RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER
+        SET search_path = pg_catalog, pg_temp AS $body$
+        BEGIN
+            RETURN CASE $1 WHEN 'run' THEN nextval('cerebro.catalog_runs_run_id_seq')
+                           WHEN 'request' THEN nextval('cerebro.catalog_requests_request_id_seq') END;
+        END
+        $body$$own$;
+    ALTER FUNCTION cerebro._next_number(text) OWNER TO cerebro_owner;
+    COMMENT ON FUNCTION cerebro._next_number(text) IS
+        'Internal: the number of the next run, or the next request.';
+    REVOKE ALL ON FUNCTION cerebro._next_number(text) FROM PUBLIC;
+    GRANT EXECUTE ON FUNCTION cerebro._next_number(text) TO cerebro_user;
+    REVOKE UPDATE ON SEQUENCE cerebro.catalog_runs_run_id_seq, cerebro.catalog_requests_request_id_seq
+        FROM cerebro_user;
+    ALTER TABLE cerebro.catalog_runs
+        ALTER COLUMN run_id SET DEFAULT cerebro._next_number('run');
+    ALTER TABLE cerebro.catalog_requests
+        ALTER COLUMN request_id SET DEFAULT cerebro._next_number('request');
+END IF;
+"""
+
 # A function like that of the installation, but one that the planner does not call beforehand.
 VERSION_HERE = """
 DO $do$
