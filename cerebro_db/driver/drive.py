@@ -110,7 +110,7 @@ class Drive:
 
         def first() -> None:
             with control_session(self._pool, request.search_path, self._tick) as control:
-                models, setup = set_up(control, request, self._tick)
+                models, setup = set_up(control, self._dialect.training, request, self._tick)
                 with reserved(control, setup, self._tick):
                     self._run_id = register(control, self._dialect, setup, models, self._tick)
                     self._attempt(control, setup)

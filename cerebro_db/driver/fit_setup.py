@@ -19,6 +19,7 @@ from cerebro_db.configs.parameters import (
 )
 from cerebro_db.configs.settings import Settings
 from cerebro_db.database.catalog import Catalog
+from cerebro_db.database.dialects.postgresql_training import PostgreSQLTraining
 from cerebro_db.database.names import QualifiedName
 from cerebro_db.database.packed import PackedTable, load_packed
 from cerebro_db.database.relations import Relation, find, new_table
@@ -79,7 +80,9 @@ class RunSetup:
         return bool(self.request.warm_start)
 
 
-def set_up(session: Session, request: FitRequest, tick: Tick) -> tuple[QualifiedName, RunSetup]:
+def set_up(
+    session: Session, sql: PostgreSQLTraining, request: FitRequest, tick: Tick
+) -> tuple[QualifiedName, RunSetup]:
     """Read and check all that a request names; returns the architecture table as well.
 
     Raises:
@@ -110,7 +113,8 @@ def set_up(session: Session, request: FitRequest, tick: Tick) -> tuple[Qualified
         configurations=configurations,
         targets=targets,
         num_workers=min(request.num_workers or busy, most_workers(packed, len(configurations))),
-        threads=max(1, request.cores // partitions),
+        # Hosts are taken to be alike.
+        threads=max(1, request.cores // session.run(*sql.neighbours(packed), tick)[0][0]),
     )
     check_memory(setup, Catalog(session, tick).settings())
     return table.name, setup

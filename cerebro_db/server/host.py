@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cerebro_db.database.dialects import HAS_SEGMENTS, PostgreSQL, dialect_of
+from cerebro_db.database.dialects.backend import own_facts
 from cerebro_db.database.dialects.interrupts import put_off
 from cerebro_db.database.sessions import SessionPool
-from cerebro_db.errors import InvalidArgument, RunInterrupted
+from cerebro_db.errors import InvalidArgument, LoopbackFailed, RunInterrupted
 from cerebro_db.server.computing import listen
 from cerebro_db.server.entry import entry
 
@@ -44,10 +45,15 @@ class Host:
             plpy: the module that the server hands to PL/Python bodies.
             gd: the dictionary that lives as long as the backend.
         """
-        facts = plpy.execute(_FACTS)[0]
+        own = own_facts()
+        facts = plpy.execute(_FACTS)[0] if own is None else {**own, "has_segments": True}
         put_off()
         dialect = dialect_of(int(facts["version"]), facts["has_segments"])
-        return cls(plpy, _pool(gd, _dsn(facts), dialect), dialect, facts["search_path"])
+        if own is None:
+            pool = _pool(gd, _dsn(facts), dialect)
+        else:
+            pool = _asking_pool(plpy, gd, facts, dialect)
+        return cls(plpy, pool, dialect, facts["search_path"])
 
     def tick(self) -> None:
         """Let the server act on a cancel request or a timeout; then this raises.
@@ -76,6 +82,29 @@ SELECT {HAS_SEGMENTS} AS has_segments,
        cerebro._loopback('unix_socket_directories') AS directories,
        cerebro._loopback('worker_dsn') AS worker_dsn
 """
+
+
+# What an administrator has set, known for the life of the session.
+_WORKER_DSN_KEY = "cerebro.worker_dsn"
+_WORKER_DSN = "SELECT cerebro._loopback('worker_dsn') AS worker_dsn"
+
+
+def _asking_pool(
+    plpy: Any, gd: dict[str, Any], facts: dict[str, Any], dialect: PostgreSQL
+) -> SessionPool:
+    """The pool where this session must not read tables itself: one that is connected is asked how
+    to connect. Only where nobody can connect without being told, this session has to look."""
+    facts["worker_dsn"] = gd.get(_WORKER_DSN_KEY)
+    pool = _pool(gd, _dsn(facts), dialect)
+    if _WORKER_DSN_KEY not in gd:
+        try:
+            (session,) = pool.take(1)
+            gd[_WORKER_DSN_KEY] = session.run(_WORKER_DSN)[0][0]
+            pool.give([session])
+        except LoopbackFailed:
+            gd[_WORKER_DSN_KEY] = plpy.execute(_WORKER_DSN)[0]["worker_dsn"]
+        facts["worker_dsn"] = gd[_WORKER_DSN_KEY]
+    return _pool(gd, _dsn(facts), dialect)
 
 
 def _pool(gd: dict[str, Any], dsn: str, dialect: PostgreSQL) -> SessionPool:

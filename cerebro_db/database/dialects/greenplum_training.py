@@ -80,6 +80,10 @@ class GreenplumTraining(PostgreSQLTraining):
             found += [_segment_key(partition), key, partition.buffers[0][0]]
         return _CALL.format(function=function, packed=packed.relation.name.sql, where=where), found
 
+    def neighbours(self, packed: PackedTable) -> Statement:
+        """How many partitions share the processors of one host, at most."""
+        return _NEIGHBOURS.format(packed=packed.relation.name.sql), []
+
     def hop(self, packed: PackedTable, order: HopOrder) -> Statement:
         """Train one configuration on one partition; returns what the hop did."""
         rows, parameters = self._rows_of_hop(packed, order)
@@ -156,6 +160,14 @@ def _segment_key(partition: PartitionInfo) -> int:
         )
     return partition.segment_key
 
+
+_NEIGHBOURS = """
+SELECT pg_catalog.max(h.segments)
+  FROM (SELECT pg_catalog.count(*) AS segments
+          FROM (SELECT DISTINCT gp_segment_id AS segment FROM {packed}) s
+          JOIN pg_catalog.gp_segment_configuration c ON c.content = s.segment AND c.role = 'p'
+         GROUP BY c.hostname) h
+"""
 
 _CALL = """
 DECLARE cerebro_call NO SCROLL CURSOR FOR SELECT {function} FROM {packed} p WHERE {where};

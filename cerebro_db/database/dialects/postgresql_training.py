@@ -165,6 +165,10 @@ class PostgreSQLTraining:
         """Call a function in the processes that train on partitions; a row from each of them."""
         return f"SELECT {function}", list(parameters)
 
+    def neighbours(self, packed: PackedTable) -> Statement:
+        """How many partitions share the processors of one machine."""
+        return "SELECT %s", [len(packed.partitions)]
+
     def durability(self, states: StateTables) -> str:
         """What a worker's session is set to: where hops may be lost, commits need not be waited for."""
         return f"SET synchronous_commit = {'on' if states.every_hop else 'off'}"
