@@ -10,10 +10,9 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from cerebro_db.database.dialects.capabilities import ends_process, interrupts_python
-
-_HOOK, _CANCEL = "cancel_pending_hook", "QueryCancelPending"
 
 
 class _Deferral:
@@ -31,7 +30,7 @@ class _Deferral:
 def put_off() -> None:
     """From now on only ``raise_pending`` tells of interrupts, until ``restored`` is left."""
     if interrupts_python() and _Deferral.hook is None:
-        hook = ctypes.c_void_p.in_dll(ctypes.CDLL(None), _HOOK)
+        hook = _hook()
         _Deferral.hook, _Deferral.told = hook.value, False
         hook.value = None
 
@@ -44,8 +43,7 @@ def restored() -> Iterator[None]:
         yield
     finally:
         if before is None and _Deferral.hook is not None:
-            ctypes.c_void_p.in_dll(ctypes.CDLL(None), _HOOK).value = _Deferral.hook
-            _Deferral.hook = None
+            _hook().value, _Deferral.hook = _Deferral.hook, None
 
 
 def raise_pending() -> None:
@@ -56,6 +54,14 @@ def raise_pending() -> None:
     """
     if _Deferral.hook is None or _Deferral.told:
         return
-    if ctypes.c_bool.in_dll(ctypes.CDLL(None), _CANCEL).value or ends_process():
+    if _is_cancelled() or ends_process():
         _Deferral.told = True
         raise KeyboardInterrupt
+
+
+def _hook() -> Any:
+    return ctypes.c_void_p.in_dll(ctypes.CDLL(None), "cancel_pending_hook")
+
+
+def _is_cancelled() -> bool:
+    return bool(ctypes.c_bool.in_dll(ctypes.CDLL(None), "QueryCancelPending").value)
