@@ -39,6 +39,12 @@ CONNECT_SECONDS = 30.0
 # A process of a segment is gone, and with it what the session had there.
 _SEGMENT_LOST = "58M01"
 LOST_SQLSTATES = ("57P01", "57P02", "57P03", "08000", "08003", "08006", _SEGMENT_LOST)
+# So are these, which have no code of their own: what a statement did could not be committed there.
+_INTERNAL = "XX000"
+_NO_COMMIT = re.compile(
+    r"(?i)(the distributed transaction|one phase commit|could not \w+ dispatch failed"
+    r"|dispatching subtransaction|DTM transaction)"
+)
 
 Tick = Callable[[], None]
 
@@ -191,7 +197,7 @@ class Session:
         if not self._connected:
             self.close()
             return LoopbackFailed(_first_line(error), hint=_LOOPBACK_HINT)
-        if self._connection.closed or error.pgcode is None or error.pgcode in LOST_SQLSTATES:
+        if self._connection.closed or _tells_of_loss(error):
             self.close()
             return SessionLost(f"a server session ended: {_lost(error)}")
         diagnostics = error.diag
@@ -219,6 +225,12 @@ _LOOPBACK_HINT = (
     "worker sessions connect from the server to itself as the calling role; "
     "docs/install.md tells how to allow it (worker_dsn, pg_hba.conf, pg_ident.conf)"
 )
+
+
+def _tells_of_loss(error: Any) -> bool:
+    if error.pgcode == _INTERNAL:
+        return _NO_COMMIT.match(str(error)) is not None
+    return error.pgcode is None or error.pgcode in LOST_SQLSTATES
 
 
 def _lost(error: Any) -> str:
