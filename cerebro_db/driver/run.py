@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -268,10 +268,8 @@ class Run:
     def _send_combination(self, worker: Worker, job: _Combination) -> None:
         task = self._tasks.combination(job.group, job.dataset, self._alive)
         worker.job = job
-        worker.session.send(*self._call(worker, "cerebro._combine_measures(%s)", task))
-
-    def _call(self, worker: Worker, function: str, task: str) -> tuple[str, Sequence[Any]]:
-        return call_once(worker, self._context, function, [task])
+        function = "cerebro._combine_measures(%s)"
+        worker.session.send(*call_once(worker, self._context, function, task))
 
     # -- taking results ------------------------------------------------------------
     def _prepared(self, worker: Worker) -> None:
@@ -286,7 +284,8 @@ class Run:
             self._catalog.started(self._run_id, manifests[0])
             worker.job = _Trial()
             task = self._tasks.trial(self._alive.values())
-            worker.session.send(*self._call(worker, "cerebro._try_scores(%s)", task))
+            function = "cerebro._try_scores(%s)"
+            worker.session.send(*call_once(worker, self._context, function, task))
 
     def _check_versions(self, manifest: dict[str, Any]) -> None:
         """Refuse to go on where other software, or another processor, would give other results."""

@@ -146,9 +146,13 @@ def call(
 
 
 def call_once(
-    worker: Worker, context: RunContext, function: str, parameters: Sequence[Any] = ()
+    worker: Worker, context: RunContext, function: str, task: str
 ) -> tuple[str, Sequence[Any]]:
-    """The statement that calls a function where a worker trains, in one process."""
+    """The statement that has a function do a task where a worker trains, in one process."""
+    parameters = [task]
+    if worker.partition_keys:  # a statement that failed may have taken the process with it
+        function = f"CASE WHEN cerebro._prepare_process(%s) IS NOT NULL THEN {function} END"
+        parameters = [context.preparation, task]
     return context.dialect.training.call(
         context.packed, worker.partition_keys[:1], function, parameters
     )

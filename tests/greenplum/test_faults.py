@@ -169,6 +169,16 @@ def test_a_run_that_is_stopped_goes_on_to_the_same_end(bench: Bench, how: str) -
     bench.resumes(output, run_id)
 
 
+def test_a_configuration_that_is_cancelled_leaves_the_others_alone(bench: Bench) -> None:
+    call, output, run_id = bench.begin()
+    bench.server.call(f"SELECT cerebro_cancel({run_id}, 2)")
+    assert call.end() is None
+    assert bench.status(output) == "finished"
+    others = [[row for row in rows if row[0] != 2] for rows in bench.calm]
+    weights, states, info = bench.left(output)
+    assert [weights, states, [row for row in info if row[0] != 2]] == others
+
+
 def test_a_timeout_stops_a_run_and_nothing_of_it_goes_on(bench: Bench) -> None:
     # Of the two signals of a timeout the second one must not end what follows the first.
     call = Call(bench.server.dsn, FIT.format("late"), "SET statement_timeout = '2s'")
