@@ -394,8 +394,6 @@ def _ends(error: BaseException) -> bool:
 
 
 def _text(error: BaseException) -> str:
-    if _ends(error):
-        return "the session that drove it was ended"
     if isinstance(error, KeyboardInterrupt):
-        return "cancelled by its caller"
+        return "its session was ended" if _ends(error) else "cancelled by its caller"
     return error.message if isinstance(error, CerebroError) else str(error) or type(error).__name__

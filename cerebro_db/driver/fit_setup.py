@@ -99,9 +99,8 @@ def set_up(
     selection, rows, table = _chosen(session, request, tick)
     known = load_architectures(session, table, {row[1] for row in rows}, tick)
     configurations = _configurations(rows, known, packed, targets, request)
-    partitions = len(packed.partitions)
-    usable = min(partitions, len(configurations))
-    # Where partitions lie on other machines, those have processors of their own.
+    usable = min(len(packed.partitions), len(configurations))
+    # Where partitions lie on other machines, those have processors of their own; all are alike.
     busy = usable if packed.is_spread else min(request.cores, usable)
     setup = RunSetup(
         request=request,
@@ -113,7 +112,6 @@ def set_up(
         configurations=configurations,
         targets=targets,
         num_workers=min(request.num_workers or busy, most_workers(packed, len(configurations))),
-        # Hosts are taken to be alike.
         threads=max(1, request.cores // session.run(*sql.neighbours(packed), tick)[0][0]),
     )
     check_memory(setup, Catalog(session, tick).settings())
