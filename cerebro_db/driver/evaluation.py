@@ -205,7 +205,7 @@ class ScoringJob:
         try:
             # Side by side: each takes seconds where TensorFlow is not there yet.
             for session in sessions:
-                session.send(*preparation(session, use_gpus))
+                self._prepare(session, use_gpus)
             for session in sessions:
                 session.settle(self._tick)
             yield sessions
@@ -215,6 +215,11 @@ class ScoringJob:
             for session in sessions:
                 release(session)
             self._pool.give(sessions)
+
+    def _prepare(self, session: Session, use_gpus: bool) -> None:
+        statement = preparation(session, use_gpus)
+        if not self._sql.binds_workers:  # there a scan makes processes ready by itself
+            session.send(*statement)
 
     def _wanted(self, ready: int) -> int:
         """How many workers, where so many are ready already."""
@@ -261,8 +266,10 @@ class ScoringJob:
         """What all partitions contribute to a model, in the order of their keys."""
         partials = [result["partials"][str(mst_key)] for result in results]
         task = {"configurations": [self._recipes[mst_key] | {"partials": partials}]}
-        sql = "SELECT cerebro._combine_measures(%s)"
-        rows = session.run(sql, (json.dumps(task),), self._tick)
+        first = [self._test.partitions[0].partition_key]  # that session has scanned it
+        combine = "cerebro._combine_measures(%s)"
+        call = self._sql.call(self._test, first, combine, [json.dumps(task)])
+        rows = session.run(*call, self._tick)
         combined: dict[str, Any] = json.loads(rows[0][0])[str(mst_key)]
         if "error" in combined:
             raise self._failed(str(mst_key), combined["error"])

@@ -16,7 +16,7 @@ from cerebro_db.database.sessions import Session, Tick
 from cerebro_db.driver.architectures import Architecture, limits_of
 from cerebro_db.driver.control import transaction
 from cerebro_db.driver.fit_request import FitRequest
-from cerebro_db.driver.fit_setup import Configuration, RunSetup, target_facts
+from cerebro_db.driver.fit_setup import Configuration, RunSetup, most_workers, target_facts
 from cerebro_db.driver.registration import states_of
 from cerebro_db.driver.scoreboard import TRAINING, VALIDATION
 from cerebro_db.driver.state_store import StateStore
@@ -234,4 +234,5 @@ def with_workers(setup: RunSetup, num_workers: int | None) -> RunSetup:
     """The same with another number of workers, which no result depends on."""
     if num_workers is None:
         return setup
-    return replace(setup, num_workers=min(num_workers, len(setup.configurations)))
+    most = most_workers(setup.packed, len(setup.configurations))
+    return replace(setup, num_workers=min(num_workers, most))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
@@ -14,10 +14,11 @@ from cerebro_db.configs.settings import Settings
 from cerebro_db.errors import InvalidArgument, InvalidState
 from cerebro_db.server.computing import Tick, compute, computing, require_idle
 from cerebro_db.server.host import entry
-from cerebro_db.server.memory import WorkerMemory, recall, remember
+from cerebro_db.server.memory import WorkerMemory, recall, release_memory, remember
 from cerebro_db.server.settings import settings_of
 from cerebro_db.training.buffers import decode
-from cerebro_db.training.environment import configure, configured_threads
+from cerebro_db.training.environment import configure, configured, configured_threads
+from cerebro_db.training.fields import Fields
 
 MAX_THREADS = 1024
 _PREPARED = "cerebro.prepared"
@@ -81,15 +82,30 @@ def prepared(gd: dict[str, Any], text: str) -> WorkerMemory:
     """
     if gd.get(_PREPARED) == text:
         return recall(gd)
-    given = json.loads(text)
-    wanted = given.get("threads") or configured_threads() or 1
-    threads = checked("threads", wanted, 1, MAX_THREADS)
-    cache_bytes = checked("cache_bytes", given.get("cache_bytes"), 0, MAX_CACHE_BYTES)
-    run_id = checked("run_id", given.get("run_id"), 0, 2**63 - 1)
-    configure(threads, bool(given.get("use_gpus")))
-    memory = remember(gd, run_id, cache_bytes, Settings.of(given["settings"]))
+    task = Fields.parse(text)
+    threads = configured_threads() or 1
+    if task.raw("threads") is not None:
+        threads = task.integer("threads", 1, MAX_THREADS)
+    cache_bytes = task.integer("cache_bytes", 0, MAX_CACHE_BYTES)
+    run_id = task.integer("run_id", 0, 2**63 - 1)
+    settings = _settings(task.object("settings"))
+    configure(threads, task.flag("use_gpus"))
+    memory = remember(gd, run_id, cache_bytes, settings)
     gd[_PREPARED] = text
     return memory
+
+
+def _settings(task: Fields) -> Settings:
+    names = [field.name for field in fields(Settings) if task.has(field.name)]
+    return Settings.of({name: task.text(name) for name in names})
+
+
+@entry
+@computing
+def prepare_process(tick: Tick, gd: dict[str, Any], task: str | None) -> str:
+    """Import TensorFlow and get ready for a run, in a process that must not ask the server."""
+    prepared(gd, task or "")
+    return json.dumps(configured())
 
 
 @entry
@@ -194,4 +210,4 @@ def _chunks(state: bytes, size: int) -> Iterator[tuple[int, bytes]]:
 def release(plpy: Any, gd: dict[str, Any]) -> None:
     """Give back the memory of decoded partitions; programs stay for the next run."""
     require_idle(plpy)
-    recall(gd).release()
+    release_memory(gd)

@@ -12,12 +12,8 @@ BEGIN
 END
 $$;
 
--- There the next number of a sequence needs the right to update it.
-DO $$
+DO $numbers$
 BEGIN
-    IF {{ has_segments }} THEN
-        GRANT UPDATE ON SEQUENCE cerebro.catalog_runs_run_id_seq, cerebro.catalog_requests_request_id_seq
-            TO cerebro_user;
-    END IF;
+    {{ own_numbers | trim | indent(4) }}
 END
-$$;
+$numbers$;
