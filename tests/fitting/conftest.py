@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -49,17 +50,18 @@ def bench(cluster: Server, administrator: Any, template: str, blobs: Any) -> Ite
     """A warm session on a database with the tables of these tests."""
     from tests.conftest import Sql
 
-    make_database(administrator, "fitting", template)
-    administrator.run('ALTER DATABASE fitting SET search_path = "$user", public, cerebro')
+    name = f"fitting_{os.getpid()}"
+    make_database(administrator, name, template)
+    administrator.run(f'ALTER DATABASE {name} SET search_path = "$user", public, cerebro')
     import psycopg2
 
-    connection = psycopg2.connect(cluster.dsn("fitting"))
+    connection = psycopg2.connect(cluster.dsn(name))
     connection.autocommit = True
-    sql = Sql(connection, cluster.dsn("fitting"))
+    sql = Sql(connection, cluster.dsn(name))
     _make_tables(sql, blobs)
     yield sql
     connection.close()
-    drop_database(administrator, "fitting")
+    drop_database(administrator, name)
 
 
 def _make_tables(sql: Any, blobs: tuple[np.ndarray, np.ndarray]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -158,11 +159,11 @@ def make_tables(sql: Sql) -> None:
 @pytest.fixture(scope="module")
 def place(cluster: Server, administrator: Sql, template: str) -> Iterator[str]:
     """The DSN of a database with the tables of these tests."""
-    make_database(administrator, "server_tests", template)
-    dsn = cluster.dsn("server_tests")
+    make_database(administrator, f"server_tests_{os.getpid()}", template)
+    dsn = cluster.dsn(f"server_tests_{os.getpid()}")
     make_tables_at(dsn)
     yield dsn
-    drop_database(administrator, "server_tests")
+    drop_database(administrator, f"server_tests_{os.getpid()}")
 
 
 @pytest.fixture
