@@ -16,8 +16,9 @@ def library(trained, network):
     trained.fetch("DROP TABLE IF EXISTS brought")
     for name, key in (("flowers", 2), ("halves", 1), ("sums", 1), ("pairs", 1), ("grids", 1)):
         trained.fetch(
-            "SELECT cerebro_load_model('brought', m.model_arch, m.model_weights) "
-            f"FROM {name} m WHERE mst_key = {key}"
+            "SELECT cerebro_load_model('brought', "
+            f"(SELECT model_arch FROM {name} WHERE mst_key = {key}), "
+            f"(SELECT model_weights FROM {name} WHERE mst_key = {key}))"
         )
     trained.fetch("SELECT cerebro_load_model('brought', %s)", (network((4,), (2, "softmax")),))
     trained.fetch(

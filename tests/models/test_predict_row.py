@@ -7,6 +7,7 @@ import os
 
 import pytest
 from psycopg2 import errors
+from reasons import NO_TABLES_ON_SEGMENTS
 
 _numbers = itertools.count(1)
 
@@ -60,6 +61,7 @@ def test_null_gives_null(trained):
     assert row_of(trained, "'halves', NULL") == (None, None, None)
 
 
+@pytest.mark.not_on_segments(NO_TABLES_ON_SEGMENTS)
 def test_a_trigger_answers_on_insertion(trained):
     trained.fetch(
         "CREATE TABLE arrivals (id int, x real[], guess text); "
@@ -84,7 +86,7 @@ def copy(trained, source, name):
     )
 
 
-def test_a_replaced_model_is_noticed(trained):
+def test_a_replaced_model_is_noticed(trained, has_segments):
     copy(trained, "flowers", "changing")
     call = "'changing', ARRAY[1, 2, 3, 4], 1"
     first, second = row_of(trained, call), row_of(trained, "'changing', ARRAY[1, 2, 3, 4], 2")
@@ -95,7 +97,8 @@ def test_a_replaced_model_is_noticed(trained):
     )
     trained.fetch("BEGIN")
     trained.fetch(swap.format(2))
-    assert row_of(trained, call) == second  # what the caller has not committed counts
+    # What the caller has not committed counts, where the caller's session reads it.
+    assert row_of(trained, call) == (first if has_segments else second)
     trained.fetch(swap.format(1))
     assert row_of(trained, call) == first
     trained.fetch(swap.format(2))
