@@ -77,7 +77,7 @@ class Host:
         self.plpy.notice(message)
 
 
-_ON_SEGMENT = "got a call for rows that lie on segments; allowed: calls with values"
+_ON_SEGMENT = "got a call for rows that lie on segments; allowed: calls in FROM, or with values"
 _VALUES_HINT = (
     "take a value out of a table by a query in parentheses: f((SELECT x FROM t WHERE id = 1))"
 )

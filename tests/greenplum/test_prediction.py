@@ -34,7 +34,7 @@ def session(segments: Sql) -> Iterator[Session]:
     session.settle()
     session.run("; ".join(Greenplum(90426).session_settings().first))
     session.run(
-        "BEGIN; CREATE TABLE plain AS SELECT g AS id, ARRAY[g, g]::real[] AS x "
+        "SET search_path = public; BEGIN; CREATE TABLE plain AS SELECT g AS id, ARRAY[g, g]::real[] AS x "
         "FROM generate_series(1, 600) g DISTRIBUTED BY (id); "
         "CREATE TABLE packed (segment_key integer, partition_key integer, buffer_id integer, "
         "num_rows integer, x bytea) DISTRIBUTED BY (segment_key)"
