@@ -15,6 +15,7 @@ import cerebro_db
 from cerebro_db.configs.settings import described
 from cerebro_db.database.dialects.capabilities import HAS_SEGMENTS
 from cerebro_db.database.dialects.greenplum_install import (
+    CHECK_MODEL,
     CHECK_RUN,
     HELD_LOCKS,
     OWN_NUMBERS,
@@ -135,6 +136,7 @@ class Script:
             body=self.body,
             package_version=cerebro_db.__version__,
             settings=described(),
+            check_model=CHECK_MODEL,
             check_run=CHECK_RUN,
             has_segments=HAS_SEGMENTS,
             held_locks=HELD_LOCKS,

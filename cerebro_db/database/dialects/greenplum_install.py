@@ -78,12 +78,16 @@ IF {HAS_SEGMENTS} THEN
         SET search_path = pg_catalog, pg_temp AS $body$
         BEGIN
             RETURN CASE $1 WHEN 'run' THEN nextval('cerebro.catalog_runs_run_id_seq')
-                           WHEN 'request' THEN nextval('cerebro.catalog_requests_request_id_seq') END;
+                           WHEN 'request' THEN nextval('cerebro.catalog_requests_request_id_seq')
+                           WHEN 'model' THEN nextval('cerebro.catalog_models_model_id_seq')
+                           WHEN 'version' THEN nextval('cerebro.catalog_model_versions_version_id_seq')
+                           WHEN 'change' THEN nextval('cerebro.catalog_model_aliases_change_id_seq')
+                   END;
         END
         $body$$own$;
     ALTER FUNCTION cerebro._next_number(text) OWNER TO cerebro_owner;
     COMMENT ON FUNCTION cerebro._next_number(text) IS
-        'Internal: the number of the next run, or the next request.';
+        'Internal: the number of the next run, request, registered model, version or change of an alias.';
     REVOKE ALL ON FUNCTION cerebro._next_number(text) FROM PUBLIC;
     GRANT EXECUTE ON FUNCTION cerebro._next_number(text) TO cerebro_user;
     REVOKE UPDATE ON SEQUENCE cerebro.catalog_runs_run_id_seq, cerebro.catalog_requests_request_id_seq
@@ -92,6 +96,12 @@ IF {HAS_SEGMENTS} THEN
         ALTER COLUMN run_id SET DEFAULT cerebro._next_number('run');
     ALTER TABLE cerebro.catalog_requests
         ALTER COLUMN request_id SET DEFAULT cerebro._next_number('request');
+    ALTER TABLE cerebro.catalog_models
+        ALTER COLUMN model_id SET DEFAULT cerebro._next_number('model');
+    ALTER TABLE cerebro.catalog_model_versions
+        ALTER COLUMN version_id SET DEFAULT cerebro._next_number('version');
+    ALTER TABLE cerebro.catalog_model_aliases
+        ALTER COLUMN change_id SET DEFAULT cerebro._next_number('change');
 END IF;
 """
 
