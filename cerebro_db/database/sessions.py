@@ -33,6 +33,8 @@ psycopg2 = _import_psycopg2()
 # The server puts the class of an error before its message; ours needs no second one.
 _OURS = (name for name, kind in vars(errors).items() if isinstance(kind, type))
 _PREFIX = re.compile(f"^(?:{'|'.join(_OURS)}): ")
+# Where an error comes from a segment, that is put behind its message.
+_WHERE = re.compile(r"  \((?:seg|entry db)[^()]*\)$")
 
 POLL_SECONDS = 0.1
 CONNECT_SECONDS = 30.0
@@ -202,7 +204,7 @@ class Session:
             return SessionLost(f"a server session ended: {_lost(error)}")
         diagnostics = error.diag
         return StatementFailed(
-            _PREFIX.sub("", diagnostics.message_primary or _first_line(error)),
+            _told(diagnostics.message_primary or _first_line(error)),
             error.pgcode,
             diagnostics.message_hint,
             diagnostics.message_detail,
@@ -237,6 +239,12 @@ def _lost(error: Any) -> str:
     """Why a session ended; of a segment that does not answer, which one it is."""
     detail = error.diag.message_detail if error.pgcode == _SEGMENT_LOST else None
     return f"{_first_line(error)}: {' '.join(detail.split())}" if detail else _first_line(error)
+
+
+def _told(message: str) -> str:
+    """A message of ours as it was raised; any other as it is."""
+    ours = _PREFIX.sub("", message)
+    return message if ours == message else _WHERE.sub("", ours)
 
 
 def _first_line(error: BaseException) -> str:
