@@ -11,9 +11,3 @@ BEGIN
     END LOOP;
 END
 $$;
-
-DO $numbers$
-BEGIN
-    {{ own_numbers | trim | indent(4) }}
-END
-$numbers$;
