@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import re
 import subprocess
 import sys
 import threading
@@ -193,10 +194,10 @@ class TestMissing:
             for step in Script().steps()
         ]
         monkeypatch.setattr(Script, "steps", lambda _: iter(steps))
-        assert self._message(empty_database, Script()) == (
-            "this server has no plpython3u",
-            'Install it on the server. On Debian it is the package "postgresql-plpython3-15".',
-        )
+        message, hint = self._message(empty_database, Script())
+        assert message == "this server has no plpython3u"
+        package = r'On Debian it is the package "postgresql-plpython3-\d+"\.'
+        assert re.fullmatch(f"Install it on the server. {package}", hint or "")
 
     def test_python_of_another_version(self, empty_database: str) -> None:
         message, hint = self._message(
