@@ -12,6 +12,7 @@ import cerebro_db
 from cerebro_db.configs.settings import Settings
 from cerebro_db.database.catalog import Catalog, Driving, StoredRun
 from cerebro_db.database.dialects import PostgreSQL
+from cerebro_db.database.dialects.capabilities import ends_process
 from cerebro_db.database.sessions import (
     POLL_SECONDS,
     Session,
@@ -116,7 +117,7 @@ class Drive:
         def first() -> None:
             with control_session(self._pool, request.search_path, self._tick) as control:
                 check_schedule(self._dialect, request)
-                models, setup = set_up(control, request, self._tick)
+                models, setup = set_up(control, self._dialect.training, request, self._tick)
                 check_functions(control, self._dialect, setup.configurations, self._tick)
                 check_gpus(control, self._dialect.hosts, gpu_tables(setup), self._tick)
                 check_events(control, setup.configurations, self._tick)
@@ -231,9 +232,9 @@ class Drive:
         try:
             ended = kind(setup, progress, context, workers).run()
         except BaseException:
-            stop(self._pool, workers)
+            stop(self._pool, workers, context)
             raise
-        give_back(self._pool, workers)
+        give_back(self._pool, workers, context)
         return ended
 
     def _context(
@@ -254,6 +255,7 @@ class Drive:
             store=store,
             catalog=catalog,
             dialect=self._dialect,
+            packed=setup.packed,
             requests=Requests(catalog, self._run_id, self._deadline, limits.max_seconds),
             guard_key=_guard_key(run),
             functions=functions,
@@ -388,8 +390,8 @@ def _guard_key(run: StoredRun) -> int:
 
 def status_after(error: BaseException) -> str:
     """How a run stands that an error has stopped."""
-    if isinstance(error, RunInterrupted):  # the server is about to end, or does not come back
-        return "interrupted"
+    if isinstance(error, RunInterrupted) or _ends(error):
+        return "interrupted"  # the server is about to end, or does not come back
     # What the server raises in a tick is an exception of its own.
     code = getattr(error, "sqlstate", None) or type(error).__name__
     cancelled = isinstance(error, KeyboardInterrupt) or code in _CANCELLED
@@ -413,7 +415,12 @@ def check_still_driven(found: Driving, before: Driving, run_id: int) -> None:
         )
 
 
+def _ends(error: BaseException) -> bool:
+    """Whether the server ends the session that drives the run."""
+    return isinstance(error, KeyboardInterrupt) and ends_process()
+
+
 def _text(error: BaseException) -> str:
     if isinstance(error, KeyboardInterrupt):
-        return "cancelled by its caller"
+        return "its session was ended" if _ends(error) else "cancelled by its caller"
     return error.message if isinstance(error, CerebroError) else str(error) or type(error).__name__

@@ -225,9 +225,8 @@ class ScoringJob:
         sessions = self._pool.take(self._wanted(ready), fits, self._tick, runs_tensorflow)
         try:
             # Side by side: each takes seconds where TensorFlow is not there yet.
-            computes = not self._sql.binds_workers
             for place, session in enumerate(sessions):
-                session.send(*preparation(session, use_gpus, computes, place))
+                self._prepare(session, use_gpus, place)
             for session in sessions:
                 session.settle(self._tick)
             yield sessions
@@ -237,6 +236,12 @@ class ScoringJob:
             for session in sessions:
                 release(session)
             self._pool.give(sessions)
+
+    def _prepare(self, session: Session, use_gpus: bool, place: int) -> None:
+        computes = not self._sql.binds_workers
+        statement = preparation(session, use_gpus, computes, place)
+        if computes:  # elsewhere a scan makes processes ready by itself
+            session.send(*statement)
 
     def _wanted(self, ready: int) -> int:
         """How many workers, where so many are ready already."""
@@ -284,8 +289,10 @@ class ScoringJob:
         """What all partitions contribute to a model, in the order of their keys."""
         partials = [result["partials"][str(mst_key)] for result in results]
         task = {"configurations": [self._recipes[mst_key] | {"partials": partials}]}
-        sql = "SELECT cerebro._combine_measures(%s)"
-        rows = session.run(sql, (json.dumps(task),), self._tick)
+        first = [self._test.partitions[0].partition_key]  # that session has scanned it
+        combine = "cerebro._combine_measures(%s)"
+        call = self._sql.call(self._test, first, combine, [json.dumps(task)])
+        rows = session.run(*call, self._tick)
         combined: dict[str, Any] = json.loads(rows[0][0])[str(mst_key)]
         if "error" in combined:
             raise self._failed(str(mst_key), combined["error"])

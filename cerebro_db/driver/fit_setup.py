@@ -20,6 +20,7 @@ from cerebro_db.configs.parameters import (
 )
 from cerebro_db.configs.settings import Settings
 from cerebro_db.database.catalog import Catalog
+from cerebro_db.database.dialects.postgresql_training import PostgreSQLTraining
 from cerebro_db.database.names import QualifiedName
 from cerebro_db.database.packed import PackedTable, load_packed
 from cerebro_db.database.relations import Relation, find
@@ -96,7 +97,9 @@ class RunSetup:
         return bool(self.request.warm_start)
 
 
-def set_up(session: Session, request: FitRequest, tick: Tick) -> tuple[QualifiedName, RunSetup]:
+def set_up(
+    session: Session, sql: PostgreSQLTraining, request: FitRequest, tick: Tick
+) -> tuple[QualifiedName, RunSetup]:
     """Read and check all that a request names; returns the architecture table as well.
 
     Raises:
@@ -113,9 +116,8 @@ def set_up(session: Session, request: FitRequest, tick: Tick) -> tuple[Qualified
     selection, rows, table = _chosen(session, request, tick)
     known = load_architectures(session, table, {row[1] for row in rows}, tick)
     configurations = _configurations(rows, known, packed, targets, request)
-    partitions = len(packed.partitions)
-    usable = min(partitions, len(configurations))
-    # Where partitions lie on other machines, those have processors of their own.
+    usable = min(len(packed.partitions), len(configurations))
+    # Where partitions lie on other machines, those have processors of their own; all are alike.
     busy = usable if packed.is_spread else min(request.cores, usable)
     if request.schedule == ROTATION:  # one session, which all segments work for
         busy = 1
@@ -128,11 +130,16 @@ def set_up(session: Session, request: FitRequest, tick: Tick) -> tuple[Qualified
         architectures=str(table.name),
         configurations=configurations,
         targets=targets,
-        num_workers=min(request.num_workers or busy, len(configurations)),
-        threads=max(1, request.cores // partitions),
+        num_workers=min(request.num_workers or busy, most_workers(packed, len(configurations))),
+        threads=max(1, request.cores // session.run(*sql.neighbours(packed), tick)[0][0]),
     )
     check_memory(setup, Catalog(session, tick).settings())
     return table.name, setup
+
+
+def most_workers(packed: PackedTable, configurations: int) -> int:
+    """More would have nothing to do: where partitions lie on segments each belongs to one worker."""
+    return min(len(packed.partitions), configurations) if packed.is_spread else configurations
 
 
 def _chosen(

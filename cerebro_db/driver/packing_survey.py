@@ -204,8 +204,8 @@ class Surveyor:
         target_shape: tuple[int, ...],
     ) -> str:
         number, address, fault, got, target_fault, target_got, label, weight = row
-        where = f"row {number} of the scan of {survey.source}"
-        where += "" if survey.is_staged else f", ctid {address}"
+        of_copy = survey.is_staged and not self._sql.in_one_statement
+        where = self._sql.named_row(number, survey.source, None if of_copy else address)
         name, target_name = survey.feature.column.name, survey.target.column.name
         if fault:
             where += f", {target_name} = {label!r}" if label is not None else ""

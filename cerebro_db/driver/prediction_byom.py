@@ -20,8 +20,8 @@ from cerebro_db.driver.architectures import Architecture, load_architectures
 from cerebro_db.driver.control import control_session, runs_tensorflow
 from cerebro_db.driver.fit_checks import check_order
 from cerebro_db.driver.fit_request import MAX_WORKERS, check_range
-from cerebro_db.driver.prediction import PredictionRequest, resolved
-from cerebro_db.driver.prediction_job import PredictionJob, may_predict
+from cerebro_db.driver.prediction import PredictionRequest, job_of, resolved
+from cerebro_db.driver.prediction_job import may_predict
 from cerebro_db.driver.prediction_models import Asked, Member
 from cerebro_db.driver.worker_facts import input_task, target_task
 from cerebro_db.errors import InvalidArgument, WrongObjectType
@@ -109,7 +109,7 @@ def predict_byom(
         model = _model(pool, session, table, request, tick)
         asked = _asked(table, model, request)
         work = resolved(session, dialect, request.prediction, asked, wanted, tick)
-        PredictionJob(pool, dialect, session, tick).run(work)
+        job_of(pool, dialect, session, tick).run(work)
         return work.output
 
 
@@ -155,7 +155,7 @@ def _asked(table: Relation, model: Architecture, request: ByomRequest) -> Asked:
         "steps_per_call": 1,
         "format": "weights",
     }
-    stored = StoredModel(table.name, "model_id", "s.model_weights")
+    stored = StoredModel(table.name, "model_id", "model_weights", chunk=None)
     member = Member(task, stored, model.model_id)
     names = [f"{TARGET}_{place}" for place in range(len(outputs))]
     names = names if len(names) > 1 else [TARGET]

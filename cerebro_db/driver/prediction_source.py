@@ -57,7 +57,7 @@ class Rows:
             return failure
         number, row_id, place, fault, got = rows[0]
         feature, shape = self.features[place], asked.shapes[place]
-        where = f"row {number} of the scan of {self.sql.table}"
+        where = dialect.prediction.named_row(number, self.sql.table)
         if row_id is None:
             return InvalidData(f"{where}: column {self.id.name!r} is NULL; allowed: no NULL")
         what = reason(fault, got, shape)

@@ -21,7 +21,13 @@ from cerebro_db.driver.scoreboard import TRAINING, VALIDATION, Scan, ScoreBoard
 from cerebro_db.driver.state_store import StateTable
 from cerebro_db.driver.stored import Progress, diverged
 from cerebro_db.driver.tasks import TaskWriter
-from cerebro_db.driver.workers import RunContext, Worker, manifest_of, start_preparing
+from cerebro_db.driver.workers import (
+    RunContext,
+    Worker,
+    call_once,
+    manifests_of,
+    start_preparing,
+)
 from cerebro_db.errors import RunFailed, WrongRunStatus, concerns_all
 from cerebro_db.planning.dispatch import Dispatcher
 from cerebro_db.planning.orders import Visit, plan_epoch
@@ -92,6 +98,7 @@ class Run:
         """Train until nothing is left; returns status and error of what failed or was cancelled."""
         self._plan_until(1)
         for worker in self._workers:
+            worker.partition_keys = self._own_partitions(worker.number)
             start_preparing(worker, self._context)
             worker.job = Preparation()
         while busy := self._busy():
@@ -303,23 +310,26 @@ class Run:
     def _send_combination(self, worker: Worker, job: Combination) -> None:
         task = self._tasks.combination(job.group, job.dataset, self._alive)
         worker.job = job
-        worker.session.send("SELECT cerebro._combine_measures(%s)", (task,))
+        function = "cerebro._combine_measures(%s)"
+        worker.session.send(*call_once(worker, self._context, function, task))
 
     # -- taking results ------------------------------------------------------------
     def _prepared(self, worker: Worker) -> None:
         worker.is_ready = True
-        manifest = manifest_of(worker)
-        if self._context.functions:
-            manifest["functions"] = self._context.functions
-        self._check_versions(manifest)
+        manifests = manifests_of(worker)
+        for manifest in manifests:
+            if self._context.functions:
+                manifest["functions"] = self._context.functions
+            self._check_versions(manifest)
         if not self._ready:
             self._ready = True
             self._began = time.monotonic()
             self._report.ready()
-            self._catalog.started(self._run_id, manifest)
+            self._catalog.started(self._run_id, manifests[0])
             worker.job = Trial()
             task = self._tasks.trial(self._alive.values())
-            worker.session.send("SELECT cerebro._try_scores(%s)", (task,))
+            function = "cerebro._try_scores(%s)"
+            worker.session.send(*call_once(worker, self._context, function, task))
 
     def _check_versions(self, manifest: dict[str, Any]) -> None:
         """Refuse to go on where other software, or another processor, would give other results."""
@@ -468,6 +478,11 @@ class Run:
         """Whether a worker may have a partition: any one, or those on its segments."""
         count = len(self._workers)
         return not self._sql.binds_workers or count < 1 or partition_key % count == worker
+
+    def _own_partitions(self, worker: int) -> list[int]:
+        """The partitions that only this worker may have."""
+        bound = self._sql.binds_workers
+        return [key for key in self._partitions if bound and self._serves(worker, key)]
 
     def _fits(self, partition_key: int) -> bool:
         """Whether a worker can hold a partition; the same rule as the worker's."""

@@ -17,7 +17,7 @@ from cerebro_db.driver.architectures import Architecture, limits_of
 from cerebro_db.driver.control import transaction
 from cerebro_db.driver.fit_checks import target_facts
 from cerebro_db.driver.fit_request import ROTATION, FitRequest, check_workers
-from cerebro_db.driver.fit_setup import Configuration, RunSetup
+from cerebro_db.driver.fit_setup import Configuration, RunSetup, most_workers
 from cerebro_db.driver.registration import states_of
 from cerebro_db.driver.scoreboard import TRAINING, VALIDATION
 from cerebro_db.driver.state_store import StateStore
@@ -245,4 +245,5 @@ def with_workers(setup: RunSetup, num_workers: int | None) -> RunSetup:
     if num_workers is None:
         return setup
     check_workers(setup.request.schedule, num_workers)
-    return replace(setup, num_workers=min(num_workers, len(setup.configurations)))
+    most = most_workers(setup.packed, len(setup.configurations))
+    return replace(setup, num_workers=min(num_workers, most))

@@ -111,3 +111,10 @@ def recall(gd: dict[str, Any]) -> WorkerMemory:
     if memory is None:
         raise RunFailed("this session is no worker of a run; cerebro_fit_multiple starts them")
     return memory
+
+
+def release_memory(gd: dict[str, Any]) -> None:
+    """Drop what only the last run needs; a process that has not worked has nothing of it."""
+    memory: WorkerMemory | None = gd.get(_KEY)
+    if memory is not None:
+        memory.release()

@@ -14,10 +14,10 @@ from cerebro_db.errors import CerebroError, InvalidArgument, InvalidState, conce
 from cerebro_db.server.computing import Tick, compute, computing, require_idle
 from cerebro_db.server.functions import functions_of
 from cerebro_db.server.host import entry
-from cerebro_db.server.memory import WorkerMemory, recall, remember
+from cerebro_db.server.memory import WorkerMemory, recall, release_memory, remember
 from cerebro_db.server.settings import settings_of
 from cerebro_db.training.blocks import decode_features, decode_targets
-from cerebro_db.training.environment import configure, configured_threads
+from cerebro_db.training.environment import configure, configured, configured_threads
 from cerebro_db.training.fields import Fields
 
 if TYPE_CHECKING:  # imports TensorFlow
@@ -115,6 +115,14 @@ def _place(given: Fields) -> int | None:
     if given.has("places") and given.object("places").has(segment):
         return given.object("places").integer(segment, 0, MAX_PLACE)
     return None
+
+
+@entry
+@computing
+def prepare_process(tick: Tick, gd: dict[str, Any], task: str | None) -> str:
+    """Import TensorFlow and get ready for a run, in a process that must not ask the server."""
+    prepared(gd, task or "")
+    return json.dumps(configured())
 
 
 @entry
@@ -270,4 +278,4 @@ def _chunks(state: bytes, size: int) -> Iterator[tuple[int, bytes]]:
 def release(plpy: Any, gd: dict[str, Any]) -> None:
     """Give back the memory of decoded partitions; programs stay for the next run."""
     require_idle(plpy)
-    recall(gd).release()
+    release_memory(gd)

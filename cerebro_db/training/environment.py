@@ -48,6 +48,11 @@ def configure(threads: int, use_gpus: bool = False, place: int | None = None) ->
     return dict(_configured)
 
 
+def configured() -> dict[str, Any]:
+    """What ``configure`` has told."""
+    return dict(_configured)
+
+
 def configured_threads() -> int | None:
     """The threads that this process computes with; None before TensorFlow was imported."""
     found: int | None = _configured.get("threads")

@@ -5,6 +5,11 @@ RETURNS text LANGUAGE plpython3u AS {{ udf('_prepare_worker') }};
 COMMENT ON FUNCTION cerebro._prepare_worker(integer, boolean, bigint, bigint, integer) IS
 'Internal: imports TensorFlow in this session and sets the bound of its cache of decoded partitions; returns what belongs in the manifest of a run.';
 
+CREATE OR REPLACE FUNCTION cerebro._prepare_process(task text)
+RETURNS text LANGUAGE plpython3u AS {{ udf('_prepare_process') }};
+COMMENT ON FUNCTION cerebro._prepare_process(text) IS
+'Internal: does the same in a process of a segment, which cannot look into the settings; they are in the task.';
+
 CREATE OR REPLACE FUNCTION cerebro._release_worker()
 RETURNS void LANGUAGE plpython3u AS {{ udf('_release_worker') }};
 COMMENT ON FUNCTION cerebro._release_worker() IS

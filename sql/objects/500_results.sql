@@ -24,6 +24,13 @@ CREATE OR REPLACE FUNCTION cerebro._predict_buffer(
 COMMENT ON FUNCTION cerebro._predict_buffer(bigint, bytea, integer) IS
 'Internal: the same as cerebro._predict_batch for rows of a packed table. data: float32, row by row; count: rows.';
 
+CREATE OR REPLACE FUNCTION cerebro._predict_spread(
+    kind integer, number integer, chunk integer, task text, data bytea, id text,
+    OUT ids text[], OUT piece text, OUT rows integer, OUT classes integer[], OUT numbers double precision[]
+) LANGUAGE plpython3u AS {{ udf('_predict_spread') }};
+COMMENT ON FUNCTION cerebro._predict_spread(integer, integer, integer, text, bytea, text) IS
+'Internal: the same where rows stay on their segments. A statement calls it with what makes the process a worker, with the chunks of models, with the rows, and with an end; whenever a batch is full it returns the predictions for the rows of the batch.';
+
 CREATE OR REPLACE FUNCTION cerebro.cerebro_evaluate(
     model_table text,
     test_table text,

@@ -113,19 +113,18 @@ SELECT r.run_id, pg_get_userbyid(r.owner) AS owner, r.name, r.description,
             THEN 'interrupted' ELSE r.status
        END AS status,{{ run_columns }}
   FROM cerebro._runs r;
--- Where tables lie on segments, nobody can look into locks and tables in one query: there a run is
--- held to be driven for as long as its driver's session lives.
+-- Where tables lie on segments, the part of a query that reads them runs there, where nobody knows of
+-- these locks: they are looked up once, beforehand.
 DO $runs$
 BEGIN
     IF {{ has_segments }} THEN
         EXECUTE $view$CREATE OR REPLACE VIEW cerebro.runs WITH (security_barrier) AS
 SELECT r.run_id, pg_get_userbyid(r.owner) AS owner, r.name, r.description,
-       CASE WHEN r.status IN ('starting', 'running') AND a.pid IS NULL
+       CASE WHEN r.status IN ('starting', 'running')
+             AND r.driver_pid || '/' || r.lock_key <> ALL ({{ held_locks }})
             THEN 'interrupted' ELSE r.status
        END AS status,{{ run_columns }}
-  FROM cerebro._runs r
-  LEFT JOIN (SELECT s.pid FROM pg_catalog.pg_stat_activity s
-              WHERE s.datname = current_database() OFFSET 0) a ON a.pid = r.driver_pid$view$;
+  FROM cerebro._runs r$view$;
     END IF;
 END
 $runs$;

@@ -17,7 +17,8 @@ pytestmark = pytest.mark.slow
 TABLES = "packed", "val", "models", "configs", "out", "again"
 
 
-def _make(sql: Sql, blobs: Any, packing: str) -> None:
+def make_tables(sql: Any, blobs: Any, packing: str) -> None:
+    """Packed tables, models and configurations."""
     sql.run("CREATE TABLE blobs (id int, x real[], label text)")
     features, labels = blobs
     for number, (row, label) in enumerate(zip(features.tolist(), labels.tolist(), strict=True)):
@@ -33,7 +34,7 @@ def _make(sql: Sql, blobs: Any, packing: str) -> None:
 
 @pytest.fixture
 def cluster_sql(segments: Sql, blobs: Any) -> Iterator[Sql]:
-    _make(segments, blobs, "")
+    make_tables(segments, blobs, "")
     yield segments
     names = [f"{name}{end}" for name in TABLES for end in ("", "_info", "_summary", "_states")]
     segments.run(f"DROP TABLE IF EXISTS blobs, {', '.join(names)} CASCADE")
@@ -49,7 +50,7 @@ def test_weights_equal_those_of_a_server_without_segments(
 ) -> None:
     plain = connect(database)
     partitions = cluster_sql.value("SELECT count(DISTINCT partition_key) FROM packed")
-    _make(plain, blobs, f", num_partitions := {partitions}")
+    make_tables(plain, blobs, f", num_partitions := {partitions}")
     for table in ("packed", "val"):
         # The rows lie elsewhere, so the shuffle differs: the same bytes are trained on.
         for row in cluster_sql.fetch(f"SELECT x, label, partition_key, buffer_id FROM {table}"):
@@ -93,3 +94,8 @@ def test_weights_equal_those_of_a_server_without_segments(
     assert cluster_sql.fetch("SELECT relname FROM pg_class WHERE relname LIKE 'run\\_%'") == []
     cluster_sql.run("SELECT cerebro_fit_multiple('packed', 'again', 'configs', 2)")
     assert _weights(cluster_sql, "again") == _weights(cluster_sql, "out")
+    # Both go on from there.
+    for sql in (cluster_sql, plain):
+        sql.run(f"{fit[:-1]}, seed := 3, warm_start := true)")
+    assert _weights(cluster_sql, "out") == _weights(plain, "out")
+    assert _weights(cluster_sql, "out") != _weights(cluster_sql, "again")

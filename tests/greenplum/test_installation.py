@@ -25,9 +25,10 @@ def test_every_segment_has_a_copy_of_the_catalog(segments: Sql) -> None:
 
 
 def test_installing_again_changes_nothing(segments: Sql) -> None:
-    functions = "SELECT proname, prosrc FROM pg_proc WHERE pronamespace = 'cerebro'::regnamespace"
+    functions = "SELECT proname, prosrc FROM pg_proc WHERE pronamespace = (SELECT oid FROM pg_namespace WHERE nspname = 'cerebro')"
     functions = functions.replace(
-        "'cerebro'::regnamespace", "(SELECT oid FROM pg_namespace WHERE nspname = 'cerebro')"
+        "(SELECT oid FROM pg_namespace WHERE nspname = 'cerebro')",
+        "(SELECT oid FROM pg_namespace WHERE nspname = 'cerebro')",
     )
     before = sorted(segments.fetch(functions))
     installer.install(segments.dsn, Script())

@@ -151,7 +151,7 @@ def test_arrays_are_float_targets(db):
     assert np.array_equal(got.targets[:, 1, 1], got.features[:, 0])
 
 
-def test_validation_follows_the_training_table(digits):
+def test_validation_follows_the_training_table(digits, has_segments):
     digits.pack("digits", "train", "y", "x", num_partitions=3, normalizing_const=10, num_classes=8)
     digits.fetch(
         "CREATE TABLE val AS SELECT x::float8[] AS x, y::bigint AS y FROM digits WHERE y IN (3, 5)"
@@ -159,7 +159,8 @@ def test_validation_follows_the_training_table(digits):
     digits.fetch("SELECT cerebro_pack_validation('val', 'val_p', 'y', 'x', 'train', 50)")
     got = digits.unpack("val_p")
     assert set(got.targets) == {3, 5}
-    assert (np.diff(got.features[:, 0]) > 0).all()
+    if not has_segments:  # there the order is that of the rows on each of them
+        assert (np.diff(got.features[:, 0]) > 0).all()
     assert np.array_equal(np.round(got.features[:, 0] * 10).astype(int) % 7, got.targets)
     assert len(got.partitions) == 3
     assert max(rows for *_, rows in got.buffers) <= 50
@@ -170,9 +171,9 @@ def test_validation_follows_the_training_table(digits):
 
 
 def test_fewer_rows_than_partitions_in_validation(digits):
-    digits.pack("digits", "train6", "y", "x", num_partitions=6)
+    digits.pack("digits", "train4", "y", "x", num_partitions=4)
     digits.fetch("CREATE VIEW two AS SELECT * FROM digits WHERE id < 3")
-    digits.fetch("SELECT cerebro_pack_validation('two', 'two_p', 'y', 'x', 'train6')")
+    digits.fetch("SELECT cerebro_pack_validation('two', 'two_p', 'y', 'x', 'train4')")
     assert list(digits.unpack("two_p").partitions.values()) == [1, 1]
 
 

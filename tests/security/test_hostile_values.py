@@ -76,7 +76,7 @@ def signatures(root: Person) -> dict[str, list[str]]:
         for signature, kinds in root.rows(
             "SELECT p.oid::regprocedure::text, "
             "ARRAY(SELECT format_type(a, NULL) FROM unnest(p.proargtypes) a) FROM pg_proc p "
-            "WHERE p.pronamespace = 'cerebro'::regnamespace AND p.pronargs > 0 ORDER BY 1"
+            "WHERE p.pronamespace = (SELECT oid FROM pg_namespace WHERE nspname = 'cerebro') AND p.pronargs > 0 ORDER BY 1"
         )
     }
 
@@ -276,6 +276,9 @@ def test_sizes_are_checked_before_memory_is_taken(worker: Person) -> None:
         "_prepare_worker(1, false, -1, 0)": "cache_bytes: got -1",
         "_prepare_worker(1, false, 0, -1)": "run_id: got -1",
         "_prepare_worker(1, false, 0, 0, -1)": "place: got -1",
+        "_prepare_process(NULL)": "task: got None",
+        """_prepare_process('{"threads": 0}')""": "for 'threads'",
+        """_prepare_process('{"threads": 1, "cache_bytes": -1}')""": "for 'cache_bytes'",
         "_predict_batch(1, '', 2147483647, 2147483647)": "token",
         "_predict_batch(1, '', -1, -1)": "count: got -1",
         "_predict_buffer(1, '', 2147483647)": "token",

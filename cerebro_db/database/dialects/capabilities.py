@@ -24,6 +24,17 @@ def interrupts_python() -> bool:
     return hasattr(ctypes.CDLL(None), "cancel_pending_hook")
 
 
+def ends_process() -> bool:
+    """Whether the server has told this process to end, not only its statement.
+
+    Where it raises KeyboardInterrupt it does so for both.
+    """
+    program = ctypes.CDLL(None)
+    if not interrupts_python() or not hasattr(program, "ProcDiePending"):
+        return False
+    return bool(ctypes.c_bool.in_dll(program, "ProcDiePending").value)
+
+
 class _Identity(ctypes.Structure):
     """How a server with segments knows itself."""
 
@@ -38,6 +49,13 @@ def segment_of_process() -> int | None:
     except ValueError:
         return None
     return int(identity.segment) if identity.segment >= 0 else None
+
+
+def statement_began() -> int:
+    """When the client's statement began; another number for each of them."""
+    tells = ctypes.PyDLL(None).GetCurrentStatementStartTimestamp
+    tells.restype = ctypes.c_int64
+    return int(tells())
 
 
 def reads_error_attributes(plpy: Any) -> bool:

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from cerebro_db.database.dialects.greenplum_hosts import GreenplumHosts
 from cerebro_db.database.dialects.greenplum_packing import GreenplumPacking
+from cerebro_db.database.dialects.greenplum_prediction import GreenplumPrediction
 from cerebro_db.database.dialects.greenplum_rotation import GreenplumRotation
 from cerebro_db.database.dialects.greenplum_training import GreenplumTraining
 from cerebro_db.database.dialects.postgresql import PostgreSQL
@@ -25,6 +26,10 @@ class Greenplum(PostgreSQL):
     packing = GreenplumPacking()
     training = GreenplumTraining()
     rotation: RotationStatements | None = GreenplumRotation()
+
+    def __init__(self, server_version: int) -> None:
+        super().__init__(server_version)
+        self.prediction = GreenplumPrediction(server_version)
 
     def session_settings(self) -> SessionSettings:
         """What makes a session fit for work of any length."""

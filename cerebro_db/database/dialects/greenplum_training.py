@@ -7,6 +7,7 @@ next. One statement cannot write two tables, so the transaction of a hop has thr
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cerebro_db.database.dialects.postgresql_training import (
@@ -44,6 +45,49 @@ class GreenplumTraining(PostgreSQLTraining):
             "SELECT s.mst_key, s.version, pg_catalog.sum(pg_catalog.octet_length(s.state))::bigint "
             f"FROM {table.sql} s WHERE s.version >= 0 GROUP BY 1, 2"
         )
+
+    def begin_states(
+        self,
+        table: QualifiedName,
+        previous: QualifiedName,
+        packed: PackedTable,
+        first: Mapping[int, int],
+    ) -> Statement:
+        """Copy the states that configurations begin with to where they are trained first."""
+        sql = (
+            f"INSERT INTO {table.sql} (segment_key, mst_key, version, chunk, partition_key, state) "
+            "SELECT t.segment_key, p.mst_key, 0, p.chunk, t.partition_key, p.state "
+            f"FROM {previous.sql} p JOIN unnest(%s::int[], %s::int[], %s::int[]) "
+            "AS t(mst_key, segment_key, partition_key) ON t.mst_key = p.mst_key"
+        )
+        places = [segment_key_of(partition_of(packed, key)) for key in first.values()]
+        return sql, [list(first), places, list(first.values())]
+
+    def call(
+        self,
+        packed: PackedTable,
+        partition_keys: Sequence[int],
+        function: str,
+        parameters: Sequence[Any] = (),
+    ) -> Statement:
+        """Call a function in the processes that train on partitions; a row from each of them.
+
+        Each reads one row of its partition, so that it is called there, and through a cursor, so
+        that the reading process does it.
+        """
+        where = " OR ".join(
+            ["p.segment_key = %s AND p.partition_key = %s AND p.buffer_id = %s"]
+            * len(partition_keys)
+        )
+        found: list[Any] = list(parameters)
+        for key in partition_keys:
+            partition = partition_of(packed, key)
+            found += [segment_key_of(partition), key, partition.buffers[0][0]]
+        return _CALL.format(function=function, packed=packed.relation.name.sql, where=where), found
+
+    def neighbours(self, packed: PackedTable) -> Statement:
+        """How many partitions share the processors of one host, at most."""
+        return _NEIGHBOURS.format(packed=packed.relation.name.sql), []
 
     def hop(self, packed: PackedTable, order: HopOrder) -> Statement:
         """Train one configuration on one partition; returns what the hop did."""
@@ -127,6 +171,19 @@ def segment_key_of(partition: PartitionInfo) -> int:
         )
     return partition.segment_key
 
+
+_NEIGHBOURS = """
+SELECT pg_catalog.max(h.segments)
+  FROM (SELECT pg_catalog.count(*) AS segments
+          FROM (SELECT DISTINCT gp_segment_id AS segment FROM {packed}) s
+          JOIN pg_catalog.gp_segment_configuration c ON c.content = s.segment AND c.role = 'p'
+         GROUP BY c.hostname) h
+"""
+
+_CALL = """
+DECLARE cerebro_call NO SCROLL CURSOR FOR SELECT {function} FROM {packed} p WHERE {where};
+FETCH ALL FROM cerebro_call
+"""
 
 # Places are bytes, which all planners compare alike; not all of them take a collation.
 _FIRST_ROW = """

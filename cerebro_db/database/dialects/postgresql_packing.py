@@ -201,6 +201,11 @@ class PostgreSQLPacking:
                (SELECT %s::bytea AS positions, %s::integer[] AS shape) p
         """
 
+    def named_row(self, number: int, table: QualifiedName, address: str | None) -> str:
+        """How a user finds a row of ``culprit``; a copy's address tells nothing."""
+        where = f"row {number} of the scan of {table}"
+        return where if address is None else f"{where}, ctid {address}"
+
     def culprit(self, scan: Scan, shape: Sequence[int], target_shape: Sequence[int]) -> str:
         """The first row that cannot be packed.
 

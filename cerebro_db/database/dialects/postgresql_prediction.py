@@ -72,7 +72,7 @@ class RowSource:
            FROM (SELECT pg_catalog.array_agg(s.id) AS ids,
                         pg_catalog.count(s.id)::integer AS known,
                         pg_catalog.count(*)::integer AS n,
-                        pg_catalog.string_agg({self._sent("s.x")}, ''::bytea){joined} AS x
+                        pg_catalog.string_agg({self.sent("s.x")}, ''::bytea){joined} AS x
                    FROM (SELECT {self.id} AS id, {self.features} AS x{listed},
                                 (pg_catalog.row_number() OVER () - 1) / %s AS batch
                            FROM {self.table.sql} t {where}) s
@@ -82,7 +82,8 @@ class RowSource:
         """
         return sql, [batch_rows, *ends, token]
 
-    def _sent(self, features: str) -> str:
+    def sent(self, features: str) -> str:
+        """The bytes of features, as a worker reads them."""
         return image_sent(features, self.image) if self.image else sent(features)
 
 
@@ -138,12 +139,20 @@ class StoredModel:
     Attributes:
         table: with a row for each model, or for each chunk of one.
         key: name of the column that names a model.
-        chunks: expression over the alias ``s``, with its order where there are several rows.
+        state: name of the column of what was trained.
+        chunk: name of the column that orders the rows of a model; None where each has one row.
     """
 
     table: QualifiedName
     key: str = "mst_key"
-    chunks: str = "s.state ORDER BY s.chunk"
+    state: str = "state"
+    chunk: str | None = "chunk"
+
+    @property
+    def chunks(self) -> str:
+        """What an aggregate takes, over the alias ``s``."""
+        order = "" if self.chunk is None else f" ORDER BY s.{quote(self.chunk)}"
+        return f"s.{quote(self.state)}{order}"
 
 
 _SCANS = "SET LOCAL enable_hashagg = off; SET LOCAL synchronize_seqscans = off"
@@ -162,6 +171,8 @@ class PostgreSQLPrediction:
     follow = f"BEGIN ISOLATION LEVEL REPEATABLE READ; SET TRANSACTION SNAPSHOT %s; {_SCANS}"
     export = "SELECT pg_catalog.pg_export_snapshot()"
     try_lock = "SELECT pg_catalog.pg_try_advisory_lock(%s)"
+    # Whether segments predict, each the rows that it has.
+    in_one_statement = False
 
     def __init__(self, server_version: int = ADDRESSED_SINCE) -> None:
         self.has_addressed_scans = server_version >= ADDRESSED_SINCE
@@ -274,6 +285,10 @@ class PostgreSQLPrediction:
         if answer.above == -math.inf:
             return sql, given
         return f"{sql} WHERE p.numbers[{place}] > %s", [*given, answer.above]
+
+    def named_row(self, number: int | None, table: QualifiedName) -> str:
+        """How a user finds a row of ``culprit``."""
+        return f"row {number} of the scan of {table}"
 
     def culprit(self, source: RowSource, shapes: Sequence[Sequence[int]]) -> str:
         """The first row that cannot be predicted on.

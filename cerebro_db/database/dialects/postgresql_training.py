@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -132,6 +132,42 @@ class PostgreSQLTraining:
             "ON s.mst_key = t.mst_key AND s.version = t.version"
         )
         return sql, [[key for key, _ in pairs], [version for _, version in pairs]]
+
+    def begin_states(
+        self,
+        table: QualifiedName,
+        previous: QualifiedName,
+        packed: PackedTable,
+        first: Mapping[int, int],
+    ) -> Statement:
+        """Copy the states that configurations begin with.
+
+        Args:
+            table: of the run.
+            previous: the states of an earlier run, by mst_key and chunk.
+            packed: what is trained on.
+            first: the partition that each configuration visits first, by mst_key.
+        """
+        sql = (
+            f"INSERT INTO {table.sql} (mst_key, version, chunk, partition_key, state) "
+            f"SELECT p.mst_key, 0, p.chunk, NULL, p.state FROM {previous.sql} p "
+            "WHERE p.mst_key = ANY (%s::int[])"
+        )
+        return sql, [list(first)]
+
+    def call(
+        self,
+        packed: PackedTable,
+        partition_keys: Sequence[int],
+        function: str,
+        parameters: Sequence[Any] = (),
+    ) -> Statement:
+        """Call a function in the processes that train on partitions; a row from each of them."""
+        return f"SELECT {function}", list(parameters)
+
+    def neighbours(self, packed: PackedTable) -> Statement:
+        """How many partitions share the processors of one machine."""
+        return "SELECT %s", [len(packed.partitions)]
 
     def durability(self, states: StateTables) -> str:
         """What a worker's session is set to: where hops may be lost, commits need not be waited for."""

@@ -141,14 +141,20 @@ class Several:
 Answer = Classes | Values | Several
 
 
-def estimate(shape: Sequence[int], offset: int = 0, size: int | None = None) -> str:
-    """The numbers of a row out of those of its batch, in the shape of the target."""
+def estimate(
+    shape: Sequence[int],
+    offset: int = 0,
+    size: int | None = None,
+    numbers: str = "p.numbers",
+    place: str = "i.place",
+) -> str:
+    """The numbers of the row at a place out of those of its batch, in the shape of the target."""
     size = math.prod(shape) if size is None else size
-    first = f"((i.place - 1) * {size} + {offset + 1})::integer"
+    first = f"(({place} - 1) * {size} + {offset + 1})::integer"
     if not shape:
-        return f"p.numbers[{first}]"
+        return f"{numbers}[{first}]"
     if len(shape) == 1:
-        return f"p.numbers[{first}:((i.place - 1) * {size} + {offset + shape[0]})::integer]"
+        return f"{numbers}[{first}:(({place} - 1) * {size} + {offset + shape[0]})::integer]"
     step = math.prod(shape[1:])
-    parts = (estimate(shape[1:], offset + n * step, size) for n in range(shape[0]))
+    parts = (estimate(shape[1:], offset + n * step, size, numbers, place) for n in range(shape[0]))
     return f"ARRAY[{', '.join(parts)}]"
