@@ -9,7 +9,8 @@ in a temporary folder and removed at the end. The exit status is 1 where anythin
 
 Victims: worker, driver, client, postmaster; outside-worker is a worker of "cerebro fit", whose
 process has to go on by itself; outside-driver is that process. With --server segments:
-segment-reader, segment-writer are a worker's processes on a segment, postmaster the coordinator's.
+segment-reader, segment-writer are a worker's processes on a segment; postmaster is the coordinator's,
+and restart restarts it.
 """
 
 from __future__ import annotations

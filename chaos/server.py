@@ -21,8 +21,8 @@ from cerebro_db.install.script import Script
 # The server has to be back within this, whatever was killed.
 UP_SECONDS = 60.0
 _POLL_SECONDS = 0.01
-# Classes of SQLSTATE, where there is one at all: connection lost, server or segment ends or starts.
-_LOST = ("08", "57", "58")
+# Classes of SQLSTATE, where there is one at all: connection lost, server ends or starts.
+_LOST = ("08", "57")
 _Found = TypeVar("_Found")
 
 
@@ -56,6 +56,7 @@ class Server:
     partitions, workers = 4, 2
     # Whether that many are asked for; where they lie on segments there is one on each.
     chooses_partitions = True
+    lost: Sequence[str] = _LOST
     # Whether models are also compared by what they predict.
     predicts = True
 
@@ -77,7 +78,7 @@ class Server:
                     cursor.execute(sql, parameters)
                     found.append(cursor.fetchall() if cursor.description else [])
             except psycopg2.Error as error:
-                if error.pgcode and error.pgcode[:2] not in _LOST:
+                if error.pgcode and error.pgcode[:2] not in self.lost:
                     raise
                 self.forget_session()
             return bool(found)
@@ -137,6 +138,10 @@ class Server:
         Raises:
             TookTooLong: processes of the server go on without it.
         """
+        raise NotImplementedError
+
+    def restart(self) -> None:
+        """Restart it without waiting for anybody."""
         raise NotImplementedError
 
     def kill_on_segment(

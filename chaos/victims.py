@@ -18,11 +18,13 @@ OUTSIDE_WORKER, OUTSIDE_DRIVER = "outside-worker", "outside-driver"
 SEGMENT_READER, SEGMENT_WRITER = "segment-reader", "segment-writer"
 OF_SEGMENTS = (SEGMENT_READER, SEGMENT_WRITER)
 VICTIMS = (WORKER, DRIVER, CLIENT, POSTMASTER, OUTSIDE_WORKER, OUTSIDE_DRIVER)
-VICTIMS_WITH_SEGMENTS = (SEGMENT_READER, SEGMENT_WRITER, WORKER, DRIVER, CLIENT, POSTMASTER)
+# The coordinator, by pg_ctl.
+RESTART = "restart"
+VICTIMS_WITH_SEGMENTS = (*OF_SEGMENTS, WORKER, DRIVER, CLIENT, POSTMASTER, RESTART)
 # These have sessions of their own for what they do.
 IN_A_SESSION = (WORKER, OUTSIDE_WORKER, OUTSIDE_DRIVER, *OF_SEGMENTS)
 # Where these are killed, all sessions of the server end.
-CRASHES = (WORKER, DRIVER, POSTMASTER, OUTSIDE_WORKER)
+CRASHES = (WORKER, DRIVER, POSTMASTER, RESTART, OUTSIDE_WORKER)
 # The driver lives where these are killed, and has to go on by itself.
 SURVIVED = (OUTSIDE_WORKER, *OF_SEGMENTS)
 
@@ -52,7 +54,10 @@ def kill(
     """
     if victim == POSTMASTER:
         server.kill_postmaster()
-        return "postmaster"
+        return victim
+    if victim == RESTART:
+        server.restart()
+        return victim
     if victim in (CLIENT, OUTSIDE_DRIVER):
         pid = client.pid if client.poll() is None else None
     elif victim in OF_SEGMENTS:

@@ -5,6 +5,7 @@ Processes are found by what the coordinator tells of its segments, so these test
 
 from __future__ import annotations
 
+import random
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -53,12 +54,17 @@ class Call:
     def over(self) -> bool:
         return not self._thread.is_alive()
 
-    def end(self) -> str | None:
+    def wait(self) -> str | None:
         """Wait for it; returns its SQLSTATE, None where it has succeeded."""
         self._thread.join(SECONDS)
         assert self.over
-        self.connection.close()
         return None if self.error is None else self.error.pgcode or "lost"
+
+    def end(self) -> str | None:
+        """The same, and end its session."""
+        sqlstate = self.wait()
+        self.connection.close()
+        return sqlstate
 
 
 class Bench:
@@ -181,10 +187,8 @@ def test_a_configuration_that_is_cancelled_leaves_the_others_alone(bench: Bench)
 
 def test_a_timeout_stops_a_run_and_nothing_of_it_goes_on(bench: Bench) -> None:
     # Of the two signals of a timeout the second one must not end what follows the first.
-    call = Call(bench.server.dsn, FIT.format("late"), "SET statement_timeout = '2s'")
-    call._thread.join(SECONDS)
-    assert call.error is not None
-    assert call.error.pgcode == "57014"
+    call = Call(bench.server.dsn, FIT.format("late"), "SET statement_timeout = '6s'")
+    assert call.wait() == "57014"
     row = bench.server.run("late")
     assert row is not None
     assert row[2] == "cancelled"
@@ -196,8 +200,6 @@ def test_a_timeout_stops_a_run_and_nothing_of_it_goes_on(bench: Bench) -> None:
 
 @pytest.mark.parametrize("reads", [True, False])
 def test_a_killed_process_of_a_segment_is_replaced(bench: Bench, reads: bool) -> None:
-    import random
-
     call, output, run_id = bench.begin()
     killed = bench.server.kill_on_segment(bench.workers(output), reads, random.Random(1))
     assert killed is not None
@@ -244,7 +246,7 @@ def test_what_is_left_of_a_run_can_be_dropped(bench: Bench) -> None:
     kept = sum(
         bench.server.value(f"SELECT count(*) FROM cerebro_states.{name}") for (name,) in states
     )
-    assert CONFIGURATIONS <= kept <= 3 * CONFIGURATIONS
+    assert kept >= CONFIGURATIONS
     bench.server.call(f"SELECT cerebro_drop_run({run_id})")
     until(lambda: not bench.server.sessions(), 30, "all sessions end")
     assert bench.server.leftovers() == []
