@@ -13,6 +13,7 @@ import tensorflow as tf
 from tensorflow.core.framework.summary_pb2 import SummaryMetadata
 
 from cerebro_db.configs.callbacks import LOG_DIR
+from cerebro_db.configs.messages import shown
 from cerebro_db.errors import InvalidArgument
 from cerebro_db.training.fields import Fields
 
@@ -43,7 +44,7 @@ def series_of(task: Fields) -> list[Series]:
     return [
         Series(
             f"{_log_dir(given)}/run_{run_id}/configuration_{given.integer('mst_key')}",
-            tuple(map(_epoch, given.raw("epochs"))),
+            tuple(_epoch(pair) for pair in _pairs(given)),
         )
         for given in task.objects("configurations")
     ]
@@ -82,8 +83,15 @@ def _write_epoch(folder: Path, epoch: int, values: Mapping[str, float]) -> None:
 def _log_dir(given: Fields) -> str:
     text = given.text("log_dir")
     if not LOG_DIR.fullmatch(text):
-        raise InvalidArgument(f"log_dir: got {text[:80]!r}; allowed: a relative path")
+        raise InvalidArgument(f"log_dir: got {shown(text)}; allowed: a relative path")
     return text
+
+
+def _pairs(given: Fields) -> list[object]:
+    pairs = given.raw("epochs")
+    if not isinstance(pairs, list):
+        raise InvalidArgument(f"epochs: got {shown(pairs)}; allowed: a list")
+    return pairs
 
 
 def _epoch(value: object) -> tuple[int, dict[str, float]]:

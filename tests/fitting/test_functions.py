@@ -48,7 +48,7 @@ def test_a_registered_loss_and_metric(
         "our_loss", "keras.losses:log_cosh", "keras", 2, "postgres",
     )  # fmt: skip
     first = weights(alone)[1]
-    configs = selection([1], [WITH_OURS.replace("'custom.our_loss',", "", 1)])
+    configs = selection([1], [WITH_OURS.replace("['custom.our_loss',", "[")])
     assert weights(fit(configs=configs, epochs=2, seed=1)[0])[1] == first
     bench.run("SELECT cerebro_unregister_function('our_loss')")
     bench.run(f"SELECT cerebro_predict('{out}', 'blobs', 'id', 'x', '{out}_p', mst_key := 1)")

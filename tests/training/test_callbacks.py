@@ -104,7 +104,7 @@ def test_verdicts_are_those_of_keras(keras_model: Any, text: str) -> None:
     params, fit = parse_compile_params(PARAMS), parse_fit_params(f"callbacks=[{text}]")
     expected = [by_keras(keras_model, text, series(seed)) for seed in range(8)]
     assert [decide(params, fit, series(seed)) for seed in range(8)] == expected
-    assert len(set(expected)) > 1
+    assert set(expected) != {Verdict()}
 
 
 @pytest.mark.parametrize("name", [name for name in CALLBACKS if name != "TensorBoard"])
