@@ -80,18 +80,26 @@ def pack(server: Server, tables: Tables, workload: Workload) -> Cost:
 
 
 def train(
-    server: Server, tables: Tables, workload: Workload, workers: int, times: int
+    server: Server,
+    tables: Tables,
+    workload: Workload,
+    workers: int | None,
+    times: int,
+    schedule: str = "hopper",
 ) -> list[Trained]:
     """Train the grid in a fresh session, so many times; the first time is the cold one."""
     runs = []
     with server.session() as cursor:
         for number in range(times):
             arguments = (
-                tables.packed, tables.output(number), tables.configurations, workload.epochs, workers
+                tables.packed, tables.output(number), tables.configurations, workload.epochs,
+                workers, schedule,
             )  # fmt: skip
             with server.meter.measure() as cost:
                 cursor.execute(
-                    "SELECT cerebro_fit_multiple(%s, %s, %s, %s, num_workers := %s)", arguments
+                    "SELECT cerebro_fit_multiple(%s, %s, %s, %s, num_workers := %s, "
+                    "schedule := %s)",
+                    arguments,
                 )
                 ((run_id,),) = cursor.fetchall()
             accuracies, errors = _ends(cursor, run_id)

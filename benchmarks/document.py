@@ -14,7 +14,8 @@ from typing import Any
 from benchmarks.tables import Results, Table, describe, tables
 
 DOCUMENT = Path(__file__).parents[1] / "docs" / "benchmarks.md"
-BEGIN, END = "<!-- results -->", "<!-- end of results -->"
+# Where results stand, without segments and with them.
+BEGIN, END = "<!-- {} -->", "<!-- end of {} -->"
 
 
 def main() -> None:
@@ -31,12 +32,12 @@ def together(runs: Sequence[Results]) -> Results:
     """Several runs as one; of a workload that was measured twice, the later figures.
 
     Raises:
-        ValueError: the runs differ in scale, workers or machine.
+        ValueError: the runs differ in scale, workers, segments or machine.
     """
     merged: dict[str, Any] = {**runs[0], "workloads": {}}
     for run in runs:
         if _circumstances(run) != _circumstances(runs[0]):
-            raise ValueError("the runs differ in scale, workers or machine")
+            raise ValueError("the runs differ in scale, workers, segments or machine")
         workloads = merged["workloads"] | run["workloads"]
         merged |= {**run, "workloads": workloads}
     return merged
@@ -44,15 +45,17 @@ def together(runs: Sequence[Results]) -> Results:
 
 def _circumstances(run: Results) -> tuple[Any, ...]:
     machine = {name: value for name, value in run["machine"].items() if name != "measured"}
-    return run["scale"], run["workers"], machine
+    return run["scale"], run["workers"], run.get("segments", 0), machine
 
 
 def with_results(document: str, results: Results) -> str:
     """A document with these results in place of what it had."""
-    before, rest = document.split(BEGIN)
-    _, after = rest.split(END)
+    place = "results on segments" if results.get("segments") else "results"
+    begin, end = BEGIN.format(place), END.format(place)
+    before, rest = document.split(begin)
+    _, after = rest.split(end)
     parts = [describe(results) + ".", *map(_markdown, tables(results))]
-    return before + BEGIN + "\n" + "\n\n".join(parts) + "\n" + END + after
+    return before + begin + "\n" + "\n\n".join(parts) + "\n" + end + after
 
 
 def _markdown(table: Table) -> str:

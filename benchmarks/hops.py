@@ -40,7 +40,7 @@ def overhead(hops: list[Hop], steps: Mapping[int, float]) -> float:
 def overhead_between(hops: list[Hop], steps: Mapping[int, float]) -> float:
     """The same with all that lies between the hops of a worker: waiting, dispatching, sending."""
     workers = len({hop.worker for hop in hops})
-    return (workers * _span(hops) - sum(steps[hop.mst_key] for hop in hops)) / len(hops)
+    return (workers * span(hops) - sum(steps[hop.mst_key] for hop in hops)) / len(hops)
 
 
 def idle_share(hops: list[Hop]) -> float:
@@ -54,7 +54,7 @@ def idle_share(hops: list[Hop]) -> float:
     by_worker = _by_worker(hops)
     for own in by_worker.values():
         idle += sum(hop.waited for hop in own[1:]) + end - own[-1].finished
-    return idle / (len(by_worker) * _span(hops))
+    return idle / (len(by_worker) * span(hops))
 
 
 def longest(hops: list[Hop]) -> float:
@@ -66,7 +66,8 @@ def longest(hops: list[Hop]) -> float:
     return max(trained.values()) / min(trained.values())
 
 
-def _span(hops: list[Hop]) -> float:
+def span(hops: list[Hop]) -> float:
+    """Seconds from the first to the last hop."""
     return max(hop.finished for hop in hops) - min(hop.started for hop in hops)
 
 

@@ -47,11 +47,11 @@ class Meter:
     Every side is charged for the same processes; those that have nothing to do add nothing.
 
     Args:
-        postmaster: process id of the server.
+        postmasters: process ids of the server; with segments it has several.
     """
 
-    def __init__(self, postmaster: int) -> None:
-        self._postmaster = postmaster
+    def __init__(self, *postmasters: int) -> None:
+        self._postmasters = postmasters
 
     @contextmanager
     def measure(self) -> Iterator[Cost]:
@@ -69,12 +69,14 @@ class Meter:
         return used + self._server_ticks() / _TICKS
 
     def _server_ticks(self) -> int:
-        """Of the processes that live, and of those that the postmaster has waited for."""
-        server = _stat(self._postmaster)
-        ticks = sum(map(int, server[_OWN])) + sum(map(int, server[_REAPED]))
+        """Of the processes that live, and of those that the postmasters have waited for."""
+        ticks = 0
+        for postmaster in self._postmasters:
+            server = _stat(postmaster)
+            ticks += sum(map(int, server[_OWN])) + sum(map(int, server[_REAPED]))
         for process in filter(str.isdigit, os.listdir("/proc")):
             fields = _stat(int(process))
-            if fields and int(fields[_PARENT]) == self._postmaster:
+            if fields and int(fields[_PARENT]) in self._postmasters:
                 ticks += sum(map(int, fields[_OWN]))
         return ticks
 

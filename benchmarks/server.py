@@ -1,7 +1,8 @@
-"""The server of a benchmark: an embedded cluster of its own, with Cerebro-DB in it."""
+"""The server of a benchmark: an embedded cluster of its own, or one that is there already."""
 
 from __future__ import annotations
 
+import os
 import tempfile
 import time
 from collections.abc import Iterator
@@ -11,25 +12,34 @@ from pathlib import Path
 from typing import Any
 
 import psycopg2
+import psycopg2.extensions
 
 from benchmarks.meter import Meter
+from cerebro_db.database.dialects import HAS_SEGMENTS
 from cerebro_db.install import installer
 from cerebro_db.install.embedded import Cluster
 from cerebro_db.install.script import Script
 
 _OTHERS = (
-    "SELECT count(*) FROM pg_stat_activity "
-    "WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()"
+    "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() "
+    "AND pid <> pg_backend_pid() AND query NOT LIKE 'autovacuum:%'"
 )
+# The process that started the one which answers: on the coordinator, and on each segment.
+_POSTMASTER = """
+CREATE FUNCTION pg_temp.postmaster(n integer) RETURNS integer
+LANGUAGE plpython3u AS 'import os; return os.getppid()'
+"""
+_OF_SEGMENTS = "SELECT pg_temp.postmaster(gp_segment_id) FROM gp_dist_random('gp_id')"
 _PATIENCE = 60.0
 
 
 @dataclass(frozen=True)
 class Server:
-    """A running server: where it is, and what measures it."""
+    """A running server: where it is, what measures it, and how many segments it has, or none."""
 
     dsn: str
     meter: Meter
+    segments: int = 0
 
     @contextmanager
     def session(self) -> Iterator[Any]:
@@ -43,10 +53,11 @@ class Server:
             self._wait_until_alone()
 
     def version(self) -> str:
-        """Of PostgreSQL."""
+        """What the server calls itself, without who compiled it and how."""
         with self.session() as cursor:
-            cursor.execute("SHOW server_version")
-            return str(cursor.fetchone()[0])
+            cursor.execute("SELECT version()")
+            text = str(cursor.fetchone()[0]).partition(" on ")[0]
+        return text.removeprefix("PostgreSQL ")
 
     def _wait_until_alone(self) -> None:
         """No side may be charged for what another one left running."""
@@ -63,7 +74,61 @@ class Server:
 
 
 @contextmanager
-def server() -> Iterator[Server]:
+def server(dsn: str | None = None) -> Iterator[Server]:
+    """A server: one of its own, or a database of its own in the given one.
+
+    Args:
+        dsn: of a superuser's database, on this machine.
+    """
+    with _own_server() if dsn is None else _own_database(dsn) as running:
+        yield running
+
+
+@contextmanager
+def _own_database(given: str) -> Iterator[Server]:
+    """A database in a server that runs already, removed at the end."""
+    name = f"cerebro_benchmark_{os.getpid()}"
+    _execute(given, f"CREATE DATABASE {name}")
+    try:
+        dsn = psycopg2.extensions.make_dsn(given, dbname=name)
+        installer.install(dsn, Script())
+        postmasters, segments = _postmasters(dsn)
+        yield Server(dsn, Meter(*postmasters), segments)
+    finally:
+        _execute(
+            given,
+            f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'",
+            "SELECT pg_sleep(1)",
+            f"DROP DATABASE {name}",
+        )
+
+
+def _postmasters(dsn: str) -> tuple[list[int], int]:
+    """The first processes of a server, and how many segments it has."""
+    connection = psycopg2.connect(dsn)
+    with connection, connection.cursor() as cursor:
+        cursor.execute(_POSTMASTER)
+        cursor.execute("SELECT pg_temp.postmaster(0)")
+        found = [cursor.fetchone()[0]]
+        cursor.execute(f"SELECT {HAS_SEGMENTS}")
+        if cursor.fetchone()[0]:
+            cursor.execute(_OF_SEGMENTS)
+            found += [row[0] for row in cursor.fetchall()]
+    connection.close()
+    return found, len(found) - 1
+
+
+def _execute(dsn: str, *statements: str) -> None:
+    connection = psycopg2.connect(dsn)
+    connection.autocommit = True
+    with connection.cursor() as cursor:
+        for statement in statements:
+            cursor.execute(statement)
+    connection.close()
+
+
+@contextmanager
+def _own_server() -> Iterator[Server]:
     """A server in a temporary folder, removed at the end."""
     with tempfile.TemporaryDirectory(prefix="cerebro-bench-", dir="/tmp") as folder:
         # Root's server runs as another user, who must be able to enter.

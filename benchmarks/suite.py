@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,23 +20,33 @@ PACKING, PREDICT = "packing", "predict"
 NAMES = (*WORKLOADS, PACKING, PREDICT)
 
 _log = logging.getLogger(__name__)
+_WORKERS = 2
 _PACKING_ROWS, _PACKING_COLUMNS, _PACKING_REPEATS = 200_000, 64, 5
 
 
 def run(
-    names: Iterable[str], scale: float, workers: int, keep: Callable[[dict[str, Any]], None]
+    names: Iterable[str],
+    scale: float,
+    workers: int | None,
+    keep: Callable[[dict[str, Any]], None],
+    dsn: str | None = None,
 ) -> dict[str, Any]:
     """Measure; returns what the report is made from, as plain values.
 
     Args:
         names: of workloads.
         scale: of each of them.
-        workers: and processors, of every side.
+        workers: of every side, and processors; None for as many as segments, or 2.
         keep: gets what there is after each workload.
+        dsn: of a server that runs already, whose processors are all that the machine has.
     """
-    machine.pin(workers)
-    results: dict[str, Any] = {"scale": scale, "workers": workers, "workloads": {}}
-    with server() as running:
+    if dsn is None:
+        workers = workers or _WORKERS
+        machine.pin(workers)
+    with server(dsn) as running:
+        workers = workers or running.segments or _WORKERS
+        results: dict[str, Any] = {"scale": scale, "workers": workers, "workloads": {}}
+        results["segments"] = running.segments
         results["machine"] = machine.describe(running.version())
         for name in names:
             _log.info("%s", name)
@@ -45,10 +56,15 @@ def run(
                 results[PREDICT] = predict.measure(running, WORKLOADS["tabular"](scale), workers)
             else:
                 with tempfile.TemporaryDirectory(prefix="cerebro-bench-") as folder:
-                    workload = WORKLOADS[name](scale)
+                    workload = _placed(WORKLOADS[name](scale), running)
                     results["workloads"][name] = _measure(running, workload, workers, Path(folder))
             keep(results)
     return results
+
+
+def _placed(workload: Workload, running: Server) -> Workload:
+    """A workload with a partition for each segment, where there are any."""
+    return replace(workload, partitions=running.segments or workload.partitions)
 
 
 def _measure(running: Server, workload: Workload, workers: int, folder: Path) -> dict[str, Any]:
@@ -64,10 +80,18 @@ def _measure(running: Server, workload: Workload, workers: int, folder: Path) ->
     }
     if workload.again:
         sides["cerebro, second run"] = _side(runs[1].cost, runs[1].accuracies)
+    rotation = _rotation(running, tables, workload)
+    if rotation is not None:
+        sides["cerebro, rotation"] = _side(rotation.cost, rotation.accuracies)
     _log.info("  floor")
     cost, accuracies = floor.run(running, plan, workers, folder)
     sides["floor"] = _side(cost, accuracies)
     figures = _figures(runs, steps.measure(plan, folder) if workload.again else {})
+    if rotation is not None:
+        figures["rotation_hops_seconds"] = round(hops.span(rotation.hops), 2)
+        figures["rotation_idle_share"] = round(hops.idle_share(rotation.hops), 4)
+        figures["rotation_differs_by"] = _difference(cold.accuracies, rotation.accuracies)
+        runs.append(rotation)
     figures["failed"] = {key: text for trained in runs for key, text in trained.errors.items()}
     for key, text in figures["failed"].items():
         _log.warning("  configuration %s failed, the figures mean nothing: %s", key, text)
@@ -87,11 +111,22 @@ def _measure(running: Server, workload: Workload, workers: int, folder: Path) ->
     return {"facts": facts, "sides": sides, "figures": figures}
 
 
+def _rotation(
+    running: Server, tables: database.Tables, workload: Workload
+) -> database.Trained | None:
+    """The same in steps, where that can be and is asked for."""
+    if not (running.segments and workload.in_steps):
+        return None
+    _log.info("  Cerebro-DB, rotation")
+    return database.train(running, tables, workload, None, 1, "rotation")[0]
+
+
 def _figures(runs: list[database.Trained], seconds: Mapping[int, float]) -> dict[str, Any]:
     cold = runs[0].hops
     found: dict[str, Any] = {
         "hops": len(cold),
         "idle_share": round(hops.idle_share(cold), 4),
+        "hops_seconds": round(hops.span(cold), 2),
         "longest_to_shortest": round(hops.longest(cold), 1),
     }
     if seconds:

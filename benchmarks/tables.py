@@ -50,6 +50,8 @@ def tables(results: Results) -> Iterator[Table]:
     """All tables of the results."""
     for name, workload in results["workloads"].items():
         yield _sides(name, workload)
+        if "rotation_idle_share" in workload["figures"]:
+            yield _schedules(name, workload)
     if "packing" in results:
         yield _packing(results["packing"])
     if "predict" in results:
@@ -64,9 +66,14 @@ def describe(results: Results) -> str:
     text = (
         f"{machine['processor']}, {machine['cores_used']} of {machine['cores']} cores used, "
         f"{machine['memory_gb']} GB of memory, {machine['system']}; {versions}; "
-        f"{results['workers']} workers; measured {machine['measured']}"
+        f"{_segments(results)}{results['workers']} workers; measured {machine['measured']}"
     )
     return text if results["scale"] == 1 else f"{text}; scale {results['scale']:g}"
+
+
+def _segments(results: Results) -> str:
+    count = results.get("segments", 0)
+    return f"{count} segments, " if count else ""
 
 
 def _sides(name: str, workload: Results) -> Table:
@@ -83,10 +90,29 @@ def _sides(name: str, workload: Results) -> Table:
     return Table(title, columns, rows)
 
 
+def _schedules(name: str, workload: Results) -> Table:
+    figures, sides = workload["figures"], workload["sides"]
+    rows = tuple(
+        (
+            schedule,
+            f"{sides[side]['wall']:.2f}",
+            f"{figures[prefix + 'hops_seconds']:.2f}",
+            f"{100 * figures[prefix + 'idle_share']:.1f}",
+        )
+        for schedule, side, prefix in (
+            ("hopper", "cerebro", ""),
+            ("rotation", "cerebro, rotation", "rotation_"),
+        )
+    )
+    columns = ("schedule", "wall s", "first to last hop s", "idle %")
+    return Table(f"{name}: schedules", columns, rows)
+
+
 _LABELS = {
     "cerebro": "Cerebro-DB",
     "cerebro with packing": "... with packing",
     "cerebro, second run": "... second run",
+    "cerebro, rotation": "... rotation",
     "floor": "floor",
     "export": "export, Keras fit",
     "export, oneDNN on": "... oneDNN on",
@@ -144,7 +170,8 @@ def _predictions(predict: Results) -> Table:
 
 
 def _goals(results: Results) -> Table:
-    rows = [row for goal in _GOALS if (row := goal.row(results)) is not None]
+    goals = _GOALS_ON_SEGMENTS if results.get("segments") else _GOALS
+    rows = [row for goal in goals if (row := goal.row(results)) is not None]
     return Table("goals", ("workload", "what", "goal", "measured", "reached"), tuple(rows))
 
 
@@ -225,4 +252,30 @@ _GOALS = (
     Goal("predict", "cerebro_predict_row, warm", " ms", 1, False,
          lambda results: float(results["predict"]["row_ms"]["median"])),
     Goal("packing", "CPU time against COPY of the same rows", "", 3, False, _pack_to_copy),
+)  # fmt: skip
+_GOALS_ON_SEGMENTS = (
+    Goal("toy", "warm: second run of a session", " s", 5, False,
+         _seconds("toy", "cerebro, second run")),
+    Goal("toy", "warm: a hop beyond its steps", " ms", 40, False,
+         _figure("toy", "hop_overhead_ms")),
+    Goal("toy", "warm: the same, with all between hops", " ms", 40, False,
+         _figure("toy", "hop_overhead_between_ms")),
+    *(
+        Goal(name, "time against the floor", "", 1.15, False,
+             _ratio(name, "floor", _COLD, up=False))
+        for name in ("tabular", "images")
+    ),
+    Goal("mixed", "segments idle between first and last hop", " %", 5, False,
+         _figure("mixed", "idle_share", 100)),
+    Goal("mixed", "rotation: accuracies differ from the hopper's by", "", 0, False,
+         _figure("mixed", "rotation_differs_by")),
+    *(
+        Goal(name, "configurations that failed", "", 0, False, _failed(name))
+        for name in ("toy", "tabular", "images", "mixed")
+    ),
+    *(
+        Goal(name, "accuracies differ from the floor's by", "", 0, False,
+             _figure(name, "floor_differs_by"))
+        for name in ("toy", "tabular", "images", "mixed")
+    ),
 )  # fmt: skip

@@ -23,6 +23,7 @@ class Workload:
         partitions: of the packed table.
         data: what the rows are, for the report.
         again: whether a second run in the same session is measured too.
+        in_steps: whether a rotation is measured too, where there are segments.
     """
 
     name: str
@@ -36,6 +37,7 @@ class Workload:
     partitions: int
     data: str
     again: bool = False
+    in_steps: bool = False
 
     @property
     def configurations(self) -> int:

@@ -2,6 +2,16 @@
 
 from __future__ import annotations
 
+# Classes of SQLSTATE that concern the server, not one configuration.
+_FATAL_CLASSES = ("08", "40", "42", "53", "55", "57", "58")
+# A hop that is there already, or a damaged page of the disk, is no fault of the configuration.
+_FATAL_CODES = ("23505", "XX001", "XX002")
+
+
+def concerns_all(sqlstate: str) -> bool:
+    """Whether an error of a hop is no fault of its configuration."""
+    return sqlstate in _FATAL_CODES or sqlstate[:2] in _FATAL_CLASSES
+
 
 class CerebroError(Exception):
     """Root of all errors that Cerebro-DB raises on purpose.

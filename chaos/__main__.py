@@ -8,24 +8,30 @@ what it has left; in a quarter of the trials there is a second kill. A server of
 in a temporary folder and removed at the end. The exit status is 1 where anything deviates.
 
 Victims: worker, driver, client, postmaster; outside-worker is a worker of "cerebro fit", whose
-process has to go on by itself; outside-driver is that process.
+process has to go on by itself; outside-driver is that process. With --server segments:
+segment-reader, segment-writer are a worker's processes on a segment; postmaster is the coordinator's,
+and restart restarts it.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import signal
 import sys
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from chaos import grid, report, suite
-from chaos.server import server
+from chaos.segments import VARIABLE, segments
+from chaos.server import Server, server
 from chaos.trial import Plan, Report
-from chaos.victims import VICTIMS
+from chaos.victims import VICTIMS, VICTIMS_WITH_SEGMENTS
 
 _EPOCHS = 8
+_ALL = tuple(dict.fromkeys((*VICTIMS, *VICTIMS_WITH_SEGMENTS)))
 
 
 def main() -> None:
@@ -43,7 +49,7 @@ def main() -> None:
 
 def _run(planned: Sequence[Plan], arguments: argparse.Namespace) -> list[Report]:
     reports: list[Report] = []
-    with server() as running:
+    with _server(arguments.server) as running:
         grid.load(running)
         reference = suite.Reference.of(running, arguments.epochs)
         for found in report.followed(suite.trials(running, reference, planned), len(planned)):
@@ -52,6 +58,12 @@ def _run(planned: Sequence[Plan], arguments: argparse.Namespace) -> list[Report]
                 facts = suite.summary(running, reference, arguments.seed, reports)
                 arguments.json.write_text(json.dumps(facts, indent=2) + "\n")
     return reports
+
+
+def _server(kind: str) -> AbstractContextManager[Server]:
+    if kind == "embedded":
+        return server()
+    return segments(os.environ[VARIABLE])
 
 
 def _arguments() -> argparse.Namespace:
@@ -63,17 +75,28 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--kills", type=int, default=100, help="how many trials (default: 100)")
     parser.add_argument("--seed", type=int, default=1, help="of the moments (default: 1)")
     parser.add_argument("--trial", type=int, help="only the trial of this number")
+    parser.add_argument("--victims", type=_victims, help=f"of {', '.join(_ALL)}")
     parser.add_argument(
-        "--victims", type=_victims, default=list(VICTIMS), help=f"of {', '.join(VICTIMS)}"
+        "--server",
+        choices=("embedded", "segments"),
+        default="embedded",
+        help=f"segments: the cluster that {VARIABLE} names, whose processes are on this machine",
     )
     parser.add_argument("--epochs", type=int, default=_EPOCHS, help=f"default: {_EPOCHS}")
     parser.add_argument("--json", type=Path, help="where the results are written")
-    return parser.parse_args()
+    arguments = parser.parse_args()
+    if arguments.server == "segments" and VARIABLE not in os.environ:
+        parser.error(f"{VARIABLE} names no cluster")
+    own = VICTIMS if arguments.server == "embedded" else VICTIMS_WITH_SEGMENTS
+    arguments.victims = arguments.victims or list(own)
+    if strange := set(arguments.victims) - set(own):
+        parser.error(f"--victims: got {', '.join(sorted(strange))}; allowed: {', '.join(own)}")
+    return arguments
 
 
 def _victims(text: str) -> list[str]:
     names = text.split(",")
-    if unknown := set(names) - set(VICTIMS):
+    if unknown := set(names) - set(_ALL):
         raise argparse.ArgumentTypeError(f"got {', '.join(sorted(unknown))}")
     return names
 

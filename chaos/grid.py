@@ -11,7 +11,7 @@ from typing import Any
 
 from chaos.server import Server
 
-CONFIGURATIONS, PARTITIONS, WORKERS = 4, 4, 2
+CONFIGURATIONS = 4
 _FEATURES, _CLASSES, _TRAINING_ROWS, _ROWS = 8, 3, 960, 1200
 _SEED = 7
 _CEREBRO = str(Path(sys.executable).with_name("cerebro"))
@@ -28,21 +28,31 @@ class Job:
         output: the name of the output tables.
         epochs: of the training.
         durability: of the run.
+        partitions, workers, predicts: of the server.
     """
 
     output: str
     epochs: int
     durability: str = "hop"
+    partitions: int = Server.partitions
+    workers: int = Server.workers
+    predicts: bool = Server.predicts
+
+    @classmethod
+    def on(cls, server: Server, output: str, epochs: int, durability: str = "hop") -> Job:
+        """A run on a server."""
+        return cls(output, epochs, durability, server.partitions, server.workers, server.predicts)
 
     @property
     def hops(self) -> int:
         """Of the whole run."""
-        return CONFIGURATIONS * PARTITIONS * self.epochs
+        return CONFIGURATIONS * self.partitions * self.epochs
 
     @property
     def prediction_tables(self) -> dict[int, str]:
         """Names of the tables that hold predictions, by mst_key."""
-        return {key: f"{self.output}_p{key}" for key in range(1, CONFIGURATIONS + 1)}
+        keys = range(1, CONFIGURATIONS + 1) if self.predicts else ()
+        return {key: f"{self.output}_p{key}" for key in keys}
 
     @property
     def tables(self) -> list[str]:
@@ -58,7 +68,7 @@ class Job:
         return (
             f"SELECT cerebro_fit_multiple('packed', '{self.output}', 'configs', {self.epochs}, "
             "validation_table := 'validation', metrics_compute_frequency := 1, "
-            f"seed := {_SEED}, num_workers := {WORKERS}, durability := '{self.durability}')"
+            f"seed := {_SEED}, num_workers := {self.workers}, durability := '{self.durability}')"
         )
 
     def fit_command(self, dsn: str) -> list[str]:
@@ -66,7 +76,7 @@ class Job:
         return [
             _CEREBRO, "fit", "--dsn", dsn, "packed", self.output, "configs", str(self.epochs),
             "--validation-table", "validation", "--metrics-compute-frequency", "1",
-            "--seed", str(_SEED), "--num-workers", str(WORKERS), "--durability", self.durability,
+            "--seed", str(_SEED), "--num-workers", str(self.workers), "--durability", self.durability,
         ]  # fmt: skip
 
     def predictions(self) -> list[str]:
@@ -86,16 +96,17 @@ def load(server: Server) -> None:
     """Make the tables that all runs start from."""
     generator = random.Random(_SEED)
     centres = [[generator.gauss(0, 1) for _ in range(_FEATURES)] for _ in range(_CLASSES)]
-    rows = []
+    rows: list[Any] = []
     for number in range(_ROWS):
         label = generator.randrange(_CLASSES)
         x = [centre + generator.gauss(0, 1) for centre in centres[label]]
-        rows.append({"id": number, "x": x, "y": "abc"[label]})
-    server.fetch(
-        "CREATE TABLE rows AS SELECT * FROM json_to_recordset(%s) AS t(id int, x real[], y text)",
-        (json.dumps(rows),),
-    )
-    packing = f"buffer_size := 40, num_partitions := {PARTITIONS}"
+        rows += [number, x, "abc"[label]]
+    server.fetch("CREATE TABLE rows (id int, x real[], y text)")
+    values = ", ".join(["(%s, %s::real[], %s)"] * _ROWS)
+    server.fetch(f"INSERT INTO rows VALUES {values}", rows)
+    packing = "buffer_size := 40"
+    if server.chooses_partitions:
+        packing += f", num_partitions := {server.partitions}"
     for statement in (
         f"CREATE VIEW training_rows AS SELECT * FROM rows WHERE id < {_TRAINING_ROWS}",
         f"CREATE VIEW validation_rows AS SELECT * FROM rows WHERE id >= {_TRAINING_ROWS}",

@@ -6,7 +6,6 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from cerebro_db.install.embedded import Cluster
 from chaos.grid import Job
 from chaos.server import Server, until
 
@@ -25,6 +24,8 @@ def outcome(server: Server, job: Job, run_id: int) -> Outcome:
         name: server.fetch(sql.format(out=job.output), (run_id,) if "%s" in sql else None)
         for name, sql in _PARTS.items()
     }
+    for (row,) in found["rows of _info"]:
+        del row["metrics_elapsed_time"]
     for key, table in job.prediction_tables.items():
         found[f"predictions of {key}"] = server.fetch(_PREDICTIONS.format(table=table))
     return found
@@ -47,7 +48,7 @@ def miscounted(server: Server, job: Job, run_id: int) -> list[str]:
 
 def leftovers(server: Server) -> list[str]:
     """What must not be there while no run goes on, as words."""
-    return [text for (text,) in server.fetch(_LEFTOVERS)] + _files(server.cluster)
+    return server.leftovers()
 
 
 def await_no_sessions(server: Server) -> None:
@@ -56,7 +57,7 @@ def await_no_sessions(server: Server) -> None:
     Raises:
         TookTooLong: someone keeps one.
     """
-    until(lambda: not server.fetch(_SESSIONS), _SESSIONS_SECONDS, "all sessions end", pause=0.1)
+    until(lambda: not server.sessions(), _SESSIONS_SECONDS, "all sessions end", pause=0.1)
 
 
 def remains(server: Server, run_id: int) -> list[str]:
@@ -78,10 +79,6 @@ def alarms(log: str) -> list[str]:
     return found
 
 
-def _files(cluster: Cluster) -> list[str]:
-    return [f"the file {path.name}" for path in cluster.data.glob("base/pgsql_tmp/*")]
-
-
 _PARTS = {
     "states": "SELECT mst_key, chunk, md5(state) FROM {out}_states ORDER BY 1, 2",
     "weights": "SELECT mst_key, md5(model_weights), md5(model_arch::text) FROM {out} ORDER BY 1",
@@ -92,8 +89,7 @@ _PARTS = {
     "ORDER BY rank, mst_key",
     "hops": "SELECT mst_key, epoch, position, partition_key, rows, loss FROM cerebro.hops "
     "WHERE run_id = %s ORDER BY 1, 2, 3",
-    "rows of _info": "SELECT to_jsonb(i) - 'metrics_elapsed_time' FROM {out}_info i "
-    "ORDER BY mst_key",
+    "rows of _info": "SELECT row_to_json(i) FROM {out}_info i ORDER BY mst_key",
 }
 
 _PREDICTIONS = "SELECT id, class_name, class_value, prob, rank FROM {table} ORDER BY id, rank"
@@ -116,27 +112,3 @@ SELECT r.status, (SELECT string_agg(DISTINCT c.status, ' ') FROM cerebro.catalog
 """
 
 _CATALOG = ("runs", "configurations", "architectures", "plan", "hops", "metrics", "requests")
-
-_SESSIONS = """
-SELECT 'the session ' || a.application_name || ', ' || a.state || ': ' || left(a.query, 80)
-  FROM pg_stat_activity a
- WHERE a.backend_type = 'client backend' AND a.pid <> pg_backend_pid()
-"""
-
-_LEFTOVERS = f"""
-{_SESSIONS}
-UNION ALL
-SELECT 'the table ' || c.oid::regclass FROM pg_class c
- WHERE c.relnamespace = 'cerebro_states'::regnamespace AND c.relkind = 'r'
-UNION ALL
-SELECT 'the temporary relation ' || c.relname FROM pg_class c WHERE c.relpersistence = 't'
-UNION ALL
-SELECT 'an advisory lock of ' || l.pid FROM pg_locks l WHERE l.locktype = 'advisory'
-UNION ALL
-SELECT 'a prepared transaction ' || gid FROM pg_prepared_xacts
-UNION ALL
-SELECT 'the request ' || q.request_id || ' of run ' || q.run_id FROM cerebro.catalog_requests q
-UNION ALL
-SELECT 'a run that goes on: ' || r.run_id FROM cerebro.runs r
- WHERE r.status IN ('starting', 'running')
-"""

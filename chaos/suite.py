@@ -46,7 +46,7 @@ class Reference:
         Raises:
             ReferenceFailed: that alone is not as it should be.
         """
-        job = Job("calm", epochs)
+        job = Job.on(server, "calm", epochs)
         driving = Driving.calling(server, [job.fit(), *job.predictions()])
         try:
             until(driving.connected, CALL_SECONDS, "the client connects")
@@ -71,7 +71,7 @@ def plans(seed: int, kills: int, victims: Sequence[str]) -> list[Plan]:
 def trials(server: Server, reference: Reference, planned: Sequence[Plan]) -> Iterator[Report]:
     """Do it."""
     for plan in planned:
-        job = Job(f"storm_{plan.number}", reference.epochs, plan.durability)
+        job = Job.on(server, f"storm_{plan.number}", reference.epochs, plan.durability)
         yield Trial(server, plan, job, reference.outcome, reference.seconds).run()
 
 
@@ -81,18 +81,14 @@ def summary(
     """All that is known, as plain values."""
     return {
         "seed": seed,
-        "postgresql": server.value("SHOW server_version"),
+        **server.description(),
         "python": platform.python_version(),
-        "settings": {name: server.value(f"SHOW {name}") for name in _SETTINGS},
         "configurations": grid.CONFIGURATIONS,
-        "partitions": grid.PARTITIONS,
+        "partitions": server.value("SELECT count(DISTINCT partition_key) FROM packed"),
         "epochs": reference.epochs,
         "reference_seconds": {k: round(v, 3) for k, v in reference.seconds.items()},
         "trials": [report.to_json() for report in reports],
     }
-
-
-_SETTINGS = ("fsync", "full_page_writes", "synchronous_commit", "wal_level")
 
 
 def _watch(server: Server, job: Job, driving: Driving) -> dict[str, float]:

@@ -23,7 +23,6 @@ _TRUE_SECONDS = 5.0
 _DRIVER_SECONDS = 120.0
 _GONE_SECONDS = 30.0
 _PATIENCE = 3
-_SESSIONS = "SELECT pid FROM pg_stat_activity WHERE backend_type = 'client backend'"
 
 
 @dataclass(frozen=True)
@@ -202,7 +201,7 @@ class Trial:
         """Wait until no session of before is there any more, and the server answers."""
 
         def restarted() -> bool:
-            return before.isdisjoint(row[0] for row in self._server.fetch(_SESSIONS))
+            return before.isdisjoint(self._server.pids())
 
         until(restarted, _GONE_SECONDS, "the server restarts its sessions")
 
@@ -229,12 +228,12 @@ class Trial:
             victims.CLIENT: {driving.backend},
             victims.OUTSIDE_DRIVER: set(before.others).difference(before.workers),
         }.get(self._plan.victim, set())
-        return not drivers.isdisjoint(row[0] for row in self._server.fetch(_SESSIONS))
+        return not drivers.isdisjoint(self._server.pids())
 
     @property
     def _lives(self) -> bool:
         """Whether the driver is not killed, and is to go on by itself."""
-        return self._plan.victim == victims.OUTSIDE_WORKER
+        return self._plan.victim in victims.SURVIVED
 
     # -- going on --------------------------------------------------------------
     def _replace(self, driving: Driving) -> Driving:

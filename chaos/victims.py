@@ -14,11 +14,19 @@ from chaos.view import View
 WORKER, DRIVER, CLIENT, POSTMASTER = "worker", "driver", "client", "postmaster"
 # With the driver in a client process, as "cerebro fit" has it.
 OUTSIDE_WORKER, OUTSIDE_DRIVER = "outside-worker", "outside-driver"
+# Where partitions lie on segments: the process of a worker there that trains, that which writes.
+SEGMENT_READER, SEGMENT_WRITER = "segment-reader", "segment-writer"
+OF_SEGMENTS = (SEGMENT_READER, SEGMENT_WRITER)
 VICTIMS = (WORKER, DRIVER, CLIENT, POSTMASTER, OUTSIDE_WORKER, OUTSIDE_DRIVER)
+# The coordinator, by pg_ctl.
+RESTART = "restart"
+VICTIMS_WITH_SEGMENTS = (*OF_SEGMENTS, WORKER, DRIVER, CLIENT, POSTMASTER, RESTART)
 # These have sessions of their own for what they do.
-IN_A_SESSION = (WORKER, OUTSIDE_WORKER, OUTSIDE_DRIVER)
+IN_A_SESSION = (WORKER, OUTSIDE_WORKER, OUTSIDE_DRIVER, *OF_SEGMENTS)
 # Where these are killed, all sessions of the server end.
-CRASHES = (WORKER, DRIVER, POSTMASTER, OUTSIDE_WORKER)
+CRASHES = (WORKER, DRIVER, POSTMASTER, RESTART, OUTSIDE_WORKER)
+# The driver lives where these are killed, and has to go on by itself.
+SURVIVED = (OUTSIDE_WORKER, *OF_SEGMENTS)
 
 
 def is_outside(victim: str) -> bool:
@@ -46,9 +54,16 @@ def kill(
     """
     if victim == POSTMASTER:
         server.kill_postmaster()
-        return "postmaster"
+        return victim
+    if victim == RESTART:
+        server.restart()
+        return victim
     if victim in (CLIENT, OUTSIDE_DRIVER):
         pid = client.pid if client.poll() is None else None
+    elif victim in OF_SEGMENTS:
+        sessions = view.workers or view.others
+        pid = server.kill_on_segment(sessions, victim == SEGMENT_READER, generator)
+        return None if pid is None else f"{victim} {pid}"
     elif victim == DRIVER:
         pid = backend if client.poll() is None else None
     else:

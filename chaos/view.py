@@ -61,25 +61,6 @@ class View:
 
 def look(server: Server, job: Job) -> View:
     """See how a run stands; its output table names it."""
-    ((others,),) = server.fetch(_SESSIONS)
-    rows = server.fetch(_RUN, (job.output,))
-    if not rows:
-        return View(None, None, None, None, 0, False, [], others)
-    return View(*rows[0], others)
-
-
-_SESSIONS = """
-SELECT coalesce(array_agg(pid ORDER BY pid), '{}') FROM pg_stat_activity
- WHERE backend_type = 'client backend' AND application_name = 'cerebro worker'
-"""
-
-# Workers share the lock of a run's guard, which is the one after the run's own.
-_RUN = """
-SELECT r.run_id, r.status, (SELECT v.status FROM cerebro.runs v WHERE v.run_id = r.run_id), r.error,
-       (SELECT count(*) FROM cerebro.catalog_hops h WHERE h.run_id = r.run_id),
-       EXISTS (SELECT 1 FROM pg_stat_activity a WHERE a.pid = r.driver_pid),
-       (SELECT coalesce(array_agg(l.pid ORDER BY l.pid), '{}') FROM pg_locks l
-         WHERE l.locktype = 'advisory' AND l.mode = 'ShareLock' AND l.objsubid = 1
-           AND (l.classid::bigint << 32) | l.objid::bigint = r.lock_key + 1)
-  FROM cerebro.catalog_runs r WHERE r.output_name = %s ORDER BY r.run_id DESC LIMIT 1
-"""
+    others = server.drivers()
+    row = server.run(job.output)
+    return View(None, None, None, None, 0, False, [], others) if row is None else View(*row, others)

@@ -15,13 +15,14 @@ from typing import Any
 import psycopg2
 import psycopg2.extensions
 import pytest
+from servers import EMBEDDED, SEGMENTS, SegmentServer, Server, drop_database, make_database
 
 from cerebro_db.install import installer
 from cerebro_db.install.embedded import Cluster
 from cerebro_db.install.script import Script
 from cerebro_db.training import environment
 
-TEMPLATE = "cerebro_template"
+TEMPLATE = f"cerebro_template_{os.getpid()}"
 
 # A test's data need not survive a crash of the machine.
 FAST = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
@@ -32,14 +33,29 @@ _numbers = itertools.count(1)
 environment.set_environment(threads=1, use_gpus=False)
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Which server the tests use that need one."""
+    parser.addoption(
+        "--server",
+        choices=(EMBEDDED, SEGMENTS),
+        default=EMBEDDED,
+        help="the server of tests that need one: the embedded PostgreSQL, or the cluster with"
+        " segments that CEREBRO_GREENPLUM_DSN names",
+    )
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Where tests run side by side, those of a file that share a database stay together."""
-    if not config.pluginmanager.hasplugin("xdist"):
-        return
+    """Leave out what segments cannot do, with its reason; keep together what shares a database."""
     for item in items:
+        marker = item.get_closest_marker("not_on_segments")
+        if marker and config.getoption("--server") == SEGMENTS:
+            item.add_marker(pytest.mark.skip(reason=marker.args[0]))
         file = item.path.relative_to(config.rootpath / "tests").as_posix()
-        if not file.startswith(("configs/", "planning/", "training/")):
-            item.add_marker(pytest.mark.xdist_group(file))
+        alone = file.startswith(("configs/", "planning/", "training/"))
+        if config.pluginmanager.hasplugin("xdist") and not alone:
+            # All pages of the documentation are executed in one database.
+            group = "docs" if file.startswith("docs/") else file
+            item.add_marker(pytest.mark.xdist_group(group))
 
 
 @pytest.fixture(scope="session")
@@ -123,8 +139,17 @@ def short_folder() -> Iterator[Path]:
 
 
 @pytest.fixture(scope="session")
-def cluster(short_folder: Path) -> Iterator[Cluster]:
-    """An embedded cluster for all tests, started by the package's own code."""
+def has_segments(pytestconfig: pytest.Config) -> bool:
+    """Whether the tests run on a cluster with segments."""
+    return bool(pytestconfig.getoption("--server") == SEGMENTS)
+
+
+@pytest.fixture(scope="session")
+def cluster(short_folder: Path, has_segments: bool) -> Iterator[Server]:
+    """The server of all tests: an embedded cluster, started by the package's own code."""
+    if has_segments:
+        yield SegmentServer.named()
+        return
     cluster = Cluster(short_folder / "home", settings=FAST)
     cluster.start()
     yield cluster
@@ -132,7 +157,7 @@ def cluster(short_folder: Path) -> Iterator[Cluster]:
 
 
 @pytest.fixture(scope="session")
-def administrator(cluster: Cluster) -> Iterator[Sql]:
+def administrator(cluster: Server) -> Iterator[Sql]:
     """A superuser's connection to the cluster's database postgres."""
     sql = _connected(cluster.dsn("postgres"))
     yield sql
@@ -140,22 +165,23 @@ def administrator(cluster: Cluster) -> Iterator[Sql]:
 
 
 @pytest.fixture(scope="session")
-def template(cluster: Cluster, administrator: Sql) -> str:
+def template(cluster: Server, administrator: Sql) -> Iterator[str]:
     """The name of a database with Cerebro-DB installed, which others are copies of."""
-    administrator.run(f"CREATE DATABASE {TEMPLATE}")
+    make_database(administrator, TEMPLATE)
     installer.install(cluster.dsn(TEMPLATE), Script())
-    return TEMPLATE
+    yield TEMPLATE
+    drop_database(administrator, TEMPLATE)
 
 
 @pytest.fixture
-def empty_database(cluster: Cluster, administrator: Sql) -> Iterator[str]:
+def empty_database(cluster: Server, administrator: Sql) -> Iterator[str]:
     """The DSN of a fresh database without Cerebro-DB."""
     with _fresh_database(cluster, administrator, "template1") as dsn:
         yield dsn
 
 
 @pytest.fixture
-def database(cluster: Cluster, administrator: Sql, template: str) -> Iterator[str]:
+def database(cluster: Server, administrator: Sql, template: str) -> Iterator[str]:
     """The DSN of a fresh database with Cerebro-DB, as a superuser."""
     with _fresh_database(cluster, administrator, template) as dsn:
         yield dsn
@@ -176,9 +202,9 @@ def connection(sql: Sql) -> psycopg2.extensions.connection:
 
 
 @contextmanager
-def _fresh_database(cluster: Cluster, administrator: Sql, template: str) -> Iterator[str]:
+def _fresh_database(cluster: Server, administrator: Sql, template: str) -> Iterator[str]:
     name = f"test_{os.getpid()}_{next(_numbers)}"
-    administrator.run(f"CREATE DATABASE {name} TEMPLATE {template}")
+    make_database(administrator, name, template)
     # What ALTER DATABASE has set is no part of a copy.
     for setting in _settings(administrator, template):
         variable, _, value = setting.partition("=")
@@ -186,7 +212,7 @@ def _fresh_database(cluster: Cluster, administrator: Sql, template: str) -> Iter
     try:
         yield cluster.dsn(name)
     finally:
-        administrator.run(f"DROP DATABASE {name} WITH (FORCE)")
+        drop_database(administrator, name)
 
 
 def _settings(administrator: Sql, database: str) -> list[str]:

@@ -19,5 +19,6 @@ return fitting.fit(
         num_workers=num_workers,
         durability=durability,
         max_seconds=max_seconds,
+        schedule=schedule,
     ),
 )

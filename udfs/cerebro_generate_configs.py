@@ -11,4 +11,5 @@ return selection.generate_configs(
     search_type,
     num_configs,
     random_state,
+    object_table,
 )

@@ -8,4 +8,5 @@ return selection.load_configs(
     model_id_list,
     compile_params_list,
     fit_params_list,
+    object_table,
 )

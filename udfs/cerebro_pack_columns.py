@@ -17,4 +17,5 @@ return packing.pack_columns(
     num_partitions,
     seed,
     sample_weight,
+    distribution_rules,
 )

@@ -15,4 +15,5 @@ return packing.pack_images(
     num_partitions,
     seed,
     sample_weight,
+    distribution_rules,
 )

@@ -9,4 +9,5 @@ return packing.pack_validation(
     independent_varname,
     training_table,
     buffer_size,
+    distribution_rules,
 )

@@ -28,4 +28,5 @@ def workload(scale: float) -> Workload:
         epochs=3,
         partitions=4,
         data=data,
+        in_steps=True,
     )

@@ -50,6 +50,7 @@ def fit(
     num_workers: NumWorkers = None,
     durability: Annotated[str, typer.Option(help="hop or epoch.")] = "hop",
     max_seconds: MaxSeconds = None,
+    schedule: Annotated[str, typer.Option(help="hopper or rotation.")] = "hopper",
 ) -> None:
     """Trains like cerebro_fit_multiple, with its driver in this process."""
     from cerebro_db.driver.fit import fit_multiple
@@ -72,6 +73,7 @@ def fit(
         num_workers=num_workers,
         durability=durability,
         max_seconds=max_seconds,
+        schedule=schedule,
         search_path=client.search_path,
         cores=client.cores,
     )

@@ -1,44 +1,114 @@
-"""Callbacks of fit parameters: those that ask for what a run does anyway, and why others may not be."""
+"""Callbacks of fit parameters: those that act between epochs, and why others may not be."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
+from typing import Any
 
-from cerebro_db.configs.arguments import unknown
-from cerebro_db.configs.grammar import Call, parse_call, parse_keywords
+from cerebro_db.configs.arguments import (
+    Argument,
+    Kind,
+    choice,
+    flag,
+    fraction,
+    number,
+    unknown,
+    validated_arguments,
+    whole,
+    with_defaults,
+)
+from cerebro_db.configs.custom import is_custom, parse_custom
+from cerebro_db.configs.grammar import Call, named_values, parse_call, parse_keywords
 from cerebro_db.configs.messages import shown
+from cerebro_db.configs.schedules import ScheduleSpec, parse_schedule
 from cerebro_db.errors import InvalidArgument
 
-__all__ = ["parse_callbacks"]
+__all__ = ["CALLBACKS", "MONITORING", "SETTING_RATES", "CallbackSpec", "parse_callbacks"]
+
+EARLY_STOPPING, PLATEAU, SCHEDULER = "EarlyStopping", "ReduceLROnPlateau", "LearningRateScheduler"
+TENSORBOARD = "TensorBoard"
+MONITORING = (EARLY_STOPPING, PLATEAU)
+SETTING_RATES = (PLATEAU, SCHEDULER)
 
 _PREFIXES = tuple(
     f"{start}callbacks." for start in ("", "keras.", "tf.keras.", "tensorflow.keras.")
 )
 # A configuration whose loss is no number fails within the same hop, with or without it.
-ALLOWED = ("TerminateOnNaN",)
-_METRICS = "callbacks that act on metrics are not in this release"
+_DONE_ANYWAY = "TerminateOnNaN"
+_MONITOR = Argument("monitor", Kind.TEXT, "val_loss")
+_MODE = choice("mode", "auto", "auto", "min", "max")
+# Keras takes any number, and is silent or not; here nothing is printed.
+_VERBOSE = whole("verbose", 0, low=None)
+
+# In the order of Keras 3.15, so that all may be given by place.
+CALLBACKS: Mapping[str, tuple[Argument, ...]] = MappingProxyType(
+    {
+        EARLY_STOPPING: (
+            _MONITOR,
+            number("min_delta", 0.0, low=None),
+            whole("patience", 0),
+            _VERBOSE,
+            _MODE,
+            number("baseline", None, low=None),
+            flag("restore_best_weights", False),
+            whole("start_from_epoch", 0),
+        ),
+        PLATEAU: (
+            _MONITOR,
+            fraction("factor", 0.1),
+            whole("patience", 10),
+            _VERBOSE,
+            _MODE,
+            number("min_delta", 1e-4, low=None),
+            whole("cooldown", 0),
+            number("min_lr", 0.0),
+        ),
+        SCHEDULER: (_VERBOSE,),
+        TENSORBOARD: (Argument("log_dir", Kind.TEXT, "logs"),),
+    }
+)
+# Folders whose names begin with no dot, so that none leads out of the directory.
+LOG_DIR = re.compile(r"\w[\w.-]{0,99}(/\w[\w.-]{0,99}){0,9}", re.ASCII)
+ALLOWED = (*CALLBACKS, _DONE_ANYWAY)
 REFUSED: Mapping[str, str] = MappingProxyType(
     {
         "BackupAndRestore": "cerebro_resume goes on with a run",
         "CSVLogger": "cerebro.metrics has what it would write",
-        "EarlyStopping": f"{_METRICS}; cerebro_cancel(run_id, mst_key) stops one configuration",
         "LambdaCallback": "it runs code that is not part of Keras",
-        "LearningRateScheduler": "give the optimizer a schedule, as in Adam(ExponentialDecay(0.01, 1000, 0.9))",
         "ModelCheckpoint": "the states of a run are kept after each hop",
         "ProgbarLogger": "cerebro.progress tells how far a run is",
-        "ReduceLROnPlateau": _METRICS,
         "RemoteMonitor": "it sends data to another machine",
-        "TensorBoard": "it writes files on the server; cerebro.metrics has what it would show",
+        "SwapEMAWeights": "averages of weights are not in this release",
     }
 )  # fmt: skip
 
 
-def parse_callbacks(value: object, what: str) -> tuple[str, ...]:
-    """The names of callbacks, from a list of calls or of their texts; each once, in order.
+@dataclass(frozen=True)
+class CallbackSpec:
+    """A callback: its class in Keras and the arguments that differ from the defaults."""
+
+    name: str
+    arguments: tuple[tuple[str, Any], ...] = ()
+
+    def all_arguments(self) -> dict[str, Any]:
+        """Every argument with its value, defaults included."""
+        return with_defaults(CALLBACKS[self.name], self.arguments)
+
+    @property
+    def schedule(self) -> ScheduleSpec | None:
+        """What a scheduler evaluates at each epoch."""
+        found = dict(self.arguments).get("schedule")
+        return found if isinstance(found, ScheduleSpec) else None
+
+
+def parse_callbacks(value: object, what: str) -> tuple[CallbackSpec, ...]:
+    """Callbacks from a list of calls or of their texts, in order, without what is done anyway.
 
     Raises:
-        InvalidArgument: one is not known, or not allowed.
+        InvalidArgument: one is not known or not allowed, is there twice, or has a wrong argument.
     """
     # MADlib's users write the list as a text.
     read = parse_keywords(f"callbacks={value}", what) if isinstance(value, str) else {}
@@ -48,10 +118,24 @@ def parse_callbacks(value: object, what: str) -> tuple[str, ...]:
         raise InvalidArgument(
             f"{what}: got callbacks={shown(value)}; it must be a list such as [TerminateOnNaN()]"
         )
-    return tuple(dict.fromkeys(_callback(call, what) for call in calls))
+    specs = [_callback(call, what) for call in calls]
+    found = [spec for spec in specs if spec.name != _DONE_ANYWAY]
+    _check_together([spec.name for spec in found], what)
+    return tuple(found)
 
 
-def _callback(value: object, what: str) -> str:
+def _check_together(names: list[str], what: str) -> None:
+    for name in names:
+        if names.count(name) > 1:
+            raise InvalidArgument(f"{what}: got {name} twice; allowed: each callback once")
+    if set(SETTING_RATES) <= set(names):
+        raise InvalidArgument(
+            f"{what}: got {' and '.join(SETTING_RATES)}; allowed is one of them: what the first sets, "
+            "the second would overwrite at the next epoch"
+        )
+
+
+def _callback(value: object, what: str) -> CallbackSpec:
     call = parse_call(value, f"{what}: callbacks") if isinstance(value, str) else value
     if not isinstance(call, Call):
         raise InvalidArgument(f"{what}: got the callback {shown(value)}; it must be a name")
@@ -60,8 +144,39 @@ def _callback(value: object, what: str) -> str:
         name = name.removeprefix(prefix)
     if name in REFUSED:
         raise InvalidArgument(f"{what}: got the callback {name!r}; {REFUSED[name]}")
-    if name not in ALLOWED:
+    if name == _DONE_ANYWAY:
+        if call.arguments or call.values:
+            raise InvalidArgument(f"{what}: got {shown(call)}; {name} has no arguments")
+        return CallbackSpec(name)
+    if name not in CALLBACKS:
         raise unknown(what, "callback", call.name, [*ALLOWED, *REFUSED])
-    if call.arguments or call.values:
-        raise InvalidArgument(f"{what}: got {shown(call)}; {name} has no arguments")
-    return name
+    return _spec(name, call, f"{what}: {name}")
+
+
+def _spec(name: str, call: Call, what: str) -> CallbackSpec:
+    table = CALLBACKS[name]
+    scheduled = ("schedule",) if name == SCHEDULER else ()
+    given = named_values(call, (*scheduled, *(argument.name for argument in table)), what)
+    first = tuple((key, _schedule(given.pop(key, None), what)) for key in scheduled)
+    arguments = validated_arguments(table, given, {}, what)
+    for key, value in arguments:
+        if key == "log_dir" and not LOG_DIR.fullmatch(value):
+            raise InvalidArgument(
+                f"{what}: got log_dir={shown(value)}; it must be a relative path of letters, digits, "
+                "_, - and ., such as 'fit/first'"
+            )
+    # What is printed is no part of what is trained.
+    kept = tuple(pair for pair in arguments if pair[0] != _VERBOSE.name)
+    return CallbackSpec(name, first + kept)
+
+
+def _schedule(value: object, what: str) -> ScheduleSpec:
+    call = parse_call(value, what) if isinstance(value, str) else value
+    if isinstance(call, Call) and is_custom(call.name):
+        return ScheduleSpec(parse_custom(call, what), ())
+    if isinstance(call, Call):
+        return parse_schedule(call, what)
+    raise InvalidArgument(
+        f"{what}: got schedule={shown(value)}; it must be a schedule such as "
+        "ExponentialDecay(0.01, 10, 0.9), whose steps are epochs"
+    )

@@ -10,6 +10,7 @@ from cerebro_db.configs.losses import LOSSES, REFUSED_LOSSES, Loss
 from cerebro_db.configs.messages import shown
 from cerebro_db.configs.metrics import METRICS, REFUSED_METRICS, Metric
 from cerebro_db.configs.optimizers import OPTIMIZERS, REFUSED_OPTIMIZERS, Optimizer
+from cerebro_db.configs.schedules import SCHEDULES
 from cerebro_db.errors import InvalidArgument
 
 _PREFIXES = {
@@ -34,6 +35,14 @@ def find_metric(name: str, what: str) -> Metric:
     return METRICS[_find(name, "metrics", _METRIC_NAMES, REFUSED_METRICS, what)]
 
 
+def is_taken(name: str) -> bool:
+    """Whether Keras has an optimizer, loss, metric or schedule of a name."""
+    tables = (_OPTIMIZER_NAMES, _LOSS_NAMES, _METRIC_NAMES, _SCHEDULE_NAMES)
+    refused = (REFUSED_OPTIMIZERS, REFUSED_LOSSES, REFUSED_METRICS)
+    known = {key.lower() for table in (*tables, *refused) for key in table}
+    return name.lower() in known
+
+
 def _find(
     name: str, module: str, names: Mapping[str, str], refused: Mapping[str, str], what: str
 ) -> str:
@@ -42,7 +51,7 @@ def _find(
     if head + dot not in _PREFIXES[module]:
         raise InvalidArgument(
             f"{what}: got the {kind} {shown(name)}; allowed are those of keras.{module}",
-            "Custom objects are not in this release.",
+            "Functions that an administrator has registered are written custom.name.",
         )
     for forbidden, reason in refused.items():
         if bare.lower() == forbidden.lower():
@@ -62,5 +71,6 @@ def _index(entries: Mapping[str, Loss] | Mapping[str, Metric]) -> Mapping[str, s
 
 
 _OPTIMIZER_NAMES: Mapping[str, str] = MappingProxyType({name.lower(): name for name in OPTIMIZERS})
+_SCHEDULE_NAMES: Mapping[str, str] = MappingProxyType({name.lower(): name for name in SCHEDULES})
 _LOSS_NAMES = _index(LOSSES)
 _METRIC_NAMES = _index(METRICS)

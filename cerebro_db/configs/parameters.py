@@ -17,7 +17,9 @@ from cerebro_db.configs.arguments import (
     whole,
     with_defaults,
 )
-from cerebro_db.configs.callbacks import parse_callbacks
+from cerebro_db.configs.by_output import ByOutput, by_output
+from cerebro_db.configs.callbacks import CallbackSpec, parse_callbacks
+from cerebro_db.configs.custom import bare_name, is_custom, parse_custom
 from cerebro_db.configs.freezing import parse_freeze
 from cerebro_db.configs.grammar import Call, named_values, parse_call, parse_keywords
 from cerebro_db.configs.losses import LOSSES, Target
@@ -37,7 +39,9 @@ from cerebro_db.errors import InvalidArgument
 
 Arguments = tuple[tuple[str, Any], ...]
 
-COMPILE_KEYS = ("optimizer", "metrics", "loss", "l1", "l2", "dropout", "freeze", "dtype_policy")
+COMPILE_KEYS = (
+    "optimizer", "metrics", "loss", "loss_weights", "l1", "l2", "dropout", "freeze", "dtype_policy",
+)  # fmt: skip
 FIT_KEYS = ("epochs", "batch_size", "shuffle", "class_weight", "callbacks", "verbose")
 DEFAULT_BATCH_SIZE = 32
 MAX_LABEL = 63
@@ -62,9 +66,10 @@ NUMERIC_ARGUMENTS: Mapping[str, Argument] = {
 }
 _CLASS_ID = whole("class_weight", None, low=0, required=True)
 _CLASS_WEIGHT = number("class_weight", None, required=True)
+_LOSS_WEIGHT = number("loss_weights", None, required=True)
 _NOT_YET = "it is not supported in this release; leave it out"
 _REFUSED_COMPILE = (
-    "loss_weights", "weighted_metrics", "sample_weight_mode", "run_eagerly",
+    "weighted_metrics", "sample_weight_mode", "run_eagerly",
     "steps_per_execution", "jit_compile", "auto_scale_loss", "target_tensors",
 )  # fmt: skip
 REFUSED_FIT = (
@@ -102,11 +107,16 @@ class LossSpec:
     @property
     def target(self) -> Target:
         """How the loss wants the target of a row."""
-        return LOSSES[self.name].target
+        # A registered function gets targets in the shape of the output.
+        return Target.FLOAT if is_custom(self.name) else LOSSES[self.name].target
 
     def all_arguments(self) -> dict[str, Any]:
         """Every argument with its value, defaults included."""
-        return with_defaults(LOSSES[self.name].arguments, self.arguments)
+        return (
+            {}
+            if is_custom(self.name)
+            else with_defaults(LOSSES[self.name].arguments, self.arguments)
+        )
 
 
 @dataclass(frozen=True)
@@ -120,11 +130,12 @@ class MetricSpec:
     @property
     def target(self) -> Target:
         """How the metric wants the target of a row."""
-        return METRICS[self.name].target
+        return Target.FLOAT if is_custom(self.name) else METRICS[self.name].target
 
     def all_arguments(self) -> dict[str, Any]:
         """Every argument with its value, defaults included; `name` is the label."""
-        return with_defaults(METRICS[self.name].arguments, (*self.arguments, ("name", self.label)))
+        table = () if is_custom(self.name) else METRICS[self.name].arguments
+        return with_defaults(table, (*self.arguments, ("name", self.label)))
 
 
 @dataclass(frozen=True)
@@ -132,6 +143,8 @@ class CompileParams:
     """What a model is compiled with.
 
     Args:
+        loss, metrics: of the one output, or of all outputs; the first loss where each has its own.
+        losses, output_metrics, loss_weights: what the outputs have of their own.
         l1, l2: strength put on every kernel of the architecture, replacing its regularizer.
         dropout: rate of every dropout layer of the architecture.
         freeze: patterns of names of layers that do not train.
@@ -145,6 +158,9 @@ class CompileParams:
     l2: float | None = None
     dropout: float | None = None
     freeze: tuple[str, ...] = ()
+    losses: ByOutput[LossSpec] | None = None
+    output_metrics: ByOutput[tuple[MetricSpec, ...]] | None = None
+    loss_weights: ByOutput[float] | float | None = None
     dtype_policy: str | None = None
 
 
@@ -156,6 +172,7 @@ class FitParams:
     epochs: int = 1
     shuffle: bool = True
     class_weight: tuple[tuple[int, float], ...] | None = None
+    callbacks: tuple[CallbackSpec, ...] = ()
 
 
 def parse_compile_params(text: str) -> CompileParams:
@@ -169,10 +186,17 @@ def parse_compile_params(text: str) -> CompileParams:
     regularisation = {
         key: argument.validated(given.get(key), what) for key, argument in _REGULARISATION.items()
     }
+    losses, metrics = _losses(given["loss"], what), given.get("metrics")
+    several = _is_by_output(metrics)
     return CompileParams(
         optimizer=parse_optimizer(given["optimizer"], what),
-        loss=parse_loss(given["loss"], what),
-        metrics=parse_metrics(given.get("metrics"), what),
+        loss=losses.values[0] if losses else parse_loss(given["loss"], what),
+        metrics=() if several else parse_metrics(metrics, what),
+        losses=losses,
+        output_metrics=by_output(metrics, lambda one: parse_metrics(one, what), what)
+        if several
+        else None,
+        loss_weights=_loss_weights(given.get("loss_weights"), what),
         freeze=parse_freeze(given.get("freeze") or (), what),
         dtype_policy=DTYPE_POLICY.validated(given.get("dtype_policy"), what),
         **regularisation,
@@ -184,11 +208,14 @@ def parse_fit_params(text: str) -> FitParams:
     what = "fit_params"
     given = parse_keywords(text, what)
     _check_keys(given, FIT_KEYS, REFUSED_FIT, what)
-    parse_callbacks(given.get("callbacks") or (), what)  # what is allowed is done anyway
     values = {
         key: argument.validated(given[key], what) for key, argument in _FIT.items() if key in given
     }
-    return FitParams(**values, class_weight=_class_weight(given.get("class_weight"), what))
+    return FitParams(
+        **values,
+        class_weight=_class_weight(given.get("class_weight"), what),
+        callbacks=parse_callbacks(given.get("callbacks") or (), what),
+    )
 
 
 def parse_optimizer(value: object, what: str = "optimizer") -> OptimizerSpec:
@@ -236,10 +263,38 @@ def _schedule(entry: Optimizer, given: dict[str, Any], what: str) -> ScheduleSpe
 def parse_loss(value: object, what: str = "loss") -> LossSpec:
     """Parses ``'mse'``, ``'Huber(delta=2.0)'`` or the same without quotes."""
     call = _call(value, "loss", what)
+    if is_custom(call.name):
+        return LossSpec(parse_custom(call, what))
     entry = find_loss(call.name, what)
     what = f"{what}: {entry.name}"
     given = named_values(call, (), what)
     return LossSpec(entry.name, validated_arguments(entry.arguments, given, {}, what))
+
+
+def _losses(value: object, what: str) -> ByOutput[LossSpec] | None:
+    """The losses of several outputs; None for one loss."""
+    if not isinstance(value, dict | list | tuple):
+        return None
+    return by_output(value, lambda one: parse_loss(one, what), f"{what}: loss")
+
+
+def _is_by_output(metrics: object) -> bool:
+    """Whether each output has metrics of its own; a plain list may be of one output."""
+    listed = isinstance(metrics, list | tuple)
+    return isinstance(metrics, dict) or (
+        listed and any(one is None or isinstance(one, list | tuple) for one in metrics)  # type: ignore[attr-defined]
+    )
+
+
+def _loss_weights(value: object, what: str) -> ByOutput[float] | float | None:
+    def weight(one: object) -> float:
+        return float(_LOSS_WEIGHT.validated(one, what))
+
+    if value is None:
+        return None
+    if not isinstance(value, dict | list | tuple):
+        return weight(value)
+    return by_output(value, weight, f"{what}: loss_weights")
 
 
 def parse_metrics(value: object, what: str = "metrics") -> tuple[MetricSpec, ...]:
@@ -258,7 +313,10 @@ def parse_metrics(value: object, what: str = "metrics") -> tuple[MetricSpec, ...
     for element in value:
         metric = parse_metric(element, what)
         if any((m.name, m.arguments) == (metric.name, metric.arguments) for m in metrics):
-            raise InvalidArgument(f"{what}: got the metric {metric.label!r} twice")
+            raise InvalidArgument(
+                f"{what}: got the metric {metric.label!r} twice",
+                "A list for each output may repeat it: [['mae'], ['mae']].",
+            )
         label = _free_label(metric.label, {m.label for m in metrics})
         metrics.append(MetricSpec(metric.name, metric.arguments, label))
     return tuple(metrics)
@@ -267,6 +325,8 @@ def parse_metrics(value: object, what: str = "metrics") -> tuple[MetricSpec, ...
 def parse_metric(value: object, what: str = "metrics") -> MetricSpec:
     """Parses ``'acc'``, ``"AUC(curve='PR', name='pr')"`` or the same without quotes."""
     call = _top_k(_call(value, "metric", what))
+    if is_custom(call.name):
+        return MetricSpec(parse_custom(call, what), (), bare_name(call.name))
     entry = find_metric(call.name, what)
     what = f"{what}: {entry.name}"
     given = named_values(call, (), what)
@@ -293,12 +353,7 @@ def _call(value: object, kind: str, what: str) -> Call:
         return value
     if isinstance(value, str):
         return parse_call(value, f"{what}: {kind}")
-    raise InvalidArgument(
-        f"{what}: got the {kind} {shown(value)}; it must be one name",
-        "Models with several outputs, each with its own loss, are not in this release."
-        if isinstance(value, dict | list | tuple)
-        else None,
-    )
+    raise InvalidArgument(f"{what}: got the {kind} {shown(value)}; it must be one name")
 
 
 def _free_label(label: str, taken: set[str]) -> str:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
 from cerebro_db.configs.arguments import unknown
+from cerebro_db.configs.messages import shown
 from cerebro_db.errors import InvalidArgument
 
 
@@ -22,6 +24,7 @@ class Settings:
     max_parameters: int = 1_000_000_000
     max_worker_mb: int = 0
     state_chunk_kb: int = 262_144
+    tensorboard_dir: str = ""
     worker_dsn: str = ""
     worker_retries: int = 10
 
@@ -41,6 +44,7 @@ DESCRIPTIONS = {
     "max_parameters": "most parameters of an architecture, trainable or not",
     "max_worker_mb": "a run is refused if the estimated memory of one of its workers exceeds so many megabytes; 0 for any",
     "state_chunk_kb": "a state is stored in rows of at most so many kilobytes",
+    "tensorboard_dir": "directory of the server below which the callback TensorBoard writes; empty for nowhere",
     "worker_dsn": "how the server reaches itself for worker sessions; empty for its Unix socket",
     "worker_retries": "how often in a row a run that lost its sessions goes on by itself, without a hop in between",
 }
@@ -64,6 +68,8 @@ def parse_setting(name: str, text: str) -> int | str:
     """
     if name == "worker_dsn":
         return _worker_dsn(text)
+    if name == "tensorboard_dir":
+        return _directory(name, text)
     if name not in _RANGES:
         known = [field.name for field in fields(Settings)]
         raise unknown("settings", "setting", name, known)
@@ -74,6 +80,16 @@ def parse_setting(name: str, text: str) -> int | str:
     ):
         raise InvalidArgument(f"setting {name}: got {text!r}; allowed: {low} to {high}")
     return int(digits)
+
+
+def _directory(name: str, text: str) -> str:
+    """An absolute path in its shortest form, or nothing."""
+    path = text.strip()
+    if path and (not posixpath.isabs(path) or posixpath.normpath(path) != path or "\0" in path):
+        raise InvalidArgument(
+            f"setting {name}: got {shown(text)}; allowed: an absolute path without .. and //"
+        )
+    return path
 
 
 def _worker_dsn(text: str) -> str:

@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 # The order of MADlib's documentation, followed by what is ours.
-_COMPILE_ORDER = ("optimizer", "metrics", "loss", "l1", "l2", "dropout", "freeze", "dtype_policy")
+_COMPILE_ORDER = (
+    "optimizer", "metrics", "loss", "loss_weights", "l1", "l2", "dropout", "freeze", "dtype_policy",
+)  # fmt: skip
 _FIT_ORDER = ("epochs", "batch_size", "shuffle", "class_weight", "callbacks", "verbose")
 
 
@@ -31,8 +33,8 @@ def _text(values: Mapping[str, Any], order: tuple[str, ...]) -> str:
     return ",".join(f"{key}={values[key]!r}" for key in (*known, *others))
 
 
-def _metrics(value: object) -> list[Any] | None:
-    """One metric or several make a list."""
-    if value is None:
-        return None
+def _metrics(value: object) -> list[Any] | dict[Any, Any] | None:
+    """One metric or several make a list; a dictionary tells those of each output."""
+    if value is None or isinstance(value, dict):
+        return value
     return list(value) if isinstance(value, list | tuple) else [value]

@@ -55,6 +55,7 @@ class RunRow:
     states: str | None
     lock_key: int
     cerebro_version: str
+    schedule: str
 
 
 @dataclass(frozen=True)

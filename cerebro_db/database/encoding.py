@@ -132,7 +132,13 @@ def _is_finite(column: ColumnEncoding, alias: str) -> str:
     if column.kind is Kind.BOOLEAN:
         return f"{alias}.{quote(column.name)} IS NOT NULL"
     # NaN is larger than any number.
-    return f"pg_catalog.abs({_value(column, alias)}) <= {_LARGEST}"
+    value = _value(column, alias)
+    finite = f"pg_catalog.abs({value}) <= {_LARGEST}"
+    if column.kind is not Kind.TIME:
+        return finite
+    # Older servers take an infinite time for zero seconds; a time of day knows no isfinite().
+    name = f"{alias}.{quote(column.name)}"
+    return f"({finite} AND ({value} <> 0 OR {name}::text NOT IN ('infinity', '-infinity')))"
 
 
 def _finite(column: ColumnEncoding, alias: str) -> str:

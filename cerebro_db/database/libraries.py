@@ -43,6 +43,18 @@ def architectures(table: QualifiedName) -> str:
     )
 
 
+def delete_architecture(table: QualifiedName) -> str:
+    """Without a model. Returns whether it was there, and whether there are others. Parameter: its id.
+
+    The count is that of before, as a statement does not see what it does itself.
+    """
+    return (
+        f"WITH gone AS (DELETE FROM {table.sql} WHERE model_id = %s RETURNING 1) "
+        "SELECT (SELECT pg_catalog.count(*) FROM gone), "
+        f"(SELECT pg_catalog.count(*) FROM {table.sql})"
+    )
+
+
 def create_selection(table: QualifiedName) -> str:
     """The table of configurations."""
     return (

@@ -142,12 +142,12 @@ def load_packed(session: Session, text: str | None, role: str, tick: Tick = no_t
     facts = _facts(session, summary, role, tick)
     targets = tuple(
         _target(session, summary, facts, index, tick)
-        for index in range(len(facts.texts("dependent_varname")))
+        for index in range(len(facts.names("dependent_varname")))
     )
     return PackedTable(
         relation=relation,
         summary=summary.name,
-        inputs=tuple(_input(facts, i) for i in range(len(facts.texts("independent_varname")))),
+        inputs=tuple(_input(facts, i) for i in range(len(facts.names("independent_varname")))),
         targets=targets,
         normalizing_const=facts.divisor("normalizing_const"),
         buffer_size=facts.whole("buffer_size", facts.row["buffer_size"], 1),
@@ -181,10 +181,11 @@ def fingerprint(session: Session, packed: PackedTable, tick: Tick = no_tick) -> 
     The rows' own transaction numbers are part of it, so that no byte of the data has to be read.
     """
     version = "p.xmin::text" if packed.relation.kind == "r" else "''"
-    column = f"p.{quote(packed.input.name)}"
+    columns = [*(one.name for one in packed.inputs), *(one.name for one in packed.targets[1:])]
+    lengths = ", ".join(f"pg_catalog.octet_length(p.{quote(name)})" for name in columns)
     rows = session.run(
         "SELECT pg_catalog.md5(pg_catalog.string_agg(pg_catalog.concat_ws('/', p.partition_key, "
-        f"p.buffer_id, {version}, pg_catalog.octet_length({column})), ',' "
+        f"p.buffer_id, {version}, {lengths}), ',' "
         f"ORDER BY p.partition_key, p.buffer_id)) FROM {packed.relation.name.sql} p",
         (),
         tick,

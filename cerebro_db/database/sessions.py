@@ -33,11 +33,20 @@ psycopg2 = _import_psycopg2()
 # The server puts the class of an error before its message; ours needs no second one.
 _OURS = (name for name, kind in vars(errors).items() if isinstance(kind, type))
 _PREFIX = re.compile(f"^(?:{'|'.join(_OURS)}): ")
+# Where an error comes from a segment, that is put behind its message.
+_WHERE = re.compile(r"  \((?:seg|entry db)[^()]*\)$")
 
 POLL_SECONDS = 0.1
 CONNECT_SECONDS = 30.0
-# The last one tells that a process of a segment is gone, and with it what the session had there.
-LOST_SQLSTATES = ("57P01", "57P02", "57P03", "08000", "08003", "08006", "58M01")
+# A process of a segment is gone, and with it what the session had there.
+_SEGMENT_LOST = "58M01"
+LOST_SQLSTATES = ("57P01", "57P02", "57P03", "08000", "08003", "08006", _SEGMENT_LOST)
+# So are these, which have no code of their own: what a statement did could not be committed there.
+_INTERNAL = "XX000"
+_NO_COMMIT = re.compile(
+    r"(?i)(the distributed transaction|one phase commit|could not \w+ dispatch failed"
+    r"|dispatching subtransaction|DTM transaction)"
+)
 
 Tick = Callable[[], None]
 
@@ -71,6 +80,8 @@ class Session:
 
     def __init__(self, dsn: str, application_name: str) -> None:
         self.facts: dict[str, Any] = {}
+        # Whether it is worth keeping: what its processes hold may be wanted by others.
+        self.keep = True
         self._rows: list[tuple[Any, ...]] | None = None
         self._cursor: Any = None
         try:
@@ -190,12 +201,12 @@ class Session:
         if not self._connected:
             self.close()
             return LoopbackFailed(_first_line(error), hint=_LOOPBACK_HINT)
-        if self._connection.closed or error.pgcode is None or error.pgcode in LOST_SQLSTATES:
+        if self._connection.closed or _tells_of_loss(error):
             self.close()
-            return SessionLost(f"a server session ended: {_first_line(error)}")
+            return SessionLost(f"a server session ended: {_lost(error)}")
         diagnostics = error.diag
         return StatementFailed(
-            _PREFIX.sub("", diagnostics.message_primary or _first_line(error)),
+            _told(diagnostics.message_primary or _first_line(error)),
             error.pgcode,
             diagnostics.message_hint,
             diagnostics.message_detail,
@@ -218,6 +229,24 @@ _LOOPBACK_HINT = (
     "worker sessions connect from the server to itself as the calling role; "
     "docs/install.md tells how to allow it (worker_dsn, pg_hba.conf, pg_ident.conf)"
 )
+
+
+def _tells_of_loss(error: Any) -> bool:
+    if error.pgcode == _INTERNAL:
+        return _NO_COMMIT.match(str(error)) is not None
+    return error.pgcode is None or error.pgcode in LOST_SQLSTATES
+
+
+def _lost(error: Any) -> str:
+    """Why a session ended; of a segment that does not answer, which one it is."""
+    detail = error.diag.message_detail if error.pgcode == _SEGMENT_LOST else None
+    return f"{_first_line(error)}: {' '.join(detail.split())}" if detail else _first_line(error)
+
+
+def _told(message: str) -> str:
+    """A message of ours as it was raised; any other as it is."""
+    ours = _PREFIX.sub("", message)
+    return message if ours == message else _WHERE.sub("", ours)
 
 
 def _first_line(error: BaseException) -> str:
@@ -302,9 +331,10 @@ class SessionPool:
         return sum(1 for session in self._idle if fits(session))
 
     def give(self, sessions: Iterable[Session]) -> None:
-        """Keep sessions for the next call; those that are busy or closed are dropped."""
+        """Keep sessions for the next call; those that are busy, or not to be kept, are closed."""
         for session in sessions:
-            if session.closed or session.busy or not _runs(session, self._settings.idle):
+            drop = session.closed or session.busy or not session.keep
+            if drop or not _runs(session, self._settings.idle):
                 session.close()
             else:
                 self._idle.append(session)

@@ -18,6 +18,8 @@ MAX_TARGETS = 1_000_000
 MAX_INPUTS = 2**28
 MAX_SIZE = 2**31 - 1
 MAX_DIMENSIONS = 32
+# Inputs or outputs of a model.
+MAX_LISTED = 100
 _SHOWN = 60
 
 Shape = tuple[int, ...]
@@ -46,6 +48,13 @@ class Facts:
     def texts(self, name: str) -> list[str]:
         """Texts, at least one."""
         return [self._text(name, value) for value in self._list(name)]
+
+    def names(self, name: str) -> list[str]:
+        """Names of columns, each once."""
+        found = self.texts(name)
+        if len(found) > MAX_LISTED or len(set(found)) < len(found):
+            raise self._wrong(name, f"at most {MAX_LISTED} different names")
+        return found
 
     def choice(self, name: str, value: Any, *allowed: str) -> str:
         """One of some words."""

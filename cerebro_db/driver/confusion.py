@@ -37,9 +37,10 @@ def confusion_matrix(
     """
     with control_session(pool, request.search_path, tick) as control:
         table = named_models(control, request.model_table, tick)
-        if table.targets.kind != "class":
+        if all(target.kind != "class" for target in table.targets.each):
+            names = ", ".join(map(repr, table.dependent_varnames))
             raise InvalidArgument(
-                f"model_table: {table.relation.name} predicts {table.dependent_varname!r}, a float "
+                f"model_table: {table.relation.name} predicts {names}, a float "
                 "target; allowed: classes"
             )
         test = load_packed(control, request.test_table, "test_table", tick)
@@ -53,18 +54,18 @@ def confusion_matrix(
         job = ScoringJob(pool, dialect, table, test, models, details, tick)
         results, origin = job.run(bool(request.use_gpus)), origin_of(table)
         with transaction(control, tick):
-            _write(control, output, _rows(table, results, origin), origin, tick)
+            _write(control, output, _rows(table, results, origin), table, origin, tick)
     return output
 
 
 def _rows(
     table: ModelTable, results: Mapping[int, dict[str, Any]], origin: Origin
 ) -> list[list[Any]]:
-    values = table.class_values
+    names, values = table.dependent_varnames, table.class_values
     return [
-        [origin.key(mst_key), values[actual], values[predicted], count]
+        [origin.key(mst_key), names[place], values[place][actual], values[place][predicted], count]
         for mst_key, result in results.items()
-        for actual, predicted, count in result["counts"]
+        for place, actual, predicted, count in result["counts"]
     ]
 
 
@@ -72,21 +73,26 @@ def _write(
     session: Session,
     output: QualifiedName,
     rows: Sequence[Sequence[Any]],
+    table: ModelTable,
     origin: Origin,
     tick: Tick,
 ) -> None:
-    named = ("mst_key integer", "actual text", "predicted text", "num_rows bigint", *origin.columns)
+    several = len(table.dependent_varnames) > 1
+    columns = ["mst_key integer", *(["class_name text"] if several else [])]
+    columns += ["actual text", "predicted text", "num_rows bigint", *origin.columns]
     session.run(
-        f"CREATE TABLE {output.sql} ({', '.join(named)}); "
+        f"CREATE TABLE {output.sql} ({', '.join(columns)}); "
         f"COMMENT ON TABLE {output.sql} IS 'Cerebro-DB: confusion matrices'",
         (),
         tick,
     )
     for start in range(0, len(rows), _MOST_ROWS):
-        columns = [list(column) for column in zip(*rows[start : start + _MOST_ROWS], strict=True)]
+        listed = [list(column) for column in zip(*rows[start : start + _MOST_ROWS], strict=True)]
         session.run(
-            f"INSERT INTO {output.sql} SELECT u.*{', %s' * len(origin.values)} FROM "
-            "unnest(%s::integer[], %s::text[], %s::text[], %s::bigint[]) u",
-            [*origin.values, *columns],
+            f"INSERT INTO {output.sql} SELECT u.mst_key, {'u.name, ' if several else ''}u.actual, "
+            f"u.predicted, u.num_rows{', %s' * len(origin.values)} FROM "
+            "unnest(%s::integer[], %s::text[], %s::text[], %s::text[], %s::bigint[]) "
+            "AS u(mst_key, name, actual, predicted, num_rows)",
+            [*origin.values, *listed],
             tick,
         )

@@ -96,10 +96,22 @@ def may_score(session: Session, use_gpus: bool) -> bool:
     return bool(session.facts.get("tensorflow", (SCORING_THREADS, use_gpus))[1] == use_gpus)
 
 
-def preparation(session: Session, use_gpus: bool) -> tuple[str, tuple[int, bool, int, int]]:
-    """The statement that makes a session ready to score; it belongs to no run, and caches nothing."""
+def preparation(
+    session: Session, use_gpus: bool, computes: bool = True, place: int = 0
+) -> tuple[str, tuple[int, bool, int, int, int]]:
+    """The statement that makes a session ready to score; it belongs to no run, and caches nothing.
+
+    Args:
+        session: which one.
+        use_gpus: whether to compute on them. The session is not kept then: only the end of its
+            processes gives back the memory of a GPU.
+        computes: whether its own process does, or others that statements reach.
+        place: among the sessions that share the GPUs.
+    """
     threads, gpus = session.facts.setdefault("tensorflow", (SCORING_THREADS, use_gpus))
-    return "SELECT cerebro._prepare_worker(%s, %s, %s, %s)", (threads, gpus, 0, NO_RUN)
+    session.keep, gpus = not gpus, gpus and computes
+    sql = "SELECT cerebro._prepare_worker(%s, %s, %s, %s, %s)"
+    return sql, (threads, gpus, 0, NO_RUN, place)
 
 
 def release(session: Session) -> None:

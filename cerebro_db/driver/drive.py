@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from typing import Any
 
 import cerebro_db
 from cerebro_db.configs.settings import Settings
 from cerebro_db.database.catalog import Catalog, Driving, StoredRun
 from cerebro_db.database.dialects import PostgreSQL
+from cerebro_db.database.dialects.capabilities import ends_process
 from cerebro_db.database.sessions import (
     POLL_SECONDS,
     Session,
@@ -22,11 +24,15 @@ from cerebro_db.database.sessions import (
 from cerebro_db.driver import results
 from cerebro_db.driver.control import control_session, transaction
 from cerebro_db.driver.crew import recover
+from cerebro_db.driver.events import check_events
 from cerebro_db.driver.fit_request import FitRequest
 from cerebro_db.driver.fit_setup import RunSetup, check_memory, set_up
+from cerebro_db.driver.functions import check_functions, functions_of
+from cerebro_db.driver.gpus import check_gpus, gpu_places, gpu_tables
 from cerebro_db.driver.registration import register, states_of
 from cerebro_db.driver.requests import Requests, Stopped
 from cerebro_db.driver.reservation import reserved
+from cerebro_db.driver.rotation import RotationRun, check_schedule, rotates
 from cerebro_db.driver.run import Run
 from cerebro_db.driver.state_store import StateStore
 from cerebro_db.driver.stored import (
@@ -110,10 +116,14 @@ class Drive:
 
         def first() -> None:
             with control_session(self._pool, request.search_path, self._tick) as control:
-                models, setup = set_up(control, request, self._tick)
+                check_schedule(self._dialect, request)
+                models, setup = set_up(control, self._dialect.training, request, self._tick)
+                check_functions(control, self._dialect, setup.configurations, self._tick)
+                check_gpus(control, self._dialect.hosts, gpu_tables(setup), self._tick)
+                check_events(control, setup.configurations, self._tick)
                 if setup.replaces:
                     check_previous(control, setup, self._tick)
-                with reserved(control, setup, self._tick):
+                with reserved(control, setup, self._tick, self._notify):
                     self._run_id = register(control, self._dialect, setup, models, self._tick)
                     self._attempt(control, setup)
 
@@ -171,7 +181,8 @@ class Drive:
             _check_version(run)
         setup = with_workers(load_setup(control, run, self._tick), self._limits.num_workers)
         check_memory(setup, Catalog(control, self._tick).settings())
-        with reserved(control, setup, self._tick):
+        check_gpus(control, self._dialect.hosts, gpu_tables(setup), self._tick)
+        with reserved(control, setup, self._tick, self._notify):
             self._attempt(control, setup)
 
     def _attempt(self, control: Session, setup: RunSetup) -> None:
@@ -197,7 +208,10 @@ class Drive:
         _wait_for_orphans(control, run, self._tick)
         store = self._store(catalog, run, setup)
         progress = load_progress(control, store, run, setup, self._tick)
-        ended = self._train(self._context(catalog, run, store, setup), setup, progress)
+        functions = functions_of(control, setup.configurations, self._tick)
+        ended = self._train(
+            self._context(control, catalog, run, store, setup, functions), setup, progress
+        )
         check_unchanged(control, run, setup.packed, setup.validation, self._tick)
         results.write(catalog, self._dialect, setup, run, store, ended)
 
@@ -210,21 +224,29 @@ class Drive:
     def _train(
         self, context: RunContext, setup: RunSetup, progress: Progress
     ) -> dict[int, tuple[str, str]]:
-        if Run(setup, progress, context, []).complete:
+        kind = RotationRun if rotates(setup) else Run
+        if kind(setup, progress, context, []).complete:
             return progress.ended
         use_gpus = bool(setup.request.use_gpus)
         workers = take_workers(self._pool, setup.num_workers, setup.threads, use_gpus, self._tick)
         try:
-            ended = Run(setup, progress, context, workers).run()
+            ended = kind(setup, progress, context, workers).run()
         except BaseException:
-            stop(self._pool, workers)
+            stop(self._pool, workers, context)
             raise
-        give_back(self._pool, workers)
+        give_back(self._pool, workers, context)
         return ended
 
     def _context(
-        self, catalog: Catalog, run: StoredRun, store: StateStore, setup: RunSetup
+        self,
+        control: Session,
+        catalog: Catalog,
+        run: StoredRun,
+        store: StateStore,
+        setup: RunSetup,
+        functions: Mapping[str, Any],
     ) -> RunContext:
+        use_gpus = bool(setup.request.use_gpus)
         limits, settings = self._limits, catalog.settings()
         cache_bytes = settings.cache_mb * 2**20 if run.row.use_caching else 0
         return RunContext(
@@ -233,15 +255,19 @@ class Drive:
             store=store,
             catalog=catalog,
             dialect=self._dialect,
+            packed=setup.packed,
             requests=Requests(catalog, self._run_id, self._deadline, limits.max_seconds),
             guard_key=_guard_key(run),
+            functions=functions,
             cache_bytes=cache_bytes,
             preparation=worker_task(
                 run.run_id,
                 setup.threads,
-                bool(setup.request.use_gpus),
+                use_gpus,
                 cache_bytes,
                 settings,
+                gpu_places(control, self._dialect.hosts, use_gpus, self._tick),
+                keeps_errors=rotates(setup),
             ),
             manifest={} if limits.any_version else run.manifest,
             tick=self._tick,
@@ -364,8 +390,8 @@ def _guard_key(run: StoredRun) -> int:
 
 def status_after(error: BaseException) -> str:
     """How a run stands that an error has stopped."""
-    if isinstance(error, RunInterrupted):  # the server is about to end, or does not come back
-        return "interrupted"
+    if isinstance(error, RunInterrupted) or _ends(error):
+        return "interrupted"  # the server is about to end, or does not come back
     # What the server raises in a tick is an exception of its own.
     code = getattr(error, "sqlstate", None) or type(error).__name__
     cancelled = isinstance(error, KeyboardInterrupt) or code in _CANCELLED
@@ -389,7 +415,12 @@ def check_still_driven(found: Driving, before: Driving, run_id: int) -> None:
         )
 
 
+def _ends(error: BaseException) -> bool:
+    """Whether the server ends the session that drives the run."""
+    return isinstance(error, KeyboardInterrupt) and ends_process()
+
+
 def _text(error: BaseException) -> str:
     if isinstance(error, KeyboardInterrupt):
-        return "cancelled by its caller"
+        return "its session was ended" if _ends(error) else "cancelled by its caller"
     return error.message if isinstance(error, CerebroError) else str(error) or type(error).__name__

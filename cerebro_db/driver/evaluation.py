@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from cerebro_db.configs.exactness import AUC, is_exact
+from cerebro_db.configs.model_outputs import first_metric, loss_names
 from cerebro_db.database.catalog import Catalog
 from cerebro_db.database.dialects import PostgreSQL
 from cerebro_db.database.dialects.postgresql_training import ScanOrder
@@ -28,15 +29,17 @@ from cerebro_db.driver.control import (
     transaction,
 )
 from cerebro_db.driver.crew import Statement, gather
+from cerebro_db.driver.gpus import check_gpus, gpu_places
 from cerebro_db.driver.registered import Origin, named_models, origin_of
 from cerebro_db.driver.tasks import worker_task
 from cerebro_db.driver.trained import (
     ModelTable,
     TrainedModel,
     load_models,
+    one_or_all,
     recipe,
-    target_task,
 )
+from cerebro_db.driver.worker_facts import input_task, target_task
 from cerebro_db.errors import InvalidArgument, InvalidData
 
 # Workers that must import TensorFlow first pay off from so many rows on, each scored by one model.
@@ -68,17 +71,18 @@ class EvaluationRequest:
 
 @dataclass(frozen=True)
 class Score:
-    """Loss and metrics of one model."""
+    """Loss and metrics of one model; of several outputs also the loss of each is a metric."""
 
     mst_key: int
     loss: float
     loss_type: str
     names: list[str]
     metrics: list[float]
+    has_metric: bool = True
 
     def row(self) -> list[Any]:
         """As the output table has it."""
-        first = self.metrics[0] if self.metrics else None
+        first = self.metrics[0] if self.has_metric and self.metrics else None
         names, metrics = self.names or None, self.metrics or None
         return [self.loss, first, names, self.loss_type, self.mst_key, metrics]
 
@@ -118,17 +122,17 @@ def evaluate(
 def check_alike(table: ModelTable, test: PackedTable) -> None:
     """Refuse a packed table whose rows mean something else than those of the training."""
     ours = {
-        "rows of shape": list(table.input_shape),
-        "targets of the kind": table.targets.kind,
-        "targets of shape": list(table.targets.shape),
-        "class values": list(table.class_values),
+        "rows of shape": one_or_all(table.input_shapes),
+        "targets of the kind": one_or_all([one.kind for one in table.targets.each]),
+        "targets of shape": one_or_all([one.shape for one in table.targets.each]),
+        "class values": one_or_all(table.class_values),
         "the normalizing constant": table.normalizing_const,
     }
     theirs = {
-        "rows of shape": list(test.input.shape),
-        "targets of the kind": test.target.kind,
-        "targets of shape": list(test.target.shape),
-        "class values": list(test.target.class_values),
+        "rows of shape": one_or_all([one.shape for one in test.inputs]),
+        "targets of the kind": one_or_all([one.kind for one in test.targets]),
+        "targets of shape": one_or_all([one.shape for one in test.targets]),
+        "class values": one_or_all([one.class_values for one in test.targets]),
         "the normalizing constant": test.normalizing_const,
     }
     if table.encoding != test.encoding:
@@ -147,7 +151,7 @@ def check_alike(table: ModelTable, test: PackedTable) -> None:
 
 
 def _has_exact(model: TrainedModel) -> bool:
-    return any(map(is_exact, model.compile_params.metrics))
+    return any(is_exact(metric) for output in model.outputs for metric in output.metrics)
 
 
 class ScoringJob:
@@ -174,16 +178,18 @@ class ScoringJob:
         tick: Tick,
     ) -> None:
         self._pool, self._sql, self._tick = pool, dialect.training, tick
+        self._hosts = dialect.hosts
         self._table, self._test, self._models = table, test, models
-        self._recipes = {model.mst_key: recipe(model, table.targets) for model in models}
+        self._recipes = {model.mst_key: recipe(model, table) for model in models}
         for mst_key, detail in details.items():
             self._recipes[mst_key]["detail"] = detail
         self._check_size(list(details.values()).count(AUC))
 
     def _check_size(self, models: int) -> None:
         """All predictions of a partition, and those of a model, go from session to session."""
-        targets = self._table.targets
-        outputs = max(1, targets.num_classes, math.prod(targets.shape))
+        outputs = sum(
+            max(1, one.num_classes, math.prod(one.shape)) for one in self._table.targets.each
+        )
         largest = max((partition.rows for partition in self._test.partitions), default=0)
         numbers = outputs * max(largest * models, self._test.rows if models else 0)
         if numbers > MOST_PREDICTIONS:
@@ -195,13 +201,20 @@ class ScoringJob:
 
     def run(self, use_gpus: bool) -> dict[int, dict[str, Any]]:
         """Scan every partition, by as many workers as are worth their start; results by mst_key."""
+        if use_gpus:
+            self._check_gpus()
         with self._workers(use_gpus) as workers:
             settings = Catalog(workers[0], self._tick).settings()
-            task = worker_task(NO_RUN, None, use_gpus, 0, settings)
+            places = gpu_places(workers[0], self._hosts, use_gpus, self._tick)
+            task = worker_task(NO_RUN, None, use_gpus, 0, settings, places)
             scans = [self._scan(partition, task) for partition in self._test.partitions]
             results = [json.loads(rows[0][0]) for rows in gather(workers, scans, self._tick)]
             self._check(results)
             return {key: self._combined(workers[0], key, results) for key in self._recipes}
+
+    def _check_gpus(self) -> None:
+        with control_session(self._pool, None, self._tick) as session:
+            check_gpus(session, self._hosts, [self._test], self._tick)
 
     @contextmanager
     def _workers(self, use_gpus: bool) -> Iterator[list[Session]]:
@@ -212,8 +225,8 @@ class ScoringJob:
         sessions = self._pool.take(self._wanted(ready), fits, self._tick, runs_tensorflow)
         try:
             # Side by side: each takes seconds where TensorFlow is not there yet.
-            for session in sessions:
-                session.send(*preparation(session, use_gpus))
+            for place, session in enumerate(sessions):
+                self._prepare(session, use_gpus, place)
             for session in sessions:
                 session.settle(self._tick)
             yield sessions
@@ -223,6 +236,12 @@ class ScoringJob:
             for session in sessions:
                 release(session)
             self._pool.give(sessions)
+
+    def _prepare(self, session: Session, use_gpus: bool, place: int) -> None:
+        computes = not self._sql.binds_workers
+        statement = preparation(session, use_gpus, computes, place)
+        if computes:  # elsewhere a scan makes processes ready by itself
+            session.send(*statement)
 
     def _wanted(self, ready: int) -> int:
         """How many workers, where so many are ready already."""
@@ -242,6 +261,7 @@ class ScoringJob:
             },
             "targets": target_task(self._table.targets)
             | {"weighted": self._test.sample_weight is not None},
+            **input_task(self._table.input_shapes),
         }
         order = ScanOrder(
             states=[self._table.states],
@@ -269,8 +289,10 @@ class ScoringJob:
         """What all partitions contribute to a model, in the order of their keys."""
         partials = [result["partials"][str(mst_key)] for result in results]
         task = {"configurations": [self._recipes[mst_key] | {"partials": partials}]}
-        sql = "SELECT cerebro._combine_measures(%s)"
-        rows = session.run(sql, (json.dumps(task),), self._tick)
+        first = [self._test.partitions[0].partition_key]  # that session has scanned it
+        combine = "cerebro._combine_measures(%s)"
+        call = self._sql.call(self._test, first, combine, [json.dumps(task)])
+        rows = session.run(*call, self._tick)
         combined: dict[str, Any] = json.loads(rows[0][0])[str(mst_key)]
         if "error" in combined:
             raise self._failed(str(mst_key), combined["error"])
@@ -278,8 +300,16 @@ class ScoringJob:
 
 
 def _score(model: TrainedModel, result: dict[str, Any]) -> Score:
-    loss_type = model.compile_params.loss.name
-    return Score(model.mst_key, result["loss"], loss_type, result["names"], result["metrics"])
+    loss_type = loss_names(model.outputs)
+    has_metric = first_metric(model.outputs) is not None
+    return Score(
+        model.mst_key,
+        result["loss"],
+        loss_type,
+        result["names"],
+        result["metrics"],
+        has_metric,
+    )
 
 
 def _write(

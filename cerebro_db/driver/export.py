@@ -59,7 +59,7 @@ def _exported(
     session: Session, table: ModelTable, mst_key: int, wanted: Format, tick: Tick
 ) -> bytes:
     model = load_models(session, table, [mst_key], tick)[0]
-    task = json.dumps(recipe(model, table.targets) | {"facts": stored_facts(table)})
+    task = json.dumps(recipe(model, table) | {"facts": stored_facts(table)})
     session.run(*preparation(session, False), tick)
     try:
         rows = session.run(

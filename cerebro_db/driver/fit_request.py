@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from cerebro_db.configs.messages import shown
 from cerebro_db.driver.one_model import OneModel
 from cerebro_db.errors import InvalidArgument
 
@@ -11,6 +13,8 @@ MAX_WORKERS = 256
 MAX_ITERATIONS = 1_000_000
 MAX_SECONDS = 10 * 365 * 86_400.0
 DURABILITIES = ("hop", "epoch")
+HOPPER, ROTATION = "hopper", "rotation"
+SCHEDULES = (HOPPER, ROTATION)
 
 
 @dataclass(frozen=True)
@@ -38,6 +42,7 @@ class FitRequest:
     num_workers: int | None = None
     durability: str | None = "hop"
     max_seconds: float | None = None
+    schedule: str | None = HOPPER
     search_path: str | None = None
     cores: int = 1
     one: OneModel | None = None
@@ -51,10 +56,9 @@ class FitRequest:
         check_range("num_workers", self.num_workers, 1, MAX_WORKERS)
         check_range("seed", self.seed, 0, 2**63 - 1, optional=False)
         check_seconds(self.max_seconds)
-        if self.durability not in DURABILITIES:
-            got = "NULL" if self.durability is None else repr(self.durability)
-            allowed = ", ".join(map(repr, DURABILITIES))
-            raise InvalidArgument(f"durability: got {got}; allowed: {allowed}")
+        check_choice("durability", self.durability, DURABILITIES)
+        check_choice("schedule", self.schedule, SCHEDULES)
+        check_workers(self.schedule, self.num_workers)
 
     @property
     def frequency(self) -> int:
@@ -67,6 +71,22 @@ class FitRequest:
         return [
             epoch for epoch in range(1, last + 1) if epoch % self.frequency == 0 or epoch == last
         ]
+
+
+def check_choice(name: str, value: str | None, allowed: Sequence[str]) -> None:
+    """Refuse a word that is none of the allowed ones."""
+    if value not in allowed:
+        got = "NULL" if value is None else shown(value)
+        raise InvalidArgument(f"{name}: got {got}; allowed: {', '.join(map(repr, allowed))}")
+
+
+def check_workers(schedule: str | None, num_workers: int | None) -> None:
+    """Refuse a number of workers where one session drives all segments."""
+    if schedule == ROTATION and num_workers is not None:
+        raise InvalidArgument(
+            f"num_workers: got {num_workers}; allowed with schedule := {ROTATION!r}: NULL, as one "
+            "session drives all segments"
+        )
 
 
 def check_seconds(max_seconds: float | None) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import math
@@ -10,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cerebro_db.configs.freezing import with_frozen
-from cerebro_db.configs.losses import Target
+from cerebro_db.configs.model_outputs import OutputSpec, output_names, outputs_of, with_all_metrics
 from cerebro_db.configs.parameters import (
     CompileParams,
     FitParams,
@@ -19,19 +20,24 @@ from cerebro_db.configs.parameters import (
 )
 from cerebro_db.configs.settings import Settings
 from cerebro_db.database.catalog import Catalog
+from cerebro_db.database.dialects.postgresql_training import PostgreSQLTraining
 from cerebro_db.database.names import QualifiedName
 from cerebro_db.database.packed import PackedTable, load_packed
-from cerebro_db.database.relations import Relation, find, new_table
+from cerebro_db.database.relations import Relation, find
 from cerebro_db.database.sessions import Session, Tick
 from cerebro_db.database.summaries import Facts
 from cerebro_db.driver.architectures import Architecture, load_architectures
-from cerebro_db.driver.fit_request import FitRequest
+from cerebro_db.driver.fit_checks import check_alike, check_fits, target_facts
+from cerebro_db.driver.fit_request import ROTATION, FitRequest
 from cerebro_db.driver.goals import goal_of
+from cerebro_db.driver.leftovers import new_output
+from cerebro_db.driver.measuring import measured_for
 from cerebro_db.driver.one_model import architectures_of
 from cerebro_db.errors import CerebroError, InvalidArgument, UndefinedTable, WrongObjectType
+from cerebro_db.planning import callbacks
 from cerebro_db.planning.cost import hop_seconds, steps_per_call, use_jit
 from cerebro_db.planning.memory import Load, worker_memory
-from cerebro_db.training.targets import TargetFacts, encoding_for
+from cerebro_db.training.targets import TargetFacts
 
 STATES_SUFFIX = "_states"
 HISTORY_SUFFIX = "_history"
@@ -53,6 +59,17 @@ class Configuration:
     jit: bool
     steps_per_call: int
     goal: str
+
+    @functools.cached_property
+    def outputs(self) -> tuple[OutputSpec, ...]:
+        """What each output of the model is compiled with."""
+        names = output_names(json.loads(self.architecture.text))
+        return outputs_of(self.compile_params, names)
+
+    @property
+    def monitored(self) -> CompileParams:
+        """Its parameters as callbacks know them, with the metrics of all outputs."""
+        return with_all_metrics(self.compile_params, self.outputs)
 
 
 @dataclass(frozen=True)
@@ -80,7 +97,9 @@ class RunSetup:
         return bool(self.request.warm_start)
 
 
-def set_up(session: Session, request: FitRequest, tick: Tick) -> tuple[QualifiedName, RunSetup]:
+def set_up(
+    session: Session, sql: PostgreSQLTraining, request: FitRequest, tick: Tick
+) -> tuple[QualifiedName, RunSetup]:
     """Read and check all that a request names; returns the architecture table as well.
 
     Raises:
@@ -93,16 +112,17 @@ def set_up(session: Session, request: FitRequest, tick: Tick) -> tuple[Qualified
     validation = None
     if request.validation_table is not None:
         validation = load_packed(session, request.validation_table, "validation_table", tick)
-        _check_alike(packed, validation)
+        check_alike(packed, validation)
     selection, rows, table = _chosen(session, request, tick)
     known = load_architectures(session, table, {row[1] for row in rows}, tick)
     configurations = _configurations(rows, known, packed, targets, request)
-    partitions = len(packed.partitions)
-    usable = min(partitions, len(configurations))
-    # Where partitions lie on other machines, those have processors of their own.
+    usable = min(len(packed.partitions), len(configurations))
+    # Where partitions lie on other machines, those have processors of their own; all are alike.
     busy = usable if packed.is_spread else min(request.cores, usable)
+    if request.schedule == ROTATION:  # one session, which all segments work for
+        busy = 1
     setup = RunSetup(
-        request=request,
+        request=measured_for(request, {c.mst_key: c.fit_params for c in configurations}),
         packed=packed,
         validation=validation,
         output=output,
@@ -110,11 +130,16 @@ def set_up(session: Session, request: FitRequest, tick: Tick) -> tuple[Qualified
         architectures=str(table.name),
         configurations=configurations,
         targets=targets,
-        num_workers=min(request.num_workers or busy, len(configurations)),
-        threads=max(1, request.cores // partitions),
+        num_workers=min(request.num_workers or busy, most_workers(packed, len(configurations))),
+        threads=max(1, request.cores // session.run(*sql.neighbours(packed), tick)[0][0]),
     )
     check_memory(setup, Catalog(session, tick).settings())
     return table.name, setup
+
+
+def most_workers(packed: PackedTable, configurations: int) -> int:
+    """More would have nothing to do: where partitions lie on segments each belongs to one worker."""
+    return min(len(packed.partitions), configurations) if packed.is_spread else configurations
 
 
 def _chosen(
@@ -159,7 +184,8 @@ def check_memory(setup: RunSetup, settings: Settings) -> None:
 
 def row_bytes(packed: PackedTable) -> int:
     """Bytes of a row in a worker's memory: features and target."""
-    return 4 * math.prod(packed.input.shape) + 4 * math.prod(packed.target.shape)
+    shapes = [*(one.shape for one in packed.inputs), *(one.shape for one in packed.targets)]
+    return 4 * sum(map(math.prod, shapes))
 
 
 def decoded_bytes(packed: PackedTable) -> int:
@@ -167,17 +193,10 @@ def decoded_bytes(packed: PackedTable) -> int:
     return packed.rows * row_bytes(packed)
 
 
-def target_facts(packed: PackedTable) -> TargetFacts:
-    """The stored targets of a packed table."""
-    target = packed.target
-    weighted = packed.sample_weight is not None
-    return TargetFacts(target.kind, target.num_classes, tuple(target.shape), weighted)
-
-
 def _output(session: Session, request: FitRequest, tick: Tick) -> QualifiedName:
     role = "model_output_table"
     if not request.warm_start:
-        return new_table(session, request.model_output_table, role, OUTPUT_SUFFIXES, tick)
+        return new_output(session, request.model_output_table, role, tick)
     previous = find(session, request.model_output_table, role, tick)
     hint = "warm_start := true goes on from the table of an earlier run"
     states = previous.name.suffixed(STATES_SUFFIX)
@@ -190,27 +209,6 @@ def _output(session: Session, request: FitRequest, tick: Tick) -> QualifiedName:
             f"{role}: {previous.name} is no output of cerebro_fit_multiple", hint=hint
         )
     return previous.name
-
-
-def _check_alike(packed: PackedTable, validation: PackedTable) -> None:
-    ours, theirs = packed.input.shape, validation.input.shape
-    if ours != theirs:
-        raise InvalidArgument(
-            f"validation_table: got rows of shape {list(theirs)}; source_table has {list(ours)}"
-        )
-    if packed.encoding != validation.encoding:
-        raise InvalidArgument(
-            f"validation_table: {validation.relation.name} has another encoding of its columns "
-            f"than {packed.relation.name}",
-            hint="pack it with cerebro_pack_validation",
-        )
-    a, b = packed.target, validation.target
-    if (a.kind, a.shape, a.class_values) != (b.kind, b.shape, b.class_values):
-        raise InvalidArgument(
-            f"validation_table: got the target {b.name} ({b.kind}, classes {list(b.class_values)}); "
-            f"source_table has {a.name} ({a.kind}, classes {list(a.class_values)})",
-            hint="pack it with cerebro_pack_validation",
-        )
 
 
 def _selection_rows(
@@ -278,16 +276,19 @@ def _configurations(
         try:
             compile_params = parse_compile_params(compile_text)
             fit_params = parse_fit_params(fit_text)
-            check_fits(known[model_id], compile_params, fit_params, packed, targets)
-            with_frozen(json.loads(known[model_id].text), compile_params.freeze)
+            config = json.loads(known[model_id].text)
+            outputs = outputs_of(compile_params, output_names(config))
+            check_fits(known[model_id], outputs, fit_params, packed, targets)
+            monitored = with_all_metrics(compile_params, outputs)
+            callbacks.check(monitored, fit_params, validated=request.validation_table is not None)
+            with_frozen(config, compile_params.freeze)
         except CerebroError as error:
             error.message = f"configuration {mst_key}: {error.message}"
             raise
-        parsed.append(
-            (mst_key, known[model_id], compile_text, fit_text, compile_params, fit_params)
-        )
+        params = (compile_params, fit_params, outputs)
+        parsed.append((mst_key, known[model_id], compile_text, fit_text, *params))
     steps = Counter[Any]()
-    for _, architecture, _, _, compile_params, fit_params in parsed:
+    for _, architecture, _, _, compile_params, fit_params, _ in parsed:
         key = _program_key(architecture, compile_params, fit_params)
         steps[key] += _steps(packed, fit_params) * (request.num_iterations or 1)
     return tuple(_planned(row, packed, request, steps) for row in parsed)
@@ -296,12 +297,12 @@ def _configurations(
 def _planned(
     row: Any, packed: PackedTable, request: FitRequest, steps: Counter[Any]
 ) -> Configuration:
-    mst_key, architecture, compile_text, fit_text, compile_params, fit_params = row
+    mst_key, architecture, compile_text, fit_text, compile_params, fit_params, outputs = row
     facts, largest = architecture.facts, max(p.rows for p in packed.partitions)
     batch = fit_params.batch_size
     mean_rows = packed.rows // len(packed.partitions)
     planned = steps[_program_key(architecture, compile_params, fit_params)]
-    per_call = steps_per_call(facts, batch, 4 * math.prod(packed.input.shape))
+    per_call = steps_per_call(facts, batch, 4 * sum(math.prod(one.shape) for one in packed.inputs))
     return Configuration(
         mst_key=mst_key,
         architecture=architecture,
@@ -313,7 +314,7 @@ def _planned(
         initial_seed=seed_of(request.seed or 0, mst_key),
         jit=use_jit(facts, planned),
         steps_per_call=max(1, min(per_call, math.ceil(largest / batch))),
-        goal=goal_of(compile_params),
+        goal=goal_of(outputs),
     )
 
 
@@ -326,7 +327,8 @@ def _program_key(
     architecture: Architecture, params: CompileParams, fit: FitParams
 ) -> tuple[Any, ...]:
     penalties = (params.l1 is not None, params.l2 is not None, params.dropout)
-    loss = (params.loss.name, repr(params.loss.arguments))
+    several = repr((params.losses, params.loss_weights))
+    loss = (params.loss.name, repr(params.loss.arguments), several)
     weighted = fit.class_weight is not None
     optimizer = (params.optimizer.name, params.optimizer.schedule)
     layers = (architecture.id, params.freeze, params.dtype_policy)
@@ -336,60 +338,3 @@ def _program_key(
 def _steps(packed: PackedTable, fit: FitParams) -> int:
     """Mini-batches of one configuration in one epoch."""
     return fit.epochs * sum(math.ceil(p.rows / fit.batch_size) for p in packed.partitions)
-
-
-def check_fits(
-    architecture: Architecture,
-    params: CompileParams,
-    fit: FitParams,
-    packed: PackedTable,
-    targets: TargetFacts,
-) -> None:
-    """Whether a model takes the features and its output suits the targets.
-
-    Raises:
-        InvalidArgument: naming both shapes.
-    """
-    facts = architecture.facts
-    if len(facts.input_shapes) != 1 or len(facts.output_shapes) != 1:
-        raise InvalidArgument(
-            f"got model_id {architecture.model_id} with {len(facts.input_shapes)} inputs and "
-            f"{len(facts.output_shapes)} outputs; allowed: one of each"
-        )
-    wanted, given = tuple(facts.input_shapes[0]), tuple(packed.input.shape)
-    if wanted != given:
-        raise InvalidArgument(
-            f"got model_id {architecture.model_id} with the input shape {list(wanted)} for "
-            f"features of shape {list(given)} ({packed.input.name} of {packed.relation.name})"
-        )
-    _check_output(architecture, params, targets)
-    too_large = [pair[0] for pair in fit.class_weight or () if pair[0] >= targets.num_classes]
-    if too_large:
-        raise InvalidArgument(
-            f"class_weight: got the classes {too_large}; allowed: 0 to {targets.num_classes - 1}, "
-            "for a target that is a class"
-        )
-
-
-def _check_output(architecture: Architecture, params: CompileParams, targets: TargetFacts) -> None:
-    output = tuple(int(size or 0) for size in architecture.facts.output_shapes[0])
-    expected = targets.shape or (1,)
-    if targets.kind == "float" and output != expected:
-        raise InvalidArgument(
-            f"got model_id {architecture.model_id} with the output shape {list(output)} for "
-            f"a target of shape {list(expected)}"
-        )
-    if targets.kind == "class" and len(output) != 1:
-        raise InvalidArgument(
-            f"got model_id {architecture.model_id} with the output shape {list(output)} for "
-            f"{targets.num_classes} classes; allowed: one dimension"
-        )
-    try:
-        encoding_for(targets, params.loss.target, output[-1])
-        for metric in params.metrics:
-            if metric.target is not Target.LOSS:
-                encoding_for(targets, metric.target, output[-1])
-    except InvalidArgument as error:
-        raise InvalidArgument(
-            f"model_id {architecture.model_id}, loss {params.loss.name}: {error.message}"
-        ) from None

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from cerebro_db.configs.parameters import CompileParams
+from collections.abc import Sequence
 
-_MINIMISED = (
-    "Crossentropy", "CrossEntropy", "Error", "Hinge", "Divergence", "LogCosh", "Poisson",
-    "FalsePositives", "FalseNegatives",
-)  # fmt: skip
+from cerebro_db.configs.custom import is_custom
+from cerebro_db.configs.model_outputs import OutputSpec, first_metric
+from cerebro_db.configs.monitors import is_minimised
 
 
-def goal_of(params: CompileParams) -> str:
-    """``max`` or ``min`` of the first metric, or ``loss`` where there is no metric."""
-    if not params.metrics:
+def goal_of(outputs: Sequence[OutputSpec]) -> str:
+    """``max`` or ``min`` of the first metric, or ``loss`` where there is none that tells."""
+    metric = first_metric(outputs)
+    # Of a registered function nobody knows which way it is better.
+    if metric is None or is_custom(metric.name):
         return "loss"
-    name = params.metrics[0].name
-    return "min" if any(part in name for part in _MINIMISED) else "max"
+    return "min" if is_minimised(metric.name) else "max"

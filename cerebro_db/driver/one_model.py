@@ -28,20 +28,26 @@ class OneModel:
         Raises:
             InvalidArgument: something is missing.
         """
-        if self.object_table is not None:
-            raise InvalidArgument(
-                f"object_table: got {shown(self.object_table)}; allowed: NULL, as objects of Python "
-                "are not read from tables"
-            )
+        refuse_objects(self.object_table)
         if self.model_id is None:
             raise InvalidArgument("model_id: got NULL; allowed: one of model_arch_table")
-        for name, value in (
-            ("compile_params", self.compile_params),
-            ("fit_params", self.fit_params),
-        ):
-            if value is None:
-                raise InvalidArgument(f"{name}: got NULL; allowed: a text of parameters")
-        return MST_KEY, self.model_id, self.compile_params or "", self.fit_params or ""
+        if self.compile_params is None:
+            raise InvalidArgument("compile_params: got NULL; allowed: a text of parameters")
+        return MST_KEY, self.model_id, self.compile_params, self.fit_params or ""
+
+
+def refuse_objects(object_table: str | None) -> None:
+    """There is no table of Python objects to read functions from.
+
+    Raises:
+        InvalidArgument: one is named.
+    """
+    if object_table is not None:
+        raise InvalidArgument(
+            f"object_table: got {shown(object_table)}; allowed: NULL, as objects of Python are not "
+            "read from tables",
+            hint="the accuracy among the k best needs none: metrics=['top_3_accuracy'], for any k",
+        )
 
 
 def architectures_of(session: Session, one: OneModel, tick: Tick) -> Relation:

@@ -12,15 +12,17 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from typing import Any
 
 from cerebro_db.configs.encodings import Encoding
 from cerebro_db.database.dialects import SpreadPacking
+from cerebro_db.database.dialects.packing_extras import add_columns
 from cerebro_db.database.dialects.postgresql import PostgreSQL
 from cerebro_db.database.dialects.postgresql_packing import UNFINISHED, PostgreSQLPacking
 from cerebro_db.database.names import QualifiedName
-from cerebro_db.database.packed import SUMMARY_SUFFIX, load_packed
+from cerebro_db.database.packed import SUMMARY_SUFFIX, PackedTable, load_packed
 from cerebro_db.database.relations import (
-    column,
+    Relation,
     find,
     forget_search_path,
     new_table,
@@ -29,16 +31,22 @@ from cerebro_db.database.relations import (
 from cerebro_db.database.sessions import Session, SessionPool, StatementFailed, Tick, no_tick
 from cerebro_db.driver.crew import Statement, borrowed, recover, run_all, run_each
 from cerebro_db.driver.encoding_fit import Fitter
-from cerebro_db.driver.packing_layout import Layout, default_buffer_size, lay_out
-from cerebro_db.driver.packing_request import PackRequest, PackSummary
-from cerebro_db.driver.packing_source import (
+from cerebro_db.driver.packing_columns import (
+    Others,
+    check_counts,
     check_names,
-    check_source,
-    target_of,
+    listed_features,
+    listed_targets,
+    wanted_classes,
 )
+from cerebro_db.driver.packing_layout import Layout, lay_out
+from cerebro_db.driver.packing_request import PackRequest, PackSummary
+from cerebro_db.driver.packing_segments import choose_segments
+from cerebro_db.driver.packing_sizes import buffer_size, check_size
+from cerebro_db.driver.packing_source import Feature, Target, check_source
 from cerebro_db.driver.packing_spread import SpreadWork, spread
 from cerebro_db.driver.packing_summary import summary_fields
-from cerebro_db.driver.packing_survey import Survey, Surveyor
+from cerebro_db.driver.packing_survey import Survey, Surveyor, extras_of
 from cerebro_db.driver.packing_work import (
     ENCODING_SUFFIX,
     Work,
@@ -46,11 +54,12 @@ from cerebro_db.driver.packing_work import (
     readable_encoding,
     weight_of,
 )
-from cerebro_db.errors import CerebroError, DuplicateTable, InvalidArgument, InvalidData
-from cerebro_db.training.buffers import wire_bytes
-
-# The server holds no value of a gigabyte; some room for its own headers.
-LARGEST_VALUE = 2**30 - 2**16
+from cerebro_db.errors import (
+    CerebroError,
+    DuplicateTable,
+    InvalidArgument,
+    NotSupported,
+)
 
 Notify = Callable[[str], None]
 
@@ -77,7 +86,7 @@ def pack(
     """
     request.check()
     with borrowed(pool, 1, tick) as (control,):
-        summary = _Job(pool, dialect.packing, control, tick, notify).run(request)
+        summary = _Job(pool, dialect, control, tick, notify).run(request)
     notify(str(summary))
     return summary
 
@@ -88,14 +97,14 @@ class _Job:
     def __init__(
         self,
         pool: SessionPool,
-        sql: PostgreSQLPacking,
+        dialect: PostgreSQL,
         control: Session,
         tick: Tick,
         notify: Notify,
     ) -> None:
         self._notify = notify
         self._pool = pool
-        self._sql = sql
+        self._dialect, self._sql = dialect, dialect.packing
         self._control = control
         self._tick = tick
 
@@ -109,11 +118,11 @@ class _Job:
         return PackSummary(
             output=work.output,
             rows=len(layout.addresses),
-            shape=survey.feature.shape,
+            shapes=tuple(feature.shape for feature in survey.features),
             partitions=len(layout.rows_per_partition()),
             buffers=len(layout.slots),
             buffer_size=layout.buffer_size,
-            num_classes=survey.target.num_classes,
+            classes=tuple(target.num_classes for target in survey.targets),
             seconds=time.monotonic() - began,
         )
 
@@ -130,17 +139,53 @@ class _Job:
             training = load_packed(
                 self._control, request.training_table, "training_table", self._tick
             )
-        target = target_of(column(source, request.dependent_varname, "dependent_varname"))
-        feature = feature_for(request, source, target, training)
-        check_names(feature.column.name, target.column.name)
-        if training is not None:
-            target = target.like(training)
-        elif request.num_classes is not None and not target.is_class:
-            raise InvalidArgument(
-                f"num_classes: got {request.num_classes}; allowed: NULL, as the column "
-                f"{target.column.name!r} of type {target.column.type} holds float targets"
+        target, *targets = listed_targets(request, source)
+        feature, *features = self._features(request, source, target, training)
+        others = Others(tuple(features), tuple(targets))
+        if others and isinstance(self._sql, SpreadPacking):
+            raise NotSupported(
+                "got several inputs or outputs; allowed on a server with segments: one of each"
             )
-        return Work(request, source, feature, target, training, output, weight_of(request, source))
+        check_names(
+            [one.column.name for one in (feature, *features)],
+            [one.column.name for one in (target, *targets)],
+        )
+        if training is not None:
+            check_counts(training, (feature, *features), (target, *targets))
+            target, *targets = [
+                one.like(training, place) for place, one in enumerate((target, *targets))
+            ]
+            others = replace(others, targets=tuple(targets))
+        classes = wanted_classes(request, (target, *targets))
+        weight = weight_of(request, source)
+        segments = choose_segments(
+            self._control, self._dialect.hosts, request.distribution_rules, training, self._tick
+        )
+        return Work(
+            request,
+            source,
+            feature,
+            target,
+            training,
+            output,
+            weight,
+            segments,
+            others=others,
+            classes=classes,
+        )
+
+    def _features(
+        self,
+        request: PackRequest,
+        source: Relation,
+        target: Target,
+        training: PackedTable | None,
+    ) -> tuple[Feature, ...]:
+        if not request.makes_features and (training is None or training.encoding is None):
+            listed = request.independent_varname
+            if found := listed_features(source, listed, "independent_varname"):
+                return found
+        return (feature_for(request, source, target, training),)
 
     # -- around the work -----------------------------------------------------
     @contextlib.contextmanager
@@ -193,9 +238,10 @@ class _Job:
     def _built(self, work: Work) -> tuple[Survey, Layout]:
         if isinstance(self._sql, SpreadPacking):
             return self._spread(self._sql, work)
-        names = (work.feature.column.name, work.target.column.name)
         table = self._readable(work)
-        self._control.run(self._sql.create(work.build, *names), (), self._tick)
+        self._control.run(self._sql.create(work.build, *work.names), (), self._tick)
+        if extras := extras_of(work.others):
+            self._control.run(add_columns(work.build, extras), (), self._tick)
         snapshot = self._control.run(self._sql.begin_reading, (), self._tick)[0][0]
         work = self._fitted(work, table)
         surveyor = Surveyor(self._sql, self._control, self._tick)
@@ -218,15 +264,19 @@ class _Job:
             source=work.source.name,
             build=work.build,
             columns=work.columns,
-            names=(work.feature.column.name, work.target.column.name),
+            names=work.names,
             seed=None if request.is_validation else request.seed,
-            partitions=len(work.training.partitions) if work.training else request.num_partitions,
+            # As many as the training table has, on its segments.
+            partitions=None if work.training else request.num_partitions,
+            segments=work.segments.segments,
+            like=work.segments.like,
             survey=lambda surveyor: _survey(surveyor, self._fitted(work, sql.staged), sql.staged),
-            buffer_size=lambda survey: _buffer_size(work, survey),
+            buffer_size=lambda survey: buffer_size(work, survey),
         )
-        survey, layout = spread(sql, self._control, spread_work, self._tick)
-        _check_size(survey, layout)
-        self._finish(replace(work, feature=survey.feature), survey, layout)
+        survey, layout, used = spread(sql, self._control, spread_work, self._tick)
+        check_size(survey, layout)
+        work = replace(work, feature=survey.feature, segments=work.segments.followed(used))
+        self._finish(work, survey, layout)
         return survey, layout
 
     def _fitted(self, work: Work, table: QualifiedName) -> Work:
@@ -250,7 +300,10 @@ class _Job:
         if not self._control.run(self._sql.needs_staging, (source.oid,), self._tick)[0][0]:
             return source.name
         feature = work.feature
-        wide = () if isinstance(feature.encoding, Encoding) else feature.sources
+        arrays = (one for one in work.others.features if not one.is_scalar)
+        wide = tuple(one.column.name for one in arrays)
+        if not isinstance(feature.encoding, Encoding) and not feature.is_scalar:
+            wide = (*feature.sources, *wide)
         statement = self._sql.stage(work.stage, source.name, work.columns, wide)
         self._control.run(statement, (), self._tick)
         return work.stage
@@ -264,7 +317,9 @@ class _Job:
             run_each(workers, ("COMMIT", ()), self._tick)
 
     def _finish(self, work: Work, survey: Survey, layout: Layout) -> None:
-        fields = summary_fields(work.request, survey, layout, work.output, work.training)
+        fields = summary_fields(
+            work.request, survey, layout, work.output, work.training, work.segments
+        )
         more, told = readable_encoding(work)
         statement = self._sql.finish(
             work.build,
@@ -283,14 +338,19 @@ def _fillings(
     sql: PostgreSQLPacking, work: Work, survey: Survey, layout: Layout
 ) -> Iterator[Statement]:
     """One statement for each buffer."""
-    feature, target = survey.feature, survey.target
-    names = (feature.column.name, target.column.name)
-    text = sql.fill(work.build, survey.scan, names)
-    shape, target_shape = list(feature.shape), list(target.shape)
-    if target.is_class:
-        middle = [target_shape, target.null_id if target.null_id is not None else -1, target.values]
-    else:
-        middle = [list(target.wire_shape), target_shape]
+    target, others = survey.target, survey.others
+    text = sql.fill(work.build, survey.scan, work.names)
+    middle: list[Any] = [] if target.is_class else [list(target.wire_shape)]
+    middle.append(list(target.shape))
+    for feature in others.features:
+        middle += [list(feature.shape), survey.divisor, list(feature.shape)]
+    for other in others.targets:
+        middle += [] if other.is_class else [list(other.wire_shape), 1.0]
+        middle.append(list(other.shape))
+    classes = [one for one in survey.targets if one.is_class]
+    middle += [one.null_id if one.null_id is not None else -1 for one in classes]
+    middle += [one.values for one in classes]
+    shape = list(survey.feature.shape)
     for slot in layout.slots:
         first = [slot.partition_key, slot.buffer_id, survey.divisor]
         yield text, (*first, *middle, layout.tids(slot), layout.positions(slot), shape)
@@ -299,8 +359,8 @@ def _fillings(
 def _layout(work: Work, survey: Survey) -> Layout:
     seed = None if work.request.is_validation else work.request.seed
     partitions = _partitions(work, len(survey.addresses))
-    layout = lay_out(survey.addresses, partitions, _buffer_size(work, survey), seed)
-    _check_size(survey, layout)
+    layout = lay_out(survey.addresses, partitions, buffer_size(work, survey), seed)
+    check_size(survey, layout)
     return layout
 
 
@@ -311,15 +371,11 @@ def _survey(surveyor: Surveyor, work: Work, table: QualifiedName) -> Survey:
         work.feature,
         work.target,
         work.divisor,
-        work.request.num_classes,
+        work.classes,
         work.training,
         work.weight,
+        work.others,
     )
-
-
-def _buffer_size(work: Work, survey: Survey) -> int:
-    elements = max(_product(survey.feature.shape), _product(survey.target.shape))
-    return work.request.buffer_size or default_buffer_size(elements)
 
 
 def _partitions(work: Work, rows: int) -> int:
@@ -332,29 +388,6 @@ def _partitions(work: Work, rows: int) -> int:
             f"the number of rows of {work.source.name}"
         )
     return wanted or min(_cores(), rows)
-
-
-def _check_size(survey: Survey, layout: Layout) -> None:
-    """A buffer must not outgrow what the server can hold in one value while it is made."""
-    row = wire_bytes(survey.feature.shape, survey.feature.element_oid)
-    most = LARGEST_VALUE // row
-    if most < 1:
-        raise InvalidData(
-            f"column {survey.feature.column.name!r}: got rows of shape {survey.feature.shape}; "
-            "allowed: less than a gigabyte in a row"
-        )
-    if layout.buffer_size > most:
-        raise InvalidArgument(
-            f"buffer_size: got {layout.buffer_size} rows in a buffer; allowed: at most {most} "
-            f"rows of shape {survey.feature.shape}, as the server's values are below a gigabyte"
-        )
-
-
-def _product(shape: tuple[int, ...]) -> int:
-    result = 1
-    for size in shape:
-        result *= size
-    return result
 
 
 def _cores() -> int:

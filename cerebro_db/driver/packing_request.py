@@ -12,7 +12,6 @@ from cerebro_db.database.summaries import MAX_CLASSES
 from cerebro_db.driver.encoding_plan import EncodingRequest
 from cerebro_db.errors import InvalidArgument
 
-ALL_SEGMENTS = "all_segments"
 LARGEST_INTEGER = 2**31 - 1
 
 
@@ -46,8 +45,8 @@ class PackRequest:
     independent_varname: str | None
     buffer_size: int | None = None
     normalizing_const: float | None = 1.0
-    num_classes: int | None = None
-    distribution_rules: str | None = ALL_SEGMENTS
+    num_classes: int | Sequence[int | None] | None = None
+    distribution_rules: str | None = None
     num_partitions: int | None = None
     seed: int | None = 0
     training_table: str | None = None
@@ -57,6 +56,11 @@ class PackRequest:
     image: ImageRequest | None = None
     sample_weight: str | None = None
 
+    @property
+    def makes_features(self) -> bool:
+        """Whether columns or images become features, rather than arrays of numbers."""
+        return self.encoding is not None or self.image is not None
+
     def check(self) -> None:
         """Refuse what no table could make right."""
         if self.encoding is not None:
@@ -64,7 +68,9 @@ class PackRequest:
         if self.image is not None:
             self.image.encoding("")
         _check_positive("buffer_size", self.buffer_size)
-        _check_positive("num_classes", self.num_classes, MAX_CLASSES)
+        classes = self.num_classes
+        for number in [classes] if isinstance(classes, int | None) else classes:
+            _check_positive("num_classes", number, MAX_CLASSES)
         _check_positive("num_partitions", self.num_partitions)
         divisor = self.normalizing_const
         if divisor is None or not math.isfinite(divisor) or divisor == 0.0:
@@ -73,12 +79,6 @@ class PackRequest:
             )
         if self.seed is None:
             raise InvalidArgument("seed: got NULL; allowed: any bigint")
-        if self.distribution_rules != ALL_SEGMENTS:
-            raise InvalidArgument(
-                f"distribution_rules: got {_shown(self.distribution_rules)}; "
-                f"allowed on PostgreSQL: '{ALL_SEGMENTS}', as there are no segments to choose from",
-                hint="use num_partitions to say how many workers can train side by side",
-            )
 
 
 @dataclass(frozen=True)
@@ -88,38 +88,48 @@ class PackSummary:
     Attributes:
         output: the packed table.
         rows: of the source.
-        shape: of one row of features.
+        shapes: of one row of each input.
         partitions: how many.
         buffers: how many, over all partitions.
         buffer_size: rows of the largest buffer.
-        num_classes: 0 for float targets.
+        classes: of each output; 0 for float targets.
         seconds: wall time.
     """
 
     output: QualifiedName
     rows: int
-    shape: tuple[int, ...]
+    shapes: tuple[tuple[int, ...], ...]
     partitions: int
     buffers: int
     buffer_size: int
-    num_classes: int
+    classes: tuple[int, ...]
     seconds: float
 
+    @property
+    def num_classes(self) -> int:
+        """Of the first output."""
+        return self.classes[0]
+
     def __str__(self) -> str:
-        shape = " x ".join(map(str, self.shape))
-        target = "float targets"
-        if self.num_classes:
-            target = f"{self.num_classes} class{'' if self.num_classes == 1 else 'es'}"
+        shapes = ", ".join(" x ".join(map(str, shape)) for shape in self.shapes)
+        targets = ", ".join(map(_target, self.classes))
         return (
-            f"packed {_counted(self.rows, 'row')} of {shape} features and {target} into {self.output}: "
+            f"packed {_counted(self.rows, 'row')} of {shapes} features and {targets} into {self.output}: "
             f"{_counted(self.partitions, 'partition')}, {_counted(self.buffers, 'buffer')} of at "
             f"most {_counted(self.buffer_size, 'row')}, {self.seconds:.1f} s"
         )
 
 
 def _check_positive(name: str, value: int | None, most: int = LARGEST_INTEGER) -> None:
-    if value is not None and not 1 <= value <= most:
+    good = value is None or (isinstance(value, int) and 1 <= value <= most)
+    if not good:
         raise InvalidArgument(f"{name}: got {value}; allowed: NULL or an integer from 1 to {most}")
+
+
+def _target(classes: int) -> str:
+    if not classes:
+        return "float targets"
+    return f"{classes} class{'' if classes == 1 else 'es'}"
 
 
 def _counted(number: int, noun: str) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from cerebro_db.configs.encodings import Encoding, Recorded
 from cerebro_db.configs.images import ImageEncoding, ImageFormat
 from cerebro_db.database.encoding import encoded
-from cerebro_db.database.names import MAX_IDENTIFIER_BYTES, quote
+from cerebro_db.database.names import quote
 from cerebro_db.database.packed import PackedTable
 from cerebro_db.database.relations import Column, Relation, column
 from cerebro_db.driver.encoding_plan import matched
@@ -20,6 +20,8 @@ _FLOATS = {700, 701, 1700}
 _MONEY = 790
 # Text-like, boolean, dates and times, enumerations.
 _CLASS_CATEGORIES = {"S", "B", "D", "T", "E"}
+# uuid, inet, cidr, macaddr: they have an order, as others of their categories do not.
+_CLASS_TYPES = {2950, 869, 650, 829}
 _FLOAT8_OID, _FLOAT8_ARRAY_OID, _SMALLINT_OID, _BYTEA_OID = 701, 1022, 21, 17
 # The name of what is made of several columns.
 FEATURES = "features"
@@ -35,6 +37,7 @@ class Feature:
         element_oid: of what is then read.
         shape: of every row; empty until known.
         encoding: how several columns, or an image, become numbers.
+        is_scalar: whether it is one number, which is read as an array of it.
     """
 
     column: Column
@@ -42,6 +45,7 @@ class Feature:
     element_oid: int
     shape: tuple[int, ...] = ()
     encoding: Recorded | None = None
+    is_scalar: bool = False
 
     @property
     def sources(self) -> tuple[str, ...]:
@@ -60,6 +64,8 @@ class Feature:
         if isinstance(self.encoding, Encoding):
             return encoded(self.encoding, alias)
         name = f"{alias}.{quote(self.column.name)}"
+        if self.is_scalar:
+            return f"ARRAY[{name}::{self.cast}]"
         return f"{name}::{self.cast}" if self.cast else name
 
 
@@ -109,9 +115,9 @@ class Target:
             self, values=values, found=found, null_id=null_id, num_classes=wanted or found
         )
 
-    def like(self, training: PackedTable) -> Target:
+    def like(self, training: PackedTable, place: int = 0) -> Target:
         """The target with the classes of a packed training table."""
-        model = training.target
+        model = training.targets[place]
         if model.kind != self.kind or (self.is_class and model.category != self.column.category):
             raise InvalidData(
                 f"the column {self.column.name!r} of type {self.column.type} holds {self.kind} "
@@ -140,6 +146,23 @@ def feature_of(column: Column) -> Feature:
             f"independent_varname: the column {column.name!r} is of type {column.type}; "
             "allowed: arrays of smallint, integer, bigint, real, double precision or numeric",
             hint="single values are packed with cerebro_pack_columns, images with cerebro_pack_images",
+        )
+    return Feature(column, *cast)
+
+
+def listed_feature(column: Column, role: str) -> Feature:
+    """How one of several inputs is read: an array, or a number as an array of one.
+
+    Raises:
+        WrongObjectType: the column holds neither.
+    """
+    if column.type_oid in _INTEGERS | _FLOATS:
+        return Feature(column, "double precision", _FLOAT8_OID, is_scalar=True)
+    cast = _array_cast(column)
+    if cast is None:
+        raise WrongObjectType(
+            f"{role}: the column {column.name!r} is of type {column.type}; allowed: smallint, "
+            "integer, bigint, real, double precision or numeric, and arrays of these"
         )
     return Feature(column, *cast)
 
@@ -202,7 +225,8 @@ def target_of(column: Column) -> Target:
     """
     if column.type_oid in _FLOATS:
         return Target(column, "float", "double precision")
-    if column.type_oid in _INTEGERS or column.category in _CLASS_CATEGORIES:
+    is_class = column.type_oid in _INTEGERS | _CLASS_TYPES
+    if is_class or column.category in _CLASS_CATEGORIES:
         return Target(column, "class", _cast(column))
     cast = _array_cast(column)
     if cast is None:
@@ -221,34 +245,6 @@ def check_number(column: Column, role: str) -> None:
             f"{role}: the column {column.name!r} is of type {column.type}; allowed: smallint, "
             "integer, bigint, real, double precision or numeric"
         )
-
-
-def check_names(x: str, y: str) -> None:
-    """Refuse columns whose names would collide in the packed table, or grow too long."""
-    names = [
-        "partition_key",
-        "buffer_id",
-        "num_rows",
-        "segment_key",
-        x,
-        f"{x}_shape",
-        y,
-        f"{y}_shape",
-    ]
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        raise InvalidArgument(
-            f"got the columns {y!r} and {x!r}; they would make two columns named {twice[0]!r} "
-            "in the packed table",
-            hint="rename the column, or select it under another name in a view",
-        )
-    for name in (f"{x}_shape", f"{y}_class_values"):
-        if len(name.encode()) > MAX_IDENTIFIER_BYTES:
-            raise InvalidArgument(
-                f"the name {name!r}, which packing needs, has {len(name.encode())} bytes; "
-                f"allowed: {MAX_IDENTIFIER_BYTES}",
-                hint="select the column under a shorter name in a view",
-            )
 
 
 def check_source(relation: Relation) -> None:

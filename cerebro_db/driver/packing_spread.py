@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from cerebro_db.database.dialects import Spreading, SpreadPacking
@@ -23,7 +23,9 @@ class SpreadWork:
         columns: of the source, those that are read.
         names: of features and target in the packed table.
         seed: of the shuffle; None keeps the order.
-        partitions: how many; None for one on each segment.
+        partitions: how many; None for one on each of the segments.
+        segments: those that are used, in their order; None for all.
+        like: segment keys whose segments are used instead, if any.
         survey: looks at the rows of the stage.
         buffer_size: most rows in a buffer, once the rows are known.
     """
@@ -34,14 +36,18 @@ class SpreadWork:
     names: tuple[str, str]
     seed: int | None
     partitions: int | None
+    segments: Sequence[int] | None
+    like: Sequence[int]
     survey: Callable[[Surveyor], Survey]
     buffer_size: Callable[[Survey], int]
 
 
 def spread(
     sql: SpreadPacking, control: Session, work: SpreadWork, tick: Tick
-) -> tuple[Survey, Layout]:
-    """Fill the packed table; the transaction stays open, and is the caller's to end.
+) -> tuple[Survey, Layout, list[int]]:
+    """Fill the packed table; also returns the segments of its partitions.
+
+    The transaction stays open, and is the caller's to end.
 
     Args:
         sql: of the dialect.
@@ -50,7 +56,9 @@ def spread(
         tick: called while waiting.
     """
     control.run(sql.begin, (), tick)
-    keys = [key for _, key in control.run(sql.segment_keys, (), tick)]
+    all_keys = dict(control.run(sql.segment_keys, (), tick))
+    segments = _segments(sql, control, work, sorted(all_keys), tick)
+    keys = [all_keys[segment] for segment in segments]
     source = work.source
     if control.run(sql.needs_copy, (source.text,), tick)[0][0]:
         text, source = sql.copy(source, work.columns)
@@ -74,13 +82,24 @@ def spread(
             raise
         control.run("ROLLBACK TO SAVEPOINT before_filling", (), tick)
         raise surveyor.explained(survey, failure) from None
-    return survey, layout
+    return survey, layout, segments[:partitions]
+
+
+def _segments(
+    sql: SpreadPacking, control: Session, work: SpreadWork, every: list[int], tick: Tick
+) -> list[int]:
+    """Those that are used, in the order of the partitions."""
+    if work.like:
+        found: dict[int, int] = dict(control.run(sql.segments_of, (list(work.like),), tick))
+        # Keys of a cluster that had other segments may be unknown here.
+        return list(dict.fromkeys(found[key] for key in work.like if key in found)) or every
+    return every if work.segments is None else list(work.segments)
 
 
 def _partitions(wanted: int | None, keys: list[int], rows: int) -> int:
     if wanted is not None and wanted > len(keys):
         raise InvalidArgument(
-            f"num_partitions: got {wanted}; allowed: at most {len(keys)}, the number of segments"
+            f"num_partitions: got {wanted}; allowed: at most {len(keys)}, the number of segments that are used"
         )
     return min(wanted or len(keys), rows)
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from cerebro_db.database.dialects.packing_extras import Extra
 from cerebro_db.database.dialects.postgresql_packing import (
     BLOCKS_PER_FETCH,
     PostgreSQLPacking,
@@ -16,6 +18,7 @@ from cerebro_db.database.dialects.postgresql_packing import (
 from cerebro_db.database.names import QualifiedName, quote
 from cerebro_db.database.packed import PackedTable
 from cerebro_db.database.sessions import Session, Tick
+from cerebro_db.driver.packing_columns import NO_OTHERS, Others
 from cerebro_db.driver.packing_layout import parse_addresses
 from cerebro_db.driver.packing_source import Feature, Target
 from cerebro_db.errors import CerebroError, InvalidData
@@ -33,6 +36,7 @@ class Survey:
         addresses: of all rows, sorted.
         divisor: the normalizing constant.
         weight: the column of sample weights.
+        others: further inputs and outputs, the same of them.
     """
 
     source: QualifiedName
@@ -42,6 +46,17 @@ class Survey:
     addresses: NDArray[np.int64]
     divisor: float
     weight: str | None = None
+    others: Others = NO_OTHERS
+
+    @property
+    def features(self) -> tuple[Feature, ...]:
+        """All inputs."""
+        return (self.feature, *self.others.features)
+
+    @property
+    def targets(self) -> tuple[Target, ...]:
+        """All outputs."""
+        return (self.target, *self.others.targets)
 
     @property
     def is_staged(self) -> bool:
@@ -70,9 +85,10 @@ class Surveyor:
         feature: Feature,
         target: Target,
         divisor: float,
-        num_classes: int | None,
+        num_classes: Sequence[int | None],
         training: PackedTable | None,
         weight: str | None = None,
+        others: Others = NO_OTHERS,
     ) -> Survey:
         """Look at all rows.
 
@@ -82,9 +98,10 @@ class Surveyor:
             feature: the independent variable.
             target: the dependent variable; has classes if there is a training table.
             divisor: the normalizing constant.
-            num_classes: as the caller wants.
+            num_classes: as the caller wants, of each target.
             training: the table whose shapes and classes count.
             weight: the column of sample weights.
+            others: further inputs and outputs.
 
         Raises:
             InvalidData: there are no rows, or the first one cannot be packed.
@@ -93,24 +110,52 @@ class Surveyor:
         addresses = self._addresses(table)
         if not len(addresses):
             raise InvalidData(f"source_table: {source} has no rows; allowed: at least one row")
-        found = Survey(source, scan, feature, target, addresses, divisor, weight)
-        shape, target_shape = self._shapes(found, training)
-        if training is None and target.is_class:
-            listed, count, has_null = self._control.run(self._sql.classes(scan), (), self._tick)[0]
-            target = target.with_classes(listed, count, has_null, num_classes)
+        found = Survey(source, scan, feature, target, addresses, divisor, weight, others)
+        pairs = [
+            self._looked_at(pair, places, num_classes[places[1]], training)
+            for places, pair in _pairs(found)
+        ]
+        first, rest = pairs[0], pairs[1:]
+        inputs = len(others.features)
         return replace(
             found,
-            feature=replace(feature, shape=shape),
+            scan=replace(scan, extras=extras_of(others)),
+            feature=first.feature,
+            target=first.target,
+            others=Others(
+                tuple(pair.feature for pair in rest[:inputs]),
+                tuple(pair.target for pair in rest[inputs:]),
+            ),
+        )
+
+    def _looked_at(
+        self,
+        pair: Survey,
+        places: tuple[int, int],
+        num_classes: int | None,
+        training: PackedTable | None,
+    ) -> Survey:
+        """One input and one output with their shapes and classes."""
+        shape, target_shape = self._shapes(pair, places, training)
+        target = pair.target
+        if training is None and target.is_class and not places[0]:
+            classes = self._sql.classes(pair.scan)
+            listed, count, has_null = self._control.run(classes, (), self._tick)[0]
+            target = target.with_classes(listed, count, has_null, num_classes)
+        return replace(
+            pair,
+            feature=replace(pair.feature, shape=shape),
             target=replace(target, shape=target_shape),
         )
 
     def explained(self, survey: Survey, failure: CerebroError) -> CerebroError:
         """The error that names the row because of which a worker failed."""
         try:
-            message = self._culprit(survey)
+            faults = [self._fault(pair) for _, pair in _pairs(survey)]
         except CerebroError:  # the server already fails on reading that row, and says why
             return failure
-        return InvalidData(message) if message else failure
+        found = [fault for fault in faults if fault is not None]
+        return InvalidData(min(found, key=lambda fault: fault[0])[1]) if found else failure
 
     def _addresses(self, table: QualifiedName) -> NDArray[np.int64]:
         if self._sql.in_one_statement:  # where rows have none that another session could use
@@ -126,19 +171,22 @@ class Surveyor:
         return parse_addresses(pieces)
 
     def _shapes(
-        self, survey: Survey, training: PackedTable | None
+        self, survey: Survey, places: tuple[int, int], training: PackedTable | None
     ) -> tuple[tuple[int, ...], tuple[int, ...]]:
         features, targets = self._control.run(self._sql.shapes(survey.scan), (), self._tick)[0]
         wants_target = survey.target.column.is_array
         if features is None or (wants_target and targets is None):
-            raise InvalidData(self._culprit(survey) or f"source_table: {survey.source} is unusable")
+            fault = self._fault(survey)
+            raise InvalidData(fault[1] if fault else f"source_table: {survey.source} is unusable")
         shape, target_shape = tuple(features), tuple(targets) if wants_target else ()
         if training is not None:
-            _check_shape(survey.feature.column.name, shape, training.input.shape, training)
-            _check_shape(survey.target.column.name, target_shape, training.target.shape, training)
+            wanted, of_target = training.inputs[places[0]], training.targets[places[1]]
+            _check_shape(survey.feature.column.name, shape, wanted.shape, training)
+            _check_shape(survey.target.column.name, target_shape, of_target.shape, training)
         return shape, target_shape
 
-    def _culprit(self, survey: Survey) -> str | None:
+    def _fault(self, survey: Survey) -> tuple[int, str] | None:
+        """The number of the first row that cannot be packed, and what is wrong with it."""
         # Where no row has a shape, any shape finds the first row.
         shape, target_shape = survey.feature.shape or (1,), survey.target.wire_shape
         statement = self._sql.culprit(survey.scan, shape, target_shape)
@@ -146,9 +194,18 @@ class Surveyor:
         rows = self._control.run(statement, (survey.divisor, *values), self._tick)
         if not rows:
             return None
-        number, address, fault, got, target_fault, target_got, label, weight = rows[0]
-        where = f"row {number} of the scan of {survey.source}"
-        where += "" if survey.is_staged else f", ctid {address}"
+        return int(rows[0][0]), self._told(survey, rows[0], shape, target_shape)
+
+    def _told(
+        self,
+        survey: Survey,
+        row: Sequence[Any],
+        shape: tuple[int, ...],
+        target_shape: tuple[int, ...],
+    ) -> str:
+        number, address, fault, got, target_fault, target_got, label, weight = row
+        of_copy = survey.is_staged and not self._sql.in_one_statement
+        where = self._sql.named_row(number, survey.source, None if of_copy else address)
         name, target_name = survey.feature.column.name, survey.target.column.name
         if fault:
             where += f", {target_name} = {label!r}" if label is not None else ""
@@ -165,17 +222,43 @@ class Surveyor:
         return f"{where}: column {target_name!r} {reason(target_fault, target_got, target_shape)}"
 
 
+def _pairs(survey: Survey) -> list[tuple[tuple[int, int], Survey]]:
+    """One input and one output at a time, with their places: first ones, inputs, outputs."""
+    found = [((0, 0), replace(survey, others=NO_OTHERS))]
+    for place, feature in enumerate(survey.others.features, 1):
+        scan = scan_of(survey.scan.table, feature, survey.target)
+        pair = replace(survey, scan=scan, feature=feature, weight=None, others=NO_OTHERS)
+        found.append(((place, 0), pair))
+    for place, target in enumerate(survey.others.targets, 1):
+        scan = scan_of(survey.scan.table, survey.feature, target)
+        pair = replace(survey, scan=scan, target=target, weight=None, others=NO_OTHERS)
+        found.append(((0, place), pair))
+    return found
+
+
+def extras_of(others: Others) -> tuple[Extra, ...]:
+    """What is read and written for further inputs and outputs."""
+    features = [Extra(one.column.name, one.expression("s")) for one in others.features]
+    return (*features, *map(_extra, others.targets))
+
+
+def _extra(target: Target) -> Extra:
+    return Extra(target.column.name, _label(target), target.cast if target.is_class else None)
+
+
+def _label(target: Target) -> str:
+    """SQL of a class, or of the array of a float target."""
+    label = f"s.{quote(target.column.name)}::{target.cast}"
+    return label if target.is_class or target.column.is_array else f"ARRAY[{label}]"
+
+
 def scan_of(
     table: QualifiedName, feature: Feature, target: Target, weight: str | None = None
 ) -> Scan:
     """What is read of ``table``."""
     weights = None if weight is None else f"s.{quote(weight)}::double precision"
-    features, label = feature.expression("s"), f"s.{quote(target.column.name)}"
-    if target.is_class:
-        return Scan(table, features, f"{label}::{target.cast}", target.cast, feature.image, weights)
-    label = f"{label}::{target.cast}"
-    label = label if target.column.is_array else f"ARRAY[{label}]"
-    return Scan(table, features, label, None, feature.image, weights)
+    kind = target.cast if target.is_class else None
+    return Scan(table, feature.expression("s"), _label(target), kind, feature.image, weights)
 
 
 def _check_shape(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from cerebro_db.configs.encodings import Encoding
 from cerebro_db.database.encoding import create_features
@@ -11,7 +11,9 @@ from cerebro_db.database.names import QualifiedName
 from cerebro_db.database.packed import PackedTable
 from cerebro_db.database.relations import Relation, column
 from cerebro_db.driver.encoding_plan import planned
+from cerebro_db.driver.packing_columns import NO_OTHERS, Others
 from cerebro_db.driver.packing_request import PackRequest
+from cerebro_db.driver.packing_segments import Chosen
 from cerebro_db.driver.packing_source import (
     Feature,
     Target,
@@ -28,7 +30,12 @@ ENCODING_SUFFIX = "_encoding"
 
 @dataclass(frozen=True)
 class Work:
-    """A request whose names are resolved."""
+    """A request whose names are resolved.
+
+    Attributes:
+        others: further inputs and outputs.
+        classes: how many are wanted of each output.
+    """
 
     request: PackRequest
     source: Relation
@@ -37,6 +44,9 @@ class Work:
     training: PackedTable | None
     output: QualifiedName
     weight: str | None = None
+    segments: Chosen = field(default_factory=Chosen)
+    others: Others = NO_OTHERS
+    classes: tuple[int | None, ...] = (None,)
 
     @property
     def divisor(self) -> float:
@@ -49,7 +59,13 @@ class Work:
     def columns(self) -> tuple[str, ...]:
         """Those of the source that are read."""
         weights = [] if self.weight is None else [self.weight]
-        return tuple(dict.fromkeys([*self.feature.sources, self.target.column.name, *weights]))
+        listed = [*self.feature.sources, self.target.column.name, *self.others.columns, *weights]
+        return tuple(dict.fromkeys(listed))
+
+    @property
+    def names(self) -> tuple[str, str]:
+        """The first input and output, as columns of the packed table."""
+        return self.feature.column.name, self.target.column.name
 
     @property
     def build(self) -> QualifiedName:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from cerebro_db.configs.predictions import Answer, PredictionType, prediction_type
-from cerebro_db.database.dialects import PostgreSQL
-from cerebro_db.database.dialects.postgresql_prediction import Classes, Values
+from cerebro_db.database.dialects import PostgreSQL, SpreadPrediction
+from cerebro_db.database.dialects.prediction_answers import Answer as Answers
+from cerebro_db.database.dialects.prediction_answers import Classes, Several, Values
 from cerebro_db.database.names import QualifiedName
 from cerebro_db.database.relations import new_table
 from cerebro_db.database.sessions import Session, SessionPool, Tick, no_tick
@@ -15,8 +16,10 @@ from cerebro_db.driver.fit_request import MAX_WORKERS, check_range
 from cerebro_db.driver.prediction_job import PredictionJob, Work, may_predict
 from cerebro_db.driver.prediction_models import Asked, chosen_keys, models_of_table
 from cerebro_db.driver.prediction_source import test_source
+from cerebro_db.driver.prediction_spread import SpreadJob
 from cerebro_db.driver.registered import named_models
 from cerebro_db.errors import InvalidArgument, NotSupported
+from cerebro_db.training.targets import TargetFacts
 
 
 @dataclass(frozen=True)
@@ -61,8 +64,6 @@ def predict(
             has not.
         InvalidData: a row has no id, or features that are no row of the model.
     """
-    if dialect.training.binds_workers:
-        raise NotSupported("cerebro_predict does not work on a server with segments yet")
     check_range("num_workers", request.num_workers, 1, MAX_WORKERS)
     wanted, use_gpus = request.wanted, bool(request.use_gpus)
     with control_session(
@@ -76,8 +77,17 @@ def predict(
         keys = chosen_keys(session, table, request.mst_key, request.ensemble, tick)
         asked = models_of_table(session, table, keys, tick)
         work = resolved(session, dialect, request, asked, wanted, tick)
-        PredictionJob(pool, dialect, session, tick).run(work)
+        job_of(pool, dialect, session, tick).run(work)
         return work.output
+
+
+def job_of(
+    pool: SessionPool, dialect: PostgreSQL, control: Session, tick: Tick
+) -> PredictionJob | SpreadJob:
+    """How this server predicts: by sessions side by side, or by its segments."""
+    if isinstance(dialect.prediction, SpreadPrediction):
+        return SpreadJob(dialect, dialect.prediction, control, tick)
+    return PredictionJob(pool, dialect, control, tick)
 
 
 def resolved(
@@ -90,6 +100,8 @@ def resolved(
 ) -> Work:
     """What is to be done for a request, its names looked up; the models are known."""
     answer = answer_for(asked, wanted)
+    if isinstance(dialect.prediction, SpreadPrediction):
+        _check_spread(asked)
     names = (request.test_table, request.id_col, request.independent_varname)
     source = test_source(session, dialect, asked, names, tick)
     output = new_table(session, request.output_table, "output_table", (), tick)
@@ -97,21 +109,44 @@ def resolved(
     return Work(asked, source, answer, output, request.num_workers, use_gpus)
 
 
-def answer_for(asked: Asked, wanted: PredictionType) -> Classes | Values:
+def _check_spread(asked: Asked) -> None:
+    """Refuse what segments cannot predict."""
+    if len(asked.shapes) > 1 or len(asked.names) > 1:
+        raise NotSupported(
+            f"got a model of {len(asked.shapes)} inputs and {len(asked.names)} outputs; allowed on "
+            "this server: predictions of models of one input and one output",
+            hint="cerebro_predict_outputs asks a model about single rows",
+        )
+
+
+def answer_for(asked: Asked, wanted: PredictionType) -> Answers:
     """What is inserted for each row.
 
     Raises:
-        InvalidArgument: the target is a number and has no classes.
+        InvalidArgument: all targets are numbers and have no classes.
     """
-    if asked.targets.kind != "class":
-        if wanted.answer is not Answer.RESPONSE:
-            raise InvalidArgument(
-                f"pred_type: got {wanted.answer.value!r}; allowed: 'response', as "
-                f"{asked.name!r} is a float target and has no classes"
-            )
-        return Values(asked.name, asked.targets.shape)
-    classes = asked.targets.num_classes
+    targets = asked.targets.each
+    if wanted.answer is not Answer.RESPONSE and all(one.kind != "class" for one in targets):
+        names = ", ".join(map(repr, asked.names))
+        raise InvalidArgument(
+            f"pred_type: got {wanted.answer.value!r}; allowed: 'response', as "
+            f"{names} is a float target and has no classes"
+        )
+    given = zip(asked.names, targets, asked.class_values, strict=True)
+    answers = tuple(_answer(*one, wanted) for one in given)
+    return answers[0] if len(answers) == 1 else Several(answers)
+
+
+def _answer(
+    name: str,
+    target: TargetFacts,
+    class_values: tuple[str | None, ...],
+    wanted: PredictionType,
+) -> Classes | Values:
+    if target.kind != "class":
+        return Values(name, target.shape)
+    classes = target.num_classes
     if wanted.answer is Answer.ABOVE:
-        return Classes(asked.name, asked.class_values, classes, wanted.number)
+        return Classes(name, class_values, classes, wanted.number)
     counts = {Answer.RESPONSE: 1, Answer.TOP: min(classes, int(wanted.number))}
-    return Classes(asked.name, asked.class_values, counts.get(wanted.answer, classes))
+    return Classes(name, class_values, counts.get(wanted.answer, classes))

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from cerebro_db.configs.messages import shown
+from cerebro_db.configs.model_outputs import output_names
 from cerebro_db.configs.predictions import Answer
 from cerebro_db.database.dialects import PostgreSQL
 from cerebro_db.database.dialects.postgresql_prediction import StoredModel
@@ -15,10 +18,12 @@ from cerebro_db.database.relations import Relation, find
 from cerebro_db.database.sessions import Session, SessionPool, Tick, no_tick
 from cerebro_db.driver.architectures import Architecture, load_architectures
 from cerebro_db.driver.control import control_session, runs_tensorflow
+from cerebro_db.driver.fit_checks import check_order
 from cerebro_db.driver.fit_request import MAX_WORKERS, check_range
-from cerebro_db.driver.prediction import PredictionRequest, resolved
-from cerebro_db.driver.prediction_job import PredictionJob, may_predict
+from cerebro_db.driver.prediction import PredictionRequest, job_of, resolved
+from cerebro_db.driver.prediction_job import may_predict
 from cerebro_db.driver.prediction_models import Asked, Member
+from cerebro_db.driver.worker_facts import input_task, target_task
 from cerebro_db.errors import InvalidArgument, WrongObjectType
 from cerebro_db.training.targets import TargetFacts
 
@@ -68,10 +73,6 @@ class ByomRequest:
     def check(self) -> None:
         """Refuse what no table could make right."""
         check_range("num_workers", self.num_workers, 1, MAX_WORKERS)
-        if self.dependent_count not in (None, 1):
-            raise InvalidArgument(
-                f"dependent_count: got {self.dependent_count}; allowed: 1, models of one output"
-            )
         if self.model_id is None:
             raise InvalidArgument("model_id: got NULL; allowed: an id of the architecture table")
         if not math.isfinite(self.divisor) or self.divisor == 0.0:
@@ -108,7 +109,7 @@ def predict_byom(
         model = _model(pool, session, table, request, tick)
         asked = _asked(table, model, request)
         work = resolved(session, dialect, request.prediction, asked, wanted, tick)
-        PredictionJob(pool, dialect, session, tick).run(work)
+        job_of(pool, dialect, session, tick).run(work)
         return work.output
 
 
@@ -131,36 +132,75 @@ def _model(
 
 
 def _asked(table: Relation, model: Architecture, request: ByomRequest) -> Asked:
-    inputs, outputs = model.facts.input_shapes, model.facts.output_shapes
-    if len(inputs) != 1 or len(outputs) != 1:
-        raise InvalidArgument(
-            f"model_id: got {model.model_id}, which has {len(inputs)} inputs and {len(outputs)} "
-            "outputs; allowed: one of each"
-        )
-    row, output = _sizes(inputs[0]), _sizes(outputs[0])
-    values = _class_values(request.class_values, output)
-    kind, targets = "float", TargetFacts("float", 0, () if output == (1,) else output)
-    if values:
-        kind = "binary" if output == (1,) else "class"
-        targets = TargetFacts("class", len(values), ())
+    check_order(model)
+    rows = tuple(map(_sizes, model.facts.input_shapes))
+    outputs = tuple(map(_sizes, model.facts.output_shapes))
+    output_names(json.loads(model.text))  # refuses outputs without an order
+    _check_count(model, len(outputs), request)
+    given = _given_values(request.class_values, len(outputs))
+    values = tuple(_class_values(*one) for one in zip(given, outputs, strict=True))
+    kinds = [_kind(*one) for one in zip(values, outputs, strict=True)]
+    first, *more = [_target(*one) for one in zip(values, outputs, strict=True)]
+    losses = [f"'{_LOSSES[kind]}'" for kind in kinds]
+    targets = replace(first, more=tuple(more))
     task = {
         "mst_key": model.model_id,
         "architecture": model.text,
         "architecture_id": model.id,
-        "compile_params": f"loss='{_LOSSES[kind]}',optimizer='SGD()'",
+        "compile_params": f"loss=[{','.join(losses)}],optimizer='SGD()'",
         "fit_params": "batch_size=1",
-        "targets": {
-            "kind": targets.kind,
-            "num_classes": targets.num_classes,
-            "shape": list(targets.shape),
-        },
+        "targets": target_task(targets),
+        **input_task(rows),
         "jit": False,
         "steps_per_call": 1,
         "format": "weights",
     }
-    stored = StoredModel(table.name, "model_id", "s.model_weights")
+    stored = StoredModel(table.name, "model_id", "model_weights", chunk=None)
     member = Member(task, stored, model.model_id)
-    return Asked((member,), TARGET, targets, values, row, request.divisor)
+    names = [f"{TARGET}_{place}" for place in range(len(outputs))]
+    names = names if len(names) > 1 else [TARGET]
+    return Asked((member,), tuple(names), targets, values, rows, request.divisor)
+
+
+def _check_count(model: Architecture, outputs: int, request: ByomRequest) -> None:
+    if (request.dependent_count or 1) != outputs:
+        raise InvalidArgument(
+            f"dependent_count: got {request.dependent_count}; allowed: {outputs}, the outputs of "
+            f"model_id {model.model_id}"
+        )
+
+
+def _kind(values: Sequence[Any], output: tuple[int, ...]) -> str:
+    if not values:
+        return "float"
+    return "binary" if output == (1,) else "class"
+
+
+def _target(values: Sequence[Any], output: tuple[int, ...]) -> TargetFacts:
+    if values:
+        return TargetFacts("class", len(values), ())
+    return TargetFacts("float", 0, () if output == (1,) else output)
+
+
+def _given_values(given: Sequence[Any] | None, outputs: int) -> list[list[Any] | None]:
+    """The class values of each output; of several outputs shorter lists end with NULLs."""
+    if outputs == 1:
+        return [_listed(given)]
+    if given is None:
+        return [None] * outputs
+    if len(given) != outputs or not all(isinstance(one, list) for one in given):
+        raise InvalidArgument(
+            f"class_values: got {shown(list(given))}; allowed: an array of {outputs} lists, one for "
+            "each output, of which shorter ones end with NULLs"
+        )
+    return [_listed(_without_padding(one)) for one in given]
+
+
+def _without_padding(values: list[Any]) -> list[Any] | None:
+    kept = list(values)
+    while kept and kept[-1] is None:
+        kept.pop()
+    return kept or None
 
 
 def _sizes(shape: Sequence[int | None]) -> tuple[int, ...]:

@@ -11,13 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from cerebro_db.database.dialects import PostgreSQL
-from cerebro_db.database.dialects.postgresql_prediction import (
-    UNFINISHED,
-    Classes,
-    Piece,
-    Statement,
-    Values,
-)
+from cerebro_db.database.dialects.postgresql_prediction import UNFINISHED, Piece, Statement
+from cerebro_db.database.dialects.prediction_answers import Answer, Several
 from cerebro_db.database.names import QualifiedName
 from cerebro_db.database.sessions import Session, SessionPool, StatementFailed, Tick
 from cerebro_db.driver.control import (
@@ -55,7 +50,7 @@ class Work:
 
     asked: Asked
     source: Rows | Buffers
-    answer: Classes | Values
+    answer: Answer
     output: QualifiedName
     num_workers: int | None
     use_gpus: bool
@@ -64,28 +59,21 @@ class Work:
     def batch_rows(self) -> int:
         """Rows of one call of a worker."""
         fitting = BATCH_BYTES // max(1, self.source.row_bytes(self.asked))
-        answers = BATCH_NUMBERS // max(1, self._numbers)
+        answers = BATCH_NUMBERS // max(1, self.answer.numbers)
         return max(1, min(MAX_BATCH_ROWS, fitting, answers))
 
     @property
-    def ranks(self) -> int:
-        """How many classes are asked for, of each row."""
-        return self.answer.ranks if isinstance(self.answer, Classes) else 0
+    def ranks(self) -> tuple[int, ...]:
+        """How many classes of each output are asked for, of each row."""
+        if isinstance(self.answer, Several):
+            return tuple(answer.ranks for answer in self.answer.answers)
+        return (self.answer.ranks,)
 
     @property
     def build(self) -> QualifiedName:
         """The output while it is not finished, where others must see it too."""
         digest = hashlib.sha256(str(self.output).encode()).hexdigest()[:24]
         return QualifiedName(self.output.schema, f"cerebro_predicting_{digest}")
-
-    @property
-    def _numbers(self) -> int:
-        if isinstance(self.answer, Classes):
-            return self.answer.ranks
-        size = 1
-        for length in self.answer.shape:
-            size *= length
-        return size
 
 
 def may_predict(session: Session, use_gpus: bool) -> bool:
@@ -165,8 +153,8 @@ class PredictionJob:
         others = self._pool.take(count - 1, fits, self._tick, runs_tensorflow)
         try:
             # Side by side: each takes seconds where TensorFlow is not there yet.
-            for session in [self._control, *others]:
-                session.send(*preparation(session, work.use_gpus))
+            for place, session in enumerate([self._control, *others]):
+                session.send(*preparation(session, work.use_gpus, place=place))
             for session in [self._control, *others]:
                 session.settle(self._tick)
             yield others

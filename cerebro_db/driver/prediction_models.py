@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cerebro_db.configs.encodings import Recorded
-from cerebro_db.configs.parameters import parse_compile_params
 from cerebro_db.database.dialects.postgresql_prediction import StoredModel
 from cerebro_db.database.sessions import Session, Tick
 from cerebro_db.driver.goals import goal_of
 from cerebro_db.driver.trained import ModelTable, load_models, recipe
+from cerebro_db.driver.worker_facts import input_task
 from cerebro_db.errors import InvalidArgument
 from cerebro_db.training.targets import TargetFacts
 
@@ -37,25 +37,30 @@ class Asked:
     """Models whose mean is the prediction, and what they have in common.
 
     Attributes:
-        name: of the target.
-        class_values: in the order of the ids, as text; empty for float targets.
-        shape: of one row of features.
+        names: of the targets.
+        class_values: of each target, in the order of the ids, as text; empty for float targets.
+        shapes: of one row of each input.
         divisor: the features are divided by it.
         encoding: how columns or images become features; None where rows have an array.
     """
 
     members: tuple[Member, ...]
-    name: str
+    names: tuple[str, ...]
     targets: TargetFacts
-    class_values: tuple[str | None, ...]
-    shape: tuple[int, ...]
+    class_values: tuple[tuple[str | None, ...], ...]
+    shapes: tuple[tuple[int, ...], ...]
     divisor: float
     encoding: Recorded | None = field(default=None, kw_only=True)
 
-    def first_task(self, ranks: int) -> str:
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of the only input, or of the first one."""
+        return self.shapes[0]
+
+    def first_task(self, ranks: Sequence[int], **told: int) -> str:
         """What a worker is told with the first model."""
-        more = {"shape": list(self.shape), "divisor": self.divisor, "ranks": ranks}
-        return json.dumps(self.members[0].task | more)
+        more = {"shape": list(self.shape), "divisor": self.divisor, "ranks": list(ranks)}
+        return json.dumps(self.members[0].task | input_task(self.shapes) | more | told)
 
 
 def models_of_table(session: Session, table: ModelTable, keys: Sequence[int], tick: Tick) -> Asked:
@@ -63,15 +68,14 @@ def models_of_table(session: Session, table: ModelTable, keys: Sequence[int], ti
     models = {model.mst_key: model for model in load_models(session, table, keys, tick)}
     stored = StoredModel(table.states)
     members = (
-        Member(recipe(models[key], table.targets) | {"format": "state"}, stored, key)
-        for key in keys
+        Member(recipe(models[key], table) | {"format": "state"}, stored, key) for key in keys
     )
     return Asked(
         members=tuple(members),
-        name=table.dependent_varname,
+        names=table.dependent_varnames,
         targets=table.targets,
         class_values=table.class_values,
-        shape=table.input_shape,
+        shapes=table.input_shapes,
         divisor=table.normalizing_const,
         encoding=table.encoding,
     )
@@ -107,19 +111,21 @@ def best_keys(session: Session, table: ModelTable, tick: Tick) -> list[int]:
     if len(table.mst_keys) == 1:
         return list(table.mst_keys)
     rows = session.run(
-        "SELECT i.mst_key::integer, i.compile_params::text, COALESCE("
+        "SELECT i.mst_key::integer, COALESCE("
         "i.validation_metrics_final, i.training_metrics_final)::double precision, COALESCE("
         "i.validation_loss_final, i.training_loss_final)::double precision "
         f"FROM {table.info.name.sql} i WHERE i.mst_key = ANY (%s::integer[])",
         (list(table.mst_keys),),
         tick,
     )
-    return [row[0] for row in sorted(rows, key=_badness)]
+    models = load_models(session, table, table.mst_keys, tick)
+    goals = {model.mst_key: goal_of(model.outputs) for model in models}
+    return [row[0] for row in sorted(rows, key=lambda row: _badness(goals[row[0]], *row))]
 
 
-def _badness(row: tuple[int, str, float | None, float | None]) -> tuple[bool, float, float, int]:
-    mst_key, compile_text, metric, loss = row
-    goal = goal_of(parse_compile_params(compile_text))
+def _badness(
+    goal: str, mst_key: int, metric: float | None, loss: float | None
+) -> tuple[bool, float, float, int]:
     last = float("inf")
     loss = last if loss is None or loss != loss else loss
     value = loss if goal == "loss" else metric

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 
+from cerebro_db.database.columns import split_names
 from cerebro_db.database.dialects import PostgreSQL
 from cerebro_db.database.dialects.postgresql_prediction import PackedSource, RowSource
 from cerebro_db.database.names import quote
 from cerebro_db.database.packed import PackedTable, load_packed
 from cerebro_db.database.relations import Column, Relation, column, find
 from cerebro_db.database.sessions import Session, StatementFailed, Tick
+from cerebro_db.driver.packing_columns import listed_features
 from cerebro_db.driver.packing_source import Feature, recorded_feature
 from cerebro_db.driver.packing_survey import reason
 from cerebro_db.driver.prediction_models import Asked
@@ -27,11 +30,14 @@ class Rows:
 
     sql: RowSource
     id: Column
-    feature: Feature
+    features: tuple[Feature, ...]
 
     def row_bytes(self, asked: Asked) -> int:
         """What a row takes on its way to a worker."""
-        return wire_bytes(asked.shape, self.feature.element_oid)
+        return sum(
+            wire_bytes(shape, feature.element_oid)
+            for shape, feature in zip(asked.shapes, self.features, strict=True)
+        )
 
     def explained(
         self,
@@ -42,22 +48,23 @@ class Rows:
         tick: Tick,
     ) -> CerebroError:
         """The error that names the row because of which a worker failed."""
-        statement = dialect.prediction.culprit(self.sql, asked.shape)
+        statement = dialect.prediction.culprit(self.sql, asked.shapes)
         try:
-            rows = session.run(statement, (asked.divisor,), tick)
+            rows = session.run(statement, [asked.divisor] * len(asked.shapes), tick)
         except CerebroError:  # the server already fails on reading that row, and says why
             return failure
         if not rows:
             return failure
-        number, row_id, fault, got = rows[0]
-        where = f"row {number} of the scan of {self.sql.table}"
+        number, row_id, place, fault, got = rows[0]
+        feature, shape = self.features[place], asked.shapes[place]
+        where = dialect.prediction.named_row(number, self.sql.table)
         if row_id is None:
             return InvalidData(f"{where}: column {self.id.name!r} is NULL; allowed: no NULL")
-        what = reason(fault, got, asked.shape)
+        what = reason(fault, got, shape)
         if fault == "shape" and got is not None:
-            what = f"has shape {tuple(got)}; allowed: {asked.shape}, the shape of the model's rows"
+            what = f"has shape {tuple(got)}; allowed: {shape}, the shape of the model's rows"
         return InvalidData(
-            f"{where}, {self.id.name} = {row_id}: column {self.feature.column.name!r} {what}"
+            f"{where}, {self.id.name} = {row_id}: column {feature.column.name!r} {what}"
         )
 
 
@@ -101,12 +108,27 @@ def test_source(
         packed = load_packed(session, text, ROLE, tick)
         return _buffers(packed, asked, id_text, feature_text)
     id_column = _id_column(found, id_text)
-    feature = recorded_feature(found, feature_text, asked.encoding)
+    feature, *more = _features(found, feature_text, asked)
     addressed = not session.run(dialect.packing.needs_staging, (found.oid,), tick)[0][0]
     ids = ((id_column.name, id_column.type),)
     row_id, features = f"t.{quote(id_column.name)}", feature.expression("t")
     rows = RowSource(found.name, ids, row_id, features, addressed, feature.image)
-    return Rows(rows, id_column, feature)
+    rows = replace(rows, more=tuple(one.expression("t") for one in more))
+    return Rows(rows, id_column, (feature, *more))
+
+
+def _features(table: Relation, text: str | None, asked: Asked) -> tuple[Feature, ...]:
+    """The columns of a list, as many as the models have inputs."""
+    role = "independent_varname"
+    if len(asked.shapes) == 1:
+        return (recorded_feature(table, text, asked.encoding),)
+    found = listed_features(table, text, role)
+    if len(found) != len(asked.shapes):
+        raise InvalidArgument(
+            f"{role}: got {'NULL' if text is None else repr(text)}; allowed: "
+            f"{len(asked.shapes)} columns separated by commas, in the order of the model's inputs"
+        )
+    return found
 
 
 def _id_column(table: Relation, text: str | None) -> Column:
@@ -127,23 +149,21 @@ def _id_column(table: Relation, text: str | None) -> Column:
 def _buffers(
     packed: PackedTable, asked: Asked, id_text: str | None, feature_text: str | None
 ) -> Buffers:
-    name, given = packed.relation.name, packed.input
+    name = packed.relation.name
     if id_text is not None:
         raise InvalidArgument(
             f"id_col: got {id_text!r}; allowed: NULL, as {name} is packed and its rows are named by "
             "partition_key, buffer_id and row_number"
         )
     if feature_text is not None:
-        column(packed.relation, feature_text, "independent_varname")
-    if feature_text not in (None, given.name, quote(given.name)):
+        _check_packed_names(packed, feature_text)
+    shapes = tuple(one.shape for one in packed.inputs)
+    types = sorted({one.dtype for one in packed.inputs})
+    if shapes != asked.shapes or types != ["float32"]:
+        got, wanted = (one[0] if len(one) == 1 else one for one in (shapes, asked.shapes))
         raise InvalidArgument(
-            f"independent_varname: got {feature_text!r}; allowed: {given.name!r}, "
-            f"the features of {name}, or NULL"
-        )
-    if given.shape != asked.shape or given.dtype != "float32":
-        raise InvalidArgument(
-            f"{ROLE}: {name} has rows of shape {given.shape} and type {given.dtype}; "
-            f"allowed: {asked.shape} and float32, as the model was trained with"
+            f"{ROLE}: {name} has rows of shape {got} and type {', '.join(types)}; "
+            f"allowed: {wanted} and float32, as the model was trained with"
         )
     if packed.normalizing_const != asked.divisor:
         raise InvalidArgument(
@@ -156,7 +176,21 @@ def _buffers(
             f"{ROLE}: {name} was packed with another encoding than what the model was trained on",
             hint="pack it with cerebro_pack_validation",
         )
-    row_bytes = _FLOAT_BYTES
-    for size in given.shape:
-        row_bytes *= size
-    return Buffers(PackedSource(name, given.name, row_bytes))
+    columns = ((one.name, _FLOAT_BYTES * math.prod(one.shape)) for one in packed.inputs)
+    return Buffers(PackedSource(name, tuple(columns)))
+
+
+def _check_packed_names(packed: PackedTable, text: str) -> None:
+    role, inputs = "independent_varname", packed.inputs
+    if len(inputs) > 1:
+        listed = [column(packed.relation, one, role).name for one in split_names(text, role)]
+        good = listed == [one.name for one in inputs]
+    else:
+        column(packed.relation, text, role)
+        good = text in (inputs[0].name, quote(inputs[0].name))
+    if not good:
+        allowed = ", ".join(repr(one.name) for one in inputs)
+        raise InvalidArgument(
+            f"{role}: got {text!r}; allowed: {allowed}, the features of {packed.relation.name}, "
+            "or NULL"
+        )

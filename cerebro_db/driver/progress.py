@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from cerebro_db.database.catalog import MetricRow
 from cerebro_db.driver.fit_setup import RunSetup
 from cerebro_db.driver.scoreboard import TRAINING, VALIDATION
+from cerebro_db.planning.callbacks import Verdict
 
 
 class EpochReport:
@@ -44,6 +45,16 @@ class EpochReport:
     def ended(self, mst_key: int, status: str, error: str) -> None:
         """A configuration failed or was cancelled."""
         self._notify(f"configuration {mst_key} {status}: {error}")
+
+    def decided(self, mst_key: int, before: Verdict, after: Verdict) -> None:
+        """Callbacks have decided something."""
+        if after.stopped_epoch is not None:
+            best = f", best epoch {after.best_epoch}" if after.best_epoch else ""
+            self._notify(
+                f"configuration {mst_key} stopped early after epoch {after.stopped_epoch}{best}"
+            )
+        elif after.learning_rate != before.learning_rate:
+            self._notify(f"configuration {mst_key}: learning rate {after.learning_rate:g}")
 
     def epoch(self, epoch: int, configurations: int, seconds: float) -> None:
         """All configurations finished an epoch, so many seconds after the run began."""

@@ -19,6 +19,8 @@ from cerebro_db.errors import InvalidArgument
 from cerebro_db.training.fields import Fields
 from cerebro_db.training.targets import TargetFacts
 
+# Further inputs and outputs of a model.
+_INPUTS, _OUTPUTS = "more_inputs", "more_outputs"
 _STATES = QualifiedName("cerebro", "_usable_states")
 
 
@@ -38,7 +40,10 @@ def registered(session: Session, reference: ModelReference, tick: Tick) -> Regis
     """A registered model that the caller may use, as a table of one model."""
     found = Registry(session, tick).usable(reference)
     facts = Fields.parse(found.facts, f"{reference}: facts")
-    targets = facts.object("targets")
+    inputs, outputs = (
+        [facts, *(facts.objects(name) if facts.has(name) else ())] for name in (_INPUTS, _OUTPUTS)
+    )
+    first, *more = [_target(one.object("targets")) for one in outputs]
     name = _NamedView("cerebro", "_usable_versions", str(reference.at(found.version)))
     view = Relation(name, 0, "v", ())
     return RegisteredModel(
@@ -46,14 +51,12 @@ def registered(session: Session, reference: ModelReference, tick: Tick) -> Regis
         info=view,
         states=_STATES,
         mst_keys=(found.key,),
-        targets=TargetFacts(
-            targets.text("kind"),
-            targets.integer("num_classes", 0, MAX_SIZE),
-            targets.integers("shape", 0, MAX_SIZE, most=MAX_DIMENSIONS),
+        targets=replace(first, more=tuple(more)),
+        dependent_varnames=tuple(one.text("dependent_varname") for one in outputs),
+        class_values=tuple(_texts(one, "class_values") for one in outputs),
+        input_shapes=tuple(
+            one.integers("input_shape", 0, MAX_SIZE, most=MAX_DIMENSIONS) for one in inputs
         ),
-        dependent_varname=facts.text("dependent_varname"),
-        class_values=_texts(facts, "class_values"),
-        input_shape=facts.integers("input_shape", 0, MAX_SIZE, most=MAX_DIMENSIONS),
         normalizing_const=facts.number("normalizing_const"),
         encoding=_encoding(facts, reference),
         facts=found.facts,
@@ -63,20 +66,39 @@ def registered(session: Session, reference: ModelReference, tick: Tick) -> Regis
 
 
 def stored_facts(table: ModelTable) -> str:
-    """What ``registered`` reads, as JSON."""
-    return json.dumps(
+    """What ``registered`` reads, as JSON: the first input and output, then what else there is."""
+    outputs = [
         {
             "targets": {
-                "kind": table.targets.kind,
-                "num_classes": table.targets.num_classes,
-                "shape": list(table.targets.shape),
+                "kind": target.kind,
+                "num_classes": target.num_classes,
+                "shape": list(target.shape),
             },
-            "dependent_varname": table.dependent_varname,
-            "class_values": list(table.class_values),
-            "input_shape": list(table.input_shape),
+            "dependent_varname": name,
+            "class_values": list(values),
+        }
+        for target, name, values in zip(
+            table.targets.each, table.dependent_varnames, table.class_values, strict=True
+        )
+    ]
+    inputs = [{"input_shape": list(shape)} for shape in table.input_shapes]
+    more = {name: rest for name, rest in ((_INPUTS, inputs[1:]), (_OUTPUTS, outputs[1:])) if rest}
+    return json.dumps(
+        {
+            **outputs[0],
+            **inputs[0],
             "normalizing_const": table.normalizing_const,
             "encoding": table.encoding and recorded_text(table.encoding),
+            **more,
         }
+    )
+
+
+def _target(facts: Fields) -> TargetFacts:
+    return TargetFacts(
+        facts.text("kind"),
+        facts.integer("num_classes", 0, MAX_SIZE),
+        facts.integers("shape", 0, MAX_SIZE, most=MAX_DIMENSIONS),
     )
 
 

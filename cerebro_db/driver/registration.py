@@ -12,9 +12,10 @@ from cerebro_db.database.names import QualifiedName
 from cerebro_db.database.packed import fingerprint
 from cerebro_db.database.sessions import Session, Tick
 from cerebro_db.driver.control import transaction
+from cerebro_db.driver.fit_request import HOPPER
 from cerebro_db.driver.fit_setup import STATES_SUFFIX, Configuration, RunSetup
 from cerebro_db.driver.state_store import StateStore
-from cerebro_db.errors import NotSupported
+from cerebro_db.planning.orders import plan_epoch
 
 
 def register(
@@ -29,10 +30,6 @@ def register(
         models: the architecture table.
         tick: called while waiting.
     """
-    if setup.replaces and dialect.training.binds_workers:
-        raise NotSupported(
-            "warm_start: got true; allowed on this server: false, as states lie on segments",
-        )
     catalog = Catalog(session, tick)
     row = _run_row(session, setup, tick)
     with transaction(session, tick):
@@ -40,7 +37,8 @@ def register(
         run_id = catalog.new_run(row, configurations, _architectures(setup), models)
         if setup.replaces:
             store = StateStore(states_of(row), len(configurations), catalog, dialect.training)
-            _start_from_previous(catalog, run_id, setup, store.create(lasting=True).name)
+            states = store.create(lasting=True).name
+            _start_from_previous(catalog, dialect, run_id, setup, states)
     return run_id
 
 
@@ -79,6 +77,7 @@ def _run_row(session: Session, setup: RunSetup, tick: Tick) -> RunRow:
         states=f"run_{secrets.token_hex(16)}",
         lock_key=secrets.randbits(62) << 1,
         cerebro_version=cerebro_db.__version__,
+        schedule=request.schedule or HOPPER,
     )
 
 
@@ -105,18 +104,22 @@ def _architectures(setup: RunSetup) -> list[ArchitectureRow]:
 
 
 def _start_from_previous(
-    catalog: Catalog, run_id: int, setup: RunSetup, states: QualifiedName
+    catalog: Catalog, dialect: PostgreSQL, run_id: int, setup: RunSetup, states: QualifiedName
 ) -> None:
     """Warm start: a configuration goes on from the state that is there under its mst_key."""
-    previous = setup.output.suffixed(STATES_SUFFIX).sql
-    catalog.execute(
-        f"INSERT INTO {states.sql} (mst_key, version, chunk, partition_key, state) "
-        f"SELECT p.mst_key, 0, p.chunk, NULL, p.state FROM {previous} p "
-        "WHERE p.mst_key = ANY (%s::int[])",
-        ([c.mst_key for c in setup.configurations],),
-    )
+    previous, sql = setup.output.suffixed(STATES_SUFFIX), dialect.training
+    catalog.execute(*sql.begin_states(states, previous, setup.packed, _first_partitions(setup)))
+    warm = {mst_key for mst_key, _, _ in catalog.execute(sql.contents(states))}
     catalog.execute(
         "UPDATE cerebro._configurations SET is_warm = true WHERE run_id = %s "
-        f"AND mst_key IN (SELECT s.mst_key FROM {states.sql} s)",
-        (run_id,),
+        "AND mst_key = ANY (%s::int[])",
+        (run_id, sorted(warm)),
     )
+
+
+def _first_partitions(setup: RunSetup) -> dict[int, int]:
+    """The partition that each configuration visits first, by mst_key: as the run will plan it."""
+    costs = {c.mst_key: c.hop_seconds for c in setup.configurations}
+    partitions = [partition.partition_key for partition in setup.packed.partitions]
+    visits = plan_epoch(costs, partitions, setup.request.seed or 0, 1)
+    return {visit.mst_key: visit.partition_key for visit in visits if visit.position == 0}

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
-from cerebro_db.database.relations import new_table
 from cerebro_db.database.sessions import Session, StatementFailed, Tick
 from cerebro_db.driver.control import lock_key
 from cerebro_db.driver.crew import recover
-from cerebro_db.driver.fit_setup import OUTPUT_SUFFIXES, RunSetup
+from cerebro_db.driver.fit_setup import RunSetup
+from cerebro_db.driver.leftovers import clear, new_output
 from cerebro_db.driver.results import drop_output
 from cerebro_db.errors import CerebroError, ObjectInUse
 
@@ -19,13 +19,16 @@ _TRIAL_SETTINGS = "SET LOCAL lock_timeout = '3s'"
 
 
 @contextmanager
-def reserved(session: Session, setup: RunSetup, tick: Tick) -> Iterator[None]:
+def reserved(
+    session: Session, setup: RunSetup, tick: Tick, notify: Callable[[str], None]
+) -> Iterator[None]:
     """While this lasts no other run makes the same tables.
 
     Args:
         session: of the driver; it holds the lock, which ends with it.
         setup: of the run.
         tick: called while waiting.
+        notify: is told what else was dropped.
 
     Raises:
         DuplicateTable: another run has just made them.
@@ -40,7 +43,8 @@ def reserved(session: Session, setup: RunSetup, tick: Tick) -> Iterator[None]:
         )
     try:
         if not setup.replaces:  # again, now that no other run can make them
-            new_table(session, setup.request.model_output_table, ROLE, OUTPUT_SUFFIXES, tick)
+            output = new_output(session, setup.request.model_output_table, ROLE, tick)
+            clear(session, output, tick, notify)
         else:
             _try_replacing(session, setup, tick)
         yield

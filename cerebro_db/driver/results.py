@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import json
 import secrets
 from collections.abc import Mapping
 from typing import Any
 
 import cerebro_db
 from cerebro_db.configs.encodings import recorded_text
-from cerebro_db.configs.parameters import CompileParams
+from cerebro_db.configs.model_outputs import first_metric, loss_names, metric_names
 from cerebro_db.database.catalog import STATES_SCHEMA, Catalog, StoredRun
 from cerebro_db.database.dialects import PostgreSQL
+from cerebro_db.database.histories import EndRow, record_ends
 from cerebro_db.database.names import QualifiedName, quote
+from cerebro_db.database.packed import PackedTable
 from cerebro_db.database.sessions import StatementFailed
 from cerebro_db.driver import history
 from cerebro_db.driver.fit_setup import OUTPUT_SUFFIXES, STATES_SUFFIX, Configuration, RunSetup
 from cerebro_db.driver.scoreboard import TRAINING, VALIDATION
 from cerebro_db.driver.state_store import IN_USE, StateStore
+from cerebro_db.driver.verdicts import Verdicts
 
 MODEL_TYPE = "cerebro_keras"
 
@@ -47,18 +51,19 @@ def write(
     try:
         earlier = history.put_aside(catalog, setup, run_id) if setup.replaces else None
         kept = _put_aside(catalog, setup, ended) if setup.replaces else []
-        _write_models(catalog, setup, store, ended)
+        ends = _ends(catalog, setup, run_id, ended)
+        _write_models(catalog, setup, store, ends)
         for table, aside in kept:  # where a configuration failed, its earlier model stays
             catalog.execute(f"INSERT INTO {table.sql} SELECT * FROM {aside.sql}")
             catalog.execute(f"DROP TABLE {aside.sql}")
-        _write_info(catalog, setup, run_id, ended)
+        _write_info(catalog, setup, run_id, ended, ends)
         _write_summary(catalog, setup, run_id)
-        finished = [c.mst_key for c in setup.configurations if c.mst_key not in ended]
-        history.write(catalog, setup, run_id, earlier, finished)
-        catalog.configurations_finished(run_id, finished)
+        history.write(catalog, setup, run_id, earlier, list(ends))
+        catalog.configurations_finished(run_id, list(ends))
+        record_ends(catalog, run_id, ends)
         if drop_states(catalog, dialect, run.row.states):
             catalog.states_dropped(run_id)
-        if finished:
+        if ends:
             catalog.run_ended(run_id, "finished")
         else:
             catalog.run_ended(run_id, "failed", "no configuration was trained to the end")
@@ -119,7 +124,17 @@ def _put_aside(
     return kept
 
 
-def _write_models(catalog: Catalog, setup: RunSetup, store: StateStore, ended: Ended) -> None:
+def _ends(catalog: Catalog, setup: RunSetup, run_id: int, ended: Ended) -> dict[int, EndRow]:
+    """Where the configurations have ended that were trained to their end."""
+    verdicts = Verdicts(catalog, run_id, setup.configurations)
+    trained = [c.mst_key for c in setup.configurations if c.mst_key not in ended]
+    verdicts.update(trained)
+    return {key: verdicts.end(key, setup.request.num_iterations or 1) for key in trained}
+
+
+def _write_models(
+    catalog: Catalog, setup: RunSetup, store: StateStore, ends: Mapping[int, EndRow]
+) -> None:
     table, kept = setup.output.sql, setup.output.suffixed(STATES_SUFFIX).sql
     catalog.execute(
         f"CREATE TABLE {table} (mst_key integer PRIMARY KEY, model_weights bytea, model_arch json)"
@@ -130,17 +145,17 @@ def _write_models(catalog: Catalog, setup: RunSetup, store: StateStore, ended: E
         "state bytea NOT NULL, PRIMARY KEY (mst_key, chunk))"
     )
     catalog.execute(f"ALTER TABLE {kept} ALTER COLUMN state SET STORAGE EXTERNAL")
-    version = (setup.request.num_iterations or 1) * len(setup.packed.partitions)
-    for configuration in setup.configurations:
-        mst_key = configuration.mst_key
+    texts = {c.mst_key: c.architecture.text for c in setup.configurations}
+    for mst_key, end in ends.items():
+        version = (end.model_epoch or 1) * len(setup.packed.partitions)
         states = store.of((mst_key, version))
-        if mst_key not in ended and states is not None:
+        if states is not None:
             source = f"FROM {states.name.sql} s WHERE s.mst_key = %s AND s.version = %s"
             catalog.execute(
                 f"INSERT INTO {table} (mst_key, model_weights, model_arch) SELECT %s, "
                 "cerebro._state_weights(cerebro.cerebro_joined_state(s.state ORDER BY s.chunk)), "
                 f"%s {source}",
-                (mst_key, configuration.architecture.text, mst_key, version),
+                (mst_key, texts[mst_key], mst_key, version),
             )
             catalog.execute(
                 f"INSERT INTO {kept} SELECT s.mst_key, s.chunk, s.state {source}",
@@ -168,42 +183,55 @@ _INFO_COLUMNS = (
     ("validation_loss", "double precision[]"),
     ("status", "text"),
     ("error", "text"),
+    ("stopped_epoch", "integer"),
+    ("best_epoch", "integer"),
+    ("model_epoch", "integer"),
+)
+_OF_THE_MODEL = tuple(
+    name for name, _ in _INFO_COLUMNS if name not in ("mst_key", "status", "error")
 )
 
 
-def _write_info(catalog: Catalog, setup: RunSetup, run_id: int, ended: Ended) -> None:
+def _write_info(
+    catalog: Catalog, setup: RunSetup, run_id: int, ended: Ended, ends: Mapping[int, EndRow]
+) -> None:
     table = setup.output.suffixed("_info").sql
     columns = ", ".join(f"{name} {kind}" for name, kind in _INFO_COLUMNS)
     catalog.execute(f"CREATE TABLE {table} ({columns})")
     metrics = _metrics(catalog, run_id)
     for configuration in setup.configurations:
-        row = _info_row(configuration, metrics, ended.get(configuration.mst_key))
+        mst_key = configuration.mst_key
+        row = _info_row(configuration, metrics, ended.get(mst_key), ends.get(mst_key, _NO_END))
         row["model_size"] = configuration.architecture.facts.parameters * 4 / 1024
         names = [name for name, _ in _INFO_COLUMNS]
         casts = ", ".join(f"%s::{kind.replace(' PRIMARY KEY', '')}" for _, kind in _INFO_COLUMNS)
         catalog.execute(f"INSERT INTO {table} SELECT {casts}", [row[name] for name in names])
 
 
-Metrics = dict[tuple[int, str], list[tuple[float, list[float], float]]]
+Metrics = dict[tuple[int, str], list[tuple[int, float, list[float], float]]]
 
 
 def _metrics(catalog: Catalog, run_id: int) -> Metrics:
-    """Loss, metrics and elapsed seconds by configuration and data set, in the order of epochs."""
+    """Epoch, loss, metrics and elapsed seconds by configuration and data set, in the order of epochs."""
     rows = catalog.execute(
-        "SELECT mst_key, dataset, loss, metrics, elapsed FROM cerebro._metrics "
+        "SELECT mst_key, dataset, epoch, loss, metrics, elapsed FROM cerebro._metrics "
         "WHERE run_id = %s ORDER BY epoch",
         (run_id,),
     )
     found: Metrics = {}
-    for mst_key, dataset, loss, metrics, elapsed in rows:
-        found.setdefault((mst_key, dataset), []).append((loss, metrics, elapsed))
+    for mst_key, dataset, *point in rows:
+        found.setdefault((mst_key, dataset), []).append((point[0], point[1], point[2], point[3]))
     return found
 
 
+_NO_END = EndRow(None, None, None)
+
+
 def _info_row(
-    configuration: Configuration, metrics: Metrics, ended: tuple[str, str] | None
+    configuration: Configuration, metrics: Metrics, ended: tuple[str, str] | None, end: EndRow
 ) -> dict[str, Any]:
-    params = configuration.compile_params
+    outputs = configuration.outputs
+    has_metric = first_metric(outputs) is not None
     status, error = ended or ("finished", None)
     row: dict[str, Any] = {
         "mst_key": configuration.mst_key,
@@ -211,44 +239,47 @@ def _info_row(
         "compile_params": configuration.compile_text,
         "fit_params": configuration.fit_text,
         "model_type": MODEL_TYPE,
-        "metrics_type": _metric_names(params),
-        "loss_type": params.loss.name,
+        "metrics_type": metric_names(outputs) or None,
+        "loss_type": loss_names(outputs),
         "status": status,
         "error": error,
+        **vars(end),
     }
     elapsed = None
     for dataset in (TRAINING, VALIDATION):
         points = metrics.get((configuration.mst_key, dataset)) or None
-        losses = [loss for loss, _, _ in points] if points else None
-        firsts = [values[0] for _, values, _ in points] if points and params.metrics else None
-        elapsed = [seconds for _, _, seconds in points] if points else elapsed
+        losses = [loss for _, loss, _, _ in points] if points else None
+        firsts = [values[0] for _, _, values, _ in points] if points and has_metric else None
+        elapsed = [seconds for _, _, _, seconds in points] if points else elapsed
+        epochs = [epoch for epoch, _, _, _ in points or ()]
+        # An earlier state may be the model; where there is none, the last values are shown.
+        final = epochs.index(end.model_epoch) if end.model_epoch in epochs else -1
         row[f"{dataset}_loss"] = losses
-        row[f"{dataset}_loss_final"] = losses[-1] if losses else None
+        row[f"{dataset}_loss_final"] = losses[final] if losses else None
         row[f"{dataset}_metrics"] = firsts
-        row[f"{dataset}_metrics_final"] = firsts[-1] if firsts else None
+        row[f"{dataset}_metrics_final"] = firsts[final] if firsts else None
     row["metrics_elapsed_time"] = elapsed
     return row
 
 
-def _metric_names(params: CompileParams) -> list[str] | None:
-    return [metric.label for metric in params.metrics] or None
-
-
 def _write_summary(catalog: Catalog, setup: RunSetup, run_id: int) -> None:
     values = _summary_row(setup, run_id)
-    classes = quote(f"{setup.packed.target.name}_class_values")
-    columns = ", ".join(classes if name == "class_values" else name for name in values)
+    columns = ", ".join(map(quote, values))
     casts = ", ".join(f"%s::{kind}" for kind, _ in values.values())
+    one, source = "", ""
+    if setup.selection is None:  # one model: it stands in for _info too, as MADlib has it
+        one = "".join(f", i.{name}" for name in _OF_THE_MODEL)
+        source = f", {setup.output.suffixed('_info').sql} i"
     sql = (
         f"CREATE TABLE {setup.output.suffixed('_summary').sql} AS "
-        "SELECT t.*, r.started AS start_training_time, clock_timestamp() AS end_training_time "
-        f"FROM (SELECT {casts}) AS t ({columns}), cerebro._runs r WHERE r.run_id = %s"
+        "SELECT t.*, r.started AS start_training_time, clock_timestamp() AS end_training_time"
+        f"{one} FROM (SELECT {casts}) AS t ({columns}), cerebro._runs r{source} WHERE r.run_id = %s"
     )
     catalog.execute(sql, [*(value for _, value in values.values()), run_id])
 
 
 def _summary_row(setup: RunSetup, run_id: int) -> dict[str, tuple[str, Any]]:
-    request, packed, target = setup.request, setup.packed, setup.packed.target
+    request, packed, targets = setup.request, setup.packed, setup.packed.targets
     validation = str(setup.validation.relation.name) if setup.validation else None
     output = setup.output
     return {
@@ -257,8 +288,8 @@ def _summary_row(setup: RunSetup, run_id: int) -> dict[str, tuple[str, Any]]:
         "validation_table": ("text", validation),
         "model": ("text", str(output)),
         "model_info": ("text", str(output.suffixed("_info"))),
-        "dependent_varname": ("text[]", [target.name]),
-        "independent_varname": ("text[]", [packed.input.name]),
+        "dependent_varname": ("text[]", [target.name for target in targets]),
+        "independent_varname": ("text[]", [one.name for one in packed.inputs]),
         "model_arch_table": ("text", setup.architectures),
         "model_selection_table": ("text", setup.selection),
         "object_table": ("text", None),
@@ -268,13 +299,34 @@ def _summary_row(setup: RunSetup, run_id: int) -> dict[str, tuple[str, Any]]:
         "name": ("text", request.name),
         "description": ("text", request.description),
         "cerebro_version": ("text", cerebro_db.__version__),
-        "num_classes": ("integer[]", [target.num_classes or None]),
-        "class_values": ("text[]", list(target.class_values) if target.is_class else None),
-        "dependent_vartype": ("text[]", [target.type]),
+        "num_classes": ("integer[]", [target.num_classes or None for target in targets]),
+        **{
+            f"{target.name}_class_values": (
+                "text[]",
+                list(target.class_values) if target.is_class else None,
+            )
+            for target in targets
+        },
+        "dependent_vartype": ("text[]", [target.type for target in targets]),
         "normalizing_const": ("double precision", packed.normalizing_const),
         "metrics_iters": ("integer[]", request.metric_epochs()),
+        **_shapes(packed),
+        "encoding": ("json", recorded_text(packed.encoding) if packed.encoding else None),
+    }
+
+
+def _shapes(packed: PackedTable) -> dict[str, tuple[str, Any]]:
+    """Shapes of rows and targets; of the first ones, and of all where there are several."""
+    target = packed.target
+    first = {
         "input_shape": ("integer[]", list(packed.input.shape)),
         "target_kind": ("text", target.kind),
         "target_shape": ("integer[]", list(target.shape)),
-        "encoding": ("json", recorded_text(packed.encoding) if packed.encoding else None),
+    }
+    if len(packed.inputs) == len(packed.targets) == 1:
+        return first
+    return first | {
+        "input_shapes": ("json", json.dumps([one.shape for one in packed.inputs])),
+        "target_kinds": ("text[]", [one.kind for one in packed.targets]),
+        "target_shapes": ("json", json.dumps([one.shape for one in packed.targets])),
     }

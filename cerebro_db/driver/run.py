@@ -6,53 +6,36 @@ import json
 import math
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
 from cerebro_db.database.catalog import MetricRow
 from cerebro_db.database.dialects.postgresql_training import HopOrder, ScanOrder
 from cerebro_db.database.sessions import POLL_SECONDS, StatementFailed, wait_any
 from cerebro_db.driver.crew import recover
+from cerebro_db.driver.events import WRITE, Events
 from cerebro_db.driver.fit_setup import RunSetup, decoded_bytes, row_bytes
+from cerebro_db.driver.jobs import Combination, Preparation, Trial, Writing
 from cerebro_db.driver.progress import EpochReport
 from cerebro_db.driver.retention import Retention
-from cerebro_db.driver.scoreboard import TRAINING, VALIDATION, Group, Scan, ScoreBoard
+from cerebro_db.driver.scoreboard import TRAINING, VALIDATION, Scan, ScoreBoard
 from cerebro_db.driver.state_store import StateTable
 from cerebro_db.driver.stored import Progress, diverged
 from cerebro_db.driver.tasks import TaskWriter
-from cerebro_db.driver.workers import RunContext, Worker, manifest_of, start_preparing
-from cerebro_db.errors import RunFailed, WrongRunStatus
+from cerebro_db.driver.workers import (
+    RunContext,
+    Worker,
+    call_once,
+    manifests_of,
+    start_preparing,
+)
+from cerebro_db.errors import RunFailed, WrongRunStatus, concerns_all
 from cerebro_db.planning.dispatch import Dispatcher
 from cerebro_db.planning.orders import Visit, plan_epoch
 
-# Classes of SQLSTATE that concern the server, not one configuration.
-_FATAL_CLASSES = ("08", "40", "42", "53", "55", "57", "58")
-# A hop that is there already, or a damaged page of the disk, is no fault of the configuration.
-_FATAL_CODES = ("23505", "XX001", "XX002")
 _PLANNED_AHEAD = 20_000
 
 
-@dataclass(frozen=True)
-class _Preparation:
-    """A worker imports TensorFlow."""
-
-
-@dataclass(frozen=True)
-class _Trial:
-    """A worker finds out which configurations cannot be scored."""
-
-
-@dataclass(frozen=True)
-class _Combination:
-    """A worker adds up the sums of a group."""
-
-    group: Group
-    dataset: str
-
-
-def concerns_all(sqlstate: str) -> bool:
-    """Whether an error of a hop is no fault of its configuration."""
-    return sqlstate in _FATAL_CODES or sqlstate[:2] in _FATAL_CLASSES
+Rows = list[tuple[Any, ...]]
 
 
 class Run:
@@ -72,27 +55,34 @@ class Run:
         self._run_id, self._catalog = context.run_id, context.catalog
         self._sql, self._store = context.dialect.training, context.store
         self._ended = dict(progress.ended)
-        self._alive = {
-            c.mst_key: c for c in setup.configurations if c.mst_key not in progress.ended
-        }
+        self._verdicts = progress.verdicts
+        over = self._verdicts.stopped() | progress.ended.keys()
+        self._alive = {c.mst_key: c for c in setup.configurations if c.mst_key not in over}
         self._tasks = TaskWriter(setup, context.run_id)
         self._costs = {c.mst_key: c.hop_seconds for c in setup.configurations}
-        self._dispatcher = Dispatcher(max(1, len(workers)), self._costs, self._serves)
         self._tables = {TRAINING: setup.packed}
         if setup.validation is not None:
             self._tables[VALIDATION] = setup.validation
         keys = {name: [p.partition_key for p in t.partitions] for name, t in self._tables.items()}
         self._partitions = keys[TRAINING]
+        self._dispatcher = self._new_dispatcher()
         held = sum(decoded_bytes(table) for table in self._tables.values())
         epochs = setup.request.metric_epochs()
-        self._board = ScoreBoard(keys, epochs, waits=held > context.cache_bytes)
+        waits, scored = held > context.cache_bytes, progress.scored
+        self._board = ScoreBoard(keys, epochs, waits=waits, scored=scored)
         self._retention = Retention(
-            context.states, epochs, context.store.kept(), progress.done.items(), progress.scored
+            context.states,
+            epochs,
+            context.store.kept(),
+            progress.done.items(),
+            progress.scored,
+            self._verdicts.restored(),
         )
         self._iterations = setup.request.num_iterations or 1
         self._planned = 0
         self._next_partition: dict[tuple[int, int], int] = {}
-        self._combinations: list[_Combination] = []
+        self._combinations: list[Combination] = []
+        self._events = Events(self._catalog, self._run_id, setup.configurations)
         self._reported = 0
         self._report = EpochReport(setup, context.notify)
         self._began = time.monotonic()
@@ -101,19 +91,17 @@ class Run:
         self._ticked = 0.0
         self._catch_up(progress)
 
+    def _new_dispatcher(self) -> Dispatcher:
+        return Dispatcher(max(1, len(self._workers)), self._costs, self._serves)
+
     def run(self) -> dict[int, tuple[str, str]]:
         """Train until nothing is left; returns status and error of what failed or was cancelled."""
         self._plan_until(1)
         for worker in self._workers:
+            worker.partition_keys = self._own_partitions(worker.number)
             start_preparing(worker, self._context)
-            worker.job = _Preparation()
-        while True:
-            for worker in self._workers:
-                if worker.job is None:
-                    self._assign(worker)
-            busy = [worker for worker in self._workers if worker.job is not None]
-            if not busy:
-                break
+            worker.job = Preparation()
+        while busy := self._busy():
             self._wait(busy)
             for worker in busy:
                 self._advance(worker)
@@ -121,16 +109,28 @@ class Run:
             raise RunFailed("the run came to a halt with hops left to do")
         return self._ended
 
+    def _busy(self) -> list[Worker]:
+        """The workers at work, those among them that have just been given some."""
+        while True:
+            for worker in self._workers:
+                if worker.job is None:
+                    self._assign(worker)
+            busy = [worker for worker in self._workers if worker.job is not None]
+            # Scans of configurations that have ended are done at once, and leave something to do.
+            if busy or not self._combinations:
+                return busy
+
     @property
     def complete(self) -> bool:
         """Whether nothing is left to train or to score."""
         everything_planned = self._planned == self._iterations or not self._alive
-        return everything_planned and self._dispatcher.done and self._board.done
+        trained = everything_planned and self._dispatcher.done and self._board.done
+        return trained and self._events.done
 
     def _catch_up(self, progress: Progress) -> None:
         """Make known what earlier drivers have planned and done, and what they left over."""
         self._discard()
-        for mst_key in progress.ended:
+        for mst_key in self._verdicts.stopped() | progress.ended.keys():
             self._dispatcher.drop(mst_key)
         done = [v for v in progress.plan if self._version(v) < progress.done.get(v.mst_key, 0)]
         self._planned = progress.planned
@@ -142,7 +142,7 @@ class Run:
             for epoch in epochs:
                 if (mst_key, epoch) not in progress.scored:
                     self._board.finished(mst_key, epoch)
-        while self._reported < self._iterations and self._epoch_complete(self._reported + 1):
+        while self._is_reportable(self._reported + 1):
             self._reported += 1
 
     # -- waiting ---------------------------------------------------------------
@@ -163,25 +163,37 @@ class Run:
             if not worker.session.advance():
                 return
         except StatementFailed as error:
-            if worker.target is not None:
-                self._store.failed(worker.target)
+            self._undone(worker)
             self._free(worker)
             worker.kept = set()  # a statement that failed may have driven partitions out of memory
             self._failed(job, error)
             return
         rows, target = worker.session.rows(), worker.target
         self._free(worker)
+        self._done(worker, job, rows, target)
+
+    def _done(self, worker: Worker, job: Any, rows: Rows, target: StateTable | None) -> None:
+        """Take the rows of a statement."""
         if isinstance(job, Visit):
             assert target is not None
-            self._visited(worker, job, rows[0], target)
+            trained, kept, size = rows[0]
+            worker.kept = set(kept)
+            self._visited(job, trained, size, target)
         elif isinstance(job, Scan):
-            self._scanned(worker, job, json.loads(rows[0][0]))
-        elif isinstance(job, _Combination):
+            result = json.loads(rows[0][0])
+            worker.kept = set(result["kept"])
+            self._scanned(job, result)
+        elif isinstance(job, Combination):
             self._combined(job, json.loads(rows[0][0]))
-        elif isinstance(job, _Trial):
+        elif isinstance(job, Trial):
             self._tried(json.loads(rows[0][0]))
-        else:
+        elif isinstance(job, Preparation):
             self._prepared(worker)
+
+    def _undone(self, worker: Worker) -> None:
+        """The statement of a worker has left nothing."""
+        if worker.target is not None:
+            self._store.failed(worker.target)
 
     def _free(self, worker: Worker) -> None:
         if worker.cancelled:  # the request may come late, and must not hit the next statement
@@ -197,28 +209,60 @@ class Run:
         if self._combinations:
             self._send_combination(worker, self._combinations.pop(0))
             return
-        scan = self._board.next(
-            self._alive, worker.kept, lambda key: self._serves(worker.number, key)
-        )
+        events = self._events.next()
+        if events is not None:
+            worker.job = Writing()
+            worker.session.send(WRITE, (events,))
+        else:
+            self._assign_scan_or_visit(worker)
+
+    def _assign_scan_or_visit(self, worker: Worker) -> None:
+        scan = self._next_scan(worker)
         if scan is not None:
             self._send_scan(worker, scan)
             return
-        held = [mst_key for mst_key in self._alive if self._retention.full(mst_key)]
-        visit = self._dispatcher.next_visit(worker.number, worker.kept_partitions(TRAINING), held)
+        kept = worker.kept_partitions(TRAINING)
+        visit = self._dispatcher.next_visit(worker.number, kept, self._held())
         if visit is not None:
             self._send_visit(worker, visit)
             self._plan_until(visit.epoch + 1)
 
+    def _next_scan(self, worker: Worker) -> Scan | None:
+        while True:
+            scan = self._board.next(
+                self._alive, worker.kept, lambda key: self._serves(worker.number, key)
+            )
+            if scan is None or self._is_wanted(scan):
+                return scan
+
+    def _is_wanted(self, scan: Scan) -> bool:
+        """Whether there is anything to score; if not, the scan is done."""
+        if self._alive.keys().isdisjoint(scan.group.mst_keys):
+            self._scanned(scan, {"partials": {}, "errors": {}})
+            return False
+        return True
+
+    def _held(self) -> list[int]:
+        """Configurations that must be scored before they go on."""
+        return [mst_key for mst_key in self._alive if self._waits(mst_key)]
+
     def _send_visit(self, worker: Worker, visit: Visit) -> None:
-        configuration = self._alive[visit.mst_key]
         version = self._version(visit)
-        architecture = configuration.architecture
         source = self._store.of((visit.mst_key, version))
         worker.target = self._store.target(version + 1)
         worker.tables = self._store.use([source, worker.target])
-        order = HopOrder(
+        order = self._order(worker, visit, source, worker.target)
+        worker.job = visit
+        worker.session.send(*self._sql.hop(self._setup.packed, order))
+
+    def _order(
+        self, worker: Worker, visit: Visit, source: StateTable | None, target: StateTable
+    ) -> HopOrder:
+        configuration, version = self._alive[visit.mst_key], self._version(visit)
+        architecture = configuration.architecture
+        return HopOrder(
             source=source.name if source else None,
-            target=worker.target.name,
+            target=target.name,
             run_id=self._run_id,
             mst_key=visit.mst_key,
             epoch=visit.epoch,
@@ -228,7 +272,9 @@ class Run:
             next_partition_key=self._next_partition.get((visit.mst_key, version + 1)),
             worker=worker.number,
             waited=worker.waited(),
-            task=self._tasks.visit(configuration, visit, version == 0),
+            task=self._tasks.visit(
+                configuration, visit, version == 0, self._verdicts.of(visit.mst_key).learning_rate
+            ),
             salt=self._tasks.salt(visit) if configuration.fit_params.shuffle else None,
             passes=1 if self._fits(visit.partition_key) else configuration.fit_params.epochs,
             reads=f"{TRAINING}/{visit.partition_key}" not in worker.kept,
@@ -237,15 +283,20 @@ class Run:
             ),
             preparation=self._context.preparation,
         )
-        worker.job = visit
-        worker.session.send(*self._sql.hop(self._setup.packed, order))
 
     def _send_scan(self, worker: Worker, scan: Scan) -> None:
+        order = self._scan_order(worker, scan)
+        worker.job = scan
+        worker.session.send(*self._sql.scan(self._tables[scan.dataset], order))
+
+    def _scan_order(self, worker: Worker, scan: Scan) -> ScanOrder:
+        """The order of a scan; the tables that it reads are the worker's until it has ended."""
         alive = [self._alive[key] for key in scan.group.mst_keys if key in self._alive]
         version = scan.group.epoch * len(self._partitions)
         keys = [(configuration.mst_key, version) for configuration in alive]
+        self._store.give_back(worker.tables)
         worker.tables = self._store.use_of(keys)
-        order = ScanOrder(
+        return ScanOrder(
             states=[table.name for table in worker.tables],
             partition_key=scan.partition_key,
             task=self._tasks.scan(scan.dataset, scan.partition_key),
@@ -255,27 +306,30 @@ class Run:
             reads=scan.name not in worker.kept,
             preparation=self._context.preparation,
         )
-        worker.job = scan
-        worker.session.send(*self._sql.scan(self._tables[scan.dataset], order))
 
-    def _send_combination(self, worker: Worker, job: _Combination) -> None:
+    def _send_combination(self, worker: Worker, job: Combination) -> None:
         task = self._tasks.combination(job.group, job.dataset, self._alive)
         worker.job = job
-        worker.session.send("SELECT cerebro._combine_measures(%s)", (task,))
+        function = "cerebro._combine_measures(%s)"
+        worker.session.send(*call_once(worker, self._context, function, task))
 
     # -- taking results ------------------------------------------------------------
     def _prepared(self, worker: Worker) -> None:
         worker.is_ready = True
-        manifest = manifest_of(worker)
-        self._check_versions(manifest)
+        manifests = manifests_of(worker)
+        for manifest in manifests:
+            if self._context.functions:
+                manifest["functions"] = self._context.functions
+            self._check_versions(manifest)
         if not self._ready:
             self._ready = True
             self._began = time.monotonic()
             self._report.ready()
-            self._catalog.started(self._run_id, manifest)
-            worker.job = _Trial()
+            self._catalog.started(self._run_id, manifests[0])
+            worker.job = Trial()
             task = self._tasks.trial(self._alive.values())
-            worker.session.send("SELECT cerebro._try_scores(%s)", (task,))
+            function = "cerebro._try_scores(%s)"
+            worker.session.send(*call_once(worker, self._context, function, task))
 
     def _check_versions(self, manifest: dict[str, Any]) -> None:
         """Refuse to go on where other software, or another processor, would give other results."""
@@ -292,11 +346,7 @@ class Run:
         for mst_key, error in errors.items():
             self._drop(int(mst_key), f"its loss or metrics cannot be computed: {error}")
 
-    def _visited(
-        self, worker: Worker, visit: Visit, row: tuple[int, list[str], int], target: StateTable
-    ) -> None:
-        rows, kept, size = row
-        worker.kept = set(kept)
+    def _visited(self, visit: Visit, rows: int, size: int, target: StateTable) -> None:
         self._report.trained(rows)
         self._dispatcher.finished(visit)
         version = self._version(visit) + 1
@@ -309,16 +359,15 @@ class Run:
             self._board.finished(visit.mst_key, visit.epoch)
             self._report_epochs()
 
-    def _scanned(self, worker: Worker, scan: Scan, result: dict[str, Any]) -> None:
-        worker.kept = set(result["kept"])
+    def _scanned(self, scan: Scan, result: dict[str, Any]) -> None:
         partials = {int(key): value for key, value in result["partials"].items()}
         errors = {int(key): value for key, value in result["errors"].items()}
         if self._board.scanned(scan, partials, errors):
             for mst_key, error in scan.group.errors.items():
                 self._drop(mst_key, error)
-            self._combinations += [_Combination(scan.group, name) for name in self._tables]
+            self._combinations += [Combination(scan.group, name) for name in self._tables]
 
-    def _combined(self, job: _Combination, results: dict[str, Any]) -> None:
+    def _combined(self, job: Combination, results: dict[str, Any]) -> None:
         elapsed = self._seconds_before + time.monotonic() - self._began
         epoch, found = job.group.epoch, {int(key): value for key, value in results.items()}
         for mst_key, result in found.items():
@@ -338,8 +387,26 @@ class Run:
         if job.group.combined == set(self._tables):
             for mst_key in job.group.mst_keys:
                 self._retention.scored(mst_key, epoch * len(self._partitions))
-            self._discard()
+            self._events.measured(job.group.mst_keys)
             self._report_epochs()
+            self._decide(job.group.mst_keys)
+            self._discard()
+
+    def _waits(self, mst_key: int) -> bool:
+        """Whether a configuration must be scored before it goes on."""
+        undecided = self._verdicts.watches(mst_key) and self._retention.is_due(mst_key)
+        return undecided or self._retention.full(mst_key)
+
+    def _decide(self, mst_keys: Iterable[int]) -> None:
+        """Do what callbacks make of an epoch."""
+        alive = [mst_key for mst_key in mst_keys if mst_key in self._alive]
+        for mst_key, (before, after) in self._verdicts.update(alive).items():
+            if after.restored_epoch is not None:
+                self._retention.keep(mst_key, after.restored_epoch)
+            self._report.decided(mst_key, before, after)
+            if after.stopped_epoch is not None:
+                del self._alive[mst_key]
+                self._dispatcher.drop(mst_key)
 
     def _discard(self) -> None:
         """Give up states that nothing needs any more."""
@@ -354,6 +421,9 @@ class Run:
     # -- failures --------------------------------------------------------------------
     def _failed(self, job: Any, error: StatementFailed) -> None:
         """One configuration fails by itself; anything else ends the run."""
+        if isinstance(job, Writing):  # what is missing is written when the run is resumed
+            self._context.notify(f"TensorBoard: {error.message}")
+            return
         if not isinstance(job, Visit):
             raise error
         if job.mst_key in self._alive and concerns_all(error.sqlstate):
@@ -409,6 +479,11 @@ class Run:
         count = len(self._workers)
         return not self._sql.binds_workers or count < 1 or partition_key % count == worker
 
+    def _own_partitions(self, worker: int) -> list[int]:
+        """The partitions that only this worker may have."""
+        bound = self._sql.binds_workers
+        return [key for key in self._partitions if bound and self._serves(worker, key)]
+
     def _fits(self, partition_key: int) -> bool:
         """Whether a worker can hold a partition; the same rule as the worker's."""
         packed = self._setup.packed
@@ -417,10 +492,13 @@ class Run:
 
     def _report_epochs(self) -> None:
         """Tell of every epoch that is complete and was not told of yet."""
-        while self._reported < self._iterations and self._epoch_complete(self._reported + 1):
+        while self._is_reportable(self._reported + 1):
             self._reported += 1
             seconds = self._seconds_before + time.monotonic() - self._began
             self._report.epoch(self._reported, len(self._alive), seconds)
+
+    def _is_reportable(self, epoch: int) -> bool:
+        return bool(self._alive) and epoch <= self._iterations and self._epoch_complete(epoch)
 
     def _epoch_complete(self, epoch: int) -> bool:
         """Whether every configuration has done an epoch, and been scored where that is wanted."""

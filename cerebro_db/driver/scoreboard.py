@@ -56,14 +56,21 @@ class ScoreBoard:
         partitions: keys by data set.
         epochs: after which scores are wanted.
         waits: whether a group waits for all configurations.
+        scored: (mst_key, epoch) of those that an earlier driver has scored, which nobody waits for.
     """
 
     def __init__(
-        self, partitions: Mapping[str, Sequence[int]], epochs: Collection[int], *, waits: bool
+        self,
+        partitions: Mapping[str, Sequence[int]],
+        epochs: Collection[int],
+        *,
+        waits: bool,
+        scored: Collection[tuple[int, int]] = (),
     ) -> None:
         self._partitions = partitions
         self._epochs = frozenset(epochs)
         self._waits = waits
+        self._scored = frozenset(scored)
         self._pending: dict[int, set[int]] = {}
         self._open: list[Group] = []
 
@@ -98,6 +105,17 @@ class ScoreBoard:
                 return Scan(group, *chosen)
         return None
 
+    def next_all(self, alive: Collection[int]) -> list[Scan]:
+        """Scans of all partitions of one data set, for one statement."""
+        self._form(alive)
+        for group in self._open:
+            if group.waiting:
+                dataset = group.waiting[0][0]
+                found = [Scan(group, name, key) for name, key in group.waiting if name == dataset]
+                group.waiting[:] = [pair for pair in group.waiting if pair[0] != dataset]
+                return found
+        return []
+
     def scanned(self, scan: Scan, partials: dict[int, Any], errors: dict[int, str]) -> bool:
         """Take the sums of a scan; true when the group has all of them."""
         group = scan.group
@@ -116,7 +134,8 @@ class ScoreBoard:
     def _form(self, alive: Collection[int]) -> None:
         for epoch in sorted(self._pending):
             pending = self._pending[epoch]
-            if pending and not (self._waits and set(alive) - pending):
+            missing = (key for key in alive if (key, epoch) not in self._scored)
+            if pending and not (self._waits and set(missing) - pending):
                 self._open.append(self._group(epoch, pending))
                 del self._pending[epoch]
 

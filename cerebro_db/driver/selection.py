@@ -16,6 +16,7 @@ from cerebro_db.database.relations import Relation, find, new_table, require_tex
 from cerebro_db.database.sessions import Session, SessionPool, Tick, no_tick
 from cerebro_db.driver.architectures import limits_of
 from cerebro_db.driver.control import control_session, lock, transaction
+from cerebro_db.driver.one_model import refuse_objects
 from cerebro_db.errors import CerebroError, InvalidArgument, UndefinedTable, WrongObjectType
 
 ROLE = "model_selection_table"
@@ -34,6 +35,7 @@ class GridRequest:
     search_type: str | None = "grid"
     num_configs: int | None = None
     random_state: int | None = None
+    object_table: str | None = None
     search_path: str | None = None
 
     @property
@@ -65,6 +67,7 @@ class ListRequest:
     model_id_list: Sequence[int | None] | None
     compile_params_list: Sequence[str | None] | None
     fit_params_list: Sequence[str | None] | None
+    object_table: str | None = None
     search_path: str | None = None
 
     @property
@@ -108,6 +111,7 @@ def select(pool: SessionPool, request: GridRequest | ListRequest, tick: Tick = n
     """
     require_text(request.model_arch_table, "model_arch_table")
     require_text(request.model_selection_table, ROLE)
+    refuse_objects(request.object_table)
     rows = request.configurations(tick)
     with control_session(pool, request.search_path, tick) as session:
         models = find(session, request.model_arch_table, "model_arch_table", tick)

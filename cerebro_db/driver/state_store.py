@@ -101,13 +101,13 @@ class StateStore:
         """The tables of some states."""
         return [table.name for table in self._of_all(keys)]
 
-    def target(self, version: int) -> StateTable:
-        """The table that takes the next state of a version; counts it as written."""
-        lasting = self._names.lasts(version)
+    def target(self, *versions: int) -> StateTable:
+        """The table that takes the next states of these versions; counts them as written."""
+        lasting = any(map(self._names.lasts, versions))
         table = self._open.get(lasting)
         if table is None or (table.written >= self._capacity and table.size >= _TABLE_BYTES):
             table = self.create(lasting)
-        table.written += 1
+        table.written += len(versions)
         return table
 
     # -- statements under way ----------------------------------------------------

@@ -15,11 +15,13 @@ from cerebro_db.database.packed import fingerprint as packed_fingerprint
 from cerebro_db.database.sessions import Session, Tick
 from cerebro_db.driver.architectures import Architecture, limits_of
 from cerebro_db.driver.control import transaction
-from cerebro_db.driver.fit_request import FitRequest
-from cerebro_db.driver.fit_setup import Configuration, RunSetup, target_facts
+from cerebro_db.driver.fit_checks import target_facts
+from cerebro_db.driver.fit_request import ROTATION, FitRequest, check_workers
+from cerebro_db.driver.fit_setup import Configuration, RunSetup, most_workers
 from cerebro_db.driver.registration import states_of
 from cerebro_db.driver.scoreboard import TRAINING, VALIDATION
 from cerebro_db.driver.state_store import StateStore
+from cerebro_db.driver.verdicts import Verdicts
 from cerebro_db.errors import InvalidData, WrongRunStatus
 from cerebro_db.planning.orders import Visit
 
@@ -35,6 +37,7 @@ class Progress:
         scored: (mst_key, epoch) of those that have results on all data sets.
         ended: status and error of configurations that failed or were cancelled.
         seconds: that earlier drivers spent.
+        verdicts: what callbacks have decided.
     """
 
     plan: tuple[Visit, ...]
@@ -43,6 +46,7 @@ class Progress:
     scored: frozenset[tuple[int, int]]
     ended: dict[int, tuple[str, str]]
     seconds: float
+    verdicts: Verdicts
 
 
 def load_setup(session: Session, run: StoredRun, tick: Tick) -> RunSetup:
@@ -108,13 +112,17 @@ def load_progress(
         warm = {c.mst_key for c, _, _ in stored if c.is_warm}
         catalog.forget_hops(run.run_id, going, states.hops_an_epoch)
         scored = _scored(catalog, run, setup, set(going))
+        verdicts = Verdicts(catalog, run.run_id, setup.configurations)
+        verdicts.update(going)
     for mst_key in ended:
         store.forget_all(mst_key)
-    _check_states(states, setup, going, warm, scored, store.kept())
-    over = min(going.values(), default=0) // states.hops_an_epoch
+    restored = {(key, epoch * states.hops_an_epoch) for key, epoch in verdicts.restored().items()}
+    _check_states(states, setup, going, warm, scored, restored, store.kept())
+    trained = [version for key, version in going.items() if key not in verdicts.stopped()]
+    over = min(trained, default=0) // states.hops_an_epoch
     plan = tuple(Visit(*visit) for visit in catalog.plan(run.run_id, over + 1))
     planned = catalog.planned(run.run_id)
-    return Progress(plan, planned, done, scored, ended, run.active)
+    return Progress(plan, planned, done, scored, ended, run.active, verdicts)
 
 
 def diverged(dataset: str, epoch: int, loss: float) -> str:
@@ -138,10 +146,11 @@ def _check_states(
     going: dict[int, int],
     warm: set[int],
     scored: frozenset[tuple[int, int]],
+    restored: set[tuple[int, int]],
     there: set[tuple[int, int]],
 ) -> None:
-    """Whether the states are there from which the run goes on, and those still to be scored."""
-    needed = {(key, done) for key, done in going.items() if done > 0 or key in warm}
+    """Whether the states are there from which the run goes on, to be scored or to be restored."""
+    needed = {(key, done) for key, done in going.items() if done > 0 or key in warm} | restored
     for epoch in setup.request.metric_epochs():
         version = epoch * states.hops_an_epoch
         needed |= {
@@ -199,8 +208,9 @@ def _request(run: StoredRun) -> FitRequest:
         description=row.description,
         use_caching=row.use_caching,
         seed=row.seed,
-        num_workers=row.num_workers,
+        num_workers=None if row.schedule == ROTATION else row.num_workers,
         durability=row.durability,
+        schedule=row.schedule,
     )
 
 
@@ -234,4 +244,6 @@ def with_workers(setup: RunSetup, num_workers: int | None) -> RunSetup:
     """The same with another number of workers, which no result depends on."""
     if num_workers is None:
         return setup
-    return replace(setup, num_workers=min(num_workers, len(setup.configurations)))
+    check_workers(setup.request.schedule, num_workers)
+    most = most_workers(setup.packed, len(setup.configurations))
+    return replace(setup, num_workers=min(num_workers, most))

@@ -11,12 +11,19 @@ from cerebro_db.configs.settings import Settings
 from cerebro_db.database.packed import PackedTable
 from cerebro_db.driver.fit_setup import Configuration, RunSetup
 from cerebro_db.driver.scoreboard import TRAINING, Group
+from cerebro_db.driver.worker_facts import input_task, target_task
 from cerebro_db.planning.orders import Visit
 from cerebro_db.training.shuffle import salt
 
 
 def worker_task(
-    run_id: int, threads: int | None, use_gpus: bool, cache_bytes: int, settings: Settings
+    run_id: int,
+    threads: int | None,
+    use_gpus: bool,
+    cache_bytes: int,
+    settings: Settings,
+    places: Mapping[int, int] | None = None,
+    keeps_errors: bool = False,
 ) -> str:
     """What makes a process a worker, where no call of its own can do that.
 
@@ -26,12 +33,16 @@ def worker_task(
         use_gpus: whether it computes on them.
         cache_bytes: of decoded partitions that it may keep.
         settings: of the database.
+        places: of each segment among those that share the GPUs of a host.
+        keeps_errors: whether a visit that fails is told of, in place of an error of its statement.
     """
     return json.dumps(
         {
+            "keeps_errors": keeps_errors,
             "run_id": run_id,
             "threads": threads,
             "use_gpus": use_gpus,
+            "places": places or {},
             "cache_bytes": cache_bytes,
             "settings": {
                 field.name: str(getattr(settings, field.name))
@@ -53,12 +64,8 @@ class TaskWriter:
     def __init__(self, setup: RunSetup, run_id: int) -> None:
         self._setup, self._run_id = setup, run_id
         targets = setup.targets
-        self._targets = {
-            "kind": targets.kind,
-            "num_classes": targets.num_classes,
-            "shape": list(targets.shape),
-            "weighted": targets.weighted,
-        }
+        self._targets = target_task(targets)
+        self._inputs = input_task([one.shape for one in setup.packed.inputs])
         self._buffers = {TRAINING: _buffers(setup.packed)}
         self._weighted = {TRAINING: targets.weighted}
         if setup.validation is not None:
@@ -69,8 +76,14 @@ class TaskWriter:
         """What places the buffers of a visit."""
         return salt(self._setup.request.seed or 0, visit.epoch, visit.partition_key)
 
-    def visit(self, configuration: Configuration, visit: Visit, is_first: bool) -> str:
-        """The task of a hop."""
+    def visit(
+        self,
+        configuration: Configuration,
+        visit: Visit,
+        is_first: bool,
+        learning_rate: float | None = None,
+    ) -> str:
+        """The task of a hop; the learning rate is that of the state where none is given."""
         return json.dumps(
             {
                 **self._recipe(configuration),
@@ -83,6 +96,8 @@ class TaskWriter:
                 "salt": self.salt(visit),
                 "initial_seed": configuration.initial_seed,
                 "is_first": is_first,
+                "begins_epoch": visit.position == 0,
+                "learning_rate": learning_rate,
             }
         )
 
@@ -95,6 +110,7 @@ class TaskWriter:
                 "partition_key": partition_key,
                 "buffers": self._buffers[dataset][partition_key],
                 "targets": self._targets | {"weighted": self._weighted[dataset]},
+                **self._inputs,
             }
         )
 
@@ -127,6 +143,7 @@ class TaskWriter:
             "compile_params": configuration.compile_text,
             "fit_params": configuration.fit_text,
             "targets": self._targets,
+            **self._inputs,
             "jit": configuration.jit,
             "steps_per_call": configuration.steps_per_call,
         }

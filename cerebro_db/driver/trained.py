@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from cerebro_db.configs.architecture import ArchitectureLimits, check_architecture, fingerprint
 from cerebro_db.configs.encodings import Recorded
+from cerebro_db.configs.model_outputs import OutputSpec, output_names, outputs_of
 from cerebro_db.configs.parameters import CompileParams, parse_compile_params
 from cerebro_db.database.libraries import SPELLED
 from cerebro_db.database.names import QualifiedName, quote
 from cerebro_db.database.packed import recorded_encoding
 from cerebro_db.database.relations import Relation, find
 from cerebro_db.database.sessions import Session, Tick
-from cerebro_db.database.summaries import MAX_TARGETS, Facts
+from cerebro_db.database.summaries import MAX_TARGETS, Facts, Shape
 from cerebro_db.driver.architectures import limits_of
 from cerebro_db.driver.fit_setup import STATES_SUFFIX
+from cerebro_db.driver.worker_facts import input_task, target_task
 from cerebro_db.errors import InvalidArgument, UndefinedTable, WrongObjectType
 from cerebro_db.training.targets import TargetFacts
 
@@ -41,6 +44,11 @@ class TrainedModel:
         """How it was compiled."""
         return parse_compile_params(self.compile_text)
 
+    @functools.cached_property
+    def outputs(self) -> tuple[OutputSpec, ...]:
+        """What each output was compiled with."""
+        return outputs_of(self.compile_params, output_names(json.loads(self.architecture)))
+
 
 @dataclass(frozen=True)
 class ModelTable:
@@ -48,9 +56,9 @@ class ModelTable:
 
     Attributes:
         mst_keys: of all models, sorted.
-        dependent_varname: name of the target.
-        class_values: in the order of the ids, as text; empty for float targets.
-        input_shape: of one row of features.
+        dependent_varnames: names of the targets.
+        class_values: of each target, in the order of the ids, as text; empty for float targets.
+        input_shapes: of one row of each input.
         normalizing_const: the features were divided by it.
         encoding: how columns or images become features; None where rows have an array.
     """
@@ -60,9 +68,9 @@ class ModelTable:
     states: QualifiedName
     mst_keys: tuple[int, ...]
     targets: TargetFacts
-    dependent_varname: str
-    class_values: tuple[str | None, ...]
-    input_shape: tuple[int, ...]
+    dependent_varnames: tuple[str, ...]
+    class_values: tuple[tuple[str | None, ...], ...]
+    input_shapes: tuple[tuple[int, ...], ...]
     normalizing_const: float
     encoding: Recorded | None = field(default=None, kw_only=True)
 
@@ -111,20 +119,16 @@ def load_model_table(session: Session, text: str | None, tick: Tick) -> ModelTab
     if not rows:
         raise WrongObjectType(f"{ROLE}: {relation.name} has no trained model", hint=_HINT)
     facts = _facts(session, summary, tick)
-    target = facts.texts("dependent_varname")[0]
+    names = facts.names("dependent_varname")
     return ModelTable(
         relation=relation,
         info=info,
         states=states.name,
         mst_keys=tuple(row[0] for row in rows),
-        targets=TargetFacts(
-            facts.choice("target_kind", facts.row["target_kind"], "class", "float"),
-            facts.count("num_classes", facts.at("num_classes", 0)),
-            facts.shape("target_shape", facts.row["target_shape"], MAX_TARGETS),
-        ),
-        dependent_varname=target,
-        class_values=_class_values(session, summary, target, tick),
-        input_shape=facts.shape("input_shape", facts.row["input_shape"]),
+        targets=_targets(facts, len(names)),
+        dependent_varnames=tuple(names),
+        class_values=tuple(_class_values(session, summary, name, tick) for name in names),
+        input_shapes=_input_shapes(facts),
         normalizing_const=facts.divisor("normalizing_const"),
         encoding=recorded_encoding(session, summary, ROLE, tick),
     )
@@ -149,7 +153,7 @@ def load_models(
     return [_model(row, limits) for row in rows]
 
 
-def recipe(model: TrainedModel, targets: TargetFacts) -> dict[str, Any]:
+def recipe(model: TrainedModel, table: ModelTable) -> dict[str, Any]:
     """A model as part of a worker's task."""
     return {
         "mst_key": model.mst_key,
@@ -157,20 +161,17 @@ def recipe(model: TrainedModel, targets: TargetFacts) -> dict[str, Any]:
         "architecture_id": model.architecture_id,
         "compile_params": model.compile_text,
         "fit_params": model.fit_text,
-        "targets": target_task(targets),
+        "targets": target_task(table.targets),
+        **input_task(table.input_shapes),
         "jit": False,
         "steps_per_call": 1,
     }
 
 
-def target_task(targets: TargetFacts) -> dict[str, Any]:
-    """How targets are stored, as part of a worker's task."""
-    return {
-        "kind": targets.kind,
-        "num_classes": targets.num_classes,
-        "shape": list(targets.shape),
-        "weighted": targets.weighted,
-    }
+def one_or_all(values: Sequence[Any]) -> Any:
+    """What is told of each input or output, or of the only one; tuples as lists, for messages."""
+    found = [list(value) if isinstance(value, tuple) else value for value in values]
+    return found[0] if len(found) == 1 else found
 
 
 _FACTS = (
@@ -181,6 +182,8 @@ _FACTS = (
     "target_kind",
     "target_shape",
 )
+# Where there are several inputs or outputs.
+_LISTS = ("independent_varname", "input_shapes", "target_kinds", "target_shapes")
 
 
 def _model(row: tuple[Any, ...], limits: ArchitectureLimits) -> TrainedModel:
@@ -209,10 +212,46 @@ def _with_columns(relation: Relation, *names: str) -> Relation:
 
 
 def _facts(session: Session, summary: Relation, tick: Tick) -> Facts:
-    rows = session.run(f"SELECT {', '.join(_FACTS)} FROM {summary.name.sql}", (), tick)
+    lists = _LISTS if all(map(summary.has, _LISTS)) else ()
+    names = (*_FACTS, *lists)
+    rows = session.run(f"SELECT {', '.join(names)} FROM {summary.name.sql}", (), tick)
     if len(rows) != 1:
         raise WrongObjectType(f"{ROLE}: {summary.name} has {len(rows)} rows; allowed: one")
-    return Facts(ROLE, summary.name, dict(zip(_FACTS, rows[0], strict=True)), _HINT)
+    return Facts(ROLE, summary.name, dict(zip(names, rows[0], strict=True)), _HINT)
+
+
+def _targets(facts: Facts, count: int) -> TargetFacts:
+    """Of all outputs; where there is one, an older summary tells its kind and shape alone."""
+    if "target_kinds" not in facts.row:
+        if count != 1:
+            raise WrongObjectType(
+                f"{ROLE}: {facts.table} names {count} targets in column dependent_varname; "
+                "allowed: one, as it tells the kind of one",
+                hint=_HINT,
+            )
+        kinds, shapes = [facts.row["target_kind"]], [facts.row["target_shape"]]
+        kind, shape = "target_kind", "target_shape"
+    else:
+        kind, shape = "target_kinds", "target_shapes"
+        kinds = [facts.at(kind, place) for place in range(count)]
+        shapes = [facts.at(shape, place) for place in range(count)]
+    first, *more = [
+        TargetFacts(
+            facts.choice(kind, of_one, "class", "float"),
+            facts.count("num_classes", facts.at("num_classes", place)),
+            facts.shape(shape, size, MAX_TARGETS),
+        )
+        for place, (of_one, size) in enumerate(zip(kinds, shapes, strict=True))
+    ]
+    return replace(first, more=tuple(more))
+
+
+def _input_shapes(facts: Facts) -> tuple[Shape, ...]:
+    if "input_shapes" not in facts.row:
+        return (facts.shape("input_shape", facts.row["input_shape"]),)
+    name = "input_shapes"
+    places = range(len(facts.names("independent_varname")))
+    return tuple(facts.shape(name, facts.at(name, place)) for place in places)
 
 
 def _class_values(

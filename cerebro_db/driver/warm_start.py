@@ -6,7 +6,7 @@ from cerebro_db.database.libraries import SPELLED
 from cerebro_db.database.relations import find
 from cerebro_db.database.sessions import Session, Tick
 from cerebro_db.driver.fit_setup import HISTORY_SUFFIX, RunSetup
-from cerebro_db.driver.trained import ModelTable, load_model_table
+from cerebro_db.driver.trained import ModelTable, load_model_table, one_or_all
 from cerebro_db.errors import InvalidArgument, UndefinedTable, WrongObjectType
 
 ROLE = "model_output_table"
@@ -45,9 +45,17 @@ def _check_history(session: Session, setup: RunSetup, tick: Tick) -> None:
 
 
 def _check_targets(setup: RunSetup, earlier: ModelTable) -> None:
-    target = setup.packed.target
-    given = (target.kind, list(target.shape), list(target.class_values))
-    wanted = (earlier.targets.kind, list(earlier.targets.shape), list(earlier.class_values))
+    targets = setup.packed.targets
+    given = (
+        one_or_all([target.kind for target in targets]),
+        one_or_all([target.shape for target in targets]),
+        one_or_all([target.class_values for target in targets]),
+    )
+    wanted = (
+        one_or_all([target.kind for target in earlier.targets.each]),
+        one_or_all([target.shape for target in earlier.targets.each]),
+        one_or_all(earlier.class_values),
+    )
     for what, got, allowed in zip(_TOLD, given, wanted, strict=True):
         if got != allowed:
             raise InvalidArgument(

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from cerebro_db.database.catalog import Catalog
 from cerebro_db.database.dialects import PostgreSQL
 from cerebro_db.database.dialects.postgresql_training import StateTables
+from cerebro_db.database.packed import PackedTable
 from cerebro_db.database.sessions import POLL_SECONDS, Session, SessionPool, Tick, wait_any
 from cerebro_db.driver.crew import recover
 from cerebro_db.driver.requests import Requests
@@ -32,6 +33,7 @@ class Worker:
         job: what it does now.
         cancelled: whether that has been asked to stop.
         is_ready: whether TensorFlow is there.
+        partition_keys: of partitions that are its own; empty where any worker may have any.
         tables: of states, that the statement under way uses.
         target: the one of them that it writes to.
     """
@@ -43,6 +45,7 @@ class Worker:
     job: Any = None
     cancelled: bool = False
     is_ready: bool = False
+    partition_keys: Sequence[int] = ()
     tables: list[StateTable] = field(default_factory=list)
     target: StateTable | None = None
 
@@ -66,10 +69,12 @@ class RunContext:
         store: where the states are.
         catalog: for plan and metrics; its session is not a worker's.
         dialect: of the server.
+        packed: what is trained on.
         requests: of others.
         guard_key: of the advisory lock that workers share while they work for the run.
         cache_bytes: of decoded partitions that each worker may keep.
         preparation: JSON of what makes a process of a worker's session ready.
+        functions: registered ones that configurations use, for the manifest.
         manifest: what the workers must tell of themselves, where that matters; empty otherwise.
         tick: called while waiting; raises to cancel.
         notify: gets a line an epoch.
@@ -80,10 +85,12 @@ class RunContext:
     store: StateStore
     catalog: Catalog
     dialect: PostgreSQL
+    packed: PackedTable
     requests: Requests
     guard_key: int
     cache_bytes: int
     preparation: str
+    functions: Mapping[str, Any]
     manifest: Mapping[str, Any]
     tick: Tick
     notify: Callable[[str], None]
@@ -104,31 +111,63 @@ def take_workers(
     for number, session in enumerate(sessions):
         session.facts["tensorflow"] = wanted
         session.facts["number"] = number
+        # Only the end of its processes gives back the memory of a GPU.
+        session.keep = not use_gpus
     return [Worker(number, session) for number, session in enumerate(sessions)]
 
 
 def start_preparing(worker: Worker, context: RunContext) -> None:
-    """Send what makes a session a worker.
+    """Send what makes a session, or its processes on segments, a worker.
 
     While it works for the run it shares a lock: whoever goes on with the run waits for that, so
     that no hop of a driver that is gone can be committed later.
     """
-    threads, use_gpus = worker.session.facts["tensorflow"]
+    sql = context.dialect.training
+    prepare, parameters = _preparation(worker, context)
     worker.session.send(
-        f"{context.dialect.training.durability(context.states)}; "
-        "SELECT pg_catalog.pg_advisory_lock_shared(%s); "
-        "SELECT cerebro._prepare_worker(%s, %s, %s, %s)",
-        (context.guard_key, threads, use_gpus, context.cache_bytes, context.run_id),
+        f"{sql.durability(context.states)}; SELECT pg_catalog.pg_advisory_lock_shared(%s); {prepare}",
+        (context.guard_key, *parameters),
     )
 
 
-def manifest_of(worker: Worker) -> dict[str, Any]:
-    """What a worker that is ready told about itself."""
-    facts: dict[str, Any] = json.loads(worker.session.rows()[0][0])
-    return facts
+def _preparation(worker: Worker, context: RunContext) -> tuple[str, Sequence[Any]]:
+    if worker.partition_keys:
+        return call(worker, context, "cerebro._prepare_process(%s)", [context.preparation])
+    threads, use_gpus = worker.session.facts["tensorflow"]
+    return (
+        "SELECT cerebro._prepare_worker(%s, %s, %s, %s, %s)",
+        (threads, use_gpus, context.cache_bytes, context.run_id, worker.number),
+    )
 
 
-def stop(pool: SessionPool, workers: list[Worker]) -> None:
+def call(
+    worker: Worker, context: RunContext, function: str, parameters: Sequence[Any] = ()
+) -> tuple[str, Sequence[Any]]:
+    """The statement that calls a function wherever a worker trains."""
+    return context.dialect.training.call(
+        context.packed, worker.partition_keys, function, parameters
+    )
+
+
+def call_once(
+    worker: Worker, context: RunContext, function: str, task: str
+) -> tuple[str, Sequence[Any]]:
+    """The statement that has a function do a task where a worker trains, in one process."""
+    parameters = [task]
+    if worker.partition_keys:  # a statement that failed may have taken the process with it
+        function = f"CASE WHEN cerebro._prepare_process(%s) IS NOT NULL THEN {function} END"
+        parameters = [context.preparation, task]
+    return context.dialect.training.call(
+        context.packed, worker.partition_keys[:1], function, parameters
+    )
+
+
+def manifests_of(worker: Worker) -> list[dict[str, Any]]:
+    """What each process of a worker that is ready told about itself."""
+    return [json.loads(text) for (text,) in worker.session.rows()]
+
+
+def stop(pool: SessionPool, workers: list[Worker], context: RunContext) -> None:
     """Stop what workers do, and keep the sessions that are soon ready for another run."""
     for worker in workers:
         worker.session.cancel()
@@ -141,33 +180,39 @@ def stop(pool: SessionPool, workers: list[Worker]) -> None:
             worker.session.close()
         else:
             recover(worker.session)
-    give_back(pool, workers)
+    give_back(pool, workers, context)
 
 
-def give_back(pool: SessionPool, workers: list[Worker]) -> None:
+def give_back(pool: SessionPool, workers: list[Worker], context: RunContext) -> None:
     """Release what a run took, and keep the sessions for the next one.
 
-    A session that cannot do that, because it still computes what was cancelled, is closed.
+    A session that cannot do that, because it still computes what was cancelled, is closed. So is
+    one with a GPU, whose memory is free only when the processes end.
     """
-    for step in (_start_release, Session.settle):  # all of them side by side
+    for step in (_start_release, _settle):  # all of them side by side
         for worker in workers:
             try:
                 if not worker.session.closed:
-                    step(worker.session)
+                    step(worker, context)
             except CerebroError:
                 worker.session.close()
+    for worker in workers:
+        if worker.session.facts.get("tensorflow", (0, False))[1]:
+            worker.session.close()
     pool.give(worker.session for worker in workers)
 
 
-_RELEASE = (
-    "SELECT cerebro._release_worker(); SELECT pg_catalog.pg_advisory_unlock_all(); "
-    "RESET synchronous_commit"
-)
+_RELEASE = "SELECT pg_catalog.pg_advisory_unlock_all(); RESET synchronous_commit; "
 
 
-def _start_release(session: Session) -> None:
-    session.settle()
-    session.send(_RELEASE)
+def _start_release(worker: Worker, context: RunContext) -> None:
+    worker.session.settle()
+    sql, parameters = call(worker, context, "cerebro._release_worker()")
+    worker.session.send(_RELEASE + sql, parameters)
+
+
+def _settle(worker: Worker, context: RunContext) -> None:
+    worker.session.settle()
 
 
 def _busy(session: Session) -> bool:

@@ -14,7 +14,13 @@ import jinja2
 import cerebro_db
 from cerebro_db.configs.settings import described
 from cerebro_db.database.dialects.capabilities import HAS_SEGMENTS
-from cerebro_db.database.dialects.greenplum_install import CHECK_RUN, REPLICATE_CATALOG
+from cerebro_db.database.dialects.greenplum_install import (
+    CHECK_MODEL,
+    CHECK_RUN,
+    HELD_LOCKS,
+    OWN_NUMBERS,
+    REPLICATE_CATALOG,
+)
 from cerebro_db.errors import InvalidArgument
 from cerebro_db.install import sources
 
@@ -130,8 +136,11 @@ class Script:
             body=self.body,
             package_version=cerebro_db.__version__,
             settings=described(),
+            check_model=CHECK_MODEL,
             check_run=CHECK_RUN,
             has_segments=HAS_SEGMENTS,
+            held_locks=HELD_LOCKS,
+            own_numbers=OWN_NUMBERS,
             replicate_catalog=REPLICATE_CATALOG,
             migration_names=[path.stem for path in _files("migrations")],
         )

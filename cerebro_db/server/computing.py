@@ -21,6 +21,7 @@ from queue import SimpleQueue
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
 from cerebro_db.database.dialects.capabilities import interrupts_python
+from cerebro_db.database.dialects.interrupts import raise_pending
 from cerebro_db.errors import RunFailed
 from cerebro_db.training.process import end_at_once
 
@@ -185,3 +186,4 @@ def listen(plpy: Any) -> None:
     assert threading.current_thread() is threading.main_thread()
     if not interrupts_python():
         plpy.execute("SELECT 1")
+    raise_pending()

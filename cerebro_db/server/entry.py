@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from cerebro_db.database.dialects.capabilities import packed_sqlstate, reads_error_attributes
+from cerebro_db.database.dialects.interrupts import restored
 from cerebro_db.errors import CerebroError
 
 P = ParamSpec("P")
@@ -25,7 +26,8 @@ def entry(
     @functools.wraps(function)
     def wrapper(plpy: Any, /, *args: P.args, **kwargs: P.kwargs) -> R:
         try:
-            return function(plpy, *args, **kwargs)
+            with restored():
+                return function(plpy, *args, **kwargs)
         except CerebroError as error:
             failure = server_error(plpy, error)
         raise failure

@@ -7,8 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cerebro_db.database.dialects import HAS_SEGMENTS, PostgreSQL, dialect_of
+from cerebro_db.database.dialects.backend import own_facts
+from cerebro_db.database.dialects.capabilities import segment_of_process
+from cerebro_db.database.dialects.interrupts import put_off
 from cerebro_db.database.sessions import SessionPool
-from cerebro_db.errors import InvalidArgument, RunInterrupted
+from cerebro_db.errors import InvalidArgument, LoopbackFailed, NotSupported, RunInterrupted
 from cerebro_db.server.computing import listen
 from cerebro_db.server.entry import entry
 
@@ -42,10 +45,21 @@ class Host:
         Args:
             plpy: the module that the server hands to PL/Python bodies.
             gd: the dictionary that lives as long as the backend.
+
+        Raises:
+            NotSupported: it was called for rows that lie on segments, and runs there.
         """
-        facts = plpy.execute(_FACTS)[0]
+        if segment_of_process() is not None:
+            raise NotSupported(_ON_SEGMENT, hint=_VALUES_HINT)
+        own = own_facts()
+        facts = plpy.execute(_FACTS)[0] if own is None else {**own, "has_segments": True}
+        put_off()
         dialect = dialect_of(int(facts["version"]), facts["has_segments"])
-        return cls(plpy, _pool(gd, _dsn(facts), dialect), dialect, facts["search_path"])
+        if own is None:
+            pool = _pool(gd, _dsn(facts), dialect)
+        else:
+            pool = _asking_pool(plpy, gd, facts, dialect)
+        return cls(plpy, pool, dialect, facts["search_path"])
 
     def tick(self) -> None:
         """Let the server act on a cancel request or a timeout; then this raises.
@@ -63,6 +77,11 @@ class Host:
         self.plpy.notice(message)
 
 
+_ON_SEGMENT = "got a call for rows that lie on segments; allowed: calls in FROM, or with values"
+_VALUES_HINT = (
+    "take a value out of a table by a query in parentheses: f((SELECT x FROM t WHERE id = 1))"
+)
+
 # The socket's folder may be read by superusers only, hence the function that tells it.
 _FACTS = f"""
 SELECT {HAS_SEGMENTS} AS has_segments,
@@ -74,6 +93,29 @@ SELECT {HAS_SEGMENTS} AS has_segments,
        cerebro._loopback('unix_socket_directories') AS directories,
        cerebro._loopback('worker_dsn') AS worker_dsn
 """
+
+
+# What an administrator has set, known for the life of the session.
+_WORKER_DSN_KEY = "cerebro.worker_dsn"
+_WORKER_DSN = "SELECT cerebro._loopback('worker_dsn') AS worker_dsn"
+
+
+def _asking_pool(
+    plpy: Any, gd: dict[str, Any], facts: dict[str, Any], dialect: PostgreSQL
+) -> SessionPool:
+    """The pool where this session must not read tables itself: one that is connected is asked how
+    to connect. Only where nobody can connect without being told, this session has to look."""
+    facts["worker_dsn"] = gd.get(_WORKER_DSN_KEY)
+    pool = _pool(gd, _dsn(facts), dialect)
+    if _WORKER_DSN_KEY not in gd:
+        try:
+            (session,) = pool.take(1)
+            gd[_WORKER_DSN_KEY] = session.run(_WORKER_DSN)[0][0]
+            pool.give([session])
+        except LoopbackFailed:
+            gd[_WORKER_DSN_KEY] = plpy.execute(_WORKER_DSN)[0]["worker_dsn"]
+        facts["worker_dsn"] = gd[_WORKER_DSN_KEY]
+    return _pool(gd, _dsn(facts), dialect)
 
 
 def _pool(gd: dict[str, Any], dsn: str, dialect: PostgreSQL) -> SessionPool:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from cerebro_db.configs.architecture import ArchitectureLimits
 from cerebro_db.configs.settings import Settings
 from cerebro_db.errors import RunFailed
+from cerebro_db.training.functions import Function, know
 
 if TYPE_CHECKING:  # TensorFlow is imported when a worker is made ready, not before
     from cerebro_db.training.partitions import PartitionCache
@@ -25,6 +27,8 @@ class WorkerMemory:
     Attributes:
         under_way: a visit, a scan or a prediction.
         saved: the state that the last visit left, until it is stored.
+        error: JSON of why the last visit failed, where the others of its statement shall go on.
+        keeps_errors: whether that is so in this run.
         chunk_bytes: most bytes of a state that one row may have.
     """
 
@@ -36,12 +40,14 @@ class WorkerMemory:
     token: int = 0
     under_way: Any = None
     saved: bytes = b""
+    error: str | None = None
+    keeps_errors: bool = False
     chunk_bytes: int = 2**28
 
     def begin(self, work: Any) -> int:
         """Remember what is under way, in place of anything that a cancelled statement left."""
         self.token += 1
-        self.under_way, self.saved = work, b""
+        self.under_way, self.saved, self.error = work, b"", None
         return self.token
 
     def current(self, token: int | None, kind: type[Any] = object) -> Any:
@@ -66,11 +72,17 @@ class WorkerMemory:
 
     def release(self) -> None:
         """Drop what only this run needs."""
-        self.under_way, self.saved = None, b""
+        self.under_way, self.saved, self.error = None, b"", None
         self.cache.clear()
 
 
-def remember(gd: dict[str, Any], run_id: int, cache_bytes: int, settings: Settings) -> WorkerMemory:
+def remember(
+    gd: dict[str, Any],
+    run_id: int,
+    cache_bytes: int,
+    settings: Settings,
+    functions: Mapping[str, Function],
+) -> WorkerMemory:
     """The memory for a run: programs stay from the last one, decoded partitions do not."""
     from cerebro_db.training.partitions import PartitionCache
     from cerebro_db.training.scan import Scorers
@@ -82,9 +94,12 @@ def remember(gd: dict[str, Any], run_id: int, cache_bytes: int, settings: Settin
         cache = PartitionCache(cache_bytes)
         memory = WorkerMemory(run_id, cache, Programs(), Scorers(), Architectures())
         gd[_KEY] = memory
+    if know(functions):  # programs may hold what a name meant before
+        memory.programs, memory.scorers = Programs(), Scorers()
     memory.run_id = run_id
     memory.release()
     memory.cache.limit = cache_bytes
+    memory.keeps_errors = False
     memory.chunk_bytes = settings.state_chunk_kb * 1024
     memory.architectures.limit(ArchitectureLimits.of(settings))
     return memory
@@ -96,3 +111,10 @@ def recall(gd: dict[str, Any]) -> WorkerMemory:
     if memory is None:
         raise RunFailed("this session is no worker of a run; cerebro_fit_multiple starts them")
     return memory
+
+
+def release_memory(gd: dict[str, Any]) -> None:
+    """Drop what only the last run needs; a process that has not worked has nothing of it."""
+    memory: WorkerMemory | None = gd.get(_KEY)
+    if memory is not None:
+        memory.release()

@@ -1,10 +1,11 @@
-"""What cerebro_load_model calls."""
+"""What cerebro_load_model and its like call."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from cerebro_db.driver import model_loading
+from cerebro_db.driver import model_deletion, model_loading
+from cerebro_db.driver.model_deletion import DeleteRequest
 from cerebro_db.driver.model_loading import FileRequest, LoadRequest
 from cerebro_db.server.host import Host, entry
 
@@ -45,3 +46,13 @@ def load_model_file(
     host = Host.of(plpy, gd)
     request = FileRequest(model_arch_table, file, name, description, host.search_path)
     return model_loading.load_model_file(host.pool, request, host.tick)
+
+
+@entry
+def delete_model(
+    plpy: Any, gd: dict[str, Any], model_arch_table: str | None, model_id: int | None
+) -> None:
+    """Take a model out of an architecture table."""
+    host = Host.of(plpy, gd)
+    request = DeleteRequest(model_arch_table, model_id, host.search_path)
+    host.notice(model_deletion.delete_model(host.pool, request, host.tick))

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
+from cerebro_db.configs.messages import shown
 from cerebro_db.driver import packing
 from cerebro_db.driver.encoding_plan import EncodingRequest
 from cerebro_db.driver.packing_request import ImageRequest, PackRequest
+from cerebro_db.errors import InvalidArgument
 from cerebro_db.server.host import Host, entry
+
+_NUMBER = re.compile(r"-?[0-9]{1,9}|NULL", re.IGNORECASE | re.ASCII)
+_MOST_TEXT = 2000
 
 
 @entry
@@ -20,7 +26,7 @@ def pack(
     independent_varname: str | None,
     buffer_size: int | None,
     normalizing_const: float | None,
-    num_classes: int | None,
+    num_classes: int | list[int | None] | str | None,
     distribution_rules: str | None,
     num_partitions: int | None,
     seed: int | None,
@@ -34,8 +40,8 @@ def pack(
         dependent_varname,
         independent_varname,
         buffer_size=buffer_size,
-        normalizing_const=normalizing_const,
-        num_classes=num_classes,
+        normalizing_const=1.0 if normalizing_const is None else normalizing_const,
+        num_classes=_listed(num_classes) if isinstance(num_classes, str) else num_classes,
         distribution_rules=distribution_rules,
         num_partitions=num_partitions,
         seed=seed,
@@ -63,6 +69,7 @@ def pack_columns(
     num_partitions: int | None,
     seed: int | None,
     sample_weight: str | None,
+    distribution_rules: str | None,
 ) -> None:
     """Pack columns of mixed types for training."""
     host = Host.of(plpy, gd)
@@ -76,6 +83,7 @@ def pack_columns(
         num_partitions=num_partitions,
         seed=seed,
         sample_weight=sample_weight,
+        distribution_rules=distribution_rules,
         encoding=EncodingRequest(numbers, categories, max_categories, encodings, excluded),
         search_path=host.search_path,
     )
@@ -98,6 +106,7 @@ def pack_images(
     num_partitions: int | None,
     seed: int | None,
     sample_weight: str | None,
+    distribution_rules: str | None,
 ) -> None:
     """Pack images for training."""
     host = Host.of(plpy, gd)
@@ -112,6 +121,7 @@ def pack_images(
         num_partitions=num_partitions,
         seed=seed,
         sample_weight=sample_weight,
+        distribution_rules=distribution_rules,
         image=ImageRequest(image_shape, image_format),
         search_path=host.search_path,
     )
@@ -128,6 +138,7 @@ def pack_validation(
     independent_varname: str | None,
     training_table: str | None,
     buffer_size: int | None,
+    distribution_rules: str | None,
 ) -> None:
     """Pack a table the way a training table was packed."""
     host = Host.of(plpy, gd)
@@ -137,8 +148,21 @@ def pack_validation(
         dependent_varname,
         independent_varname,
         buffer_size=buffer_size,
+        distribution_rules=distribution_rules,
         training_table=training_table,
         is_validation=True,
         search_path=host.search_path,
     )
     packing.pack(host.pool, host.dialect, request, host.tick, host.notice)
+
+
+def _listed(text: str) -> list[int | None]:
+    """The text of an array of numbers, such as ``{3,NULL}``."""
+    body = text.strip().removeprefix("{").removesuffix("}")
+    words = [word.strip() for word in body.split(",")]
+    if len(text) > _MOST_TEXT or not all(_NUMBER.fullmatch(word) for word in words):
+        raise InvalidArgument(
+            f"num_classes: got {shown(text)}; allowed: NULL, a number, or numbers and NULLs such as "
+            "{3,NULL}"
+        )
+    return [None if word.upper() == "NULL" else int(word) for word in words]

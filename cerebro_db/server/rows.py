@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+import json
 from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from cerebro_db.configs.architecture import ArchitectureLimits
+from cerebro_db.configs.messages import shown
 from cerebro_db.configs.registry import is_registered, model_reference
+from cerebro_db.database.dialects.capabilities import interrupts_python
 from cerebro_db.database.names import QualifiedName
 from cerebro_db.database.relations import require_text, spellings
 from cerebro_db.driver.fit_setup import STATES_SUFFIX
-from cerebro_db.driver.prediction_models import Asked, models_of_table
-from cerebro_db.driver.registered import named_models
 from cerebro_db.driver.trained import ROLE
-from cerebro_db.errors import InvalidState
-from cerebro_db.server.caller import CallerSession, caller_session
-from cerebro_db.server.computing import Tick, compute
+from cerebro_db.errors import InvalidArgument
+from cerebro_db.server.caller import caller_session
+from cerebro_db.server.computing import compute
 from cerebro_db.server.host import entry
 from cerebro_db.server.registered_rows import Versions
+from cerebro_db.server.rows_apart import model_apart
+from cerebro_db.server.rows_loading import built, read_model
 from cerebro_db.server.settings import settings_of
 
 if TYPE_CHECKING:  # TensorFlow is imported at the first call
@@ -43,9 +46,46 @@ def predict_row(
     text = require_text(model_table, ROLE)
     if features is None:
         return None
-    kept: _Kept = gd.setdefault(_KEY, _Kept())
-    model = kept.model(plpy, text, mst_key)
+    model = _model(plpy, gd, text, mst_key)
     return compute(plpy, lambda tick: model.answer(features))
+
+
+@entry
+def predict_outputs(
+    plpy: Any,
+    gd: dict[str, Any],
+    model_table: str | None,
+    features: str | None,
+    mst_key: int | None,
+) -> list[tuple[Any, ...]]:
+    """Ask a model of several inputs or outputs about one row."""
+    text = require_text(model_table, ROLE)
+    if features is None:
+        return []
+    inputs = _inputs(features)
+    model = _model(plpy, gd, text, mst_key)
+    answers = compute(plpy, lambda tick: model.answers(inputs))
+    return [(name, *answer) for name, answer in zip(model.names, answers, strict=True)]
+
+
+def _model(plpy: Any, gd: dict[str, Any], text: str, mst_key: int | None) -> RowModel:
+    if interrupts_python():  # where statements of this session may fail in ways that end it
+        return model_apart(plpy, gd, text, mst_key)
+    kept: _Kept = gd.setdefault(_KEY, _Kept())
+    return kept.model(plpy, text, mst_key)
+
+
+def _inputs(text: str) -> list[Any]:
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, list):
+        raise InvalidArgument(
+            f"features: got {shown(text)}; allowed: a JSON array with an array for each input",
+            hint="json_build_array(first, second) makes one",
+        )
+    return found
 
 
 @dataclass
@@ -159,31 +199,5 @@ def _loaded(plpy: Any, text: str, mst_key: int | None) -> RowModel:
     """A model with all that is needed to ask it, read with the caller's rights."""
     limits = ArchitectureLimits.of(settings_of(plpy))
     with caller_session(plpy) as session:
-        asked, data = _read(session, text, mst_key)
-
-    def work(tick: Tick) -> RowModel:
-        from cerebro_db.training.environment import configure_once
-
-        configure_once(threads=1)
-        from cerebro_db.training.rows import RowModel
-
-        task, classes = asked.members[0].task, asked.class_values
-        return RowModel(task, data, limits, classes, asked.shape, asked.divisor)
-
-    return compute(plpy, work)
-
-
-def _read(session: CallerSession, text: str, mst_key: int | None) -> tuple[Asked, bytes]:
-    def tick() -> None:
-        """Statements of this session listen themselves."""
-
-    table = named_models(session, text, tick)
-    if mst_key is not None:
-        table.check_key(mst_key)
-    key = table.only_key() if mst_key is None else mst_key
-    asked = models_of_table(session, table, [key], tick)
-    sql = f"SELECT s.state FROM {table.states.sql} s WHERE s.mst_key = %s ORDER BY s.chunk"
-    chunks = [row[0] for row in session.run(sql, (key,))]
-    if not all(isinstance(chunk, bytes) for chunk in chunks):
-        raise InvalidState(f"{table.states}: got NULL for a chunk of the state of {key}")
-    return asked, b"".join(chunks)
+        asked, data = read_model(session, text, mst_key)
+    return built(plpy, asked, data, limits)

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from cerebro_db.server.computing import Tick, computing
 from cerebro_db.server.host import entry
 from cerebro_db.server.memory import recall
 from cerebro_db.server.training import PREPARE, checked, prepared
-from cerebro_db.training.buffers import decode
+from cerebro_db.training.blocks import decode_features, decode_targets
 
 BEGIN, CONFIGURATION = 0, 1  # kinds of rows; the others are buffers
 
@@ -45,11 +43,10 @@ def measure_step(
     if kind == CONFIGURATION:
         scan.add(task or "", state or b"", memory.architectures)
     else:
-        features = decode(x, x_shape, np.float32)
         scan.feed(
             checked("buffer_id", buffer_id, 0, 2**31 - 1),
-            features,
-            decode(y, y_shape, scan.targets.record),
+            decode_features(x, x_shape, scan.inputs),
+            decode_targets(y, y_shape, scan.targets),
         )
     return memory.token
 

@@ -21,6 +21,7 @@ def generate_configs(
     search_type: str | None,
     num_configs: int | None,
     random_state: int | None,
+    object_table: str | None,
 ) -> None:
     """Write the configurations of a grid, or of a random search."""
     host = Host.of(plpy, gd)
@@ -33,6 +34,7 @@ def generate_configs(
         search_type,
         num_configs,
         random_state,
+        object_table,
         search_path=host.search_path,
     )
     host.notice(str(selection.select(host.pool, request, host.tick)))
@@ -47,6 +49,7 @@ def load_configs(
     model_id_list: list[int | None] | None,
     compile_params_list: list[str | None] | None,
     fit_params_list: list[str | None] | None,
+    object_table: str | None,
 ) -> None:
     """Write every combination of what is listed."""
     host = Host.of(plpy, gd)
@@ -56,6 +59,7 @@ def load_configs(
         model_id_list,
         compile_params_list,
         fit_params_list,
+        object_table,
         search_path=host.search_path,
     )
     host.notice(str(selection.select(host.pool, request, host.tick)))

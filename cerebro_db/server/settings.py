@@ -23,11 +23,7 @@ def set_value(plpy: Any, name: str | None, value: str | None) -> None:
         NotPermitted: the caller is no administrator.
         InvalidArgument: the name is not known, or the value not allowed.
     """
-    if not plpy.execute(_IS_ADMINISTRATOR)[0]["allowed"]:
-        raise NotPermitted(
-            "permission denied to set what holds for the whole database",
-            hint="members of cerebro_admin may",
-        )
+    require_administrator(plpy)
     if name is None:
         raise InvalidArgument("name: got NULL; allowed: the name of a setting")
     text = None if value is None else str(parse_setting(name, value))
@@ -36,6 +32,19 @@ def set_value(plpy: Any, name: str | None, value: str | None) -> None:
     plpy.execute(plpy.prepare(_REMOVE, ["text"]), [name])
     if text is not None:
         plpy.execute(plpy.prepare(_ADD, ["text", "text"]), [name, text])
+
+
+def require_administrator(plpy: Any) -> None:
+    """Refuse a caller who is no administrator.
+
+    Raises:
+        NotPermitted: that is so.
+    """
+    if not plpy.execute(_IS_ADMINISTRATOR)[0]["allowed"]:
+        raise NotPermitted(
+            "permission denied to set what holds for the whole database",
+            hint="members of cerebro_admin may",
+        )
 
 
 _IS_ADMINISTRATOR = "SELECT pg_catalog.pg_has_role('cerebro_admin', 'USAGE') AS allowed"

@@ -4,28 +4,34 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
-
-import numpy as np
+from typing import TYPE_CHECKING, Any
 
 from cerebro_db.configs.settings import Settings
-from cerebro_db.database.dialects.capabilities import interrupts_python
-from cerebro_db.errors import InvalidArgument, InvalidState
+from cerebro_db.database.dialects.capabilities import interrupts_python, segment_of_process
+from cerebro_db.errors import CerebroError, InvalidArgument, InvalidState, concerns_all
 from cerebro_db.server.computing import Tick, compute, computing, require_idle
+from cerebro_db.server.functions import functions_of
 from cerebro_db.server.host import entry
-from cerebro_db.server.memory import WorkerMemory, recall, remember
+from cerebro_db.server.memory import WorkerMemory, recall, release_memory, remember
 from cerebro_db.server.settings import settings_of
-from cerebro_db.training.buffers import decode
-from cerebro_db.training.environment import configure, configured_threads
+from cerebro_db.training.blocks import decode_features, decode_targets
+from cerebro_db.training.environment import configure, configured, configured_threads
 from cerebro_db.training.fields import Fields
 
+if TYPE_CHECKING:  # imports TensorFlow
+    from cerebro_db.training.visit import VisitReport
+
 MAX_THREADS = 1024
+MAX_PLACE = 2**31 - 1
 _PREPARED = "cerebro.prepared"
 # More than any machine has: a partition is given memory when its rows come, not before.
 MAX_CACHE_BYTES = 2**51
 PREPARE, BEGIN, STATE = -1, 0, 1  # kinds of rows; the others are buffers
+FAILED = -1  # number of the chunk that holds an error
+# What the server tells of an error that has no SQLSTATE of its own.
+_EXTERNAL = "38000"
 
 
 def checked(name: str, value: int | None, low: int, high: int) -> int:
@@ -59,16 +65,19 @@ def prepare(
     use_gpus: bool | None,
     cache_bytes: int | None,
     run_id: int | None,
+    place: int | None = None,
 ) -> str:
     """Import TensorFlow and get ready for a run."""
     threads = checked("threads", threads, 1, MAX_THREADS)
     cache_bytes = checked("cache_bytes", cache_bytes, 0, MAX_CACHE_BYTES)
     run_id = checked("run_id", run_id, 0, 2**63 - 1)
-    settings = settings_of(plpy)
+    if place is not None:
+        place = checked("place", place, 0, MAX_PLACE)
+    settings, functions = settings_of(plpy), functions_of(plpy)
 
     def work(tick: Tick) -> str:
-        facts = configure(threads, bool(use_gpus))
-        remember(gd, run_id, cache_bytes, settings)
+        facts = configure(threads, bool(use_gpus), place)
+        remember(gd, run_id, cache_bytes, settings, functions)
         return json.dumps(facts)
 
     return compute(plpy, work)
@@ -92,10 +101,28 @@ def prepared(gd: dict[str, Any], text: str) -> WorkerMemory:
     cache_bytes = given.integer("cache_bytes", 0, MAX_CACHE_BYTES)
     run_id = given.integer("run_id", 0)
     settings = Settings.of(given.texts("settings"))
-    configure(threads, given.flag("use_gpus"))
-    memory = remember(gd, run_id, cache_bytes, settings)
+    configure(threads, given.flag("use_gpus"), _place(given))
+    # Nobody but the catalog may say what is imported, and such a process cannot read it.
+    memory = remember(gd, run_id, cache_bytes, settings, {})
+    memory.keeps_errors = given.flag("keeps_errors", False)
     gd[_PREPARED] = text
     return memory
+
+
+def _place(given: Fields) -> int | None:
+    """The place of this process's segment among those that share the GPUs of the host."""
+    segment = str(segment_of_process())
+    if given.has("places") and given.object("places").has(segment):
+        return given.object("places").integer(segment, 0, MAX_PLACE)
+    return None
+
+
+@entry
+@computing
+def prepare_process(tick: Tick, gd: dict[str, Any], task: str | None) -> str:
+    """Import TensorFlow and get ready for a run, in a process that must not ask the server."""
+    prepared(gd, task or "")
+    return json.dumps(configured())
 
 
 @entry
@@ -124,14 +151,44 @@ def train_step(
     if kind == STATE:
         memory.current(token, _Opening).chunks.append(state or b"")
         return memory.token
-    visit = _opened(tick, memory, token)
-    visit.feed(
-        checked("subepoch", subepoch, 0, 2**31 - 1),
-        checked("buffer_id", buffer_id, 0, 2**31 - 1),
-        decode(x or b"", x_shape or (), np.float32),
-        decode(y or b"", y_shape or (), visit.targets.record),
-    )
+
+    def feed() -> None:
+        visit = _opened(tick, memory, token)
+        visit.feed(
+            checked("subepoch", subepoch, 0, 2**31 - 1),
+            checked("buffer_id", buffer_id, 0, 2**31 - 1),
+            decode_features(x, x_shape, visit.inputs),
+            decode_targets(y, y_shape, visit.targets),
+        )
+
+    _unless_failed(memory, token, feed)
     return memory.token
+
+
+def _unless_failed(memory: WorkerMemory, token: int | None, work: Callable[[], None]) -> None:
+    """Do a part of a visit, unless an earlier one failed.
+
+    Where one statement trains several configurations, on other segments, an error that is one
+    configuration's own is kept: raised, it would take away what the others have done.
+    """
+    if memory.error is not None and token == memory.token:
+        return
+    try:
+        work()
+    except Exception as error:
+        sqlstate = error.sqlstate if isinstance(error, CerebroError) else _EXTERNAL
+        if not memory.keeps_errors or concerns_all(sqlstate):
+            raise
+        memory.under_way, memory.error = None, _described(error, sqlstate)
+
+
+def _described(error: Exception, sqlstate: str) -> str:
+    """An error as the server would tell it."""
+    if isinstance(error, CerebroError):
+        message, hint = error.message, error.hint
+    else:
+        message, hint = f"{type(error).__name__}: {error}", None
+    return json.dumps({"sqlstate": sqlstate, "message": message, "hint": hint})
 
 
 def _opened(tick: Tick, memory: WorkerMemory, token: int | None) -> Any:
@@ -160,9 +217,28 @@ def _opened(tick: Tick, memory: WorkerMemory, token: int | None) -> Any:
 def train_final(tick: Tick, gd: dict[str, Any], token: int | None) -> dict[str, Any]:
     """End a visit: what was done. The next state waits for ``saved_state``."""
     memory = recall(gd)
-    visit = _opened(tick, memory, token)
-    memory.under_way = None
-    memory.saved, report = visit.finish()
+    reports: list[VisitReport] = []
+
+    def finish() -> None:
+        visit = _opened(tick, memory, token)
+        memory.under_way = None
+        memory.saved, report = visit.finish()
+        reports.append(report)
+
+    _unless_failed(memory, token, finish)
+    if not reports:
+        return dict.fromkeys(_RESULT) | {"token": memory.token}
+    return _result(memory, reports[0])
+
+
+_RESULT = (
+    "token", "rows", "loss", "read_seconds", "train_seconds", "compiled", "cached", "kept",
+    "memory_mb", "trained_at",
+)  # fmt: skip
+
+
+def _result(memory: WorkerMemory, report: VisitReport) -> dict[str, Any]:
+    """A row of the type that tells what a visit did."""
     return {
         "token": memory.token,
         "rows": report.rows,
@@ -181,6 +257,8 @@ def train_final(tick: Tick, gd: dict[str, Any], token: int | None) -> dict[str, 
 def saved_state(plpy: Any, gd: dict[str, Any], token: int | None) -> Iterator[tuple[int, bytes]]:
     """The state that the visit of ``token`` left: number and bytes of every chunk."""
     memory = recall(gd)
+    if memory.error is not None and token == memory.token:
+        return iter([(FAILED, memory.error.encode())])
     state, memory.saved = memory.saved, b""
     if token != memory.token or not state:
         raise InvalidState(f"got the token {token}; there is no saved state of that token")
@@ -200,4 +278,4 @@ def _chunks(state: bytes, size: int) -> Iterator[tuple[int, bytes]]:
 def release(plpy: Any, gd: dict[str, Any]) -> None:
     """Give back the memory of decoded partitions; programs stay for the next run."""
     require_idle(plpy)
-    recall(gd).release()
+    release_memory(gd)

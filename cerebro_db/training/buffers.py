@@ -28,6 +28,22 @@ def wire_bytes(shape: Sequence[int], element_oid: int) -> int:
     return _header_bytes(len(shape)) + math.prod(shape) * element
 
 
+def wire_size(data: bytes, shape: Sequence[int]) -> int:
+    """Bytes of each array of ``shape`` in what array_send() wrote.
+
+    Args:
+        data: what it begins with, at least 12 bytes.
+        shape: of every array.
+
+    Raises:
+        InvalidData: it begins in another way.
+    """
+    oid = int(np.frombuffer(data, ">i4", _HEADER_WORDS)[2]) if len(data) >= 12 else 0
+    if oid not in WIRE_DTYPES:
+        raise InvalidData("a row is NULL, or the shapes of the rows differ")
+    return wire_bytes(shape, oid)
+
+
 def to_wire(values: NDArray[np.uint8]) -> bytes:
     """What the server's array_send() writes for an array of smallint with these values."""
     header = [values.ndim, 0, _SMALLINT, *(word for size in values.shape for word in (size, 1))]

@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from cerebro_db.configs.exactness import AUC, CONFUSION
+from cerebro_db.configs.exactness import AUC, CONFUSION, is_exact
 from cerebro_db.configs.losses import Target
 from cerebro_db.errors import InvalidArgument
 from cerebro_db.training.outputs import probabilities
 from cerebro_db.training.program import Recipe
-from cerebro_db.training.targets import encoding_for
+from cerebro_db.training.targets import TargetFacts, encoding_for
 
 
 @dataclass
@@ -24,12 +24,14 @@ class Detail:
     Args:
         kind: AUC or CONFUSION.
         recipe: of the configuration.
-        units: last dimension of the model's output.
+        units: last dimension of the output.
+        place: of the output among those of the model.
     """
 
     kind: str
     recipe: Recipe
     units: int
+    place: int = 0
     _positive: list[np.ndarray] = field(default_factory=list)
     _negative: list[np.ndarray] = field(default_factory=list)
     _counts: dict[tuple[int, int], int] = field(default_factory=dict)
@@ -37,7 +39,7 @@ class Detail:
     def __post_init__(self) -> None:
         if self.kind not in (AUC, CONFUSION):
             raise InvalidArgument(f"task: got the detail {self.kind!r}; allowed: auc, confusion")
-        if self.kind == CONFUSION and self.recipe.targets.kind != "class":
+        if self.kind == CONFUSION and self._facts.kind != "class":
             raise InvalidArgument("got a float target; allowed: classes")
 
     def add(self, outputs: np.ndarray, targets: np.ndarray) -> None:
@@ -59,8 +61,12 @@ class Detail:
             "negative": _packed(self._negative),
         }
 
+    @property
+    def _facts(self) -> TargetFacts:
+        return self.recipe.targets.each[self.place]
+
     def _truth(self, targets: np.ndarray) -> np.ndarray:
-        facts = self.recipe.targets
+        facts = self._facts
         if facts.kind != "class":
             return targets != 0
         if encoding_for(facts, Target.BINARY, self.units) == "onehot":
@@ -68,12 +74,26 @@ class Detail:
         return targets != 0
 
     def _count(self, outputs: np.ndarray, targets: np.ndarray) -> None:
-        classes, loss = self.recipe.targets.num_classes, self.recipe.compile_params.loss
+        classes, loss = self._facts.num_classes, self.recipe.outputs[self.place].loss
         found = probabilities(outputs.astype(np.float64), loss, classes).argmax(axis=1)
         pairs, counts = np.unique(targets.astype(np.int64) * classes + found, return_counts=True)
         for pair, count in zip(pairs.tolist(), counts.tolist(), strict=True):
             place = divmod(pair, classes)
             self._counts[place] = self._counts.get(place, 0) + count
+
+
+def details_for(kind: str, recipe: Recipe, units: Sequence[int]) -> tuple[Detail | None, ...]:
+    """What is asked of each output; None for those of several of which there is nothing to ask."""
+    if len(units) == 1:
+        return (Detail(kind, recipe, units[0]),)
+    has = [
+        any(map(is_exact, output.metrics)) if kind == AUC else facts.kind == "class"
+        for output, facts in zip(recipe.outputs, recipe.targets.each, strict=True)
+    ]
+    return tuple(
+        Detail(kind, recipe, units[place], place) if asked else None
+        for place, asked in enumerate(has)
+    )
 
 
 def exact_auc(details: Sequence[Any]) -> float:

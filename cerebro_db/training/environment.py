@@ -8,14 +8,21 @@ import sys
 from typing import Any
 
 from cerebro_db.errors import InvalidArgument, RunFailed
+from cerebro_db.training import devices
 from cerebro_db.training.process import processor
 
 _ONEDNN = "TF_ENABLE_ONEDNN_OPTS"
 _configured: dict[str, Any] = {}
 
 
-def configure(threads: int, use_gpus: bool = False) -> dict[str, Any]:
+def configure(threads: int, use_gpus: bool = False, place: int | None = None) -> dict[str, Any]:
     """Import TensorFlow with ``threads`` threads for its kernels and for BLAS.
+
+    Args:
+        threads: how many.
+        use_gpus: whether to compute on GPUs.
+        place: of this process among those that share the GPUs of the host: it takes one of them.
+            None for all that there are.
 
     Returns:
         What belongs in a run's manifest: versions, threads, oneDNN, device.
@@ -35,9 +42,14 @@ def configure(threads: int, use_gpus: bool = False) -> dict[str, Any]:
     if "tensorflow" in sys.modules and os.environ.get(_ONEDNN) != "1":
         # It has chosen its kernels by then, and others give other bits.
         raise RunFailed("TensorFlow was imported in this process before it was set up")
-    set_environment(threads, use_gpus)
+    set_environment(threads, use_gpus, place)
     facts = _import_tensorflow(threads, use_gpus)
     _configured.update(wanted | facts)
+    return dict(_configured)
+
+
+def configured() -> dict[str, Any]:
+    """What ``configure`` has told."""
     return dict(_configured)
 
 
@@ -53,7 +65,7 @@ def configure_once(threads: int) -> None:
         configure(threads)
 
 
-def set_environment(threads: int, use_gpus: bool) -> None:
+def set_environment(threads: int, use_gpus: bool, place: int | None = None) -> None:
     """Set what TensorFlow and BLAS read when they are imported."""
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ[name] = str(threads)
@@ -62,7 +74,9 @@ def set_environment(threads: int, use_gpus: bool) -> None:
     os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
     os.environ["KERAS_BACKEND"] = "tensorflow"
     if not use_gpus:
-        os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
+        os.environ[devices.VISIBLE] = "-1"
+    elif place is not None:
+        devices.choose(place)
 
 
 def _import_tensorflow(threads: int, use_gpus: bool) -> dict[str, Any]:
@@ -76,13 +90,13 @@ def _import_tensorflow(threads: int, use_gpus: bool) -> dict[str, Any]:
     logging.getLogger("tensorflow").setLevel(logging.ERROR)
     tf.config.threading.set_intra_op_parallelism_threads(threads)
     tf.config.threading.set_inter_op_parallelism_threads(1)
-    devices = tf.config.list_physical_devices("GPU") if use_gpus else []
-    if use_gpus and not devices:
+    gpus = tf.config.list_physical_devices("GPU") if use_gpus else []
+    if use_gpus and not gpus:
         raise RunFailed(
             f"got use_gpus := true; TensorFlow sees no GPU on the server's host {os.uname().nodename}",
             hint="use_gpus := false trains on the CPU",
         )
-    for device in devices:
+    for device in gpus:  # otherwise the first process takes all memory of it
         tf.config.experimental.set_memory_growth(device, True)
     return {
         "tensorflow": tf.__version__,
@@ -90,6 +104,6 @@ def _import_tensorflow(threads: int, use_gpus: bool) -> dict[str, Any]:
         "numpy": np.__version__,
         "python": ".".join(str(part) for part in sys.version_info[:3]),
         "onednn": True,
-        "devices": len(devices),
+        "devices": len(gpus),
         "processor": processor(),
     }

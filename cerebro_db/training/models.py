@@ -10,14 +10,18 @@ from typing import Any
 import keras
 import numpy as np
 import tensorflow as tf
+from keras.src.trainers import compile_utils
 
 from cerebro_db.configs.architecture import with_dropout
+from cerebro_db.configs.custom import bare_name, is_custom
 from cerebro_db.configs.facts import ArchitectureFacts
 from cerebro_db.configs.freezing import with_frozen
 from cerebro_db.configs.parameters import Arguments, CompileParams, LossSpec, OptimizerSpec
 from cerebro_db.configs.precision import with_policy
+from cerebro_db.configs.schedules import ScheduleSpec
 from cerebro_db.errors import InvalidArchitecture, InvalidArgument, InvalidState
 from cerebro_db.training.building import made, short
+from cerebro_db.training.functions import function_of
 
 KERNELS = ("kernel", "depthwise_kernel", "pointwise_kernel", "recurrent_kernel")
 
@@ -65,6 +69,11 @@ def facts_of(model: keras.Model) -> ArchitectureFacts:
     )
 
 
+def units_of(model: keras.Model) -> tuple[int, ...]:
+    """The last dimension of each output."""
+    return tuple(int(tensor.shape[-1]) for tensor in model.outputs)
+
+
 def _row_shape(shape: tuple[int | None, ...]) -> tuple[int, ...]:
     if any(size is None for size in shape[1:]):
         raise InvalidArchitecture(
@@ -91,11 +100,15 @@ def make_optimizer(spec: OptimizerSpec) -> Any:
     try:
         arguments = dict(spec.arguments)
         if spec.schedule:
-            schedule = getattr(keras.optimizers.schedules, spec.schedule.name)
-            arguments["learning_rate"] = schedule(**_lists(spec.schedule.arguments))
+            arguments["learning_rate"] = make_schedule(spec.schedule)
         return getattr(keras.optimizers, spec.name)(**arguments)
     except (TypeError, ValueError) as error:
         raise InvalidArgument(f"Keras refuses the optimizer {spec.name}: {short(error)}") from None
+
+
+def make_schedule(spec: ScheduleSpec) -> Any:
+    """The Keras schedule of a learning rate."""
+    return getattr(keras.optimizers.schedules, spec.name)(**_lists(spec.arguments))
 
 
 def scales_loss(model: keras.Model) -> bool:
@@ -111,6 +124,9 @@ def _lists(arguments: Arguments) -> dict[str, Any]:
 
 def make_loss(spec: LossSpec) -> Any:
     """The Keras loss of a configuration."""
+    if is_custom(spec.name):
+        # What Keras itself makes of a function that it is given as a loss.
+        return compile_utils.get_loss(function_of(bare_name(spec.name)), None, None)
     try:
         return getattr(keras.losses, spec.name)(**dict(spec.arguments))
     except (TypeError, ValueError) as error:

@@ -8,6 +8,7 @@ strengths of penalties, class weights, initial weights) are variables.
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,13 +16,18 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from cerebro_db.configs.model_outputs import OutputSpec, output_names, outputs_of
 from cerebro_db.configs.parameters import CompileParams, FitParams
 from cerebro_db.errors import InvalidArgument, InvalidState
 from cerebro_db.training import models
+from cerebro_db.training.inputs import ModelInputs
+from cerebro_db.training.losses import TotalLoss, alone
 from cerebro_db.training.naming import copies_of_weights, named_model_variables, named_variables
 from cerebro_db.training.scalars import make_variable, scalars_of
 from cerebro_db.training.state import AVERAGES, OPTIMIZER, State, of_model
-from cerebro_db.training.targets import TargetFacts, encode, encoding_for
+from cerebro_db.training.targets import TargetFacts, encode, encodings_for, parts
+
+LEARNING_RATE = "optimizer/learning_rate"  # its name in a state
 
 
 @dataclass(frozen=True)
@@ -45,6 +51,11 @@ class Recipe:
     jit: bool
     steps_per_call: int
 
+    @functools.cached_property
+    def outputs(self) -> tuple[OutputSpec, ...]:
+        """What each output of the model is compiled with."""
+        return outputs_of(self.compile_params, output_names(self.architecture))
+
     @property
     def key(self) -> tuple[Any, ...]:
         """Configurations with equal keys share a program."""
@@ -52,7 +63,7 @@ class Recipe:
         return (
             self.architecture_id,
             scalars_of(params.optimizer).key,
-            (params.loss.name, repr(params.loss.arguments)),
+            tuple((o.loss.name, repr(o.loss.arguments), o.weight) for o in self.outputs),
             (params.dropout, params.freeze, params.dtype_policy),
             params.l1 is not None,
             params.l2 is not None,
@@ -89,15 +100,17 @@ class Program:
         # Keras does so by itself, but for models that were read from JSON.
         scaled = models.scales_loss(self.model)
         optimizer = keras.optimizers.LossScaleOptimizer(inner) if scaled else inner
-        self.model.compile(optimizer=optimizer, loss=models.make_loss(params.loss))
+        self.model.compile(optimizer=optimizer)
+        TotalLoss(recipe.outputs).attach(self.model)
         optimizer.build(self.model.trainable_variables)
         self._scalars = make_variable(inner)
         self._class_weights = self._make_class_weights(recipe.fit_params)
         self._variables = named_variables(self.model, optimizer)
         self._copies = copies_of_weights(self.model, optimizer)
         self._fresh = {name: _fresh(name, v.numpy()) for name, v in self._variables.items()}
-        units = self.model.outputs[0].shape[-1]
-        self._encoding = encoding_for(recipe.targets, params.loss.target, units)
+        self._inputs = ModelInputs(self.model)
+        wanted = [output.loss.target for output in recipe.outputs]
+        self._encodings = encodings_for(recipe.targets, wanted, models.units_of(self.model))
         self._compile()
 
     # -- state -----------------------------------------------------------------
@@ -144,8 +157,8 @@ class Program:
         """
         rate = scalars_of(recipe.compile_params.optimizer).learning_rate
         if rate is None:
-            return {n: array for n, array in state.items() if n != "optimizer/learning_rate"}
-        return state | {"optimizer/learning_rate": np.asarray(rate, np.float32)}
+            return {n: array for n, array in state.items() if n != LEARNING_RATE}
+        return state | {LEARNING_RATE: np.asarray(rate, np.float32)}
 
     def load(self, state: State) -> None:
         """Take over a state.
@@ -174,9 +187,9 @@ class Program:
             The sum over the rows of the loss of their batch.
         """
         rows = len(features)
-        data: tuple[np.ndarray, ...] = (features, targets)
+        data: tuple[np.ndarray, ...] = (features, *parts(targets))
         if self._targets.weighted:
-            data = (features, targets["target"], targets["weight"])
+            data = (*data, targets["weight"])
         steps, rest = divmod(rows, self.batch_size)
         total = 0.0
         if steps:
@@ -189,11 +202,13 @@ class Program:
 
     # -- inside --------------------------------------------------------------------
     def _compile(self) -> None:
-        row = tuple(self.model.inputs[0].shape[1:])
         rows = self.steps_per_call * self.batch_size if self.jit else None
         signature = [
-            tf.TensorSpec((rows, *row), tf.float32),
-            tf.TensorSpec((rows, *self._targets.shape), tf.as_dtype(self._targets.dtype)),
+            tf.TensorSpec((rows, *self._inputs.row), tf.float32),
+            *(
+                tf.TensorSpec((rows, *one.shape), tf.as_dtype(one.dtype))
+                for one in self._targets.each
+            ),
         ]
         if self._targets.weighted:
             signature.append(tf.TensorSpec((rows,), tf.float32))
@@ -221,11 +236,11 @@ class Program:
 
     def _trace_loop(self, *given: Any) -> Any:
         *data, steps = given
-        size = self.batch_size
+        size, cut = self.batch_size, _rows if self.jit else _some_rows
 
         def body(step: Any, total: Any) -> tuple[Any, Any]:
             start = step * size
-            loss = self._step(*(_rows(rows, start, size) for rows in data))
+            loss = self._step(*(cut(rows, start, size) for rows in data))
             return step + 1, total + loss
 
         self._bind()
@@ -252,19 +267,24 @@ class Program:
         for scalar in self._scalars.values():
             scalar.release()
 
-    def _step(self, features: Any, stored: Any, weights: Any = None) -> Any:
+    def _step(self, features: Any, *data: Any) -> Any:
         """One step of SGD, as ``keras.Model.train_step`` does it, without the metrics."""
-        model = self.model
-        targets = encode(tf, stored, self._encoding, self._targets)
+        model, inputs = self.model, self._inputs.split(features)
+        stored = data[: len(self._encodings)]
+        weights = data[-1] if self._targets.weighted else None
+        targets = [
+            encode(tf, *of_one)
+            for of_one in zip(stored, self._encodings, self._targets.each, strict=True)
+        ]
         sample_weight = weights
         if self._class_weights is not None:
-            of_class = tf.gather(self._class_weights, stored)
+            of_class = tf.gather(self._class_weights, stored[0])
             sample_weight = of_class if weights is None else of_class * weights
         with tf.GradientTape() as tape:
-            predictions = model(features, training=True)
+            predictions = model(inputs, training=True)
             loss = model.compute_loss(
-                x=features,
-                y=targets,
+                x=inputs,
+                y=alone(targets),
                 y_pred=predictions,
                 sample_weight=sample_weight,
                 training=True,
@@ -305,6 +325,18 @@ def _rows(tensor: Any, start: Any, size: int) -> Any:
     tail = tensor.shape[1:]
     begin = tf.stack([start] + [0] * len(tail))
     return tf.ensure_shape(tf.slice(tensor, begin, [size, *tail]), [size, *tail])
+
+
+def _some_rows(tensor: Any, start: Any, size: int) -> Any:
+    """The same, of a shape that only the running program knows, as in ``keras.Model.fit``.
+
+    Where TensorFlow's optimizer of graphs knows the number of rows, it may add the input of a dense
+    layer to its output within the product, and rounds otherwise than Keras.
+    """
+    tail = tensor.shape[1:]
+    count = tf.minimum(tf.shape(tensor)[0] - start, size)
+    rows = tf.slice(tensor, tf.stack([start] + [0] * len(tail)), [count, *tail])
+    return tf.ensure_shape(rows, [None, *tail])
 
 
 def _padded(rows: np.ndarray, count: int) -> np.ndarray:

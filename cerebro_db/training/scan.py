@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from cerebro_db.configs.exactness import AUC, CONFUSION, is_exact
+from cerebro_db.configs.model_outputs import metric_names
 from cerebro_db.errors import CerebroError, InvalidData
 from cerebro_db.training import state as states
-from cerebro_db.training.detail import Detail, added_counts, exact_auc
+from cerebro_db.training.blocks import Shapes
+from cerebro_db.training.detail import Detail, added_counts, details_for, exact_auc
 from cerebro_db.training.fields import Fields
 from cerebro_db.training.partitions import Partition, PartitionCache
+from cerebro_db.training.program import Recipe
 from cerebro_db.training.scoring import Partial, Scorer, add_partials, metrics_of
-from cerebro_db.training.targets import TargetFacts, plain
+from cerebro_db.training.targets import TargetFacts, parts
 from cerebro_db.training.tasks import Architectures, ScanTask, recipe_of
 
 Tick = Callable[[], None]
@@ -50,7 +53,7 @@ class _Entry:
     scorer: Scorer
     state: states.State
     partials: list[Partial]
-    detail: Detail | None
+    details: tuple[Detail | None, ...]
 
 
 @dataclass
@@ -101,11 +104,11 @@ class Scan:
             recipe = recipe_of(fields, opening.known)
             scorer, state = self._scorers.get(recipe), states.from_bytes(opening.state())
             kind = fields.text("detail") if fields.has("detail") else None
-            detail = Detail(kind, recipe, scorer.units) if kind else None
+            details = details_for(kind, recipe, scorer.units) if kind else ()
         except Exception as error:  # whatever Keras raises is about this configuration
             self._errors[mst_key] = _told(error)
             return
-        self._entries.append(_Entry(mst_key, recipe, scorer, state, [], detail))
+        self._entries.append(_Entry(mst_key, recipe, scorer, state, [], details))
 
     def feed(self, buffer_id: int, features: np.ndarray, targets: np.ndarray) -> None:
         """Take the rows of a buffer; they come in the order of their ids."""
@@ -141,6 +144,11 @@ class Scan:
         """How the buffers' targets are stored."""
         return self._task.targets
 
+    @property
+    def inputs(self) -> Shapes:
+        """The shapes of several inputs; none where there is one."""
+        return self._task.inputs
+
     # -- inside ----------------------------------------------------------------
     def _fits(self, features: np.ndarray, targets: np.ndarray) -> bool:
         row = features[:1].nbytes + targets[:1].nbytes
@@ -160,17 +168,22 @@ class Scan:
             if self._loaded is not entry:
                 entry.scorer.load(entry.state, entry.recipe.compile_params)
                 self._loaded = entry
-            stored = plain(targets)
-            entry.partials.append(entry.scorer.measure(features, stored))
-            if entry.detail is not None:
-                entry.detail.add(entry.scorer.predict(features), stored)
+            stored = parts(targets)
+            entry.partials.append(entry.scorer.measure(features, *stored))
+            if entry.details:
+                outputs = entry.scorer.predict(features)
+                for detail, *of_one in zip(entry.details, outputs, stored, strict=True):
+                    if detail is not None:
+                        detail.add(*of_one)
         except Exception as error:  # such as a metric that does not fit the model's output
             self._errors[entry.mst_key] = _told(error)
 
 
 def _told_of(entry: _Entry) -> dict[str, Any]:
     told = add_partials(entry.partials).to_json()
-    return told if entry.detail is None else told | {"detail": entry.detail.to_json()}
+    if not entry.details:
+        return told
+    return told | {"details": [one and one.to_json() for one in entry.details]}
 
 
 def _told(error: Exception) -> str:
@@ -199,10 +212,9 @@ def try_scores(text: str, scorers: Scorers, known: Architectures) -> str:
         try:
             recipe = recipe_of(task, known)
             scorer = scorers.get(recipe)
-            row = scorer.model.inputs[0].shape[1:]
-            targets = np.zeros((1, *recipe.targets.shape), recipe.targets.dtype)
-            partial = scorer.measure(np.zeros((1, *row), np.float32), targets)
-            _values(recipe.compile_params, recipe.targets, partial)
+            targets = [np.zeros((1, *one.shape), one.dtype) for one in recipe.targets.each]
+            partial = scorer.measure(np.zeros((1, *scorer.inputs.row), np.float32), *targets)
+            _values(recipe, partial)
         except Exception as error:  # whatever Keras raises is about this configuration
             errors[mst_key] = _told(error)
     return json.dumps(errors)
@@ -232,20 +244,35 @@ def _result(task: Fields, known: Architectures) -> dict[str, Any]:
     recipe = recipe_of(task, known)
     partials = task.raw("partials")
     total = add_partials([Partial.from_json(partial) for partial in partials])
-    names, values = _values(recipe.compile_params, recipe.targets, total)
+    values = _values(recipe, total)
     kind = task.text("detail") if task.has("detail") else None
-    details = [partial["detail"] for partial in partials] if kind else []
+    details = list(zip(*(partial["details"] for partial in partials), strict=True)) if kind else []
     if kind == AUC:
-        exact = exact_auc(details)
-        specs = recipe.compile_params.metrics
-        values = [exact if is_exact(s) else v for s, v in zip(specs, values, strict=True)]
-    result = {"loss": total.loss_sum / max(total.rows, 1), "names": names, "metrics": values}
-    return result | {"counts": added_counts(details)} if kind == CONFUSION else result
+        values = _with_exact(recipe, values, details)
+    rows = max(total.rows, 1)
+    values += [loss / rows for loss in total.losses]
+    result = {
+        "loss": total.loss_sum / rows,
+        "names": metric_names(recipe.outputs),
+        "metrics": values,
+    }
+    if kind != CONFUSION:
+        return result
+    counts = {place: added_counts(one) for place, one in enumerate(details) if one[0] is not None}
+    return result | {"counts": [[place, *c] for place, found in counts.items() for c in found]}
 
 
-def _values(params: Any, facts: TargetFacts, total: Partial) -> tuple[list[str], list[float]]:
-    metrics = metrics_of(params, facts, total.units)
-    names = [spec.label for spec in params.metrics]
-    return names, [
-        metric.result_of(arrays) for metric, arrays in zip(metrics, total.metrics, strict=True)
+def _with_exact(recipe: Recipe, values: list[float], details: Sequence[Any]) -> list[float]:
+    """The metrics, with the exact value of those that have one."""
+    specs = [(place, s) for place, o in enumerate(recipe.outputs) for s in o.metrics]
+    exact = {place: exact_auc(details[place]) for place, spec in specs if is_exact(spec)}
+    return [
+        exact[place] if is_exact(spec) else value
+        for (place, spec), value in zip(specs, values, strict=True)
     ]
+
+
+def _values(recipe: Recipe, total: Partial) -> list[float]:
+    """The metrics of all outputs."""
+    metrics = metrics_of(recipe.outputs, recipe.targets, total.units)
+    return [metric.result_of(arrays) for metric, arrays in zip(metrics, total.metrics, strict=True)]

@@ -11,15 +11,20 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from cerebro_db.configs.custom import bare_name, is_custom
 from cerebro_db.configs.losses import Target
 from cerebro_db.configs.metrics import accuracy_class
+from cerebro_db.configs.model_outputs import OutputSpec
 from cerebro_db.configs.parameters import CompileParams, MetricSpec
 from cerebro_db.errors import InvalidArgument
 from cerebro_db.training import models
+from cerebro_db.training.functions import function_of
+from cerebro_db.training.inputs import ModelInputs
+from cerebro_db.training.losses import TotalLoss, alone, listed
 from cerebro_db.training.naming import named_model_variables
 from cerebro_db.training.program import Recipe, assign, check_fits
 from cerebro_db.training.state import State, of_model
-from cerebro_db.training.targets import TargetFacts, encode, encoding_for
+from cerebro_db.training.targets import TargetFacts, encode, encoding_for, encodings_for
 
 _BATCH_FLOATS = 4 * 1024 * 1024
 _MAX_BATCH = 4096
@@ -33,14 +38,16 @@ class Partial:
     Attributes:
         rows: number of rows.
         loss_sum: sum over the rows of the loss of their batch.
-        units: last dimension of the model's output.
+        units: last dimension of each output of the model.
         metrics: per metric its variables, which add up.
+        losses: of several outputs the same sums for the loss of each, not weighted.
     """
 
     rows: int
     loss_sum: float
-    units: int
+    units: tuple[int, ...]
     metrics: tuple[tuple[np.ndarray, ...], ...]
+    losses: tuple[float, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """As plain values; float32 survives JSON exactly."""
@@ -48,8 +55,9 @@ class Partial:
         return {
             "rows": self.rows,
             "loss_sum": self.loss_sum,
-            "units": self.units,
+            "units": list(self.units),
             "metrics": metrics,
+            "losses": list(self.losses),
         }
 
     @staticmethod
@@ -59,15 +67,22 @@ class Partial:
             tuple(np.asarray(values, dtype) for dtype, values in arrays)
             for arrays in value["metrics"]
         )
-        return Partial(int(value["rows"]), float(value["loss_sum"]), int(value["units"]), metrics)
+        return Partial(
+            int(value["rows"]),
+            float(value["loss_sum"]),
+            tuple(map(int, value["units"])),
+            metrics,
+            tuple(map(float, value["losses"])),
+        )
 
 
 @dataclass(frozen=True)
 class Measure:
-    """A Keras metric and the encoding of targets that it is given."""
+    """A Keras metric, the encoding of targets that it is given, and the output that it is about."""
 
     metric: Any
     encoding: str
+    place: int
 
     def result_of(self, arrays: tuple[np.ndarray, ...]) -> float:
         """The metric's value for given variables; a mean where it is one a class."""
@@ -76,18 +91,26 @@ class Measure:
         return float(np.mean(np.asarray(self.metric.result())))
 
 
-def metrics_of(params: CompileParams, facts: TargetFacts, units: int) -> list[Measure]:
-    """The metrics of a configuration."""
+def metrics_of(
+    outputs: Sequence[OutputSpec], targets: TargetFacts, units: Sequence[int]
+) -> list[Measure]:
+    """The metrics of a configuration, those of the first output first."""
     measures = []
-    for spec in params.metrics:
-        wanted = params.loss.target if spec.target is Target.LOSS else spec.target
-        encoding = encoding_for(facts, wanted, units)
-        name = accuracy_class(params.loss.target, units) if spec.name == "accuracy" else spec.name
-        measures.append(Measure(_make(name, spec, encoding, facts, units), encoding))
+    given = zip(outputs, targets.each, units, strict=True)
+    for place, (output, facts, size) in enumerate(given):
+        for spec in output.metrics:
+            wanted = output.loss.target if spec.target is Target.LOSS else spec.target
+            encoding = encoding_for(facts, wanted, size)
+            name = spec.name
+            if name == "accuracy":
+                name = accuracy_class(output.loss.target, size)
+            measures.append(Measure(_make(name, spec, encoding, facts, size), encoding, place))
     return measures
 
 
 def _make(name: str, spec: MetricSpec, encoding: str, facts: TargetFacts, units: int) -> Any:
+    if is_custom(name):
+        return keras.metrics.MeanMetricWrapper(function_of(bare_name(name)), name=spec.label)
     try:
         metric = getattr(keras.metrics, name)(**dict(spec.arguments))
     except (TypeError, ValueError) as error:
@@ -114,22 +137,26 @@ class Scorer:
         )
         self._penalty = models.Penalty()
         self._penalty.attach(self.model, params)
-        self.model.compile(loss=models.make_loss(params.loss))
-        self._units = int(self.model.outputs[0].shape[-1])
-        self._loss_encoding = encoding_for(facts, params.loss.target, self._units)
-        self._measures = metrics_of(params, facts, self._units)
+        self.model.compile()
+        self._loss = TotalLoss(recipe.outputs)
+        self._loss.attach(self.model)
+        self.inputs = ModelInputs(self.model)
+        self._units = models.units_of(self.model)
+        wanted = [output.loss.target for output in recipe.outputs]
+        self._loss_encodings = encodings_for(facts, wanted, self._units)
+        self._measures = metrics_of(recipe.outputs, facts, self._units)
         self.batch_size = _batch_size(self.model)
         signature = (
-            tf.TensorSpec((None, *self.model.inputs[0].shape[1:]), tf.float32),
-            tf.TensorSpec((None, *facts.shape), tf.as_dtype(facts.dtype)),
+            tf.TensorSpec((None, *self.inputs.row), tf.float32),
+            *(tf.TensorSpec((None, *one.shape), tf.as_dtype(one.dtype)) for one in facts.each),
         )
         self._measure = tf.function(self._trace, input_signature=signature, autograph=False)
         self._names = named_model_variables(self.model)
         self._expected = {name: variable.numpy() for name, variable in self._names.items()}
 
     @property
-    def units(self) -> int:
-        """Last dimension of the model's output."""
+    def units(self) -> tuple[int, ...]:
+        """Last dimension of each output of the model."""
         return self._units
 
     @staticmethod
@@ -137,10 +164,15 @@ class Scorer:
         """Configurations with equal keys share a scorer."""
         params = recipe.compile_params
         penalties = (params.l1 is not None, params.l2 is not None)
-        metrics = tuple((spec.name, repr(spec.arguments)) for spec in params.metrics)
-        loss = (params.loss.name, repr(params.loss.arguments))
+        outputs = tuple(
+            (
+                (output.loss.name, repr(output.loss.arguments), output.weight),
+                tuple((spec.name, repr(spec.arguments)) for spec in output.metrics),
+            )
+            for output in recipe.outputs
+        )
         layers = (params.dropout, params.freeze, params.dtype_policy)
-        return (recipe.architecture_id, loss, metrics, layers, penalties, recipe.targets)
+        return (recipe.architecture_id, outputs, layers, penalties, recipe.targets)
 
     def load(self, state: State, params: CompileParams) -> None:
         """Take the model's part of a state and the strengths of the penalties."""
@@ -150,26 +182,30 @@ class Scorer:
         for name, variable in self._names.items():
             assign(variable, state[name])
 
-    def measure(self, features: np.ndarray, targets: np.ndarray) -> Partial:
-        """Score the rows of one buffer with what is loaded."""
-        loss_sum = 0.0
+    def measure(self, features: np.ndarray, *targets: np.ndarray) -> Partial:
+        """Score the rows of one buffer with what is loaded; the targets of each output."""
+        sums = np.zeros(1 if len(self._units) == 1 else 1 + len(self._units))
         for measure in self._measures:
             measure.metric.reset_state()
         for start in range(0, len(features), self.batch_size):
             stop = start + self.batch_size
-            loss_sum += float(self._measure(features[start:stop], targets[start:stop]))
+            of_batch = self._measure(features[start:stop], *(one[start:stop] for one in targets))
+            sums += [float(value) for value in of_batch]
         metrics = tuple(
             tuple(variable.numpy() for variable in measure.metric.variables)
             for measure in self._measures
         )
-        return Partial(len(features), loss_sum, self._units, metrics)
+        loss_sum, *losses = sums.tolist()
+        return Partial(len(features), loss_sum, self._units, metrics, tuple(losses))
 
-    def predict(self, features: np.ndarray) -> np.ndarray:
-        """The model's output, ``float32[rows, ...]``."""
-        parts = []
+    def predict(self, features: np.ndarray) -> list[np.ndarray]:
+        """The model's outputs, each ``float32[rows, ...]``."""
+        found: list[list[np.ndarray]] = [[] for _ in self._units]
         for start in range(0, len(features), self.batch_size):
-            parts.append(self._forward(features[start : start + self.batch_size]).numpy())
-        return np.concatenate(parts)
+            outputs = self._forward(features[start : start + self.batch_size])
+            for parts, output in zip(found, outputs, strict=True):
+                parts.append(output.numpy())
+        return [np.concatenate(parts) for parts in found]
 
     def one_row(self) -> Any:
         """The same for a tensor of one row, without the steps that find out what a call is like."""
@@ -178,21 +214,36 @@ class Scorer:
     # -- inside ----------------------------------------------------------------
     @functools.cached_property
     def _forward(self) -> Any:
-        row = self.model.inputs[0].shape[1:]
         return tf.function(
-            lambda features: _whole(self.model(features, training=False)),
-            input_signature=[tf.TensorSpec((None, *row), tf.float32)],
+            lambda features: self._outputs(self.inputs.split(features)),
+            input_signature=[tf.TensorSpec((None, *self.inputs.row), tf.float32)],
             autograph=False,
         )
 
-    def _trace(self, features: Any, stored: Any) -> Any:
-        predictions = _whole(self.model(features, training=False))
-        targets = encode(tf, stored, self._loss_encoding, self._facts)
-        loss = self.model.compute_loss(x=features, y=targets, y_pred=predictions, training=False)
+    def _outputs(self, inputs: Any) -> list[Any]:
+        """What the model says, of each output."""
+        return [_whole(output) for output in listed(self.model(inputs, training=False))]
+
+    def _trace(self, features: Any, *stored: Any) -> list[Any]:
+        """The total loss, and of several outputs that of each, times the rows."""
+        inputs = self.inputs.split(features)
+        outputs, facts = self._outputs(inputs), self._facts.each
+        predictions = alone(outputs)
+        targets = alone(
+            [
+                encode(tf, *of_one)
+                for of_one in zip(stored, self._loss_encodings, facts, strict=True)
+            ]
+        )
+        losses = [self.model.compute_loss(x=inputs, y=targets, y_pred=predictions, training=False)]
+        if len(self._units) > 1:
+            losses += self._loss.each(targets, predictions)
         for measure in self._measures:
-            encoded = encode(tf, stored, measure.encoding, self._facts)
-            measure.metric.update_state(encoded, predictions)
-        return loss * tf.cast(tf.shape(features)[0], tf.float32)
+            place = measure.place
+            encoded = encode(tf, stored[place], measure.encoding, facts[place])
+            measure.metric.update_state(encoded, outputs[place])
+        rows = tf.cast(tf.shape(features)[0], tf.float32)
+        return [loss * rows for loss in losses]
 
 
 def _whole(outputs: Any) -> Any:
@@ -208,8 +259,13 @@ def add_partials(partials: Sequence[Partial]) -> Partial:
             tuple(np.asarray(a + b, a.dtype) for a, b in zip(ours, theirs, strict=True))
             for ours, theirs in zip(total.metrics, partial.metrics, strict=True)
         )
-        loss_sum = total.loss_sum + partial.loss_sum
-        total = Partial(total.rows + partial.rows, loss_sum, total.units, metrics)
+        total = Partial(
+            total.rows + partial.rows,
+            total.loss_sum + partial.loss_sum,
+            total.units,
+            metrics,
+            tuple(a + b for a, b in zip(total.losses, partial.losses, strict=True)),
+        )
     return total
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,19 +14,26 @@ from cerebro_db.errors import InvalidArgument
 
 @dataclass(frozen=True)
 class TargetFacts:
-    """The dependent variable of a packed table.
+    """The dependent variable of a packed table, or the first of several.
 
     Attributes:
         kind: ``class`` (stored as int32 ids) or ``float`` (stored as float32).
         num_classes: number of classes; 0 for float targets.
         shape: shape of one float target, ``()`` for a scalar.
         weighted: whether each row has a sample weight beside its target.
+        more: the others, of the further outputs of a model.
     """
 
     kind: str
     num_classes: int
     shape: tuple[int, ...]
     weighted: bool = False
+    more: tuple[TargetFacts, ...] = ()
+
+    @property
+    def each(self) -> tuple[TargetFacts, ...]:
+        """The targets one by one, in the order of the outputs."""
+        return (replace(self, weighted=False, more=()), *self.more)
 
     @property
     def dtype(self) -> np.dtype:
@@ -34,16 +42,32 @@ class TargetFacts:
 
     @property
     def record(self) -> np.dtype:
-        """What is stored in the buffers: the target of a row, and its weight if there is one."""
-        if not self.weighted:
+        """What is stored in the buffers: the target of a row, and its weight if there is one.
+
+        Of several targets, how a row of all of them is held in memory.
+        """
+        if not self.weighted and not self.more:
             return self.dtype
-        little = self.dtype.newbyteorder("<")
-        return np.dtype([("target", little, self.shape), ("weight", "<f4")])
+        little = [("target", self.dtype.newbyteorder("<"), self.shape)]
+        little += [
+            (f"target_{place}", facts.dtype.newbyteorder("<"), facts.shape)
+            for place, facts in enumerate(self.more, 1)
+        ]
+        weight = [("weight", np.dtype("<f4"), ())] if self.weighted else []
+        return np.dtype([*little, *weight])
 
 
 def plain(stored: np.ndarray) -> np.ndarray:
-    """The targets out of what is stored, without weights."""
+    """The targets out of what is stored, without weights; of several the first."""
     return stored["target"] if stored.dtype.names else stored
+
+
+def parts(stored: np.ndarray) -> tuple[np.ndarray, ...]:
+    """Each of the targets out of what is stored, without weights."""
+    names = stored.dtype.names
+    if not names:
+        return (stored,)
+    return tuple(stored[name] for name in names if name != "weight")
 
 
 def encoding_for(facts: TargetFacts, wanted: Target, units: int) -> str:
@@ -76,6 +100,29 @@ def encoding_for(facts: TargetFacts, wanted: Target, units: int) -> str:
     raise InvalidArgument(
         f"got an architecture with {units} outputs for {facts.num_classes} classes; "
         "allowed: as many outputs as classes, or one output for two classes with a binary loss"
+    )
+
+
+def encodings_for(
+    facts: TargetFacts, wanted: Sequence[Target], units: Sequence[int]
+) -> tuple[str, ...]:
+    """The encoding of each of several targets.
+
+    Args:
+        facts: of all of them.
+        wanted: what is computed of each.
+        units: of each output.
+
+    Raises:
+        InvalidArgument: there are more or fewer outputs than targets, or one does not fit.
+    """
+    if not len(facts.each) == len(wanted) == len(units):
+        raise InvalidArgument(
+            f"got a model of {len(units)} outputs for {len(facts.each)} targets; allowed: as many"
+        )
+    return tuple(
+        encoding_for(one, target, size)
+        for one, target, size in zip(facts.each, wanted, units, strict=True)
     )
 
 

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from cerebro_db.configs.architecture import ArchitectureLimits, check_architecture
+from cerebro_db.configs.by_output import MAX_OUTPUTS
 from cerebro_db.configs.messages import shown
 from cerebro_db.configs.parameters import parse_compile_params, parse_fit_params
 from cerebro_db.errors import InvalidArgument, RunFailed
+from cerebro_db.training.blocks import MAX_INPUTS, Shapes
 from cerebro_db.training.fields import Fields
 from cerebro_db.training.partitions import Buffers, CacheKey, VisitOrder
 from cerebro_db.training.program import Recipe
@@ -84,7 +88,19 @@ def visit_of(text: str, run_id: int, known: Architectures) -> VisitTask:
         cache_key=cache_key,
         initial_seed=task.integer("initial_seed", 0, 2**32 - 1),
         is_first=task.flag("is_first"),
+        inputs=inputs_of(task),
+        begins_epoch=task.flag("begins_epoch", False),
+        learning_rate=_rate(task),
     )
+
+
+def _rate(task: Fields) -> float | None:
+    if not task.has("learning_rate") or task.raw("learning_rate") is None:
+        return None
+    rate = task.number("learning_rate")
+    if not 0 <= rate <= float(np.finfo(np.float32).max):
+        raise InvalidArgument(f"learning_rate: got {rate}; allowed: a number from 0 in float32")
+    return rate
 
 
 @dataclass(frozen=True)
@@ -94,6 +110,7 @@ class ScanTask:
     buffers: Buffers
     cache_key: CacheKey
     targets: TargetFacts
+    inputs: Shapes = ()
 
 
 def scan_of(text: str, run_id: int) -> ScanTask:
@@ -103,6 +120,7 @@ def scan_of(text: str, run_id: int) -> ScanTask:
         cache_key=_cache_key(task, run_id),
         buffers=buffers_of(task.raw("buffers")),
         targets=_targets(task.object("targets")),
+        inputs=inputs_of(task),
     )
 
 
@@ -124,7 +142,32 @@ def _cache_key(task: Fields, run_id: int) -> CacheKey:
     return run_id, task.text("dataset"), task.integer("partition_key", 0, 2**31 - 1)
 
 
+def inputs_of(task: Fields) -> Shapes:
+    """The shapes of several inputs; none where there is one."""
+    if not task.has("inputs"):
+        return ()
+    listed = task.raw("inputs")
+    if not isinstance(listed, list) or not 2 <= len(listed) <= MAX_INPUTS:
+        raise InvalidArgument(
+            f"task: got {shown(listed)} for 'inputs'; allowed: 2 to {MAX_INPUTS} shapes"
+        )
+    return tuple(
+        Fields({"shape": shape}, "inputs").integers("shape", 1, 2**31 - 1, most=_MAX_DIMENSIONS)
+        for shape in listed
+    )
+
+
 def _targets(task: Fields) -> TargetFacts:
+    first = _target(task)
+    if not task.has("more"):
+        return first
+    more = task.objects("more")
+    if len(more) >= MAX_OUTPUTS:
+        raise InvalidArgument(f"targets: got {len(more) + 1} targets; allowed: up to {MAX_OUTPUTS}")
+    return replace(first, more=tuple(replace(_target(one), weighted=False) for one in more))
+
+
+def _target(task: Fields) -> TargetFacts:
     kind = task.text("kind")
     if kind not in ("class", "float"):
         raise InvalidArgument(f"targets: got the kind {shown(kind)}; allowed: class, float")

@@ -11,9 +11,11 @@ import numpy as np
 
 from cerebro_db.errors import ConfigurationFailed, InvalidData, InvalidState
 from cerebro_db.training import state as states
+from cerebro_db.training.blocks import Shapes
 from cerebro_db.training.partitions import Buffers, CacheKey, Partition, PartitionCache, VisitOrder
 from cerebro_db.training.process import peak_mb, reset_peak
-from cerebro_db.training.program import Program, Recipe
+from cerebro_db.training.program import LEARNING_RATE, Program, Recipe
+from cerebro_db.training.rates import scheduled_rate, scheduler_of
 from cerebro_db.training.targets import TargetFacts
 
 Tick = Callable[[], None]
@@ -30,6 +32,9 @@ class VisitTask:
         cache_key: names the partition among those that the worker keeps.
         initial_seed: seed of the initial weights.
         is_first: whether there may be no state yet.
+        inputs: the shapes of several inputs; none where there is one.
+        begins_epoch: whether it is the configuration's first hop of the epoch.
+        learning_rate: of this epoch; None for that of the state.
     """
 
     recipe: Recipe
@@ -38,6 +43,9 @@ class VisitTask:
     cache_key: CacheKey
     initial_seed: int
     is_first: bool
+    inputs: Shapes = ()
+    begins_epoch: bool = False
+    learning_rate: float | None = None
 
 
 @dataclass(frozen=True)
@@ -105,7 +113,7 @@ class Visit:
             state = states.from_bytes(data)
             if task.is_first:
                 state = self._program.taken_over(state, task.recipe)
-        self._program.load(state)
+        self._program.load(at_rate(state, task))
         self._partition = cache.get(task.cache_key)
         self._cached = self._partition is not None
         self._stream = _Stream(self._train, self._program) if self._partition is None else None
@@ -151,6 +159,11 @@ class Visit:
         """How the buffers' targets are stored."""
         return self._task.recipe.targets
 
+    @property
+    def inputs(self) -> Shapes:
+        """The shapes of several inputs; none where there is one."""
+        return self._task.inputs
+
     # -- inside ----------------------------------------------------------------
     def _fits(self, features: np.ndarray, targets: np.ndarray) -> bool:
         row = features[:1].nbytes + targets[:1].nbytes
@@ -189,6 +202,14 @@ class Visit:
             cached=self._cached,
             memory_mb=peak_mb(),
         )
+
+
+def at_rate(state: states.State, task: VisitTask) -> states.State:
+    """The state with the learning rate that callbacks have decided for its epoch."""
+    rate, scheduler = task.learning_rate, scheduler_of(task.recipe.fit_params)
+    if scheduler is not None and task.begins_epoch:
+        rate = scheduled_rate(scheduler, task.order.epoch, float(state[LEARNING_RATE]))
+    return state if rate is None else state | {LEARNING_RATE: np.asarray(rate, np.float32)}
 
 
 class _Stream:

@@ -61,7 +61,43 @@ CREATE OR REPLACE FUNCTION cerebro.cerebro_pack(
 ) RETURNS void LANGUAGE plpython3u AS {{ udf('cerebro_pack') }};
 COMMENT ON FUNCTION cerebro.cerebro_pack(
     text, text, text, text, integer, double precision, integer, text, integer, bigint, text) IS
-'Packs a table for training: rows shuffled by the seed, spread evenly over partitions, and packed into buffers of float32 features and class ids (or float32 targets). Makes output_table and <output_table>_summary. buffer_size: most rows in a buffer (default: about 8 MB of features); normalizing_const: every feature is divided by it; num_classes: at least the classes found; distribution_rules: all_segments; num_partitions: default the cores of the server; sample_weight: a column of weights of the rows in training.';
+'Packs a table for training: rows shuffled by the seed, spread evenly over partitions, and packed into buffers of float32 features and class ids (or float32 targets). Makes output_table and <output_table>_summary. buffer_size: most rows in a buffer (default: about 8 MB of features); normalizing_const: every feature is divided by it; num_classes: at least the classes found; dependent_varname, independent_varname: columns separated by commas for models of several inputs and outputs; distribution_rules: where there are segments, all_segments, gpu_segments for those of hosts with GPUs, or the name of a table with a column dbid; num_partitions: default the cores of the server; sample_weight: a column of weights of the rows in training.';
+
+-- The number of classes of each of several outputs, at the place where MADlib has it. The one with a
+-- text is there for NULL and array literals, which would otherwise be of an ambiguous type.
+CREATE OR REPLACE FUNCTION cerebro.cerebro_pack(
+    source_table text,
+    output_table text,
+    dependent_varname text,
+    independent_varname text,
+    buffer_size integer,
+    normalizing_const double precision,
+    num_classes integer[],
+    distribution_rules text DEFAULT 'all_segments',
+    num_partitions integer DEFAULT NULL,
+    seed bigint DEFAULT 0,
+    sample_weight text DEFAULT NULL
+) RETURNS void LANGUAGE plpython3u AS {{ udf('cerebro_pack') }};
+COMMENT ON FUNCTION cerebro.cerebro_pack(
+    text, text, text, text, integer, double precision, integer[], text, integer, bigint, text) IS
+'The same with the number of classes of each of several outputs; NULL for float targets.';
+
+CREATE OR REPLACE FUNCTION cerebro.cerebro_pack(
+    source_table text,
+    output_table text,
+    dependent_varname text,
+    independent_varname text,
+    buffer_size integer,
+    normalizing_const double precision,
+    num_classes text,
+    distribution_rules text DEFAULT 'all_segments',
+    num_partitions integer DEFAULT NULL,
+    seed bigint DEFAULT 0,
+    sample_weight text DEFAULT NULL
+) RETURNS void LANGUAGE plpython3u AS {{ udf('cerebro_pack') }};
+COMMENT ON FUNCTION cerebro.cerebro_pack(
+    text, text, text, text, integer, double precision, text, text, integer, bigint, text) IS
+'The same with the numbers of classes as the text of an array, such as {3,NULL}.';
 
 CREATE OR REPLACE FUNCTION cerebro.cerebro_pack_columns(
     source_table text,
@@ -77,11 +113,12 @@ CREATE OR REPLACE FUNCTION cerebro.cerebro_pack_columns(
     num_classes integer DEFAULT NULL,
     num_partitions integer DEFAULT NULL,
     seed bigint DEFAULT 0,
-    sample_weight text DEFAULT NULL
+    sample_weight text DEFAULT NULL,
+    distribution_rules text DEFAULT 'all_segments'
 ) RETURNS void LANGUAGE plpython3u AS {{ udf('cerebro_pack_columns') }};
 COMMENT ON FUNCTION cerebro.cerebro_pack_columns(
     text, text, text, text, integer, text, text, integer, json, text, integer, integer, bigint,
-    text) IS
+    text, text) IS
 'Packs columns of mixed types for training: numbers, booleans, categories, dates and times become the column features, with an encoding that is computed from the source and recorded. independent_varname: columns separated by commas, or * for all but the dependent variable and those of excluded. numbers: standardize, minmax or none; categories: onehot or integer, for the max_categories most frequent ones of a column; encodings: JSON from columns to methods of their own. Makes output_table, <output_table>_summary and <output_table>_encoding.';
 
 CREATE OR REPLACE FUNCTION cerebro.cerebro_encode(
@@ -99,7 +136,9 @@ CREATE OR REPLACE FUNCTION cerebro.cerebro_pack_validation(
     dependent_varname text,
     independent_varname text,
     training_table text,
-    buffer_size integer DEFAULT NULL
+    buffer_size integer DEFAULT NULL,
+    distribution_rules text DEFAULT NULL
 ) RETURNS void LANGUAGE plpython3u AS {{ udf('cerebro_pack_validation') }};
-COMMENT ON FUNCTION cerebro.cerebro_pack_validation(text, text, text, text, text, integer) IS
-'Packs a validation table with the class values, row shape, normalizing constant and number of partitions of training_table, a table that cerebro_pack or cerebro_pack_columns made; with the encoding of the latter, where independent_varname may be NULL. Rows keep their order.';
+COMMENT ON FUNCTION cerebro.cerebro_pack_validation(
+    text, text, text, text, text, integer, text) IS
+'Packs a validation table with the class values, row shape, normalizing constant and number of partitions of training_table, a table that cerebro_pack or cerebro_pack_columns made; with the encoding of the latter, where independent_varname may be NULL. As many columns, separated by commas, as the training table has. Rows keep their order. distribution_rules: as in cerebro_pack; by default the segments of training_table.';

@@ -1,14 +1,24 @@
 -- What workers run: one hop, one scoring pass, and how they get ready.
 
-CREATE OR REPLACE FUNCTION cerebro._prepare_worker(threads integer, use_gpus boolean, cache_bytes bigint, run_id bigint)
+CREATE OR REPLACE FUNCTION cerebro._prepare_worker(threads integer, use_gpus boolean, cache_bytes bigint, run_id bigint, place integer DEFAULT NULL)
 RETURNS text LANGUAGE plpython3u AS {{ udf('_prepare_worker') }};
-COMMENT ON FUNCTION cerebro._prepare_worker(integer, boolean, bigint, bigint) IS
+COMMENT ON FUNCTION cerebro._prepare_worker(integer, boolean, bigint, bigint, integer) IS
 'Internal: imports TensorFlow in this session and sets the bound of its cache of decoded partitions; returns what belongs in the manifest of a run.';
+
+CREATE OR REPLACE FUNCTION cerebro._prepare_process(task text)
+RETURNS text LANGUAGE plpython3u AS {{ udf('_prepare_process') }};
+COMMENT ON FUNCTION cerebro._prepare_process(text) IS
+'Internal: does the same in a process of a segment, which cannot look into the settings; they are in the task.';
 
 CREATE OR REPLACE FUNCTION cerebro._release_worker()
 RETURNS void LANGUAGE plpython3u AS {{ udf('_release_worker') }};
 COMMENT ON FUNCTION cerebro._release_worker() IS
 'Internal: gives back the memory of decoded partitions at the end of a run.';
+
+CREATE OR REPLACE FUNCTION cerebro._write_events(task text)
+RETURNS void LANGUAGE plpython3u AS {{ udf('_write_events') }};
+COMMENT ON FUNCTION cerebro._write_events(text) IS
+'Internal: writes event files for TensorBoard below the directory that an administrator has named.';
 
 CREATE OR REPLACE FUNCTION cerebro._inspect_model(model_arch text, model_weights bytea)
 RETURNS text LANGUAGE plpython3u AS {{ udf('_inspect_model') }};

@@ -15,10 +15,11 @@ CREATE OR REPLACE FUNCTION cerebro.cerebro_fit_multiple(
     seed                      bigint DEFAULT 0,
     num_workers               integer DEFAULT NULL,
     durability                text DEFAULT 'hop',
-    max_seconds               double precision DEFAULT NULL)
+    max_seconds               double precision DEFAULT NULL,
+    schedule                  text DEFAULT 'hopper')
 RETURNS bigint LANGUAGE plpython3u AS {{ udf('cerebro_fit_multiple') }};
-COMMENT ON FUNCTION cerebro.cerebro_fit_multiple(text, text, text, integer, boolean, text, integer, boolean, text, text, boolean, bigint, integer, text, double precision) IS
-'Trains every configuration of a model selection table on a packed table by model hopper parallelism; returns the run_id and leaves the tables <model_output_table>, _info, _summary, _states and _history. durability: hop, or epoch where a crash of the server may take back what was done since the last epoch; max_seconds: the run is paused then.';
+COMMENT ON FUNCTION cerebro.cerebro_fit_multiple(text, text, text, integer, boolean, text, integer, boolean, text, text, boolean, bigint, integer, text, double precision, text) IS
+'Trains every configuration of a model selection table on a packed table by model hopper parallelism; returns the run_id and leaves the tables <model_output_table>, _info, _summary, _states and _history. durability: hop, or epoch where a crash of the server may take back what was done since the last epoch; max_seconds: the run is paused then; schedule: hopper, or rotation where one statement shall train on all segments at once.';
 
 CREATE OR REPLACE FUNCTION cerebro.cerebro_fit(
     source_table              text,

@@ -24,6 +24,13 @@ CREATE OR REPLACE FUNCTION cerebro._predict_buffer(
 COMMENT ON FUNCTION cerebro._predict_buffer(bigint, bytea, integer) IS
 'Internal: the same as cerebro._predict_batch for rows of a packed table. data: float32, row by row; count: rows.';
 
+CREATE OR REPLACE FUNCTION cerebro._predict_spread(
+    kind integer, number integer, chunk integer, task text, data bytea, id text,
+    OUT ids text[], OUT piece text, OUT rows integer, OUT classes integer[], OUT numbers double precision[]
+) LANGUAGE plpython3u AS {{ udf('_predict_spread') }};
+COMMENT ON FUNCTION cerebro._predict_spread(integer, integer, integer, text, bytea, text) IS
+'Internal: the same where rows stay on their segments. A statement calls it with what makes the process a worker, with the chunks of models, with the rows, and with an end; whenever a batch is full it returns the predictions for the rows of the batch.';
+
 CREATE OR REPLACE FUNCTION cerebro.cerebro_evaluate(
     model_table text,
     test_table text,
@@ -87,6 +94,18 @@ CREATE OR REPLACE FUNCTION cerebro.cerebro_predict_row(
 ) LANGUAGE plpython3u STABLE AS {{ udf('cerebro_predict_row') }};
 COMMENT ON FUNCTION cerebro.cerebro_predict_row(text, double precision[], integer) IS
 'Prediction of a model of cerebro_fit_multiple for one row, for use in queries and triggers. Runs in the calling session, which imports TensorFlow at the first call and keeps the model. Returns the most probable class with its probability, and the probabilities of all classes in their order; for float targets the values. NULL features give NULL. mst_key may be left out where the table has one model. A registered model, such as model:digits@champion, is looked up at every call.';
+
+CREATE OR REPLACE FUNCTION cerebro.cerebro_predict_outputs(
+    model_table text,
+    features json,
+    mst_key integer DEFAULT NULL,
+    OUT class_name text,
+    OUT class_value text,
+    OUT prob double precision,
+    OUT estimated double precision[]
+) RETURNS SETOF record LANGUAGE plpython3u STABLE AS {{ udf('cerebro_predict_outputs') }};
+COMMENT ON FUNCTION cerebro.cerebro_predict_outputs(text, json, integer) IS
+'The same as cerebro_predict_row for models of several inputs and outputs. features: a JSON array with the array of each input, in their order. Returns a row for each output: its name, and what cerebro_predict_row returns.';
 
 CREATE OR REPLACE FUNCTION cerebro.cerebro_predict_byom(
     model_arch_table text,

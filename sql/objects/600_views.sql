@@ -1,6 +1,6 @@
 -- What is seen of runs while they go on and afterwards.
 
-{%- set views = ['progress', 'leaderboard', 'metrics', 'hops', 'runs', 'settings', '_requests',
+{%- set views = ['registered_functions', 'progress', 'leaderboard', 'metrics', 'hops', 'runs', 'settings', '_requests',
                  '_metrics', '_hops', '_plan', '_architectures', '_architecture_keys', '_configurations', '_runs'] %}
 {% for view in views %}
 DROP VIEW IF EXISTS cerebro.{{ view }};
@@ -63,7 +63,8 @@ GRANT INSERT (name, description, source_table, validation_table, model_output_ta
               model_selection_table, num_iterations, metrics_compute_frequency, warm_start, seed,
               num_partitions, num_workers, threads, manifest, status, driver_pid, use_gpus,
               use_caching, durability, model_arch_table, output_schema, output_name, source_oid,
-              source_print, validation_oid, validation_print, states, lock_key, cerebro_version)
+              source_print, validation_oid, validation_print, states, lock_key, cerebro_version,
+              schedule)
     ON cerebro._runs TO cerebro_user;
 GRANT UPDATE (status, error, driver_pid, manifest, started, resumed, active, finished, states)
     ON cerebro._runs TO cerebro_user;
@@ -71,7 +72,8 @@ GRANT SELECT, INSERT, DELETE ON cerebro._configurations, cerebro._architectures,
     cerebro._hops, cerebro._metrics TO cerebro_user;
 GRANT SELECT, DELETE ON cerebro._architecture_keys TO cerebro_user;
 GRANT SELECT, INSERT (run_id, mst_key, action), DELETE ON cerebro._requests TO cerebro_user;
-GRANT UPDATE (status, error) ON cerebro._configurations TO cerebro_user;
+GRANT UPDATE (status, error, stopped_epoch, best_epoch, model_epoch) ON cerebro._configurations
+    TO cerebro_user;
 
 CREATE VIEW cerebro.settings WITH (security_barrier) AS
 SELECT d.name, coalesce(s.value, d.value) AS value, d.value AS default_value, d.description
@@ -85,12 +87,19 @@ SELECT d.name, coalesce(s.value, d.value) AS value, d.value AS default_value, d.
 COMMENT ON VIEW cerebro.settings IS
 'What an administrator has set with cerebro_set, and the defaults.';
 
+CREATE VIEW cerebro.registered_functions WITH (security_barrier) AS
+SELECT f.name, f.path, f.package, f.version, f.places, pg_get_userbyid(f.registered_by) AS registered_by,
+       f.registered
+  FROM cerebro.catalog_functions f;
+COMMENT ON VIEW cerebro.registered_functions IS
+'Functions of installed packages that parameters may name as custom.name.';
+
 -- A driver holds the advisory lock of its run for as long as it lives.
 {%- set run_columns %}
        r.error, r.source_table,
        r.validation_table, r.model_output_table, r.model_selection_table, r.num_iterations,
        r.metrics_compute_frequency, r.warm_start, r.seed, r.num_partitions, r.num_workers,
-       r.threads, r.durability, r.manifest, r.created, r.started, r.resumed, r.finished
+       r.threads, r.durability, r.schedule, r.manifest, r.created, r.started, r.resumed, r.finished
 {%- endset %}
 CREATE VIEW cerebro.runs WITH (security_barrier) AS
 SELECT r.run_id, pg_get_userbyid(r.owner) AS owner, r.name, r.description,
@@ -104,19 +113,18 @@ SELECT r.run_id, pg_get_userbyid(r.owner) AS owner, r.name, r.description,
             THEN 'interrupted' ELSE r.status
        END AS status,{{ run_columns }}
   FROM cerebro._runs r;
--- Where tables lie on segments, nobody can look into locks and tables in one query: there a run is
--- held to be driven for as long as its driver's session lives.
+-- Where tables lie on segments, the part of a query that reads them runs there, where nobody knows of
+-- these locks: they are looked up once, beforehand.
 DO $runs$
 BEGIN
     IF {{ has_segments }} THEN
         EXECUTE $view$CREATE OR REPLACE VIEW cerebro.runs WITH (security_barrier) AS
 SELECT r.run_id, pg_get_userbyid(r.owner) AS owner, r.name, r.description,
-       CASE WHEN r.status IN ('starting', 'running') AND a.pid IS NULL
+       CASE WHEN r.status IN ('starting', 'running')
+             AND r.driver_pid || '/' || r.lock_key <> ALL ({{ held_locks }})
             THEN 'interrupted' ELSE r.status
        END AS status,{{ run_columns }}
-  FROM cerebro._runs r
-  LEFT JOIN (SELECT s.pid FROM pg_catalog.pg_stat_activity s
-              WHERE s.datname = current_database() OFFSET 0) a ON a.pid = r.driver_pid$view$;
+  FROM cerebro._runs r$view$;
     END IF;
 END
 $runs$;
@@ -138,13 +146,16 @@ COMMENT ON VIEW cerebro.metrics IS
 
 CREATE VIEW cerebro.leaderboard WITH (security_barrier) AS
 WITH latest AS (
-    SELECT m.*, max(m.epoch) OVER (PARTITION BY m.run_id, m.mst_key, m.dataset) AS last_epoch
+    -- Of a configuration that has ended, those of the epoch whose state is the model.
+    SELECT m.*, coalesce(k.model_epoch,
+                         max(m.epoch) OVER (PARTITION BY m.run_id, m.mst_key, m.dataset)) AS last_epoch
       FROM cerebro._metrics m
+      LEFT JOIN cerebro._configurations k ON k.run_id = m.run_id AND k.mst_key = m.mst_key
 ), results AS (
     SELECT c.run_id, c.mst_key, c.model_id, c.compile_params, c.fit_params, c.goal,
            CASE WHEN c.status IN ('waiting', 'training') AND r.status NOT IN ('starting', 'running')
                 THEN 'stopped' ELSE c.status END AS status,
-           c.error, t.epoch, t.metric_names,
+           c.error, t.epoch, c.stopped_epoch, c.best_epoch, t.metric_names,
            v.loss AS validation_loss, v.metrics AS validation_metrics,
            t.loss AS training_loss, t.metrics AS training_metrics,
            CASE c.goal
@@ -166,7 +177,8 @@ SELECT run_id,
                     ORDER BY status IN ('failed', 'cancelled'), badness,
                              coalesce(validation_loss, training_loss)) AS rank,
        mst_key, model_id, compile_params, fit_params, status, epoch, metric_names,
-       validation_metrics, validation_loss, training_metrics, training_loss, error
+       validation_metrics, validation_loss, training_metrics, training_loss, error,
+       stopped_epoch, best_epoch
   FROM results;
 COMMENT ON VIEW cerebro.leaderboard IS
 'Configurations of each run, best first: by the first metric on the validation table (the training table where there is none), then by loss.';
@@ -176,14 +188,19 @@ WITH hops AS (
     SELECT run_id, count(*) AS done, sum(rows) AS rows, max(finished) AS last
       FROM cerebro._hops GROUP BY run_id
 ), configurations AS (
-    SELECT run_id, count(*) AS all_of_them, count(nullif(status NOT IN ('failed', 'cancelled'), false)) AS alive
-      FROM cerebro._configurations GROUP BY run_id
+    SELECT c.run_id, count(*) AS all_of_them,
+           count(nullif(c.status NOT IN ('failed', 'cancelled'), false)) AS alive,
+           sum(CASE WHEN c.status NOT IN ('failed', 'cancelled')
+                    THEN coalesce(c.stopped_epoch, r.num_iterations)::numeric END) AS epochs
+      FROM cerebro._configurations c
+      JOIN cerebro._runs r ON r.run_id = c.run_id
+     GROUP BY c.run_id
 ), planned AS (
     SELECT r.run_id, coalesce(h.done, 0) AS done, h.rows, h.last,
            -- What earlier drivers took, and this one so far: no time when nobody drove it.
            a.active + greatest(0, extract(epoch FROM h.last - coalesce(r.resumed, r.started))) AS seconds,
            CASE WHEN r.status <> 'finished'
-                THEN c.alive::numeric * r.num_partitions * r.num_iterations
+                THEN coalesce(c.epochs, 0) * r.num_partitions
                      + (SELECT count(*) FROM cerebro._hops f
                           JOIN cerebro._configurations k
                             ON k.run_id = f.run_id AND k.mst_key = f.mst_key
@@ -200,6 +217,7 @@ WITH hops AS (
       FROM cerebro._plan p
       JOIN cerebro._configurations c
         ON c.run_id = p.run_id AND c.mst_key = p.mst_key AND c.status NOT IN ('failed', 'cancelled')
+       AND p.epoch <= coalesce(c.stopped_epoch, p.epoch)
      WHERE NOT EXISTS (SELECT 1 FROM cerebro._hops h
                         WHERE h.run_id = p.run_id AND h.mst_key = p.mst_key
                           AND h.epoch = p.epoch AND h.position = p.position)
@@ -229,7 +247,7 @@ SELECT r.run_id, r.name, r.status,
 COMMENT ON VIEW cerebro.progress IS
 'Where each run stands: epoch, hops, rows a second, estimated end, best so far.';
 
-GRANT SELECT ON cerebro.settings, cerebro.runs, cerebro.hops, cerebro.metrics, cerebro.leaderboard,
+GRANT SELECT ON cerebro.registered_functions, cerebro.settings, cerebro.runs, cerebro.hops, cerebro.metrics, cerebro.leaderboard,
     cerebro.progress TO cerebro_user;
 {% for view in views %}
 ALTER VIEW cerebro.{{ view }} OWNER TO cerebro_owner;

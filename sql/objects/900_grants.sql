@@ -11,13 +11,3 @@ BEGIN
     END LOOP;
 END
 $$;
-
--- There the next number of a sequence needs the right to update it.
-DO $$
-BEGIN
-    IF {{ has_segments }} THEN
-        GRANT UPDATE ON SEQUENCE cerebro.catalog_runs_run_id_seq, cerebro.catalog_requests_request_id_seq
-            TO cerebro_user;
-    END IF;
-END
-$$;

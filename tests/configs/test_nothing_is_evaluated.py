@@ -31,6 +31,8 @@ ALLOWED = {
     "cerebro_db/server/model_loading.py": ["load_model"],  # our own function
     # Data sets only, in a child process; Keras reads a file of our own making.
     "cerebro_db/training/keras_file.py": ["h5py", "load_weights"],
+    # An installed package that an administrator has registered.
+    "cerebro_db/training/functions.py": ["import_module"],
     "udfs/cerebro_load_model.py": ["load_model"],  # the same
     "sql/verify/versions.py": ["import_module"],  # names are written there
 }

@@ -17,6 +17,7 @@ from cerebro_db.configs.parameters import (
     parse_optimizer,
 )
 from cerebro_db.errors import InvalidArgument
+from cerebro_db.planning import callbacks
 
 ACCURACY = MetricSpec("accuracy", (), "accuracy")
 CROSSENTROPY = LossSpec("CategoricalCrossentropy")
@@ -102,6 +103,55 @@ def test_callbacks_that_ask_for_what_is_done_anyway() -> None:
         assert parse_fit_params(f"batch_size=8,callbacks={value}") == plain
 
 
+def test_callbacks_that_act_between_epochs() -> None:
+    text = "[keras.callbacks.EarlyStopping('loss', 0.5, 3, 1, baseline=2), TerminateOnNaN()]"
+    (stopping,) = parse_fit_params(f"callbacks={text}").callbacks
+    assert stopping.name == "EarlyStopping"
+    assert stopping.all_arguments() == {
+        "monitor": "loss", "min_delta": 0.5, "patience": 3, "verbose": 0, "mode": "auto",
+        "baseline": 2.0, "restore_best_weights": False, "start_from_epoch": 0,
+    }  # fmt: skip
+    (scheduler,) = parse_fit_params(
+        "callbacks=['LearningRateScheduler(ExponentialDecay(0.1, 2, 0.5), verbose=1)']"
+    ).callbacks
+    assert repr(scheduler.schedule).startswith("ExponentialDecay(initial_learning_rate=0.1")
+
+
+MONITORED = "loss='mse',optimizer='Adam',metrics=['acc','TruePositives']"
+
+
+@pytest.mark.parametrize(
+    ("callback", "validated", "message"),
+    [
+        ("EarlyStopping()", True, None),
+        ("EarlyStopping('val_acc')", True, None),
+        ("EarlyStopping('accuracy')", False, None),
+        ("EarlyStopping('true_positives', mode='max')", False, None),
+        ("EarlyStopping()", False, r"EarlyStopping: got monitor='val_loss'; allowed: loss, accuracy, true_pos"),
+        ("EarlyStopping('acuracy')", True, "allowed: loss, accuracy, true_positives, val_loss, val_acc"),
+        ("ReduceLROnPlateau('true_positives')", False, "nobody knows whether more is better"),
+    ],
+)  # fmt: skip
+def test_monitors(callback: str, validated: bool, message: str | None) -> None:
+    params, fit = parse_compile_params(MONITORED), parse_fit_params(f"callbacks=[{callback}]")
+    if message is None:
+        callbacks.check(params, fit, validated=validated)
+        return
+    with pytest.raises(InvalidArgument, match=message):
+        callbacks.check(params, fit, validated=validated)
+
+
+@pytest.mark.parametrize(
+    "callback",
+    ["ReduceLROnPlateau('loss')", "LearningRateScheduler(CosineDecay(0.1, 2))"],
+)
+@pytest.mark.parametrize("optimizer", ["Adam(CosineDecay(0.1, 100))", "SGD(lr=0.1,decay=0.01)"])
+def test_callbacks_do_not_change_a_rate_that_is_a_schedule(callback: str, optimizer: str) -> None:
+    params = parse_compile_params(f"loss='mse',optimizer='{optimizer}'")
+    with pytest.raises(InvalidArgument, match=r"whose learning_rate is .*; allowed: a number"):
+        callbacks.check(params, parse_fit_params(f"callbacks=[{callback}]"), validated=False)
+
+
 def test_top_k_accuracy_by_its_name_in_madlib() -> None:
     (metric,) = parse_metrics("top_12_accuracy")
     assert (metric.name, metric.arguments) == ("TopKCategoricalAccuracy", (("k", 12),))
@@ -173,8 +223,12 @@ def test_averages_of_weights() -> None:
         ("optimizer='Adam(0.1, lr=0.1)', loss='mse'", "learning_rate. twice"),
         ("optimizer='SGD(0.1, 0.5, True, 0.1)', loss='mse'", "the value 0.1 without a name"),
         ("optimizer='Adam', loss='Huber(2.0)'", "the value 2.0 without a name"),
-        ("optimizer='Adam', loss={'a': 'mse'}", "several outputs|must be one name"),
-        ("optimizer='Adam', loss='mse', loss_weights=[1]", "'loss_weights'; it is not supported"),
+        ("optimizer='Adam', loss={'a': ['mse']}", "must be one name"),
+        ("optimizer='Adam', loss={}", "one element for each output"),
+        ("optimizer='Adam', loss=[None]", "the loss None; it must be one name"),
+        ("optimizer='Adam', loss={1: 'mse'}", "dictionary from names of outputs"),
+        ("optimizer='Adam', loss='mse', loss_weights=[-1]", "loss_weights=-1; it must be a number"),
+        ("optimizer='Adam', loss='mse', loss_weights=['a']", "must be a number from 0"),
         ("optimizer='Adam', loss='my_loss'", "unknown loss 'my_loss'"),
         ("optimizer='Adam', loss='mse', metrics=['acuracy']", "Did you mean 'accuracy'"),
         ("optimizer='Adam', loss='mse', metrics={'a': 1}", "list of names"),
@@ -213,8 +267,27 @@ def test_fit() -> None:
         ("callbacks=['x']", "unknown callback 'x'"),
         ("callbacks=[TerminateOnNan()]", "Did you mean 'TerminateOnNaN'"),
         ("callbacks=[TerminateOnNaN(1)]", "TerminateOnNaN has no arguments"),
-        ("callbacks='[TensorBoard(log_dir=\"/tmp/logs/fit\")]'", "'TensorBoard'; it writes files"),
-        ("callbacks=[EarlyStopping(patience=2)]", "'EarlyStopping'; callbacks that act on metrics"),
+        ("callbacks='[TensorBoard(log_dir=\"/tmp/logs/fit\")]'", "it must be a relative path"),
+        ("callbacks=[TensorBoard(histogram_freq=1)]", "unknown argument 'histogram_freq'"),
+        ("callbacks=[EarlyStoping()]", "Did you mean 'EarlyStopping'"),
+        ("callbacks=[EarlyStopping(patience=-1)]", "patience=-1; it must be a whole number from 0"),
+        (
+            "callbacks=[EarlyStopping(patiance=1)]",
+            "unknown argument 'patiance'. Did you mean 'patience'",
+        ),
+        ("callbacks=[EarlyStopping(mode='most')]", "mode='most'; it must be one of"),
+        ("callbacks=[EarlyStopping(),EarlyStopping('loss')]", "EarlyStopping twice; allowed: each"),
+        (
+            "callbacks=[ReduceLROnPlateau(factor=1.0)]",
+            "factor=1.0; it must be a number from 0 below 1",
+        ),
+        (
+            "callbacks=[ReduceLROnPlateau(),LearningRateScheduler(CosineDecay(1, 2))]",
+            "allowed is one of them",
+        ),
+        ("callbacks=[LearningRateScheduler()]", "schedule=None; it must be a schedule"),
+        ("callbacks=[LearningRateScheduler(Expo(1))]", "unknown learning-rate schedule 'Expo'"),
+        ("callbacks=[LearningRateScheduler('os.system')]", "unknown learning-rate schedule"),
         ("callbacks=7", "it must be a list such as"),
         ("callbacks=['[TerminateOnNaN()]']", "it must be a name"),
         ("steps_per_epoch=1", "'steps_per_epoch'; it is not supported"),

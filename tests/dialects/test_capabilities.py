@@ -8,7 +8,11 @@ from typing import Any
 import pytest
 
 from cerebro_db.database.dialects import dialect_of
-from cerebro_db.database.dialects.capabilities import interrupts_python, packed_sqlstate
+from cerebro_db.database.dialects.capabilities import (
+    interrupts_python,
+    packed_sqlstate,
+    segment_of_process,
+)
 from cerebro_db.errors import InvalidArgument
 from cerebro_db.server.entry import server_error
 
@@ -59,3 +63,4 @@ def test_workers_are_bound_where_partitions_lie_on_segments() -> None:
 
 def test_this_process_is_no_such_server() -> None:
     assert not interrupts_python()
+    assert segment_of_process() is None

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from cerebro_db.configs.model_outputs import outputs_of
 from cerebro_db.configs.parameters import parse_compile_params
-from cerebro_db.database.dialects.postgresql_training import StateTables
+from cerebro_db.database.dialects.postgresql_training import PostgreSQLTraining, StateTables
 from cerebro_db.driver.fit_request import FitRequest
 from cerebro_db.driver.goals import goal_of
 from cerebro_db.driver.retention import Retention
+from cerebro_db.driver.run import Run
 from cerebro_db.driver.scoreboard import Scan, ScoreBoard
+from cerebro_db.driver.workers import Worker
 from cerebro_db.errors import InvalidArgument
 
 PARTITIONS = {"training": [0, 1], "validation": [0]}
+_session: Any = None
+WORKER = Worker(0, _session)
 
 
 def drain(board: ScoreBoard, alive: set[int], kept: set[str] | None = None) -> list[Scan]:
@@ -53,6 +60,33 @@ def test_a_worker_scans_what_it_keeps_first() -> None:
     first = board.next({1}, {"validation/0"})
     assert first is not None
     assert first.name == "validation/0"
+
+
+def test_one_statement_scans_all_partitions_of_a_data_set() -> None:
+    board = ScoreBoard(PARTITIONS, [1], waits=False)
+    board.finished(1, 1)
+    assert [scan.name for scan in board.next_all({1})] == ["training/0", "training/1"]
+    scans = board.next_all({1})
+    assert [scan.name for scan in scans] == ["validation/0"]
+    assert board.next_all({1}) == []
+    assert not board.done
+    assert not board.scanned(scans[0], {}, {})
+
+
+def test_scans_of_configurations_that_ended_meanwhile_are_done_at_once() -> None:
+    run: Any = object.__new__(Run)
+    run._board, run._alive = ScoreBoard(PARTITIONS, [1], waits=False), {1: "a configuration"}
+    run._tables, run._combinations, run._workers = PARTITIONS, [], [WORKER]
+    run._sql = PostgreSQLTraining()
+    run._board.finished(1, 1)
+    first = run._next_scan(WORKER)
+    assert first.name == "training/0"
+    run._alive = {}  # someone cancelled it
+    assert run._next_scan(WORKER) is None
+    assert run._combinations == []
+    run._scanned(first, {"partials": {}, "errors": {}})
+    assert [job.dataset for job in run._combinations] == ["training", "validation"]
+    assert run._board.done
 
 
 HOP = StateTables("run_x", hops_an_epoch=4, every_hop=True)
@@ -127,7 +161,8 @@ def test_never_more_than_three_states(states: StateTables) -> None:
     ],
 )
 def test_the_first_metric_decides_which_way_is_better(metrics: str, goal: str) -> None:
-    assert goal_of(parse_compile_params(f"loss='mse',optimizer='Adam',metrics={metrics}")) == goal
+    params = parse_compile_params(f"loss='mse',optimizer='Adam',metrics={metrics}")
+    assert goal_of(outputs_of(params, [""])) == goal
 
 
 def test_metrics_are_due_by_frequency_and_at_the_end() -> None:

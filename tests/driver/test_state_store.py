@@ -98,6 +98,17 @@ def test_what_lasts_and_what_passes_are_apart(store: StateStore, listener: Liste
     assert [NAMES.read(name) for name in listener.tables] == [(0, False), (1, True)]
 
 
+def test_states_of_one_statement_last_together(store: StateStore, listener: Listener) -> None:
+    # Version 2 ends an epoch and must last, and a statement writes one table.
+    target = store.target(1, 2, 3)
+    assert target.lasting
+    assert target.written == 3
+    store.failed(target)
+    store.wrote(target, (1, 2), 1000)
+    assert target.written == 2
+    assert not store.target(1, 3).lasting
+
+
 def test_a_table_in_use_stays(store: StateStore, listener: Listener) -> None:
     write(store, 1, 2)
     write(store, 2, 2)

@@ -10,8 +10,7 @@ from cerebro_db.database.catalog import Catalog, Driving
 from cerebro_db.database.sessions import StatementFailed
 from cerebro_db.driver.drive import check_still_driven, status_after
 from cerebro_db.driver.requests import Requests, Stopped
-from cerebro_db.driver.run import concerns_all
-from cerebro_db.errors import InvalidData, InvalidState, RunCancelled, RunInterrupted
+from cerebro_db.errors import InvalidData, InvalidState, RunCancelled, RunInterrupted, concerns_all
 
 Asked = tuple[int, str, int | None, str]
 

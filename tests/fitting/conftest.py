@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import pytest
-
-from cerebro_db.install.embedded import Cluster
+from servers import Server, drop_database, make_database
 
 FEATURES, CLASSES, ROWS, PARTITIONS = 6, 3, 150, 4
 ADAM = "loss='sparse_categorical_crossentropy',optimizer='Adam(lr=0.01)',metrics=['accuracy']"
@@ -46,21 +46,22 @@ def blobs() -> tuple[np.ndarray, np.ndarray]:
 
 
 @pytest.fixture(scope="session")
-def bench(cluster: Cluster, administrator: Any, template: str, blobs: Any) -> Iterator[Any]:
+def bench(cluster: Server, administrator: Any, template: str, blobs: Any) -> Iterator[Any]:
     """A warm session on a database with the tables of these tests."""
     from tests.conftest import Sql
 
-    administrator.run(f"CREATE DATABASE fitting TEMPLATE {template}")
-    administrator.run('ALTER DATABASE fitting SET search_path = "$user", public, cerebro')
+    name = f"fitting_{os.getpid()}"
+    make_database(administrator, name, template)
+    administrator.run(f'ALTER DATABASE {name} SET search_path = "$user", public, cerebro')
     import psycopg2
 
-    connection = psycopg2.connect(cluster.dsn("fitting"))
+    connection = psycopg2.connect(cluster.dsn(name))
     connection.autocommit = True
-    sql = Sql(connection, cluster.dsn("fitting"))
+    sql = Sql(connection, cluster.dsn(name))
     _make_tables(sql, blobs)
     yield sql
     connection.close()
-    administrator.run("DROP DATABASE fitting WITH (FORCE)")
+    drop_database(administrator, name)
 
 
 def _make_tables(sql: Any, blobs: tuple[np.ndarray, np.ndarray]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -18,12 +19,9 @@ def test_a_run_that_may_need_more_than_is_allowed_is_refused(
 ) -> None:
     wide = model(layer("Dense", units=200_000, activation="relu"), SOFTMAX)
     model_id = bench.value("SELECT cerebro_load_model('models', %s)", (wide,))
-    forged = """'{"parameters": 1}'"""
-    bench.run(
-        "UPDATE models SET model_facts = (model_facts::jsonb || %s::jsonb)::json "
-        "WHERE model_id = %s",
-        (forged.strip("'"), model_id),
-    )
+    facts = bench.value("SELECT model_facts FROM models WHERE model_id = %s", (model_id,))
+    forged = json.dumps(facts | {"parameters": 1})
+    bench.run("UPDATE models SET model_facts = %s WHERE model_id = %s", (forged, model_id))
     runs = bench.value("SELECT count(*) FROM cerebro.runs")
     bench.run("SELECT cerebro_set('max_worker_mb', '800')")
     try:

@@ -23,6 +23,10 @@ def test_one_model_equals_a_selection_of_one(
         "SELECT model_selection_table, model_arch_table, num_iterations FROM single_summary"
     ) == (None, "public.models", 2)
     assert bench.value("SELECT status FROM cerebro.runs WHERE run_id = %s", (alone,)) == "finished"
+    of_the_model = "model_id, compile_params, fit_params, model_type, metrics_type, training_loss"
+    summary = bench.row(f"SELECT {of_the_model}, validation_loss_final FROM single_summary")
+    assert summary == bench.row(f"SELECT {of_the_model}, validation_loss_final FROM single_info")
+    assert summary[:3] == (1, ADAM, "batch_size=8")
     bench.run(
         "SELECT cerebro_fit('packed', 'single', 'models', 1, %s, 'batch_size=8', 1, warm_start := true)",
         (ADAM,),
@@ -30,6 +34,12 @@ def test_one_model_equals_a_selection_of_one(
     assert weights("single") != weights(out)
     bench.run("SELECT cerebro_predict('single', 'blobs_test', 'id', 'x', 'single_predictions')")
     assert bench.value("SELECT count(DISTINCT id) FROM single_predictions") == 30
+
+
+def test_no_fit_params_are_those_of_keras(bench: Any, weights: Any) -> None:
+    for name, text in (("absent", None), ("thirty_two", "batch_size=32,epochs=1")):
+        bench.run("SELECT cerebro_fit('packed', %s, 'models', 1, %s, %s, 1)", (name, ADAM, text))
+    assert weights("absent") == weights("thirty_two")
 
 
 def test_a_schedule_and_frozen_layers_train(bench: Any) -> None:

@@ -219,7 +219,7 @@ def test_a_run_whose_caller_was_killed_is_told_to_be_interrupted(bench: Any, fit
 
 def test_sessions_are_reused_and_none_is_leaked(bench: Any, fit: Fit) -> None:
     fit(epochs=1, num_workers=2)
-    count = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'cerebro worker' AND datname = 'fitting'"
+    count = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'cerebro worker' AND datname = current_database()"
     before = bench.value(count)
     pids = bench.column(
         f"SELECT DISTINCT pid FROM cerebro.hops WHERE run_id = {fit(epochs=1, num_workers=2)[1]}"

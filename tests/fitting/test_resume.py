@@ -123,7 +123,7 @@ def disturbed(bench: Any) -> Iterator[Callable[..., Disturbed]]:
 def leftovers(bench: Any) -> list[Any]:
     """What must not be there when no run goes on."""
     return bench.fetch(
-        "SELECT relname FROM pg_class WHERE relnamespace = 'cerebro_states'::regnamespace "
+        "SELECT relname FROM pg_class WHERE relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = 'cerebro_states') "
         "AND relkind = 'r' UNION ALL SELECT 'lock ' || pid FROM pg_locks "
         "WHERE locktype = 'advisory' AND database = (SELECT oid FROM pg_database "
         "WHERE datname = current_database()) UNION ALL SELECT 'request' FROM cerebro._requests"
@@ -461,7 +461,7 @@ def test_the_space_of_states_that_nothing_needs_is_free_while_the_run_goes_on(
     largest = 0
     taken = (
         "SELECT coalesce(sum(pg_total_relation_size(oid)), 0)::bigint FROM pg_class "
-        "WHERE relnamespace = 'cerebro_states'::regnamespace AND relkind = 'r'"
+        "WHERE relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = 'cerebro_states') AND relkind = 'r'"
     )
     while caller.is_alive():
         with contextlib.suppress(psycopg2.errors.UndefinedTable, psycopg2.errors.UndefinedObject):

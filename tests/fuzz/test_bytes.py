@@ -15,8 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cerebro_db.errors import InvalidData, InvalidState
+from cerebro_db.training.blocks import decode_features, decode_targets, parse_rows
 from cerebro_db.training.buffers import decode, parse_arrays, parse_labels
 from cerebro_db.training.state import from_bytes, to_bytes
+from cerebro_db.training.targets import TargetFacts
 
 STATE = {
     "weights/0/kernel": np.arange(6, dtype=np.float32).reshape(2, 3),
@@ -142,6 +144,25 @@ def test_buffers(data: bytes | None, shape: Any) -> None:
     for dtype in (np.float32, np.int32):
         read = attempt("buffers", decode, data, shape, dtype)
         assert read is None or read.nbytes == len(data or b"")
+
+
+several = st.lists(st.sampled_from([0, 1, 2, 3, -1, 2**40, None, True, [2]]), max_size=6)
+
+
+@share(0.02)
+@given(st.none() | st.binary(max_size=60), st.none() | several | st.just([2, 1, 2, 2]))
+def test_buffers_of_several(data: bytes | None, shape: Any) -> None:
+    facts = TargetFacts("class", 2, (), True, (TargetFacts("float", 0, (2,)),))
+    read = attempt("several inputs", decode_features, data, shape, ((1,), (2,)))
+    assert read is None or read.shape == (shape[0], 3)
+    attempt("several targets", decode_targets, data, shape, facts)
+
+
+@share(0.02)
+@given(st.binary(max_size=90), st.integers(0, 4))
+def test_several_arrays_of_the_server(data: bytes, count: int) -> None:
+    read = attempt("several arrays", parse_rows, data, count, ((1,), (2,)), 1.0)
+    assert read is None or read.shape == (count, 3)
 
 
 @share(0.02)

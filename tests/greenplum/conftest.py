@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import psycopg2
 import psycopg2.extensions
@@ -13,6 +15,9 @@ from conftest import Sql
 from cerebro_db.install import installer
 from cerebro_db.install.script import Script
 from tests.fitting.conftest import blobs as blobs
+
+# Last, so that the package that is tested is the one that is installed.
+sys.path.append(str(Path(__file__).resolve().parents[2]))
 
 VARIABLE = "CEREBRO_GREENPLUM_DSN"
 DATABASE = f"cerebro_segments_{os.getpid()}"

@@ -5,17 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import psycopg2
 import pytest
 from conftest import Sql
 
 from tests.fitting.conftest import ADAM, FULL, PLAIN, select
+from tests.greenplum.processes import computing
 
 pytestmark = pytest.mark.slow
 
 TABLES = "packed", "val", "models", "configs", "out", "again"
 
 
-def _make(sql: Sql, blobs: Any, packing: str) -> None:
+def make_tables(sql: Any, blobs: Any, packing: str) -> None:
+    """Packed tables, models and configurations."""
     sql.run("CREATE TABLE blobs (id int, x real[], label text)")
     features, labels = blobs
     for number, (row, label) in enumerate(zip(features.tolist(), labels.tolist(), strict=True)):
@@ -31,7 +34,7 @@ def _make(sql: Sql, blobs: Any, packing: str) -> None:
 
 @pytest.fixture
 def cluster_sql(segments: Sql, blobs: Any) -> Iterator[Sql]:
-    _make(segments, blobs, "")
+    make_tables(segments, blobs, "")
     yield segments
     names = [f"{name}{end}" for name in TABLES for end in ("", "_info", "_summary", "_states")]
     segments.run(f"DROP TABLE IF EXISTS blobs, {', '.join(names)} CASCADE")
@@ -47,7 +50,7 @@ def test_weights_equal_those_of_a_server_without_segments(
 ) -> None:
     plain = connect(database)
     partitions = cluster_sql.value("SELECT count(DISTINCT partition_key) FROM packed")
-    _make(plain, blobs, f", num_partitions := {partitions}")
+    make_tables(plain, blobs, f", num_partitions := {partitions}")
     for table in ("packed", "val"):
         # The rows lie elsewhere, so the shuffle differs: the same bytes are trained on.
         for row in cluster_sql.fetch(f"SELECT x, label, partition_key, buffer_id FROM {table}"):
@@ -56,8 +59,17 @@ def test_weights_equal_those_of_a_server_without_segments(
                 "WHERE partition_key = %s AND buffer_id = %s",
                 row,
             )
+    before = computing(cluster_sql)
     fit = "SELECT cerebro_fit_multiple('packed', 'out', 'configs', 2, validation_table := 'val')"
+    with pytest.raises(psycopg2.Error, match="use_gpus := true; there is no GPU on"):
+        cluster_sql.run(fit.replace("'val')", "'val', use_gpus := true)"))
+    assert cluster_sql.value("SELECT count(*) FROM cerebro.runs") == 0
     run_id = cluster_sql.value(fit)
+    # One process has trained on each segment, and each is of a session of its own: a statement of
+    # a session trains on its segment, and the processes that it has on the others do nothing.
+    trained = [pair for pair in computing(cluster_sql) if pair not in before]
+    assert [segment for segment, _ in trained] == list(range(partitions))
+    assert len({session for _, session in trained}) == partitions
     plain.run(fit)
     assert _weights(cluster_sql, "out") == _weights(plain, "out")
     cluster_sql.run("SET extra_float_digits = 3")
@@ -82,3 +94,8 @@ def test_weights_equal_those_of_a_server_without_segments(
     assert cluster_sql.fetch("SELECT relname FROM pg_class WHERE relname LIKE 'run\\_%'") == []
     cluster_sql.run("SELECT cerebro_fit_multiple('packed', 'again', 'configs', 2)")
     assert _weights(cluster_sql, "again") == _weights(cluster_sql, "out")
+    # Both go on from there.
+    for sql in (cluster_sql, plain):
+        sql.run(f"{fit[:-1]}, seed := 3, warm_start := true)")
+    assert _weights(cluster_sql, "out") == _weights(plain, "out")
+    assert _weights(cluster_sql, "out") != _weights(cluster_sql, "again")

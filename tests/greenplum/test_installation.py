@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+
+import psycopg2
 import pytest
 from conftest import Sql
 
+from cerebro_db.database.dialects import HAS_SEGMENTS
 from cerebro_db.errors import InstallationFailed
 from cerebro_db.install import installer
 from cerebro_db.install.script import Script
@@ -21,9 +25,10 @@ def test_every_segment_has_a_copy_of_the_catalog(segments: Sql) -> None:
 
 
 def test_installing_again_changes_nothing(segments: Sql) -> None:
-    functions = "SELECT proname, prosrc FROM pg_proc WHERE pronamespace = 'cerebro'::regnamespace"
+    functions = "SELECT proname, prosrc FROM pg_proc WHERE pronamespace = (SELECT oid FROM pg_namespace WHERE nspname = 'cerebro')"
     functions = functions.replace(
-        "'cerebro'::regnamespace", "(SELECT oid FROM pg_namespace WHERE nspname = 'cerebro')"
+        "(SELECT oid FROM pg_namespace WHERE nspname = 'cerebro')",
+        "(SELECT oid FROM pg_namespace WHERE nspname = 'cerebro')",
     )
     before = sorted(segments.fetch(functions))
     installer.install(segments.dsn, Script())
@@ -40,6 +45,15 @@ def test_the_package_runs_on_every_segment(segments: Sql) -> None:
     assert [bytes(label) for _, label in rows] == [
         number.to_bytes(4, "little") for number in range(len(rows))
     ]
+
+
+def test_a_server_that_works_alone_has_no_segments(segments: Sql) -> None:
+    query = f"SELECT {HAS_SEGMENTS}"
+    assert segments.value(query)
+    alone = psycopg2.connect(segments.dsn, options="-c gp_session_role=utility")
+    with contextlib.closing(alone), alone.cursor() as cursor:
+        cursor.execute(query)
+        assert cursor.fetchone() == (False,)
 
 
 @pytest.mark.slow

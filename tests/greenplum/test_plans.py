@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import pytest
 from conftest import Sql
 
 from cerebro_db.database.dialects.greenplum import Greenplum
+from cerebro_db.database.dialects.greenplum_rotation import GreenplumRotation
 from cerebro_db.database.dialects.postgresql_training import HopOrder, ScanOrder
 from cerebro_db.database.names import QualifiedName
 from cerebro_db.database.packed import PackedTable, load_packed
-from cerebro_db.database.sessions import Session, SessionLost, no_tick
+from cerebro_db.database.sessions import Session, SessionLost, StatementFailed, no_tick
 
-SQL = Greenplum(90426).training
+SQL, ROTATION = Greenplum(90426).training, GreenplumRotation()
 STATES = QualifiedName("public", "states")
 
 
@@ -49,6 +51,53 @@ def _order(**changes: object) -> HopOrder:
     return HopOrder(**{**fields, **changes})  # type: ignore[arg-type]
 
 
+def _steps(packed: PackedTable, **changes: object) -> list[HopOrder]:
+    """Orders of a step on all segments: each configuration goes on to the next partition."""
+    keys = [partition.partition_key for partition in packed.partitions]
+    return [
+        _order(
+            mst_key=key + 1, partition_key=key, next_partition_key=(key + 1) % len(keys), **changes
+        )
+        for key in keys
+    ]
+
+
+def _scans(packed: PackedTable) -> list[ScanOrder]:
+    return [
+        ScanOrder([STATES], p.partition_key, "{}", [1, 2], [3, 3], ["{}", "{}"], True, "{}")
+        for p in packed.partitions
+    ]
+
+
+@pytest.fixture(params=["off", "on"])
+def planner(request: pytest.FixtureRequest, worker: Session) -> str:
+    """Whether GPORCA may plan."""
+    if request.param == "on":
+        try:
+            worker.run("SET optimizer = on; SET optimizer_enable_orderedagg = on")
+        except StatementFailed:
+            pytest.skip("this server was built without GPORCA")
+    return str(request.param)
+
+
+def _aggregation(text: str) -> str:
+    """The query of a statement that trains or scores, down to its groups."""
+    first = re.search(r"SELECT (?:i\.segment_key,\s+)?cerebro\.cerebro_", text)
+    assert first is not None
+    return text[
+        first.start() : text.rindex("GROUP BY i.segment_key") + len("GROUP BY i.segment_key")
+    ]
+
+
+def _check_one_stage(plan: list[str]) -> None:
+    """One motion, above the only aggregate."""
+    motions = [number for number, line in enumerate(plan) if "Motion" in line]
+    aggregates = [number for number, line in enumerate(plan) if "Aggregate" in line]
+    assert len(motions) == 1, plan
+    assert len(aggregates) == 1, plan
+    assert motions[0] < aggregates[0], plan
+
+
 def _plan(worker: Session, sql: str, parameters: list[object]) -> list[str]:
     lines = worker.run(f"EXPLAIN {sql}", parameters, no_tick)
     return [str(line) for (line,) in lines]
@@ -64,14 +113,51 @@ def _first(statement: tuple[str, list[object]], number: int = 0) -> tuple[str, l
 @pytest.mark.parametrize("reads", [True, False])
 @pytest.mark.parametrize("passes", [1, 3])
 def test_a_hop_moves_nothing_but_the_state(
-    worker: Session, packed: PackedTable, reads: bool, passes: int
+    worker: Session, packed: PackedTable, reads: bool, passes: int, planner: str
 ) -> None:
     order = _order(reads=reads, passes=passes)
     plan = _plan(worker, *_first(SQL.hop(packed, order)))
-    motions = [number for number, line in enumerate(plan) if "Motion" in line]
-    aggregate = next(number for number, line in enumerate(plan) if "Aggregate" in line)
-    assert len(motions) == 1, plan
-    assert motions[0] < aggregate, plan
+    _check_one_stage(plan)
+    assert any("Redistribute Motion" in line for line in plan), plan
+
+
+@pytest.mark.parametrize("changes", [{}, {"passes": 3}, {"reads": False}, {"source": None}])
+def test_a_step_moves_nothing_but_the_states(
+    worker: Session, packed: PackedTable, changes: dict[str, object], planner: str
+) -> None:
+    orders = _steps(packed, **changes)
+    plan = _plan(worker, *_first(ROTATION.step(packed, orders)))
+    _check_one_stage(plan)
+    assert any("Redistribute Motion" in line for line in plan), plan
+
+
+def test_gporca_itself_moves_no_buffers(worker: Session, packed: PackedTable, planner: str) -> None:
+    """It hands fields of composite values to the other planner, but plans what is below them."""
+    if planner == "off":
+        pytest.skip("the other planner's plans are looked at above")
+    hop = _first(SQL.hop(packed, _order(passes=3)))
+    step = _first(ROTATION.step(packed, _steps(packed, passes=3)))
+    for text, parameters in (hop, step):
+        query = _aggregation(text)
+        before = text[: text.index(query)].count("%s")
+        given = parameters[before : before + query.count("%s")]
+        plan = _plan(worker, query, given)
+        assert "GPORCA" in plan[-1], plan
+        _check_one_stage(plan)
+
+
+def test_a_step_sends_each_state_to_its_next_segment(worker: Session, packed: PackedTable) -> None:
+    keys = {p.partition_key: p.segment_key for p in packed.partitions}
+    orders = _steps(packed)
+    text, parameters = ROTATION.step(packed, orders)
+    goals = text[text.index("SELECT") : text.index("::integer")]
+    assert goals.count("WHEN") == len(keys)
+    expected = [
+        key
+        for order in orders
+        for key in (keys[order.partition_key], keys[order.next_partition_key or 0])
+    ]
+    assert parameters[: 2 * len(keys)] == expected
 
 
 def test_the_state_goes_where_the_configuration_goes_next(
@@ -84,18 +170,19 @@ def test_the_state_goes_where_the_configuration_goes_next(
     assert parameters[0] == keys[1]
 
 
-def test_a_scan_moves_no_buffers(worker: Session, packed: PackedTable) -> None:
-    order = ScanOrder([STATES], 1, "{}", [1, 2], [3, 3], ["{}", "{}"], True, "{}")
-    statement = SQL.scan(packed, order)
+@pytest.mark.parametrize("on_all", [False, True])
+def test_a_scan_moves_no_buffers(
+    worker: Session, packed: PackedTable, on_all: bool, planner: str
+) -> None:
+    scans = _scans(packed)
+    statement = ROTATION.sweep(packed, scans) if on_all else SQL.scan(packed, scans[1])
     worker.run("BEGIN")
     worker.run(*_first(statement, 0))
     cursor, parameters = _first(statement, 1)
     plan = _plan(worker, cursor[cursor.index("SELECT") :], parameters)
     worker.run("ROLLBACK")
-    motions = [line for line in plan if "Motion" in line]
-    assert len(motions) == 1, plan
-    assert "Gather Motion" in motions[0], plan
-    assert plan.index(motions[0]) < next(n for n, line in enumerate(plan) if "Aggregate" in line)
+    _check_one_stage(plan)
+    assert any("Gather Motion" in line for line in plan), plan
 
 
 def test_a_table_that_was_packed_elsewhere_is_refused(segments: Sql, worker: Session) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from reasons import EMBEDDED_ONLY
 
 import cerebro_db
 
@@ -54,6 +55,7 @@ def test_verify(database: str) -> None:
     assert [line.split()[0] for line in others] == ["Python", "numpy", "tensorflow", "keras"]
 
 
+@pytest.mark.not_on_segments(EMBEDDED_ONLY)
 def test_url(cluster: Any, empty_database: str) -> None:
     name = dict(part.split("=", 1) for part in empty_database.split())["dbname"]
     socket = str(cluster.socket_directory).replace("/", "%2F")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from reasons import EMBEDDED_ONLY
 
 import cerebro_db
 from cerebro_db.errors import CerebroError, InstallationFailed, MissingPrerequisite
@@ -46,7 +48,7 @@ def test_names_work_unqualified(sql: Any) -> None:
 def test_every_function_has_a_comment(sql: Any) -> None:
     silent = sql.column(
         "SELECT oid::regprocedure::text FROM pg_proc"
-        " WHERE pronamespace = 'cerebro'::regnamespace AND proname NOT LIKE E'\\\\_%%'"
+        " WHERE pronamespace = (SELECT oid FROM pg_namespace WHERE nspname = 'cerebro') AND proname NOT LIKE E'\\\\_%%'"
         " AND obj_description(oid, 'pg_proc') IS NULL"
     )
     assert silent == []
@@ -84,6 +86,7 @@ def test_search_path_keeps_what_was_set(empty_database: str, empty: Any, connect
     assert connect(empty_database).value("SHOW search_path") == '"My, data", public'
 
 
+@pytest.mark.not_on_segments(EMBEDDED_ONLY)
 def test_printed_script_applies(
     empty_database: str, sql: Any, connect: Any, cluster: Cluster, tmp_path: Path
 ) -> None:
@@ -191,10 +194,10 @@ class TestMissing:
             for step in Script().steps()
         ]
         monkeypatch.setattr(Script, "steps", lambda _: iter(steps))
-        assert self._message(empty_database, Script()) == (
-            "this server has no plpython3u",
-            'Install it on the server. On Debian it is the package "postgresql-plpython3-15".',
-        )
+        message, hint = self._message(empty_database, Script())
+        assert message == "this server has no plpython3u"
+        package = r'On Debian it is the package "postgresql-plpython3-\d+"\.'
+        assert re.fullmatch(f"Install it on the server. {package}", hint or "")
 
     def test_python_of_another_version(self, empty_database: str) -> None:
         message, hint = self._message(
@@ -206,6 +209,7 @@ class TestMissing:
         assert hint is not None
         assert "/usr/bin/python3 -m venv" in hint
 
+    @pytest.mark.not_on_segments(EMBEDDED_ONLY)
     def test_unreadable_path(self, empty_database: str, tmp_path: Path, cluster: Cluster) -> None:
         folder = tmp_path / "closed"
         folder.mkdir(mode=0)

@@ -12,6 +12,7 @@ from typing import Any
 
 import psycopg2
 import pytest
+from servers import drop_database, make_database
 
 _numbers = itertools.count(1)
 
@@ -60,7 +61,7 @@ def db(cluster: Any, administrator: Any, template: str) -> Iterator[Database]:
 @contextmanager
 def _made(cluster: Any, administrator: Any, template: str) -> Iterator[Database]:
     name = f"models_{os.getpid()}_{next(_numbers)}"
-    administrator.run(f"CREATE DATABASE {name} TEMPLATE {template}")
+    make_database(administrator, name, template)
     administrator.run(f"ALTER DATABASE {name} SET search_path = public, cerebro")
     connection = psycopg2.connect(cluster.dsn(name))
     connection.autocommit = True
@@ -68,7 +69,7 @@ def _made(cluster: Any, administrator: Any, template: str) -> Iterator[Database]
         yield Database(cluster.dsn(name), connection)
     finally:
         connection.close()
-        administrator.run(f"DROP DATABASE {name} WITH (FORCE)")
+        drop_database(administrator, name)
 
 
 def layer(class_name: str, **config: Any) -> dict[str, Any]:

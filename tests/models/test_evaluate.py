@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from psycopg2 import errors
 
-from cerebro_db.database.dialects import PostgreSQL
+from cerebro_db.database.dialects import dialect_of
 from cerebro_db.database.sessions import SessionPool
 from cerebro_db.driver import evaluation
 
@@ -122,11 +122,11 @@ def test_bad_calls(strange, arguments):
     assert strange.tables() == before
 
 
-def test_several_workers_from_a_client(trained, monkeypatch):
+def test_several_workers_from_a_client(trained, monkeypatch, has_segments):
     one = evaluate(trained, "'flowers', 'flowers_packed', 'scores'")
     monkeypatch.setattr(evaluation, "MANY_ROWS", 1)
     monkeypatch.setattr(evaluation.os, "cpu_count", lambda: 2)
-    dialect = PostgreSQL(150000)
+    dialect = dialect_of(trained.connection.server_version, has_segments)
     pool = SessionPool(trained.dsn, dialect.session_settings())
     try:
         request = evaluation.EvaluationRequest(

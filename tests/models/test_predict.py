@@ -10,6 +10,7 @@ import numpy as np
 import psycopg2
 import pytest
 from psycopg2 import errors
+from servers import row_named
 
 FLOWERS = ["iris", "ro'se", None]
 
@@ -248,12 +249,12 @@ def strange(trained):
 
 
 @pytest.mark.parametrize("arguments", BAD)
-def test_bad_calls(strange, arguments):
+def test_bad_calls(strange, arguments, has_segments):
     kind, message = BAD[arguments]
     before = strange.tables()
     with pytest.raises(getattr(errors, kind, None) or getattr(psycopg2, kind)) as caught:
         strange.fetch(f"SELECT cerebro_predict({arguments})")
-    assert caught.match(f"(?s){message}")
+    assert caught.match(f"(?s){row_named(message, has_segments)}")
     assert "driver" not in (caught.value.diag.context or "")
     assert strange.tables() == before
 

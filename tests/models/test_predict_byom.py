@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from psycopg2 import errors
 
@@ -14,8 +16,9 @@ def library(trained, network):
     trained.fetch("DROP TABLE IF EXISTS brought")
     for name, key in (("flowers", 2), ("halves", 1), ("sums", 1), ("pairs", 1), ("grids", 1)):
         trained.fetch(
-            "SELECT cerebro_load_model('brought', m.model_arch, m.model_weights) "
-            f"FROM {name} m WHERE mst_key = {key}"
+            "SELECT cerebro_load_model('brought', "
+            f"(SELECT model_arch FROM {name} WHERE mst_key = {key}), "
+            f"(SELECT model_weights FROM {name} WHERE mst_key = {key}))"
         )
     trained.fetch("SELECT cerebro_load_model('brought', %s)", (network((4,), (2, "softmax")),))
     trained.fetch(
@@ -159,9 +162,11 @@ BAD = {
 def strange(library):
     library.fetch(
         "CREATE TABLE short AS SELECT model_id, model_arch, '\\x00000000'::bytea AS model_weights "
-        "FROM brought; CREATE TABLE forged AS TABLE brought; UPDATE forged SET model_facts = "
-        "jsonb_set(model_facts::jsonb, '{input_shapes}', '[[2]]')::json"
+        "FROM brought; CREATE TABLE forged AS TABLE brought"
     )
+    for model_id, facts in library.fetch("SELECT model_id, model_facts FROM forged"):
+        changed = json.dumps(facts | {"input_shapes": [[2]]})
+        library.fetch("UPDATE forged SET model_facts = %s WHERE model_id = %s", (changed, model_id))
     return library
 
 

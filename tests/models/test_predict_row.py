@@ -7,6 +7,7 @@ import os
 
 import pytest
 from psycopg2 import errors
+from reasons import NO_TABLES_ON_SEGMENTS
 
 _numbers = itertools.count(1)
 
@@ -20,7 +21,7 @@ def test_classes_like_those_of_a_table(trained):
     trained.fetch("SELECT cerebro_predict('flowers', 'rows', 'id', 'x', 'answers', mst_key := 2)")
     best = trained.fetch("SELECT class_value, prob FROM answers WHERE rank = 1 ORDER BY id")
     every = trained.fetch(
-        "SELECT array_agg(prob ORDER BY array_position(ARRAY['iris', 'ro''se'], class_value)) "
+        "SELECT array_agg(prob ORDER BY class_value IS NULL, class_value) "
         "FROM answers GROUP BY id ORDER BY id"
     )
     rows = trained.fetch(
@@ -60,12 +61,13 @@ def test_null_gives_null(trained):
     assert row_of(trained, "'halves', NULL") == (None, None, None)
 
 
+@pytest.mark.not_on_segments(NO_TABLES_ON_SEGMENTS)
 def test_a_trigger_answers_on_insertion(trained):
     trained.fetch(
         "CREATE TABLE arrivals (id int, x real[], guess text); "
         "CREATE FUNCTION guessed() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN "
         "NEW.guess := (cerebro_predict_row('halves', NEW.x)).class_value; RETURN NEW; END$$; "
-        "CREATE TRIGGER guessed BEFORE INSERT ON arrivals FOR EACH ROW EXECUTE FUNCTION guessed()"
+        "CREATE TRIGGER guessed BEFORE INSERT ON arrivals FOR EACH ROW EXECUTE PROCEDURE guessed()"
     )
     trained.fetch("INSERT INTO arrivals SELECT id, x FROM rows")
     differing = trained.value(
@@ -84,7 +86,7 @@ def copy(trained, source, name):
     )
 
 
-def test_a_replaced_model_is_noticed(trained):
+def test_a_replaced_model_is_noticed(trained, has_segments):
     copy(trained, "flowers", "changing")
     call = "'changing', ARRAY[1, 2, 3, 4], 1"
     first, second = row_of(trained, call), row_of(trained, "'changing', ARRAY[1, 2, 3, 4], 2")
@@ -95,7 +97,8 @@ def test_a_replaced_model_is_noticed(trained):
     )
     trained.fetch("BEGIN")
     trained.fetch(swap.format(2))
-    assert row_of(trained, call) == second  # what the caller has not committed counts
+    # What the caller has not committed counts, where the caller's session reads it.
+    assert row_of(trained, call) == (first if has_segments else second)
     trained.fetch(swap.format(1))
     assert row_of(trained, call) == first
     trained.fetch(swap.format(2))
@@ -131,12 +134,12 @@ def test_names_are_those_of_the_search_path_at_the_call(trained):
 
 def test_a_role_without_rights_gets_nothing_of_what_is_loaded(trained, administrator):
     name = f"reader_{os.getpid()}_{next(_numbers)}"
-    administrator.run(f"CREATE ROLE {name} IN ROLE cerebro_user")
+    administrator.run(f"CREATE ROLE {name} LOGIN IN ROLE cerebro_user")
     call = "'halves', ARRAY[1, 2, 3, 4]"
     wanted = row_of(trained, call)
     trained.fetch(f"SET ROLE {name}")
     try:
-        with pytest.raises(errors.InsufficientPrivilege, match="halves_states"):
+        with pytest.raises(errors.InsufficientPrivilege, match="halves_"):
             row_of(trained, call)
         trained.fetch("RESET ROLE")
         tables = "halves, halves_info, halves_summary, halves_states"

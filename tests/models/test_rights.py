@@ -46,6 +46,8 @@ def test_from_model_to_prediction(clerk, network):
 
 
 def test_tables_of_others(clerk, db, network):
+    # Older servers let everybody create there.
+    db.fetch("REVOKE CREATE ON SCHEMA public FROM PUBLIC")
     db.fetch(
         "CREATE TABLE theirs AS SELECT 1 AS model_id, '{}'::json AS model_arch, "
         "''::bytea AS model_weights, ''::text AS name, ''::text AS description"

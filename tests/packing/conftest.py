@@ -12,6 +12,7 @@ import numpy as np
 import psycopg2
 import psycopg2.sql
 import pytest
+from servers import drop_database, make_database
 
 from cerebro_db.training import buffers
 
@@ -97,12 +98,12 @@ class Database:
 def db(cluster: Any, administrator: Any, template: str) -> Iterator[Database]:
     """The database of a file of tests."""
     name = f"packing_{os.getpid()}_{next(_numbers)}"
-    administrator.run(f"CREATE DATABASE {name} TEMPLATE {template}")
+    make_database(administrator, name, template)
     administrator.run(f"ALTER DATABASE {name} SET search_path = public, cerebro")
     database = Database(cluster.dsn(name))
     yield database
     database.connection.close()
-    administrator.run(f"DROP DATABASE {name} WITH (FORCE)")
+    drop_database(administrator, name)
 
 
 @pytest.fixture(scope="module")

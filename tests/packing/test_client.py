@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cerebro_db.database.dialects import PostgreSQL
+from cerebro_db.database.dialects import dialect_of
 from cerebro_db.database.packed import load_packed
 from cerebro_db.database.relations import column, find
 from cerebro_db.database.sessions import SessionPool
@@ -13,8 +13,8 @@ from cerebro_db.driver.packing_request import PackRequest
 
 
 @pytest.fixture(scope="module")
-def dialect():
-    return PostgreSQL(150000)
+def dialect(db, has_segments):
+    return dialect_of(db.connection.server_version, has_segments)
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ import json
 import numpy as np
 import pytest
 from psycopg2 import errors
+from servers import partitioned
 
 HOSTILE = ["", "'", '"', "\\", "\\'", "%s", "100%", "{}", "a, b", "$$", "é", "e", "E", " "]
 
@@ -17,7 +18,7 @@ def people(db):
     db.fetch(
         "CREATE TYPE mood AS ENUM ('low', 'high'); "
         "CREATE TABLE people AS SELECT i AS id, i AS age, nullif(i % 7, 0) AS visits, "
-        "CASE i % 7 WHEN 0 THEN 'NaN' WHEN 1 THEN 'Infinity' ELSE i / 4.0 END::real AS weight, "
+        "CASE i % 7 WHEN 0 THEN 'NaN'::real WHEN 1 THEN 'Infinity'::real ELSE i / 4.0 END::real AS weight, "
         "nullif(i % 7, 0)::numeric(9, 3) / 3 AS score, 5::bigint AS same, "
         "CASE WHEN i % 7 > 0 THEN i % 2 = 0 END AS member, "
         "(ARRAY['oslo', 'Bern', 'rome'])[nullif(i % 7, 0) % 3 + 1] AS city, "
@@ -197,12 +198,10 @@ def test_all_columns_but_some(people):
     assert shape == [width]
 
 
-def test_sources_of_other_kinds_give_the_same(people):
+def test_sources_of_other_kinds_give_the_same(people, has_segments):
     people.fetch(
         "CREATE VIEW people_view AS SELECT * FROM people; "
-        "CREATE TABLE people_parts (LIKE people) PARTITION BY LIST (y); "
-        "CREATE TABLE people_0 PARTITION OF people_parts FOR VALUES IN (0); "
-        "CREATE TABLE people_1 PARTITION OF people_parts FOR VALUES IN (1, 2); "
+        f"{partitioned('people_parts', 'LIKE people', has_segments)}; "
         "INSERT INTO people_parts SELECT * FROM people"
     )
     wanted = encode(people, "age, city, weight")
@@ -232,13 +231,14 @@ def test_other_rows_are_encoded_as_the_training_rows(trained):
     assert "v_encoding" not in trained.tables()
 
 
-def test_what_the_training_rows_did_not_have(trained):
+def test_what_the_training_rows_did_not_have(trained, has_segments):
     trained.fetch("DROP TABLE IF EXISTS v, v_summary")
     trained.fetch("SELECT cerebro_pack_validation('later', 'v', 'y', '*', 'train')")
     names = [
         row[0] for row in trained.fetch("SELECT feature FROM train_encoding ORDER BY position")
     ]
-    order = [row[0] for row in trained.fetch("SELECT id FROM later ORDER BY ctid")]
+    place = "gp_segment_id, ctid" if has_segments else "ctid"
+    order = [row[0] for row in trained.fetch(f"SELECT id FROM later ORDER BY {place}")]
     rows = dict(zip(order, trained.unpack("v", "features", "y").features, strict=True))
     row = dict(zip(names, rows[3], strict=True))
     # No age was missing: the mean, and nothing tells of it. A city that is none of them: zeros.

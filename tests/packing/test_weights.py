@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from psycopg2 import errors
+from servers import row_named
 
 from cerebro_db.training import buffers
 from cerebro_db.training.targets import TargetFacts
@@ -68,12 +69,13 @@ def test_columns_and_images_have_weights_too(weighty):
 
 
 @pytest.mark.parametrize("value", ["NULL", "-0.5", "'NaN'", "1e39"])
-def test_bad_weights_are_named(weighty, value):
+def test_bad_weights_are_named(weighty, value, has_segments):
     weighty.fetch(
         f"DROP TABLE IF EXISTS odd; CREATE TABLE odd AS SELECT x, y, 1::float8 AS w FROM heavy; "
         f"INSERT INTO odd VALUES ('{{1, 1}}', 1, {value})"
     )
-    with pytest.raises(errors.DataException, match=r"row 51 .*'w' holds .* as a sample weight"):
+    message = row_named("row 51 .*'w' holds .* as a sample weight", has_segments)
+    with pytest.raises(errors.DataException, match=message):
         weighty.pack("odd", "o", "y", "x", sample_weight="w")
 
 

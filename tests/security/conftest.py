@@ -11,8 +11,7 @@ from typing import Any
 
 import psycopg2
 import pytest
-
-from cerebro_db.install.embedded import Cluster
+from servers import Server, drop_database, make_database
 
 NO_RUN = 999_999_999
 ADAM = "loss='sparse_categorical_crossentropy',optimizer='Adam(lr=0.01)',metrics=['accuracy']"
@@ -85,13 +84,13 @@ def log_in(dsn: str, name: str, **options: Any) -> Person:
 
 
 @pytest.fixture(scope="session")
-def security_dsn(cluster: Cluster, administrator: Any, template: str) -> Iterator[str]:
+def security_dsn(cluster: Server, administrator: Any, template: str) -> Iterator[str]:
     """A database for the tests of this folder."""
     name = f"security_{os.getpid()}"
-    administrator.run(f"CREATE DATABASE {name} TEMPLATE {template}")
+    make_database(administrator, name, template)
     administrator.run(f'ALTER DATABASE {name} SET search_path = "$user", public, cerebro')
     yield cluster.dsn(name)
-    administrator.run(f"DROP DATABASE {name} WITH (FORCE)")
+    drop_database(administrator, name)
 
 
 @pytest.fixture(scope="session")

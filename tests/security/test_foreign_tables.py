@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import psycopg2
 import pytest
 
+from tests.networks import network
 from tests.security.conftest import MODEL_TABLES, Person
 
 # What a column may hold instead; each is of a type that is not the right one for many columns.
@@ -97,6 +98,84 @@ def test_hostile_descriptions(
     assert unclear == []
     mine = f"{alice.sql_name}.rows"
     assert bob.value("SELECT has_table_privilege(%s, 'SELECT')", (mine,)) is False
+
+
+SEVERAL = "loss=['sparse_categorical_crossentropy', 'mse', 'mse'],optimizer='SGD()'"
+LISTS = {
+    "lists_out_summary": ("input_shapes", "target_kinds", "target_shapes", "dependent_varname"),
+    "lists_summary": ("input_shapes", "target_shapes", "num_classes", "independent_varname"),
+}
+LIST_CALLS = {
+    "lists_out_summary": (
+        "cerebro_predict('{table}', 'lists_rows', 'id', 'g, s', '{out}')",
+        "cerebro_predict_outputs('{table}', '[[[1, 2], [3, 4]], [5]]')",
+    ),
+    "lists_summary": (
+        "cerebro_predict('lists_out', '{table}', NULL, NULL, '{out}')",
+        "cerebro_pack_validation('lists_rows', '{out}', 'k, a, p', 'g, s', '{table}')",
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def lists(alice: Person, bob: Person) -> None:
+    """Tables of both about a model of several inputs and outputs."""
+    for person in (alice, bob):
+        person.rows(
+            "CREATE TABLE lists_rows AS SELECT i AS id, ARRAY[[i, 1], [2, 3]]::real[] AS g, "
+            "i::real AS s, i %% 3 AS k, i::real AS a, ARRAY[i, 1]::real[] AS p "
+            "FROM generate_series(1, 6) i",
+            (),
+        )
+        person.rows("SELECT cerebro_pack('lists_rows', 'lists', 'k, a, p', 'g, s')")
+        person.rows("SELECT cerebro_load_model('lists_models', %s)", (network(),))
+        person.rows(
+            "SELECT cerebro_fit('lists', 'lists_out', 'lists_models', 1, %s, 'batch_size=8', 1)",
+            (SEVERAL,),
+        )
+
+
+@pytest.mark.parametrize("where", LISTS)
+def test_hostile_lists(alice: Person, bob: Person, prepared: str, lists: None, where: str) -> None:
+    first = where.removesuffix("_summary")
+    others = ("_info", "_states", "_history") if first == "lists_out" else ()
+    ends = ("", "_summary", *others)
+    unclear = []
+    hostile = [
+        *HOSTILE,
+        "'[]'::json",
+        "'[[1, 2]]'::json",
+        "ARRAY['s', 's', 's']",
+        "ARRAY['x'' --']",
+    ]
+    for column, value in itertools.product(LISTS[where], hostile):
+        name, out = f"foreign_{next(_numbers)}", f"mine_{next(_numbers)}"
+        given = value.format(grant=prepared) if "{" in value else value
+        changed(bob, name, tuple(first + end for end in ends), where, column, given)
+        table = f"{bob.sql_name}.{name}".replace("'", "''")
+        for call in LIST_CALLS[where]:
+            try:
+                alice.rows("SELECT " + call.format(table=table, out=out).replace("%", "%%"), ())
+            except psycopg2.Error as error:
+                if error.pgcode in NOT_CLEAR:
+                    unclear.append((column, value, call, str(error).splitlines()[0]))
+            for part in ("", "_summary"):
+                alice.rows(f"DROP TABLE IF EXISTS {out}{part}")
+        for end in ends:
+            bob.rows(f"DROP TABLE {name}{end}")
+    assert unclear == []
+    mine = f"{alice.sql_name}.rows"
+    assert bob.value("SELECT has_table_privilege(%s, 'SELECT')", (mine,)) is False
+
+
+def test_a_summary_of_one_target_names_one(alice: Person, bob: Person, prepared: str) -> None:
+    changed(bob, "two", MODELS, "out_summary", "dependent_varname", "ARRAY['y', 'x']")
+    table = f"{bob.sql_name}.two".replace("'", "''").replace("%", "%%")
+    error = alice.refused(f"SELECT cerebro_predict('{table}', 'rows', 'id', 'x', 'of_two')", ())
+    assert error.pgcode == "42809"
+    assert "names 2 targets in column dependent_varname; allowed: one" in str(error)
+    for part in ("", "_info", "_summary", "_states", "_history"):
+        bob.rows(f"DROP TABLE IF EXISTS two{part}")
 
 
 def test_a_statement_in_a_shape_is_not_run(alice: Person, bob: Person, prepared: str) -> None:

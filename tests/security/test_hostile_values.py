@@ -76,7 +76,7 @@ def signatures(root: Person) -> dict[str, list[str]]:
         for signature, kinds in root.rows(
             "SELECT p.oid::regprocedure::text, "
             "ARRAY(SELECT format_type(a, NULL) FROM unnest(p.proargtypes) a) FROM pg_proc p "
-            "WHERE p.pronamespace = 'cerebro'::regnamespace AND p.pronargs > 0 ORDER BY 1"
+            "WHERE p.pronamespace = (SELECT oid FROM pg_namespace WHERE nspname = 'cerebro') AND p.pronargs > 0 ORDER BY 1"
         )
     }
 
@@ -157,16 +157,21 @@ PLACE: dict[str, Any] = {
     "targets": RECIPE["targets"],
 }
 VISIT = RECIPE | PLACE | {"seed": 0, "epoch": 1, "salt": "x", "initial_seed": 5, "is_first": True}
-ASKED = RECIPE | {"format": "state", "shape": [2], "divisor": 1.0, "ranks": 2}
+ASKED = RECIPE | {"format": "state", "shape": [2], "divisor": 1.0, "ranks": [2]}
 PARTIAL = {
     "rows": 2,
     "loss_sum": 1.0,
-    "units": 2,
+    "units": [2],
     "metrics": [[["float32", 1.0], ["float32", 2.0]]],
+    "losses": [],
 }
 BUFFER = (
     "decode('0000000000000000000000000000803f', 'hex'), ARRAY[2, 2], "
     "decode('0000000001000000', 'hex'), ARRAY[2]"
+)
+SEVERAL = (
+    "decode('0000000000000000000000000000803f', 'hex'), ARRAY[2, 1, 2, 1], "
+    "decode('00000000010000000000803f0000803f', 'hex'), ARRAY[2, 2]"
 )
 NOTHING = "NULL::bytea, NULL::int[], NULL::bytea, NULL::int[]"
 TASKS: dict[str, tuple[dict[str, Any], str]] = {
@@ -179,6 +184,16 @@ TASKS: dict[str, tuple[dict[str, Any], str]] = {
         PLACE,
         "SELECT cerebro.cerebro_measure(k, t, NULL, 0, x, xs, y, ys ORDER BY k) FROM "
         f"(SELECT 0, %s::text, {NOTHING} UNION ALL SELECT 2, NULL, {BUFFER}) v(k, t, x, xs, y, ys)",
+    ),
+    "scan of several": (
+        PLACE
+        | {
+            "inputs": [[1], [1]],
+            "targets": PLACE["targets"]
+            | {"more": [{"kind": "float", "num_classes": 0, "shape": []}]},
+        },
+        "SELECT cerebro.cerebro_measure(k, t, NULL, 0, x, xs, y, ys ORDER BY k) FROM "
+        f"(SELECT 0, %s::text, {NOTHING} UNION ALL SELECT 2, NULL, {SEVERAL}) v(k, t, x, xs, y, ys)",
     ),
     "trial": ({"configurations": [RECIPE]}, "SELECT cerebro._try_scores(%s)"),
     "combination": (
@@ -260,6 +275,10 @@ def test_sizes_are_checked_before_memory_is_taken(worker: Person) -> None:
         "_prepare_worker(NULL, false, 0, 0)": "threads: got NULL",
         "_prepare_worker(1, false, -1, 0)": "cache_bytes: got -1",
         "_prepare_worker(1, false, 0, -1)": "run_id: got -1",
+        "_prepare_worker(1, false, 0, 0, -1)": "place: got -1",
+        "_prepare_process(NULL)": "task: got None",
+        """_prepare_process('{"threads": 0}')""": "for 'threads'",
+        """_prepare_process('{"threads": 1, "cache_bytes": -1}')""": "for 'cache_bytes'",
         "_predict_batch(1, '', 2147483647, 2147483647)": "token",
         "_predict_batch(1, '', -1, -1)": "count: got -1",
         "_predict_buffer(1, '', 2147483647)": "token",

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+from reasons import NO_SUCH_SQL
+
 from tests.security.conftest import Person, Recruit, log_in, paused_run, quoted
 
 
+@pytest.mark.not_on_segments(NO_SUCH_SQL)
 def test_rows_that_a_policy_hides_are_not_packed(alice: Person, bob: Person, carol: Person) -> None:
     table = f"{alice.sql_name}.shared".replace("%", "%%")
     alice.rows(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -13,6 +14,7 @@ from typing import Any
 import numpy as np
 import psycopg2
 import pytest
+from servers import Server, drop_database, make_database
 
 from cerebro_db.configs.architecture import check_architecture, fingerprint
 from cerebro_db.install.embedded import Cluster
@@ -155,13 +157,13 @@ def make_tables(sql: Sql) -> None:
 
 
 @pytest.fixture(scope="module")
-def place(cluster: Cluster, administrator: Sql, template: str) -> Iterator[str]:
+def place(cluster: Server, administrator: Sql, template: str) -> Iterator[str]:
     """The DSN of a database with the tables of these tests."""
-    administrator.run(f"CREATE DATABASE server_tests TEMPLATE {template}")
-    dsn = cluster.dsn("server_tests")
+    make_database(administrator, f"server_tests_{os.getpid()}", template)
+    dsn = cluster.dsn(f"server_tests_{os.getpid()}")
     make_tables_at(dsn)
     yield dsn
-    administrator.run("DROP DATABASE server_tests WITH (FORCE)")
+    drop_database(administrator, f"server_tests_{os.getpid()}")
 
 
 @pytest.fixture

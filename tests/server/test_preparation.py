@@ -31,12 +31,16 @@ GOOD = {"run_id": 0, "threads": None, "use_gpus": False, "cache_bytes": 0, "sett
                 {"settings": {"cache_mb": 5}},
                 {"settings": {"cache_mb": "much"}},
                 {"settings": {"cash_mb": "5"}},
+                {"places": []},
+                {"places": {"2": -1}},
+                {"places": {"2": "0"}},
             )
         ),
     ],
 )
 def test_what_it_cannot_be_told(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     monkeypatch.setattr(training, "interrupts_python", lambda: True)
+    monkeypatch.setattr(training, "segment_of_process", lambda: 2)
     gd: dict[str, object] = {}
     with pytest.raises(InvalidArgument, match=r"^task|^setting"):
         training.prepared(gd, text)
@@ -46,3 +50,17 @@ def test_what_it_cannot_be_told(monkeypatch: pytest.MonkeyPatch, text: str) -> N
 def test_where_sessions_are_told_once() -> None:
     with pytest.raises(InvalidArgument, match="kind: got -1"):
         training.prepared({}, json.dumps(GOOD))
+
+
+@pytest.mark.parametrize(("segment", "place"), [(0, 0), (2, 1), (3, None), (None, None)])
+def test_a_segment_is_told_its_place_among_the_gpus(
+    monkeypatch: pytest.MonkeyPatch, segment: int | None, place: int | None
+) -> None:
+    told: list[object] = []
+    monkeypatch.setattr(training, "interrupts_python", lambda: True)
+    monkeypatch.setattr(training, "segment_of_process", lambda: segment)
+    monkeypatch.setattr(training, "configure", lambda *given: told.extend(given))
+    monkeypatch.setattr(training, "remember", lambda *given: None)
+    places = {"0": 0, "1": 0, "2": 1}
+    training.prepared({}, json.dumps(GOOD | {"use_gpus": True, "threads": 1, "places": places}))
+    assert told == [1, True, place]

@@ -109,6 +109,22 @@ def test_hops_equal_plain_keras_to_the_bit(
     assert_same(by_hops(given, data), plain_keras(given, data, one_hot))
 
 
+@pytest.mark.parametrize("first", ["dense", "input"])
+def test_residual_nets_equal_plain_keras_to_the_bit(
+    recipe: Callable[..., Any], data: Data, first: str
+) -> None:
+    """A sum of a dense layer and its input can be one kernel, which rounds once instead of twice."""
+    import keras
+
+    inputs = keras.Input((FEATURES,))
+    hidden = keras.layers.Dense(8, activation="relu")(inputs)
+    both = [keras.layers.Dense(8)(hidden), hidden]
+    total = keras.layers.add(both if first == "dense" else both[::-1])
+    outputs = keras.layers.Dense(CLASSES, activation="softmax")(total)
+    given = recipe(keras.Model(inputs, outputs).to_json())
+    assert_same(by_hops(given, data), plain_keras(given, data, one_hot))
+
+
 def test_every_optimizer_that_is_allowed_is_tested() -> None:
     found = [parse_optimizer(text) for text in OPTIMIZER_TEXTS]
     assert {spec.name for spec in found} == set(OPTIMIZERS)

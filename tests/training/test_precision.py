@@ -115,7 +115,7 @@ def test_averages_of_weights_are_those_of_one_fit(
     assert any((a != b).any() for a, b in zip(raw, theirs, strict=True))
     scorer = Scorer(given)
     scorer.load(state, given.compile_params)
-    found = scorer.predict(data.features[0])
+    found = scorer.predict(data.features[0])[0]
     np.testing.assert_allclose(found, plain(data.features[0]).numpy(), atol=1e-6)
 
 
@@ -148,7 +148,7 @@ def test_a_policy_gives_what_keras_gives_with_it(
         assert scales == [float(plain.optimizer.dynamic_scale.numpy())] != [2.0**15]
     scorer = Scorer(given)
     scorer.load(state, given.compile_params)
-    found = scorer.predict(data.features[0])
+    found = scorer.predict(data.features[0])[0]
     assert found.dtype == np.float32
     np.testing.assert_array_equal(found, plain(data.features[0]).numpy().astype(np.float32))
     partial = scorer.measure(data.features[0], data.targets[0])

@@ -98,7 +98,7 @@ def test_loss_and_metrics_equal_evaluate_of_keras(
     program.load(from_bytes(state))
     from cerebro_db.training.scoring import metrics_of
 
-    metrics = [m.metric for m in metrics_of(given.compile_params, given.targets, CLASSES)]
+    metrics = [m.metric for m in metrics_of(given.outputs, given.targets, (CLASSES,))]
     program.model.compile(loss=models.make_loss(given.compile_params.loss), metrics=metrics)
     rows = data.features.reshape(-1, data.features.shape[-1])
     labels = np.eye(CLASSES, dtype=np.float32)[data.targets.reshape(-1)]
@@ -143,7 +143,7 @@ def test_regression_metrics(recipe: Callable[..., Any], data: Data) -> None:
     scorer = Scorer(given._recipe)
     scorer.load(from_bytes(state), given.compile_params)
     rows = data.features.reshape(-1, data.features.shape[-1])
-    errors = scorer.predict(rows)[:, 0] - data.targets.reshape(-1)
+    errors = scorer.predict(rows)[0][:, 0] - data.targets.reshape(-1)
     assert result["loss"] == pytest.approx(float(np.mean(errors**2)), rel=1e-5)
     assert result["metrics"][0] == pytest.approx(float(np.mean(np.abs(errors))), rel=1e-5)
     r2 = 1 - np.sum(errors**2) / np.sum((data.targets - data.targets.mean()) ** 2)

@@ -4,9 +4,23 @@ from cerebro_db.database.dialects.capabilities import HAS_SEGMENTS
 from cerebro_db.database.dialects.greenplum import Greenplum
 from cerebro_db.database.dialects.greenplum_packing import GreenplumPacking as SpreadPacking
 from cerebro_db.database.dialects.greenplum_packing import Spreading
+from cerebro_db.database.dialects.greenplum_prediction import Brought
+from cerebro_db.database.dialects.greenplum_prediction import (
+    GreenplumPrediction as SpreadPrediction,
+)
 from cerebro_db.database.dialects.postgresql import PostgreSQL
+from cerebro_db.database.dialects.postgresql_hosts import Server
 
-__all__ = ["HAS_SEGMENTS", "PostgreSQL", "SpreadPacking", "Spreading", "dialect_of"]
+__all__ = [
+    "HAS_SEGMENTS",
+    "Brought",
+    "PostgreSQL",
+    "Server",
+    "SpreadPacking",
+    "SpreadPrediction",
+    "Spreading",
+    "dialect_of",
+]
 
 
 def dialect_of(server_version: int, has_segments: bool) -> PostgreSQL:

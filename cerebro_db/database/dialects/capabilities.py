@@ -6,8 +6,12 @@ import ctypes
 import functools
 from typing import Any
 
-# Of a server whose tables are spread over segments.
-HAS_SEGMENTS = "(pg_catalog.to_regclass('pg_catalog.gp_distribution_policy') IS NOT NULL)"
+# Of a server whose tables are spread over segments; the same server may run alone, without any.
+HAS_SEGMENTS = (
+    "(pg_catalog.to_regclass('pg_catalog.gp_distribution_policy') IS NOT NULL "
+    "AND NOT EXISTS (SELECT 1 FROM pg_catalog.pg_settings s "
+    "WHERE s.name = 'gp_role' AND s.setting = 'utility'))"
+)
 
 
 @functools.cache
@@ -18,6 +22,40 @@ def interrupts_python() -> bool:
     segment may not use, and where an error of a segment would jump over the frames of Python.
     """
     return hasattr(ctypes.CDLL(None), "cancel_pending_hook")
+
+
+def ends_process() -> bool:
+    """Whether the server has told this process to end, not only its statement.
+
+    Where it raises KeyboardInterrupt it does so for both.
+    """
+    program = ctypes.CDLL(None)
+    if not interrupts_python() or not hasattr(program, "ProcDiePending"):
+        return False
+    return bool(ctypes.c_bool.in_dll(program, "ProcDiePending").value)
+
+
+class _Identity(ctypes.Structure):
+    """How a server with segments knows itself."""
+
+    _fields_ = (("dbid", ctypes.c_int32), ("segment", ctypes.c_int32))
+
+
+@functools.cache
+def segment_of_process() -> int | None:
+    """The number of the segment that this process serves; None in any other process."""
+    try:
+        identity = _Identity.in_dll(ctypes.CDLL(None), "GpIdentity")
+    except ValueError:
+        return None
+    return int(identity.segment) if identity.segment >= 0 else None
+
+
+def statement_began() -> int:
+    """When the client's statement began; another number for each of them."""
+    tells = ctypes.PyDLL(None).GetCurrentStatementStartTimestamp
+    tells.restype = ctypes.c_int64
+    return int(tells())
 
 
 def reads_error_attributes(plpy: Any) -> bool:

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from cerebro_db.database.dialects.greenplum_hosts import GreenplumHosts
 from cerebro_db.database.dialects.greenplum_packing import GreenplumPacking
+from cerebro_db.database.dialects.greenplum_prediction import GreenplumPrediction
+from cerebro_db.database.dialects.greenplum_rotation import GreenplumRotation
 from cerebro_db.database.dialects.greenplum_training import GreenplumTraining
 from cerebro_db.database.dialects.postgresql import PostgreSQL
+from cerebro_db.database.dialects.postgresql_training import RotationStatements
 from cerebro_db.database.sessions import SessionSettings
 
 # Processes of segments go when their session was idle for so long, and what they have loaded with
@@ -18,8 +22,14 @@ _GIVE_BACK = "SET gp_vmem_idle_resource_timeout = 3600000"
 class Greenplum(PostgreSQL):
     """What a job must know of a server with segments."""
 
+    hosts = GreenplumHosts()
     packing = GreenplumPacking()
     training = GreenplumTraining()
+    rotation: RotationStatements | None = GreenplumRotation()
+
+    def __init__(self, server_version: int) -> None:
+        super().__init__(server_version)
+        self.prediction = GreenplumPrediction(server_version)
 
     def session_settings(self) -> SessionSettings:
         """What makes a session fit for work of any length."""

@@ -27,6 +27,15 @@ IF {HAS_SEGMENTS} THEN
 END IF;
 """
 
+# An expression: who holds which advisory lock of this database, on the coordinator.
+HELD_LOCKS = """ARRAY(
+            SELECT l.pid || '/' || ((l.classid::bigint << 32) | l.objid::bigint)
+              FROM pg_catalog.pg_locks l
+             WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 1
+               AND l.gp_segment_id = -1 AND l.database = (
+                   SELECT d.oid FROM pg_catalog.pg_database d
+                    WHERE d.datname = current_database()))"""
+
 SEGMENTS = f"SELECT {HAS_SEGMENTS}"
 
 # Statements of a PL/pgSQL block: what a row is checked by that is inserted on a segment. The view
@@ -37,7 +46,9 @@ IF {HAS_SEGMENTS} THEN
         RETURNS boolean LANGUAGE plpgsql STABLE SECURITY DEFINER
         SET search_path = pg_catalog, pg_temp AS $body$
         BEGIN
-            RETURN EXISTS (SELECT 1 FROM cerebro.catalog_runs r
+            -- Nobody learns anything about roles that are not their own.
+            RETURN pg_has_role(session_user, $2, 'MEMBER')
+               AND EXISTS (SELECT 1 FROM cerebro.catalog_runs r
                             WHERE r.run_id = $1 AND (pg_has_role($2, r.owner, 'USAGE')
                                                      OR pg_has_role($2, 'cerebro_admin', 'USAGE')));
         END
@@ -55,6 +66,69 @@ IF {HAS_SEGMENTS} THEN
             RETURN NEW;
         END
         $body$$own$;
+END IF;
+"""
+
+# The same for rows of registered models, which only those add who have the rights of the owner.
+CHECK_MODEL = f"""
+IF {HAS_SEGMENTS} THEN
+    EXECUTE $own$CREATE OR REPLACE FUNCTION cerebro._may_keep(model_id bigint, role oid)
+        RETURNS boolean LANGUAGE plpgsql STABLE SECURITY DEFINER
+        SET search_path = pg_catalog, pg_temp AS $body$
+        BEGIN
+            RETURN EXISTS (SELECT 1 FROM cerebro.catalog_models m
+                            WHERE m.model_id = $1 AND pg_has_role($2, m.owner, 'USAGE'));
+        END
+        $body$$own$;
+    ALTER FUNCTION cerebro._may_keep(bigint, oid) OWNER TO cerebro_owner;
+    COMMENT ON FUNCTION cerebro._may_keep(bigint, oid) IS
+        'Internal: whether a role may add rows of a registered model.';
+    EXECUTE $own$CREATE OR REPLACE FUNCTION cerebro._check_model()
+        RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $body$
+        BEGIN
+            IF NOT cerebro._may_keep(NEW.model_id, cerebro._role()) THEN
+                RAISE EXCEPTION USING ERRCODE = '44000', MESSAGE = format(
+                    'model_id: got %s; you have no model of that number', NEW.model_id);
+            END IF;
+            RETURN NEW;
+        END
+        $body$$own$;
+END IF;
+"""
+
+# Statements of a PL/pgSQL block: there the next number of a sequence needs the right to update it, and
+# who has that may set it back as well. So a function of the owner takes it.
+OWN_NUMBERS = f"""
+IF {HAS_SEGMENTS} THEN
+    EXECUTE $own$CREATE OR REPLACE FUNCTION cerebro._next_number(what text)
+        RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER
+        SET search_path = pg_catalog, pg_temp AS $body$
+        BEGIN
+            RETURN CASE $1 WHEN 'run' THEN nextval('cerebro.catalog_runs_run_id_seq')
+                           WHEN 'request' THEN nextval('cerebro.catalog_requests_request_id_seq')
+                           WHEN 'model' THEN nextval('cerebro.catalog_models_model_id_seq')
+                           WHEN 'version' THEN nextval('cerebro.catalog_model_versions_version_id_seq')
+                           WHEN 'change' THEN nextval('cerebro.catalog_model_aliases_change_id_seq')
+                   END;
+        END
+        $body$$own$;
+    ALTER FUNCTION cerebro._next_number(text) OWNER TO cerebro_owner;
+    COMMENT ON FUNCTION cerebro._next_number(text) IS
+        'Internal: the number of the next run, request, registered model, version or change of an alias.';
+    REVOKE ALL ON FUNCTION cerebro._next_number(text) FROM PUBLIC;
+    GRANT EXECUTE ON FUNCTION cerebro._next_number(text) TO cerebro_user;
+    REVOKE UPDATE ON SEQUENCE cerebro.catalog_runs_run_id_seq, cerebro.catalog_requests_request_id_seq
+        FROM cerebro_user;
+    ALTER TABLE cerebro.catalog_runs
+        ALTER COLUMN run_id SET DEFAULT cerebro._next_number('run');
+    ALTER TABLE cerebro.catalog_requests
+        ALTER COLUMN request_id SET DEFAULT cerebro._next_number('request');
+    ALTER TABLE cerebro.catalog_models
+        ALTER COLUMN model_id SET DEFAULT cerebro._next_number('model');
+    ALTER TABLE cerebro.catalog_model_versions
+        ALTER COLUMN version_id SET DEFAULT cerebro._next_number('version');
+    ALTER TABLE cerebro.catalog_model_aliases
+        ALTER COLUMN change_id SET DEFAULT cerebro._next_number('change');
 END IF;
 """
 

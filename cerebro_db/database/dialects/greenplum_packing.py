@@ -6,6 +6,7 @@ says into which buffer of which partition it goes, and the partition on which se
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -27,6 +28,8 @@ _RANKS = QualifiedName("pg_temp", "cerebro_ranks")
 _KEYS = QualifiedName("pg_temp", "cerebro_segment_keys")
 # Many times more keys than segments are tried, so that each segment gets one.
 _KEYS_A_SEGMENT = 64
+# Segment, block and item of a row, as the server sends them.
+_PLACE = struct.Struct(">iIH")
 
 
 @dataclass(frozen=True)
@@ -48,7 +51,8 @@ class GreenplumPacking(PostgreSQLPacking):
     """Texts of the statements, each with the parameters that its docstring names."""
 
     in_one_statement = True
-    row_order, row_address = "s.cerebro_place", "NULL::text"
+    row_order = "s.cerebro_place"
+    row_address = "pg_catalog.encode(s.cerebro_place, 'hex')"
     staged = STAGE
     begin = "BEGIN"
 
@@ -63,6 +67,12 @@ class GreenplumPacking(PostgreSQLPacking):
     SELECT k.segment, pg_catalog.min(k.segment_key)
       FROM (SELECT gp_segment_id AS segment, segment_key FROM {_KEYS.sql}) k
      GROUP BY 1 ORDER BY 1
+    """
+
+    # Where the rows of keys lie, of keys that were taken before. Parameter: the keys.
+    segments_of = f"""
+    SELECT k.segment_key, k.gp_segment_id FROM {_KEYS.sql} k
+     WHERE k.segment_key = ANY (%s::integer[])
     """
 
     # Whether rows have no addresses, or not in this table. Parameter: the table's name.
@@ -83,20 +93,36 @@ class GreenplumPacking(PostgreSQLPacking):
         return text, _COPY
 
     def shuffle(self, source: QualifiedName, columns: Sequence[str], shuffled: bool) -> str:
-        """Make the copy whose rows have keys. Parameter, if ``shuffled``: the seed."""
-        place = "pg_catalog.int4send(s.gp_segment_id) || pg_catalog.tidsend(s.ctid)"
-        key = place
-        if shuffled:
-            key = (
-                "pg_catalog.decode(pg_catalog.md5(%s || '/' || "
-                f"pg_catalog.encode({place}, 'hex')), 'hex')"
-            )
+        """Make the copy whose rows have keys. Parameter, if ``shuffled``: the seed.
+
+        Where a row of a view's copy lies is chance: there what it holds comes first.
+        """
         listed = ", ".join(f"s.{quote(name)}" for name in columns)
+        place = "pg_catalog.int4send(s.gp_segment_id) || pg_catalog.tidsend(s.ctid)"
+        first, last = place, ""
+        if source == _COPY:
+            held = f"pg_catalog.md5(pg_catalog.record_send(ROW({listed})))"
+            first, last = f"pg_catalog.decode({held}, 'hex')", f" || {place}"
+            place = first + last
+        if shuffled:
+            first = (
+                "pg_catalog.decode(pg_catalog.md5(%s || '/' || "
+                f"pg_catalog.encode({first}, 'hex')), 'hex')"
+            )
+        key = first + last
         return (
             f"CREATE TEMPORARY TABLE {STAGE.sql} ON COMMIT DROP AS "
             f"SELECT {key} AS cerebro_key, {place} AS cerebro_place, {listed} "
             f"FROM ONLY {source.sql} s DISTRIBUTED BY (cerebro_key)"
         )
+
+    def named_row(self, number: int, table: QualifiedName, address: str | None) -> str:
+        """How a user finds a row: there is no order in which it would have a number."""
+        place = bytes.fromhex(address or "")
+        if len(place) != _PLACE.size:
+            return f"a row of {table}"
+        segment, block, item = _PLACE.unpack(place)
+        return f"a row of {table}, gp_segment_id {segment}, ctid ({block},{item})"
 
     # Only the keys travel to be ranked. The groups are sorted, as all at once may not fit into memory.
     rank = f"""

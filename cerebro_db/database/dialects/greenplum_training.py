@@ -7,11 +7,10 @@ next. One statement cannot write two tables, so the transaction of a hop has thr
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cerebro_db.database.dialects.postgresql_training import (
-    PLACE_IN_ORDER,
-    PLACE_SHUFFLED,
     WEIGHTS,
     HopOrder,
     PostgreSQLTraining,
@@ -40,13 +39,63 @@ class GreenplumTraining(PostgreSQLTraining):
             f"ALTER TABLE {table.sql} ALTER COLUMN state SET STORAGE EXTERNAL",
         ]
 
+    def contents(self, table: QualifiedName) -> str:
+        """The states in a table: mst_key, version, bytes; what failed in a rotation is none."""
+        return (
+            "SELECT s.mst_key, s.version, pg_catalog.sum(pg_catalog.octet_length(s.state))::bigint "
+            f"FROM {table.sql} s WHERE s.version >= 0 GROUP BY 1, 2"
+        )
+
+    def begin_states(
+        self,
+        table: QualifiedName,
+        previous: QualifiedName,
+        packed: PackedTable,
+        first: Mapping[int, int],
+    ) -> Statement:
+        """Copy the states that configurations begin with to where they are trained first."""
+        sql = (
+            f"INSERT INTO {table.sql} (segment_key, mst_key, version, chunk, partition_key, state) "
+            "SELECT t.segment_key, p.mst_key, 0, p.chunk, t.partition_key, p.state "
+            f"FROM {previous.sql} p JOIN unnest(%s::int[], %s::int[], %s::int[]) "
+            "AS t(mst_key, segment_key, partition_key) ON t.mst_key = p.mst_key"
+        )
+        places = [segment_key_of(partition_of(packed, key)) for key in first.values()]
+        return sql, [list(first), places, list(first.values())]
+
+    def call(
+        self,
+        packed: PackedTable,
+        partition_keys: Sequence[int],
+        function: str,
+        parameters: Sequence[Any] = (),
+    ) -> Statement:
+        """Call a function in the processes that train on partitions; a row from each of them.
+
+        Each reads one row of its partition, so that it is called there, and through a cursor, so
+        that the reading process does it.
+        """
+        where = " OR ".join(
+            ["p.segment_key = %s AND p.partition_key = %s AND p.buffer_id = %s"]
+            * len(partition_keys)
+        )
+        found: list[Any] = list(parameters)
+        for key in partition_keys:
+            partition = partition_of(packed, key)
+            found += [segment_key_of(partition), key, partition.buffers[0][0]]
+        return _CALL.format(function=function, packed=packed.relation.name.sql, where=where), found
+
+    def neighbours(self, packed: PackedTable) -> Statement:
+        """How many partitions share the processors of one host, at most."""
+        return _NEIGHBOURS.format(packed=packed.relation.name.sql), []
+
     def hop(self, packed: PackedTable, order: HopOrder) -> Statement:
         """Train one configuration on one partition; returns what the hop did."""
         rows, parameters = self._rows_of_hop(packed, order)
         following = order.partition_key
         if order.next_partition_key is not None:
             following = order.next_partition_key
-        where = _segment_key(_partition(packed, following))
+        where = segment_key_of(partition_of(packed, following))
         state = [where, order.mst_key, order.version + 1]
         parameters = [*state, order.next_partition_key, *parameters]
         parameters += [
@@ -57,7 +106,7 @@ class GreenplumTraining(PostgreSQLTraining):
 
     def scan(self, packed: PackedTable, order: ScanOrder) -> Statement:
         """Score many configurations on one partition; returns JSON."""
-        partition = _partition(packed, order.partition_key)
+        partition = partition_of(packed, order.partition_key)
         version = "" if order.versions is None else " AND s.version = t.version"
         states = " UNION ALL ".join(
             f"SELECT mst_key, {'NULL::int AS ' if order.versions is None else ''}version, chunk, "
@@ -72,15 +121,15 @@ class GreenplumTraining(PostgreSQLTraining):
         buffers = _SCAN_BUFFERS.format(packed=table, **columns) if order.reads else ""
         sql = _SCAN.format(states=states, version=version, begin=begin, buffers=buffers)
         versions = order.versions or [0] * len(order.mst_keys)
-        where = [_segment_key(partition), order.partition_key]
+        where = [segment_key_of(partition), order.partition_key]
         first = [*where, partition.buffers[0][0]]
         parameters: list[Any] = [where[0], order.mst_keys, versions, order.tasks]
         parameters += [order.preparation or "", *first, order.task, *first]
         return sql, parameters + (where if order.reads else [])
 
     def _rows_of_hop(self, packed: PackedTable, order: HopOrder) -> Statement:
-        partition = _partition(packed, order.partition_key)
-        where = [_segment_key(partition), order.partition_key]
+        partition = partition_of(packed, order.partition_key)
+        where = [segment_key_of(partition), order.partition_key]
         first = [*where, partition.buffers[0][0]]
         table = packed.relation.name.sql
         sql = _FIRST_ROW.format(kind=-1, weights="NULL::bytea", packed=table) + "UNION ALL"
@@ -104,11 +153,17 @@ class GreenplumTraining(PostgreSQLTraining):
         return sql, parameters
 
 
-def _partition(packed: PackedTable, key: int) -> PartitionInfo:
+def partition_of(packed: PackedTable, key: int) -> PartitionInfo:
+    """A partition by its key."""
     return next(p for p in packed.partitions if p.partition_key == key)
 
 
-def _segment_key(partition: PartitionInfo) -> int:
+def segment_key_of(partition: PartitionInfo) -> int:
+    """Where a partition lies.
+
+    Raises:
+        WrongObjectType: the table was packed on a server without segments.
+    """
     if partition.segment_key is None:
         raise WrongObjectType(
             "source_table: its partitions do not lie on one segment each",
@@ -117,8 +172,22 @@ def _segment_key(partition: PartitionInfo) -> int:
     return partition.segment_key
 
 
+_NEIGHBOURS = """
+SELECT pg_catalog.max(h.segments)
+  FROM (SELECT pg_catalog.count(*) AS segments
+          FROM (SELECT DISTINCT gp_segment_id AS segment FROM {packed}) s
+          JOIN pg_catalog.gp_segment_configuration c ON c.content = s.segment AND c.role = 'p'
+         GROUP BY c.hostname) h
+"""
+
+_CALL = """
+DECLARE cerebro_call NO SCROLL CURSOR FOR SELECT {function} FROM {packed} p WHERE {where};
+FETCH ALL FROM cerebro_call
+"""
+
+# Places are bytes, which all planners compare alike; not all of them take a collation.
 _FIRST_ROW = """
-SELECT p.segment_key, {kind} AS kind, 0 AS subepoch, ''::text AS place, %s::text AS task,
+SELECT p.segment_key, {kind} AS kind, 0 AS subepoch, ''::bytea AS place, %s::text AS task,
        NULL::bytea AS state, {weights} AS weights,
        NULL::int AS buffer_id, NULL::bytea AS x, NULL::int[] AS x_shape,
        NULL::bytea AS y, NULL::int[] AS y_shape
@@ -131,12 +200,17 @@ SELECT s.segment_key, 1, s.chunk, '', NULL, s.state, NULL, NULL, NULL, NULL, NUL
   FROM {states} s WHERE s.segment_key = %s AND s.mst_key = %s AND s.version = %s
 """
 
+PLACE_SHUFFLED = "md5(%s || '/' || g.subepoch || '/' || g.buffer_id)::bytea"
+PLACE_IN_ORDER = "lpad(g.buffer_id::text, 10, '0')::bytea"
+
+# Passes are no join: GPORCA would bring the buffers to them.
 _HOP_BUFFERS = """
 UNION ALL
-SELECT p.segment_key, 2, g.subepoch, {place}, NULL, NULL, NULL, p.buffer_id,
-       p.{x}, p.{x_shape}, p.{y}, p.{y_shape}
-  FROM {packed} p CROSS JOIN generate_series(0, %s) AS g(subepoch)
- WHERE p.segment_key = %s AND p.partition_key = %s
+SELECT g.segment_key, 2, g.subepoch, {place}, NULL, NULL, NULL, g.buffer_id,
+       g.x, g.x_shape, g.y, g.y_shape
+  FROM (SELECT p.segment_key, p.buffer_id, p.{x} AS x, p.{x_shape} AS x_shape, p.{y} AS y,
+               p.{y_shape} AS y_shape, generate_series(0, %s) AS subepoch
+          FROM {packed} p WHERE p.segment_key = %s AND p.partition_key = %s) AS g
 """
 
 _HOP = """
@@ -146,7 +220,7 @@ SELECT %s, %s, %s, (c.saved).chunk, %s, (c.saved).state,
   FROM (SELECT v.result, cerebro._saved_state((v.result).token) AS saved
           FROM (SELECT cerebro.cerebro_train(i.kind, i.task, i.state, i.weights, i.subepoch,
                                              i.buffer_id, i.x, i.x_shape, i.y, i.y_shape
-                                             ORDER BY i.kind, i.subepoch, i.place COLLATE "C")
+                                             ORDER BY i.kind, i.subepoch, i.place)
                        AS result
                   FROM ({rows}) AS i GROUP BY i.segment_key) AS v) AS c;
 INSERT INTO cerebro._hops

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from cerebro_db.database.dialects.postgresql_hosts import PostgreSQLHosts
 from cerebro_db.database.dialects.postgresql_packing import PostgreSQLPacking
 from cerebro_db.database.dialects.postgresql_prediction import PostgreSQLPrediction
-from cerebro_db.database.dialects.postgresql_training import PostgreSQLTraining
+from cerebro_db.database.dialects.postgresql_training import (
+    PostgreSQLTraining,
+    RotationStatements,
+)
 from cerebro_db.database.sessions import SessionSettings
 
 SESSION_CHECKS_SINCE = 140000
@@ -25,8 +29,11 @@ class PostgreSQL:
         server_version: as libpq tells it, for example 150018.
     """
 
+    hosts = PostgreSQLHosts()
     packing = PostgreSQLPacking()
     training = PostgreSQLTraining()
+    # Where one statement can train on all partitions at once.
+    rotation: RotationStatements | None = None
 
     def __init__(self, server_version: int) -> None:
         self.server_version = server_version

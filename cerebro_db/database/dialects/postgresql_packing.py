@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cerebro_db.configs.images import ImageEncoding
+from cerebro_db.database.dialects import packing_extras
+from cerebro_db.database.dialects.packing_extras import Extra
 from cerebro_db.database.images import image_fault, image_sent, image_shape
 from cerebro_db.database.names import QualifiedName, quote
 
@@ -31,6 +33,7 @@ class Scan:
         class_type: SQL text of the class type; None for float targets.
         image: what images are read as; None for arrays.
         weight: expression of a number; None where rows have no weights.
+        extras: further inputs and outputs.
     """
 
     table: QualifiedName
@@ -39,6 +42,7 @@ class Scan:
     class_type: str | None
     image: ImageEncoding | None = None
     weight: str | None = None
+    extras: tuple[Extra, ...] = ()
 
     @property
     def sent(self) -> str:
@@ -164,8 +168,9 @@ class PostgreSQLPacking:
         """Fill one buffer.
 
         Parameters: partition_key, buffer_id, divisor; for float targets the shape of their
-        arrays; the shape of a target; for classes the id of NULL and all class values; the
-        addresses, the positions, the shape of the features.
+        arrays; the shape of a target; what the extras take; for classes the id of NULL, then
+        those of the extras, and all class values, then those of the extras; the addresses, the
+        positions, the shape of the features.
         """
         labels = scan.class_type is not None
         packed = (
@@ -179,20 +184,27 @@ class PostgreSQLPacking:
             column = "cerebro._pack_arrays(r.w, r.keys, p.positions, ARRAY[1], 1.0)"
             packed = f"cerebro._pack_weights({packed}, {column}, r.n)"
         names = ", ".join(quote(name + part) for name in columns for part in ("", "_shape"))
+        names += packing_extras.names(scan.extras)
         return f"""
         INSERT INTO {table.sql} (partition_key, buffer_id, num_rows, {names})
         SELECT %s, %s, r.n,
                cerebro._pack_arrays(r.x, r.keys, p.positions, p.shape, %s),
-               r.n || p.shape, {packed}, r.n || %s::integer[]
+               r.n || p.shape, {packed}, r.n || %s::integer[]{packing_extras.packed(scan.extras)}
           FROM (SELECT pg_catalog.count(*)::integer AS n,
                        {concatenated("pg_catalog.tidsend(s.ctid)")} AS keys,
                        {concatenated(scan.sent)} AS x,
                        {concatenated(label(scan.target) if labels else sent(scan.target))} AS y,
-                       {weights} AS w
+                       {weights} AS w{packing_extras.gathered(scan.extras)}
                   FROM ONLY {scan.table.sql} s {classes_join(scan) if labels else ""}
+                       {packing_extras.joins(scan.extras)}
                  WHERE s.ctid = ANY (%s::tid[])) r,
                (SELECT %s::bytea AS positions, %s::integer[] AS shape) p
         """
+
+    def named_row(self, number: int, table: QualifiedName, address: str | None) -> str:
+        """How a user finds a row of ``culprit``; a copy's address tells nothing."""
+        where = f"row {number} of the scan of {table}"
+        return where if address is None else f"{where}, ctid {address}"
 
     def culprit(self, scan: Scan, shape: Sequence[int], target_shape: Sequence[int]) -> str:
         """The first row that cannot be packed.

@@ -9,6 +9,7 @@ from typing import Any
 
 from cerebro_db.configs.images import ImageEncoding
 from cerebro_db.database.dialects.postgresql_packing import dimensions, fault, sent
+from cerebro_db.database.dialects.prediction_answers import Answer, Several, Values, estimate
 from cerebro_db.database.images import image_fault, image_sent
 from cerebro_db.database.names import QualifiedName, quote
 
@@ -17,9 +18,6 @@ Statement = tuple[str, list[Any]]
 # last, or a partition with its first and last buffer.
 Piece = tuple[int, ...] | None
 
-CLASS_COLUMNS = "class_value text, prob double precision, rank integer"
-VALUE_COLUMNS = "estimated double precision"
-ARRAY_COLUMNS = "estimated double precision[]"
 PACKED_IDS = (("partition_key", "integer"), ("buffer_id", "integer"), ("row_number", "integer"))
 UNFINISHED = "Cerebro-DB: predictions that are not finished"
 
@@ -41,6 +39,7 @@ class RowSource:
         features: expression over ``t`` of an array type, or of images.
         addressed: whether the rows have addresses that may be read.
         image: what images are read as; None for arrays.
+        more: expressions of further inputs, arrays.
     """
 
     table: QualifiedName
@@ -49,6 +48,7 @@ class RowSource:
     features: str
     addressed: bool
     image: ImageEncoding | None = None
+    more: tuple[str, ...] = ()
 
     row_ids = "i.id"
     places = "unnest(p.ids) WITH ORDINALITY AS u(id, place)"
@@ -60,14 +60,20 @@ class RowSource:
         must not be copied with every row. A NULL among ids or features is the worker's to see.
         """
         where = "" if piece is None else "WHERE t.ctid >= %s::tid AND t.ctid < %s::tid"
+        # All rows of the first input, then all of the next one.
+        listed = "".join(f", {one} AS x{place}" for place, one in enumerate(self.more))
+        joined = "".join(
+            f" || pg_catalog.string_agg({sent(f's.x{place}')}, ''::bytea)"
+            for place in range(len(self.more))
+        )
         ends = [] if piece is None else [f"({block},0)" for block in piece]
         sql = f"""
         (SELECT b.ids, q.classes, q.numbers
            FROM (SELECT pg_catalog.array_agg(s.id) AS ids,
                         pg_catalog.count(s.id)::integer AS known,
                         pg_catalog.count(*)::integer AS n,
-                        pg_catalog.string_agg({self._sent("s.x")}, ''::bytea) AS x
-                   FROM (SELECT {self.id} AS id, {self.features} AS x,
+                        pg_catalog.string_agg({self.sent("s.x")}, ''::bytea){joined} AS x
+                   FROM (SELECT {self.id} AS id, {self.features} AS x{listed},
                                 (pg_catalog.row_number() OVER () - 1) / %s AS batch
                            FROM {self.table.sql} t {where}) s
                   GROUP BY s.batch) b,
@@ -76,7 +82,8 @@ class RowSource:
         """
         return sql, [batch_rows, *ends, token]
 
-    def _sent(self, features: str) -> str:
+    def sent(self, features: str) -> str:
+        """The bytes of features, as a worker reads them."""
         return image_sent(features, self.image) if self.image else sent(features)
 
 
@@ -86,13 +93,16 @@ class PackedSource:
 
     Attributes:
         table: of buffers.
-        features: name of their column.
-        row_bytes: of one row in a buffer.
+        columns: names of those of the inputs, and the bytes of one row in a buffer of each.
     """
 
     table: QualifiedName
-    features: str
-    row_bytes: int
+    columns: tuple[tuple[str, int], ...]
+
+    @property
+    def row_bytes(self) -> int:
+        """Of one row of all inputs."""
+        return sum(size for _, size in self.columns)
 
     ids = PACKED_IDS
     row_ids = "p.partition_key, p.buffer_id, (p.start + i.place)::integer"
@@ -100,19 +110,23 @@ class PackedSource:
 
     def batches(self, token: int, batch_rows: int, piece: Piece) -> Statement:
         """Batches ``p``: slices of buffers, and what was predicted for their rows."""
-        x = f"t.{quote(self.features)}"
+        slices = " || ".join(
+            f"pg_catalog.substring(t.{quote(name)}, g.start * {size} + 1, "
+            f"LEAST(%s, t.num_rows - g.start) * {size})"
+            for name, size in self.columns
+        )
         sql = f"""
         (SELECT b.partition_key, b.buffer_id, b.start, b.n, q.classes, q.numbers
            FROM (SELECT t.partition_key, t.buffer_id, g.start, LEAST(%s, t.num_rows - g.start) AS n,
-                        pg_catalog.substring({x}, g.start * {self.row_bytes} + 1,
-                            LEAST(%s, t.num_rows - g.start) * {self.row_bytes}) AS x
+                        {slices} AS x
                    FROM {self.table.sql} t,
                         pg_catalog.generate_series(0, t.num_rows - 1, %s) AS g(start)
                   WHERE t.partition_key = %s AND t.buffer_id BETWEEN %s AND %s OFFSET 0) b,
                 LATERAL cerebro._predict_buffer(%s, b.x, b.n) q
          OFFSET 0) p
         """
-        return sql, [batch_rows, batch_rows, batch_rows, *(piece or ()), token]
+        rows = [batch_rows] * (2 + len(self.columns))
+        return sql, [*rows, *(piece or ()), token]
 
 
 Source = RowSource | PackedSource
@@ -125,49 +139,20 @@ class StoredModel:
     Attributes:
         table: with a row for each model, or for each chunk of one.
         key: name of the column that names a model.
-        chunks: expression over the alias ``s``, with its order where there are several rows.
+        state: name of the column of what was trained.
+        chunk: name of the column that orders the rows of a model; None where each has one row.
     """
 
     table: QualifiedName
     key: str = "mst_key"
-    chunks: str = "s.state ORDER BY s.chunk"
-
-
-@dataclass(frozen=True)
-class Classes:
-    """Which classes of each row become rows of the output.
-
-    Attributes:
-        name: of the target.
-        values: of all classes, in the order of their ids.
-        ranks: so many of the best.
-        above: those of a higher probability.
-    """
-
-    name: str
-    values: tuple[str | None, ...]
-    ranks: int
-    above: float = -math.inf
-
-    columns = CLASS_COLUMNS
-
-
-@dataclass(frozen=True)
-class Values:
-    """The value of a float target becomes a row of the output.
-
-    Attributes:
-        name: of the target.
-        shape: of one target.
-    """
-
-    name: str
-    shape: tuple[int, ...]
+    state: str = "state"
+    chunk: str | None = "chunk"
 
     @property
-    def columns(self) -> str:
-        """Of the output, behind the id and the name of the target."""
-        return ARRAY_COLUMNS if self.shape else VALUE_COLUMNS
+    def chunks(self) -> str:
+        """What an aggregate takes, over the alias ``s``."""
+        order = "" if self.chunk is None else f" ORDER BY s.{quote(self.chunk)}"
+        return f"s.{quote(self.state)}{order}"
 
 
 _SCANS = "SET LOCAL enable_hashagg = off; SET LOCAL synchronize_seqscans = off"
@@ -186,6 +171,8 @@ class PostgreSQLPrediction:
     follow = f"BEGIN ISOLATION LEVEL REPEATABLE READ; SET TRANSACTION SNAPSHOT %s; {_SCANS}"
     export = "SELECT pg_catalog.pg_export_snapshot()"
     try_lock = "SELECT pg_catalog.pg_try_advisory_lock(%s)"
+    # Whether segments predict, each the rows that it has.
+    in_one_statement = False
 
     def __init__(self, server_version: int = ADDRESSED_SINCE) -> None:
         self.has_addressed_scans = server_version >= ADDRESSED_SINCE
@@ -261,17 +248,26 @@ class PostgreSQLPrediction:
         self,
         output: QualifiedName,
         source: Source,
-        answer: Classes | Values,
+        answer: Answer,
         token: int,
         batch_rows: int,
         piece: Piece,
     ) -> Statement:
         """Predict the rows of a piece and insert what is asked of each."""
         batches, parameters = source.batches(token, batch_rows, piece)
+        if isinstance(answer, Several):
+            rows, given = answer.rows()
+            sql = f"""
+            INSERT INTO {output.sql}
+            SELECT {source.row_ids}, o.*
+              FROM {batches}, LATERAL (SELECT u.* FROM {source.places} OFFSET 0) i,
+                   LATERAL ({rows}) o
+            """
+            return sql, [*parameters, *given]
         if isinstance(answer, Values):
             sql = f"""
             INSERT INTO {output.sql}
-            SELECT {source.row_ids}, %s, {_estimate(answer.shape)}
+            SELECT {source.row_ids}, %s, {estimate(answer.shape)}
               FROM {batches}, LATERAL (SELECT u.* FROM {source.places} OFFSET 0) i
             """
             return sql, [answer.name, *parameters]
@@ -290,20 +286,30 @@ class PostgreSQLPrediction:
             return sql, given
         return f"{sql} WHERE p.numbers[{place}] > %s", [*given, answer.above]
 
-    def culprit(self, source: RowSource, shape: Sequence[int]) -> str:
+    def named_row(self, number: int | None, table: QualifiedName) -> str:
+        """How a user finds a row of ``culprit``."""
+        return f"row {number} of the scan of {table}"
+
+    def culprit(self, source: RowSource, shapes: Sequence[Sequence[int]]) -> str:
         """The first row that cannot be predicted on.
 
-        Parameter: divisor. Columns: number in the scan, id, fault (null, shape, ...), shape.
+        Parameters: divisor, for each input. Columns: number in the scan, id, place of the input,
+        fault (null, shape, ...), shape.
         """
-        found, got = fault("r.x", shape, "%s"), dimensions("r.x")
-        if source.image is not None:
-            found, got = image_fault("r.x", source.image, "%s"), "NULL::integer[]"
+        listed = (source.features, *source.more)
+        parts = []
+        for place, (features, shape) in enumerate(zip(listed, shapes, strict=True)):
+            found, got = fault("r.x", shape, "%s"), dimensions("r.x")
+            if source.image is not None:
+                found, got = image_fault("r.x", source.image, "%s"), "NULL::integer[]"
+            parts.append(
+                f"SELECT r.n, r.id::text AS id, {place} AS place, {found} AS fault, {got} AS shape "
+                "FROM (SELECT pg_catalog.row_number() OVER () AS n, "
+                f"{source.id} AS id, {features} AS x FROM {source.table.sql} t) r"
+            )
         return f"""
-        SELECT f.n, f.id, f.fault, f.shape FROM (
-            SELECT r.n, r.id::text AS id, {found} AS fault, {got} AS shape
-              FROM (SELECT pg_catalog.row_number() OVER () AS n, {source.id} AS id,
-                           {source.features} AS x FROM {source.table.sql} t) r) f
-         WHERE f.fault IS NOT NULL OR f.id IS NULL ORDER BY f.n LIMIT 1
+        SELECT f.n, f.id, f.place, f.fault, f.shape FROM ({" UNION ALL ".join(parts)}) f
+         WHERE f.fault IS NOT NULL OR f.id IS NULL ORDER BY f.n, f.place LIMIT 1
         """
 
 
@@ -328,16 +334,3 @@ def _buffers(extent: Sequence[tuple[int, int, int]]) -> list[Piece]:
             key, first, last, total = partition_key, buffer_id, buffer_id, rows
             pieces.append((key, first, last))
     return pieces
-
-
-def _estimate(shape: Sequence[int], offset: int = 0, size: int | None = None) -> str:
-    """The numbers of a row out of those of its batch, in the shape of the target."""
-    size = math.prod(shape) if size is None else size
-    first = f"((i.place - 1) * {size} + {offset + 1})::integer"
-    if not shape:
-        return f"p.numbers[{first}]"
-    if len(shape) == 1:
-        return f"p.numbers[{first}:((i.place - 1) * {size} + {offset + shape[0]})::integer]"
-    step = math.prod(shape[1:])
-    parts = (_estimate(shape[1:], offset + n * step, size) for n in range(shape[0]))
-    return f"ARRAY[{', '.join(parts)}]"

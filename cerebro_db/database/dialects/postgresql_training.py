@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from cerebro_db.database.catalog import STATES_SCHEMA
 from cerebro_db.database.names import QualifiedName, quote
@@ -133,6 +133,42 @@ class PostgreSQLTraining:
         )
         return sql, [[key for key, _ in pairs], [version for _, version in pairs]]
 
+    def begin_states(
+        self,
+        table: QualifiedName,
+        previous: QualifiedName,
+        packed: PackedTable,
+        first: Mapping[int, int],
+    ) -> Statement:
+        """Copy the states that configurations begin with.
+
+        Args:
+            table: of the run.
+            previous: the states of an earlier run, by mst_key and chunk.
+            packed: what is trained on.
+            first: the partition that each configuration visits first, by mst_key.
+        """
+        sql = (
+            f"INSERT INTO {table.sql} (mst_key, version, chunk, partition_key, state) "
+            f"SELECT p.mst_key, 0, p.chunk, NULL, p.state FROM {previous.sql} p "
+            "WHERE p.mst_key = ANY (%s::int[])"
+        )
+        return sql, [list(first)]
+
+    def call(
+        self,
+        packed: PackedTable,
+        partition_keys: Sequence[int],
+        function: str,
+        parameters: Sequence[Any] = (),
+    ) -> Statement:
+        """Call a function in the processes that train on partitions; a row from each of them."""
+        return f"SELECT {function}", list(parameters)
+
+    def neighbours(self, packed: PackedTable) -> Statement:
+        """How many partitions share the processors of one machine."""
+        return "SELECT %s", [len(packed.partitions)]
+
     def durability(self, states: StateTables) -> str:
         """What a worker's session is set to: where hops may be lost, commits need not be waited for."""
         return f"SET synchronous_commit = {'on' if states.every_hop else 'off'}"
@@ -202,15 +238,33 @@ class ScanOrder:
     preparation: str | None = None
 
 
+class RotationStatements(Protocol):
+    """Statements of a run whose hops are made in steps, on servers where that can be."""
+
+    def step(self, packed: PackedTable, orders: Sequence[HopOrder]) -> Statement:
+        """Train each configuration on its partition, in one transaction."""
+        ...
+
+    def sweep(self, packed: PackedTable, orders: Sequence[ScanOrder]) -> Statement:
+        """Score the same configurations on several partitions."""
+        ...
+
+
 def columns_of(packed: PackedTable) -> dict[str, str]:
-    """The quoted names of the columns of a packed table."""
-    x, y = packed.input.name, packed.target.name
+    """The quoted names of the columns of a packed table, to be written behind an alias ``p``."""
+    inputs = [one.name for one in packed.inputs]
+    targets = [one.name for one in packed.targets]
     return {
-        "x": quote(x),
-        "x_shape": quote(f"{x}_shape"),
-        "y": quote(y),
-        "y_shape": quote(f"{y}_shape"),
+        "x": _joined(inputs),
+        "x_shape": _joined([f"{name}_shape" for name in inputs]),
+        "y": _joined(targets),
+        "y_shape": _joined([f"{name}_shape" for name in targets]),
     }
+
+
+def _joined(names: Sequence[str]) -> str:
+    """A column behind the alias ``p.``; of several the values one after another."""
+    return " || p.".join(map(quote, names))
 
 
 WEIGHTS = """(SELECT a.model_weights FROM cerebro._architectures a

@@ -1,0 +1,39 @@
+"""What a backend with segments knows of itself, asked without its SQL interface.
+
+There each statement of that interface may fail because of a segment, and such an error jumps over the
+frames of Python: the next function of the session would find a broken interpreter.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+from cerebro_db.database.dialects.capabilities import interrupts_python
+
+_UTF8 = 6  # the number of that encoding in the server
+
+
+def own_facts() -> dict[str, Any] | None:
+    """Version, search_path, port, database, role and socket folders; None where SQL is to be asked."""
+    # Unlike CDLL this one keeps the interpreter's lock.
+    program = ctypes.PyDLL(None)
+    if not interrupts_python() or program.GetDatabaseEncoding() != _UTF8:
+        return None
+    for name in ("GetConfigOptionByName", "GetUserNameFromId", "get_database_name"):
+        getattr(program, name).restype = ctypes.c_char_p
+    program.GetUserId.restype = ctypes.c_uint32
+    database = ctypes.c_uint32.in_dll(program, "MyDatabaseId")
+
+    def setting(name: str) -> Any:
+        return program.GetConfigOptionByName(name.encode(), None, False)
+
+    found = {
+        "version": setting("server_version_num"),
+        "search_path": setting("search_path"),
+        "port": setting("port"),
+        "dbname": program.get_database_name(database),
+        "user": program.GetUserNameFromId(ctypes.c_uint32(program.GetUserId()), False),
+        "directories": ctypes.c_char_p.in_dll(program, "Unix_socket_directories").value,
+    }
+    return {name: (value or b"").decode() for name, value in found.items()}

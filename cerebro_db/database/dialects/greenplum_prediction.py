@@ -1,0 +1,191 @@
+"""SQL of predictions on Greenplum: one statement, in which each segment predicts the rows it has.
+
+A function is called with the rows of a union, one branch after the other: what makes the process of
+a segment a worker, the chunks of the models, the rows, an end. It keeps the rows until a batch is full,
+and then returns the predictions for all of them. Only these leave the segment, for where the output
+has them. Were the union read in another order, the function would refuse what comes too early.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from cerebro_db.database.dialects.greenplum_packing import GreenplumPacking
+from cerebro_db.database.dialects.postgresql_packing import dimensions, fault
+from cerebro_db.database.dialects.postgresql_prediction import (
+    PackedSource,
+    PostgreSQLPrediction,
+    RowSource,
+    Source,
+    Statement,
+    StoredModel,
+)
+from cerebro_db.database.dialects.prediction_answers import Classes, Values, estimate
+from cerebro_db.database.images import image_fault
+from cerebro_db.database.names import QualifiedName, quote
+
+_MODELS = QualifiedName("pg_temp", "cerebro_models")
+_COPY = QualifiedName("pg_temp", "cerebro_copy")
+
+
+@dataclass(frozen=True)
+class Brought:
+    """A model that a statement brings to all segments.
+
+    Attributes:
+        number: of it among those whose mean counts.
+        stored: where it is.
+        key: of it there.
+        task: JSON of what a worker must know of it.
+    """
+
+    number: int
+    stored: StoredModel
+    key: int
+    task: str
+
+
+class GreenplumPrediction(PostgreSQLPrediction):
+    """Texts of the statements."""
+
+    in_one_statement = True
+    begin = "BEGIN"
+    segment_keys = GreenplumPacking.segment_keys
+
+    def create(self, table: QualifiedName, source: Source, columns: str, unfinished: bool) -> str:
+        """The table of predictions, empty: a row lies where its id says, as it does elsewhere."""
+        text = super().create(table, source, columns, unfinished)
+        if not isinstance(source, PackedSource):
+            return text
+        ids = ", ".join(quote(name) for name, _ in source.ids)
+        return text.replace("; COMMENT", f" DISTRIBUTED BY ({ids}); COMMENT", 1)
+
+    # Parameters: keys that lie on different segments, one on each; the preparation of a worker.
+    stage = f"""
+    CREATE TEMPORARY TABLE {_MODELS.sql} (segment_key integer, kind integer, number integer,
+        chunk integer, task text, data bytea) ON COMMIT DROP DISTRIBUTED BY (segment_key);
+    INSERT INTO {_MODELS.sql}
+    SELECT k.segment_key, v.kind, 0, 0, v.task, NULL
+      FROM pg_catalog.unnest(%s::integer[]) AS k(segment_key),
+           (VALUES (-1, %s::text), (3, NULL)) AS v(kind, task)
+    """
+
+    def bring(self, model: Brought) -> Statement:
+        """Put a model on every segment."""
+        stored = model.stored
+        chunk = "0" if stored.chunk is None else f"s.{quote(stored.chunk)}"
+        sql = f"""
+        INSERT INTO {_MODELS.sql}
+        SELECT k.segment_key, 0, %s, {chunk}, CASE WHEN {chunk} = 0 THEN %s::text END,
+               s.{quote(stored.state)}
+          FROM {stored.table.sql} s, {_MODELS.sql} k
+         WHERE s.{quote(stored.key)} = %s AND k.kind = -1
+        """
+        return sql, [model.number, model.task, model.key]
+
+    # The models that are there, with whether all of their chunks have a value.
+    brought = f"""
+    SELECT m.number, pg_catalog.bool_and(m.data IS NOT NULL) FROM {_MODELS.sql} m
+     WHERE m.kind = 0 GROUP BY 1
+    """
+
+    # Whether the rows of a relation do not lie spread over all segments. Parameter: its name.
+    needs_copy = """
+    SELECT NOT EXISTS (
+        SELECT 1 FROM pg_catalog.gp_distribution_policy p
+         WHERE p.localoid = pg_catalog.to_regclass(%s) AND p.policytype = 'p'
+           AND p.numsegments = (SELECT pg_catalog.count(*) FROM pg_catalog.gp_segment_configuration
+                                 WHERE role = 'p' AND content >= 0))
+    """
+
+    def copy(self, source: RowSource) -> tuple[str, RowSource]:
+        """Spread the rows of a view, say; and what is read of the copy."""
+        text = (
+            f"CREATE TEMPORARY TABLE {_COPY.sql} ON COMMIT DROP AS "
+            f"SELECT {source.id} AS id, {source.features} AS features FROM {source.table.sql} t "
+            "DISTRIBUTED RANDOMLY"
+        )
+        return text, replace(source, table=_COPY, id="t.id", features="t.features")
+
+    def predict(
+        self, output: QualifiedName, source: Source, answer: Classes | Values, batch_rows: int
+    ) -> Statement:
+        """Predict all rows and insert what is asked of each."""
+        rows, parameters = _rows(source, batch_rows)
+        branches = [
+            f"SELECT m.kind, m.number, m.chunk, m.task, m.data, NULL::text AS id "
+            f"FROM {_MODELS.sql} m WHERE m.kind = {kind}"
+            for kind in (-1, 0, 3)
+        ]
+        given = " UNION ALL ".join([*branches[:2], rows, branches[2]])
+        ids = "" if isinstance(source, PackedSource) else "pg_catalog.unnest((p.r).ids) AS id, "
+        ranks = answer.ranks if isinstance(answer, Classes) else 1
+        predicted = f"""
+        (SELECT {ids}pg_catalog.generate_series(1, (p.r).rows) AS k, (p.r).piece AS piece,
+                (p.r).classes AS classes, (p.r).numbers AS numbers
+           FROM (SELECT cerebro._predict_spread(i.kind, i.number, i.chunk, i.task, i.data, i.id) AS r
+                   FROM ({given}) i) p
+          WHERE (p.r).rows > 0) e
+        """
+        first = f"INSERT INTO {output.sql} SELECT {_named(source, ranks)}, %s"
+        if isinstance(answer, Values):
+            value = estimate(answer.shape, numbers="e.numbers", place="e.k")
+            return f"{first}, {value} FROM {predicted}", [answer.name, *parameters]
+        sql = (
+            f"{first}, (%s::text[])[e.classes[e.k] + 1], e.numbers[e.k], (e.k - 1) %% {ranks} + 1 "
+            f"FROM {predicted}"
+        )
+        values: list[object] = [answer.name, list(answer.values), *parameters]
+        if answer.above == -math.inf:
+            return sql, values
+        return f"{sql} WHERE e.numbers[e.k] > %s", [*values, answer.above]
+
+    def named_row(self, number: int | None, table: QualifiedName) -> str:
+        """How a user finds a row: there is no order in which it would have a number."""
+        return f"a row of {table}"
+
+    def culprit(self, source: RowSource, shapes: Sequence[Sequence[int]]) -> str:
+        """A row that cannot be predicted on; it is looked for where the rows are."""
+        (shape,) = shapes
+        found, got = fault("r.x", shape, "%s"), dimensions("r.x")
+        if source.image is not None:
+            found, got = image_fault("r.x", source.image, "%s"), "NULL::integer[]"
+        return f"""
+        SELECT NULL::bigint, f.id, 0, f.fault, f.shape FROM (
+            SELECT r.id::text AS id, {found} AS fault, {got} AS shape
+              FROM (SELECT {source.id} AS id, {source.features} AS x FROM {source.table.sql} t) r) f
+         WHERE f.fault IS NOT NULL OR f.id IS NULL ORDER BY f.id NULLS FIRST LIMIT 1
+        """
+
+
+def _rows(source: Source, batch_rows: int) -> Statement:
+    """The branch of what is asked about."""
+    if not isinstance(source, PackedSource):
+        sql = (
+            f"SELECT 1, 0, 0, NULL, {source.sent('r.x')}, r.id::text FROM "
+            f"(SELECT {source.id} AS id, {source.features} AS x FROM {source.table.sql} t) r"
+        )
+        return sql, []
+    ((name, size),) = source.columns
+    x, rows = f"t.{quote(name)}", "LEAST(%s, t.num_rows - g.start)"
+    sql = f"""
+    SELECT 2, {rows}, 0, NULL,
+           pg_catalog.substring({x}, g.start * {size} + 1, {rows} * {size}),
+           t.partition_key || ',' || t.buffer_id || ',' || g.start
+      FROM {source.table.sql} t,
+           pg_catalog.generate_series(0, t.num_rows - 1, %s) AS g(start)
+    """
+    return sql, [batch_rows, batch_rows, batch_rows]
+
+
+def _named(source: Source, ranks: int) -> str:
+    """What names a row, as the output has it."""
+    if isinstance(source, PackedSource):
+        key, buffer_id, start = (
+            f"pg_catalog.split_part(e.piece, ',', {n})::integer" for n in (1, 2, 3)
+        )
+        return f"{key}, {buffer_id}, {start} + (e.k - 1) / {ranks} + 1"
+    ((_, kind),) = source.ids
+    return f"e.id::{kind.replace('%', '%%')}"

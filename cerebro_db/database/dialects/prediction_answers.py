@@ -1,0 +1,160 @@
+"""What is asked of each row that is predicted on, and the SQL of it over a batch."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+Statement = tuple[str, list[Any]]
+
+CLASS_COLUMNS = "class_value text, prob double precision, rank integer"
+VALUE_COLUMNS = "estimated double precision"
+ARRAY_COLUMNS = "estimated double precision[]"
+
+
+@dataclass(frozen=True)
+class Classes:
+    """Which classes of each row become rows of the output.
+
+    Attributes:
+        name: of the target.
+        values: of all classes, in the order of their ids.
+        ranks: so many of the best.
+        above: those of a higher probability.
+    """
+
+    name: str
+    values: tuple[str | None, ...]
+    ranks: int
+    above: float = -math.inf
+
+    columns = CLASS_COLUMNS
+
+    @property
+    def numbers(self) -> int:
+        """How many numbers a worker tells of a row."""
+        return self.ranks
+
+
+@dataclass(frozen=True)
+class Values:
+    """The value of a float target becomes a row of the output.
+
+    Attributes:
+        name: of the target.
+        shape: of one target.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+
+    @property
+    def columns(self) -> str:
+        """Of the output, behind the id and the name of the target."""
+        return ARRAY_COLUMNS if self.shape else VALUE_COLUMNS
+
+    @property
+    def numbers(self) -> int:
+        """How many numbers a worker tells of a row."""
+        return math.prod(self.shape)
+
+    ranks = 0
+
+
+@dataclass(frozen=True)
+class Several:
+    """What of each of several outputs becomes rows of the output table.
+
+    Attributes:
+        answers: of the outputs, in their order.
+    """
+
+    answers: tuple[Classes | Values, ...]
+
+    @property
+    def columns(self) -> str:
+        """Of the output table, behind the id and the name of the target."""
+        classes = [CLASS_COLUMNS] if self.has_classes else []
+        return ", ".join([*classes, *self.estimates])
+
+    @property
+    def has_classes(self) -> bool:
+        """Whether one of the targets has classes."""
+        return any(isinstance(answer, Classes) for answer in self.answers)
+
+    @property
+    def estimates(self) -> tuple[str, ...]:
+        """The column of values, if one of the targets is a float one."""
+        values = [answer for answer in self.answers if isinstance(answer, Values)]
+        if not values:
+            return ()
+        return (ARRAY_COLUMNS if any(answer.shape for answer in values) else VALUE_COLUMNS,)
+
+    @property
+    def numbers(self) -> int:
+        """How many numbers a worker tells of a row."""
+        return sum(answer.numbers for answer in self.answers)
+
+    def rows(self) -> Statement:
+        """The rows of one row of the source, over the batch ``p`` and its place ``i``.
+
+        Columns: class_name, then those of the table. A worker tells all of a row side by side.
+        """
+        classes = sum(answer.ranks for answer in self.answers)
+        parts, parameters = [], []
+        ranks = numbers = 0
+        for answer in self.answers:
+            place = f"((i.place - 1) * {self.numbers} + {numbers}"
+            if isinstance(answer, Values):
+                parts.append(self._values(answer, numbers))
+                parameters.append(answer.name)
+            else:
+                of_class = f"((i.place - 1) * {classes} + {ranks} + r.rank)::integer"
+                sql, given = self._classes(answer, of_class, f"{place} + r.rank)::integer")
+                parts.append(sql)
+                parameters += given
+            ranks, numbers = ranks + answer.ranks, numbers + answer.numbers
+        return " UNION ALL ".join(parts), parameters
+
+    def _values(self, answer: Values, offset: int) -> str:
+        missing = "NULL::text, NULL::double precision, NULL::integer, " if self.has_classes else ""
+        found = estimate(answer.shape, offset, self.numbers)
+        if not answer.shape and self.estimates == (ARRAY_COLUMNS,):
+            found = f"ARRAY[{found}]"
+        return f"SELECT %s::text, {missing}{found}"
+
+    def _classes(self, answer: Classes, of_class: str, of_number: str) -> Statement:
+        kind = "double precision[]" if self.estimates == (ARRAY_COLUMNS,) else "double precision"
+        missing = f", NULL::{kind}" if self.estimates else ""
+        sql = (
+            f"SELECT %s::text, (%s::text[])[p.classes[{of_class}] + 1], p.numbers[{of_number}], "
+            f"r.rank{missing} FROM pg_catalog.generate_series(1, %s) AS r(rank)"
+        )
+        given: list[Any] = [answer.name, list(answer.values), answer.ranks]
+        if answer.above == -math.inf:
+            return sql, given
+        return f"{sql} WHERE p.numbers[{of_number}] > %s", [*given, answer.above]
+
+
+Answer = Classes | Values | Several
+
+
+def estimate(
+    shape: Sequence[int],
+    offset: int = 0,
+    size: int | None = None,
+    numbers: str = "p.numbers",
+    place: str = "i.place",
+) -> str:
+    """The numbers of the row at a place out of those of its batch, in the shape of the target."""
+    size = math.prod(shape) if size is None else size
+    first = f"(({place} - 1) * {size} + {offset + 1})::integer"
+    if not shape:
+        return f"{numbers}[{first}]"
+    if len(shape) == 1:
+        return f"{numbers}[{first}:(({place} - 1) * {size} + {offset + shape[0]})::integer]"
+    step = math.prod(shape[1:])
+    parts = (estimate(shape[1:], offset + n * step, size, numbers, place) for n in range(shape[0]))
+    return f"ARRAY[{', '.join(parts)}]"

@@ -1,0 +1,99 @@
+"""Predictions where tables are spread over segments: each predicts the rows that lie there."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+from cerebro_db.database.catalog import Catalog
+from cerebro_db.database.dialects import Brought, PostgreSQL, SpreadPrediction
+from cerebro_db.database.dialects.prediction_answers import Several
+from cerebro_db.database.sessions import Session, StatementFailed, Tick
+from cerebro_db.driver.control import NO_RUN, SCORING_THREADS
+from cerebro_db.driver.crew import recover
+from cerebro_db.driver.prediction_job import Work
+from cerebro_db.driver.prediction_source import Rows
+from cerebro_db.driver.tasks import worker_task
+from cerebro_db.errors import InvalidData, InvalidState, WrongObjectType
+
+
+class SpreadJob:
+    """One call: one transaction of one session.
+
+    Args:
+        dialect: of the server.
+        sql: its statements.
+        control: the session; its own process loads no model.
+        tick: called while waiting; may raise to cancel.
+    """
+
+    def __init__(
+        self, dialect: PostgreSQL, sql: SpreadPrediction, control: Session, tick: Tick
+    ) -> None:
+        self._dialect, self._sql, self._control, self._tick = dialect, sql, control, tick
+
+    def run(self, work: Work) -> None:
+        """Make the output.
+
+        Raises:
+            InvalidData: a row has no id, or features that are no row of the models.
+        """
+        try:
+            self._control.run(self._sql.begin, (), self._tick)
+            self._predicted(work)
+        except StatementFailed as failure:
+            # Class 22: something about the data.
+            if not failure.sqlstate.startswith("22"):
+                raise
+            recover(self._control)
+            explained = work.source.explained
+            raise explained(self._control, self._dialect, work.asked, failure, self._tick) from None
+        finally:
+            self._control.cancel()
+            recover(self._control)
+
+    def _predicted(self, work: Work) -> None:
+        run, source = self._control.run, work.source.sql
+        if run(self._sql.is_empty(source), (), self._tick)[0][0]:
+            raise InvalidData(f"test_table: {source.table} has no rows")
+        run(self._sql.create(work.output, source, work.answer.columns, False), (), self._tick)
+        self._bring(work)
+        if isinstance(work.source, Rows):
+            text, copy = self._sql.copy(work.source.sql)
+            if run(self._sql.needs_copy, (source.table.text,), self._tick)[0][0]:
+                run(text, (), self._tick)
+                work = replace(work, source=replace(work.source, sql=copy))
+        answer = work.answer
+        assert not isinstance(answer, Several)  # which was refused
+        statement = self._sql.predict(work.output, work.source.sql, answer, work.batch_rows)
+        run(*statement, self._tick)
+        # No tick: a cancel request must not leave it unknown whether this was done.
+        run("COMMIT")
+
+    def _bring(self, work: Work) -> None:
+        """The models, to all segments."""
+        run = self._control.run
+        keys = [key for _, key in run(self._sql.segment_keys, (), self._tick)]
+        run(self._sql.stage, (keys, self._preparation(work)), self._tick)
+        first, *more = work.asked.members
+        tasks = [work.asked.first_task(work.ranks, batch_rows=work.batch_rows)]
+        tasks += [json.dumps(member.task) for member in more]
+        for number, (member, task) in enumerate(zip([first, *more], tasks, strict=True)):
+            brought = Brought(number, member.stored, member.key, task)
+            run(*self._sql.bring(brought), self._tick)
+        found = dict(run(self._sql.brought, (), self._tick))
+        for number, member in enumerate(work.asked.members):
+            if number not in found:
+                raise WrongObjectType(
+                    f"{member.stored.table} has no state of the model {member.key}"
+                )
+            if not found[number]:
+                raise InvalidState(f"{member.stored.table}: got NULL for a chunk of a state")
+
+    def _preparation(self, work: Work) -> str:
+        """What makes a process of a segment a worker."""
+        threads, use_gpus = self._control.facts.setdefault(
+            "tensorflow", (SCORING_THREADS, work.use_gpus)
+        )
+        settings = Catalog(self._control, self._tick).settings()
+        return worker_task(NO_RUN, threads, use_gpus, 0, settings)

@@ -1,0 +1,206 @@
+"""One run in steps: a statement trains on all segments at once, each its own configuration."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from cerebro_db.database.dialects import PostgreSQL
+from cerebro_db.database.dialects.postgresql_training import HopOrder, RotationStatements
+from cerebro_db.database.sessions import StatementFailed
+from cerebro_db.driver.fit_request import HOPPER, ROTATION, FitRequest
+from cerebro_db.driver.fit_setup import RunSetup
+from cerebro_db.driver.run import Rows, Run
+from cerebro_db.driver.scoreboard import Scan
+from cerebro_db.driver.state_store import StateTable
+from cerebro_db.driver.workers import Worker
+from cerebro_db.errors import InvalidData, NotSupported, concerns_all
+from cerebro_db.planning.dispatch import Dispatcher
+from cerebro_db.planning.orders import Visit
+from cerebro_db.planning.rotation import Rotation
+
+
+@dataclass(frozen=True)
+class _Step:
+    """Visits of different configurations on different partitions."""
+
+    visits: tuple[Visit, ...]
+
+
+@dataclass(frozen=True)
+class _Sweep:
+    """Scans of one data set."""
+
+    scans: tuple[Scan, ...]
+
+
+@dataclass(frozen=True)
+class _Made:
+    """What a step tells of one of its visits; no rows where there is an error."""
+
+    rows: int | None
+    kept: Sequence[str]
+    error: str | None
+    seconds: float
+
+
+def rotates(setup: RunSetup) -> bool:
+    """Whether a run goes in steps."""
+    return setup.request.schedule == ROTATION
+
+
+def check_schedule(dialect: PostgreSQL, request: FitRequest) -> None:
+    """Refuse steps where a statement is computed by one process."""
+    if request.schedule == ROTATION and dialect.rotation is None:
+        raise NotSupported(
+            f"schedule: got {ROTATION!r}; allowed on this server: {HOPPER!r}, as no statement can "
+            "train on segments side by side"
+        )
+
+
+class RotationRun(Run):
+    """The loop of a run with one session, whose statements all segments work for.
+
+    What is planned, and what comes out, is that of a run without steps.
+    """
+
+    def __init__(self, *args: Any) -> None:
+        # When each partition's process had its part of the last step done, and steps of one visit
+        # that are left of one that failed.
+        self._free_since: dict[int, float] = {}
+        self._alone: list[Visit] = []
+        super().__init__(*args)
+
+    def _new_dispatcher(self) -> Dispatcher:
+        self._rotation = Rotation(len(self._partitions), self._costs)
+        return self._rotation
+
+    @property
+    def _statements(self) -> RotationStatements:
+        found = self._context.dialect.rotation
+        assert found is not None
+        return found
+
+    # -- giving work -------------------------------------------------------------
+    def _assign_scan_or_visit(self, worker: Worker) -> None:
+        scans = self._next_scans()
+        if scans:
+            self._send_sweep(worker, scans)
+            return
+        visits = self._next_visits()
+        if visits:
+            self._send_step(worker, visits)
+            self._plan_until(max(visit.epoch for visit in visits) + 1)
+
+    def _next_scans(self) -> tuple[Scan, ...]:
+        while found := self._board.next_all(self._alive):
+            scans = tuple(scan for scan in found if self._is_wanted(scan))
+            if scans:
+                return scans
+        return ()
+
+    def _next_visits(self) -> tuple[Visit, ...]:
+        while self._alone:
+            visit = self._alone.pop(0)
+            if visit.mst_key in self._alive:
+                return (visit,)
+            self._dispatcher.finished(visit)
+        return self._rotation.next_step(self._held())
+
+    def _send_step(self, worker: Worker, visits: tuple[Visit, ...]) -> None:
+        versions = [self._version(visit) for visit in visits]
+        pairs = zip(visits, versions, strict=True)
+        sources = [self._store.of((visit.mst_key, version)) for visit, version in pairs]
+        # One statement writes one table: where one of the states must last, all of them do.
+        target = worker.target = self._store.target(*(version + 1 for version in versions))
+        worker.tables = self._store.use([*sources, target])
+        orders = [
+            self._timed(self._order(worker, visit, source, target))
+            for visit, source in zip(visits, sources, strict=True)
+        ]
+        worker.job = _Step(visits)
+        worker.session.send(*self._statements.step(self._setup.packed, orders))
+
+    def _timed(self, order: HopOrder) -> HopOrder:
+        """The same, told by the process that makes it and not by the session."""
+        since = self._free_since.get(order.partition_key)
+        waited = order.waited if since is None else time.monotonic() - since
+        number = self._partitions.index(order.partition_key)
+        return replace(order, worker=number, waited=waited)
+
+    def _send_sweep(self, worker: Worker, scans: tuple[Scan, ...]) -> None:
+        orders = [self._scan_order(worker, scan) for scan in scans]
+        worker.job = _Sweep(scans)
+        worker.session.send(*self._statements.sweep(self._tables[scans[0].dataset], orders))
+
+    # -- taking results ------------------------------------------------------------
+    def _done(self, worker: Worker, job: Any, rows: Rows, target: StateTable | None) -> None:
+        if isinstance(job, _Step):
+            assert target is not None
+            self._stepped(worker, job, rows, target)
+        elif isinstance(job, _Sweep):
+            self._swept(worker, job, rows)
+        else:
+            super()._done(worker, job, rows, target)
+
+    def _stepped(self, worker: Worker, job: _Step, rows: Rows, target: StateTable) -> None:
+        ended, sizes, made = time.monotonic(), Counter[int](), dict[int, _Made]()
+        for mst_key, size, trained, kept, error, seconds in rows:
+            sizes[mst_key] += size
+            if trained is not None or error is not None:  # the first chunk of a state
+                made[mst_key] = _Made(trained, kept or (), error, seconds or 0.0)
+        if gone := [v.partition_key for v in job.visits if v.mst_key not in made]:
+            raise InvalidData(
+                f"source_table: got no rows of partition {gone[0]}; allowed: to go on with the "
+                "same rows only",
+                hint="start a new run",
+            )
+        longest = max(found.seconds for found in made.values())
+        used = self._store.use([target])
+        for visit in job.visits:
+            found = made[visit.mst_key]
+            self._free_since[visit.partition_key] = ended - (longest - found.seconds)
+            _keep(worker, visit.partition_key, found.kept)
+            if found.rows is not None:
+                self._visited(visit, found.rows, sizes[visit.mst_key], target)
+            else:
+                self._store.failed(target)
+                super()._failed(visit, _failure(found.error or "{}"))
+        self._store.give_back(used)
+
+    def _swept(self, worker: Worker, job: _Sweep, rows: Rows) -> None:
+        results = {partition_key: json.loads(text) for partition_key, text in rows}
+        for scan in job.scans:
+            result = results[scan.partition_key]
+            _keep(worker, scan.partition_key, result["kept"])
+            self._scanned(scan, result)
+
+    # -- failures --------------------------------------------------------------------
+    def _undone(self, worker: Worker) -> None:
+        if worker.target is not None and isinstance(worker.job, _Step):
+            for _ in worker.job.visits:
+                self._store.failed(worker.target)
+
+    def _failed(self, job: Any, error: StatementFailed) -> None:
+        """What an error of a whole step is about is found by making its visits one by one."""
+        if not isinstance(job, _Step) or concerns_all(error.sqlstate):
+            super()._failed(job, error)
+        elif len(job.visits) == 1:
+            super()._failed(job.visits[0], error)
+        else:
+            self._alone += job.visits
+
+
+def _keep(worker: Worker, partition_key: int, kept: Sequence[str]) -> None:
+    """What the process of one partition has in memory."""
+    others = {name for name in worker.kept if int(name.rpartition("/")[2]) != partition_key}
+    worker.kept = others | set(kept)
+
+
+def _failure(text: str) -> StatementFailed:
+    found = json.loads(text)
+    return StatementFailed(found["message"], found["sqlstate"], found["hint"], None)

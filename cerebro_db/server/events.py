@@ -1,0 +1,59 @@
+"""What the driver calls in a worker to write event files for TensorBoard."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from cerebro_db.errors import InvalidArgument, RunFailed
+from cerebro_db.server.computing import Tick, compute
+from cerebro_db.server.host import entry
+from cerebro_db.server.memory import recall
+from cerebro_db.server.settings import settings_of
+from cerebro_db.training.fields import Fields
+
+_ROLE = "SELECT current_user::text AS name"
+
+
+@entry
+def write_events(plpy: Any, gd: dict[str, Any], task: str | None) -> None:
+    """Write what is not there yet; without configurations, only check that it could be done.
+
+    Raises:
+        InvalidArgument: no directory is allowed, or that cannot be used.
+        RunFailed: a file cannot be written.
+    """
+    folder = _folder(settings_of(plpy).tensorboard_dir, plpy.execute(_ROLE)[0]["name"])
+    given = Fields.parse(task)
+    if not given.raw("configurations"):
+        return
+    recall(gd)
+
+    def work(tick: Tick) -> None:
+        from cerebro_db.training.events import series_of, write
+
+        try:
+            write(folder, series_of(given))
+        except OSError as error:
+            raise RunFailed(f"cannot write to {folder}: {error.strerror}") from None
+
+    compute(plpy, work)
+
+
+def _folder(base: str, role: str) -> Path:
+    """The folder of a role, in the directory that an administrator has named."""
+    if not base:
+        raise InvalidArgument(
+            "TensorBoard: got a configuration that writes files on the server; allowed: where an "
+            "administrator has named a directory for them",
+            hint="SELECT cerebro_set('tensorboard_dir', '/absolute/path')",
+        )
+    if not os.path.isdir(base) or not os.access(base, os.W_OK | os.X_OK):
+        raise InvalidArgument(
+            f"TensorBoard: the setting tensorboard_dir is {base}; allowed: a directory of the server "
+            "that the server's user can write to"
+        )
+    # No name of a role is a way out of the directory.
+    return Path(base) / quote(role, safe="").replace(".", "%2E")

@@ -1,0 +1,83 @@
+"""What cerebro_register_function and cerebro_unregister_function call, and what workers know of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cerebro_db.configs.custom import check_name, check_path
+from cerebro_db.configs.names import is_taken
+from cerebro_db.errors import InvalidArgument
+from cerebro_db.server.computing import Tick, compute
+from cerebro_db.server.host import entry
+from cerebro_db.server.settings import require_administrator
+from cerebro_db.training.environment import configure_once
+from cerebro_db.training.functions import (
+    Function,
+    distribution_of,
+    function_of,
+    imported,
+    know,
+    places_of,
+)
+
+__all__ = ["function_of", "functions_of", "know", "register", "unregister"]
+
+_KNOWN = "SELECT name, path, package, version FROM cerebro.registered_functions"
+_ADD = (
+    "INSERT INTO cerebro.catalog_functions (name, path, package, version, places) "
+    "VALUES ($1, $2, $3, $4, $5)"
+)
+_REMOVE = "DELETE FROM cerebro.catalog_functions WHERE name = $1 RETURNING 1"
+
+
+def functions_of(plpy: Any) -> dict[str, Function]:
+    """All functions that are registered."""
+    return {
+        row["name"]: Function(row["path"], row["package"], row["version"])
+        for row in plpy.execute(_KNOWN)
+    }
+
+
+@entry
+def register(plpy: Any, name: str | None, path: str | None) -> None:
+    """Let a name mean a function of an installed package.
+
+    Raises:
+        NotPermitted: the caller is no administrator.
+        InvalidArgument: the name is taken, or the path leads to no function that may be registered.
+    """
+    require_administrator(plpy)
+    name = check_name(name)
+    check_path(path)
+    assert path is not None
+    if is_taken(name):
+        raise InvalidArgument(f"name: got {name!r}, which Keras has; allowed: another name")
+    if name in functions_of(plpy):
+        raise InvalidArgument(
+            f"name: got {name!r}, which is registered already; allowed: another name",
+            hint="cerebro_unregister_function frees it",
+        )
+    package, version = distribution_of(path)
+
+    def work(tick: Tick) -> int:
+        configure_once(threads=1)  # the package may import TensorFlow
+        return places_of(imported(path))
+
+    places = compute(plpy, work)
+    kinds = ["text"] * 4 + ["integer"]
+    plpy.execute(plpy.prepare(_ADD, kinds), [name, path, package, version, places])
+
+
+@entry
+def unregister(plpy: Any, name: str | None) -> None:
+    """Free a name.
+
+    Raises:
+        NotPermitted: the caller is no administrator.
+        InvalidArgument: nothing has that name.
+    """
+    require_administrator(plpy)
+    name = check_name(name)
+    if not plpy.execute(plpy.prepare(_REMOVE, ["text"]), [name]):
+        known = ", ".join(sorted(functions_of(plpy))) or "none is registered"
+        raise InvalidArgument(f"name: got {name!r}; registered functions: {known}")

@@ -1,0 +1,26 @@
+"""What cerebro_gpu_configuration calls, and what it asks on each host."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cerebro_db.driver import gpus
+from cerebro_db.server.computing import listen
+from cerebro_db.server.host import Host, entry
+from cerebro_db.training.devices import described
+
+
+@entry
+def gpu_configuration(
+    plpy: Any, gd: dict[str, Any], output_table: str | None, source: str | None
+) -> None:
+    """Write down the GPUs of each host."""
+    host = Host.of(plpy, gd)
+    request = gpus.GpuRequest(output_table, source, host.search_path)
+    gpus.write_configuration(host.pool, host.dialect, request, host.tick)
+
+
+@entry
+def gpus_here(plpy: Any, source: str | None) -> list[str]:
+    """The GPUs of the host on which this process runs."""
+    return described(source, lambda: listen(plpy))

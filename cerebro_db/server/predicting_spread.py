@@ -1,0 +1,156 @@
+"""Predictions where rows stay on their segments: one statement brings the models, then the rows.
+
+A process there hears of nothing but the rows of a statement. So the first of them make it ready and
+bring the models, the next ones are asked about, and the last one tells that there are no more.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from cerebro_db.errors import InvalidArgument, InvalidData, RunFailed
+from cerebro_db.server.computing import Tick, compute
+from cerebro_db.server.host import entry
+from cerebro_db.server.memory import WorkerMemory, recall
+from cerebro_db.server.training import PREPARE, checked, prepared
+from cerebro_db.training.fields import Fields
+
+if TYPE_CHECKING:  # TensorFlow is imported when a process is made ready, not before
+    from cerebro_db.training.prediction import Answers, Prediction
+
+MODEL, ROW, BUFFER, END = 0, 1, 2, 3  # kinds of rows
+Predicted = dict[str, Any]
+_MOST_MODELS = 2**20
+
+
+@dataclass
+class _Model:
+    """A model whose state comes in chunks, in any order."""
+
+    task: str = ""
+    chunks: dict[int, bytes] = field(default_factory=dict)
+
+    def state(self) -> bytes:
+        """The whole state."""
+        chunks = [self.chunks[number] for number in sorted(self.chunks)]
+        return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+
+
+@dataclass
+class _Stream:
+    """What one statement has brought so far."""
+
+    models: dict[int, _Model] = field(default_factory=dict)
+    prediction: Prediction | None = None
+    batch_rows: int = 1
+    ranks: int = 1
+    ids: list[str] = field(default_factory=list)
+    rows: list[bytes] = field(default_factory=list)
+
+    def opened(self, memory: WorkerMemory, tick: Tick) -> Prediction:
+        """The models, loaded when all of them are there."""
+        from cerebro_db.training.prediction import Prediction
+
+        if self.prediction is None:
+            if not self.models:
+                raise RunFailed("got rows to predict before any model")
+            first, *more = [self.models.pop(number) for number in sorted(self.models)]
+            known = memory.scorers, memory.architectures
+            self.prediction = Prediction(first.task, first.state(), *known, tick)
+            for model in more:
+                self.prediction.extend(model.task, model.state())
+        return self.prediction
+
+
+@entry
+def predict_spread(
+    plpy: Any,
+    gd: dict[str, Any],
+    kind: int | None,
+    number: int | None,
+    chunk: int | None,
+    task: str | None,
+    data: bytes | None,
+    name: str | None,
+) -> Predicted | None:
+    """Take one row of a statement; what is predicted, as soon as a batch is full.
+
+    Args:
+        plpy: the module that the server hands to PL/Python bodies.
+        gd: the dictionary of the process.
+        kind: of the row.
+        number: of a model, or of the rows in a piece of a buffer.
+        chunk: of a model's state.
+        task: what makes the process a worker, or what it must know of a model.
+        data: a chunk of a state, the features of a row, or those of a piece of a buffer.
+        name: the id of a row or of a piece.
+    """
+    if kind == PREPARE:
+        compute(plpy, lambda tick: prepared(gd, task or "").begin(_Stream()))
+        return None
+    memory = recall(gd)
+    stream: _Stream = memory.current(memory.token, _Stream)
+    if kind == MODEL:
+        _take_model(stream, number, chunk, task, data)
+        return None
+    if kind == ROW:
+        return _take_row(plpy, memory, stream, data, name)
+    if kind == BUFFER:
+        count = checked("number", number, 1, 2**31 - 1)
+        return _piece(plpy, memory, stream, data or b"", count, name)
+    if kind != END:
+        raise InvalidArgument(f"kind: got {kind}; allowed: {PREPARE} to {END}")
+    answers = _batch(plpy, memory, stream) if stream.rows else None
+    memory.end(memory.token, _Stream)
+    return answers
+
+
+def _take_model(
+    stream: _Stream, number: int | None, chunk: int | None, task: str | None, data: bytes | None
+) -> None:
+    number = checked("number", number, 0, _MOST_MODELS)
+    model = stream.models.setdefault(number, _Model())
+    model.chunks[checked("chunk", chunk, 0, 2**31 - 1)] = data or b""
+    if task is None:
+        return
+    model.task = task
+    if number == 0:
+        given = Fields.parse(task)
+        stream.batch_rows = given.integer("batch_rows", 1, 2**31 - 1)
+        stream.ranks = max(1, *given.integers("ranks", 0, most=1))
+
+
+def _take_row(
+    plpy: Any, memory: WorkerMemory, stream: _Stream, data: bytes | None, name: str | None
+) -> Predicted | None:
+    if name is None or data is None:
+        raise InvalidData("a row has no id" if name is None else "a row has no features")
+    stream.ids.append(name)
+    stream.rows.append(data)
+    return _batch(plpy, memory, stream) if len(stream.rows) == stream.batch_rows else None
+
+
+def _batch(plpy: Any, memory: WorkerMemory, stream: _Stream) -> Predicted:
+    """The predictions for the rows that wait."""
+    ids, stream.ids = stream.ids, []
+    data, count = b"".join(stream.rows), len(stream.rows)
+    stream.rows = []
+    answers = compute(plpy, lambda tick: stream.opened(memory, tick).batch(data, count))
+    if answers[0] is not None:
+        ids = [name for name in ids for _ in range(stream.ranks)]
+    return _predicted(answers, ids, None, len(ids))
+
+
+def _piece(
+    plpy: Any, memory: WorkerMemory, stream: _Stream, data: bytes, count: int, name: str | None
+) -> Predicted:
+    """The predictions for a piece of a buffer."""
+    answers = compute(plpy, lambda tick: stream.opened(memory, tick).buffer(data, count))
+    ranks = 1 if answers[0] is None else stream.ranks
+    return _predicted(answers, None, name, count * ranks)
+
+
+def _predicted(answers: Answers, ids: list[str] | None, piece: str | None, rows: int) -> Predicted:
+    classes, numbers = answers
+    return {"ids": ids, "piece": piece, "rows": rows, "classes": classes, "numbers": numbers}

@@ -1,0 +1,78 @@
+"""Models for single rows where the caller's session must not read tables inside of a function.
+
+They are read through another session, which sees what is committed. Whether a model has been
+replaced is asked once in each statement of the caller, not for each of its rows.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from cerebro_db.configs.architecture import ArchitectureLimits
+from cerebro_db.database.catalog import Catalog
+from cerebro_db.database.dialects.capabilities import statement_began
+from cerebro_db.database.sessions import Session
+from cerebro_db.driver.control import control_session
+from cerebro_db.driver.registered import RegisteredModel, named_models
+from cerebro_db.server.host import Host
+from cerebro_db.server.rows_loading import built, read_model
+
+if TYPE_CHECKING:  # TensorFlow is imported at the first call
+    from cerebro_db.training.rows import RowModel
+
+_KEY = "cerebro.rows_apart"
+_MOST_MODELS = 16
+_Place = tuple[str, str, str, int | None]
+
+
+@dataclass
+class _Kept:
+    """A model, which version it is, and the statement that asked for that."""
+
+    model: RowModel
+    version: tuple[Any, ...]
+    statement: int
+
+
+def model_apart(plpy: Any, gd: dict[str, Any], text: str, mst_key: int | None) -> RowModel:
+    """The model of a table, loaded where it has not been, or where it was replaced."""
+    host = Host.of(plpy, gd)
+    kept: OrderedDict[_Place, _Kept] = gd.setdefault(_KEY, OrderedDict())
+    place = (host.pool.dsn, host.search_path, text, mst_key)
+    found, statement = kept.get(place), statement_began()
+    if found is None or found.statement != statement:
+        kept.pop(place, None)
+        found = kept[place] = _current(host, found, text, mst_key, statement)
+        while len(kept) > _MOST_MODELS:
+            kept.popitem(last=False)
+    return found.model
+
+
+def _current(
+    host: Host, known: _Kept | None, text: str, mst_key: int | None, statement: int
+) -> _Kept:
+    with control_session(host.pool, host.search_path, host.tick) as session:
+        version = _version(session, text, mst_key)
+        if known is not None and known.version == version:
+            return _Kept(known.model, version, statement)
+        limits = ArchitectureLimits.of(Catalog(session, host.tick).settings())
+        asked, data = read_model(session, text, mst_key)
+    return _Kept(built(host.plpy, asked, data, limits), version, statement)
+
+
+def _version(session: Session, text: str, mst_key: int | None) -> tuple[Any, ...]:
+    """What is another one as soon as the state is."""
+    table = named_models(session, text, lambda: None)
+    if mst_key is not None:
+        table.check_key(mst_key)
+    key = table.only_key() if mst_key is None else mst_key
+    if isinstance(table, RegisteredModel):  # a version never changes
+        return (key,)
+    rows = session.run(
+        "SELECT s.tableoid::bigint, s.xmin::text, s.ctid::text "
+        f"FROM {table.states.sql} s WHERE s.mst_key = %s AND s.chunk = 0",
+        (key,),
+    )
+    return (*rows, key)

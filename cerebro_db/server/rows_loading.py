@@ -1,0 +1,48 @@
+"""Models for single rows: read through a session, built in the process of the caller."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from cerebro_db.configs.architecture import ArchitectureLimits
+from cerebro_db.database.sessions import Session
+from cerebro_db.driver.prediction_models import Asked, models_of_table
+from cerebro_db.driver.registered import named_models
+from cerebro_db.errors import InvalidState
+from cerebro_db.server.computing import Tick, compute
+
+if TYPE_CHECKING:  # TensorFlow is imported at the first call
+    from cerebro_db.training.rows import RowModel
+
+
+def read_model(session: Session, text: str, mst_key: int | None) -> tuple[Asked, bytes]:
+    """What is known of a model of a table, and its state."""
+
+    def tick() -> None:
+        """Statements of this session listen themselves, or are short."""
+
+    table = named_models(session, text, tick)
+    if mst_key is not None:
+        table.check_key(mst_key)
+    key = table.only_key() if mst_key is None else mst_key
+    asked = models_of_table(session, table, [key], tick)
+    sql = f"SELECT s.state FROM {table.states.sql} s WHERE s.mst_key = %s ORDER BY s.chunk"
+    chunks = [row[0] for row in session.run(sql, (key,))]
+    if not all(isinstance(chunk, bytes | memoryview) for chunk in chunks):
+        raise InvalidState(f"{table.states}: got NULL for a chunk of the state of {key}")
+    return asked, b"".join(chunks)
+
+
+def built(plpy: Any, asked: Asked, data: bytes, limits: ArchitectureLimits) -> RowModel:
+    """The model, ready to be asked."""
+
+    def work(tick: Tick) -> RowModel:
+        from cerebro_db.training.environment import configure_once
+
+        configure_once(threads=1)
+        from cerebro_db.training.rows import RowModel
+
+        task, classes = asked.members[0].task, asked.class_values
+        return RowModel(task, data, limits, asked.names, classes, asked.shapes, asked.divisor)
+
+    return compute(plpy, work)

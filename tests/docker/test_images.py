@@ -1,0 +1,105 @@
+"""docker-compose.yml and the images that it builds: read, as no container can be run in a test."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cerebro_db.install import sources
+
+yaml = pytest.importorskip("yaml")
+
+ROOT = Path(__file__).parents[2]
+# service, image below it, the folder of the server's scripts for a new database
+SERVICES = {
+    "db": "postgres:15-bookworm",
+    "greenplum": "woblerr/greenplum:${GREENPLUM_VERSION}-oraclelinux8",
+}
+
+
+@pytest.fixture(scope="module")
+def compose() -> dict[str, Any]:
+    read: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
+    return read
+
+
+def steps(service: dict[str, Any]) -> list[tuple[str, str]]:
+    """The instructions of a service's Dockerfile, those of several lines as one."""
+    text = (ROOT / service["build"]["context"] / service["build"]["dockerfile"]).read_text()
+    lines = re.sub(r"^\s*#.*\n", "", text, flags=re.MULTILINE).replace("\\\n", " ").splitlines()
+    found = [line.partition(" ") for line in lines if line.strip()]
+    return [(word, " ".join(rest.split())) for word, _, rest in found]
+
+
+def test_services_and_profiles(compose: dict[str, Any]) -> None:
+    services = compose["services"]
+    assert set(services) == set(SERVICES)
+    # Only the first one starts when none is asked for.
+    assert {name: service.get("profiles") for name, service in services.items()} == {
+        "db": None,
+        "greenplum": ["greenplum"],
+    }
+    ports = [service["ports"][0] for service in services.values()]
+    assert all(port.startswith("127.0.0.1:") for port in ports)
+    assert len({re.findall(r"\d+", port.removeprefix("127.0.0.1:"))[0] for port in ports}) == 2
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_what_is_mounted_is_declared(compose: dict[str, Any], name: str) -> None:
+    mounted = [volume.partition(":")[0] for volume in compose["services"][name]["volumes"]]
+    assert set(mounted) <= set(compose["volumes"])
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_an_image_installs_the_package_as_the_documentation_tells(
+    compose: dict[str, Any], name: str
+) -> None:
+    found = steps(compose["services"][name])
+    assert {word for word, _ in found} <= {"ARG", "FROM", "RUN", "WORKDIR", "COPY"}
+    bases = [rest.split(" AS ")[0] for word, rest in found if word == "FROM"]
+    assert set(bases) == {SERVICES[name]}
+    runs = [rest for word, rest in found if word == "RUN"]
+    (installs,) = [run for run in runs if "pip install" in run]
+    assert re.match(r"umask 022 && /usr/bin/python3[.\d]* -m venv /opt/cerebro-db && ", installs)
+    assert '/opt/cerebro-db/bin/pip install --no-cache-dir "/tmp/cerebro-db[cpu]"' in installs
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_an_image_has_all_that_the_package_is_built_from(
+    compose: dict[str, Any], name: str
+) -> None:
+    copied = [
+        part
+        for word, rest in steps(compose["services"][name])
+        if word == "COPY" and "--from" not in rest
+        for part in rest.split()[:-1]
+        if not part.startswith("--")
+    ]
+    assert [path for path in copied if not (ROOT / path).exists()] == []
+    needed = {"pyproject.toml", "README.md", "cerebro_db", "sql", "udfs"}
+    assert needed <= set(copied)
+    assert Path(sources.__file__).is_relative_to(ROOT / "cerebro_db")
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_a_new_database_gets_the_same_installation(compose: dict[str, Any], name: str) -> None:
+    service = compose["services"][name]
+    (rest,) = [rest for _, rest in steps(service) if "docker-entrypoint-initdb.d" in rest]
+    script = ROOT / next(part for part in rest.split() if part.startswith("docker/"))
+    subprocess.run(["sh", "-n", script], check=True)
+    text = script.read_text()
+    assert "set -eu\n" in text
+    assert re.search(r'^/opt/cerebro-db/bin/cerebro install \\\n +--dsn "host=/', text, re.M)
+    # The variables that it needs are those of the image, or given in docker-compose.yml.
+    given = {*service["environment"], "GREENPLUM_USER"}
+    assert set(re.findall(r"\$(\w+)", text)) <= given
+
+
+def test_the_extension_is_built_for_the_python_that_is_there(compose: dict[str, Any]) -> None:
+    text = " ".join(rest for _, rest in steps(compose["services"]["greenplum"]))
+    assert set(re.findall(r"python3\.\d+", text)) == {"python3.11"}
+    assert "python3.11-devel" in text

@@ -1,0 +1,45 @@
+"""Which processes of segments have trained, as they tell of themselves."""
+
+from __future__ import annotations
+
+from conftest import Sql
+
+# A process that computes has TensorFlow, and its title tells of which session it is.
+_COMPUTING = """
+CREATE OR REPLACE FUNCTION pg_temp.computing(n integer) RETURNS SETOF integer
+LANGUAGE plpython3u AS $$
+import os, re
+found = []
+for pid in filter(str.isdigit, os.listdir('/proc')):
+    try:
+        with open(f'/proc/{pid}/stat') as file:
+            parent = int(file.read().rpartition(')')[2].split()[1])
+        if parent != os.getppid():
+            continue
+        with open(f'/proc/{pid}/maps') as file:
+            if 'tensorflow' not in file.read():
+                continue
+        with open(f'/proc/{pid}/cmdline') as file:
+            session = re.search(r'\\bcon(\\d+)\\b', file.read())
+    except OSError:
+        continue
+    if session:
+        found.append(int(session[1]))
+return found
+$$
+"""
+_SESSIONS = (
+    "SELECT sess_id FROM pg_stat_activity WHERE datname = current_database() "
+    "AND application_name = 'cerebro worker'"
+)
+
+
+def computing(sql: Sql) -> list[tuple[int, int]]:
+    """Segment and session of each process of a segment that has TensorFlow, of this database."""
+    sql.run(_COMPUTING)
+    sessions = set(sql.column(_SESSIONS))
+    # An argument that differs from row to row keeps the planner from calling it beforehand.
+    rows = sql.fetch(
+        "SELECT gp_segment_id, pg_temp.computing(gp_segment_id) FROM gp_dist_random('gp_id')"
+    )
+    return sorted((segment, session) for segment, session in rows if session in sessions)

@@ -1,0 +1,271 @@
+"""What stops a run where partitions lie on segments: it ends as if nothing had happened, to the bit.
+
+Processes are found by what the coordinator tells of its segments, so these tests need them on this machine.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import psycopg2
+import pytest
+
+from cerebro_db.database.dialects import dialect_of
+from cerebro_db.database.packed import load_packed
+from cerebro_db.database.sessions import SessionPool
+from cerebro_db.driver.fit import fit_multiple
+from cerebro_db.driver.fit_request import FitRequest
+from chaos.segments import NotHere, Segments
+from chaos.server import until
+from tests.greenplum.test_fitting import make_tables
+
+pytestmark = pytest.mark.slow
+
+SECONDS = 120.0
+FIT = (
+    "SELECT cerebro_fit_multiple('packed', '{}', 'configs', 6, validation_table := 'val', "
+    "metrics_compute_frequency := 2)"
+)
+CONFIGURATIONS = 4
+
+
+class Call:
+    """A statement in a session of its own, in a thread."""
+
+    def __init__(self, dsn: str, sql: str, *before: str) -> None:
+        self.connection = psycopg2.connect(dsn)
+        self.connection.autocommit = True
+        for statement in before:
+            self.connection.cursor().execute(statement)
+        self.error: psycopg2.Error | None = None
+        self._thread = threading.Thread(target=self._run, args=(sql,))
+        self._thread.start()
+
+    def _run(self, sql: str) -> None:
+        try:
+            self.connection.cursor().execute(sql)
+        except psycopg2.Error as error:
+            self.error = error
+
+    @property
+    def over(self) -> bool:
+        return not self._thread.is_alive()
+
+    def wait(self) -> str | None:
+        """Wait for it; returns its SQLSTATE, None where it has succeeded."""
+        self._thread.join(SECONDS)
+        assert self.over
+        return None if self.error is None else self.error.pgcode or "lost"
+
+    def end(self) -> str | None:
+        """The same, and end its session."""
+        sqlstate = self.wait()
+        self.connection.close()
+        return sqlstate
+
+
+class Bench:
+    """The cluster with tables and what an undisturbed run has left."""
+
+    def __init__(self, server: Segments, blobs: Any) -> None:
+        self.server, self._number = server, 0
+        make_tables(_Tables(server), blobs, "")
+        assert Call(server.dsn, FIT.format("calm")).end() is None
+        self.calm = self.left("calm")
+
+    def left(self, output: str) -> list[Any]:
+        """Weights, states and results of a run."""
+        queries = (
+            "SELECT mst_key, md5(model_weights) FROM {} ORDER BY 1",
+            "SELECT mst_key, chunk, md5(state) FROM {}_states ORDER BY 1, 2",
+            "SELECT mst_key, training_loss, validation_loss, training_metrics FROM {}_info ORDER BY 1",
+        )
+        return [self.server.fetch(sql.format(output)) for sql in queries]
+
+    def hops(self) -> int:
+        return CONFIGURATIONS * self.server.partitions * 6
+
+    def begin(self, *before: str) -> tuple[Call, str, int]:
+        """Begin a run, and wait until it has done some hops; also its output and its number."""
+        self._number += 1
+        output = f"out_{self._number}"
+        call = Call(self.server.dsn, FIT.format(output), *before)
+
+        def trains() -> int | None:
+            assert not call.over, call.error
+            row = self.server.run(output)
+            return row[0] if row is not None and row[4] >= CONFIGURATIONS else None
+
+        return call, output, until(trains, SECONDS, "the run trains") or 0
+
+    def status(self, output: str) -> str:
+        row = self.server.run(output)
+        assert row is not None
+        return str(row[2])
+
+    def resumes(self, output: str, run_id: int) -> None:
+        """It goes on to the same end."""
+        assert Call(self.server.dsn, f"SELECT cerebro_resume({run_id})").end() is None
+        self.is_same(output, run_id)
+
+    def is_same(self, output: str, run_id: int) -> None:
+        assert self.status(output) == "finished"
+        assert self.left(output) == self.calm
+        done = "SELECT count(*), count(DISTINCT (mst_key, epoch, position)) FROM cerebro.hops "
+        assert self.server.fetch(f"{done} WHERE run_id = {run_id}") == [(self.hops(), self.hops())]
+
+    def workers(self, output: str) -> list[int]:
+        row = self.server.run(output)
+        assert row is not None
+        return list(row[6])
+
+
+class _Tables:
+    """What makes tables, as the fixtures of other tests have it."""
+
+    def __init__(self, server: Segments) -> None:
+        self._server = server
+
+    def run(self, sql: str, parameters: Any = None) -> None:
+        self._server.fetch(sql, parameters)
+
+    value = run
+
+
+@pytest.fixture(scope="module")
+def bench(segments_dsn: str, blobs: Any) -> Iterator[Bench]:
+    """Skipped where the processes of the cluster are out of reach."""
+    try:
+        server = Segments(segments_dsn)
+    except NotHere as error:
+        pytest.skip(str(error))
+    found = Bench(server, blobs)
+    yield found
+    server.forget_session()
+
+
+def _ask(function: str) -> Callable[[Bench, Call, int], None]:
+    return lambda bench, call, run_id: bench.server.call(f"SELECT {function}({run_id})")
+
+
+def _signal(function: str) -> Callable[[Bench, Call, int], None]:
+    return lambda bench, call, run_id: bench.server.call(
+        f"SELECT {function}({call.connection.info.backend_pid})"
+    )
+
+
+STOPS = {
+    "cerebro_cancel": (_ask("cerebro_cancel"), "57014", "cancelled"),
+    "cerebro_pause": (_ask("cerebro_pause"), None, "paused"),
+    "pg_cancel_backend": (_signal("pg_cancel_backend"), "57014", "cancelled"),
+    "pg_terminate_backend": (_signal("pg_terminate_backend"), "57P01", "interrupted"),
+}
+
+
+@pytest.mark.parametrize("how", STOPS)
+def test_a_run_that_is_stopped_goes_on_to_the_same_end(bench: Bench, how: str) -> None:
+    stop, sqlstate, status = STOPS[how]
+    call, output, run_id = bench.begin()
+    stop(bench, call, run_id)
+    assert call.end() == sqlstate
+    assert bench.status(output) == status
+    bench.resumes(output, run_id)
+
+
+def test_a_configuration_that_is_cancelled_leaves_the_others_alone(bench: Bench) -> None:
+    call, output, run_id = bench.begin()
+    bench.server.call(f"SELECT cerebro_cancel({run_id}, 2)")
+    assert call.end() is None
+    assert bench.status(output) == "finished"
+    others = [[row for row in rows if row[0] != 2] for rows in bench.calm]
+    weights, states, info = bench.left(output)
+    assert [weights, states, [row for row in info if row[0] != 2]] == others
+
+
+def test_a_timeout_stops_a_run_and_nothing_of_it_goes_on(bench: Bench) -> None:
+    # Of the two signals of a timeout the second one must not end what follows the first.
+    call = Call(bench.server.dsn, FIT.format("late"), "SET statement_timeout = '6s'")
+    assert call.wait() == "57014"
+    row = bench.server.run("late")
+    assert row is not None
+    assert row[2] == "cancelled"
+    # Also while the session of the caller stays.
+    until(lambda: not bench.workers("late"), 60, "its workers end")
+    call.end()
+    bench.resumes("late", row[0])
+
+
+@pytest.mark.parametrize("reads", [True, False])
+def test_a_killed_process_of_a_segment_is_replaced(bench: Bench, reads: bool) -> None:
+    call, output, run_id = bench.begin()
+    killed = bench.server.kill_on_segment(bench.workers(output), reads, random.Random(1))
+    assert killed is not None
+    assert call.end() is None
+    assert any("lost its sessions" in notice for notice in call.connection.notices)
+    bench.is_same(output, run_id)
+
+
+def test_a_coordinator_that_is_restarted(bench: Bench) -> None:
+    call, output, run_id = bench.begin()
+    bench.server.restart()
+    assert call.end() is not None
+    assert bench.status(output) == "interrupted"
+    bench.resumes(output, run_id)
+
+
+def test_a_segment_that_is_down(bench: Bench) -> None:
+    server = bench.server
+    server.call("SELECT cerebro_set('worker_retries', '1')")
+    call, output, run_id = bench.begin()
+    control = server.stopped(1)
+    try:
+        assert call.end() is not None
+        assert call.error is not None
+        told = str(call.error)
+        assert "seg1" in told, told
+        with pytest.raises(psycopg2.Error, match="seg1"):
+            psycopg2.connect(server.dsn).cursor().execute("SELECT count(*) FROM packed")
+    finally:
+        control.start()
+    server.forget_session()
+    server.call("SELECT cerebro_set('worker_retries', NULL)")
+    assert bench.status(output) == "interrupted"
+    bench.resumes(output, run_id)
+
+
+def test_what_is_left_of_a_run_can_be_dropped(bench: Bench) -> None:
+    call, output, run_id = bench.begin()
+    bench.server.call(f"SELECT cerebro_pause({run_id})")
+    assert call.end() is None
+    states = bench.server.fetch(
+        "SELECT relname FROM pg_class WHERE relname LIKE 'run\\_%' AND relkind = 'r'"
+    )
+    kept = sum(
+        bench.server.value(f"SELECT count(*) FROM cerebro_states.{name}") for (name,) in states
+    )
+    assert kept >= CONFIGURATIONS
+    bench.server.call(f"SELECT cerebro_drop_run({run_id})")
+    until(lambda: not bench.server.sessions(), 30, "all sessions end")
+    assert bench.server.leftovers() == []
+    assert bench.server.run(output) is None
+
+
+def test_processes_of_segments_give_back_what_a_run_took(bench: Bench) -> None:
+    bench.server.fetch(
+        "CREATE OR REPLACE FUNCTION held() RETURNS int LANGUAGE plpython3u AS "
+        "$$ return len(list(GD['cerebro.worker'].cache.names())) $$"
+    )
+    dialect = dialect_of(90426, True)
+    pool = SessionPool(bench.server.dsn, dialect.session_settings())
+    request = FitRequest("packed", "held", "configs", 2, search_path="public", cores=2)
+    fit_multiple(pool, dialect, request)
+    sessions = pool.take(3, lambda session: "number" in session.facts)
+    packed = load_packed(sessions[0], "public.packed", "source_table")
+    keys = [partition.partition_key for partition in packed.partitions]
+    for session in sessions:
+        own = [key for key in keys if key == session.facts["number"]]
+        assert session.run(*dialect.training.call(packed, own, "public.held()")) == [(0,)]
+        session.close()

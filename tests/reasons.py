@@ -1,0 +1,10 @@
+"""Why a test is left out where tables lie on segments: the whole table of reasons."""
+
+EMBEDDED_ONLY = "it is about the embedded server"
+NO_ADDRESSES = (
+    "other sessions cannot read rows by their addresses there: one session does all of it"
+)
+NO_TABLES_ON_SEGMENTS = (
+    "a function that reads tables cannot be called for rows that lie on segments"
+)
+NO_SUCH_SQL = "the test is about SQL that its PostgreSQL does not have"

@@ -1,0 +1,71 @@
+"""Where one statement trains several configurations, one that fails leaves its error, not its state."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from cerebro_db.errors import ConfigurationFailed, RunFailed
+from cerebro_db.server.memory import WorkerMemory
+from cerebro_db.server.training import FAILED, _unless_failed, saved_state
+
+
+def _memory(keeps_errors: bool = True) -> WorkerMemory:
+    nothing: Any = None
+    memory = WorkerMemory(1, nothing, nothing, nothing, nothing, keeps_errors=keeps_errors)
+    memory.begin("a visit")
+    return memory
+
+
+def _raising(error: BaseException) -> Callable[[], None]:
+    def work() -> None:
+        raise error
+
+    return work
+
+
+def test_an_error_is_kept_in_place_of_a_state() -> None:
+    memory = _memory()
+    _unless_failed(memory, memory.token, _raising(ConfigurationFailed("diverged", "go slower")))
+    calls: list[int] = []
+    _unless_failed(memory, memory.token, lambda: calls.append(1))
+    assert calls == []
+    ((number, data),) = saved_state(None, {"cerebro.worker": memory}, memory.token)
+    assert number == FAILED
+    assert json.loads(data) == {"sqlstate": "22000", "message": "diverged", "hint": "go slower"}
+
+
+def test_a_defect_is_told_as_the_server_would() -> None:
+    memory = _memory()
+    _unless_failed(memory, memory.token, _raising(ValueError("no such layer")))
+    assert json.loads(memory.error or "") == {
+        "sqlstate": "38000", "message": "ValueError: no such layer", "hint": None,
+    }  # fmt: skip
+
+
+def test_the_next_visit_begins_without_it() -> None:
+    memory = _memory()
+    before = memory.token
+    _unless_failed(memory, before, _raising(ConfigurationFailed("diverged")))
+    memory.begin("another visit")
+    calls: list[int] = []
+    _unless_failed(memory, memory.token, lambda: calls.append(1))
+    assert calls == [1]
+
+
+@pytest.mark.parametrize(
+    ("keeps_errors", "error"),
+    [
+        (False, ConfigurationFailed("diverged")),  # the statement trains this one only
+        (True, RunFailed("no worker")),  # no fault of the configuration
+        (True, KeyboardInterrupt()),  # cancelled
+    ],
+)
+def test_other_errors_end_the_statement(keeps_errors: bool, error: BaseException) -> None:
+    memory = _memory(keeps_errors)
+    with pytest.raises(type(error)):
+        _unless_failed(memory, memory.token, _raising(error))
+    assert memory.error is None

@@ -1,0 +1,97 @@
+"""The servers that one suite of tests runs on: the embedded one, or a cluster with segments."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import psycopg2
+import psycopg2.errors
+import psycopg2.extensions
+
+EMBEDDED, SEGMENTS = "embedded", "segments"
+VARIABLE = "CEREBRO_GREENPLUM_DSN"
+# Processes of sessions that have ended stay a moment, on segments as well.
+_WAIT_SECONDS = 30
+_END_SESSIONS = (
+    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+    " WHERE datname = %s AND pid <> pg_backend_pid()"
+)
+
+
+class Server(Protocol):
+    """Where the databases of tests are."""
+
+    def dsn(self, database: str = ...) -> str:
+        """The connection string of a database, for its superuser."""
+
+
+@dataclass(frozen=True)
+class SegmentServer:
+    """A cluster that runs already.
+
+    Args:
+        given: the connection string of one of its databases.
+    """
+
+    given: str
+
+    @classmethod
+    def named(cls) -> SegmentServer:
+        """What the environment names."""
+        return cls(os.environ[VARIABLE])
+
+    def dsn(self, database: str = "postgres") -> str:
+        """The connection string of a database."""
+        return psycopg2.extensions.make_dsn(self.given, dbname=database)
+
+
+def make_database(administrator: Any, name: str, template: str = "template1") -> None:
+    """A database that is a copy of another, in which nobody is."""
+    _insist(administrator, f"CREATE DATABASE {name} TEMPLATE {template}", template)
+    # Older servers round what they show of a number.
+    administrator.run(f"ALTER DATABASE {name} SET extra_float_digits = 3")
+
+
+def drop_database(administrator: Any, name: str) -> None:
+    """Remove a database, and end the sessions in it."""
+    if administrator.connection.server_version >= 130000:
+        administrator.run(f"DROP DATABASE {name} WITH (FORCE)")
+    else:
+        _insist(administrator, f"DROP DATABASE {name}", name)
+
+
+def _insist(administrator: Any, statement: str, database: str) -> None:
+    deadline = time.monotonic() + _WAIT_SECONDS
+    while True:
+        try:
+            administrator.run(statement)
+            return
+        except psycopg2.errors.ObjectInUse:
+            if time.monotonic() > deadline:
+                raise
+        administrator.fetch(_END_SESSIONS, [database])
+        time.sleep(0.2)
+
+
+def row_named(pattern: str, has_segments: bool) -> str:
+    """How a message names a row; on segments rows have no numbers."""
+    return re.sub(r"^row \d+( of the scan)?", "a row", pattern) if has_segments else pattern
+
+
+def partitioned(name: str, columns: str, has_segments: bool) -> str:
+    """A table partitioned by its column y, of which 0 to 2 are allowed, as each server writes it."""
+    parts = {"zero": "0", "more": "1, 2"}
+    if has_segments:
+        listed = ", ".join(f"PARTITION {part} VALUES ({keys})" for part, keys in parts.items())
+        return (
+            f"CREATE TABLE {name} ({columns}) DISTRIBUTED RANDOMLY PARTITION BY LIST (y) ({listed})"
+        )
+    made = [
+        f"CREATE TABLE {name}_{part} PARTITION OF {name} FOR VALUES IN ({keys})"
+        for part, keys in parts.items()
+    ]
+    return "; ".join([f"CREATE TABLE {name} ({columns}) PARTITION BY LIST (y)", *made])

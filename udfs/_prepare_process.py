@@ -1,0 +1,3 @@
+from cerebro_db.server import training
+
+return training.prepare_process(plpy, GD, task)

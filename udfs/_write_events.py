@@ -1,0 +1,3 @@
+from cerebro_db.server import events
+
+return events.write_events(plpy, GD, task)

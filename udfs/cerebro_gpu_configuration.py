@@ -1,0 +1,3 @@
+from cerebro_db.server import hosts
+
+return hosts.gpu_configuration(plpy, GD, output_table, source)

@@ -1,0 +1,3 @@
+from cerebro_db.server import functions
+
+return functions.register(plpy, name, path)

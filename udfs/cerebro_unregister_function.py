@@ -1,0 +1,3 @@
+from cerebro_db.server import functions
+
+return functions.unregister(plpy, name)
