@@ -44,7 +44,7 @@ class Segments(Server):
     """
 
     partitions = workers = 0
-    chooses_partitions = predicts = False
+    chooses_partitions = False
     # A segment that ends, and what could not be committed there, which has no code of its own.
     lost = ("08", "57", "58", "XX")
 

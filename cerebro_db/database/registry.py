@@ -122,11 +122,15 @@ class Registry:
 
     def copy_state(self, model_id: int, version: int, states: QualifiedName, mst_key: int) -> int:
         """Copy a state out of a table of states; returns its number of chunks."""
-        rows = self._run(
-            "WITH copied AS (INSERT INTO cerebro._model_states (model_id, version, chunk, state) "
-            f"SELECT %s, %s, s.chunk, s.state FROM {states.sql} s WHERE s.mst_key = %s "
-            "RETURNING 1) SELECT pg_catalog.count(*) FROM copied",
+        self._run(
+            "INSERT INTO cerebro._model_states (model_id, version, chunk, state) "
+            f"SELECT %s, %s, s.chunk, s.state FROM {states.sql} s WHERE s.mst_key = %s",
             [model_id, version, mst_key],
+        )
+        rows = self._run(
+            "SELECT pg_catalog.count(*) FROM cerebro._model_states "
+            "WHERE model_id = %s AND version = %s",
+            [model_id, version],
         )
         return int(rows[0][0])
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import types
 
 import pytest
 
@@ -60,7 +61,7 @@ def test_a_segment_is_told_its_place_among_the_gpus(
     monkeypatch.setattr(training, "interrupts_python", lambda: True)
     monkeypatch.setattr(training, "segment_of_process", lambda: segment)
     monkeypatch.setattr(training, "configure", lambda *given: told.extend(given))
-    monkeypatch.setattr(training, "remember", lambda *given: None)
+    monkeypatch.setattr(training, "remember", lambda *given: types.SimpleNamespace())
     places = {"0": 0, "1": 0, "2": 1}
     training.prepared({}, json.dumps(GOOD | {"use_gpus": True, "threads": 1, "places": places}))
     assert told == [1, True, place]

@@ -1,0 +1,40 @@
+"""How rows are named, and how messages of other processes are told on."""
+
+from __future__ import annotations
+
+import pytest
+
+from cerebro_db.database.dialects import dialect_of
+from cerebro_db.database.names import QualifiedName
+from cerebro_db.database.sessions import _told
+
+TABLE = QualifiedName("public", "digits")
+PLAIN, SEGMENTS = dialect_of(150000, False).packing, dialect_of(90426, True).packing
+
+
+def test_a_row_has_a_number_where_there_is_an_order() -> None:
+    assert PLAIN.named_row(5, TABLE, "(0,5)") == "row 5 of the scan of public.digits, ctid (0,5)"
+    assert PLAIN.named_row(5, TABLE, None) == "row 5 of the scan of public.digits"
+
+
+def test_a_row_has_the_address_that_it_has_on_its_segment() -> None:
+    place = (2).to_bytes(4, "big") + (70000).to_bytes(4, "big") + (300).to_bytes(2, "big")
+    named = SEGMENTS.named_row(5, TABLE, place.hex())
+    assert named == "a row of public.digits, gp_segment_id 2, ctid (70000,300)"
+
+
+@pytest.mark.parametrize("address", [None, "ab" * 26])
+def test_the_address_of_a_copy_is_not_told(address: str | None) -> None:
+    assert SEGMENTS.named_row(5, TABLE, address) == "a row of public.digits"
+
+
+@pytest.mark.parametrize(
+    ("message", "told"),
+    [
+        ("InvalidData: a row has no id  (seg3 slice1 127.0.0.1:18003 pid=7)", "a row has no id"),
+        ("InvalidData: got shape (2, 3)", "got shape (2, 3)"),
+        ("permission denied  (seg0 pid=7)", "permission denied  (seg0 pid=7)"),
+    ],
+)
+def test_our_own_messages_are_told_as_they_were_raised(message: str, told: str) -> None:
+    assert _told(message) == told
