@@ -45,21 +45,17 @@ def histories(
 
 def record_ends(catalog: Catalog, run_id: int, ends: Mapping[int, EndRow]) -> None:
     """Write down where configurations end; one that was stopped early is finished."""
-    if not ends:
-        return
-    rows = list(ends.values())
-    catalog.execute(
-        "UPDATE cerebro._configurations AS c SET stopped_epoch = t.stopped_epoch, "
-        "best_epoch = t.best_epoch, model_epoch = t.model_epoch, "
-        "status = CASE WHEN t.stopped_epoch IS NULL THEN c.status ELSE 'finished' END "
-        "FROM unnest(%s::int[], %s::int[], %s::int[], %s::int[]) "
-        "AS t(mst_key, stopped_epoch, best_epoch, model_epoch) "
-        "WHERE c.run_id = %s AND c.mst_key = t.mst_key",
-        (
-            list(ends),
-            [row.stopped_epoch for row in rows],
-            [row.best_epoch for row in rows],
-            [row.model_epoch for row in rows],
-            run_id,
-        ),
-    )
+    for mst_key, row in ends.items():  # not all at once: not every server can join in an update
+        catalog.execute(
+            "UPDATE cerebro._configurations SET stopped_epoch = %s, best_epoch = %s, "
+            "model_epoch = %s, status = CASE WHEN %s::int IS NULL THEN status ELSE 'finished' END "
+            "WHERE run_id = %s AND mst_key = %s",
+            (
+                row.stopped_epoch,
+                row.best_epoch,
+                row.model_epoch,
+                row.stopped_epoch,
+                run_id,
+                mst_key,
+            ),
+        )

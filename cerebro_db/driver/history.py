@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping
 
 from cerebro_db.database.catalog import STATES_SCHEMA, Catalog
 from cerebro_db.database.names import QualifiedName
@@ -52,21 +52,30 @@ def write(
     setup: RunSetup,
     run_id: int,
     earlier: QualifiedName | None,
-    finished: Sequence[int],
+    ends: Mapping[int, int],
 ) -> None:
-    """Make the table: what was put aside, and what this run adds to models that it trained to the end."""
+    """Make the table: what was put aside, and what this run adds up to the epochs of its models.
+
+    Args:
+        catalog: of the run; its session does all in one transaction.
+        setup: of the run.
+        run_id: which one.
+        earlier: what was put aside.
+        ends: of each model that was trained to the end, the epoch after which it is kept.
+    """
     table = setup.output.suffixed(HISTORY_SUFFIX).sql
     columns = ", ".join(f"{name} {kind}" for name, kind in _COLUMNS)
     catalog.execute(f"CREATE TABLE {table} ({columns}, PRIMARY KEY (mst_key, iteration, dataset))")
     if earlier is not None:
         catalog.execute(f"INSERT INTO {table} SELECT {_NAMES} FROM {earlier.sql}")
         catalog.execute(f"DROP TABLE {earlier.sql}")
-    # Results are computed after the last epoch, so the last iteration tells how many there were.
+    # Results are computed after a model's last epoch, so its last iteration tells how many there were.
     catalog.execute(
         f"INSERT INTO {table} ({_NAMES}) "
         "SELECT m.mst_key, coalesce(b.before, 0) + m.epoch, m.run_id, m.epoch, m.dataset, m.loss, "
         "m.metric_names, m.metrics, m.elapsed FROM cerebro._metrics m LEFT JOIN "
         f"(SELECT mst_key, max(iteration) AS before FROM {table} GROUP BY mst_key) b "
-        "ON b.mst_key = m.mst_key WHERE m.run_id = %s AND m.mst_key = ANY (%s::int[])",
-        (run_id, list(finished)),
+        "ON b.mst_key = m.mst_key JOIN unnest(%s::int[], %s::int[]) e (mst_key, last) "
+        "ON e.mst_key = m.mst_key AND m.epoch <= e.last WHERE m.run_id = %s",
+        (list(ends), list(ends.values()), run_id),
     )

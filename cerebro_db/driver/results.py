@@ -58,7 +58,8 @@ def write(
             catalog.execute(f"DROP TABLE {aside.sql}")
         _write_info(catalog, setup, run_id, ended, ends)
         _write_summary(catalog, setup, run_id)
-        history.write(catalog, setup, run_id, earlier, list(ends))
+        epochs = {key: end.model_epoch or 1 for key, end in ends.items()}
+        history.write(catalog, setup, run_id, earlier, epochs)
         catalog.configurations_finished(run_id, list(ends))
         record_ends(catalog, run_id, ends)
         if drop_states(catalog, dialect, run.row.states):
