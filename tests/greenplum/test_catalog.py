@@ -77,7 +77,9 @@ def test_a_run_from_its_beginning_to_its_end(catalog: Catalog, segments: Sql) ->
     assert (found.status, found.is_mine, found.manifest) == ("finished", True, {"tensorflow": "x"})
     # The same on every segment, times as well.
     rows = segments.fetch(
-        "SELECT DISTINCT started, finished FROM gp_dist_random('cerebro.catalog_runs')"
+        "SELECT DISTINCT started, finished FROM gp_dist_random('cerebro.catalog_runs') "
+        "WHERE run_id = %s",
+        (run_id,),
     )
     assert len(rows) == 1
     catalog.drop_run(run_id)

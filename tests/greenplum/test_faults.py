@@ -170,7 +170,8 @@ def test_a_run_that_is_stopped_goes_on_to_the_same_end(bench: Bench, how: str) -
     stop, sqlstate, status = STOPS[how]
     call, output, run_id = bench.begin()
     stop(bench, call, run_id)
-    assert call.end() == sqlstate
+    # A session that is ended may take its last message with it.
+    assert call.end() in (sqlstate, "lost" if sqlstate == "57P01" else sqlstate)
     assert bench.status(output) == status
     bench.resumes(output, run_id)
 

@@ -28,13 +28,14 @@ END IF;
 """
 
 # An expression: who holds which advisory lock of this database, on the coordinator.
-HELD_LOCKS = """ARRAY(
+# An array without elements comes to the segments as NULL, which would compare to nothing.
+HELD_LOCKS = """COALESCE(ARRAY(
             SELECT l.pid || '/' || ((l.classid::bigint << 32) | l.objid::bigint)
               FROM pg_catalog.pg_locks l
              WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 1
                AND l.gp_segment_id = -1 AND l.database = (
                    SELECT d.oid FROM pg_catalog.pg_database d
-                    WHERE d.datname = current_database()))"""
+                    WHERE d.datname = current_database())), '{}')"""
 
 SEGMENTS = f"SELECT {HAS_SEGMENTS}"
 
