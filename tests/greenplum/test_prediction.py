@@ -9,13 +9,8 @@ from conftest import Sql
 
 from cerebro_db.database.dialects.greenplum import Greenplum
 from cerebro_db.database.dialects.greenplum_prediction import GreenplumPrediction
-from cerebro_db.database.dialects.postgresql_prediction import (
-    Classes,
-    PackedSource,
-    RowSource,
-    Source,
-    Values,
-)
+from cerebro_db.database.dialects.postgresql_prediction import PackedSource, RowSource, Source
+from cerebro_db.database.dialects.prediction_answers import Classes, Values
 from cerebro_db.database.names import QualifiedName
 from cerebro_db.database.sessions import Session
 
@@ -23,7 +18,7 @@ SQL = GreenplumPrediction(90426)
 ROWS = RowSource(
     QualifiedName("public", "plain"), (("id", "integer"),), "t.id", "t.x", addressed=True
 )
-PACKED = PackedSource(QualifiedName("public", "packed"), "x", 8)
+PACKED = PackedSource(QualifiedName("public", "packed"), (("x", 8),))
 OUTPUT = QualifiedName("public", "answers")
 
 
