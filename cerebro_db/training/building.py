@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import keras
+from keras.src.backend.common import global_state
 
 from cerebro_db.errors import InvalidArchitecture
 
 _SEQUENTIAL = "cerebro>Sequential"
+_SCOPES = "name_scope_stack"  # where Keras keeps the names of the layers that it is inside of
 
 
 def made(config: Mapping[str, Any]) -> keras.Model:
@@ -20,7 +23,8 @@ def made(config: Mapping[str, Any]) -> keras.Model:
     """
     copied = _with_own_sequential(config)
     try:
-        model = keras.saving.deserialize_keras_object(copied, {_SEQUENTIAL: _Sequential})
+        with _left_scopes():
+            model = keras.saving.deserialize_keras_object(copied, {_SEQUENTIAL: _Sequential})
     except RecursionError:
         raise InvalidArchitecture(
             "Keras cannot build the architecture: too many layers follow one another"
@@ -33,6 +37,16 @@ def made(config: Mapping[str, Any]) -> keras.Model:
             hint="start the model with keras.Input(...)",
         )
     return model
+
+
+@contextmanager
+def _left_scopes() -> Iterator[None]:
+    """A layer whose name TensorFlow refuses stays in Keras' list, and in the way of later models."""
+    before = list(global_state.get_global_attribute(_SCOPES, default=[]))
+    try:
+        yield
+    finally:
+        global_state.set_global_attribute(_SCOPES, before)
 
 
 class _Sequential(keras.Sequential):

@@ -226,16 +226,19 @@ def test_a_run_that_was_stopped_ends_the_same(trained):
 
 
 def test_a_warm_start_goes_on(trained):
-    before = trained.fetch("SELECT mst_key, training_loss_final FROM several_one_info ORDER BY 1")
     trained.run(
-        "SELECT cerebro_fit_multiple('several_packed', 'several_one', 'several_configs', 2, "
+        "SELECT cerebro_fit_multiple('several_packed', 'several_warm', 'several_configs', 1)"
+    )
+    before = trained.fetch("SELECT mst_key, training_loss_final FROM several_warm_info ORDER BY 1")
+    trained.run(
+        "SELECT cerebro_fit_multiple('several_packed', 'several_warm', 'several_configs', 2, "
         "warm_start := true)"
     )
-    after = trained.fetch("SELECT mst_key, training_loss_final FROM several_one_info ORDER BY 1")
+    after = trained.fetch("SELECT mst_key, training_loss_final FROM several_warm_info ORDER BY 1")
     assert all(now < then for (_, now), (_, then) in zip(after, before, strict=True))
     error = refused(
         trained,
-        "cerebro_fit_multiple('packed', 'several_one', 'configs', 1, warm_start := true)",
+        "cerebro_fit_multiple('packed', 'several_out', 'configs', 1, warm_start := true)",
     )
     assert "3 classes" in str(error) or "of the kind class" in str(error), error
 
