@@ -1,6 +1,6 @@
 """Measure Cerebro-DB against its peers.
 
-    python -m benchmarks [WORKLOAD ...] [--scale 1] [--workers 2] [--json FILE] [--dsn DSN | --server segments]
+    python -m benchmarks [WORKLOAD ...] [--scale 1] [--workers 2] [--json FILE] [--no-export] [--dsn DSN | --server segments]
 
 Without names, everything: toy, tabular, images, mixed, packing, predict. A server of its own is started in a
 temporary folder and removed at the end. With --dsn a server on this machine is used that runs already, with
@@ -36,7 +36,9 @@ def main() -> None:
         if arguments.json:
             arguments.json.write_text(json.dumps(results, indent=2) + "\n")
 
-    results = suite.run(names, arguments.scale, arguments.workers, keep, dsn)
+    results = suite.run(
+        names, arguments.scale, arguments.workers, keep, dsn, not arguments.no_export
+    )
     report.show(results)
 
 
@@ -61,8 +63,14 @@ def _arguments() -> argparse.Namespace:
     given = parser.add_mutually_exclusive_group()
     given.add_argument("--dsn", help="of a superuser, on this machine")
     given.add_argument("--server", choices=["own", "segments"], default="own")
+    parser.add_argument(
+        "--no-export", action="store_true", help="with segments: leave out the longest side"
+    )
     parser.add_argument("--json", type=Path, help="where the results are written")
-    return parser.parse_args()
+    found = parser.parse_args()
+    if found.no_export and found.server == "own":
+        parser.error("--no-export: goals without segments are about that side")
+    return found
 
 
 if __name__ == "__main__":

@@ -30,6 +30,7 @@ def run(
     workers: int | None,
     keep: Callable[[dict[str, Any]], None],
     dsn: str | None = None,
+    exports: bool = True,
 ) -> dict[str, Any]:
     """Measure; returns what the report is made from, as plain values.
 
@@ -39,6 +40,7 @@ def run(
         workers: of every side, and processors; None for as many as segments, or 2.
         keep: gets what there is after each workload.
         dsn: of a server that runs already, whose processors are all that the machine has.
+        exports: whether the side that reads the rows out is measured as well, which takes longest.
     """
     if dsn is None:
         workers = workers or _WORKERS
@@ -57,7 +59,8 @@ def run(
             else:
                 with tempfile.TemporaryDirectory(prefix="cerebro-bench-") as folder:
                     workload = _placed(WORKLOADS[name](scale), running)
-                    results["workloads"][name] = _measure(running, workload, workers, Path(folder))
+                    measured = _measure(running, workload, workers, Path(folder), exports)
+                    results["workloads"][name] = measured
             keep(results)
     return results
 
@@ -67,7 +70,9 @@ def _placed(workload: Workload, running: Server) -> Workload:
     return replace(workload, partitions=running.segments or workload.partitions)
 
 
-def _measure(running: Server, workload: Workload, workers: int, folder: Path) -> dict[str, Any]:
+def _measure(
+    running: Server, workload: Workload, workers: int, folder: Path, exports: bool
+) -> dict[str, Any]:
     tables = database.load(running, workload)
     _log.info("  Cerebro-DB")
     packed = database.pack(running, tables, workload)
@@ -97,7 +102,7 @@ def _measure(running: Server, workload: Workload, workers: int, folder: Path) ->
         _log.warning("  configuration %s failed, the figures mean nothing: %s", key, text)
     figures["floor_differs_by"] = _difference(cold.accuracies, accuracies)
     for side, onednn in (("export", False), ("export, oneDNN on", True)):
-        if onednn and not _convolves(workload):
+        if not exports or (onednn and not _convolves(workload)):
             continue
         _log.info("  %s", side)
         exported = export.run(running, tables.source, workload, plan.jobs, workers, folder, onednn)
