@@ -45,6 +45,8 @@ class Segments(Server):
 
     partitions = workers = 0
     chooses_partitions = False
+    # Rows of a view come to segments in any order; which ones make a batch shows in last bits.
+    predicts = False
     # A segment that ends, and what could not be committed there, which has no code of its own.
     lost = ("08", "57", "58", "XX")
 
