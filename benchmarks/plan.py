@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from cerebro_db.configs.architecture import check_architecture
+from cerebro_db.database.dialects import HAS_SEGMENTS, dialect_of
 from cerebro_db.database.packed import PackedTable
 from cerebro_db.database.sessions import Session, no_tick
 from cerebro_db.driver.fit_request import FitRequest
@@ -60,7 +61,9 @@ def make_plan(dsn: str, request: FitRequest, folder: Path) -> Plan:
     """Read a request as the server would; the packed rows are left as files in a folder."""
     session = Session(dsn, "cerebro benchmark")
     try:
-        _, setup = set_up(session, request, no_tick)
+        has_segments = session.run(f"SELECT {HAS_SEGMENTS}")[0][0]
+        dialect = dialect_of(session.server_version, has_segments)
+        _, setup = set_up(session, dialect.training, request, no_tick)
         _save_partitions(session, setup.packed, folder)
     finally:
         session.close()
