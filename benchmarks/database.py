@@ -90,6 +90,7 @@ def train(
     """Train the grid in a fresh session, so many times; the first time is the cold one."""
     runs = []
     with server.session() as cursor:
+        cursor.execute("SET extra_float_digits = 3")  # older servers round what they show
         for number in range(times):
             arguments = (
                 tables.packed, tables.output(number), tables.configurations, workload.epochs,
