@@ -21,7 +21,7 @@ demo: start ## train 16 configurations on scikit-learn's digits, in SQL
 
 test: ## run all tests, side by side on the cores; ARGS="-k ..." goes to pytest
 	@$(SETUP) cpu test
-	@"$(BIN)/pytest" -n auto --maxprocesses=4 --dist=loadgroup $(ARGS)
+	@"$(BIN)/pytest" -n auto --maxprocesses=4 --dist=loadfile $(ARGS)
 
 fuzz: ## hand 100,000 damaged models, parameters and states to the checks; FUZZ_INPUTS=... for another number
 	@$(SETUP) cpu test

@@ -44,19 +44,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
-@pytest.hookimpl(tryfirst=True)  # before groups are read
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what segments cannot do, with its reason; keep together what shares a database."""
+    """What cannot be on segments is left out there, with its reason."""
+    if config.getoption("--server") != SEGMENTS:
+        return
     for item in items:
-        marker = item.get_closest_marker("not_on_segments")
-        if marker and config.getoption("--server") == SEGMENTS:
+        if marker := item.get_closest_marker("not_on_segments"):
             item.add_marker(pytest.mark.skip(reason=marker.args[0]))
-        file = item.path.relative_to(config.rootpath / "tests").as_posix()
-        alone = file.startswith(("configs/", "planning/", "training/"))
-        if config.pluginmanager.hasplugin("xdist") and not alone:
-            # All pages of the documentation are executed in one database.
-            group = "docs" if file.startswith("docs/") else file
-            item.add_marker(pytest.mark.xdist_group(group))
 
 
 @pytest.fixture(scope="session")
