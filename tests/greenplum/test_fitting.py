@@ -34,10 +34,14 @@ def make_tables(sql: Any, blobs: Any, packing: str) -> None:
 
 @pytest.fixture
 def cluster_sql(segments: Sql, blobs: Any) -> Iterator[Sql]:
+    ends = ("", "_info", "_summary", "_states", "_history")
+    names = ", ".join(f"{name}{end}" for name in TABLES for end in ends)
+    # Views of these tables go with them; other files have tables of the same names.
+    drop = f"DROP TABLE IF EXISTS blobs, {names} CASCADE"
+    segments.run(drop)
     make_tables(segments, blobs, "")
     yield segments
-    names = [f"{name}{end}" for name in TABLES for end in ("", "_info", "_summary", "_states")]
-    segments.run(f"DROP TABLE IF EXISTS blobs, {', '.join(names)} CASCADE")
+    segments.run(drop)
 
 
 def _weights(sql: Sql, table: str) -> dict[int, bytes]:
