@@ -232,9 +232,9 @@ class Drive:
         try:
             ended = kind(setup, progress, context, workers).run()
         except BaseException:
-            stop(self._pool, workers, context)
+            stop(workers, context)
             raise
-        give_back(self._pool, workers, context)
+        give_back(workers, context)
         return ended
 
     def _context(
@@ -252,6 +252,7 @@ class Drive:
         return RunContext(
             run_id=self._run_id,
             states=states_of(run.row),
+            pool=self._pool,
             store=store,
             catalog=catalog,
             dialect=self._dialect,

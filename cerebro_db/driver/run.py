@@ -11,7 +11,6 @@ from typing import Any
 from cerebro_db.database.catalog import MetricRow
 from cerebro_db.database.dialects.postgresql_training import HopOrder, ScanOrder
 from cerebro_db.database.sessions import POLL_SECONDS, StatementFailed, wait_any
-from cerebro_db.driver.crew import recover
 from cerebro_db.driver.events import WRITE, Events
 from cerebro_db.driver.fit_setup import RunSetup, decoded_bytes, row_bytes
 from cerebro_db.driver.jobs import Combination, Preparation, Trial, Writing
@@ -25,7 +24,9 @@ from cerebro_db.driver.workers import (
     RunContext,
     Worker,
     call_once,
+    is_calm,
     manifests_of,
+    renew,
     start_preparing,
 )
 from cerebro_db.errors import RunFailed, WrongRunStatus, concerns_all
@@ -196,9 +197,6 @@ class Run:
             self._store.failed(worker.target)
 
     def _free(self, worker: Worker) -> None:
-        if worker.cancelled:  # the request may come late, and must not hit the next statement
-            recover(worker.session)
-            worker.cancelled = False
         self._store.give_back(worker.tables)
         worker.tables, worker.target = [], None
         worker.job = None
@@ -206,11 +204,12 @@ class Run:
 
     # -- giving work -------------------------------------------------------------
     def _assign(self, worker: Worker) -> None:
-        if self._combinations:
+        if not is_calm(worker):
+            renew(worker, self._context)
+            worker.job = Preparation()
+        elif self._combinations:
             self._send_combination(worker, self._combinations.pop(0))
-            return
-        events = self._events.next()
-        if events is not None:
+        elif (events := self._events.next()) is not None:
             worker.job = Writing()
             worker.session.send(WRITE, (events,))
         else:

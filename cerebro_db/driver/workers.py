@@ -31,7 +31,7 @@ class Worker:
         kept: names of the partitions that it has decoded in memory.
         free_since: when it last had nothing to do.
         job: what it does now.
-        cancelled: whether that has been asked to stop.
+        cancelled: whether that, or what it did before, has been asked to stop.
         is_ready: whether TensorFlow is there.
         partition_keys: of partitions that are its own; empty where any worker may have any.
         tables: of states, that the statement under way uses.
@@ -66,6 +66,7 @@ class RunContext:
     Attributes:
         run_id: of the catalog.
         states: the names of its tables of states.
+        pool: of the sessions of workers.
         store: where the states are.
         catalog: for plan and metrics; its session is not a worker's.
         dialect: of the server.
@@ -82,6 +83,7 @@ class RunContext:
 
     run_id: int
     states: StateTables
+    pool: SessionPool
     store: StateStore
     catalog: Catalog
     dialect: PostgreSQL
@@ -114,6 +116,27 @@ def take_workers(
         # Only the end of its processes gives back the memory of a GPU.
         session.keep = not use_gpus
     return [Worker(number, session) for number, session in enumerate(sessions)]
+
+
+def is_calm(worker: Worker) -> bool:
+    """Whether no cancel request of what a worker did can hit its next statement."""
+    if worker.cancelled and not worker.partition_keys:
+        recover(worker.session)
+        worker.cancelled = False
+    return not worker.cancelled
+
+
+def renew(worker: Worker, context: RunContext) -> None:
+    """Give a worker another session, and send what prepares it.
+
+    A process of a segment keeps an interrupt that comes when its function has ended, for the next one.
+    """
+    (session,) = context.pool.take(1, lambda idle: False, context.tick)
+    session.facts.update(worker.session.facts)
+    session.keep = worker.session.keep
+    worker.session.close()
+    worker.session, worker.kept, worker.cancelled = session, set(), False
+    start_preparing(worker, context)
 
 
 def start_preparing(worker: Worker, context: RunContext) -> None:
@@ -167,7 +190,7 @@ def manifests_of(worker: Worker) -> list[dict[str, Any]]:
     return [json.loads(text) for (text,) in worker.session.rows()]
 
 
-def stop(pool: SessionPool, workers: list[Worker], context: RunContext) -> None:
+def stop(workers: list[Worker], context: RunContext) -> None:
     """Stop what workers do, and keep the sessions that are soon ready for another run."""
     for worker in workers:
         worker.session.cancel()
@@ -180,10 +203,10 @@ def stop(pool: SessionPool, workers: list[Worker], context: RunContext) -> None:
             worker.session.close()
         else:
             recover(worker.session)
-    give_back(pool, workers, context)
+    give_back(workers, context)
 
 
-def give_back(pool: SessionPool, workers: list[Worker], context: RunContext) -> None:
+def give_back(workers: list[Worker], context: RunContext) -> None:
     """Release what a run took, and keep the sessions for the next one.
 
     A session that cannot do that, because it still computes what was cancelled, is closed. So is
@@ -199,13 +222,16 @@ def give_back(pool: SessionPool, workers: list[Worker], context: RunContext) -> 
     for worker in workers:
         if worker.session.facts.get("tensorflow", (0, False))[1]:
             worker.session.close()
-    pool.give(worker.session for worker in workers)
+    context.pool.give(worker.session for worker in workers)
 
 
 _RELEASE = "SELECT pg_catalog.pg_advisory_unlock_all(); RESET synchronous_commit; "
 
 
 def _start_release(worker: Worker, context: RunContext) -> None:
+    if not is_calm(worker):
+        worker.session.close()
+        return
     worker.session.settle()
     sql, parameters = call(worker, context, "cerebro._release_worker()")
     worker.session.send(_RELEASE + sql, parameters)

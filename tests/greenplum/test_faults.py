@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import random
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -176,8 +177,12 @@ def test_a_run_that_is_stopped_goes_on_to_the_same_end(bench: Bench, how: str) -
     bench.resumes(output, run_id)
 
 
-def test_a_configuration_that_is_cancelled_leaves_the_others_alone(bench: Bench) -> None:
+@pytest.mark.parametrize("seconds", [0.05, 0.1])
+def test_a_configuration_that_is_cancelled_leaves_the_others_alone(
+    bench: Bench, seconds: float
+) -> None:
     call, output, run_id = bench.begin()
+    time.sleep(seconds)  # so that the request meets other moments of a hop
     bench.server.call(f"SELECT cerebro_cancel({run_id}, 2)")
     assert call.end() is None
     assert bench.status(output) == "finished"
