@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import json
 import time
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from cerebro_db.database.dialects import PostgreSQL
-from cerebro_db.database.dialects.postgresql_training import HopOrder, RotationStatements
+from cerebro_db.database.dialects.postgresql_training import (
+    HopMade,
+    HopOrder,
+    RotationStatements,
+)
 from cerebro_db.database.sessions import StatementFailed
 from cerebro_db.driver.fit_request import HOPPER, ROTATION, FitRequest
 from cerebro_db.driver.fit_setup import RunSetup
-from cerebro_db.driver.run import Rows, Run
+from cerebro_db.driver.run import Rows, Run, no_rows
 from cerebro_db.driver.scoreboard import Scan
 from cerebro_db.driver.state_store import StateTable
 from cerebro_db.driver.workers import Worker
-from cerebro_db.errors import InvalidData, NotSupported, concerns_all
+from cerebro_db.errors import NotSupported, concerns_all
 from cerebro_db.planning.dispatch import Dispatcher
 from cerebro_db.planning.orders import Visit
 from cerebro_db.planning.rotation import Rotation
@@ -36,16 +39,6 @@ class _Sweep:
     """Scans of one data set."""
 
     scans: tuple[Scan, ...]
-
-
-@dataclass(frozen=True)
-class _Made:
-    """What a step tells of one of its visits; no rows where there is an error."""
-
-    rows: int | None
-    kept: Sequence[str]
-    error: str | None
-    seconds: float
 
 
 def rotates(setup: RunSetup) -> bool:
@@ -123,7 +116,7 @@ class RotationRun(Run):
             for visit, source in zip(visits, sources, strict=True)
         ]
         worker.job = _Step(visits)
-        worker.session.send(*self._statements.step(self._setup.packed, orders))
+        self._send_hops(worker, orders, self._statements.step(self._setup.packed, orders))
 
     def _timed(self, order: HopOrder) -> HopOrder:
         """The same, told by the process that makes it and not by the session."""
@@ -148,28 +141,26 @@ class RotationRun(Run):
             super()._done(worker, job, rows, target)
 
     def _stepped(self, worker: Worker, job: _Step, rows: Rows, target: StateTable) -> None:
-        ended, sizes, made = time.monotonic(), Counter[int](), dict[int, _Made]()
-        for mst_key, size, trained, kept, error, seconds in rows:
-            sizes[mst_key] += size
-            if trained is not None or error is not None:  # the first chunk of a state
-                made[mst_key] = _Made(trained, kept or (), error, seconds or 0.0)
-        if gone := [v.partition_key for v in job.visits if v.mst_key not in made]:
-            raise InvalidData(
-                f"source_table: got no rows of partition {gone[0]}; allowed: to go on with the "
-                "same rows only",
-                hint="start a new run",
-            )
-        longest = max(found.seconds for found in made.values())
+        ended, errors = time.monotonic(), {row[0]: row[1] for row in rows if row[1] is not None}
+        made: dict[int, HopMade] = {}
+        for visit in job.visits:
+            own = [row[2:] for row in rows if row[0] == visit.mst_key] or no_rows(visit)
+            if visit.mst_key not in errors:
+                made[visit.mst_key] = self._sql.made(own)
+        # A hop ends when its own training does; the rest of the step is the same for all of them.
+        longest = max(map(_seconds, made.values()), default=0.0)
         used = self._store.use([target])
         for visit in job.visits:
-            found = made[visit.mst_key]
-            self._free_since[visit.partition_key] = ended - (longest - found.seconds)
-            _keep(worker, visit.partition_key, found.kept)
-            if found.rows is not None:
-                self._visited(visit, found.rows, sizes[visit.mst_key], target)
+            found = made.get(visit.mst_key)
+            waits = longest - _seconds(found)
+            self._free_since[visit.partition_key] = ended - waits
+            _keep(worker, visit.partition_key, found.kept if found else ())
+            if found is not None:
+                self._record(worker, visit, found, ended - worker.sent - waits)
+                self._visited(visit, found.rows, found.size, target)
             else:
                 self._store.failed(target)
-                super()._failed(visit, _failure(found.error or "{}"))
+                super()._failed(visit, _failure(errors[visit.mst_key]))
         self._store.give_back(used)
 
     def _swept(self, worker: Worker, job: _Sweep, rows: Rows) -> None:
@@ -199,6 +190,11 @@ def _keep(worker: Worker, partition_key: int, kept: Sequence[str]) -> None:
     """What the process of one partition has in memory."""
     others = {name for name in worker.kept if int(name.rpartition("/")[2]) != partition_key}
     worker.kept = others | set(kept)
+
+
+def _seconds(made: HopMade | None) -> float:
+    """Of the own work of a visit; none where it failed."""
+    return made.told.read + made.told.trained if made and made.told else 0.0
 
 
 def _failure(text: str) -> StatementFailed:

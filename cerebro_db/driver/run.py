@@ -5,14 +5,21 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from typing import Any, NoReturn
 
 from cerebro_db.database.catalog import MetricRow
-from cerebro_db.database.dialects.postgresql_training import HopOrder, ScanOrder
+from cerebro_db.database.dialects.postgresql_training import (
+    HopMade,
+    HopOrder,
+    ScanOrder,
+    Statement,
+)
 from cerebro_db.database.sessions import POLL_SECONDS, StatementFailed, wait_any
 from cerebro_db.driver.events import WRITE, Events
 from cerebro_db.driver.fit_setup import RunSetup, decoded_bytes, row_bytes
+from cerebro_db.driver.hop_records import HopRecords
 from cerebro_db.driver.jobs import Combination, Preparation, Trial, Writing
 from cerebro_db.driver.progress import EpochReport
 from cerebro_db.driver.retention import Retention
@@ -29,7 +36,7 @@ from cerebro_db.driver.workers import (
     renew,
     start_preparing,
 )
-from cerebro_db.errors import RunFailed, WrongRunStatus, concerns_all
+from cerebro_db.errors import CerebroError, InvalidData, RunFailed, WrongRunStatus, concerns_all
 from cerebro_db.planning.dispatch import Dispatcher
 from cerebro_db.planning.orders import Visit, plan_epoch
 
@@ -37,6 +44,15 @@ _PLANNED_AHEAD = 20_000
 
 
 Rows = list[tuple[Any, ...]]
+
+
+def no_rows(visit: Visit) -> NoReturn:
+    """Tell that somebody has emptied a partition."""
+    raise InvalidData(
+        f"source_table: got no rows of partition {visit.partition_key}; allowed: to go on with the "
+        "same rows only",
+        hint="start a new run",
+    )
 
 
 class Run:
@@ -84,6 +100,8 @@ class Run:
         self._next_partition: dict[tuple[int, int], int] = {}
         self._combinations: list[Combination] = []
         self._events = Events(self._catalog, self._run_id, setup.configurations)
+        self._records = HopRecords(self._catalog, self._run_id)
+        self._store.before_drop = self._records.flush
         self._reported = 0
         self._report = EpochReport(setup, context.notify)
         self._began = time.monotonic()
@@ -97,6 +115,16 @@ class Run:
 
     def run(self) -> dict[int, tuple[str, str]]:
         """Train until nothing is left; returns status and error of what failed or was cancelled."""
+        try:
+            self._train()
+        except BaseException:
+            with suppress(CerebroError):
+                self._records.flush()
+            raise
+        self._records.flush()
+        return self._ended
+
+    def _train(self) -> None:
         self._plan_until(1)
         for worker in self._workers:
             worker.partition_keys = self._own_partitions(worker.number)
@@ -108,7 +136,6 @@ class Run:
                 self._advance(worker)
         if self._alive and not self.complete:
             raise RunFailed("the run came to a halt with hops left to do")
-        return self._ended
 
     def _busy(self) -> list[Worker]:
         """The workers at work, those among them that have just been given some."""
@@ -156,6 +183,7 @@ class Run:
         for request_id, mst_key, who in self._context.requests.look():
             self._cancel(mst_key, who)
             self._context.requests.done(request_id)
+        self._records.flush_if_due(now)
 
     def _advance(self, worker: Worker) -> None:
         """Take what a worker finished, and give it something new at once."""
@@ -177,9 +205,10 @@ class Run:
         """Take the rows of a statement."""
         if isinstance(job, Visit):
             assert target is not None
-            trained, kept, size = rows[0]
-            worker.kept = set(kept)
-            self._visited(job, trained, size, target)
+            made = self._sql.made(rows) if rows else no_rows(job)
+            worker.kept = set(made.kept)
+            self._record(worker, job, made, time.monotonic() - worker.sent)
+            self._visited(job, made.rows, made.size, target)
         elif isinstance(job, Scan):
             result = json.loads(rows[0][0])
             worker.kept = set(result["kept"])
@@ -252,7 +281,12 @@ class Run:
         worker.tables = self._store.use([source, worker.target])
         order = self._order(worker, visit, source, worker.target)
         worker.job = visit
-        worker.session.send(*self._sql.hop(self._setup.packed, order))
+        self._send_hops(worker, [order], self._sql.hop(self._setup.packed, order))
+
+    def _send_hops(self, worker: Worker, orders: Sequence[HopOrder], statement: Statement) -> None:
+        worker.orders = {order.mst_key: order for order in orders}
+        worker.sent = time.monotonic()
+        worker.session.send(*statement)
 
     def _order(
         self, worker: Worker, visit: Visit, source: StateTable | None, target: StateTable
@@ -344,6 +378,12 @@ class Run:
     def _tried(self, errors: dict[str, str]) -> None:
         for mst_key, error in errors.items():
             self._drop(int(mst_key), f"its loss or metrics cannot be computed: {error}")
+
+    def _record(self, worker: Worker, visit: Visit, made: HopMade, seconds: float) -> None:
+        """Have the catalog know of a hop, where its statement has not told it."""
+        if made.told is not None:
+            order = worker.orders[visit.mst_key]
+            self._records.add(order, worker.session.pid, seconds, made.rows, made.told)
 
     def _visited(self, visit: Visit, rows: int, size: int, target: StateTable) -> None:
         self._report.trained(rows)

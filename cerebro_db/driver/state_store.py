@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import secrets
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from cerebro_db.database.catalog import Catalog
@@ -58,6 +58,9 @@ class StateStore:
         configurations: how many the run has.
         catalog: of the driver.
         sql: statements of the server.
+
+    Attributes:
+        before_drop: called before a table is dropped.
     """
 
     def __init__(
@@ -68,6 +71,7 @@ class StateStore:
         self._most = _MOST_STATES * configurations
         self._tables: list[StateTable] = []
         self._open: dict[bool, StateTable] = {}
+        self.before_drop: Callable[[], None] = lambda: None
 
     def load(self) -> None:
         """Find out what is there."""
@@ -155,6 +159,15 @@ class StateStore:
         if sum(table.written for table in self._tables) > self._most:
             self._compact()
 
+    def restore_hops(self, run_id: int, num_workers: int) -> None:
+        """Have the catalog know of all hops whose states are there."""
+        for table in self._tables:
+            statement = self._sql.missing_hops(
+                run_id, table.name, self._names.hops_an_epoch, num_workers
+            )
+            if statement is not None:
+                self._catalog.execute(*statement)
+
     # -- inside ------------------------------------------------------------------
     def _wrote(self, table: StateTable, key: Key, size: int) -> None:
         table.needed[key] = size
@@ -197,6 +210,7 @@ class StateStore:
 
     def _dropped(self, before: Sequence[tuple[str, list[object]]], table: StateTable) -> bool:
         """Drop a table now, or never mind: someone, such as pg_dump, may read it for hours."""
+        self.before_drop()
         self._catalog.execute("BEGIN")
         try:
             self._catalog.execute("SET LOCAL lock_timeout = '100ms'")

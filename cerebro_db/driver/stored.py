@@ -108,6 +108,7 @@ def load_progress(
             for c, status, error in stored
             if status in ("failed", "cancelled")
         }
+        store.restore_hops(run.run_id, _numbered(setup, states))
         going = {key: version for key, version in done.items() if key not in ended}
         warm = {c.mst_key for c, _, _ in stored if c.is_warm}
         catalog.forget_hops(run.run_id, going, states.hops_an_epoch)
@@ -123,6 +124,12 @@ def load_progress(
     plan = tuple(Visit(*visit) for visit in catalog.plan(run.run_id, over + 1))
     planned = catalog.planned(run.run_id)
     return Progress(plan, planned, done, scored, ended, run.active, verdicts)
+
+
+def _numbered(setup: RunSetup, states: StateTables) -> int:
+    """How many workers the rows of hops number: in steps, the processes of the partitions."""
+    rotates = setup.request.schedule == ROTATION
+    return states.hops_an_epoch if rotates else setup.num_workers
 
 
 def diverged(dataset: str, epoch: int, loss: float) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 
 from cerebro_db.database.catalog import Catalog
 from cerebro_db.database.dialects import PostgreSQL
-from cerebro_db.database.dialects.postgresql_training import StateTables
+from cerebro_db.database.dialects.postgresql_training import HopOrder, StateTables
 from cerebro_db.database.packed import PackedTable
 from cerebro_db.database.sessions import POLL_SECONDS, Session, SessionPool, Tick, wait_any
 from cerebro_db.driver.crew import recover
@@ -36,6 +36,8 @@ class Worker:
         partition_keys: of partitions that are its own; empty where any worker may have any.
         tables: of states, that the statement under way uses.
         target: the one of them that it writes to.
+        orders: of the hops that it makes, by mst_key.
+        sent: when they were sent, on the clock ``time.monotonic``.
     """
 
     number: int
@@ -48,6 +50,8 @@ class Worker:
     partition_keys: Sequence[int] = ()
     tables: list[StateTable] = field(default_factory=list)
     target: StateTable | None = None
+    orders: Mapping[int, HopOrder] = field(default_factory=dict)
+    sent: float = 0.0
 
     def waited(self) -> float:
         """Seconds without work until now."""

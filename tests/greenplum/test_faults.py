@@ -177,6 +177,25 @@ def test_a_run_that_is_stopped_goes_on_to_the_same_end(bench: Bench, how: str) -
     bench.resumes(output, run_id)
 
 
+def test_records_that_their_driver_took_with_it_come_from_the_states(bench: Bench) -> None:
+    call, output, run_id = bench.begin()
+    bench.server.call(f"SELECT cerebro_pause({run_id})")
+    assert call.end() is None
+    hops = (
+        "SELECT mst_key, epoch, position, partition_key, worker, rows, loss FROM cerebro.hops "
+        f"WHERE run_id = {run_id}"
+    )
+    before = bench.server.fetch(hops)
+    newest = (
+        f"DELETE FROM cerebro.catalog_hops h WHERE run_id = {run_id} AND NOT EXISTS ("
+        "SELECT 1 FROM cerebro.catalog_hops n WHERE n.run_id = h.run_id AND n.mst_key = h.mst_key "
+        "AND (n.epoch, n.position) > (h.epoch, h.position)) RETURNING 1"
+    )
+    assert len(bench.server.fetch(newest)) == CONFIGURATIONS
+    bench.resumes(output, run_id)
+    assert set(before) <= set(bench.server.fetch(hops))
+
+
 @pytest.mark.parametrize("seconds", [0.05, 0.1])
 def test_a_configuration_that_is_cancelled_leaves_the_others_alone(
     bench: Bench, seconds: float

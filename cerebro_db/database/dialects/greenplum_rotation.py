@@ -14,6 +14,7 @@ from typing import Any
 from cerebro_db.database.dialects.greenplum_training import (
     PLACE_IN_ORDER,
     PLACE_SHUFFLED,
+    TOLD,
     partition_of,
     segment_key_of,
 )
@@ -34,9 +35,8 @@ class GreenplumRotation:
     def step(self, packed: PackedTable, orders: Sequence[HopOrder]) -> Statement:
         """Train each configuration on its partition, in one transaction.
 
-        Returns a row for each chunk of a state: mst_key, bytes, rows, names of the partitions that
-        its worker keeps, and NULL. A configuration that failed has one row, with an error as JSON
-        in place of the NULL.
+        Returns a row for each chunk of a state: mst_key, NULL, and what a hop returns. A
+        configuration that failed has one row, with an error as JSON in place of the NULL.
 
         Args:
             packed: what is trained on.
@@ -44,26 +44,19 @@ class GreenplumRotation:
         """
         keys = [_key(packed, order.partition_key) for order in orders]
         goals = [_key(packed, _goal(order)) for order in orders]
-        made = [(order.mst_key, order.version + 1) for order in orders]
-        hops = [
-            (o.mst_key, o.version + 1, o.epoch, o.position, o.partition_key, o.worker, o.waited)
-            for o in orders
-        ]
+        versions = [order.version + 1 for order in orders]
         return _filled(
             _STEP,
             {
                 "states": orders[0].target.sql,
                 "goal": _by_segment("c", keys, goals, "integer"),
                 "mst_key": _by_segment("c", keys, [order.mst_key for order in orders], "integer"),
-                "version": _by_segment("c", keys, [version for _, version in made], "integer"),
+                "version": _by_segment("c", keys, versions, "integer"),
                 "following": _by_segment(
                     "c", keys, [order.next_partition_key for order in orders], "integer"
                 ),
                 "rows": _rows_of_step(packed, orders, keys),
-                "run_id": ("%s", [orders[0].run_id]),
-                "hops": _values(hops),
-                "made": _values(made),
-                "goals": ("%s", [sorted(set(goals))]),
+                "told": TOLD,
             },
         )
 
@@ -188,11 +181,6 @@ def _cases(alias: str, keys: Sequence[int], values: Sequence[Statement], kind: s
     return f"(CASE {alias}.segment_key {cases} END)::{kind}", given
 
 
-def _values(rows: Sequence[Sequence[Any]]) -> Statement:
-    row = f"({', '.join(['%s'] * len(rows[0]))})"
-    return ", ".join([row] * len(rows)), [value for values in rows for value in values]
-
-
 def _filled(template: str, parts: Mapping[str, Statement | str]) -> Statement:
     """A text with its fields filled in, and the parameters in the order of the fields."""
     text, parameters = "", list[Any]()
@@ -230,8 +218,7 @@ SELECT g.segment_key, 2, g.subepoch, {place}, NULL, NULL, NULL, g.buffer_id,
           FROM {packed} p WHERE p.segment_key = ANY ({reading})) AS g
 """
 
-# What a failed configuration leaves has the negative version, which nothing ever looks for. A hop ends
-# when its own training does; all that the step took besides is the same for all of its hops.
+# What a failed configuration leaves has the negative version, which nothing ever looks for.
 _STEP = """
 INSERT INTO {states} (segment_key, mst_key, version, chunk, partition_key, state, result)
 SELECT {goal}, {mst_key}, CASE WHEN (c.saved).chunk < 0 THEN -{version} ELSE {version} END,
@@ -243,29 +230,9 @@ SELECT {goal}, {mst_key}, CASE WHEN (c.saved).chunk < 0 THEN -{version} ELSE {ve
                                              i.buffer_id, i.x, i.x_shape, i.y, i.y_shape
                                              ORDER BY i.kind, i.subepoch, i.place)
                        AS result
-                  FROM ({rows}) AS i GROUP BY i.segment_key) AS v) AS c;
-INSERT INTO cerebro._hops
-       (run_id, mst_key, epoch, position, partition_key, worker, pid, started, finished,
-        waited, read, trained, written, rows, loss, compiled, cached, memory_mb)
-SELECT {run_id}, m.mst_key, m.epoch, m.position, m.partition_key, m.worker, pg_backend_pid(),
-       statement_timestamp(),
-       clock_timestamp() - (max(m.busy) OVER () - m.busy) * interval '1 second', m.waited,
-       (m.result).read_seconds, (m.result).train_seconds,
-       extract(epoch FROM clock_timestamp()) - max((m.result).trained_at) OVER (),
-       (m.result).rows, (m.result).loss, (m.result).compiled, (m.result).cached,
-       (m.result).memory_mb
-  FROM (SELECT t.*, s.result, (s.result).read_seconds + (s.result).train_seconds AS busy
-          FROM {states} s
-          JOIN (VALUES {hops})
-            AS t(mst_key, version, epoch, position, partition_key, worker, waited)
-            ON s.mst_key = t.mst_key AND s.version = t.version
-         WHERE s.segment_key = ANY ({goals}) AND s.chunk = 0) AS m;
-SELECT s.mst_key, octet_length(s.state), (s.result).rows, (s.result).kept,
-       CASE WHEN s.version < 0 THEN convert_from(s.state, 'UTF8') END,
-       (s.result).read_seconds + (s.result).train_seconds
-  FROM {states} s
-  JOIN (VALUES {made}) AS t(mst_key, version) ON s.mst_key = t.mst_key
- WHERE s.segment_key = ANY ({goals}) AND s.version IN (t.version, -t.version)
+                  FROM ({rows}) AS i GROUP BY i.segment_key) AS v) AS c
+RETURNING mst_key, CASE WHEN version < 0 THEN convert_from(state, 'UTF8') END,
+          octet_length(state), {told}
 """
 
 _SWEEP = """

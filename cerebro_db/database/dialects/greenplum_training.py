@@ -12,7 +12,9 @@ from typing import Any
 
 from cerebro_db.database.dialects.postgresql_training import (
     WEIGHTS,
+    HopMade,
     HopOrder,
+    HopTold,
     PostgreSQLTraining,
     ScanOrder,
     Statement,
@@ -90,19 +92,27 @@ class GreenplumTraining(PostgreSQLTraining):
         return _NEIGHBOURS.format(packed=packed.relation.name.sql), []
 
     def hop(self, packed: PackedTable, order: HopOrder) -> Statement:
-        """Train one configuration on one partition; returns what the hop did."""
+        """Train one configuration on one partition; ``made`` reads what it returns."""
         rows, parameters = self._rows_of_hop(packed, order)
         following = order.partition_key
         if order.next_partition_key is not None:
             following = order.next_partition_key
         where = segment_key_of(partition_of(packed, following))
-        state = [where, order.mst_key, order.version + 1]
-        parameters = [*state, order.next_partition_key, *parameters]
-        parameters += [
-            order.run_id, order.mst_key, order.epoch, order.position, order.partition_key,
-            order.worker, order.waited, *state, *state, *state,
-        ]  # fmt: skip
-        return _HOP.format(rows=rows, states=order.target.sql), parameters
+        state = [where, order.mst_key, order.version + 1, order.next_partition_key]
+        sql = _HOP.format(rows=rows, states=order.target.sql, told=TOLD)
+        return sql, state + parameters
+
+    def made(self, rows: Sequence[tuple[Any, ...]]) -> HopMade:
+        """What the statement of a hop returned: a row for each chunk of the state."""
+        first = next(row for row in rows if row[1] is not None)
+        return HopMade(first[1], first[2], sum(row[0] for row in rows), HopTold(*first[3:]))
+
+    def missing_hops(
+        self, run_id: int, table: QualifiedName, hops_an_epoch: int, num_workers: int
+    ) -> Statement | None:
+        """Write the rows of hops that are missing though their states are in a table."""
+        parameters = [run_id, num_workers, run_id, hops_an_epoch]
+        return _MISSING_HOPS.format(states=table.sql), parameters
 
     def scan(self, packed: PackedTable, order: ScanOrder) -> Statement:
         """Score many configurations on one partition; returns JSON."""
@@ -222,22 +232,33 @@ SELECT %s, %s, %s, (c.saved).chunk, %s, (c.saved).state,
                                              i.buffer_id, i.x, i.x_shape, i.y, i.y_shape
                                              ORDER BY i.kind, i.subepoch, i.place)
                        AS result
-                  FROM ({rows}) AS i GROUP BY i.segment_key) AS v) AS c;
+                  FROM ({rows}) AS i GROUP BY i.segment_key) AS v) AS c
+RETURNING octet_length(state), {told}
+"""
+
+# Of the first chunk of a state only.
+TOLD = """(result).rows, (result).kept, statement_timestamp(), (result).read_seconds,
+          (result).train_seconds,
+          (extract(epoch FROM clock_timestamp()) - (result).trained_at)::float8,
+          (result).loss, (result).compiled, (result).cached, (result).memory_mb"""
+
+# What only the driver knew is not: how long its worker waited, and when the state was written.
+_MISSING_HOPS = """
 INSERT INTO cerebro._hops
        (run_id, mst_key, epoch, position, partition_key, worker, pid, started, finished,
         waited, read, trained, written, rows, loss, compiled, cached, memory_mb)
-SELECT %s, %s, %s, %s, %s, %s, pg_backend_pid(), statement_timestamp(), clock_timestamp(),
-       %s, (s.result).read_seconds, (s.result).train_seconds,
-       extract(epoch FROM clock_timestamp()) - (s.result).trained_at,
-       (s.result).rows, (s.result).loss, (s.result).compiled, (s.result).cached,
+SELECT %s, p.mst_key, p.epoch, p.position, p.partition_key, p.partition_key %% %s, pg_backend_pid(),
+       to_timestamp((s.result).trained_at - (s.result).read_seconds - (s.result).train_seconds),
+       to_timestamp((s.result).trained_at), 0, (s.result).read_seconds, (s.result).train_seconds,
+       0, (s.result).rows, (s.result).loss, (s.result).compiled, (s.result).cached,
        (s.result).memory_mb
   FROM {states} s
- WHERE s.segment_key = %s AND s.mst_key = %s AND s.version = %s AND s.chunk = 0;
-SELECT (s.result).rows, (s.result).kept,
-       (SELECT pg_catalog.sum(pg_catalog.octet_length(b.state))::bigint FROM {states} b
-         WHERE b.segment_key = %s AND b.mst_key = %s AND b.version = %s)
-  FROM {states} s
- WHERE s.segment_key = %s AND s.mst_key = %s AND s.version = %s AND s.chunk = 0
+  JOIN cerebro._plan p
+    ON p.run_id = %s AND p.mst_key = s.mst_key AND (p.epoch - 1) * %s + p.position + 1 = s.version
+  LEFT JOIN cerebro._hops h
+    ON h.run_id = p.run_id AND h.mst_key = p.mst_key AND h.epoch = p.epoch
+   AND h.position = p.position
+ WHERE s.chunk = 0 AND (s.result).rows IS NOT NULL AND h.run_id IS NULL
 """
 
 # The states go to the segment first. A cursor is read by the process that trains there, unlike a

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Protocol
 
 from cerebro_db.database.catalog import STATES_SCHEMA
@@ -85,6 +86,37 @@ class HopOrder:
     reads: bool
     weights_of: int | None
     preparation: str | None = None
+
+
+@dataclass(frozen=True)
+class HopTold:
+    """What a hop says of itself that the catalog is to know; times in seconds."""
+
+    started: datetime
+    read: float
+    trained: float
+    written: float
+    loss: float
+    compiled: bool
+    cached: bool
+    memory_mb: int
+
+
+@dataclass(frozen=True)
+class HopMade:
+    """What the statement of a hop returned.
+
+    Attributes:
+        rows: that were trained on.
+        kept: names of the partitions that the worker has in memory now.
+        size: bytes of the new state.
+        told: what is still to be written to the catalog; None where the statement has done that.
+    """
+
+    rows: int
+    kept: Sequence[str]
+    size: int
+    told: HopTold | None = None
 
 
 class PostgreSQLTraining:
@@ -174,7 +206,7 @@ class PostgreSQLTraining:
         return f"SET synchronous_commit = {'on' if states.every_hop else 'off'}"
 
     def hop(self, packed: PackedTable, order: HopOrder) -> Statement:
-        """Train one configuration on one partition; returns what the hop did."""
+        """Train one configuration on one partition; ``made`` reads what it returns."""
         rows, parameters = self._rows_of_hop(packed, order)
         parameters += [
             order.mst_key, order.version + 1, order.next_partition_key,
@@ -182,6 +214,19 @@ class PostgreSQLTraining:
             order.worker, order.waited,
         ]  # fmt: skip
         return _HOP.format(rows=rows, states=order.target.sql), parameters
+
+    def made(self, rows: Sequence[tuple[Any, ...]]) -> HopMade:
+        """What the statement of a hop returned."""
+        return HopMade(*rows[0])
+
+    def missing_hops(
+        self, run_id: int, table: QualifiedName, hops_an_epoch: int, num_workers: int
+    ) -> Statement | None:
+        """Write the rows of hops that are missing though their states are in a table.
+
+        None where that cannot be, as the state and the row of a hop are one statement.
+        """
+        return None
 
     def scan(self, packed: PackedTable, order: ScanOrder) -> Statement:
         """Score many configurations on one partition; returns JSON."""
