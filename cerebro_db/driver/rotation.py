@@ -105,7 +105,7 @@ class RotationRun(Run):
         return self._rotation.next_step(self._held())
 
     def _send_step(self, worker: Worker, visits: tuple[Visit, ...]) -> None:
-        versions = [self._version(visit) for visit in visits]
+        versions = [self._orders.version(visit) for visit in visits]
         pairs = zip(visits, versions, strict=True)
         sources = [self._store.of((visit.mst_key, version)) for visit, version in pairs]
         # One statement writes one table: where one of the states must last, all of them do.

@@ -18,9 +18,10 @@ from cerebro_db.database.dialects.postgresql_training import (
 )
 from cerebro_db.database.sessions import POLL_SECONDS, StatementFailed, wait_any
 from cerebro_db.driver.events import WRITE, Events
-from cerebro_db.driver.fit_setup import RunSetup, decoded_bytes, row_bytes
+from cerebro_db.driver.fit_setup import RunSetup, decoded_bytes
 from cerebro_db.driver.hop_records import HopRecords
 from cerebro_db.driver.jobs import Combination, Preparation, Trial, Writing
+from cerebro_db.driver.orders import Orders
 from cerebro_db.driver.progress import EpochReport
 from cerebro_db.driver.retention import Retention
 from cerebro_db.driver.scoreboard import TRAINING, VALIDATION, Scan, ScoreBoard
@@ -76,6 +77,7 @@ class Run:
         over = self._verdicts.stopped() | progress.ended.keys()
         self._alive = {c.mst_key: c for c in setup.configurations if c.mst_key not in over}
         self._tasks = TaskWriter(setup, context.run_id)
+        self._orders = Orders(setup, context, self._tasks)
         self._costs = {c.mst_key: c.hop_seconds for c in setup.configurations}
         self._tables = {TRAINING: setup.packed}
         if setup.validation is not None:
@@ -97,7 +99,6 @@ class Run:
         )
         self._iterations = setup.request.num_iterations or 1
         self._planned = 0
-        self._next_partition: dict[tuple[int, int], int] = {}
         self._combinations: list[Combination] = []
         self._events = Events(self._catalog, self._run_id, setup.configurations)
         self._records = HopRecords(self._catalog, self._run_id)
@@ -160,11 +161,13 @@ class Run:
         self._discard()
         for mst_key in self._verdicts.stopped() | progress.ended.keys():
             self._dispatcher.drop(mst_key)
-        done = [v for v in progress.plan if self._version(v) < progress.done.get(v.mst_key, 0)]
+        done = [
+            v for v in progress.plan if self._orders.version(v) < progress.done.get(v.mst_key, 0)
+        ]
         self._planned = progress.planned
         self._dispatcher.add_finished(range(1, self._planned + 1))
         self._dispatcher.add_visits(set(progress.plan).difference(done))
-        self._know(progress.plan)
+        self._orders.know(progress.plan)
         for mst_key in self._alive:
             epochs = range(1, progress.done.get(mst_key, 0) // len(self._partitions) + 1)
             for epoch in epochs:
@@ -275,7 +278,7 @@ class Run:
         return [mst_key for mst_key in self._alive if self._waits(mst_key)]
 
     def _send_visit(self, worker: Worker, visit: Visit) -> None:
-        version = self._version(visit)
+        version = self._orders.version(visit)
         source = self._store.of((visit.mst_key, version))
         worker.target = self._store.target(version + 1)
         worker.tables = self._store.use([source, worker.target])
@@ -291,31 +294,8 @@ class Run:
     def _order(
         self, worker: Worker, visit: Visit, source: StateTable | None, target: StateTable
     ) -> HopOrder:
-        configuration, version = self._alive[visit.mst_key], self._version(visit)
-        architecture = configuration.architecture
-        return HopOrder(
-            source=source.name if source else None,
-            target=target.name,
-            run_id=self._run_id,
-            mst_key=visit.mst_key,
-            epoch=visit.epoch,
-            position=visit.position,
-            partition_key=visit.partition_key,
-            version=version,
-            next_partition_key=self._next_partition.get((visit.mst_key, version + 1)),
-            worker=worker.number,
-            waited=worker.waited(),
-            task=self._tasks.visit(
-                configuration, visit, version == 0, self._verdicts.of(visit.mst_key).learning_rate
-            ),
-            salt=self._tasks.salt(visit) if configuration.fit_params.shuffle else None,
-            passes=1 if self._fits(visit.partition_key) else configuration.fit_params.epochs,
-            reads=f"{TRAINING}/{visit.partition_key}" not in worker.kept,
-            weights_of=(
-                architecture.model_id if version == 0 and architecture.has_weights else None
-            ),
-            preparation=self._context.preparation,
-        )
+        rate = self._verdicts.of(visit.mst_key).learning_rate
+        return self._orders.hop(worker, self._alive[visit.mst_key], visit, source, target, rate)
 
     def _send_scan(self, worker: Worker, scan: Scan) -> None:
         order = self._scan_order(worker, scan)
@@ -326,19 +306,9 @@ class Run:
         """The order of a scan; the tables that it reads are the worker's until it has ended."""
         alive = [self._alive[key] for key in scan.group.mst_keys if key in self._alive]
         version = scan.group.epoch * len(self._partitions)
-        keys = [(configuration.mst_key, version) for configuration in alive]
         self._store.give_back(worker.tables)
-        worker.tables = self._store.use_of(keys)
-        return ScanOrder(
-            states=[table.name for table in worker.tables],
-            partition_key=scan.partition_key,
-            task=self._tasks.scan(scan.dataset, scan.partition_key),
-            mst_keys=[configuration.mst_key for configuration in alive],
-            versions=[version] * len(alive),
-            tasks=[self._tasks.score(configuration) for configuration in alive],
-            reads=scan.name not in worker.kept,
-            preparation=self._context.preparation,
-        )
+        worker.tables = self._store.use_of([(one.mst_key, version) for one in alive])
+        return self._orders.scan(worker, scan, alive, version)
 
     def _send_combination(self, worker: Worker, job: Combination) -> None:
         task = self._tasks.combination(job.group, job.dataset, self._alive)
@@ -388,7 +358,7 @@ class Run:
     def _visited(self, visit: Visit, rows: int, size: int, target: StateTable) -> None:
         self._report.trained(rows)
         self._dispatcher.finished(visit)
-        version = self._version(visit) + 1
+        version = self._orders.version(visit) + 1
         self._store.wrote(target, (visit.mst_key, version), size)
         self._retention.hop_done(visit.mst_key, version)
         if visit.mst_key not in self._alive:
@@ -502,16 +472,8 @@ class Run:
             visits += plan_epoch(self._costs, self._partitions, seed, number)
         self._catalog.add_plan(self._run_id, visits)
         self._dispatcher.add_visits(visits)
-        self._know(visits)
+        self._orders.know(visits)
         self._planned = min(ahead, self._iterations)
-
-    def _know(self, visits: Iterable[Visit]) -> None:
-        for visit in visits:
-            self._next_partition[visit.mst_key, self._version(visit)] = visit.partition_key
-
-    def _version(self, visit: Visit) -> int:
-        """Hops that a configuration has done before a visit."""
-        return (visit.epoch - 1) * len(self._partitions) + visit.position
 
     def _serves(self, worker: int, partition_key: int) -> bool:
         """Whether a worker may have a partition: any one, or those on its segments."""
@@ -522,12 +484,6 @@ class Run:
         """The partitions that only this worker may have."""
         bound = self._sql.binds_workers
         return [key for key in self._partitions if bound and self._serves(worker, key)]
-
-    def _fits(self, partition_key: int) -> bool:
-        """Whether a worker can hold a partition; the same rule as the worker's."""
-        packed = self._setup.packed
-        rows = next(p.rows for p in packed.partitions if p.partition_key == partition_key)
-        return rows * row_bytes(packed) <= self._context.cache_bytes
 
     def _report_epochs(self) -> None:
         """Tell of every epoch that is complete and was not told of yet."""
