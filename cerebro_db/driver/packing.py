@@ -12,7 +12,6 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any
 
 from cerebro_db.configs.encodings import Encoding
 from cerebro_db.database.dialects import SpreadPacking
@@ -58,7 +57,6 @@ from cerebro_db.errors import (
     CerebroError,
     DuplicateTable,
     InvalidArgument,
-    NotSupported,
 )
 
 Notify = Callable[[str], None]
@@ -142,10 +140,6 @@ class _Job:
         target, *targets = listed_targets(request, source)
         feature, *features = self._features(request, source, target, training)
         others = Others(tuple(features), tuple(targets))
-        if others and isinstance(self._sql, SpreadPacking):
-            raise NotSupported(
-                "got several inputs or outputs; allowed on a server with segments: one of each"
-            )
         check_names(
             [one.column.name for one in (feature, *features)],
             [one.column.name for one in (target, *targets)],
@@ -338,22 +332,11 @@ def _fillings(
     sql: PostgreSQLPacking, work: Work, survey: Survey, layout: Layout
 ) -> Iterator[Statement]:
     """One statement for each buffer."""
-    target, others = survey.target, survey.others
     text = sql.fill(work.build, survey.scan, work.names)
-    middle: list[Any] = [] if target.is_class else [list(target.wire_shape)]
-    middle.append(list(target.shape))
-    for feature in others.features:
-        middle += [list(feature.shape), survey.divisor, list(feature.shape)]
-    for other in others.targets:
-        middle += [] if other.is_class else [list(other.wire_shape), 1.0]
-        middle.append(list(other.shape))
-    classes = [one for one in survey.targets if one.is_class]
-    middle += [one.null_id if one.null_id is not None else -1 for one in classes]
-    middle += [one.values for one in classes]
-    shape = list(survey.feature.shape)
+    values, shape = survey.values, list(survey.feature.shape)
     for slot in layout.slots:
         first = [slot.partition_key, slot.buffer_id, survey.divisor]
-        yield text, (*first, *middle, layout.tids(slot), layout.positions(slot), shape)
+        yield text, (*first, *values, layout.tids(slot), layout.positions(slot), shape)
 
 
 def _layout(work: Work, survey: Survey) -> Layout:

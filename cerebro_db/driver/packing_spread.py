@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from cerebro_db.database.dialects import Spreading, SpreadPacking
+from cerebro_db.database.dialects.packing_extras import add_columns
 from cerebro_db.database.names import QualifiedName
 from cerebro_db.database.sessions import Session, StatementFailed, Tick
 from cerebro_db.driver.packing_layout import Layout, lay_out
@@ -68,6 +69,8 @@ def spread(
     control.run(sql.create(work.build, *work.names), (), tick)
     surveyor = Surveyor(sql, control, tick)
     survey = work.survey(surveyor)
+    if survey.scan.extras:
+        control.run(add_columns(work.build, survey.scan.extras), (), tick)
     partitions = _partitions(work.partitions, keys, len(survey.addresses))
     layout = lay_out(survey.addresses, partitions, work.buffer_size(survey), None)
     spreading = Spreading(len(survey.addresses), keys[:partitions], work.buffer_size(survey))
@@ -105,10 +108,5 @@ def _partitions(wanted: int | None, keys: list[int], rows: int) -> int:
 
 
 def _parameters(survey: Survey) -> list[object]:
-    feature, target = survey.feature, survey.target
-    shape, target_shape = list(feature.shape), list(target.shape)
-    first: list[object] = [shape, survey.divisor, shape]
-    if target.is_class:
-        null_id = target.null_id if target.null_id is not None else -1
-        return [*first, target_shape, null_id, target.values]
-    return [*first, list(target.wire_shape), target_shape]
+    shape = list(survey.feature.shape)
+    return [shape, survey.divisor, shape, *survey.values]

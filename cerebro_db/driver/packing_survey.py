@@ -59,6 +59,20 @@ class Survey:
         return (self.target, *self.others.targets)
 
     @property
+    def values(self) -> list[Any]:
+        """Of the targets and the others, as the statements that fill buffers take them."""
+        found: list[Any] = [] if self.target.is_class else [list(self.target.wire_shape)]
+        found.append(list(self.target.shape))
+        for feature in self.others.features:
+            found += [list(feature.shape), self.divisor, list(feature.shape)]
+        for other in self.others.targets:
+            found += [] if other.is_class else [list(other.wire_shape), 1.0]
+            found.append(list(other.shape))
+        classes = [one for one in self.targets if one.is_class]
+        found += [one.null_id if one.null_id is not None else -1 for one in classes]
+        return found + [one.values for one in classes]
+
+    @property
     def is_staged(self) -> bool:
         """Whether the rows are read from a copy."""
         return self.scan.table != self.source

@@ -18,7 +18,7 @@ from cerebro_db.driver.prediction_models import Asked, chosen_keys, models_of_ta
 from cerebro_db.driver.prediction_source import test_source
 from cerebro_db.driver.prediction_spread import SpreadJob
 from cerebro_db.driver.registered import named_models
-from cerebro_db.errors import InvalidArgument, NotSupported
+from cerebro_db.errors import InvalidArgument
 from cerebro_db.training.targets import TargetFacts
 
 
@@ -100,23 +100,11 @@ def resolved(
 ) -> Work:
     """What is to be done for a request, its names looked up; the models are known."""
     answer = answer_for(asked, wanted)
-    if isinstance(dialect.prediction, SpreadPrediction):
-        _check_spread(asked)
     names = (request.test_table, request.id_col, request.independent_varname)
     source = test_source(session, dialect, asked, names, tick)
     output = new_table(session, request.output_table, "output_table", (), tick)
     use_gpus = bool(request.use_gpus)
     return Work(asked, source, answer, output, request.num_workers, use_gpus)
-
-
-def _check_spread(asked: Asked) -> None:
-    """Refuse what segments cannot predict."""
-    if len(asked.shapes) > 1 or len(asked.names) > 1:
-        raise NotSupported(
-            f"got a model of {len(asked.shapes)} inputs and {len(asked.names)} outputs; allowed on "
-            "this server: predictions of models of one input and one output",
-            hint="cerebro_predict_outputs asks a model about single rows",
-        )
 
 
 def answer_for(asked: Asked, wanted: PredictionType) -> Answers:

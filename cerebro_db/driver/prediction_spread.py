@@ -7,7 +7,6 @@ from dataclasses import replace
 
 from cerebro_db.database.catalog import Catalog
 from cerebro_db.database.dialects import Brought, PostgreSQL, SpreadPrediction
-from cerebro_db.database.dialects.prediction_answers import Several
 from cerebro_db.database.sessions import Session, StatementFailed, Tick
 from cerebro_db.driver.control import NO_RUN, SCORING_THREADS
 from cerebro_db.driver.crew import recover
@@ -63,9 +62,7 @@ class SpreadJob:
             if run(self._sql.needs_copy, (source.table.text,), self._tick)[0][0]:
                 run(text, (), self._tick)
                 work = replace(work, source=replace(work.source, sql=copy))
-        answer = work.answer
-        assert not isinstance(answer, Several)  # which was refused
-        statement = self._sql.predict(work.output, work.source.sql, answer, work.batch_rows)
+        statement = self._sql.predict(work.output, work.source.sql, work.answer, work.batch_rows)
         run(*statement, self._tick)
         # No tick: a cancel request must not leave it unknown whether this was done.
         run("COMMIT")

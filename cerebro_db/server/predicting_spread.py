@@ -14,6 +14,7 @@ from cerebro_db.server.computing import Tick, compute
 from cerebro_db.server.host import entry
 from cerebro_db.server.memory import WorkerMemory, recall
 from cerebro_db.server.training import PREPARE, checked, prepared
+from cerebro_db.training.buffers import parse_bytes
 from cerebro_db.training.fields import Fields
 
 if TYPE_CHECKING:  # TensorFlow is imported when a process is made ready, not before
@@ -45,8 +46,9 @@ class _Stream:
     prediction: Prediction | None = None
     batch_rows: int = 1
     ranks: int = 1
+    inputs: int = 1
     ids: list[str] = field(default_factory=list)
-    rows: list[bytes] = field(default_factory=list)
+    rows: list[list[bytes]] = field(default_factory=list)
 
     def opened(self, memory: WorkerMemory, tick: Tick) -> Prediction:
         """The models, loaded when all of them are there."""
@@ -116,9 +118,14 @@ def _take_model(
         return
     model.task = task
     if number == 0:
+        from cerebro_db.training.tasks import inputs_of
+
         given = Fields.parse(task)
         stream.batch_rows = given.integer("batch_rows", 1, 2**31 - 1)
-        stream.ranks = max(1, *given.integers("ranks", 0, most=1))
+        ranks, inputs = given.integers("ranks", 0), inputs_of(given)
+        # The rows of several outputs are told apart by the statement.
+        stream.ranks = ranks[0] if len(ranks) == 1 and ranks[0] else 1
+        stream.inputs = len(inputs) or 1
 
 
 def _take_row(
@@ -127,14 +134,15 @@ def _take_row(
     if name is None or data is None:
         raise InvalidData("a row has no id" if name is None else "a row has no features")
     stream.ids.append(name)
-    stream.rows.append(data)
+    stream.rows.append([data] if stream.inputs == 1 else parse_bytes(data, stream.inputs))
     return _batch(plpy, memory, stream) if len(stream.rows) == stream.batch_rows else None
 
 
 def _batch(plpy: Any, memory: WorkerMemory, stream: _Stream) -> Predicted:
     """The predictions for the rows that wait."""
     ids, stream.ids = stream.ids, []
-    data, count = b"".join(stream.rows), len(stream.rows)
+    # Of each input all rows.
+    data, count = b"".join(map(b"".join, zip(*stream.rows, strict=True))), len(stream.rows)
     stream.rows = []
     answers = compute(plpy, lambda tick: stream.opened(memory, tick).batch(data, count))
     if answers[0] is not None:

@@ -58,6 +58,25 @@ def _header_bytes(dimensions: int) -> int:
     return _WORD * (_HEADER_WORDS + _DIMENSION_WORDS * dimensions)
 
 
+def parse_bytes(data: bytes, count: int) -> list[bytes]:
+    """The elements of an array of ``count`` bytea that the server's array_send() wrote.
+
+    Raises:
+        InvalidData: it is none.
+    """
+    found, start = list[bytes](), _header_bytes(1)
+    while start < len(data):
+        size = int.from_bytes(data[start : start + _WORD], "big", signed=True)
+        start += _WORD
+        if not 0 <= size <= len(data) - start:
+            break
+        found.append(data[start : start + size])
+        start += size
+    if len(found) != count or start != len(data):
+        raise InvalidData(f"got something else than an array of {count} values")
+    return found
+
+
 def parse_arrays(data: bytes, count: int, shape: Sequence[int]) -> NDArray[np.generic]:
     """The elements of ``count`` arrays that the server's array_send() wrote one after another.
 

@@ -8,6 +8,7 @@ import re
 import numpy as np
 import psycopg2
 import pytest
+from servers import row_named
 
 from cerebro_db.training.state import from_bytes
 from tests.networks import network
@@ -18,14 +19,18 @@ COMPILE = (
     "loss_weights={'amount': 0.2},metrics={'kind': ['accuracy'], 'pair': 'mse'},"
     "optimizer='Adam(lr=0.01)'"
 )
+ONE_SHAPE, NULL_FIRST = r"'z' has shape \(1,\); allowed: \(2,\)", "row 2 .*column 'n' is NULL"
+BY_CHANCE = {
+    ONE_SHAPE: r"'z' has shape \((1,\); allowed: \(2|2,\); allowed: \(1),\)",
+    NULL_FIRST: "row 2 .*column '(n' is NULL|z' has shape)",
+}
 NAMES = [
     "kind_accuracy", "pair_mean_squared_error", "kind_loss", "amount_loss", "pair_loss",
 ]  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def several(bench):
-    """Tables of this file: packed with two partitions, a validation table, configurations."""
+def make_several(bench, partitions):
+    """Tables of this file: packed, a validation table, models, configurations."""
     bench.run(
         "CREATE TABLE several AS SELECT id, ARRAY[[sin(id), cos(id)], [sin(3 * id), 0.5]]::real[] "
         "AS grid, (id % 7)::smallint AS size, (ARRAY['a', 'b', NULL])[1 + id % 3] AS \"Kind\", "
@@ -35,8 +40,8 @@ def several(bench):
     bench.run("CREATE VIEW several_test AS SELECT * FROM several WHERE id > 60")
     bench.run(
         "SELECT cerebro_pack('several', 'several_packed', %s, %s, 10, 2.0, ARRAY[4, NULL, NULL], "
-        "num_partitions := 2, seed := 3)",
-        (TARGETS, INPUTS),
+        "num_partitions := %s, seed := 3)",
+        (TARGETS, INPUTS, partitions),
     )
     bench.run(
         "SELECT cerebro_pack_validation('several_test', 'several_val', %s, %s, 'several_packed')",
@@ -49,6 +54,12 @@ def several(bench):
         "SELECT cerebro_load_configs('several_models', 'several_configs', ARRAY[1], %s, %s)",
         ([COMPILE, other], ["batch_size=8"]),
     )
+
+
+@pytest.fixture(scope="module")
+def several(bench):
+    """Those tables, with two partitions."""
+    make_several(bench, 2)
     return bench
 
 
@@ -129,12 +140,14 @@ def test_class_numbers_of_any_type(several, given):
         ("'{s}', 'bad', '\"Kind\", pair', 'grid', 9, 1, ARRAY[3, 2]", "22023", "'pair' of type"),
         ("'{s}', 'bad', '\"Kind\", pair', 'grid', 9, 1, ARRAY[1, NULL]", "22023", "at least 3"),
         ("'{s}', 'bad', '\"Kind\", pair', 'grid', 9, 1, '{{3,x}}'", "22023", "num_classes: got"),
-        ("'ragged', 'bad', 'y', 'x, z'", "22000", "column 'z' has shape (1,); allowed: (2,)"),
+        ("'ragged', 'bad', 'y', 'x, z'", "22000", ONE_SHAPE),
         ("'ragged', 'bad', 'y, n', 'x, x2'", "22000", "row 2 .*column 'n' is NULL"),
-        ("'ragged', 'bad', 'y, n', 'x, z'", "22000", "row 2 .*column 'n' is NULL"),
+        ("'ragged', 'bad', 'y, n', 'x, z'", "22000", NULL_FIRST),
     ],
 )
-def test_packing_is_refused(several, call, code, message):
+def test_packing_is_refused(several, call, code, message, has_segments):
+    if has_segments:  # which row is the first is chance there
+        message = row_named(BY_CHANCE.get(message, message), has_segments)
     several.run("DROP TABLE IF EXISTS ragged")
     several.run(
         "CREATE TABLE ragged AS SELECT i AS y, ARRAY[i] AS x, ARRAY[i] AS x2, CASE WHEN i = 3 THEN "
@@ -143,7 +156,7 @@ def test_packing_is_refused(several, call, code, message):
     )
     error = refused(several, f"cerebro_pack({call.format(s='several')})")
     assert error.pgcode == code, error
-    assert re.search(message.replace("(", r"\(").replace(")", r"\)"), str(error)), error
+    assert re.search(message, str(error)), error
     assert several.value("SELECT to_regclass('bad')") is None
 
 
@@ -385,17 +398,24 @@ def test_one_row(trained):
     assert trained.fetch("SELECT * FROM cerebro_predict_outputs('several_out', NULL, 1)") == []
 
 
-def test_the_registry_and_files_keep_all_of_it(trained):
+def test_the_registry_and_files_keep_all_of_it(trained, has_segments):
     run_id = trained.value("SELECT run_id FROM several_out_summary")
     trained.run(f"SELECT cerebro_register_model({run_id}, 2, 'several')")
     trained.run(
         "SELECT cerebro_predict('model:several', 'several_test', 'id', 'grid, size', "
         "'several_registered')"
     )
-    ordered = "SELECT t::text FROM {} t ORDER BY 1"
-    assert trained.column(ordered.format("several_registered")) == trained.column(
-        ordered.format("several_said")
+    ordered = (
+        "SELECT id, class_name, class_value, rank, CASE WHEN rank IS NULL THEN estimated "
+        "ELSE ARRAY[prob] END FROM {} ORDER BY id, class_name, rank"
     )
+    ours, theirs = (
+        trained.fetch(ordered.format(table)) for table in ("several_registered", "several_said")
+    )
+    assert [row[:4] for row in ours] == [row[:4] for row in theirs]
+    both = (np.concatenate([row[4] for row in rows]) for rows in (ours, theirs))
+    # Rows of a view come to segments at random, and so in other batches.
+    np.testing.assert_allclose(*both, rtol=0, atol=1e-6 if has_segments else 0)
     file = bytes(trained.value("SELECT cerebro_export('model:several')"))
     trained.run("SELECT cerebro_load_model_file('several_files', %s)", (file,))
     trained.run(
@@ -477,7 +497,7 @@ def test_grids_name_outputs(several):
 )
 def test_targets_of_one_output(bench, target, units, activation, compile_params):
     bench.run(
-        "CREATE TABLE IF NOT EXISTS targets AS SELECT ARRAY[sin(id), cos(id)]::real[] AS x, "
+        "DROP TABLE IF EXISTS targets; CREATE TABLE targets AS SELECT ARRAY[sin(id), cos(id)]::real[] AS x, "
         "ARRAY[(id % 3 = 0)::int, (id % 3 = 1)::int, (id % 3 = 2)::int] AS onehot, "
         "ARRAY[id % 2, (id % 3 > 0)::int]::smallint[] AS labels, id % 2 = 0 AS flag, "
         "date '2026-01-01' + id % 2 AS day FROM generate_series(1, 30) id"

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from cerebro_db.errors import InvalidData, InvalidState
 from cerebro_db.training.blocks import decode_features, decode_targets, parse_rows
-from cerebro_db.training.buffers import decode, parse_arrays, parse_labels
+from cerebro_db.training.buffers import decode, parse_arrays, parse_bytes, parse_labels
 from cerebro_db.training.state import from_bytes, to_bytes
 from cerebro_db.training.targets import TargetFacts
 
@@ -170,3 +170,4 @@ def test_several_arrays_of_the_server(data: bytes, count: int) -> None:
 def test_rows_of_the_server(data: bytes, count: int, shape: list[int]) -> None:
     attempt("rows", parse_arrays, data, count, shape)
     attempt("rows", parse_labels, data, count)
+    attempt("values", parse_bytes, data, count)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 from conftest import Sql
@@ -10,7 +11,7 @@ from conftest import Sql
 from cerebro_db.database.dialects.greenplum import Greenplum
 from cerebro_db.database.dialects.greenplum_prediction import GreenplumPrediction
 from cerebro_db.database.dialects.postgresql_prediction import PackedSource, RowSource, Source
-from cerebro_db.database.dialects.prediction_answers import Classes, Values
+from cerebro_db.database.dialects.prediction_answers import Answer, Classes, Several, Values
 from cerebro_db.database.names import QualifiedName
 from cerebro_db.database.sessions import Session
 
@@ -19,6 +20,8 @@ ROWS = RowSource(
     QualifiedName("public", "plain"), (("id", "integer"),), "t.id", "t.x", addressed=True
 )
 PACKED = PackedSource(QualifiedName("public", "packed"), (("x", 8),))
+MORE_ROWS = replace(ROWS, more=("ARRAY[t.id]",))
+MORE_BUFFERS = replace(PACKED, columns=(("x", 8), ("z", 4)))
 OUTPUT = QualifiedName("public", "answers")
 
 
@@ -32,7 +35,7 @@ def session(segments: Sql) -> Iterator[Session]:
         "SET search_path = public; BEGIN; CREATE TABLE plain AS SELECT g AS id, ARRAY[g, g]::real[] AS x "
         "FROM generate_series(1, 600) g DISTRIBUTED BY (id); "
         "CREATE TABLE packed (segment_key integer, partition_key integer, buffer_id integer, "
-        "num_rows integer, x bytea) DISTRIBUTED BY (segment_key)"
+        "num_rows integer, x bytea, z bytea) DISTRIBUTED BY (segment_key)"
     )
     keys = [key for _, key in session.run(SQL.segment_keys)]
     session.run(SQL.stage, (keys, "{}"))
@@ -40,13 +43,17 @@ def session(segments: Sql) -> Iterator[Session]:
     session.close()
 
 
-@pytest.mark.parametrize("source", [ROWS, PACKED], ids=["rows", "buffers"])
+@pytest.mark.parametrize("source", [ROWS, PACKED, MORE_ROWS, MORE_BUFFERS])
 @pytest.mark.parametrize(
-    "answer", [Classes("y", ("a", "b"), 2), Values("y", ()), Values("y", (2, 2))]
+    "answer",
+    [
+        Classes("y", ("a", "b"), 2),
+        Values("y", ()),
+        Values("y", (2, 2)),
+        Several((Classes("y", ("a", "b"), 2, 0.1), Values("z", (2,)), Values("n", ()))),
+    ],
 )
-def test_nothing_but_answers_travels(
-    session: Session, source: Source, answer: Classes | Values
-) -> None:
+def test_nothing_but_answers_travels(session: Session, source: Source, answer: Answer) -> None:
     session.run(SQL.create(OUTPUT, source, answer.columns, unfinished=False))
     sql, parameters = SQL.predict(OUTPUT, source, answer, 100)
     plan = [str(line) for (line,) in session.run(f"EXPLAIN {sql}", parameters)]

@@ -39,6 +39,16 @@ def test_rows_of_other_lengths_are_refused_also_when_the_sum_fits():
         buffers.parse_arrays(data, 2, (4,))
 
 
+def test_values_of_any_length_are_told_apart():
+    parts = [b"one", b"", b"three"]
+    head = np.array([1, 0, 17, len(parts), 1], ">i4").tobytes()
+    data = head + b"".join(len(part).to_bytes(4, "big") + part for part in parts)
+    assert buffers.parse_bytes(data, 3) == parts
+    for damage, count in ((data, 2), (data[:-1], 3), (data + b"\0", 3), (b"", 1)):
+        with pytest.raises(InvalidData):
+            buffers.parse_bytes(damage, count)
+
+
 def test_bytes_and_arrays():
     rows = np.arange(6, dtype=np.float32).reshape(3, 2)
     data = buffers.encode(rows, np.array([2, 0, 1]))

@@ -10,6 +10,7 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from cerebro_db.database.dialects import packing_extras
 from cerebro_db.database.dialects.postgresql_packing import (
     PostgreSQLPacking,
     Scan,
@@ -157,8 +158,9 @@ class GreenplumPacking(PostgreSQLPacking):
         """Fill all buffers.
 
         Parameters: the shape of the features, divisor; for float targets the shape of their
-        arrays; the shape of the features, the shape of a target; for classes the id of NULL and
-        all class values.
+        arrays; the shape of the features, the shape of a target; what the extras take; for
+        classes the id of NULL, then those of the extras, and all class values, then those of the
+        extras.
         """
         labels = scan.class_type is not None
         packed = (
@@ -172,19 +174,22 @@ class GreenplumPacking(PostgreSQLPacking):
             column = "cerebro._pack_arrays(r.w, r.keys, NULL, ARRAY[1], 1.0)"
             packed = f"cerebro._pack_weights({packed}, {column}, r.n)"
         names = ", ".join(quote(name + part) for name in columns for part in ("", "_shape"))
+        names += packing_extras.names(scan.extras)
         position = "pg_catalog.int4send(s.cerebro_position::integer) || '\\x0000'::bytea"
         return f"""
         INSERT INTO {table.sql} ({SEGMENT_KEY}, partition_key, buffer_id, num_rows, {names})
         SELECT r.segment_key, r.partition_key, r.buffer_id, r.n,
                cerebro._pack_arrays(r.x, r.keys, NULL, %s::integer[], %s),
                r.n || %s::integer[], {packed}, r.n || %s::integer[]
+               {packing_extras.packed(scan.extras, "NULL")}
           FROM (SELECT s.segment_key, s.partition_key, s.buffer_id,
                        pg_catalog.count(*)::integer AS n,
                        {concatenated(position)} AS keys,
                        {concatenated(scan.sent)} AS x,
                        {concatenated(label(scan.target) if labels else sent(scan.target))} AS y,
-                       {weights} AS w
+                       {weights} AS w{packing_extras.gathered(scan.extras)}
                   FROM ({_placed(spreading)}) s {classes_join(scan) if labels else ""}
+                       {packing_extras.joins(scan.extras)}
                  GROUP BY 1, 2, 3) r
         """
 

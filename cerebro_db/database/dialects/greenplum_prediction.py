@@ -9,11 +9,10 @@ has them. Were the union read in another order, the function would refuse what c
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from cerebro_db.database.dialects.greenplum_packing import GreenplumPacking
-from cerebro_db.database.dialects.postgresql_packing import dimensions, fault
+from cerebro_db.database.dialects.postgresql_packing import sent
 from cerebro_db.database.dialects.postgresql_prediction import (
     PackedSource,
     PostgreSQLPrediction,
@@ -22,8 +21,13 @@ from cerebro_db.database.dialects.postgresql_prediction import (
     Statement,
     StoredModel,
 )
-from cerebro_db.database.dialects.prediction_answers import Classes, Values, estimate
-from cerebro_db.database.images import image_fault
+from cerebro_db.database.dialects.prediction_answers import (
+    Answer,
+    Classes,
+    Several,
+    Values,
+    estimate,
+)
 from cerebro_db.database.names import QualifiedName, quote
 
 _MODELS = QualifiedName("pg_temp", "cerebro_models")
@@ -53,6 +57,8 @@ class GreenplumPrediction(PostgreSQLPrediction):
     in_one_statement = True
     begin = "BEGIN"
     segment_keys = GreenplumPacking.segment_keys
+    # There is no order in which rows would have numbers.
+    row_number, first_row = "NULL::bigint", "f.id NULLS FIRST"
 
     def create(self, table: QualifiedName, source: Source, columns: str, unfinished: bool) -> str:
         """The table of predictions, empty: a row lies where its id says, as it does elsewhere."""
@@ -102,15 +108,16 @@ class GreenplumPrediction(PostgreSQLPrediction):
 
     def copy(self, source: RowSource) -> tuple[str, RowSource]:
         """Spread the rows of a view, say; and what is read of the copy."""
+        listed = "".join(f", {one} AS x{place}" for place, one in enumerate(source.more))
         text = (
-            f"CREATE TEMPORARY TABLE {_COPY.sql} ON COMMIT DROP AS "
-            f"SELECT {source.id} AS id, {source.features} AS features FROM {source.table.sql} t "
-            "DISTRIBUTED RANDOMLY"
+            f"CREATE TEMPORARY TABLE {_COPY.sql} ON COMMIT DROP AS SELECT {source.id} AS id, "
+            f"{source.features} AS features{listed} FROM {source.table.sql} t DISTRIBUTED RANDOMLY"
         )
-        return text, replace(source, table=_COPY, id="t.id", features="t.features")
+        more = tuple(f"t.x{place}" for place in range(len(source.more)))
+        return text, replace(source, table=_COPY, id="t.id", features="t.features", more=more)
 
     def predict(
-        self, output: QualifiedName, source: Source, answer: Classes | Values, batch_rows: int
+        self, output: QualifiedName, source: Source, answer: Answer, batch_rows: int
     ) -> Statement:
         """Predict all rows and insert what is asked of each."""
         rows, parameters = _rows(source, batch_rows)
@@ -120,72 +127,64 @@ class GreenplumPrediction(PostgreSQLPrediction):
             for kind in (-1, 0, 3)
         ]
         given = " UNION ALL ".join([*branches[:2], rows, branches[2]])
-        ids = "" if isinstance(source, PackedSource) else "pg_catalog.unnest((p.r).ids) AS id, "
+        ids = "" if isinstance(source, PackedSource) else "pg_catalog.unnest((s.r).ids) AS id, "
         ranks = answer.ranks if isinstance(answer, Classes) else 1
         predicted = f"""
-        (SELECT {ids}pg_catalog.generate_series(1, (p.r).rows) AS k, (p.r).piece AS piece,
-                (p.r).classes AS classes, (p.r).numbers AS numbers
+        (SELECT {ids}pg_catalog.generate_series(1, (s.r).rows) AS k, (s.r).piece AS piece,
+                (s.r).classes AS classes, (s.r).numbers AS numbers
            FROM (SELECT cerebro._predict_spread(i.kind, i.number, i.chunk, i.task, i.data, i.id) AS r
-                   FROM ({given}) i) p
-          WHERE (p.r).rows > 0) e
+                   FROM ({given}) i) s
+          WHERE (s.r).rows > 0) p
         """
-        first = f"INSERT INTO {output.sql} SELECT {_named(source, ranks)}, %s"
+        first = f"INSERT INTO {output.sql} SELECT {_named(source, ranks)}"
+        if isinstance(answer, Several):
+            of_row, told = answer.rows("p.k")
+            return f"{first}, o.* FROM {predicted}, LATERAL ({of_row}) o", [*parameters, *told]
         if isinstance(answer, Values):
-            value = estimate(answer.shape, numbers="e.numbers", place="e.k")
-            return f"{first}, {value} FROM {predicted}", [answer.name, *parameters]
+            value = estimate(answer.shape, place="p.k")
+            return f"{first}, %s, {value} FROM {predicted}", [answer.name, *parameters]
         sql = (
-            f"{first}, (%s::text[])[e.classes[e.k] + 1], e.numbers[e.k], (e.k - 1) %% {ranks} + 1 "
-            f"FROM {predicted}"
+            f"{first}, %s, (%s::text[])[p.classes[p.k] + 1], p.numbers[p.k], "
+            f"(p.k - 1) %% {ranks} + 1 FROM {predicted}"
         )
         values: list[object] = [answer.name, list(answer.values), *parameters]
         if answer.above == -math.inf:
             return sql, values
-        return f"{sql} WHERE e.numbers[e.k] > %s", [*values, answer.above]
+        return f"{sql} WHERE p.numbers[p.k] > %s", [*values, answer.above]
 
     def named_row(self, number: int | None, table: QualifiedName) -> str:
         """How a user finds a row: there is no order in which it would have a number."""
         return f"a row of {table}"
 
-    def culprit(self, source: RowSource, shapes: Sequence[Sequence[int]]) -> str:
-        """A row that cannot be predicted on; it is looked for where the rows are."""
-        (shape,) = shapes
-        found, got = fault("r.x", shape, "%s"), dimensions("r.x")
-        if source.image is not None:
-            found, got = image_fault("r.x", source.image, "%s"), "NULL::integer[]"
-        return f"""
-        SELECT NULL::bigint, f.id, 0, f.fault, f.shape FROM (
-            SELECT r.id::text AS id, {found} AS fault, {got} AS shape
-              FROM (SELECT {source.id} AS id, {source.features} AS x FROM {source.table.sql} t) r) f
-         WHERE f.fault IS NOT NULL OR f.id IS NULL ORDER BY f.id NULLS FIRST LIMIT 1
-        """
-
 
 def _rows(source: Source, batch_rows: int) -> Statement:
     """The branch of what is asked about."""
     if not isinstance(source, PackedSource):
+        data = source.sent("r.x")
+        if source.more:  # one after another, with the length of each
+            listed = [data, *(sent(f"r.x{place}") for place in range(len(source.more)))]
+            data = f"pg_catalog.array_send(ARRAY[{', '.join(listed)}])"
+        more = "".join(f", {one} AS x{place}" for place, one in enumerate(source.more))
         sql = (
-            f"SELECT 1, 0, 0, NULL, {source.sent('r.x')}, r.id::text FROM "
-            f"(SELECT {source.id} AS id, {source.features} AS x FROM {source.table.sql} t) r"
+            f"SELECT 1, 0, 0, NULL, {data}, r.id::text FROM (SELECT {source.id} AS id, "
+            f"{source.features} AS x{more} FROM {source.table.sql} t) r"
         )
         return sql, []
-    ((name, size),) = source.columns
-    x, rows = f"t.{quote(name)}", "LEAST(%s, t.num_rows - g.start)"
     sql = f"""
-    SELECT 2, {rows}, 0, NULL,
-           pg_catalog.substring({x}, g.start * {size} + 1, {rows} * {size}),
+    SELECT 2, LEAST(%s, t.num_rows - g.start), 0, NULL, {source.slices},
            t.partition_key || ',' || t.buffer_id || ',' || g.start
       FROM {source.table.sql} t,
            pg_catalog.generate_series(0, t.num_rows - 1, %s) AS g(start)
     """
-    return sql, [batch_rows, batch_rows, batch_rows]
+    return sql, [batch_rows] * (2 + len(source.columns))
 
 
 def _named(source: Source, ranks: int) -> str:
     """What names a row, as the output has it."""
     if isinstance(source, PackedSource):
         key, buffer_id, start = (
-            f"pg_catalog.split_part(e.piece, ',', {n})::integer" for n in (1, 2, 3)
+            f"pg_catalog.split_part(p.piece, ',', {n})::integer" for n in (1, 2, 3)
         )
-        return f"{key}, {buffer_id}, {start} + (e.k - 1) / {ranks} + 1"
+        return f"{key}, {buffer_id}, {start} + (p.k - 1) / {ranks} + 1"
     ((_, kind),) = source.ids
-    return f"e.id::{kind.replace('%', '%%')}"
+    return f"p.id::{kind.replace('%', '%%')}"

@@ -39,14 +39,15 @@ def names(extras: Sequence[Extra]) -> str:
     return "".join(f", {quote(extra.name)}, {quote(extra.name + '_shape')}" for extra in extras)
 
 
-def packed(extras: Sequence[Extra]) -> str:
-    """Their values.
+def packed(extras: Sequence[Extra], positions: str) -> str:
+    """Their values, in the order of ``positions``.
 
     Parameters, one after another: of an array its shape on the wire and the divisor; of each the
     shape of a row.
     """
     return "".join(
-        f", {_bytes(place, extra)}, r.n || %s::integer[]" for place, extra in enumerate(extras)
+        f", {_bytes(place, extra, positions)}, r.n || %s::integer[]"
+        for place, extra in enumerate(extras)
     )
 
 
@@ -68,10 +69,10 @@ def joins(extras: Sequence[Extra]) -> str:
     )
 
 
-def _bytes(place: int, extra: Extra) -> str:
+def _bytes(place: int, extra: Extra, positions: str) -> str:
     if extra.class_type:
-        return f"cerebro._pack_labels(r.e{place}, r.keys, p.positions)"
-    return f"cerebro._pack_arrays(r.e{place}, r.keys, p.positions, %s::integer[], %s)"
+        return f"cerebro._pack_labels(r.e{place}, r.keys, {positions})"
+    return f"cerebro._pack_arrays(r.e{place}, r.keys, {positions}, %s::integer[], %s)"
 
 
 def _sent(place: int, extra: Extra) -> str:

@@ -189,7 +189,8 @@ class PostgreSQLPacking:
         INSERT INTO {table.sql} (partition_key, buffer_id, num_rows, {names})
         SELECT %s, %s, r.n,
                cerebro._pack_arrays(r.x, r.keys, p.positions, p.shape, %s),
-               r.n || p.shape, {packed}, r.n || %s::integer[]{packing_extras.packed(scan.extras)}
+               r.n || p.shape, {packed}, r.n || %s::integer[]
+               {packing_extras.packed(scan.extras, "p.positions")}
           FROM (SELECT pg_catalog.count(*)::integer AS n,
                        {concatenated("pg_catalog.tidsend(s.ctid)")} AS keys,
                        {concatenated(scan.sent)} AS x,

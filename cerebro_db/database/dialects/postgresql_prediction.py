@@ -104,21 +104,28 @@ class PackedSource:
         """Of one row of all inputs."""
         return sum(size for _, size in self.columns)
 
+    @property
+    def slices(self) -> str:
+        """The rows of a buffer ``t`` from ``g.start``: all of the first input, then of the next.
+
+        Parameter, for each input: how many rows at most.
+        """
+        return " || ".join(
+            f"pg_catalog.substring(t.{quote(name)}, g.start * {size} + 1, "
+            f"LEAST(%s, t.num_rows - g.start) * {size})"
+            for name, size in self.columns
+        )
+
     ids = PACKED_IDS
     row_ids = "p.partition_key, p.buffer_id, (p.start + i.place)::integer"
     places = "pg_catalog.generate_series(1, p.n) AS u(place)"
 
     def batches(self, token: int, batch_rows: int, piece: Piece) -> Statement:
         """Batches ``p``: slices of buffers, and what was predicted for their rows."""
-        slices = " || ".join(
-            f"pg_catalog.substring(t.{quote(name)}, g.start * {size} + 1, "
-            f"LEAST(%s, t.num_rows - g.start) * {size})"
-            for name, size in self.columns
-        )
         sql = f"""
         (SELECT b.partition_key, b.buffer_id, b.start, b.n, q.classes, q.numbers
            FROM (SELECT t.partition_key, t.buffer_id, g.start, LEAST(%s, t.num_rows - g.start) AS n,
-                        {slices} AS x
+                        {self.slices} AS x
                    FROM {self.table.sql} t,
                         pg_catalog.generate_series(0, t.num_rows - 1, %s) AS g(start)
                   WHERE t.partition_key = %s AND t.buffer_id BETWEEN %s AND %s OFFSET 0) b,
@@ -173,6 +180,8 @@ class PostgreSQLPrediction:
     try_lock = "SELECT pg_catalog.pg_try_advisory_lock(%s)"
     # Whether segments predict, each the rows that it has.
     in_one_statement = False
+    # What tells where a row of a scan is, and which of several is named.
+    row_number, first_row = "pg_catalog.row_number() OVER ()", "f.n"
 
     def __init__(self, server_version: int = ADDRESSED_SINCE) -> None:
         self.has_addressed_scans = server_version >= ADDRESSED_SINCE
@@ -304,12 +313,12 @@ class PostgreSQLPrediction:
                 found, got = image_fault("r.x", source.image, "%s"), "NULL::integer[]"
             parts.append(
                 f"SELECT r.n, r.id::text AS id, {place} AS place, {found} AS fault, {got} AS shape "
-                "FROM (SELECT pg_catalog.row_number() OVER () AS n, "
+                f"FROM (SELECT {self.row_number} AS n, "
                 f"{source.id} AS id, {features} AS x FROM {source.table.sql} t) r"
             )
         return f"""
         SELECT f.n, f.id, f.place, f.fault, f.shape FROM ({" UNION ALL ".join(parts)}) f
-         WHERE f.fault IS NOT NULL OR f.id IS NULL ORDER BY f.n, f.place LIMIT 1
+         WHERE f.fault IS NOT NULL OR f.id IS NULL ORDER BY {self.first_row}, f.place LIMIT 1
         """
 
 

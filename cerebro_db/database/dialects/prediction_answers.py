@@ -97,8 +97,8 @@ class Several:
         """How many numbers a worker tells of a row."""
         return sum(answer.numbers for answer in self.answers)
 
-    def rows(self) -> Statement:
-        """The rows of one row of the source, over the batch ``p`` and its place ``i``.
+    def rows(self, of_row: str = "i.place") -> Statement:
+        """The rows of one row of the source, over the batch ``p`` and the place of the row there.
 
         Columns: class_name, then those of the table. A worker tells all of a row side by side.
         """
@@ -106,21 +106,21 @@ class Several:
         parts, parameters = [], []
         ranks = numbers = 0
         for answer in self.answers:
-            place = f"((i.place - 1) * {self.numbers} + {numbers}"
+            place = f"(({of_row} - 1) * {self.numbers} + {numbers}"
             if isinstance(answer, Values):
-                parts.append(self._values(answer, numbers))
+                parts.append(self._values(answer, numbers, of_row))
                 parameters.append(answer.name)
             else:
-                of_class = f"((i.place - 1) * {classes} + {ranks} + r.rank)::integer"
+                of_class = f"(({of_row} - 1) * {classes} + {ranks} + r.rank)::integer"
                 sql, given = self._classes(answer, of_class, f"{place} + r.rank)::integer")
                 parts.append(sql)
                 parameters += given
             ranks, numbers = ranks + answer.ranks, numbers + answer.numbers
         return " UNION ALL ".join(parts), parameters
 
-    def _values(self, answer: Values, offset: int) -> str:
+    def _values(self, answer: Values, offset: int, of_row: str) -> str:
         missing = "NULL::text, NULL::double precision, NULL::integer, " if self.has_classes else ""
-        found = estimate(answer.shape, offset, self.numbers)
+        found = estimate(answer.shape, offset, self.numbers, of_row)
         if not answer.shape and self.estimates == (ARRAY_COLUMNS,):
             found = f"ARRAY[{found}]"
         return f"SELECT %s::text, {missing}{found}"
@@ -145,16 +145,15 @@ def estimate(
     shape: Sequence[int],
     offset: int = 0,
     size: int | None = None,
-    numbers: str = "p.numbers",
     place: str = "i.place",
 ) -> str:
-    """The numbers of the row at a place out of those of its batch, in the shape of the target."""
+    """The numbers of the row at a place out of its batch ``p``, in the shape of the target."""
     size = math.prod(shape) if size is None else size
     first = f"(({place} - 1) * {size} + {offset + 1})::integer"
     if not shape:
-        return f"{numbers}[{first}]"
+        return f"p.numbers[{first}]"
     if len(shape) == 1:
-        return f"{numbers}[{first}:(({place} - 1) * {size} + {offset + shape[0]})::integer]"
+        return f"p.numbers[{first}:(({place} - 1) * {size} + {offset + shape[0]})::integer]"
     step = math.prod(shape[1:])
-    parts = (estimate(shape[1:], offset + n * step, size, numbers, place) for n in range(shape[0]))
+    parts = (estimate(shape[1:], offset + n * step, size, place) for n in range(shape[0]))
     return f"ARRAY[{', '.join(parts)}]"
