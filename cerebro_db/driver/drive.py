@@ -27,7 +27,7 @@ from cerebro_db.driver.crew import recover
 from cerebro_db.driver.events import check_events
 from cerebro_db.driver.fit_request import FitRequest
 from cerebro_db.driver.fit_setup import RunSetup, check_memory, set_up
-from cerebro_db.driver.functions import check_functions, functions_of
+from cerebro_db.driver.functions import functions_of
 from cerebro_db.driver.gpus import check_gpus, gpu_places, gpu_tables
 from cerebro_db.driver.registration import register, states_of
 from cerebro_db.driver.requests import Requests, Stopped
@@ -118,7 +118,7 @@ class Drive:
             with control_session(self._pool, request.search_path, self._tick) as control:
                 check_schedule(self._dialect, request)
                 models, setup = set_up(control, self._dialect.training, request, self._tick)
-                check_functions(control, self._dialect, setup.configurations, self._tick)
+                functions_of(control, setup.configurations, self._tick)
                 check_gpus(control, self._dialect.hosts, gpu_tables(setup), self._tick)
                 check_events(control, setup.configurations, self._tick)
                 if setup.replaces:
@@ -269,6 +269,7 @@ class Drive:
                 settings,
                 gpu_places(control, self._dialect.hosts, use_gpus, self._tick),
                 keeps_errors=rotates(setup),
+                functions=bool(functions),
             ),
             manifest={} if limits.any_version else run.manifest,
             tick=self._tick,

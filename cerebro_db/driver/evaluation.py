@@ -206,7 +206,7 @@ class ScoringJob:
         with self._workers(use_gpus) as workers:
             settings = Catalog(workers[0], self._tick).settings()
             places = gpu_places(workers[0], self._hosts, use_gpus, self._tick)
-            task = worker_task(NO_RUN, None, use_gpus, 0, settings, places)
+            task = worker_task(NO_RUN, None, use_gpus, 0, settings, places, functions=True)
             scans = [self._scan(partition, task) for partition in self._test.partitions]
             results = [json.loads(rows[0][0]) for rows in gather(workers, scans, self._tick)]
             self._check(results)

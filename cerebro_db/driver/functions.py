@@ -7,32 +7,12 @@ from typing import Any
 
 from cerebro_db.configs.arguments import nearest
 from cerebro_db.configs.custom import PREFIX, bare_name, is_custom
-from cerebro_db.database.dialects import PostgreSQL
 from cerebro_db.database.sessions import Session, Tick
 from cerebro_db.driver.fit_setup import Configuration
-from cerebro_db.errors import InvalidArgument, NotSupported
+from cerebro_db.errors import InvalidArgument
 
 _KNOWN = "SELECT name, path, package, version, places FROM cerebro.registered_functions"
 _PLACES = 2
-
-
-def check_functions(
-    session: Session,
-    dialect: PostgreSQL,
-    configurations: Iterable[Configuration],
-    tick: Tick,
-) -> None:
-    """Whether what configurations use is registered, and this server's workers can find it.
-
-    Raises:
-        NotSupported: they cannot.
-        InvalidArgument: it is not.
-    """
-    used = functions_of(session, configurations, tick)
-    if used and dialect.rotation is not None:  # segments, which cannot read the catalog
-        raise NotSupported(
-            f"got {PREFIX}{min(used)}; allowed on this server: losses, metrics and schedules of Keras"
-        )
 
 
 def functions_of(

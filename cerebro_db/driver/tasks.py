@@ -24,6 +24,7 @@ def worker_task(
     settings: Settings,
     places: Mapping[int, int] | None = None,
     keeps_errors: bool = False,
+    functions: bool = False,
 ) -> str:
     """What makes a process a worker, where no call of its own can do that.
 
@@ -35,10 +36,13 @@ def worker_task(
         settings: of the database.
         places: of each segment among those that share the GPUs of a host.
         keeps_errors: whether a visit that fails is told of, in place of an error of its statement.
+        functions: whether it must know of registered ones. The catalog tells it of these, not we:
+            a task can be anybody's.
     """
     return json.dumps(
         {
             "keeps_errors": keeps_errors,
+            "functions": functions,
             "run_id": run_id,
             "threads": threads,
             "use_gpus": use_gpus,

@@ -102,6 +102,9 @@ class RunContext:
     notify: Callable[[str], None]
 
 
+_PREPARE_PROCESS = "cerebro._prepare_process(cerebro._with_functions(%s))"
+
+
 def take_workers(
     pool: SessionPool, count: int, threads: int, use_gpus: bool, tick: Tick
 ) -> list[Worker]:
@@ -159,7 +162,7 @@ def start_preparing(worker: Worker, context: RunContext) -> None:
 
 def _preparation(worker: Worker, context: RunContext) -> tuple[str, Sequence[Any]]:
     if worker.partition_keys:
-        return call(worker, context, "cerebro._prepare_process(%s)", [context.preparation])
+        return call(worker, context, _PREPARE_PROCESS, [context.preparation])
     threads, use_gpus = worker.session.facts["tensorflow"]
     return (
         "SELECT cerebro._prepare_worker(%s, %s, %s, %s, %s)",
@@ -182,7 +185,7 @@ def call_once(
     """The statement that has a function do a task where a worker trains, in one process."""
     parameters = [task]
     if worker.partition_keys:  # a statement that failed may have taken the process with it
-        function = f"CASE WHEN cerebro._prepare_process(%s) IS NOT NULL THEN {function} END"
+        function = f"CASE WHEN {_PREPARE_PROCESS} IS NOT NULL THEN {function} END"
         parameters = [context.preparation, task]
     return context.dialect.training.call(
         context.packed, worker.partition_keys[:1], function, parameters

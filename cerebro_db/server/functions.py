@@ -1,4 +1,4 @@
-"""What cerebro_register_function and cerebro_unregister_function call, and what workers know of it."""
+"""What cerebro_register_function and cerebro_unregister_function call."""
 
 from __future__ import annotations
 
@@ -11,18 +11,9 @@ from cerebro_db.server.computing import Tick, compute
 from cerebro_db.server.host import entry
 from cerebro_db.server.settings import require_administrator
 from cerebro_db.training.environment import configure_once
-from cerebro_db.training.functions import (
-    Function,
-    distribution_of,
-    function_of,
-    imported,
-    know,
-    places_of,
-)
+from cerebro_db.training.functions import distribution_of, imported, places_of
 
-__all__ = ["function_of", "functions_of", "know", "register", "unregister"]
-
-_KNOWN = "SELECT name, path, package, version FROM cerebro.registered_functions"
+_KNOWN = "SELECT name FROM cerebro.registered_functions ORDER BY 1"
 _ADD = (
     "INSERT INTO cerebro.catalog_functions (name, path, package, version, places) "
     "VALUES ($1, $2, $3, $4, $5)"
@@ -30,12 +21,9 @@ _ADD = (
 _REMOVE = "DELETE FROM cerebro.catalog_functions WHERE name = $1 RETURNING 1"
 
 
-def functions_of(plpy: Any) -> dict[str, Function]:
-    """All functions that are registered."""
-    return {
-        row["name"]: Function(row["path"], row["package"], row["version"])
-        for row in plpy.execute(_KNOWN)
-    }
+def _names(plpy: Any) -> list[str]:
+    """Of all functions that are registered."""
+    return [row["name"] for row in plpy.execute(_KNOWN)]
 
 
 @entry
@@ -52,7 +40,7 @@ def register(plpy: Any, name: str | None, path: str | None) -> None:
     assert path is not None
     if is_taken(name):
         raise InvalidArgument(f"name: got {name!r}, which Keras has; allowed: another name")
-    if name in functions_of(plpy):
+    if name in _names(plpy):
         raise InvalidArgument(
             f"name: got {name!r}, which is registered already; allowed: another name",
             hint="cerebro_unregister_function frees it",
@@ -79,5 +67,5 @@ def unregister(plpy: Any, name: str | None) -> None:
     require_administrator(plpy)
     name = check_name(name)
     if not plpy.execute(plpy.prepare(_REMOVE, ["text"]), [name]):
-        known = ", ".join(sorted(functions_of(plpy))) or "none is registered"
+        known = ", ".join(_names(plpy)) or "none is registered"
         raise InvalidArgument(f"name: got {name!r}; registered functions: {known}")

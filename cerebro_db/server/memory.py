@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from cerebro_db.configs.architecture import ArchitectureLimits
 from cerebro_db.configs.settings import Settings
 from cerebro_db.errors import RunFailed
+from cerebro_db.server.entry import entry
 from cerebro_db.training.functions import Function, know
 
 if TYPE_CHECKING:  # TensorFlow is imported when a worker is made ready, not before
@@ -70,19 +71,20 @@ class WorkerMemory:
         """Names of the decoded partitions, such as ``training/3``."""
         return [f"{dataset}/{partition_key}" for _, dataset, partition_key in self.cache.names()]
 
+    def forget(self) -> None:
+        """Drop what was compiled."""
+        from cerebro_db.training.scan import Scorers
+        from cerebro_db.training.visit import Programs
+
+        self.programs, self.scorers = Programs(), Scorers()
+
     def release(self) -> None:
         """Drop what only this run needs."""
         self.under_way, self.saved, self.error = None, b"", None
         self.cache.clear()
 
 
-def remember(
-    gd: dict[str, Any],
-    run_id: int,
-    cache_bytes: int,
-    settings: Settings,
-    functions: Mapping[str, Function],
-) -> WorkerMemory:
+def remember(gd: dict[str, Any], run_id: int, cache_bytes: int, settings: Settings) -> WorkerMemory:
     """The memory for a run: programs stay from the last one, decoded partitions do not."""
     from cerebro_db.training.partitions import PartitionCache
     from cerebro_db.training.scan import Scorers
@@ -94,8 +96,6 @@ def remember(
         cache = PartitionCache(cache_bytes)
         memory = WorkerMemory(run_id, cache, Programs(), Scorers(), Architectures())
         gd[_KEY] = memory
-    if know(functions):  # programs may hold what a name meant before
-        memory.programs, memory.scorers = Programs(), Scorers()
     memory.run_id = run_id
     memory.release()
     memory.cache.limit = cache_bytes
@@ -103,6 +103,16 @@ def remember(
     memory.chunk_bytes = settings.state_chunk_kb * 1024
     memory.architectures.limit(ArchitectureLimits.of(settings))
     return memory
+
+
+@entry
+def know_functions(plpy: Any, gd: dict[str, Any], functions: str | None) -> None:
+    """What is registered, as JSON; nothing for NULL. The catalog calls this, and nobody else may."""
+    found = json.loads(functions or "{}")
+    changed = know({name: Function(*told) for name, told in found.items()})
+    memory: WorkerMemory | None = gd.get(_KEY)
+    if changed and memory is not None:  # programs may hold what a name meant before
+        memory.forget()
 
 
 def recall(gd: dict[str, Any]) -> WorkerMemory:

@@ -12,7 +12,6 @@ from cerebro_db.configs.settings import Settings
 from cerebro_db.database.dialects.capabilities import interrupts_python, segment_of_process
 from cerebro_db.errors import CerebroError, InvalidArgument, InvalidState, concerns_all
 from cerebro_db.server.computing import Tick, compute, computing, require_idle
-from cerebro_db.server.functions import functions_of
 from cerebro_db.server.host import entry
 from cerebro_db.server.memory import WorkerMemory, recall, release_memory, remember
 from cerebro_db.server.settings import settings_of
@@ -26,6 +25,7 @@ if TYPE_CHECKING:  # imports TensorFlow
 MAX_THREADS = 1024
 MAX_PLACE = 2**31 - 1
 _PREPARED = "cerebro.prepared"
+_KNOW_FUNCTIONS = """SELECT cerebro._with_functions('{"functions": true}')"""
 # More than any machine has: a partition is given memory when its rows come, not before.
 MAX_CACHE_BYTES = 2**51
 PREPARE, BEGIN, STATE = -1, 0, 1  # kinds of rows; the others are buffers
@@ -73,11 +73,12 @@ def prepare(
     run_id = checked("run_id", run_id, 0, 2**63 - 1)
     if place is not None:
         place = checked("place", place, 0, MAX_PLACE)
-    settings, functions = settings_of(plpy), functions_of(plpy)
+    settings = settings_of(plpy)
+    plpy.execute(_KNOW_FUNCTIONS)
 
     def work(tick: Tick) -> str:
         facts = configure(threads, bool(use_gpus), place)
-        remember(gd, run_id, cache_bytes, settings, functions)
+        remember(gd, run_id, cache_bytes, settings)
         return json.dumps(facts)
 
     return compute(plpy, work)
@@ -102,8 +103,7 @@ def prepared(gd: dict[str, Any], text: str) -> WorkerMemory:
     run_id = given.integer("run_id", 0)
     settings = Settings.of(given.texts("settings"))
     configure(threads, given.flag("use_gpus"), _place(given))
-    # Nobody but the catalog may say what is imported, and such a process cannot read it.
-    memory = remember(gd, run_id, cache_bytes, settings, {})
+    memory = remember(gd, run_id, cache_bytes, settings)
     memory.keeps_errors = given.flag("keeps_errors", False)
     gd[_PREPARED] = text
     return memory

@@ -10,6 +10,27 @@ RETURNS text LANGUAGE plpython3u AS {{ udf('_prepare_process') }};
 COMMENT ON FUNCTION cerebro._prepare_process(text) IS
 'Internal: does the same in a process of a segment, which cannot look into the settings; they are in the task.';
 
+CREATE OR REPLACE FUNCTION cerebro._know_functions(functions text)
+RETURNS void LANGUAGE plpython3u AS {{ udf('_know_functions') }};
+COMMENT ON FUNCTION cerebro._know_functions(text) IS
+'Internal: tells a process what registered functions there are. Only the owner of the catalog may call it.';
+
+-- The one way to it: what is told is read from the catalog, on a segment from the copy that lies there.
+CREATE OR REPLACE FUNCTION cerebro._with_functions(task text) RETURNS text
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF (task::json ->> 'functions')::boolean THEN
+        PERFORM cerebro._know_functions((
+            SELECT json_object_agg(f.name, ARRAY[f.path, f.package, f.version])::text
+              FROM cerebro.catalog_functions f));
+    END IF;
+    RETURN task;
+END
+$$;
+ALTER FUNCTION cerebro._with_functions(text) OWNER TO cerebro_owner;
+COMMENT ON FUNCTION cerebro._with_functions(text) IS
+'Internal: a task of a worker, as it is; before one that says so the process hears of the registered functions.';
+
 CREATE OR REPLACE FUNCTION cerebro._release_worker()
 RETURNS void LANGUAGE plpython3u AS {{ udf('_release_worker') }};
 COMMENT ON FUNCTION cerebro._release_worker() IS

@@ -1,4 +1,4 @@
--- Functions are for members of cerebro_user, and for nobody else.
+-- Functions are for members of cerebro_user, and for nobody else; one is for other functions only.
 DO $$
 DECLARE
     function regprocedure;
@@ -11,3 +11,5 @@ BEGIN
     END LOOP;
 END
 $$;
+REVOKE ALL ON FUNCTION cerebro._know_functions(text) FROM cerebro_user;
+GRANT EXECUTE ON FUNCTION cerebro._know_functions(text) TO cerebro_owner;

@@ -277,6 +277,8 @@ def test_sizes_are_checked_before_memory_is_taken(worker: Person) -> None:
         "_prepare_worker(1, false, 0, -1)": "run_id: got -1",
         "_prepare_worker(1, false, 0, 0, -1)": "place: got -1",
         "_prepare_process(NULL)": "got",  # elsewhere what is wrong with it, here that it has no use
+        "_with_functions('{')": "invalid input syntax",
+        """_with_functions('{"functions": {"evil": "os:system"}}')""": "invalid input syntax",
         "_predict_batch(1, '', 2147483647, 2147483647)": "token",
         "_predict_batch(1, '', -1, -1)": "count: got -1",
         "_predict_buffer(1, '', 2147483647)": "token",

@@ -175,6 +175,7 @@ ATTACKS: dict[str, list[str]] = {
     "cerebro_set": ["'cache_mb', '1'", "'worker_dsn', 'host=/tmp'"],
     "cerebro_register_function": ["'evil', 'keras.losses:log_cosh'", "'evil', 'os:system'"],
     "cerebro_unregister_function": ["'evil'"],
+    "_know_functions": ["'{}'", """'{"evil": ["os:system", "os", "1"]}'"""],
 }
 # These take the number of a run: alice's must look like one that is not there.
 OF_RUNS = {
@@ -190,7 +191,7 @@ OF_OWN_SESSION = {
     "_join_state", "_loopback", "_measure_final", "_measure_step", "_pack_arrays", "_pack_labels", "_pack_weights",
     "_predict_batch", "_predict_buffer", "_predict_spread", "_prepare_process", "_prepare_worker", "_read_model_file", "_release_worker",
     "_role", "_saved_state", "_state_weights", "_train_final", "_train_step", "_try_scores", "_write_events", "cerebro_joined_state",
-    "cerebro_measure", "cerebro_train", "cerebro_version",
+    "_with_functions", "cerebro_measure", "cerebro_train", "cerebro_version",
 }  # fmt: skip
 VACUUM = {"_vacuum", "cerebro_vacuum"}
 # What is asked by triggers and defaults where rows are written on segments.
@@ -520,6 +521,10 @@ def test_an_administrator_removes_states_of_others(
     assert removed[run] > 0
     assert root.value("SELECT to_regclass(%s)", (table,)) is None
     assert alice.refused("SELECT cerebro_resume(%s)", (run,)).pgcode == "55000"
+
+
+def test_an_administrator_tells_no_process_what_to_import(dave: Person) -> None:
+    assert dave.refused("SELECT _know_functions('{}')").pgcode == DENIED
 
 
 def test_an_administrator_reads_no_tables(dave: Person, alice: Person) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 from cerebro_db.database.dialects.greenplum_training import (
     PLACE_IN_ORDER,
     PLACE_SHUFFLED,
+    PREPARATION,
     TOLD,
     partition_of,
     segment_key_of,
@@ -86,7 +87,7 @@ class GreenplumRotation:
             ),
             "states": states,
             "partition_key": _by_segment("i", keys, partitions, "integer"),
-            "preparation": ("%s", [common.preparation or ""]),
+            "preparation": (PREPARATION, [common.preparation or ""]),
             "task": _by_segment("p", keys, [order.task for order in orders], "text"),
             "first": _firsts(packed, partitions, keys),
             "reading": ("%s", [reading]),
@@ -107,7 +108,7 @@ def _rows_of_step(
         "packed": packed.relation.name.sql,
         "segments": ("%s", [list(keys)]),
         "first": _firsts(packed, [order.partition_key for order in orders], keys),
-        "preparation": ("%s", [orders[0].preparation or ""]),
+        "preparation": (PREPARATION, [orders[0].preparation or ""]),
         "task": _by_segment("p", keys, [order.task for order in orders], "text"),
         "weights": _cases("p", keys, weights, "bytea"),
         "place": _cases("g", keys, [_place(order) for order in orders], "bytea"),
@@ -194,7 +195,7 @@ def _filled(template: str, parts: Mapping[str, Statement | str]) -> Statement:
 
 
 _ROWS = """
-SELECT p.segment_key, -1 AS kind, 0 AS subepoch, ''::bytea AS place, {preparation}::text AS task,
+SELECT p.segment_key, -1 AS kind, 0 AS subepoch, ''::bytea AS place, {preparation} AS task,
        NULL::bytea AS state, NULL::bytea AS weights,
        NULL::int AS buffer_id, NULL::bytea AS x, NULL::int[] AS x_shape,
        NULL::bytea AS y, NULL::int[] AS y_shape
@@ -247,7 +248,7 @@ SELECT {partition_key},
        cerebro.cerebro_measure(i.kind, i.task, i.state, i.buffer_id, i.x, i.x_shape, i.y,
                                i.y_shape ORDER BY i.kind, i.place, i.chunk)
   FROM (
-SELECT p.segment_key, -1 AS kind, 0 AS place, 0 AS chunk, {preparation}::text AS task,
+SELECT p.segment_key, -1 AS kind, 0 AS place, 0 AS chunk, {preparation} AS task,
        NULL::bytea AS state, NULL::int AS buffer_id, NULL::bytea AS x, NULL::int[] AS x_shape,
        NULL::bytea AS y, NULL::int[] AS y_shape
   FROM {packed} p WHERE p.segment_key = ANY ({segments}) AND p.buffer_id = {first}

@@ -126,7 +126,8 @@ class GreenplumTraining(PostgreSQLTraining):
         columns = columns_of(packed)
         table = packed.relation.name.sql
         begin = "".join(
-            _SCAN_FIRST.format(packed=table, kind=kind) + "UNION ALL" for kind in (-1, 0)
+            _SCAN_FIRST.format(packed=table, kind=kind, task=task) + "UNION ALL"
+            for kind, task in ((-1, PREPARATION), (0, _TASK))
         )
         buffers = _SCAN_BUFFERS.format(packed=table, **columns) if order.reads else ""
         sql = _SCAN.format(states=states, version=version, begin=begin, buffers=buffers)
@@ -142,13 +143,14 @@ class GreenplumTraining(PostgreSQLTraining):
         where = [segment_key_of(partition), order.partition_key]
         first = [*where, partition.buffers[0][0]]
         table = packed.relation.name.sql
-        sql = _FIRST_ROW.format(kind=-1, weights="NULL::bytea", packed=table) + "UNION ALL"
+        sql = _FIRST_ROW.format(kind=-1, task=PREPARATION, weights="NULL::bytea", packed=table)
+        sql += "UNION ALL"
         parameters: list[Any] = [order.preparation or "", *first, order.task]
         weights = "NULL::bytea"
         if order.weights_of is not None:
             weights = WEIGHTS
             parameters += [order.run_id, order.weights_of]
-        sql += _FIRST_ROW.format(kind=0, weights=weights, packed=table)
+        sql += _FIRST_ROW.format(kind=0, task=_TASK, weights=weights, packed=table)
         parameters += first
         if order.source is not None:
             sql += _STATE_ROWS.format(states=order.source.sql)
@@ -195,9 +197,12 @@ DECLARE cerebro_call NO SCROLL CURSOR FOR SELECT {function} FROM {packed} p WHER
 FETCH ALL FROM cerebro_call
 """
 
+# A process must know of registered functions before it is prepared to use them.
+PREPARATION, _TASK = "cerebro._with_functions(%s)", "%s::text"
+
 # Places are bytes, which all planners compare alike; not all of them take a collation.
 _FIRST_ROW = """
-SELECT p.segment_key, {kind} AS kind, 0 AS subepoch, ''::bytea AS place, %s::text AS task,
+SELECT p.segment_key, {kind} AS kind, 0 AS subepoch, ''::bytea AS place, {task} AS task,
        NULL::bytea AS state, {weights} AS weights,
        NULL::int AS buffer_id, NULL::bytea AS x, NULL::int[] AS x_shape,
        NULL::bytea AS y, NULL::int[] AS y_shape
@@ -282,7 +287,7 @@ FETCH ALL FROM cerebro_scan
 """
 
 _SCAN_FIRST = """
-SELECT p.segment_key, {kind} AS kind, 0 AS place, 0 AS chunk, %s::text AS task,
+SELECT p.segment_key, {kind} AS kind, 0 AS place, 0 AS chunk, {task} AS task,
        NULL::bytea AS state, NULL::int AS buffer_id, NULL::bytea AS x, NULL::int[] AS x_shape,
        NULL::bytea AS y, NULL::int[] AS y_shape
   FROM {packed} p WHERE p.segment_key = %s AND p.partition_key = %s AND p.buffer_id = %s

@@ -1,0 +1,3 @@
+from cerebro_db.server import memory
+
+return memory.know_functions(plpy, GD, functions)
