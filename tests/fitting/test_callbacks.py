@@ -133,7 +133,7 @@ def broken(bench: Any, table: str, action: str, condition: str) -> Iterator[None
     )
     bench.run(
         f"CREATE TRIGGER break_off BEFORE {action} ON cerebro.catalog_{table} "
-        f"FOR EACH ROW WHEN ({condition}) EXECUTE FUNCTION break_off()"
+        f"FOR EACH ROW WHEN ({condition}) EXECUTE PROCEDURE break_off()"
     )
     with pytest.raises(psycopg2.errors.DiskFull):
         yield
