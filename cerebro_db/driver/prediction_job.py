@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -82,22 +83,17 @@ def may_predict(session: Session, use_gpus: bool) -> bool:
     return bool(session.facts.get("tensorflow", wanted) == wanted)
 
 
-class PredictionJob:
-    """One call.
+class Job(ABC):
+    """One call, all of whose statements are of one snapshot.
 
     Args:
-        pool: of sessions of the role whose rights count.
         dialect: of the server.
-        control: a session of it that ``may_predict``; the first worker. Its transaction holds the
-            snapshot, and gives the output its name.
+        control: a session; its transaction gives the output its name.
         tick: called while waiting; may raise to cancel.
     """
 
-    def __init__(
-        self, pool: SessionPool, dialect: PostgreSQL, control: Session, tick: Tick
-    ) -> None:
-        self._pool, self._dialect, self._sql = pool, dialect, dialect.prediction
-        self._control, self._tick = control, tick
+    def __init__(self, dialect: PostgreSQL, control: Session, tick: Tick) -> None:
+        self._dialect, self._control, self._tick = dialect, control, tick
 
     def run(self, work: Work) -> None:
         """Make the output.
@@ -106,7 +102,10 @@ class PredictionJob:
             InvalidData: a row has no id, or features that are no row of the models.
         """
         try:
-            self._control.run(self._sql.begin, (), self._tick)
+            sql = self._dialect.prediction
+            self._control.run(sql.begin, (), self._tick)
+            if self._control.run(sql.is_empty(work.source.sql), (), self._tick)[0][0]:
+                raise InvalidData(f"test_table: {work.source.sql.table} has no rows")
             self._predicted(work)
         except StatementFailed as failure:
             # Class 22: something about the data.
@@ -117,7 +116,33 @@ class PredictionJob:
             raise explained(self._control, self._dialect, work.asked, failure, self._tick) from None
         finally:
             self._control.cancel()
-            release(self._control)
+            self._end()
+
+    @abstractmethod
+    def _predicted(self, work: Work) -> None:
+        """Predict, and commit."""
+
+    @abstractmethod
+    def _end(self) -> None:
+        """Give up what the session holds."""
+
+
+class PredictionJob(Job):
+    """One call, whose workers all read the same tables.
+
+    Args:
+        pool: of sessions of the role whose rights count.
+        dialect: of the server.
+        control: a session of it that ``may_predict``; the first worker. Its transaction holds the
+            snapshot.
+        tick: called while waiting; may raise to cancel.
+    """
+
+    def __init__(
+        self, pool: SessionPool, dialect: PostgreSQL, control: Session, tick: Tick
+    ) -> None:
+        super().__init__(dialect, control, tick)
+        self._pool, self._sql = pool, dialect.prediction
 
     def _predicted(self, work: Work) -> None:
         extent = self._extent(work)
@@ -134,11 +159,11 @@ class PredictionJob:
                 self._control.run("COMMIT")
 
     def _extent(self, work: Work) -> list[tuple[Any, ...]]:
-        run, source = self._control.run, work.source.sql
-        if run(self._sql.is_empty(source), (), self._tick)[0][0]:
-            raise InvalidData(f"test_table: {source.table} has no rows")
-        statement = self._sql.extent(source)
-        return run(*statement, self._tick) if statement else []
+        statement = self._sql.extent(work.source.sql)
+        return self._control.run(*statement, self._tick) if statement else []
+
+    def _end(self) -> None:
+        release(self._control)
 
     # -- several workers -------------------------------------------------------
     @contextmanager

@@ -7,54 +7,33 @@ from dataclasses import replace
 
 from cerebro_db.database.catalog import Catalog
 from cerebro_db.database.dialects import Brought, PostgreSQL, SpreadPrediction
-from cerebro_db.database.sessions import Session, StatementFailed, Tick
+from cerebro_db.database.sessions import Session, Tick
 from cerebro_db.driver.control import NO_RUN, SCORING_THREADS
 from cerebro_db.driver.crew import recover
-from cerebro_db.driver.prediction_job import Work
+from cerebro_db.driver.prediction_job import Job, Work
 from cerebro_db.driver.prediction_source import Rows
 from cerebro_db.driver.tasks import worker_task
-from cerebro_db.errors import InvalidData, InvalidState, WrongObjectType
+from cerebro_db.errors import InvalidState, WrongObjectType
 
 
-class SpreadJob:
-    """One call: one transaction of one session.
+class SpreadJob(Job):
+    """One call: one transaction of one session, whose own process loads no model.
 
     Args:
         dialect: of the server.
         sql: its statements.
-        control: the session; its own process loads no model.
+        control: the session.
         tick: called while waiting; may raise to cancel.
     """
 
     def __init__(
         self, dialect: PostgreSQL, sql: SpreadPrediction, control: Session, tick: Tick
     ) -> None:
-        self._dialect, self._sql, self._control, self._tick = dialect, sql, control, tick
-
-    def run(self, work: Work) -> None:
-        """Make the output.
-
-        Raises:
-            InvalidData: a row has no id, or features that are no row of the models.
-        """
-        try:
-            self._control.run(self._sql.begin, (), self._tick)
-            self._predicted(work)
-        except StatementFailed as failure:
-            # Class 22: something about the data.
-            if not failure.sqlstate.startswith("22"):
-                raise
-            recover(self._control)
-            explained = work.source.explained
-            raise explained(self._control, self._dialect, work.asked, failure, self._tick) from None
-        finally:
-            self._control.cancel()
-            recover(self._control)
+        super().__init__(dialect, control, tick)
+        self._sql = sql
 
     def _predicted(self, work: Work) -> None:
         run, source = self._control.run, work.source.sql
-        if run(self._sql.is_empty(source), (), self._tick)[0][0]:
-            raise InvalidData(f"test_table: {source.table} has no rows")
         run(self._sql.create(work.output, source, work.answer.columns, False), (), self._tick)
         self._bring(work)
         if isinstance(work.source, Rows):
@@ -66,6 +45,9 @@ class SpreadJob:
         run(*statement, self._tick)
         # No tick: a cancel request must not leave it unknown whether this was done.
         run("COMMIT")
+
+    def _end(self) -> None:
+        recover(self._control)
 
     def _bring(self, work: Work) -> None:
         """The models, to all segments."""
