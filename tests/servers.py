@@ -82,6 +82,11 @@ def row_named(pattern: str, has_segments: bool) -> str:
     return re.sub(r"^row \d+( of the scan)?", "a row", pattern) if has_segments else pattern
 
 
+def without_segment(message: str) -> str:
+    """A message without the process of a segment that said it."""
+    return re.sub(r"  \(seg\d+ [^)]*\)", "", message)
+
+
 def partitioned(name: str, columns: str, has_segments: bool) -> str:
     """A table partitioned by its column y, of which 0 to 2 are allowed, as each server writes it."""
     parts = {"zero": "0", "more": "1, 2"}

@@ -6,6 +6,7 @@ import json
 from dataclasses import dataclass
 
 from cerebro_db.configs.exports import Format, export_format
+from cerebro_db.database.dialects.capabilities import HERE
 from cerebro_db.database.sessions import Session, SessionPool, Tick, no_tick
 from cerebro_db.driver.control import (
     control_session,
@@ -65,7 +66,8 @@ def _exported(
         rows = session.run(
             "SELECT cerebro._export_model(%s, %s, "
             "cerebro.cerebro_joined_state(s.state ORDER BY s.chunk)) "
-            f"FROM {table.states.sql} s WHERE s.mst_key = %s HAVING pg_catalog.count(*) > 0",
+            f"FROM {table.states.sql} s, {HERE} WHERE s.mst_key = %s "
+            "HAVING pg_catalog.count(*) > 0",
             (task, wanted.value, mst_key),
             tick,
         )

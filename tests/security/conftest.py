@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
@@ -176,16 +179,23 @@ def run_with_states(person: Person) -> tuple[int, str]:
 
 def trained_a_little(person: Person, out: str) -> int:
     """A run that was paused soon after it began, and has states."""
-    run = person.value(
-        "SELECT cerebro_fit_multiple('packed', %s, 'configs', 2000, num_workers := 1, "
-        "metrics_compute_frequency := 2000, name := 'the secret', max_seconds := 1)",
-        (out,),
+    watcher = log_in(person.connection.dsn, person.name)
+    trained = (
+        "SELECT run_id FROM cerebro.runs r WHERE status = 'running' "
+        "AND EXISTS (SELECT 1 FROM cerebro.hops h WHERE h.run_id = r.run_id)"
     )
-    for seconds in (0.5, 1, 2, 4, 8, 16, 32, 64):  # a worker that was not ready begins anew
-        if person.value("SELECT count(*) FROM cerebro.hops WHERE run_id = %s", (run,)):
-            return int(run)
-        person.rows("SELECT cerebro_resume(%s, max_seconds := %s)", (run, seconds))
-    raise AssertionError("no hop was done")
+    with closing(watcher.connection), ThreadPoolExecutor(1) as thread:
+        call = thread.submit(
+            person.value,
+            "SELECT cerebro_fit_multiple('packed', %s, 'configs', 2000, num_workers := 1, "
+            "metrics_compute_frequency := 2000, name := 'the secret')",
+            (out,),
+        )
+        while not (found := watcher.rows(trained)):
+            assert not call.done(), call.exception()
+            time.sleep(0.1)
+        watcher.rows("SELECT cerebro_pause(%s)", found[0])
+        return int(call.result())
 
 
 @pytest.fixture(scope="session")

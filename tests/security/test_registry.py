@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from servers import without_segment
 from typer.testing import CliRunner
 
 from cerebro_db.cli.app import app
@@ -429,7 +430,7 @@ def test_nobody_puts_anything_into_models_of_others(
             for statement, number in ((real, theirs), (none, 987654)):
                 error = person.refused(statement)
                 assert error.pgcode == CHECKED, str(error)
-                told.append(str(error).replace(str(number), "N"))
+                told.append(without_segment(str(error)).replace(str(number), "N"))
             assert told[0] == told[1]
     for person in (bob, eve):
         for view in KEPT:
@@ -501,12 +502,15 @@ def test_what_an_owner_planted_is_checked_by_who_uses_it(
         "targets": {"kind": "class", "num_classes": "2", "shape": []},
     }.items():
         facts = json.dumps(json.loads(good) | {key: value})
+        number, latest = alice.rows(
+            "SELECT m.model_id, max(v.version) FROM cerebro._models m "
+            "JOIN cerebro._model_versions v USING (model_id) WHERE m.name = 'trap' GROUP BY 1"
+        )[0]
         alice.rows(
             "INSERT INTO cerebro._model_versions (model_id, version, run_id, mst_key, model_arch, "
-            "compile_params, fit_params, facts, lineage) SELECT model_id, "
-            "(SELECT max(version) + 1 FROM cerebro._model_versions v WHERE v.model_id = m.model_id), "
-            "1, 1, '', '', '', %s, '{}' FROM cerebro._models m WHERE name = 'trap'",
-            (facts,),
+            "compile_params, fit_params, facts, lineage) "
+            "VALUES (%s, %s, 1, 1, '', '', '', %s, '{}')",
+            (number, latest + 1, facts),
         )
         sql = "SELECT cerebro_predict(%s, 'rows', 'id', 'x', 'o')"
         error = eve.refused(sql, (f"model:{alice.name}.trap",))

@@ -14,6 +14,11 @@ HAS_SEGMENTS = (
 )
 
 
+# A source of one row without columns that are read: an aggregation over it and a table runs in the
+# session's own process. Over a table alone, of which each segment has a copy, it may run on one.
+HERE = "(SELECT FROM pg_catalog.pg_database WHERE datname = pg_catalog.current_database()) AS here"
+
+
 @functools.cache
 def interrupts_python() -> bool:
     """Whether the server of this process raises KeyboardInterrupt here when it is to stop.
