@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -47,11 +48,13 @@ def test_life_of_an_installation(empty_database: str, connect: Any) -> None:
     assert done.returncode == 1
 
 
-def test_verify(database: str) -> None:
+def test_verify(database: str, has_segments: bool) -> None:
     done = cerebro("verify", "--dsn", database)
     assert (done.returncode, done.stderr) == (0, "")
     first, *others = done.stdout.splitlines()
     assert first.startswith(f"Cerebro-DB {cerebro_db.__version__}, ")
+    if has_segments:
+        assert re.fullmatch(r"the same on \d+ segments", others.pop())
     assert [line.split()[0] for line in others] == ["Python", "numpy", "tensorflow", "keras"]
 
 

@@ -275,14 +275,18 @@ class TestUninstall:
             SELECT pg_describe_object(classid, objid, objsubid) FROM pg_depend
              WHERE pg_describe_object(classid, objid, objsubid) ~ 'cerebro'
         """
+        settings = (
+            "SELECT setconfig FROM pg_db_role_setting s JOIN pg_database d "
+            "ON d.oid = s.setdatabase WHERE d.datname = current_database()"
+        )
+        before = empty.column(settings)
         installer.install(empty_database, Script())
         assert empty.column(query) != []
+        assert empty.column(settings) != before
         assert installer.uninstall(empty_database) == ()
         assert empty.column(query) == []
         assert empty.column("SELECT nspname FROM pg_namespace WHERE nspname ~ 'cerebro'") == []
-        settings = "SELECT setconfig FROM pg_db_role_setting s JOIN pg_database d"
-        where = "ON d.oid = s.setdatabase WHERE d.datname = current_database()"
-        assert empty.column(f"{settings} {where}") == []
+        assert empty.column(settings) == before
 
     def test_refuses_to_lose_runs(self, database: str, sql: Any) -> None:
         sql.run("ALTER TABLE cerebro.catalog_runs RENAME TO other_runs")

@@ -45,6 +45,7 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
     "bytea": st.binary(max_size=40) | st.just(b"CRBS" + bytes(60)),
     "integer": st.sampled_from([0, 1, -1, 2, 7, 2**31 - 1, -(2**31)]),
     "bigint": st.sampled_from([0, 1, -1, 2, 2**63 - 1, -(2**63)]),
+    "oid": st.sampled_from([0, 10, 2**32 - 1]),
     "double precision": st.sampled_from([0.0, 1.0, -1.0, 0.5, 1e308, float("nan"), float("inf")]),
     "boolean": st.just(False),
     "interval": st.sampled_from(["1 day", "-1 day", "0", "178000000 years"]),

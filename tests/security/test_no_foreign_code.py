@@ -54,7 +54,7 @@ def marks(root: Person, bob: Person) -> Iterator[str]:
         )
     for operands in OPERANDS:
         left, right = operands.split(", ")
-        arguments = f"LEFTARG = {left}, RIGHTARG = {right}, FUNCTION = public.same"
+        arguments = f"LEFTARG = {left}, RIGHTARG = {right}, PROCEDURE = public.same"
         bob.rows(
             f"CREATE FUNCTION public.same({operands}) RETURNS boolean LANGUAGE plpgsql AS "
             + body.format(f"= {operands}", " true")
@@ -191,7 +191,8 @@ def test_nothing_of_others_is_run_and_no_setting_counts(
 )  # fmt: skip
 def test_what_decides_which_code_is_loaded_is_not_for_users(name: str, bob: Person) -> None:
     assert bob.refused(f"SET {name} = 'x'").pgcode in ("42501", "55P02")
-    assert bob.refused(f"ALTER ROLE CURRENT_USER SET {name} = 'x'").pgcode in ("42501", "55P02")
+    own = bob.refused(f"ALTER ROLE {bob.sql_name} SET {name} = 'x'")
+    assert own.pgcode in ("42501", "55P02")
 
 
 def test_users_make_no_python_functions(bob: Person, dave: Person) -> None:
@@ -261,4 +262,4 @@ def test_nobody_passes_for_the_owner_of_a_run(bob: Person, alice: Person) -> Non
         assert bob.value("SELECT cerebro._role()") == own
         assert bob.value("SELECT current_user OPERATOR(pg_catalog.=) %s", (bob.name,))
     finally:
-        bob.rows("RESET search_path; DROP FUNCTION alike CASCADE")
+        bob.rows("RESET search_path; DROP FUNCTION alike(name, name) CASCADE")

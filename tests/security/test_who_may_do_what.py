@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from reasons import NO_SUCH_SQL
+from servers import without_segment
 
 from tests.security.conftest import (
     ADAM,
@@ -385,7 +386,7 @@ def test_nobody_inserts_rows_of_another_users_run(
             f"INSERT INTO cerebro.{view} ({', '.join(values)}) VALUES ({', '.join(values.values())})"
         )
         assert error.pgcode == "44000", str(error)
-        told = error.diag.message_primary.split("  (seg")[0]
+        told = without_segment(error.diag.message_primary)
         texts.add(told.replace(f"got {run_id};", "got N;"))
     assert len(texts) == 1
 
