@@ -10,14 +10,14 @@ from typing import Any
 
 import psycopg2
 import pytest
+from servers import Server, drop_database, make_database
 
-from cerebro_db.install.embedded import Cluster
 from tests.docs.pages import Block, in_order, statements
 
 # What cannot be executed, by how it begins, and why. It is parsed all the same.
 NOT_RUN = {
     "SELECT cron.": "needs the extension pg_cron",
-    "CREATE TABLE segments_to_use": "needs a server with segments",
+    "CREATE TABLE segments_to_use": "needs a server with segments, and hosts with GPUs",
     "SELECT cerebro_pack('plants_train', 'plants_packed', 'kind', 'leaf', distribution": "the same",
 }
 # Roles that the pages grant rights to.
@@ -46,13 +46,13 @@ class Documented:
 
 
 @pytest.fixture(scope="session")
-def documented(cluster: Cluster, administrator: Any, template: str) -> Iterator[Documented]:
+def documented(cluster: Server, administrator: Any, template: str) -> Iterator[Documented]:
     """Everything was executed in one session: TensorFlow was imported once."""
     from tests.conftest import Sql
 
     for role in ROLES:
         administrator.run(f"CREATE ROLE {role}")
-    administrator.run(f"CREATE DATABASE documented TEMPLATE {template}")
+    make_database(administrator, "documented", template)
     administrator.run('ALTER DATABASE documented SET search_path = "$user", public, cerebro')
     dsn = cluster.dsn("documented")
     with closing(_connected(dsn)) as connection:
@@ -60,7 +60,7 @@ def documented(cluster: Cluster, administrator: Any, template: str) -> Iterator[
     # With that session those went that it worked through; this one opens none.
     with closing(_connected(dsn)) as connection:
         yield Documented(Sql(connection, dsn), answers)
-    administrator.run("DROP DATABASE documented WITH (FORCE)")
+    drop_database(administrator, "documented")
     for role in ROLES:
         administrator.run(f"DROP ROLE {role}")
 

@@ -41,7 +41,8 @@ def test_sql_is_in_blocks_of_sql() -> None:
 def test_functions_that_are_named_exist(documented: Documented) -> None:
     known = set(
         documented.sql.column(
-            "SELECT proname::text FROM pg_proc WHERE pronamespace = 'cerebro'::regnamespace"
+            "SELECT proname::text FROM pg_proc "
+            "WHERE pronamespace = (SELECT oid FROM pg_namespace WHERE nspname = 'cerebro')"
         )
     )
     told = {

@@ -69,7 +69,7 @@ COLUMNS = {
 def test_arguments_have_the_places_of_madlib(documented: Documented, name: str) -> None:
     forms = documented.sql.column(
         "SELECT proargnames FROM pg_proc WHERE proname = %s "
-        "AND pronamespace = 'cerebro'::regnamespace",
+        "AND pronamespace = (SELECT oid FROM pg_namespace WHERE nspname = 'cerebro')",
         (name,),
     )
     theirs = ARGUMENTS[name].split()
