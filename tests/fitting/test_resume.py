@@ -158,12 +158,18 @@ def test_a_run_that_was_stopped_ends_as_if_nothing_had_happened(
     assert run.resume() == undisturbed
 
 
+def end_worker(bench: Any, run: Disturbed) -> bool:
+    """End the session that has made the latest hop."""
+    worker = "SELECT pid FROM cerebro.hops WHERE run_id = %s ORDER BY finished DESC LIMIT 1"
+    pid = bench.value(worker, (run.run_id,))
+    return bool(bench.value("SELECT pg_terminate_backend(%s)", (pid,)))
+
+
 def test_a_run_survives_that_its_workers_are_ended(
     bench: Any, disturbed: Callable[..., Disturbed], undisturbed: list[Any]
 ) -> None:
     run = disturbed()
-    worker = "SELECT pg_terminate_backend(pid) FROM cerebro.hops WHERE run_id = %s ORDER BY finished DESC LIMIT 1"
-    assert bench.value(worker, (run.run_id,))
+    assert end_worker(bench, run)
     run.caller.join()
     assert run.caller.error is None
     assert run.status == "finished"
@@ -177,10 +183,7 @@ def test_a_run_without_retries_is_interrupted(
     bench.run("SELECT cerebro_set('worker_retries', '0')")
     try:
         run = disturbed()
-        bench.run(
-            "SELECT pg_terminate_backend(pid) FROM cerebro.hops WHERE run_id = %s LIMIT 1",
-            (run.run_id,),
-        )
+        assert end_worker(bench, run)
         run.caller.join()
     finally:
         bench.run("SELECT cerebro_set('worker_retries', NULL)")
@@ -212,7 +215,7 @@ def test_with_durability_of_epochs_a_crash_goes_back_to_the_epoch(
 
 
 def test_a_state_that_someone_removed_is_missed_at_once(
-    bench: Any, disturbed: Callable[..., Disturbed]
+    bench: Any, disturbed: Callable[..., Disturbed], has_segments: bool
 ) -> None:
     run = disturbed()
     bench.run("SELECT cerebro_pause(%s)", (run.run_id,))
@@ -226,8 +229,10 @@ def test_a_state_that_someone_removed_is_missed_at_once(
         "WHERE relname LIKE %s AND relkind = 'r'",
         (name + "%",),
     )
+    place = "segment_key, " if has_segments else ""
     bench.run(
-        f"INSERT INTO {table} SELECT mst_key, 16, 0, 0, state FROM {table} "
+        f"INSERT INTO {table} ({place}mst_key, version, chunk, partition_key, state) "
+        f"SELECT {place}mst_key, 16, 0, 0, state FROM {table} "
         "WHERE chunk = 0 AND mst_key = 1 LIMIT 1"
     )
     bench.run(f"DELETE FROM {table} WHERE mst_key = 1 AND version = 8")

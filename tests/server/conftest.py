@@ -193,8 +193,11 @@ def caller(call: Callable[[], Caller]) -> Caller:
 
 
 @pytest.fixture
-def good_ends(cluster: Cluster) -> Iterator[None]:
-    """Whatever a test does, no server process crashes."""
+def good_ends(cluster: Server) -> Iterator[None]:
+    """Whatever a test does, no server process crashes; of a cluster elsewhere nobody reads the log."""
+    if not isinstance(cluster, Cluster):
+        yield
+        return
     start = cluster.log.stat().st_size
     yield
     assert_good_ends(cluster, start)
