@@ -214,14 +214,15 @@ class Session:
 
 
 def _first_settings(dsn: str) -> dict[str, str]:
-    """What must hold from the start, as the client decides by it how to quote values.
+    """What must hold from the start, though a role, or a database, may have it otherwise.
 
-    A role, or a database, may have it otherwise.
+    The client decides by the one setting how to quote values; by the other one, to connect would end
+    in an error where the server takes longer for the client's own first statement.
     """
     options = psycopg2.extensions.parse_dsn(dsn).get("options", "")
     return {
         "client_encoding": "UTF8",
-        "options": f"{options} -c standard_conforming_strings=on".strip(),
+        "options": f"{options} -c standard_conforming_strings=on -c statement_timeout=0".strip(),
     }
 
 
