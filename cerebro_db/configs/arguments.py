@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import math
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -14,6 +15,7 @@ from cerebro_db.errors import InvalidArgument
 
 _LONGEST_NAME = 80
 INTEGER_LIMIT = 2**31 - 1
+_MOST_REPETITIONS = 2
 
 
 class Kind(StrEnum):
@@ -23,8 +25,12 @@ class Kind(StrEnum):
     INT = "a whole number"
     BOOL = "True or False"
     TEXT = "a text"
+    PATTERNS = "a regular expression (no groups, no {}, up to two of * + ?) or a list of them"
     FLOATS = "a number or a list of numbers"
     INTS = "a whole number or a list of whole numbers"
+
+
+_LISTS = (Kind.FLOATS, Kind.INTS, Kind.PATTERNS)
 
 
 @dataclass(frozen=True)
@@ -53,9 +59,10 @@ class Argument:
         """Returns the value in its canonical type; lists become tuples."""
         if value is None and self.optional:
             return None
-        if self.kind in (Kind.FLOATS, Kind.INTS) and isinstance(value, list | tuple) and value:
+        if self.kind in _LISTS and isinstance(value, list | tuple) and value:
             return tuple(self._single(element, what) for element in value)
-        return self._single(value, what)
+        single = self._single(value, what)
+        return (single,) if self.kind is Kind.PATTERNS else single
 
     def allowed(self) -> str:
         """Says in words what is allowed."""
@@ -66,7 +73,7 @@ class Argument:
 
     def is_numeric(self) -> bool:
         """Whether a range may be searched for it."""
-        return self.kind not in (Kind.BOOL, Kind.TEXT)
+        return self.kind not in (Kind.BOOL, Kind.TEXT, Kind.PATTERNS)
 
     def is_whole(self) -> bool:
         """Whether values of a range are rounded."""
@@ -98,11 +105,24 @@ def _typed(kind: Kind, value: object) -> Any:
         return value if isinstance(value, bool) else None
     if kind is Kind.TEXT:
         return value if isinstance(value, str) else None
+    if kind is Kind.PATTERNS:
+        return value if isinstance(value, str) and _is_pattern(value) else None
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         return None
     if kind in (Kind.FLOAT, Kind.FLOATS):
         return float(value)
     return int(value) if value == int(value) and abs(value) <= INTEGER_LIMIT else None
+
+
+def _is_pattern(text: str) -> bool:
+    """Whether a text is a regular expression that no text can keep busy for long."""
+    if set(text) & set("({") or sum(map(text.count, "*+?")) > _MOST_REPETITIONS:
+        return False
+    try:
+        re.compile(text)
+    except (re.error, RecursionError, OverflowError):
+        return False
+    return True
 
 
 def number(name: str, default: float | None, low: float | None = 0.0, **more: Any) -> Argument:
@@ -125,6 +145,11 @@ def whole(name: str, default: int | None, low: int | None = 0, **more: Any) -> A
 def flag(name: str, default: bool) -> Argument:
     """An argument that is True or False."""
     return Argument(name, Kind.BOOL, default)
+
+
+def patterns(name: str) -> Argument:
+    """An argument that is some regular expressions, or none."""
+    return Argument(name, Kind.PATTERNS, optional=True)
 
 
 def choice(name: str, default: str | None, *choices: str) -> Argument:

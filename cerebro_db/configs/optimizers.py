@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from cerebro_db.configs.arguments import Argument, flag, fraction, number, whole
+from cerebro_db.configs.arguments import Argument, flag, fraction, number, patterns, whole
 
 __all__ = [
     "ARGUMENT_ALIASES",
@@ -93,7 +93,7 @@ OPTIMIZERS: Mapping[str, Optimizer] = MappingProxyType(
                 "Muon",
                 fraction("adam_beta_1", 0.9),
                 fraction("adam_beta_2", 0.999),
-                number("adam_weight_decay", 0.004),
+                number("adam_weight_decay", 0.004, optional=True),
                 _EPSILON,
                 number("muon_a", 3.4445, low=None),
                 number("muon_b", -4.775, low=None),
@@ -102,8 +102,9 @@ OPTIMIZERS: Mapping[str, Optimizer] = MappingProxyType(
                 number("momentum", 0.95, high=1.0),
                 whole("ns_steps", 5, low=1, high=100),
                 flag("nesterov", True),
-                number("rms_rate", 0.2),
+                number("rms_rate", 0.2, optional=True),
                 flag("exclude_embeddings", True),
+                patterns("exclude_layers"),
                 weight_decay=0.004,
                 by_place=5,
             ),
@@ -149,7 +150,6 @@ DECAY = number("decay", None)
 REFUSED_ARGUMENTS: Mapping[str, str] = MappingProxyType(
     {
         "name": "the name of an optimizer has no effect",
-        "exclude_layers": "it looks at whole paths of variables, in which Keras counts names up anew in each process",
         "schedule_decay": "Keras 3 has no such argument",
     }
 )

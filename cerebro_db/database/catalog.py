@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, TypeVar
 
 from cerebro_db.configs.settings import Settings
 from cerebro_db.database.names import QualifiedName
@@ -15,6 +15,8 @@ from cerebro_db.errors import CerebroError, UndefinedRun
 
 # Where the tables of states are.
 STATES_SCHEMA = "cerebro_states"
+
+_Value = TypeVar("_Value")
 
 
 @dataclass(frozen=True)
@@ -295,11 +297,11 @@ class Catalog:
 
     def forget_hops(self, run_id: int, done: Mapping[int, int], hops_an_epoch: int) -> None:
         """Drop the rows of hops whose states are lost; ``done`` counts those that are not."""
-        for mst_key, count in done.items():
+        for count, mst_keys in keys_by_value(done).items():
             self._run(
-                "DELETE FROM cerebro._hops WHERE run_id = %s AND mst_key = %s "
+                "DELETE FROM cerebro._hops WHERE run_id = %s AND mst_key = ANY (%s::int[]) "
                 "AND (epoch - 1) * %s + position >= %s",
-                [run_id, mst_key, hops_an_epoch, count],
+                [run_id, mst_keys, hops_an_epoch, count],
             )
 
     def count_hops(self, run_id: int) -> int:
@@ -318,13 +320,13 @@ class Catalog:
         )
 
     def add_metrics(self, run_id: int, rows: Sequence[MetricRow]) -> None:
-        """Store results."""
-        for row in rows:
+        """Store results, all or none."""
+        if rows:
+            row_sql = "(%s, %s, %s, %s, %s, %s::text[], %s::double precision[], %s)"
             self._run(
                 "INSERT INTO cerebro._metrics (run_id, mst_key, epoch, dataset, loss, "
-                "metric_names, metrics, elapsed) "
-                "VALUES (%s, %s, %s, %s, %s, %s::text[], %s::double precision[], %s)",
-                [run_id, *vars(row).values()],
+                f"metric_names, metrics, elapsed) VALUES {', '.join([row_sql] * len(rows))}",
+                [value for row in rows for value in (run_id, *vars(row).values())],
             )
 
     def configuration_ended(
@@ -453,6 +455,14 @@ class Catalog:
             f"VALUES {', '.join([row_sql] * len(rows))}",
             [value for row in rows for value in (run_id, *vars(row).values())],
         )
+
+
+def keys_by_value(values: Mapping[int, _Value]) -> dict[_Value, list[int]]:
+    """The keys that have the same value: one statement is enough for all of them."""
+    found: dict[_Value, list[int]] = {}
+    for key, value in values.items():
+        found.setdefault(value, []).append(key)
+    return found
 
 
 def _read(column: str) -> str:

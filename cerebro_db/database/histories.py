@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from cerebro_db.database.catalog import Catalog
+from cerebro_db.database.catalog import Catalog, keys_by_value
 
 _OF_VALIDATION = {"training": "", "validation": "val_"}
 
@@ -45,17 +45,18 @@ def histories(
 
 def record_ends(catalog: Catalog, run_id: int, ends: Mapping[int, EndRow]) -> None:
     """Write down where configurations end; one that was stopped early is finished."""
-    for mst_key, row in ends.items():  # not all at once: not every server can join in an update
+    # Not all at once, as not every server can join in an update; but most ends are the same.
+    for row, mst_keys in keys_by_value(ends).items():
         catalog.execute(
             "UPDATE cerebro._configurations SET stopped_epoch = %s, best_epoch = %s, "
             "model_epoch = %s, status = CASE WHEN %s::int IS NULL THEN status ELSE 'finished' END "
-            "WHERE run_id = %s AND mst_key = %s",
+            "WHERE run_id = %s AND mst_key = ANY (%s::int[])",
             (
                 row.stopped_epoch,
                 row.best_epoch,
                 row.model_epoch,
                 row.stopped_epoch,
                 run_id,
-                mst_key,
+                mst_keys,
             ),
         )

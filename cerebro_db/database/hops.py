@@ -35,15 +35,16 @@ class HopRow:
 _TYPES = {
     "int": "int", "float": "float8", "datetime": "timestamptz", "bool": "boolean",
 }  # fmt: skip
-_COLUMNS = [field.name for field in fields(HopRow)]
+_NAMES = [field.name for field in fields(HopRow)]
+HOP_COLUMNS = ", ".join(_NAMES)
 _ARRAYS = ", ".join(f"%s::{_TYPES[str(field.type)]}[]" for field in fields(HopRow))
 
 
 def add_hops(catalog: Catalog, run_id: int, rows: Sequence[HopRow]) -> None:
     """Store rows of hops, all or none."""
-    columns = [[getattr(row, name) for row in rows] for name in _COLUMNS]
+    columns = [[getattr(row, name) for row in rows] for name in _NAMES]
     catalog.execute(
-        f"INSERT INTO cerebro._hops (run_id, {', '.join(_COLUMNS)}) "
+        f"INSERT INTO cerebro._hops (run_id, {HOP_COLUMNS}) "
         f"SELECT %s, t.* FROM unnest({_ARRAYS}) AS t",
         [run_id, *columns],
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 from cerebro_db.database.catalog import MetricRow
@@ -27,6 +28,9 @@ class EpochReport:
         self._rows = 0
         self._began = time.monotonic()
         self._scores: dict[int, list[MetricRow]] = {}
+        # How many configurations have trained in each epoch, and the last one that was told of.
+        self._trained: Counter[int] = Counter()
+        self._told = 0
 
     def ready(self) -> None:
         """Workers begin to train now."""
@@ -56,14 +60,33 @@ class EpochReport:
         elif after.learning_rate != before.learning_rate:
             self._notify(f"configuration {mst_key}: learning rate {after.learning_rate:g}")
 
-    def epoch(self, epoch: int, configurations: int, seconds: float) -> None:
-        """All configurations finished an epoch, so many seconds after the run began."""
-        spent = time.monotonic() - self._began
-        speed = self._rows / spent if spent > 0 else 0.0
-        self._notify(
-            f"epoch {epoch} of {self._iterations}: {configurations} configurations, "
-            f"{seconds:.1f} s, {speed:,.0f} rows/s{self._best(epoch)}"
-        )
+    def finished(self, epoch: int) -> None:
+        """A configuration has visited all partitions."""
+        self._trained[epoch] += 1
+
+    def known(self, is_complete: Callable[[int], bool]) -> None:
+        """An earlier driver has told of the epochs that are complete."""
+        while self._is_next(is_complete):
+            self._told += 1
+
+    def epochs(self, is_complete: Callable[[int], bool], seconds: float) -> None:
+        """Tell of each epoch that was not told of yet and that nobody is to finish any more.
+
+        Args:
+            is_complete: whether all configurations that go on have finished an epoch.
+            seconds: since the run began.
+        """
+        while self._is_next(is_complete):
+            self._told += 1
+            spent = time.monotonic() - self._began
+            speed = self._rows / spent if spent > 0 else 0.0
+            self._notify(
+                f"epoch {self._told} of {self._iterations}: {self._trained[self._told]} "
+                f"configurations, {seconds:.1f} s, {speed:,.0f} rows/s{self._best(self._told)}"
+            )
+
+    def _is_next(self, is_complete: Callable[[int], bool]) -> bool:
+        return self._trained[self._told + 1] > 0 and is_complete(self._told + 1)
 
     def _best(self, epoch: int) -> str:
         rows = self._scores.pop(epoch, [])

@@ -146,22 +146,27 @@ def _write_models(
         "state bytea NOT NULL, PRIMARY KEY (mst_key, chunk))"
     )
     catalog.execute(f"ALTER TABLE {kept} ALTER COLUMN state SET STORAGE EXTERNAL")
-    texts = {c.mst_key: c.architecture.text for c in setup.configurations}
-    for mst_key, end in ends.items():
-        version = (end.model_epoch or 1) * len(setup.packed.partitions)
-        states = store.of((mst_key, version))
-        if states is not None:
-            source = f"FROM {states.name.sql} s WHERE s.mst_key = %s AND s.version = %s"
-            catalog.execute(
-                f"INSERT INTO {table} (mst_key, model_weights, model_arch) SELECT %s, "
-                "cerebro._state_weights(cerebro.cerebro_joined_state(s.state ORDER BY s.chunk)), "
-                f"%s {source}",
-                (mst_key, texts[mst_key], mst_key, version),
-            )
-            catalog.execute(
-                f"INSERT INTO {kept} SELECT s.mst_key, s.chunk, s.state {source}",
-                (mst_key, version),
-            )
+    hops_an_epoch = len(setup.packed.partitions)
+    keys = [(key, (end.model_epoch or 1) * hops_an_epoch) for key, end in ends.items()]
+    models = {c.mst_key: c.architecture for c in setup.configurations}
+    texts = {model.model_id: model.text for model in models.values()}
+    for states, found in store.by_table(keys).items():
+        mst_keys, versions = [key for key, _ in found], [version for _, version in found]
+        numbers = [list(texts).index(models[key].model_id) + 1 for key in mst_keys]
+        source = (
+            f"FROM {states.name.sql} s JOIN unnest(%s::int[], %s::int[], %s::int[]) "
+            "AS t(mst_key, version, model) ON s.mst_key = t.mst_key AND s.version = t.version"
+        )
+        catalog.execute(
+            f"INSERT INTO {table} (mst_key, model_weights, model_arch) SELECT s.mst_key, "
+            "cerebro._state_weights(cerebro.cerebro_joined_state(s.state ORDER BY s.chunk)), "
+            f"(%s::json[])[pg_catalog.min(t.model)] {source} GROUP BY s.mst_key",
+            (list(texts.values()), mst_keys, versions, numbers),
+        )
+        catalog.execute(
+            f"INSERT INTO {kept} SELECT s.mst_key, s.chunk, s.state {source}",
+            (mst_keys, versions, numbers),
+        )
 
 
 _INFO_COLUMNS = (
@@ -200,13 +205,14 @@ def _write_info(
     columns = ", ".join(f"{name} {kind}" for name, kind in _INFO_COLUMNS)
     catalog.execute(f"CREATE TABLE {table} ({columns})")
     metrics = _metrics(catalog, run_id)
+    values: list[Any] = []
     for configuration in setup.configurations:
         mst_key = configuration.mst_key
         row = _info_row(configuration, metrics, ended.get(mst_key), ends.get(mst_key, _NO_END))
-        row["model_size"] = configuration.architecture.facts.parameters * 4 / 1024
-        names = [name for name, _ in _INFO_COLUMNS]
-        casts = ", ".join(f"%s::{kind.replace(' PRIMARY KEY', '')}" for _, kind in _INFO_COLUMNS)
-        catalog.execute(f"INSERT INTO {table} SELECT {casts}", [row[name] for name in names])
+        values += [row[name] for name, _ in _INFO_COLUMNS]
+    casts = ", ".join(f"%s::{kind.replace(' PRIMARY KEY', '')}" for _, kind in _INFO_COLUMNS)
+    rows = ", ".join([f"({casts})"] * len(setup.configurations))
+    catalog.execute(f"INSERT INTO {table} VALUES {rows}", values)
 
 
 Metrics = dict[tuple[int, str], list[tuple[int, float, list[float], float]]]
@@ -240,6 +246,7 @@ def _info_row(
         "compile_params": configuration.compile_text,
         "fit_params": configuration.fit_text,
         "model_type": MODEL_TYPE,
+        "model_size": configuration.architecture.facts.parameters * 4 / 1024,
         "metrics_type": metric_names(outputs) or None,
         "loss_type": loss_names(outputs),
         "status": status,

@@ -103,7 +103,6 @@ class Run:
         self._events = Events(self._catalog, self._run_id, setup.configurations)
         self._records = HopRecords(self._catalog, self._run_id)
         self._store.before_drop = self._records.flush
-        self._reported = 0
         self._report = EpochReport(setup, context.notify)
         self._began = time.monotonic()
         self._seconds_before = progress.seconds
@@ -168,13 +167,12 @@ class Run:
         self._dispatcher.add_finished(range(1, self._planned + 1))
         self._dispatcher.add_visits(set(progress.plan).difference(done))
         self._orders.know(progress.plan)
-        for mst_key in self._alive:
-            epochs = range(1, progress.done.get(mst_key, 0) // len(self._partitions) + 1)
-            for epoch in epochs:
-                if (mst_key, epoch) not in progress.scored:
+        for mst_key, version in progress.done.items():
+            for epoch in range(1, version // len(self._partitions) + 1):
+                self._report.finished(epoch)
+                if mst_key in self._alive and (mst_key, epoch) not in progress.scored:
                     self._board.finished(mst_key, epoch)
-        while self._is_reportable(self._reported + 1):
-            self._reported += 1
+        self._report.known(self._epoch_complete)
 
     # -- waiting ---------------------------------------------------------------
     def _wait(self, busy: list[Worker]) -> None:
@@ -366,6 +364,7 @@ class Run:
         self._discard()
         if visit.position == len(self._partitions) - 1 and visit.mst_key in self._alive:
             self._board.finished(visit.mst_key, visit.epoch)
+            self._report.finished(visit.epoch)
             self._report_epochs()
 
     def _scanned(self, scan: Scan, result: dict[str, Any]) -> None:
@@ -399,6 +398,7 @@ class Run:
             self._events.measured(job.group.mst_keys)
             self._report_epochs()
             self._decide(job.group.mst_keys)
+            self._report_epochs()
             self._discard()
 
     def _waits(self, mst_key: int) -> bool:
@@ -486,14 +486,8 @@ class Run:
         return [key for key in self._partitions if bound and self._serves(worker, key)]
 
     def _report_epochs(self) -> None:
-        """Tell of every epoch that is complete and was not told of yet."""
-        while self._is_reportable(self._reported + 1):
-            self._reported += 1
-            seconds = self._seconds_before + time.monotonic() - self._began
-            self._report.epoch(self._reported, len(self._alive), seconds)
-
-    def _is_reportable(self, epoch: int) -> bool:
-        return bool(self._alive) and epoch <= self._iterations and self._epoch_complete(epoch)
+        seconds = self._seconds_before + time.monotonic() - self._began
+        self._report.epochs(self._epoch_complete, seconds)
 
     def _epoch_complete(self, epoch: int) -> bool:
         """Whether every configuration has done an epoch, and been scored where that is wanted."""

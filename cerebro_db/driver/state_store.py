@@ -105,6 +105,12 @@ class StateStore:
         """The tables of some states."""
         return [table.name for table in self._of_all(keys)]
 
+    def by_table(self, keys: Iterable[Key]) -> dict[StateTable, list[Key]]:
+        """Those of some states that there are, by their tables."""
+        wanted = set(keys)
+        found = {table: sorted(wanted.intersection(table.needed)) for table in self._tables}
+        return {table: those for table, those in found.items() if those}
+
     def target(self, *versions: int) -> StateTable:
         """The table that takes the next states of these versions; counts them as written."""
         lasting = any(map(self._names.lasts, versions))

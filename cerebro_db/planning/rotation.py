@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 
 from cerebro_db.planning.dispatch import Dispatcher
 from cerebro_db.planning.orders import Visit
@@ -53,16 +53,3 @@ class Rotation(Dispatcher):
             chain = chains[visit.mst_key]
             chain.in_flight = chain.waiting.popleft()
         return step
-
-
-def idle_share(steps: Sequence[Sequence[Visit]], costs: Mapping[int, float], width: int) -> float:
-    """Returns the part of the time in which partitions wait for the longest visit of their step.
-
-    Args:
-        steps: one after another.
-        costs: for each mst_key, the seconds of one hop.
-        width: how many partitions there are.
-    """
-    seconds = sum(max(costs[visit.mst_key] for visit in step) for step in steps)
-    busy = sum(costs[visit.mst_key] for step in steps for visit in step)
-    return 1 - busy / (width * seconds)

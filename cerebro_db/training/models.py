@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import keras
@@ -23,6 +24,8 @@ from cerebro_db.errors import InvalidArchitecture, InvalidArgument, InvalidState
 from cerebro_db.training.building import made, short
 from cerebro_db.training.functions import function_of
 
+_EXCLUDED = "exclude_layers"
+_NUMBER = re.compile(r"_\d+$")
 KERNELS = ("kernel", "depthwise_kernel", "pointwise_kernel", "recurrent_kernel")
 
 
@@ -95,15 +98,50 @@ def _multiply_adds(layer: Any) -> int:
     return size * math.prod(int(size or 1) for size in output[1:-1])
 
 
-def make_optimizer(spec: OptimizerSpec) -> Any:
-    """The Keras optimizer of a configuration."""
+def make_optimizer(spec: OptimizerSpec, model: keras.Model | None = None) -> Any:
+    """The Keras optimizer of a configuration.
+
+    Args:
+        spec: what it is.
+        model: what it is to train; None where it is only asked for its numbers.
+    """
     try:
         arguments = dict(spec.arguments)
+        if model is not None and _EXCLUDED in arguments:
+            arguments[_EXCLUDED] = _excluded(arguments[_EXCLUDED], model)
         if spec.schedule:
             arguments["learning_rate"] = make_schedule(spec.schedule)
         return getattr(keras.optimizers, spec.name)(**arguments)
     except (TypeError, ValueError) as error:
         raise InvalidArgument(f"Keras refuses the optimizer {spec.name}: {short(error)}") from None
+
+
+def _excluded(patterns: Sequence[str], model: keras.Model) -> list[str]:
+    """Patterns of exactly those weights in whose paths one of the patterns is found.
+
+    A path has names of layers that are parts of others, such as the cell of an LSTM. Keras numbers
+    them as they are made in a process, so that they are looked at without those numbers.
+    """
+    known = set(_names(model.get_config()))
+
+    def plain(path: str) -> str:
+        parts = path.split("/")
+        return "/".join(part if part in known else _NUMBER.sub("", part) for part in parts)
+
+    paths = [variable.path for variable in model.trainable_variables]
+    found = [path for path in paths if any(re.search(one, plain(path)) for one in patterns)]
+    return [f"^{re.escape(path)}$" for path in found]
+
+
+def _names(config: Any) -> Iterator[str]:
+    """The names that a configuration of Keras gives to layers, however deep."""
+    if isinstance(config, Mapping):
+        if isinstance(config.get("name"), str):
+            yield config["name"]
+        config = list(config.values())
+    if isinstance(config, list | tuple):
+        for one in config:
+            yield from _names(one)
 
 
 def make_schedule(spec: ScheduleSpec) -> Any:

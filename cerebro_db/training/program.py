@@ -96,7 +96,7 @@ class Program:
             )
         self._penalty = models.Penalty()
         self._penalty.attach(self.model, params)
-        inner = models.make_optimizer(params.optimizer)
+        inner = models.make_optimizer(params.optimizer, self.model)
         # Keras does so by itself, but for models that were read from JSON.
         scaled = models.scales_loss(self.model)
         optimizer = keras.optimizers.LossScaleOptimizer(inner) if scaled else inner

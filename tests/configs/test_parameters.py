@@ -178,10 +178,25 @@ def test_averages_of_weights() -> None:
     assert dict(spec.arguments) == {"use_ema": True, "ema_overwrite_frequency": 5}
 
 
+def test_layers_that_an_optimizer_leaves_out() -> None:
+    one, several = (parse_optimizer(f"Muon(exclude_layers={given})") for given in _EXCLUDED)
+    assert dict(one.arguments) == {"exclude_layers": ("out",)}
+    assert dict(several.arguments) == {"exclude_layers": ("^out/", "a|b")}
+    assert parse_optimizer("Muon(exclude_layers=None)").arguments == ()
+
+
+_EXCLUDED = ("'out'", "['^out/', 'a|b']")
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
         ("loss='mse'", "without optimizer"),
+        ("optimizer='Muon(exclude_layers=\"[\")', loss='mse'", "must be a regular expression"),
+        ("optimizer='Muon(exclude_layers=\"(a+)+b\")', loss='mse'", "no groups"),
+        ("optimizer='Muon(exclude_layers=\"a*a*a*\")', loss='mse'", "up to two of"),
+        ("optimizer='Muon(exclude_layers=[1])', loss='mse'", "=1; it must be a regular expr"),
+        ("optimizer='Muon(exclude_layers=[])', loss='mse'", "up to two of"),
         ("optimizer='Adam', loss='mse', dtype_policy='float16'", "one of 'float32', 'mixed_bfl"),
         ("optimizer='Adam', loss='mse', dtype_polcy='float32'", "Did you mean 'dtype_policy'"),
         ("optimizer='SGD(use_ema=1)', loss='mse'", "use_ema=1; it must be True or False"),

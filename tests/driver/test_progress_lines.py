@@ -20,6 +20,7 @@ def told(configurations: dict[int, tuple[str, str | None, float, float]]) -> str
     )
     lines: list[str] = []
     report = EpochReport(setup, lines.append)
+    report.epochs(lambda epoch: True, 1.0)  # nobody has trained in any
     report.scored(
         [
             MetricRow(
@@ -28,8 +29,12 @@ def told(configurations: dict[int, tuple[str, str | None, float, float]]) -> str
             for key, (_, name, value, loss) in configurations.items()
         ]
     )
-    report.epoch(1, len(configurations), 1.0)
-    return lines[0]
+    for _ in configurations:
+        report.finished(1)
+    report.epochs(lambda epoch: True, 1.0)
+    (line,) = lines
+    assert line.startswith(f"epoch 1 of 1: {len(configurations)} configurations, 1.0 s, ")
+    return line
 
 
 @pytest.mark.parametrize(
@@ -45,3 +50,36 @@ def told(configurations: dict[int, tuple[str, str | None, float, float]]) -> str
 )
 def test_only_what_all_configurations_have_is_compared(configurations: Any, best: str) -> None:
     assert f"best training {best} " in told(configurations)
+
+
+def test_epochs_are_told_to_the_last_one_that_somebody_trained_in() -> None:
+    setup: Any = SimpleNamespace(
+        configurations=[], validation=None, request=SimpleNamespace(num_iterations=300)
+    )
+    lines: list[str] = []
+    report = EpochReport(setup, lines.append)
+    # One is ahead and has been stopped after epoch 4; the other one is still in epoch 2.
+    for epoch in (1, 2, 3, 4, 1):
+        report.finished(epoch)
+    report.epochs(lambda epoch: epoch == 1, 0.0)
+    assert [line.partition(",")[0] for line in lines] == ["epoch 1 of 300: 2 configurations"]
+    report.finished(2)
+    report.epochs(lambda epoch: True, 0.0)  # stopped there
+    assert [line.partition(",")[0] for line in lines[1:]] == [
+        "epoch 2 of 300: 2 configurations",
+        "epoch 3 of 300: 1 configurations",
+        "epoch 4 of 300: 1 configurations",
+    ]
+
+
+def test_what_an_earlier_driver_told_is_not_told_again() -> None:
+    setup: Any = SimpleNamespace(
+        configurations=[], validation=None, request=SimpleNamespace(num_iterations=3)
+    )
+    lines: list[str] = []
+    report = EpochReport(setup, lines.append)
+    for epoch in (1, 2):
+        report.finished(epoch)
+    report.known(lambda epoch: epoch == 1)
+    report.epochs(lambda epoch: True, 0.0)
+    assert [line.partition(":")[0] for line in lines] == ["epoch 2 of 3"]

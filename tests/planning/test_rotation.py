@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from cerebro_db.planning.orders import Visit, plan_epoch
-from cerebro_db.planning.rotation import Rotation, idle_share, step_of
+from cerebro_db.planning.rotation import Rotation, step_of
 
 COSTS = st.dictionaries(st.integers(1, 40), st.floats(0.001, 100.0), min_size=1, max_size=12)
+
+
+def idle_share(steps: Sequence[Sequence[Visit]], costs: Mapping[int, float], width: int) -> float:
+    """The part of the time in which partitions wait for the longest visit of their step."""
+    seconds = sum(max(costs[visit.mst_key] for visit in step) for step in steps)
+    busy = sum(costs[visit.mst_key] for step in steps for visit in step)
+    return 1 - busy / (width * seconds)
 
 
 def steps(

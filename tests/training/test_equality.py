@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -56,7 +57,7 @@ def plain_keras(
     from cerebro_db.training import models
 
     model = models.build(recipe.architecture, seed=7, dropout=recipe.compile_params.dropout)
-    optimizer = models.make_optimizer(recipe.compile_params.optimizer)
+    optimizer = models.make_optimizer(recipe.compile_params.optimizer, model)
     model.compile(optimizer=optimizer, loss=models.make_loss(recipe.compile_params.loss))
     # fit builds it where what ScheduleFreeAdamW takes from the weights is lost.
     optimizer.build(model.trainable_variables)
@@ -91,6 +92,18 @@ def by_hops(recipe: Any, data: Data, **options: Any) -> list[np.ndarray]:
     return weights_of(state)
 
 
+def lstm_net() -> str:
+    """A net with a layer that has another one in it."""
+    import keras
+
+    layers = keras.layers
+    inputs = keras.Input((FEATURES,))
+    seen = layers.Dense(4, name="seen")(inputs)
+    hidden = layers.LSTM(4, name="memory")(layers.Reshape((2, 2))(seen))
+    outputs = layers.Dense(CLASSES, activation="softmax", name="out")(hidden)
+    return str(keras.Model(inputs, outputs).to_json())
+
+
 def one_hot(targets: np.ndarray) -> np.ndarray:
     return np.eye(CLASSES, dtype=np.float32)[targets]
 
@@ -107,6 +120,34 @@ def test_hops_equal_plain_keras_to_the_bit(
 ) -> None:
     given = recipe(full_net, f"loss='categorical_crossentropy',optimizer='{optimizer}'")
     assert_same(by_hops(given, data), plain_keras(given, data, one_hot))
+
+
+@pytest.mark.parametrize(
+    ("excluded", "by_adamw"),
+    [
+        ("['out']", {"out/kernel"}),
+        ("'cell/recurrent'", {"memory/lstm_cell/recurrent_kernel"}),
+        ("['^seen/', 'out']", {"seen/kernel", "out/kernel"}),
+        ("['lstm_cell_[0-9]']", set()),
+    ],
+)
+def test_muon_leaves_out_what_it_is_told_to(
+    recipe: Callable[..., Any], data: Data, excluded: str, by_adamw: set[str]
+) -> None:
+    """However many layers of a kind the process has made before, whose names Keras counts."""
+    from cerebro_db.training import models
+
+    optimizer = f"Muon(lr=0.01,rms_rate=None,exclude_layers={excluded})"
+    given = recipe(lstm_net(), f"loss='categorical_crossentropy',optimizer=\"{optimizer}\"")
+    if excluded == "['out']":
+        assert_same(by_hops(given, data), plain_keras(given, data, one_hot))
+    spec = given.compile_params.optimizer
+    for _ in range(2):
+        model = models.build(given.architecture, seed=7)
+        made = models.make_optimizer(spec, model)
+        matrices = [one for one in model.trainable_variables if len(one.shape) == 2]
+        found = {one.path for one in matrices if made._should_use_adamw(one)}
+        assert {re.sub(r"_[0-9]+(?=/)", "", path) for path in found} == by_adamw
 
 
 @pytest.mark.parametrize("first", ["dense", "input"])

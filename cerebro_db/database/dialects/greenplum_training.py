@@ -20,6 +20,7 @@ from cerebro_db.database.dialects.postgresql_training import (
     Statement,
     columns_of,
 )
+from cerebro_db.database.hops import HOP_COLUMNS
 from cerebro_db.database.names import QualifiedName
 from cerebro_db.database.packed import PackedTable, PartitionInfo
 from cerebro_db.errors import WrongObjectType
@@ -112,7 +113,7 @@ class GreenplumTraining(PostgreSQLTraining):
     ) -> Statement | None:
         """Write the rows of hops that are missing though their states are in a table."""
         parameters = [run_id, num_workers, run_id, hops_an_epoch]
-        return _MISSING_HOPS.format(states=table.sql), parameters
+        return _MISSING_HOPS.format(states=table.sql, columns=HOP_COLUMNS), parameters
 
     def scan(self, packed: PackedTable, order: ScanOrder) -> Statement:
         """Score many configurations on one partition; returns JSON."""
@@ -250,8 +251,7 @@ TOLD = """(result).rows, (result).kept, statement_timestamp(), (result).read_sec
 # What only the driver knew is not: how long its worker waited, and when the state was written.
 _MISSING_HOPS = """
 INSERT INTO cerebro._hops
-       (run_id, mst_key, epoch, position, partition_key, worker, pid, started, finished,
-        waited, read, trained, written, rows, loss, compiled, cached, memory_mb)
+       (run_id, {columns})
 SELECT %s, p.mst_key, p.epoch, p.position, p.partition_key, p.partition_key %% %s, pg_backend_pid(),
        to_timestamp((s.result).trained_at - (s.result).read_seconds - (s.result).train_seconds),
        to_timestamp((s.result).trained_at), 0, (s.result).read_seconds, (s.result).train_seconds,

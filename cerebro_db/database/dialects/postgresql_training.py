@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any, Protocol
 
 from cerebro_db.database.catalog import STATES_SCHEMA
+from cerebro_db.database.hops import HOP_COLUMNS
 from cerebro_db.database.names import QualifiedName, quote
 from cerebro_db.database.packed import PackedTable
 
@@ -213,7 +214,7 @@ class PostgreSQLTraining:
             order.run_id, order.mst_key, order.epoch, order.position, order.partition_key,
             order.worker, order.waited,
         ]  # fmt: skip
-        return _HOP.format(rows=rows, states=order.target.sql), parameters
+        return _HOP.format(rows=rows, states=order.target.sql, columns=HOP_COLUMNS), parameters
 
     def made(self, rows: Sequence[tuple[Any, ...]]) -> HopMade:
         """What the statement of a hop returned."""
@@ -354,8 +355,7 @@ saved AS (
 ),
 hop AS (
 INSERT INTO cerebro._hops
-       (run_id, mst_key, epoch, position, partition_key, worker, pid, started, finished,
-        waited, read, trained, written, rows, loss, compiled, cached, memory_mb)
+       (run_id, {columns})
 SELECT %s, %s, %s, %s, %s, %s, pg_backend_pid(), statement_timestamp(), clock_timestamp(),
        %s, (v.result).read_seconds, (v.result).train_seconds,
        extract(epoch FROM clock_timestamp()) - (v.result).trained_at,
