@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cerebro_db.configs.images import ImageEncoding, image_encoding
+from cerebro_db.configs.scaling import check_divisor
 from cerebro_db.database.names import QualifiedName
 from cerebro_db.database.summaries import MAX_CLASSES
 from cerebro_db.driver.encoding_plan import EncodingRequest
@@ -72,11 +72,7 @@ class PackRequest:
         for number in [classes] if isinstance(classes, int | None) else classes:
             _check_positive("num_classes", number, MAX_CLASSES)
         _check_positive("num_partitions", self.num_partitions)
-        divisor = self.normalizing_const
-        if divisor is None or not math.isfinite(divisor) or divisor == 0.0:
-            raise InvalidArgument(
-                f"normalizing_const: got {_shown(divisor)}; allowed: a finite number except 0"
-            )
+        check_divisor(self.normalizing_const)
         if self.seed is None:
             raise InvalidArgument("seed: got NULL; allowed: any bigint")
 
@@ -134,7 +130,3 @@ def _target(classes: int) -> str:
 
 def _counted(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
-
-
-def _shown(value: object) -> str:
-    return "NULL" if value is None else repr(value)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 from cerebro_db.configs.messages import shown
 from cerebro_db.configs.model_outputs import output_names
 from cerebro_db.configs.predictions import Answer
+from cerebro_db.configs.scaling import check_divisor
 from cerebro_db.database.dialects import PostgreSQL
 from cerebro_db.database.dialects.postgresql_prediction import StoredModel
 from cerebro_db.database.names import QualifiedName
@@ -75,10 +75,7 @@ class ByomRequest:
         check_range("num_workers", self.num_workers, 1, MAX_WORKERS)
         if self.model_id is None:
             raise InvalidArgument("model_id: got NULL; allowed: an id of the architecture table")
-        if not math.isfinite(self.divisor) or self.divisor == 0.0:
-            raise InvalidArgument(
-                f"normalizing_const: got {self.divisor}; allowed: a finite number except 0"
-            )
+        check_divisor(self.divisor)
 
 
 def predict_byom(

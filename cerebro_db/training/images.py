@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from cerebro_db.configs.images import ImageEncoding, ImageFormat
 from cerebro_db.errors import CerebroError, InvalidData, MissingPackage
-from cerebro_db.training.buffers import to_wire
+from cerebro_db.training.buffers import to_float32, to_wire
 
 # An image tells its size in its first bytes. Larger ones are refused before they take memory.
 MAX_PIXELS = 2**26
@@ -43,8 +43,19 @@ def image_wire(data: bytes, image: ImageEncoding) -> bytes:
         InvalidData: it cannot be read, is too large or of another size; the message goes on
             after the name of the column.
     """
-    read = _raw if image.format is ImageFormat.RAW else _decoded
-    return to_wire(read(data, image))
+    return to_wire(_read(data, image))
+
+
+def image_values(data: bytes, image: ImageEncoding, divisor: float) -> NDArray[np.float32]:
+    """The values of an image as packing makes them; an array of its shape.
+
+    Raises:
+        InvalidData: as ``image_wire``, the message begins with a name for the image.
+    """
+    try:
+        return to_float32(_read(data, image), divisor)
+    except InvalidData as error:
+        raise InvalidData(f"image: {error.message}") from None
 
 
 def image_fault(data: bytes, image: ImageEncoding) -> str | None:
@@ -54,6 +65,10 @@ def image_fault(data: bytes, image: ImageEncoding) -> str | None:
     except InvalidData as error:
         return error.message
     return None
+
+
+def _read(data: bytes, image: ImageEncoding) -> NDArray[np.uint8]:
+    return _raw(data, image) if image.format is ImageFormat.RAW else _decoded(data, image)
 
 
 def _raw(data: bytes, image: ImageEncoding) -> NDArray[np.uint8]:

@@ -10,6 +10,15 @@ RETURNS text LANGUAGE plpython3u AS {{ udf('_image_fault') }};
 COMMENT ON FUNCTION cerebro._image_fault(bytea, integer[], text) IS
 'Internal: what is wrong with an image, or NULL.';
 
+CREATE OR REPLACE FUNCTION cerebro.cerebro_image_array(
+    image bytea,
+    image_shape integer[],
+    image_format text DEFAULT 'encoded',
+    normalizing_const double precision DEFAULT 255.0
+) RETURNS real[] LANGUAGE plpython3u STABLE AS {{ udf('cerebro_image_array') }};
+COMMENT ON FUNCTION cerebro.cerebro_image_array(bytea, integer[], text, double precision) IS
+'The values of an image as an array of image_shape, each divided by normalizing_const: for queries and views that have images among several inputs. image_format as in cerebro_pack_images. NULL for NULL.';
+
 CREATE OR REPLACE FUNCTION cerebro.cerebro_pack_images(
     source_table text,
     output_table text,

@@ -123,3 +123,40 @@ def test_bad_arguments(pictures, arguments):
     with pytest.raises(kind, match=message):
         pictures.fetch(f"SELECT cerebro_pack_images('pictures', 'o', 'y', {arguments})")
     assert pictures.tables() == before
+
+
+@pytest.mark.parametrize(("column", "kind"), [("raw", "raw"), ('"P % ""g"', "encoded")])
+def test_an_image_in_a_query_has_the_values_of_packing(pictures, column, kind):
+    array = f"cerebro_image_array({column.replace('%', '%%')}, ARRAY[4, 3, 3], '{kind}')"
+    shown = pictures.fetch(f"SELECT id, {array} FROM pictures ORDER BY id", ())
+    for number, values in shown:
+        expected = (picture(number) / 255).astype(np.float32)
+        assert np.array_equal(np.float32(values), expected)
+    assert pictures.fetch("SELECT cerebro_image_array(NULL, ARRAY[4, 3])") == [(None,)]
+
+
+def test_an_image_is_one_of_several_inputs(pictures):
+    array = "cerebro_image_array(raw, ARRAY[4, 3, 3], 'raw', normalizing_const := 2)"
+    pictures.fetch("DROP VIEW IF EXISTS mixed; DROP TABLE IF EXISTS m, m_summary")
+    pictures.fetch(f"CREATE VIEW mixed AS SELECT y, id AS number, {array} AS seen FROM pictures")
+    pictures.fetch("SELECT cerebro_pack('mixed', 'm', 'y', 'number, seen')")
+    numbers, seen = (pictures.unpack("m", name).features for name in ("number", "seen"))
+    assert sorted(numbers[:, 0]) == list(range(1, 21))
+    for number, values in zip(numbers[:, 0], seen, strict=True):
+        assert np.array_equal(values, (picture(int(number)) / 2).astype(np.float32))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("'\\x0102'::bytea, ARRAY[3], 'raw'", "image: holds 2 bytes; allowed: 3"),
+        ("'\\x0102'::bytea, ARRAY[3, 3]", "image: holds no JPEG or PNG"),
+        ("'\\x01'::bytea, ARRAY[1], 'raw', 0", "normalizing_const: got 0"),
+        ("NULL, ARRAY[1], 'raw', NULL", "normalizing_const: got NULL"),
+        ("NULL, NULL, 'raw'", "image_shape: got NULL"),
+        ("NULL, ARRAY[1], 'gif'", "image_format: got 'gif'"),
+    ],
+)
+def test_bad_images_in_a_query(pictures, arguments, message):
+    with pytest.raises(errors.DatabaseError, match=message):
+        pictures.fetch(f"SELECT cerebro_image_array({arguments})")
