@@ -78,10 +78,7 @@ def outputs_of(params: CompileParams, names: Sequence[str]) -> tuple[OutputSpec,
 
 def metric_names(outputs: Sequence[OutputSpec]) -> list[str]:
     """The names of the metrics, and of the losses of several outputs behind them, as in Keras."""
-    names = [metric.label for output in outputs for metric in output.metrics]
-    if len(outputs) == 1:
-        return names
-    return names + [f"{output.name}_{_LOSS}" for output in outputs]
+    return [metric.label for metric in _all_metrics(outputs)]
 
 
 def first_metric(outputs: Sequence[OutputSpec]) -> MetricSpec | None:
@@ -90,14 +87,21 @@ def first_metric(outputs: Sequence[OutputSpec]) -> MetricSpec | None:
 
 
 def with_all_metrics(params: CompileParams, outputs: Sequence[OutputSpec]) -> CompileParams:
-    """The parameters with the metrics of all outputs, under the labels of results."""
-    metrics = tuple(metric for output in outputs for metric in output.metrics)
-    return replace(params, metrics=metrics, output_metrics=None)
+    """The parameters with what results have of all outputs, under the labels of results."""
+    return replace(params, metrics=tuple(_all_metrics(outputs)), output_metrics=None)
 
 
 def loss_names(outputs: Sequence[OutputSpec]) -> str:
     """The classes of the losses, in the order of the outputs."""
     return ", ".join(output.loss.name for output in outputs)
+
+
+def _all_metrics(outputs: Sequence[OutputSpec]) -> list[MetricSpec]:
+    """Metrics, and of several outputs the loss of each behind them."""
+    metrics = [metric for output in outputs for metric in output.metrics]
+    if len(outputs) == 1:
+        return metrics
+    return metrics + [MetricSpec(_LOSS, (), f"{output.name}_{_LOSS}") for output in outputs]
 
 
 def _losses(params: CompileParams, names: Sequence[str]) -> tuple[LossSpec, ...]:

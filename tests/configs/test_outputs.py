@@ -120,13 +120,16 @@ def test_a_grid_has_lists_and_dictionaries_for_values() -> None:
     }
 
 
-def test_callbacks_monitor_the_metrics_of_each_output() -> None:
+@pytest.mark.parametrize("monitor", ["size_mean_absolute_error", "kind_loss", "loss"])
+def test_callbacks_monitor_losses_and_metrics_of_each_output(monitor: str) -> None:
     params = parse_compile_params("optimizer='SGD()',loss='mse',metrics={'size': ['mae']}")
     known = with_all_metrics(params, outputs_of(params, NAMES))
     stop = "callbacks=[EarlyStopping(monitor='val_{}', patience=1)]"
-    fit = parse_fit_params(stop.format("size_mean_absolute_error"))
+    fit = parse_fit_params(stop.format(monitor))
     callbacks.check(known, fit, validated=True)
-    history = [(epoch, {"val_size_mean_absolute_error": float(epoch)}) for epoch in (1, 2, 3)]
+    falls = [(epoch, {f"val_{monitor}": 9.0 - epoch}) for epoch in (1, 2, 3)]
+    assert callbacks.decide(known, fit, falls).stopped_epoch is None
+    history = [(epoch, {f"val_{monitor}": float(epoch)}) for epoch in (1, 2, 3)]
     assert callbacks.decide(known, fit, history).stopped_epoch == 2
     with pytest.raises(InvalidArgument, match="val_kind_accuracy"):
         callbacks.check(known, parse_fit_params(stop.format("kind_accuracy")), validated=True)
