@@ -44,6 +44,23 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+# Files of these folders share what takes long to make: they run in one process.
+TOGETHER = ("tests/docs/",)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Which process runs what: a file at a time, or a folder."""
+    from xdist.scheduler import LoadFileScheduling
+
+    class Scheduling(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            folders = (folder for folder in TOGETHER if nodeid.startswith(folder))
+            return next(folders, super()._split_scope(nodeid))
+
+    return Scheduling(config, log)
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """What cannot be on segments is left out there, with its reason."""
     if config.getoption("--server") != SEGMENTS:

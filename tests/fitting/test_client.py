@@ -28,7 +28,7 @@ def right(bench: Any) -> list[Any]:
     return results(bench, "served", run_id)
 
 
-def start(bench: Any, out: str) -> subprocess.Popen[str]:
+def start(bench: Any, out: str, workers: int = 1) -> subprocess.Popen[str]:
     """Train in a process."""
     arguments = ["--dsn", bench.dsn, "packed", out, "configs", str(EPOCHS), "--name", out]
     options = ["--validation-table", "val", "--metrics-compute-frequency", "2"]
@@ -42,7 +42,7 @@ def start(bench: Any, out: str) -> subprocess.Popen[str]:
             *arguments,
             *options,
             "--num-workers",
-            "2",
+            str(workers),
         ],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -67,7 +67,7 @@ def resume(bench: Any, run_id: int) -> subprocess.CompletedProcess[str]:
 
 def test_the_driver_survives_its_workers(bench: Any, right: list[Any]) -> None:
     out = next(_names)
-    process = start(bench, out)
+    process = start(bench, out, workers=2)
     run_id = run_of(bench, out, hops=5)
     pids = bench.column("SELECT DISTINCT pid FROM cerebro.hops WHERE run_id = %s", (run_id,))
     assert any(bench.column("SELECT pg_terminate_backend(p) FROM unnest(%s) AS p", (pids,)))

@@ -192,7 +192,7 @@ OF_OWN_SESSION = {
     "_join_state", "_loopback", "_measure_final", "_measure_step", "_pack_arrays", "_pack_labels", "_pack_weights",
     "_predict_batch", "_predict_buffer", "_predict_spread", "_prepare_process", "_prepare_worker", "_read_model_file", "_release_worker",
     "_role", "_saved_state", "_state_weights", "_train_final", "_train_step", "_try_scores", "_write_events", "cerebro_joined_state",
-    "_with_functions", "cerebro_measure", "cerebro_train", "cerebro_version",
+    "_with_functions", "cerebro_image_array", "cerebro_measure", "cerebro_train", "cerebro_version",
 }  # fmt: skip
 VACUUM = {"_vacuum", "cerebro_vacuum"}
 # What is asked by triggers and defaults where rows are written on segments.

@@ -79,7 +79,7 @@ def recipe() -> Callable[..., Any]:
 class Data:
     """Partitions of random rows, in buffers."""
 
-    def __init__(self, rows: Sequence[int] = (20, 17), partitions: int = 4, seed: int = 0) -> None:
+    def __init__(self, rows: Sequence[int] = (20, 17), partitions: int = 2, seed: int = 0) -> None:
         generator = np.random.default_rng(seed)
         count = sum(rows)
         self.buffers = Buffers(tuple(range(len(rows))), tuple(rows))
@@ -98,7 +98,7 @@ class Data:
 
 @pytest.fixture
 def data() -> Data:
-    """Four partitions of 37 rows in two buffers."""
+    """Two partitions of 37 rows in two buffers."""
     return Data()
 
 
