@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -80,29 +80,32 @@ class RotationRun(Run):
 
     # -- giving work -------------------------------------------------------------
     def _assign_scan_or_visit(self, worker: Worker) -> None:
-        scans = self._next_scans()
+        held = self._held()
+        scans = self._next_scans(held)
+        if not scans:
+            visits = self._next_visits(held)
+            if visits:
+                self._send_step(worker, visits)
+                self._plan_until(max(visit.epoch for visit in visits) + 1)
+                return
+            scans = self._next_scans(None)
         if scans:
             self._send_sweep(worker, scans)
-            return
-        visits = self._next_visits()
-        if visits:
-            self._send_step(worker, visits)
-            self._plan_until(max(visit.epoch for visit in visits) + 1)
 
-    def _next_scans(self) -> tuple[Scan, ...]:
-        while found := self._board.next_all(self._alive):
+    def _next_scans(self, awaited: Collection[int] | None) -> tuple[Scan, ...]:
+        while found := self._board.next_all(self._alive, awaited):
             scans = tuple(scan for scan in found if self._is_wanted(scan))
             if scans:
                 return scans
         return ()
 
-    def _next_visits(self) -> tuple[Visit, ...]:
+    def _next_visits(self, held: Collection[int]) -> tuple[Visit, ...]:
         while self._alone:
             visit = self._alone.pop(0)
             if visit.mst_key in self._alive:
                 return (visit,)
             self._dispatcher.finished(visit)
-        return self._rotation.next_step(self._held())
+        return self._rotation.next_step(held)
 
     def _send_step(self, worker: Worker, visits: tuple[Visit, ...]) -> None:
         versions = [self._orders.version(visit) for visit in visits]

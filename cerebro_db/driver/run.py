@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from typing import Any, NoReturn
 
@@ -42,6 +42,8 @@ from cerebro_db.planning.dispatch import Dispatcher
 from cerebro_db.planning.orders import Visit, plan_epoch
 
 _PLANNED_AHEAD = 20_000
+# Who looks at the scores of a run sees them that much later; short epochs share their scans.
+_PATIENCE = 0.5
 
 
 Rows = list[tuple[Any, ...]]
@@ -88,7 +90,7 @@ class Run:
         held = sum(decoded_bytes(table) for table in self._tables.values())
         epochs = setup.request.metric_epochs()
         waits, scored = held > context.cache_bytes, progress.scored
-        self._board = ScoreBoard(keys, epochs, waits=waits, scored=scored)
+        self._board = ScoreBoard(keys, epochs, waits=waits, scored=scored, patience=_PATIENCE)
         self._retention = Retention(
             context.states,
             epochs,
@@ -246,20 +248,23 @@ class Run:
             self._assign_scan_or_visit(worker)
 
     def _assign_scan_or_visit(self, worker: Worker) -> None:
-        scan = self._next_scan(worker)
+        held = self._held()
+        scan = self._next_scan(worker, held)
+        if scan is None:
+            kept = worker.kept_partitions(TRAINING)
+            visit = self._dispatcher.next_visit(worker.number, kept, held)
+            if visit is not None:
+                self._send_visit(worker, visit)
+                self._plan_until(visit.epoch + 1)
+                return
+            scan = self._next_scan(worker, None)
         if scan is not None:
             self._send_scan(worker, scan)
-            return
-        kept = worker.kept_partitions(TRAINING)
-        visit = self._dispatcher.next_visit(worker.number, kept, self._held())
-        if visit is not None:
-            self._send_visit(worker, visit)
-            self._plan_until(visit.epoch + 1)
 
-    def _next_scan(self, worker: Worker) -> Scan | None:
+    def _next_scan(self, worker: Worker, awaited: Collection[int] | None) -> Scan | None:
         while True:
             scan = self._board.next(
-                self._alive, worker.kept, lambda key: self._serves(worker.number, key)
+                self._alive, worker.kept, lambda key: self._serves(worker.number, key), awaited
             )
             if scan is None or self._is_wanted(scan):
                 return scan

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -48,7 +49,8 @@ class ScoreBoard:
     """Forms groups and hands out their scans.
 
     Where a worker can keep all partitions in memory, a configuration is
-    scored as soon as it finished its epoch: scanning again costs nothing.
+    scored soon after it finished its epoch, as scanning again costs little:
+    others that finish it within a moment are scored in the same scan.
     Otherwise a group waits for all configurations, so that each partition is
     read once an epoch.
 
@@ -57,6 +59,7 @@ class ScoreBoard:
         epochs: after which scores are wanted.
         waits: whether a group waits for all configurations.
         scored: (mst_key, epoch) of those that an earlier driver has scored, which nobody waits for.
+        patience: seconds of that moment.
     """
 
     def __init__(
@@ -66,11 +69,15 @@ class ScoreBoard:
         *,
         waits: bool,
         scored: Collection[tuple[int, int]] = (),
+        patience: float = 0.0,
     ) -> None:
         self._partitions = partitions
         self._epochs = frozenset(epochs)
         self._waits = waits
         self._scored = frozenset(scored)
+        self._patience = patience
+        # When the first configuration finished an epoch that is not grouped yet.
+        self._since: dict[int, float] = {}
         self._pending: dict[int, set[int]] = {}
         self._open: list[Group] = []
 
@@ -82,6 +89,7 @@ class ScoreBoard:
         """A configuration finished an epoch."""
         if self.wants(epoch):
             self._pending.setdefault(epoch, set()).add(mst_key)
+            self._since.setdefault(epoch, time.monotonic())
 
     def drop(self, mst_key: int) -> None:
         """A configuration failed: forget what is not grouped yet."""
@@ -93,9 +101,18 @@ class ScoreBoard:
         alive: Collection[int],
         kept: Collection[str],
         serves: Callable[[int], bool] = lambda partition: True,
+        awaited: Collection[int] | None = None,
     ) -> Scan | None:
-        """A scan for a free worker, one of a partition that it keeps if there is one."""
-        self._form(alive)
+        """A scan for a free worker, one of a partition that it keeps if there is one.
+
+        Args:
+            alive: configurations that go on.
+            kept: names of the partitions that the worker keeps.
+            serves: whether it may have a partition.
+            awaited: configurations whose scores are waited for; None for all, as there is
+                nothing else to do.
+        """
+        self._form(alive, awaited)
         for group in self._open:
             waiting = [(dataset, key) for dataset, key in group.waiting if serves(key)]
             if waiting:
@@ -105,9 +122,11 @@ class ScoreBoard:
                 return Scan(group, *chosen)
         return None
 
-    def next_all(self, alive: Collection[int]) -> list[Scan]:
-        """Scans of all partitions of one data set, for one statement."""
-        self._form(alive)
+    def next_all(
+        self, alive: Collection[int], awaited: Collection[int] | None = None
+    ) -> list[Scan]:
+        """Scans of all partitions of one data set, for one statement; ``awaited`` as above."""
+        self._form(alive, awaited)
         for group in self._open:
             if group.waiting:
                 dataset = group.waiting[0][0]
@@ -131,13 +150,20 @@ class ScoreBoard:
         """Whether nothing is left to score."""
         return not self._open and not any(self._pending.values())
 
-    def _form(self, alive: Collection[int]) -> None:
+    def _form(self, alive: Collection[int], awaited: Collection[int] | None) -> None:
         for epoch in sorted(self._pending):
             pending = self._pending[epoch]
-            missing = (key for key in alive if (key, epoch) not in self._scored)
-            if pending and not (self._waits and set(missing) - pending):
+            all_there = pending.issuperset(k for k in alive if (k, epoch) not in self._scored)
+            if pending and (all_there or self._is_due(epoch, awaited)):
                 self._open.append(self._group(epoch, pending))
-                del self._pending[epoch]
+                del self._pending[epoch], self._since[epoch]
+
+    def _is_due(self, epoch: int, awaited: Collection[int] | None) -> bool:
+        """Whether a group is formed although some configurations are not there yet."""
+        if self._waits:
+            return False
+        wanted = awaited is None or not self._pending[epoch].isdisjoint(awaited)
+        return wanted or time.monotonic() - self._since[epoch] >= self._patience
 
     def _group(self, epoch: int, mst_keys: set[int]) -> Group:
         waiting = [(name, key) for name, keys in self._partitions.items() for key in keys]

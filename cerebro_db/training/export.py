@@ -20,8 +20,9 @@ from cerebro_db.training import state as states
 from cerebro_db.training.building import short
 from cerebro_db.training.fields import Fields
 from cerebro_db.training.naming import named_model_variables
-from cerebro_db.training.program import Recipe, assign, check_fits
+from cerebro_db.training.program import Recipe, check_fits
 from cerebro_db.training.tasks import Architectures, recipe_of
+from cerebro_db.training.transfer import assign
 
 ONNX_PACKAGES = ("tf2onnx", "onnx")
 # Sessions hand values on as text of two characters a byte, of which a gigabyte is too much.

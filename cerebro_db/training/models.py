@@ -190,8 +190,10 @@ class Penalty:
 
     def assign(self, params: CompileParams) -> None:
         """Take the strengths of a configuration."""
-        self.l1.assign(params.l1 or 0.0)
-        self.l2.assign(params.l2 or 0.0)
+        if self._uses_l1:
+            self.l1.assign(params.l1 or 0.0)
+        if self._uses_l2:
+            self.l2.assign(params.l2 or 0.0)
 
     def __call__(self, kernel: Any) -> Any:
         penalty = tf.constant(0.0)

@@ -26,6 +26,7 @@ from cerebro_db.training.naming import copies_of_weights, named_model_variables,
 from cerebro_db.training.scalars import make_variable, scalars_of
 from cerebro_db.training.state import AVERAGES, OPTIMIZER, State, of_model
 from cerebro_db.training.targets import TargetFacts, encode, encodings_for, parts
+from cerebro_db.training.transfer import Transfer
 
 LEARNING_RATE = "optimizer/learning_rate"  # its name in a state
 
@@ -105,9 +106,10 @@ class Program:
         optimizer.build(self.model.trainable_variables)
         self._scalars = make_variable(inner)
         self._class_weights = self._make_class_weights(recipe.fit_params)
-        self._variables = named_variables(self.model, optimizer)
+        variables = named_variables(self.model, optimizer)
         self._copies = copies_of_weights(self.model, optimizer)
-        self._fresh = {name: _fresh(name, v.numpy()) for name, v in self._variables.items()}
+        self._fresh = {name: _fresh(name, v.numpy()) for name, v in variables.items()}
+        self._transfer = Transfer(variables)
         self._inputs = ModelInputs(self.model)
         wanted = [output.loss.target for output in recipe.outputs]
         self._encodings = encodings_for(recipe.targets, wanted, models.units_of(self.model))
@@ -167,13 +169,11 @@ class Program:
             InvalidState: names, shapes or dtypes are not those of the program.
         """
         check_fits(state, self._fresh)
-        for name, variable in self._variables.items():
-            assign(variable, state[name])
+        self._transfer.load(state)
 
     def save(self) -> State:
         """The state as it is now."""
-        values = self._read()
-        return {n: value.numpy() for n, value in zip(self._variables, values, strict=True)}
+        return self._transfer.save()
 
     # -- training ----------------------------------------------------------------
     def train(self, features: np.ndarray, targets: np.ndarray) -> float:
@@ -221,11 +221,6 @@ class Program:
             jit_compile=self.jit,
         )
         self._batch = tf.function(self._trace_batch, input_signature=relaxed, autograph=False)
-
-        self._read = tf.function(
-            lambda: [variable.value.read_value() for variable in self._variables.values()],
-            autograph=False,
-        )
 
     @staticmethod
     def _build(recipe: Recipe, seed: int) -> keras.Model:
@@ -313,11 +308,6 @@ def _fresh(name: str, array: np.ndarray) -> np.ndarray:
     if array.size and (array == first).all():
         return np.broadcast_to(first[0].copy(), array.shape)
     return array.copy()
-
-
-def assign(variable: Any, value: np.ndarray) -> None:
-    """Set a Keras variable; the raw operation is several times faster than ``assign``."""
-    tf.raw_ops.AssignVariableOp(resource=variable.value.handle, value=value)
 
 
 def _rows(tensor: Any, start: Any, size: int) -> Any:

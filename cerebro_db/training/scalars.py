@@ -35,12 +35,15 @@ class Scalar:
         self._value = tf.Variable(0.0, trainable=False, dtype=tf.float32)
         self._complement = tf.Variable(0.0, trainable=False, dtype=tf.float32)
         self._bound: tuple[Any, Any] | None = None
+        self._number: float | None = None
         self.assign(number)
 
     def assign(self, number: float) -> None:
         """Set the value, rounded to float32 once, as a constant would be."""
-        self._value.assign(np.float32(number))
-        self._complement.assign(np.float32(1 - number))
+        if number != self._number:
+            self._value.assign(np.float32(number))
+            self._complement.assign(np.float32(1 - number))
+            self._number = number
 
     def bind(self) -> None:
         """Read the variables here, outside of a loop that is about to be traced."""

@@ -22,9 +22,10 @@ from cerebro_db.training.functions import function_of
 from cerebro_db.training.inputs import ModelInputs
 from cerebro_db.training.losses import TotalLoss, alone, listed
 from cerebro_db.training.naming import named_model_variables
-from cerebro_db.training.program import Recipe, assign, check_fits
+from cerebro_db.training.program import Recipe, check_fits
 from cerebro_db.training.state import State, of_model
 from cerebro_db.training.targets import TargetFacts, encode, encoding_for, encodings_for
+from cerebro_db.training.transfer import assign
 
 _BATCH_FLOATS = 4 * 1024 * 1024
 _MAX_BATCH = 4096

@@ -54,6 +54,43 @@ def test_beyond_memory_one_scan_serves_all_configurations() -> None:
     assert scans[0].group.mst_keys == (1, 3)
 
 
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """What the board takes for the time."""
+    now = [100.0]
+    monkeypatch.setattr("cerebro_db.driver.scoreboard.time.monotonic", lambda: now[0])
+    return now
+
+
+def test_configurations_that_finish_within_a_moment_share_a_scan(clock: list[float]) -> None:
+    board = ScoreBoard(PARTITIONS, [1], waits=False, patience=0.5)
+    board.finished(1, 1)
+    assert board.next({1, 2, 3}, set(), awaited=()) is None
+    clock[0] += 0.4
+    board.finished(2, 1)
+    assert board.next({1, 2, 3}, set(), awaited=()) is None
+    clock[0] += 0.1
+    scan = board.next({1, 2, 3}, set(), awaited=())
+    assert scan is not None
+    assert scan.group.mst_keys == (1, 2)
+    board.finished(3, 1)  # begins a moment of its own
+    others = [board.next({1, 2, 3}, set(), awaited=()) for _ in range(3)]
+    assert [other.group if other else None for other in others] == [scan.group, scan.group, None]
+
+
+@pytest.mark.parametrize(("alive", "awaited"), [({1}, ()), ({1, 2}, (1,)), ({1, 2}, None)])
+def test_nobody_waits_for_a_moment_for_nothing(
+    clock: list[float], alive: set[int], awaited: tuple[int, ...] | None
+) -> None:
+    """All are there, or one is waited for, or there is nothing else to do."""
+    board = ScoreBoard(PARTITIONS, [1], waits=False, patience=0.5)
+    board.finished(1, 1)
+    assert board.next({1, 2}, set(), awaited=(2,)) is None
+    scan = board.next(alive, set(), awaited=awaited)
+    assert scan is not None
+    assert scan.group.mst_keys == (1,)
+
+
 def test_a_worker_scans_what_it_keeps_first() -> None:
     board = ScoreBoard(PARTITIONS, [1], waits=False)
     board.finished(1, 1)
@@ -79,10 +116,10 @@ def test_scans_of_configurations_that_ended_meanwhile_are_done_at_once() -> None
     run._tables, run._combinations, run._workers = PARTITIONS, [], [WORKER]
     run._sql = PostgreSQLTraining()
     run._board.finished(1, 1)
-    first = run._next_scan(WORKER)
+    first = run._next_scan(WORKER, None)
     assert first.name == "training/0"
     run._alive = {}  # someone cancelled it
-    assert run._next_scan(WORKER) is None
+    assert run._next_scan(WORKER, None) is None
     assert run._combinations == []
     run._scanned(first, {"partials": {}, "errors": {}})
     assert [job.dataset for job in run._combinations] == ["training", "validation"]

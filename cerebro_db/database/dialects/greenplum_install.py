@@ -46,12 +46,14 @@ IF {HAS_SEGMENTS} THEN
     EXECUTE $own$CREATE OR REPLACE FUNCTION cerebro._may_write(run_id bigint, role oid)
         RETURNS boolean LANGUAGE plpgsql STABLE SECURITY DEFINER
         SET search_path = pg_catalog, pg_temp AS $body$
+        DECLARE
+            owner oid;
         BEGIN
+            -- Rights are no part of the query: it would be planned anew for each row then.
+            SELECT r.owner INTO owner FROM cerebro.catalog_runs r WHERE r.run_id = $1;
             -- Nobody learns anything about roles that are not their own.
-            RETURN pg_has_role(session_user, $2, 'MEMBER')
-               AND EXISTS (SELECT 1 FROM cerebro.catalog_runs r
-                            WHERE r.run_id = $1 AND (pg_has_role($2, r.owner, 'USAGE')
-                                                     OR pg_has_role($2, 'cerebro_admin', 'USAGE')));
+            RETURN FOUND AND pg_has_role(session_user, $2, 'MEMBER')
+               AND (pg_has_role($2, owner, 'USAGE') OR pg_has_role($2, 'cerebro_admin', 'USAGE'));
         END
         $body$$own$;
     ALTER FUNCTION cerebro._may_write(bigint, oid) OWNER TO cerebro_owner;
