@@ -257,7 +257,8 @@ class Run:
                 self._send_visit(worker, visit)
                 self._plan_until(visit.epoch + 1)
                 return
-            scan = self._next_scan(worker, None)
+            if not any(isinstance(other.job, Visit) for other in self._workers):
+                scan = self._next_scan(worker, None)
         if scan is not None:
             self._send_scan(worker, scan)
 

@@ -109,8 +109,8 @@ class ScoreBoard:
             alive: configurations that go on.
             kept: names of the partitions that the worker keeps.
             serves: whether it may have a partition.
-            awaited: configurations whose scores are waited for; None for all, as there is
-                nothing else to do.
+            awaited: configurations whose scores are waited for; None for all, as nobody has
+                anything else to do.
         """
         self._form(alive, awaited)
         for group in self._open:

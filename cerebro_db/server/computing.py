@@ -161,6 +161,11 @@ def compute(plpy: Any, work: Callable[[Tick], R]) -> R:
     return _thread.run(work, lambda: listen(plpy))
 
 
+def wait_until_idle(plpy: Any) -> None:
+    """Wait for abandoned work: what is done here then is not done beside it."""
+    _thread.settle(lambda: listen(plpy))
+
+
 def require_idle(plpy: Any) -> None:
     """Give abandoned work a moment to end.
 

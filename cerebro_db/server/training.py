@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from cerebro_db.configs.settings import Settings
 from cerebro_db.database.dialects.capabilities import interrupts_python, segment_of_process
 from cerebro_db.errors import CerebroError, InvalidArgument, InvalidState, concerns_all
-from cerebro_db.server.computing import Tick, compute, computing, require_idle
+from cerebro_db.server.computing import Tick, compute, computing, require_idle, wait_until_idle
 from cerebro_db.server.host import entry
 from cerebro_db.server.memory import WorkerMemory, recall, release_memory, remember
 from cerebro_db.server.settings import settings_of
@@ -126,9 +126,8 @@ def prepare_process(tick: Tick, gd: dict[str, Any], task: str | None) -> str:
 
 
 @entry
-@computing
 def train_step(
-    tick: Tick,
+    plpy: Any,
     gd: dict[str, Any],
     token: int | None,
     kind: int | None,
@@ -143,16 +142,19 @@ def train_step(
     y_shape: list[int] | None,
 ) -> int:
     """Begin a visit, take a chunk of its state, or feed it with a buffer."""
-    if kind == PREPARE:
-        return prepared(gd, task or "").token
+    wait_until_idle(plpy)
+    if kind == PREPARE and gd.get(_PREPARED) != (task or ""):
+        return compute(plpy, lambda tick: prepared(gd, task or "").token)
     memory = recall(gd)
+    if kind == PREPARE:
+        return memory.token
     if kind == BEGIN:
         return memory.begin(_Opening(task or "", weights))
     if kind == STATE:
         memory.current(token, _Opening).chunks.append(state or b"")
         return memory.token
 
-    def feed() -> None:
+    def feed(tick: Tick) -> None:
         visit = _opened(tick, memory, token)
         visit.feed(
             checked("subepoch", subepoch, 0, 2**31 - 1),
@@ -161,7 +163,7 @@ def train_step(
             decode_targets(y, y_shape, visit.targets),
         )
 
-    _unless_failed(memory, token, feed)
+    compute(plpy, lambda tick: _unless_failed(memory, token, lambda: feed(tick)))
     return memory.token
 
 

@@ -26,6 +26,7 @@ from cerebro_db.training.naming import copies_of_weights, named_model_variables,
 from cerebro_db.training.scalars import make_variable, scalars_of
 from cerebro_db.training.state import AVERAGES, OPTIMIZER, State, of_model
 from cerebro_db.training.targets import TargetFacts, encode, encodings_for, parts
+from cerebro_db.training.traced import Traced
 from cerebro_db.training.transfer import Transfer
 
 LEARNING_RATE = "optimizer/learning_rate"  # its name in a state
@@ -214,13 +215,17 @@ class Program:
             signature.append(tf.TensorSpec((rows,), tf.float32))
         count = tf.TensorSpec((), tf.int32)
         relaxed = [tf.TensorSpec((None, *spec.shape[1:]), spec.dtype) for spec in signature]
-        self._loop = tf.function(
-            self._trace_loop,
-            input_signature=(*signature, count),
-            autograph=False,
-            jit_compile=self.jit,
+        self._loop = Traced(
+            tf.function(
+                self._trace_loop,
+                input_signature=(*signature, count),
+                autograph=False,
+                jit_compile=self.jit,
+            )
         )
-        self._batch = tf.function(self._trace_batch, input_signature=relaxed, autograph=False)
+        self._batch = Traced(
+            tf.function(self._trace_batch, input_signature=relaxed, autograph=False)
+        )
 
     @staticmethod
     def _build(recipe: Recipe, seed: int) -> keras.Model:

@@ -25,6 +25,7 @@ from cerebro_db.training.naming import named_model_variables
 from cerebro_db.training.program import Recipe, check_fits
 from cerebro_db.training.state import State, of_model
 from cerebro_db.training.targets import TargetFacts, encode, encoding_for, encodings_for
+from cerebro_db.training.traced import Traced
 from cerebro_db.training.transfer import assign
 
 _BATCH_FLOATS = 4 * 1024 * 1024
@@ -151,7 +152,7 @@ class Scorer:
             tf.TensorSpec((None, *self.inputs.row), tf.float32),
             *(tf.TensorSpec((None, *one.shape), tf.as_dtype(one.dtype)) for one in facts.each),
         )
-        self._measure = tf.function(self._trace, input_signature=signature, autograph=False)
+        self._measure = Traced(tf.function(self._trace, input_signature=signature, autograph=False))
         self._names = named_model_variables(self.model)
         self._expected = {name: variable.numpy() for name, variable in self._names.items()}
 

@@ -9,6 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from cerebro_db.training.state import State
+from cerebro_db.training.traced import Traced
 
 # Up to so many bytes the calls take longer than the copies.
 _SMALL_BYTES = 2**20
@@ -57,7 +58,7 @@ class Transfer:
         if not self._joins or self._saves <= _TIMES_BEFORE:
             return {name: v.value.numpy() for name, v in self._variables.items()}
         if self._read is None:
-            self._read = tf.function(self._joined, autograph=False)
+            self._read = Traced(tf.function(self._joined, autograph=False))
         found = {}
         for group, vector in zip(self._groups.values(), self._read(), strict=True):
             values, start = vector.numpy(), 0
@@ -91,7 +92,7 @@ class Transfer:
             tf.TensorSpec((sum(lengths),), tf.as_dtype(dtype))
             for dtype, lengths in zip(self._groups, sizes, strict=True)
         ]
-        return tf.function(split, input_signature=signature, autograph=False)
+        return Traced(tf.function(split, input_signature=signature, autograph=False))
 
 
 def assign(variable: Any, value: Any) -> None:
