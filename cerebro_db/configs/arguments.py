@@ -15,7 +15,7 @@ from cerebro_db.errors import InvalidArgument
 
 _LONGEST_NAME = 80
 INTEGER_LIMIT = 2**31 - 1
-_MOST_REPETITIONS = 2
+_MOST_REPETITIONS = 1
 
 
 class Kind(StrEnum):
@@ -25,7 +25,7 @@ class Kind(StrEnum):
     INT = "a whole number"
     BOOL = "True or False"
     TEXT = "a text"
-    PATTERNS = "a regular expression (no groups, no {}, up to two of * + ?) or a list of them"
+    PATTERNS = "a regular expression (no groups, no {}, at most one of * + ?) or a list of them"
     FLOATS = "a number or a list of numbers"
     INTS = "a whole number or a list of whole numbers"
 
@@ -59,7 +59,8 @@ class Argument:
         """Returns the value in its canonical type; lists become tuples."""
         if value is None and self.optional:
             return None
-        if self.kind in _LISTS and isinstance(value, list | tuple) and value:
+        may_be_empty = self.kind is Kind.PATTERNS
+        if self.kind in _LISTS and isinstance(value, list | tuple) and (value or may_be_empty):
             return tuple(self._single(element, what) for element in value)
         single = self._single(value, what)
         return (single,) if self.kind is Kind.PATTERNS else single

@@ -11,7 +11,10 @@ from cerebro_db.database.catalog import Catalog
 
 @dataclass(frozen=True)
 class HopRow:
-    """What one hop did, as ``cerebro.hops`` has it; times in seconds."""
+    """What one hop did, as ``cerebro.hops`` has it; times in seconds.
+
+    Statements that insert such rows list their values in this order.
+    """
 
     mst_key: int
     epoch: int

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -43,7 +44,7 @@ class EpochReport:
     def scored(self, rows: Sequence[MetricRow]) -> None:
         """Results are there."""
         for row in rows:
-            if row.dataset == self._dataset:
+            if row.dataset == self._dataset and math.isfinite(row.loss):
                 self._scores.setdefault(row.epoch, []).append(row)
 
     def ended(self, mst_key: int, status: str, error: str) -> None:

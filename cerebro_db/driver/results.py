@@ -150,9 +150,10 @@ def _write_models(
     keys = [(key, (end.model_epoch or 1) * hops_an_epoch) for key, end in ends.items()]
     models = {c.mst_key: c.architecture for c in setup.configurations}
     texts = {model.model_id: model.text for model in models.values()}
-    for states, found in store.by_table(keys).items():
+    places = {model_id: place for place, model_id in enumerate(texts, 1)}
+    for states, found in store.batches(keys):
         mst_keys, versions = [key for key, _ in found], [version for _, version in found]
-        numbers = [list(texts).index(models[key].model_id) + 1 for key in mst_keys]
+        numbers = [places[models[key].model_id] for key in mst_keys]
         source = (
             f"FROM {states.name.sql} s JOIN unnest(%s::int[], %s::int[], %s::int[]) "
             "AS t(mst_key, version, model) ON s.mst_key = t.mst_key AND s.version = t.version"

@@ -159,8 +159,9 @@ class RotationRun(Run):
             self._free_since[visit.partition_key] = ended - waits
             _keep(worker, visit.partition_key, found.kept if found else ())
             if found is not None:
-                self._record(worker, visit, found, ended - worker.sent - waits)
-                self._visited(visit, found.rows, found.size, target)
+                seconds = ended - worker.sent - waits
+                self._record(worker, visit, found, seconds)
+                self._visited(visit, found, seconds, target)
             else:
                 self._store.failed(target)
                 super()._failed(visit, _failure(errors[visit.mst_key]))

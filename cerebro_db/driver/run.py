@@ -210,8 +210,9 @@ class Run:
             assert target is not None
             made = self._sql.made(rows) if rows else no_rows(job)
             worker.kept = set(made.kept)
-            self._record(worker, job, made, time.monotonic() - worker.sent)
-            self._visited(job, made.rows, made.size, target)
+            seconds = time.monotonic() - worker.sent
+            self._record(worker, job, made, seconds)
+            self._visited(job, made, seconds, target)
         elif isinstance(job, Scan):
             result = json.loads(rows[0][0])
             worker.kept = set(result["kept"])
@@ -359,19 +360,19 @@ class Run:
             order = worker.orders[visit.mst_key]
             self._records.add(order, worker.session.pid, seconds, made.rows, made.told)
 
-    def _visited(self, visit: Visit, rows: int, size: int, target: StateTable) -> None:
-        self._report.trained(rows)
+    def _visited(self, visit: Visit, made: HopMade, seconds: float, target: StateTable) -> None:
+        self._report.trained(made.rows)
         self._dispatcher.finished(visit)
         version = self._orders.version(visit) + 1
-        self._store.wrote(target, (visit.mst_key, version), size)
+        self._store.wrote(target, (visit.mst_key, version), made.size)
         self._retention.hop_done(visit.mst_key, version)
         if visit.mst_key not in self._alive:
             self._discard_all(visit.mst_key)
         self._discard()
         if visit.position == len(self._partitions) - 1 and visit.mst_key in self._alive:
-            self._board.finished(visit.mst_key, visit.epoch)
+            self._board.finished(visit.mst_key, visit.epoch, seconds)
             self._report.finished(visit.epoch)
-            self._report_epochs()
+        self._report_epochs()
 
     def _scanned(self, scan: Scan, result: dict[str, Any]) -> None:
         partials = {int(key): value for key, value in result["partials"].items()}
@@ -446,6 +447,7 @@ class Run:
         self._dispatcher.finished(job)
         hint = f" ({error.hint})" if error.hint else ""
         self._drop(job.mst_key, f"epoch {job.epoch}, hop {job.position + 1}: {error.message}{hint}")
+        self._report_epochs()  # it may have been dropped before, and was still under way
 
     def _cancel(self, mst_key: int, who: str) -> None:
         """Someone cancelled one configuration."""

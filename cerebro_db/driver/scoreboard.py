@@ -76,8 +76,9 @@ class ScoreBoard:
         self._waits = waits
         self._scored = frozenset(scored)
         self._patience = patience
-        # When the first configuration finished an epoch that is not grouped yet.
-        self._since: dict[int, float] = {}
+        # When the configurations are to be grouped that have finished an epoch, and who has been.
+        self._due: dict[int, float] = {}
+        self._grouped: dict[int, set[int]] = {}
         self._pending: dict[int, set[int]] = {}
         self._open: list[Group] = []
 
@@ -85,16 +86,27 @@ class ScoreBoard:
         """Whether the states after an epoch are scored."""
         return epoch in self._epochs
 
-    def finished(self, mst_key: int, epoch: int) -> None:
-        """A configuration finished an epoch."""
+    def finished(self, mst_key: int, epoch: int, hop_seconds: float = 0.0) -> None:
+        """A configuration finished an epoch.
+
+        Args:
+            mst_key: which one.
+            epoch: which one.
+            hop_seconds: that its last hop took. Where that is long, so will the next one be, and a
+                worker that does not scan at once will not for as long.
+        """
         if self.wants(epoch):
             self._pending.setdefault(epoch, set()).add(mst_key)
-            self._since.setdefault(epoch, time.monotonic())
+            now = time.monotonic()
+            due = now if hop_seconds >= self._patience else now + self._patience
+            self._due[epoch] = min(due, self._due.get(epoch, due))
 
     def drop(self, mst_key: int) -> None:
         """A configuration failed: forget what is not grouped yet."""
-        for pending in self._pending.values():
+        for epoch, pending in list(self._pending.items()):
             pending.discard(mst_key)
+            if not pending:
+                del self._pending[epoch], self._due[epoch]
 
     def next(
         self,
@@ -148,22 +160,24 @@ class ScoreBoard:
     @property
     def done(self) -> bool:
         """Whether nothing is left to score."""
-        return not self._open and not any(self._pending.values())
+        return not self._open and not self._pending
 
     def _form(self, alive: Collection[int], awaited: Collection[int] | None) -> None:
         for epoch in sorted(self._pending):
             pending = self._pending[epoch]
-            all_there = pending.issuperset(k for k in alive if (k, epoch) not in self._scored)
-            if pending and (all_there or self._is_due(epoch, awaited)):
+            grouped = self._grouped.setdefault(epoch, set())
+            missing = {key for key in alive if (key, epoch) not in self._scored}
+            if missing <= pending | grouped or self._is_due(epoch, awaited):
                 self._open.append(self._group(epoch, pending))
-                del self._pending[epoch], self._since[epoch]
+                grouped |= pending
+                del self._pending[epoch], self._due[epoch]
 
     def _is_due(self, epoch: int, awaited: Collection[int] | None) -> bool:
         """Whether a group is formed although some configurations are not there yet."""
         if self._waits:
             return False
         wanted = awaited is None or not self._pending[epoch].isdisjoint(awaited)
-        return wanted or time.monotonic() - self._since[epoch] >= self._patience
+        return wanted or time.monotonic() >= self._due[epoch]
 
     def _group(self, epoch: int, mst_keys: set[int]) -> Group:
         waiting = [(name, key) for name, keys in self._partitions.items() for key in keys]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import secrets
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from cerebro_db.database.catalog import Catalog
@@ -15,6 +15,8 @@ from cerebro_db.database.sessions import StatementFailed
 
 # A table is worth its making from so many bytes on; below that, states are few or small.
 _TABLE_BYTES = 16 * 2**20
+# A server that sorts states has them in temporary files meanwhile.
+_BATCH_BYTES = 256 * 2**20
 # Together the tables have room for three states of each configuration.
 _MOST_STATES = 3
 _NUMBER_BITS = 48
@@ -105,11 +107,20 @@ class StateStore:
         """The tables of some states."""
         return [table.name for table in self._of_all(keys)]
 
-    def by_table(self, keys: Iterable[Key]) -> dict[StateTable, list[Key]]:
-        """Those of some states that there are, by their tables."""
+    def batches(self, keys: Iterable[Key]) -> Iterator[tuple[StateTable, list[Key]]]:
+        """Those of some states that there are: so many of one table that a statement can sort them."""
         wanted = set(keys)
-        found = {table: sorted(wanted.intersection(table.needed)) for table in self._tables}
-        return {table: those for table, those in found.items() if those}
+        for table in self._tables:
+            batch: list[Key] = []
+            size = 0
+            for key in sorted(wanted.intersection(table.needed)):
+                if batch and size + table.needed[key] > _BATCH_BYTES:
+                    yield table, batch
+                    batch, size = [], 0
+                batch.append(key)
+                size += table.needed[key]
+            if batch:
+                yield table, batch
 
     def target(self, *versions: int) -> StateTable:
         """The table that takes the next states of these versions; counts them as written."""

@@ -27,7 +27,7 @@ from cerebro_db.training.scalars import make_variable, scalars_of
 from cerebro_db.training.state import AVERAGES, OPTIMIZER, State, of_model
 from cerebro_db.training.targets import TargetFacts, encode, encodings_for, parts
 from cerebro_db.training.traced import Traced
-from cerebro_db.training.transfer import Transfer
+from cerebro_db.training.transfer import assign, read
 
 LEARNING_RATE = "optimizer/learning_rate"  # its name in a state
 
@@ -107,10 +107,9 @@ class Program:
         optimizer.build(self.model.trainable_variables)
         self._scalars = make_variable(inner)
         self._class_weights = self._make_class_weights(recipe.fit_params)
-        variables = named_variables(self.model, optimizer)
+        self._variables = named_variables(self.model, optimizer)
         self._copies = copies_of_weights(self.model, optimizer)
-        self._fresh = {name: _fresh(name, v.numpy()) for name, v in variables.items()}
-        self._transfer = Transfer(variables)
+        self._fresh = {name: _fresh(name, v.numpy()) for name, v in self._variables.items()}
         self._inputs = ModelInputs(self.model)
         wanted = [output.loss.target for output in recipe.outputs]
         self._encodings = encodings_for(recipe.targets, wanted, models.units_of(self.model))
@@ -121,6 +120,7 @@ class Program:
         """Take the scalars of a configuration, where they are not those of the last one."""
         if (params, fit) == self._prepared:
             return
+        self._prepared = None
         for name, number in scalars_of(params.optimizer).numbers.items():
             self._scalars[name].assign(number)
         self._penalty.assign(params)
@@ -170,11 +170,12 @@ class Program:
             InvalidState: names, shapes or dtypes are not those of the program.
         """
         check_fits(state, self._fresh)
-        self._transfer.load(state)
+        for name, variable in self._variables.items():
+            assign(variable, state[name])
 
     def save(self) -> State:
         """The state as it is now."""
-        return self._transfer.save()
+        return {name: read(variable) for name, variable in self._variables.items()}
 
     # -- training ----------------------------------------------------------------
     def train(self, features: np.ndarray, targets: np.ndarray) -> float:

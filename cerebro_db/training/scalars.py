@@ -41,6 +41,7 @@ class Scalar:
     def assign(self, number: float) -> None:
         """Set the value, rounded to float32 once, as a constant would be."""
         if number != self._number:
+            self._number = None
             self._value.assign(np.float32(number))
             self._complement.assign(np.float32(1 - number))
             self._number = number

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -9,13 +10,17 @@ import pytest
 from cerebro_db.configs.model_outputs import outputs_of
 from cerebro_db.configs.parameters import parse_compile_params
 from cerebro_db.database.dialects.postgresql_training import PostgreSQLTraining, StateTables
+from cerebro_db.database.sessions import StatementFailed
 from cerebro_db.driver.fit_request import FitRequest
 from cerebro_db.driver.goals import goal_of
+from cerebro_db.driver.progress import EpochReport
 from cerebro_db.driver.retention import Retention
 from cerebro_db.driver.run import Run
 from cerebro_db.driver.scoreboard import Scan, ScoreBoard
 from cerebro_db.driver.workers import Worker
 from cerebro_db.errors import InvalidArgument
+from cerebro_db.planning.dispatch import Dispatcher
+from cerebro_db.planning.orders import Visit
 
 PARTITIONS = {"training": [0, 1], "validation": [0]}
 _session: Any = None
@@ -30,7 +35,7 @@ def drain(board: ScoreBoard, alive: set[int], kept: set[str] | None = None) -> l
     return scans
 
 
-def test_in_memory_a_configuration_is_scored_as_soon_as_it_is_done() -> None:
+def test_in_memory_a_configuration_is_scored_without_the_others() -> None:
     board = ScoreBoard(PARTITIONS, [2], waits=False)
     board.finished(1, 1)
     assert drain(board, {1, 2}) == []
@@ -64,18 +69,33 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 def test_configurations_that_finish_within_a_moment_share_a_scan(clock: list[float]) -> None:
     board = ScoreBoard(PARTITIONS, [1], waits=False, patience=0.5)
+    alive = {1, 2, 3, 4}
     board.finished(1, 1)
-    assert board.next({1, 2, 3}, set(), awaited=()) is None
+    assert board.next(alive, set(), awaited=()) is None
     clock[0] += 0.4
     board.finished(2, 1)
-    assert board.next({1, 2, 3}, set(), awaited=()) is None
+    assert board.next(alive, set(), awaited=()) is None
     clock[0] += 0.1
-    scan = board.next({1, 2, 3}, set(), awaited=())
+    scan = board.next(alive, set(), awaited=())
     assert scan is not None
     assert scan.group.mst_keys == (1, 2)
     board.finished(3, 1)  # begins a moment of its own
-    others = [board.next({1, 2, 3}, set(), awaited=()) for _ in range(3)]
+    others = [board.next(alive, set(), awaited=()) for _ in range(3)]
     assert [other.group if other else None for other in others] == [scan.group, scan.group, None]
+    board.finished(4, 1)  # nobody else is left
+    last = board.next(alive, set(), awaited=())
+    assert last is not None
+    assert last.group.mst_keys == (3, 4)
+
+
+def test_what_has_long_hops_is_scored_at_once(clock: list[float]) -> None:
+    board = ScoreBoard(PARTITIONS, [1], waits=False, patience=0.5)
+    board.finished(1, 1, hop_seconds=0.4)
+    assert board.next({1, 2, 3}, set(), awaited=()) is None
+    board.finished(2, 1, hop_seconds=0.6)
+    scan = board.next({1, 2, 3}, set(), awaited=())
+    assert scan is not None
+    assert scan.group.mst_keys == (1, 2)
 
 
 @pytest.mark.parametrize(("alive", "awaited"), [({1}, ()), ({1, 2}, (1,)), ({1, 2}, None)])
@@ -213,3 +233,33 @@ def test_numbers_out_of_range_are_refused(changes: dict[str, int | None]) -> Non
     arguments = {"num_iterations": 1} | changes
     with pytest.raises(InvalidArgument, match=r"got .*; allowed: \d+ to \d+"):
         FitRequest("a", "b", "c", **arguments).check()  # type: ignore[arg-type]
+
+
+def test_an_epoch_is_told_of_when_the_last_hop_of_a_cancelled_configuration_has_ended() -> None:
+    """The other one has finished both epochs; while it was under way nobody could tell."""
+    lines: list[str] = []
+    request = SimpleNamespace(num_iterations=2)
+    setup: Any = SimpleNamespace(configurations=[], validation=None, request=request)
+    run: Any = object.__new__(Run)
+    run._report, run._alive, run._seconds_before, run._began = (
+        EpochReport(setup, lines.append),
+        {},
+        0.0,
+        0.0,
+    )
+    run._board, run._partitions = ScoreBoard({"training": [0]}, [], waits=False), [0]
+    run._dispatcher = Dispatcher(1, {1: 1.0, 2: 1.0})
+    run._dispatcher.add_visits([Visit(key, epoch, 0, 0) for key in (1, 2) for epoch in (1, 2)])
+    done = [run._dispatcher.next_visit(0) for _ in range(2)]
+    for visit in done:
+        run._dispatcher.finished(visit)
+        run._report.finished(visit.epoch)
+    run._report_epochs()
+    under_way = [run._dispatcher.next_visit(0) for _ in range(2)]
+    run._dispatcher.finished(under_way[0])
+    run._report.finished(2)
+    run._dispatcher.drop(under_way[1].mst_key)
+    run._report_epochs()
+    assert [line.partition(" of")[0] for line in lines] == ["epoch 1"]
+    run._failed(under_way[1], StatementFailed("cancelled", "57014", None, None))
+    assert [line.partition(" of")[0] for line in lines] == ["epoch 1", "epoch 2"]

@@ -19,3 +19,20 @@ def test_a_tensorflow_that_someone_else_imported_is_refused() -> None:
         [sys.executable, "-c", program], capture_output=True, text=True, check=False
     )
     assert "RunFailed: TensorFlow was imported in this process before it was set up" in done.stderr
+
+
+def test_what_keras_only_wraps_is_not_imported_with_it_but_can_be_later() -> None:
+    program = (
+        "import gc, sys\n"
+        "from cerebro_db.training.environment import configure\n"
+        "configure(threads=1)\n"
+        "assert 'keras' in sys.modules\n"
+        "assert gc.isenabled() and gc.get_freeze_count() > 10_000\n"
+        "assert not [name for name in sys.modules if name.partition('.')[0] == 'sklearn']\n"
+        "import sklearn\n"
+        "print(sklearn.__name__)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    assert done.stdout == "sklearn\n", done.stderr

@@ -62,7 +62,7 @@ IF {HAS_SEGMENTS} THEN
     EXECUTE $own$CREATE OR REPLACE FUNCTION cerebro._check_run()
         RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $body$
         BEGIN
-            IF NOT cerebro._may_write(NEW.run_id, cerebro._role()) THEN
+            IF cerebro._may_write(NEW.run_id, cerebro._role()) IS NOT TRUE THEN
                 RAISE EXCEPTION USING ERRCODE = '44000', MESSAGE = format(
                     'run_id: got %s; you have no run of that number', NEW.run_id);
             END IF;
