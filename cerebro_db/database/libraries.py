@@ -44,15 +44,13 @@ def architectures(table: QualifiedName) -> str:
 
 
 def delete_architecture(table: QualifiedName) -> str:
-    """Without a model. Returns whether it was there, and whether there are others. Parameter: its id.
+    """Without a model; a row if it was there. Parameter: its id."""
+    return f"DELETE FROM {table.sql} WHERE model_id = %s RETURNING 1"
 
-    The count is that of before, as a statement does not see what it does itself.
-    """
-    return (
-        f"WITH gone AS (DELETE FROM {table.sql} WHERE model_id = %s RETURNING 1) "
-        "SELECT (SELECT pg_catalog.count(*) FROM gone), "
-        f"(SELECT pg_catalog.count(*) FROM {table.sql})"
-    )
+
+def count_architectures(table: QualifiedName) -> str:
+    """How many models a table has."""
+    return f"SELECT pg_catalog.count(*) FROM {table.sql}"
 
 
 def create_selection(table: QualifiedName) -> str:

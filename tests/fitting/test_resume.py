@@ -122,12 +122,14 @@ def disturbed(bench: Any) -> Iterator[Callable[..., Disturbed]]:
 
 def leftovers(bench: Any) -> list[Any]:
     """What must not be there when no run goes on."""
-    return bench.fetch(
-        "SELECT relname FROM pg_class WHERE relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = 'cerebro_states') "
-        "AND relkind = 'r' UNION ALL SELECT 'lock ' || pid FROM pg_locks "
-        "WHERE locktype = 'advisory' AND database = (SELECT oid FROM pg_database "
-        "WHERE datname = current_database()) UNION ALL SELECT 'request' FROM cerebro._requests"
+    each = (
+        "SELECT relname FROM pg_class WHERE relkind = 'r' AND relnamespace = "
+        "(SELECT oid FROM pg_namespace WHERE nspname = 'cerebro_states')",
+        "SELECT 'lock ' || pid FROM pg_locks WHERE locktype = 'advisory' "
+        "AND database = (SELECT oid FROM pg_database WHERE datname = current_database())",
+        "SELECT 'request' FROM cerebro._requests",
     )
+    return [row for query in each for row in bench.fetch(query)]
 
 
 STOPS = {

@@ -70,7 +70,7 @@ def test_a_model_of_the_same_name_is_another_one(trained, petals, answers):
 def test_it_is_for_those_who_were_granted_it(trained, petals, answers, administrator):
     name, owner = f"granted_{os.getpid()}", trained.value("SELECT current_user::text")
     call = f"'model:{owner}.petals:1', {X}"
-    administrator.run(f"CREATE ROLE {name} IN ROLE cerebro_user")
+    administrator.run(f"CREATE ROLE {name} LOGIN IN ROLE cerebro_user")
     try:
         for _ in range(2):
             assert row_of(trained, call) == answers[1]
@@ -95,8 +95,8 @@ def test_operators_of_others_are_not_taken(trained, petals, answers):
     trained.fetch(
         "CREATE SCHEMA traps; CREATE FUNCTION traps.no(text, text) RETURNS boolean LANGUAGE sql "
         "AS 'SELECT true'; CREATE FUNCTION traps.no(bigint, bigint) RETURNS boolean LANGUAGE sql "
-        "AS 'SELECT false'; CREATE OPERATOR traps.= (FUNCTION = traps.no, LEFTARG = text, "
-        "RIGHTARG = text); CREATE OPERATOR traps.= (FUNCTION = traps.no, LEFTARG = bigint, "
+        "AS 'SELECT false'; CREATE OPERATOR traps.= (PROCEDURE = traps.no, LEFTARG = text, "
+        "RIGHTARG = text); CREATE OPERATOR traps.= (PROCEDURE = traps.no, LEFTARG = bigint, "
         "RIGHTARG = bigint); SET search_path = traps, pg_catalog, public, cerebro"
     )
     try:

@@ -28,7 +28,7 @@ def by_client(caller: Caller, watcher: Sql) -> None:
 
 
 @pytest.mark.parametrize("cancel", [by_server, by_client])
-@pytest.mark.parametrize("query", ["_prepare_worker", "cerebro_train"])
+@pytest.mark.parametrize("query", ["._prepare_", "cerebro_train"])
 def test_cancel_of_a_run(
     caller: Caller, watcher: Sql, cancel: Callable[[Caller, Sql], None], query: str
 ) -> None:

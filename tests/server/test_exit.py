@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from reasons import NO_SUCH_SQL
 
 from cerebro_db.install import installer
 from cerebro_db.install.embedded import Cluster
@@ -67,7 +68,7 @@ def test_terminating_an_idle_worker(caller: Caller, watcher: Sql) -> None:
     ended([caller.pid])
 
 
-@pytest.mark.parametrize("query", ["_prepare_worker", "cerebro_train"])
+@pytest.mark.parametrize("query", ["._prepare_", "cerebro_train"])
 def test_terminating_busy_workers(caller: Caller, watcher: Sql, query: str) -> None:
     caller.start(caller.fit, "endless")
     pids = busy_workers(watcher, query)
@@ -83,6 +84,7 @@ def test_terminating_the_caller_of_busy_workers(caller: Caller, watcher: Sql) ->
     ended([caller.pid, *pids])
 
 
+@pytest.mark.not_on_segments(NO_SUCH_SQL)  # client_connection_check_interval
 def test_loss_of_the_client_of_a_busy_worker(caller: Caller, watcher: Sql) -> None:
     caller.sql.run("SET client_connection_check_interval = '2s'")
     caller.prepare()
