@@ -73,7 +73,7 @@ def test_bad_arguments(shop, arguments):
 
 def test_rules_of_a_validation_table(shop):
     refused = (errors.InvalidParameterValue, errors.UndefinedColumn)  # names a table on segments
-    with pytest.raises(refused, match="distribution_rules: (got 'train'|.*train has no column)"):
+    with pytest.raises(refused, match=r"distribution_rules: (got 'train'|.*train has no column)"):
         shop.fetch("SELECT cerebro_pack_validation('digits','o','y','x','train',NULL,'train')")
 
 
