@@ -10,8 +10,8 @@ from urllib.parse import quote
 from cerebro_db.errors import InvalidArgument, RunFailed
 from cerebro_db.server.computing import Tick, compute
 from cerebro_db.server.host import entry
-from cerebro_db.server.memory import recall
 from cerebro_db.server.settings import settings_of
+from cerebro_db.training.environment import configure_once
 from cerebro_db.training.fields import Fields
 
 _ROLE = "SELECT current_user::text AS name"
@@ -29,9 +29,10 @@ def write_events(plpy: Any, gd: dict[str, Any], task: str | None) -> None:
     given = Fields.parse(task)
     if not given.raw("configurations"):
         return
-    recall(gd)
 
     def work(tick: Tick) -> None:
+        # On Greenplum this is a process of the coordinator, which has not trained.
+        configure_once(threads=1)
         from cerebro_db.training.events import series_of, write
 
         try:
