@@ -15,6 +15,8 @@ from cerebro_db.errors import CerebroError, UndefinedRun
 
 # Where the tables of states are.
 STATES_SCHEMA = "cerebro_states"
+# How a run stands that somebody drives, or did so until its session was gone.
+GOING_ON = ("starting", "running")
 
 _Value = TypeVar("_Value")
 
@@ -355,12 +357,14 @@ class Catalog:
             [status, error, run_id],
         )
 
-    def run_stopped(self, run_id: int, status: str, reason: str) -> None:
-        """A run stopped before its end; one that has ended stays as it is."""
+    def run_stopped(
+        self, run_id: int, status: str, reason: str, before: Sequence[str] = GOING_ON
+    ) -> None:
+        """A run stopped before its end; one that has ended, which was none of ``before``, stays so."""
         self._run(
             "UPDATE cerebro._runs SET status = %s, error = %s, finished = statement_timestamp() "
-            "WHERE run_id = %s AND status IN ('starting', 'running')",
-            [status, reason, run_id],
+            "WHERE run_id = %s AND status = ANY (%s::text[])",
+            [status, reason, run_id, list(before)],
         )
 
     def requests(self, run_id: int) -> list[tuple[int, str, int | None, str]]:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from cerebro_db.database.catalog import STATES_SCHEMA, Catalog, StoredRun
+from cerebro_db.database.catalog import GOING_ON, STATES_SCHEMA, Catalog, StoredRun
 from cerebro_db.database.dialects import PostgreSQL
 from cerebro_db.database.names import QualifiedName
 from cerebro_db.database.sessions import (
@@ -27,7 +27,6 @@ from cerebro_db.errors import (
     WrongRunStatus,
 )
 
-GOING_ON = ("starting", "running")
 _STOPPED = {"cancel": "cancelled", "pause": "paused"}
 # A driver looks for requests several times a second, and then stops its workers.
 _ANSWER_SECONDS = 30.0
@@ -164,7 +163,7 @@ def _stop_interrupted(
         if not session.run(sql, (run.row.lock_key,), tick)[0][0]:
             raise ObjectInUse(f"run_id: got {run.run_id}, which somebody takes up at this moment")
         role = session.run("SELECT current_user::text", (), tick)[0][0]
-        catalog.run_stopped(run.run_id, status, f"{status} by {role}")
+        catalog.run_stopped(run.run_id, status, f"{status} by {role}", (*GOING_ON, "interrupted"))
     return catalog.run(run.run_id).status
 
 

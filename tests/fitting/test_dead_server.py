@@ -30,4 +30,6 @@ def test_the_run_is_interrupted_not_failed(bench: Any) -> None:
         "SELECT run_id, status, error FROM cerebro.runs WHERE name = %s", [name]
     )
     assert (status, error) == ("interrupted", "the server has died")
+    assert bench.value("SELECT cerebro_pause(%s)", (run_id,)) == "paused"
+    assert bench.value("SELECT status FROM cerebro.runs WHERE run_id = %s", (run_id,)) == "paused"
     bench.run("SELECT cerebro_drop_run(%s)", (run_id,))
