@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from cerebro_db.database.catalog import Catalog
 from cerebro_db.database.dialects.postgresql_training import HopOrder, HopTold
@@ -28,23 +28,31 @@ class HopRecords:
         self._catalog, self._run_id = catalog, run_id
         self._rows: list[HopRow] = []
         self._due = 0.0
+        # The server's time at zero of that clock: by one clock no hop seems to begin too early.
+        self._zero: datetime | None = None
 
-    def add(self, order: HopOrder, pid: int, seconds: float, rows: int, told: HopTold) -> None:
+    def add(
+        self, order: HopOrder, pid: int, sent: float, seconds: float, rows: int, told: HopTold
+    ) -> None:
         """A hop is done.
 
         Args:
             order: that it was made from.
             pid: of the session that made it.
+            sent: when it began, on the clock ``time.monotonic``.
             seconds: from its start to its end.
             rows: that it trained on.
             told: what it says of itself.
         """
+        if self._zero is None:
+            self._zero = told.started - timedelta(seconds=sent)
+        started = self._zero + timedelta(seconds=sent)
         if not self._rows:
             self._due = time.monotonic() + _SECONDS
         self._rows.append(
             HopRow(
                 order.mst_key, order.epoch, order.position, order.partition_key, order.worker, pid,
-                told.started, told.started + timedelta(seconds=seconds), order.waited, told.read,
+                started, started + timedelta(seconds=seconds), order.waited, told.read,
                 told.trained, told.written, rows, told.loss, told.compiled, told.cached,
                 told.memory_mb,
             )

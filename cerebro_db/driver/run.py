@@ -358,7 +358,8 @@ class Run:
         """Have the catalog know of a hop, where its statement has not told it."""
         if made.told is not None:
             order = worker.orders[visit.mst_key]
-            self._records.add(order, worker.session.pid, seconds, made.rows, made.told)
+            pid = worker.session.pid
+            self._records.add(order, pid, worker.sent, seconds, made.rows, made.told)
 
     def _visited(self, visit: Visit, made: HopMade, seconds: float, target: StateTable) -> None:
         self._report.trained(made.rows)
