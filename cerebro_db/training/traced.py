@@ -11,7 +11,7 @@ class Traced:
     """A function of one signature; it is traced by its first call.
 
     Args:
-        function: of ``tf.function``, with an input signature or without inputs.
+        function: of ``tf.function``, with an input signature.
     """
 
     def __init__(self, function: Any) -> None:

@@ -275,7 +275,9 @@ def test_regression(bench: Any, fit: Fit) -> None:
         ([params], ["batch_size=8"]),
     )
     out, _ = fit("floats", "line_configs", 20, metrics_compute_frequency=10)
-    losses = bench.value(f"SELECT training_loss FROM {out}_info")
+    losses, errors = bench.row(f"SELECT training_loss, training_metrics FROM {out}_info")
+    assert losses[1] < losses[0]
+    assert errors[1] < errors[0]
     variance = bench.value("SELECT var_pop(target) FROM blobs_train")
     assert losses[1] < 0.2 * variance
 

@@ -132,14 +132,15 @@ def test_names_are_those_of_the_search_path_at_the_call(trained):
     assert row_of(trained, "'halves', ARRAY[1, 2, 3, 4]") == there
 
 
-def test_a_role_without_rights_gets_nothing_of_what_is_loaded(trained, administrator):
+def test_a_role_without_rights_gets_nothing_of_what_is_loaded(trained, administrator, has_segments):
+    first = "halves" if has_segments else "halves_"  # of the tables that are read
     name = f"reader_{os.getpid()}_{next(_numbers)}"
     administrator.run(f"CREATE ROLE {name} LOGIN IN ROLE cerebro_user")
     call = "'halves', ARRAY[1, 2, 3, 4]"
     wanted = row_of(trained, call)
     trained.fetch(f"SET ROLE {name}")
     try:
-        with pytest.raises(errors.InsufficientPrivilege, match="halves"):
+        with pytest.raises(errors.InsufficientPrivilege, match=first):
             row_of(trained, call)
         trained.fetch("RESET ROLE")
         tables = "halves, halves_info, halves_summary, halves_states"

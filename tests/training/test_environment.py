@@ -6,6 +6,12 @@ import subprocess
 import sys
 
 
+def run(program: str) -> subprocess.CompletedProcess[str]:
+    """Run a program in a process of its own."""
+    command = [sys.executable, "-c", program]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
 def test_a_tensorflow_that_someone_else_imported_is_refused() -> None:
     program = (
         "import os, sys, types\n"
@@ -15,9 +21,7 @@ def test_a_tensorflow_that_someone_else_imported_is_refused() -> None:
         "sys.modules['tensorflow'] = types.ModuleType('tensorflow')\n"
         "configure(threads=1)\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=False
-    )
+    done = run(program)
     assert "RunFailed: TensorFlow was imported in this process before it was set up" in done.stderr
 
 
@@ -32,7 +36,5 @@ def test_what_keras_only_wraps_is_not_imported_with_it_but_can_be_later() -> Non
         "import sklearn\n"
         "print(sklearn.__name__)\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=False
-    )
+    done = run(program)
     assert done.stdout == "sklearn\n", done.stderr
