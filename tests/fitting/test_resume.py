@@ -422,7 +422,7 @@ def test_states_are_kept_in_chunks(
         # Whatever reads states puts the chunks together again.
         for out in (whole, pieces):
             bench.run(f"SELECT cerebro_evaluate('{out}', 'val', '{out}_scores')")
-            bench.run(f"SELECT cerebro_predict('{out}', 'blobs_test', 'id', 'x', '{out}_probs')")
+            bench.run(f"SELECT cerebro_predict('{out}', 'blobs', 'id', 'x', '{out}_probs')")
             fit(configs=configs, out=out, warm_start=True)
         for table in ("scores", "probs"):
             there = [bench.fetch(f"TABLE {out}_{table}") for out in (whole, pieces)]
