@@ -28,6 +28,7 @@ class Kind(StrEnum):
     PATTERNS = "a regular expression (no groups, no {}, at most one of * + ?) or a list of them"
     FLOATS = "a number or a list of numbers"
     INTS = "a whole number or a list of whole numbers"
+    OBJECT = "an object of Keras"
 
 
 _LISTS = (Kind.FLOATS, Kind.INTS, Kind.PATTERNS)
@@ -74,7 +75,7 @@ class Argument:
 
     def is_numeric(self) -> bool:
         """Whether a range may be searched for it."""
-        return self.kind not in (Kind.BOOL, Kind.TEXT, Kind.PATTERNS)
+        return self.kind not in (Kind.BOOL, Kind.TEXT, Kind.PATTERNS, Kind.OBJECT)
 
     def is_whole(self) -> bool:
         """Whether values of a range are rounded."""

@@ -70,6 +70,15 @@ def parse_call(text: str, what: str) -> Call:
     return call
 
 
+def call_of(value: object, kind: str, what: str) -> Call:
+    """A call, or what its text says."""
+    if isinstance(value, Call):
+        return value
+    if isinstance(value, str):
+        return parse_call(value, f"{what}: {kind}")
+    raise InvalidArgument(f"{what}: got the {kind} {shown(value)}; it must be one name")
+
+
 def named_values(call: Call, places: tuple[str, ...], what: str) -> dict[str, Any]:
     """The arguments of a call by name.
 

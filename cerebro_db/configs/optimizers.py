@@ -6,12 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from cerebro_db.configs.arguments import Argument, flag, fraction, number, patterns, whole
+from cerebro_db.configs.arguments import Argument, Kind, flag, fraction, number, patterns, whole
 
 __all__ = [
     "ARGUMENT_ALIASES",
     "DECAY",
     "OPTIMIZERS",
+    "OPTIMIZER_MAP",
     "REFUSED_ARGUMENTS",
     "REFUSED_OPTIMIZERS",
     "Optimizer",
@@ -27,12 +28,14 @@ class Optimizer:
     by_place: int
 
 
+OPTIMIZER_MAP = "optimizer_map"
+_LOSS_SCALE = number("loss_scale_factor", None, low_open=True)
 _COMMON = (
     number("weight_decay", None),
     number("clipnorm", None, low_open=True),
     number("clipvalue", None, low_open=True),
     number("global_clipnorm", None, low_open=True),
-    number("loss_scale_factor", None, low_open=True),
+    _LOSS_SCALE,
     whole("gradient_accumulation_steps", None, low=2),
     flag("use_ema", False),
     number("ema_momentum", 0.99, high=1.0),
@@ -108,6 +111,11 @@ OPTIMIZERS: Mapping[str, Optimizer] = MappingProxyType(
                 weight_decay=0.004,
                 by_place=5,
             ),
+            Optimizer(
+                "MultiOptimizer",
+                (Argument(OPTIMIZER_MAP, Kind.OBJECT, required=True), _LOSS_SCALE),
+                by_place=2,
+            ),
             _optimizer("Nadam", *_BETAS, _EPSILON),
             _optimizer(
                 "RMSprop",
@@ -136,7 +144,6 @@ OPTIMIZERS: Mapping[str, Optimizer] = MappingProxyType(
 REFUSED_OPTIMIZERS: Mapping[str, str] = MappingProxyType(
     {
         "LossScaleOptimizer": "it is put around the optimizer by itself where layers compute in float16",
-        "MultiOptimizer": "it wraps other optimizers, which this release does not support",
         "Optimizer": "it is the abstract base class",
     }
 )

@@ -21,20 +21,13 @@ from cerebro_db.configs.by_output import ByOutput, by_output
 from cerebro_db.configs.callbacks import CallbackSpec, parse_callbacks
 from cerebro_db.configs.custom import bare_name, is_custom, parse_custom
 from cerebro_db.configs.freezing import parse_freeze
-from cerebro_db.configs.grammar import Call, named_values, parse_call, parse_keywords
+from cerebro_db.configs.grammar import Call, call_of, named_values, parse_keywords
 from cerebro_db.configs.losses import LOSSES, Target
 from cerebro_db.configs.messages import shown
 from cerebro_db.configs.metrics import METRICS
-from cerebro_db.configs.names import find_loss, find_metric, find_optimizer
-from cerebro_db.configs.optimizers import (
-    ARGUMENT_ALIASES,
-    DECAY,
-    OPTIMIZERS,
-    REFUSED_ARGUMENTS,
-    Optimizer,
-)
+from cerebro_db.configs.names import find_loss, find_metric
+from cerebro_db.configs.optimizer_specs import OptimizerSpec, parse_optimizer
 from cerebro_db.configs.precision import DTYPE_POLICY
-from cerebro_db.configs.schedules import ScheduleSpec, parse_schedule
 from cerebro_db.errors import InvalidArgument
 
 Arguments = tuple[tuple[str, Any], ...]
@@ -77,24 +70,6 @@ REFUSED_FIT = (
     "validation_split", "validation_steps", "validation_batch_size", "validation_freq",
     "max_queue_size", "workers", "use_multiprocessing", "x", "y",
 )  # fmt: skip
-
-
-@dataclass(frozen=True)
-class OptimizerSpec:
-    """An optimizer: its class in Keras and the arguments that differ from the defaults."""
-
-    name: str
-    arguments: Arguments = ()
-
-    def all_arguments(self) -> dict[str, Any]:
-        """Every argument with its value, defaults included."""
-        return with_defaults(OPTIMIZERS[self.name].arguments, self.arguments)
-
-    @property
-    def schedule(self) -> ScheduleSpec | None:
-        """The schedule of the learning rate, where there is one."""
-        rate = dict(self.arguments).get("learning_rate")
-        return rate if isinstance(rate, ScheduleSpec) else None
 
 
 @dataclass(frozen=True)
@@ -218,51 +193,9 @@ def parse_fit_params(text: str) -> FitParams:
     )
 
 
-def parse_optimizer(value: object, what: str = "optimizer") -> OptimizerSpec:
-    """Parses ``'Adam'``, ``'Adam(lr=0.1)'`` or the same without quotes."""
-    call = _call(value, "optimizer", what)
-    entry = find_optimizer(call.name, what)
-    what = f"{what}: {entry.name}"
-    places = tuple(argument.name for argument in entry.arguments[: entry.by_place])
-    given = named_values(call, places, what)
-    for name in given:
-        if name in REFUSED_ARGUMENTS:
-            raise InvalidArgument(f"{what}: got {name!r}; {REFUSED_ARGUMENTS[name]}")
-    schedule = _schedule(entry, given, what)
-    arguments = validated_arguments(entry.arguments, given, ARGUMENT_ALIASES, what)
-    if schedule is not None:
-        arguments = (("learning_rate", schedule), *arguments)
-    clips = [name for name, _ in arguments if name in ("clipnorm", "clipvalue", "global_clipnorm")]
-    if len(clips) > 1:
-        raise InvalidArgument(f"{what}: got {' and '.join(clips)}; at most one is allowed")
-    return OptimizerSpec(entry.name, arguments)
-
-
-def _schedule(entry: Optimizer, given: dict[str, Any], what: str) -> ScheduleSpec | None:
-    """Takes the schedule of the learning rate out of given arguments."""
-    decay = DECAY.validated(given.pop(DECAY.name, None), what)
-    names = [name for name in ("learning_rate", "lr") if name in given]
-    rate = given[names[0]] if names else None
-    if isinstance(rate, Call | str) and len(names) == 1:
-        if decay:
-            raise InvalidArgument(
-                f"{what}: got a schedule of the learning rate and decay={decay}; allowed is one"
-            )
-        del given[names[0]]
-        return parse_schedule(rate, f"{what}: {names[0]}")
-    if not decay:
-        return None
-    validated = dict(validated_arguments(entry.arguments, given, ARGUMENT_ALIASES, what))
-    for name in names:
-        del given[name]
-    start = validated.get("learning_rate", with_defaults(entry.arguments, ())["learning_rate"])
-    steps = {"initial_learning_rate": start, "decay_steps": 1, "decay_rate": decay}
-    return ScheduleSpec("InverseTimeDecay", tuple(steps.items()))
-
-
 def parse_loss(value: object, what: str = "loss") -> LossSpec:
     """Parses ``'mse'``, ``'Huber(delta=2.0)'`` or the same without quotes."""
-    call = _call(value, "loss", what)
+    call = call_of(value, "loss", what)
     if is_custom(call.name):
         return LossSpec(parse_custom(call, what))
     entry = find_loss(call.name, what)
@@ -324,7 +257,7 @@ def parse_metrics(value: object, what: str = "metrics") -> tuple[MetricSpec, ...
 
 def parse_metric(value: object, what: str = "metrics") -> MetricSpec:
     """Parses ``'acc'``, ``"AUC(curve='PR', name='pr')"`` or the same without quotes."""
-    call = _top_k(_call(value, "metric", what))
+    call = _top_k(call_of(value, "metric", what))
     if is_custom(call.name):
         return MetricSpec(parse_custom(call, what), (), bare_name(call.name))
     entry = find_metric(call.name, what)
@@ -346,14 +279,6 @@ def _top_k(call: Call) -> Call:
     if not found or call.arguments or call.values:
         return call
     return Call("TopKCategoricalAccuracy", (("k", int(found[1])), ("name", call.name)))
-
-
-def _call(value: object, kind: str, what: str) -> Call:
-    if isinstance(value, Call):
-        return value
-    if isinstance(value, str):
-        return parse_call(value, f"{what}: {kind}")
-    raise InvalidArgument(f"{what}: got the {kind} {shown(value)}; it must be one name")
 
 
 def _free_label(label: str, taken: set[str]) -> str:

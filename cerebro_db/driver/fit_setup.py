@@ -167,7 +167,7 @@ def check_memory(setup: RunSetup, settings: Settings) -> None:
             c.architecture.facts.parameters,
             c.compile_params.optimizer.name,
             c.jit,
-            bool(c.compile_params.optimizer.all_arguments()["use_ema"]),
+            c.compile_params.optimizer.keeps_averages,
         )
         for c in setup.configurations
     ]
@@ -330,7 +330,7 @@ def _program_key(
     several = repr((params.losses, params.loss_weights))
     loss = (params.loss.name, repr(params.loss.arguments), several)
     weighted = fit.class_weight is not None
-    optimizer = (params.optimizer.name, params.optimizer.schedule)
+    optimizer = (params.optimizer.name, params.optimizer.schedule, params.optimizer.parts)
     layers = (architecture.id, params.freeze, params.dtype_policy)
     return (layers, optimizer, loss, penalties, weighted, fit.batch_size)
 

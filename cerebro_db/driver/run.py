@@ -352,7 +352,7 @@ class Run:
 
     def _tried(self, errors: dict[str, str]) -> None:
         for mst_key, error in errors.items():
-            self._drop(int(mst_key), f"its loss or metrics cannot be computed: {error}")
+            self._drop(int(mst_key), error)
 
     def _record(self, worker: Worker, visit: Visit, made: HopMade, seconds: float) -> None:
         """Have the catalog know of a hop, where its statement has not told it."""

@@ -11,7 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from cerebro_db.configs.callbacks import EARLY_STOPPING, MONITORING, PLATEAU, CallbackSpec
+from cerebro_db.configs.callbacks import (
+    EARLY_STOPPING,
+    MONITORING,
+    PLATEAU,
+    SETTING_RATES,
+    CallbackSpec,
+)
 from cerebro_db.configs.monitors import Monitor, monitor_of
 from cerebro_db.configs.parameters import CompileParams, FitParams
 from cerebro_db.errors import InvalidArgument
@@ -63,10 +69,12 @@ def check(params: CompileParams, fit: FitParams, *, validated: bool) -> None:
     for callback in fit.callbacks:
         if callback.name in MONITORING:
             _monitor(callback, params, validated=validated)
-        if callback.name != EARLY_STOPPING and params.optimizer.schedule is not None:
+        optimizer = params.optimizer
+        if callback.name in SETTING_RATES and (optimizer.schedule or optimizer.parts):
+            rate = optimizer.schedule or "that of each of its optimizers"
             raise InvalidArgument(
-                f"{callback.name}: got the optimizer {params.optimizer.name} whose learning_rate is "
-                f"{params.optimizer.schedule}; allowed: a number, which the callback can change"
+                f"{callback.name}: got the optimizer {optimizer.name} whose learning_rate is {rate}; "
+                "allowed: a number, which the callback can change"
             )
 
 

@@ -17,7 +17,10 @@ from cerebro_db.configs.architecture import with_dropout
 from cerebro_db.configs.custom import bare_name, is_custom
 from cerebro_db.configs.facts import ArchitectureFacts
 from cerebro_db.configs.freezing import with_frozen
-from cerebro_db.configs.parameters import Arguments, CompileParams, LossSpec, OptimizerSpec
+from cerebro_db.configs.messages import shown
+from cerebro_db.configs.optimizer_specs import OptimizerSpec
+from cerebro_db.configs.optimizers import OPTIMIZER_MAP
+from cerebro_db.configs.parameters import Arguments, CompileParams, LossSpec
 from cerebro_db.configs.precision import with_policy
 from cerebro_db.configs.schedules import ScheduleSpec
 from cerebro_db.errors import InvalidArchitecture, InvalidArgument, InvalidState
@@ -25,6 +28,7 @@ from cerebro_db.training.building import made, short
 from cerebro_db.training.functions import function_of
 
 _EXCLUDED = "exclude_layers"
+_MOST_SHOWN = 20
 _NUMBER = re.compile(r"_\d+$")
 KERNELS = ("kernel", "depthwise_kernel", "pointwise_kernel", "recurrent_kernel")
 
@@ -111,13 +115,64 @@ def make_optimizer(spec: OptimizerSpec, model: keras.Model | None = None) -> Any
             arguments[_EXCLUDED] = _excluded(arguments[_EXCLUDED], model)
         if spec.schedule:
             arguments["learning_rate"] = make_schedule(spec.schedule)
+        if spec.parts and model is not None:
+            arguments[OPTIMIZER_MAP] = _optimizer_map(spec, model)
         return getattr(keras.optimizers, spec.name)(**arguments)
     except (TypeError, ValueError) as error:
         raise InvalidArgument(f"Keras refuses the optimizer {spec.name}: {short(error)}") from None
 
 
+def check_optimizer(spec: OptimizerSpec, model: keras.Model) -> None:
+    """Whether an optimizer fits a model.
+
+    Raises:
+        InvalidArgument: patterns of its weights do not.
+    """
+    if spec.parts:
+        make_optimizer(spec, model)
+
+
 def _excluded(patterns: Sequence[str], model: keras.Model) -> list[str]:
-    """Patterns of exactly those weights in whose paths one of the patterns is found.
+    """Patterns of exactly those weights in whose paths one of the patterns is found."""
+    paths = _plain_paths(model)
+    found = [
+        path for path, plain in paths.items() if any(re.search(one, plain) for one in patterns)
+    ]
+    return [f"^{re.escape(path)}$" for path in found]
+
+
+def _optimizer_map(spec: OptimizerSpec, model: keras.Model) -> Any:
+    """Which optimizer trains each weight, by the rules of Keras: a path itself goes before patterns.
+
+    Raises:
+        InvalidArgument: a pattern fits no weight, or two of them fit the same one.
+    """
+    *_, (_, others) = spec.parts
+    made = {
+        pattern: make_optimizer(part, model) for pattern, part in spec.parts if pattern is not None
+    }
+    unused, by_path = set(made), {}
+    paths = _plain_paths(model)
+    for path, plain in paths.items():
+        fitting = [plain] if plain in made else [one for one in made if re.fullmatch(one, plain)]
+        if len(fitting) > 1:
+            raise InvalidArgument(
+                f"{OPTIMIZER_MAP}: got {len(fitting)} patterns for the weight {plain!r}: "
+                f"{shown(fitting)}; allowed is one"
+            )
+        for pattern in fitting:
+            unused.discard(pattern)
+            by_path[path] = made[pattern]
+    if unused:
+        raise InvalidArgument(
+            f"{OPTIMIZER_MAP}: got {min(unused)!r}, which fits no weight that trains; there are "
+            + ", ".join(list(paths.values())[:_MOST_SHOWN])
+        )
+    return keras.optimizers.OptimizerMap(make_optimizer(others, model), by_path)
+
+
+def _plain_paths(model: keras.Model) -> dict[str, str]:
+    """The paths of the weights that train, each with what does not depend on the process.
 
     A path has names of layers that are parts of others, such as the cell of an LSTM. Keras numbers
     them as they are made in a process, so that they are looked at without those numbers.
@@ -128,9 +183,7 @@ def _excluded(patterns: Sequence[str], model: keras.Model) -> list[str]:
         parts = path.split("/")
         return "/".join(part if part in known else _NUMBER.sub("", part) for part in parts)
 
-    paths = [variable.path for variable in model.trainable_variables]
-    found = [path for path in paths if any(re.search(one, plain(path)) for one in patterns)]
-    return [f"^{re.escape(path)}$" for path in found]
+    return {variable.path: plain(variable.path) for variable in model.trainable_variables}
 
 
 def _names(config: Any) -> Iterator[str]:

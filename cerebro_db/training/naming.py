@@ -21,36 +21,52 @@ def named_model_variables(model: keras.Model) -> dict[str, Any]:
 def named_variables(model: keras.Model, optimizer: Any) -> dict[str, Any]:
     """Those of a model that is trained; the optimizer is built."""
     named = named_model_variables(model)
-    inner = getattr(optimizer, "inner_optimizer", optimizer)
-    averages = _averages(model, inner)
-    known = {id(variable) for variable in averages.values()}
+    inner, parts = _inner(optimizer), _parts(optimizer)
+    averages = _averages(model, parts)
+    # Where each part has a learning rate of its own, it is a number of the program.
+    passed = {id(one) for one in averages.values()}
+    passed |= {id(one._learning_rate) for one in (inner, *parts)} if parts != [inner] else set()
     for place, variable in enumerate(optimizer.variables):
         # The rest of a slot's name holds names of layers, which Keras counts up in each process.
         slot = variable.name.rpartition("_")[2]
         name = "learning_rate" if variable is inner._learning_rate else f"{place}/{slot}"
-        if id(variable) not in known:
+        if id(variable) not in passed:
             named[OPTIMIZER + name] = variable
     return named | averages
 
 
 def copies_of_weights(model: keras.Model, optimizer: Any) -> dict[str, str]:
     """Names of what an optimizer begins as a copy of a weight, each with that weight's name."""
-    inner = getattr(optimizer, "inner_optimizer", optimizer)
-    if not isinstance(inner, keras.optimizers.ScheduleFreeAdamW):
-        return {}
     names = {id(variable): name for name, variable in named_variables(model, optimizer).items()}
-    pairs = zip(inner._momentums, model.trainable_variables, strict=True)
-    return {names[id(slot)]: names[id(variable)] for slot, variable in pairs}
+    return {
+        names[id(slot)]: names[id(variable)]
+        for part in _parts(optimizer)
+        if isinstance(part, keras.optimizers.ScheduleFreeAdamW)
+        for slot, variable in zip(part._momentums, part._trainable_variables, strict=True)
+    }
 
 
-def _averages(model: keras.Model, optimizer: Any) -> dict[str, Any]:
-    """``averages/...`` of an optimizer that keeps such, with the names of their weights."""
-    if not optimizer.use_ema:
-        return {}
+def _inner(optimizer: Any) -> Any:
+    """The optimizer itself, where its losses are scaled."""
+    return getattr(optimizer, "inner_optimizer", optimizer)
+
+
+def _parts(optimizer: Any) -> list[Any]:
+    """The optimizers that train weights: of a MultiOptimizer those that it has."""
+    inner = _inner(optimizer)
+    several = isinstance(inner, keras.optimizers.MultiOptimizer)
+    return [part for part in inner.optimizers if part.built] if several else [inner]
+
+
+def _averages(model: keras.Model, parts: list[Any]) -> dict[str, Any]:
+    """``averages/...`` of optimizers that keep such, with the names of their weights."""
     weights = {id(variable): name for name, variable in named_model_variables(model).items()}
-    averages = optimizer._model_variables_moving_average
     return {
         AVERAGES + weights[id(variable)].removeprefix(WEIGHTS): average
-        for variable, average in zip(model.trainable_variables, averages, strict=True)
+        for part in parts
+        if part.use_ema
+        for variable, average in zip(
+            part._trainable_variables, part._model_variables_moving_average, strict=True
+        )
         if average is not None
     }

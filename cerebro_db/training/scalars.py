@@ -15,10 +15,12 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from cerebro_db.configs.parameters import OptimizerSpec
+from cerebro_db.configs.optimizer_specs import OptimizerSpec
 from cerebro_db.training import models
 
 VARIABLE_ARGUMENTS = ("beta_1", "beta_2", "epsilon", "momentum", "rho", "weight_decay")
+# The optimizers within a MultiOptimizer have numbers of their own.
+_WITH_CONSTANTS = ("MultiOptimizer", "Muon", "ScheduleFreeAdamW")
 
 
 class Scalar:
@@ -113,6 +115,8 @@ class OptimizerScalars:
 @functools.lru_cache(maxsize=1024)
 def scalars_of(spec: OptimizerSpec) -> OptimizerScalars:
     """The scalars of an optimizer, defaults included."""
+    if spec.parts:
+        return OptimizerScalars((spec,), {}, None)
     optimizer = models.make_optimizer(spec)
     learning_rate = None if spec.schedule else float(optimizer.learning_rate.numpy())
     numbers = _numbers(optimizer)
@@ -131,7 +135,7 @@ def _needs_constants(optimizer: Any) -> bool:
     It changes the order of sums in which constants are.
     """
     centered = bool(getattr(optimizer, "centered", False))
-    return centered or type(optimizer).__name__ in ("Muon", "ScheduleFreeAdamW")
+    return centered or type(optimizer).__name__ in _WITH_CONSTANTS
 
 
 def make_variable(optimizer: Any) -> dict[str, Scalar]:

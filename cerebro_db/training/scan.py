@@ -16,6 +16,7 @@ from cerebro_db.training import state as states
 from cerebro_db.training.blocks import Shapes
 from cerebro_db.training.detail import Detail, added_counts, details_for, exact_auc
 from cerebro_db.training.fields import Fields
+from cerebro_db.training.models import check_optimizer
 from cerebro_db.training.partitions import Partition, PartitionCache
 from cerebro_db.training.program import Recipe
 from cerebro_db.training.scoring import Partial, Scorer, add_partials, metrics_of
@@ -196,7 +197,7 @@ def _told(error: Exception) -> str:
 
 
 def try_scores(text: str, scorers: Scorers, known: Architectures) -> str:
-    """Score one row of zeros with every configuration, to find out early what cannot be computed.
+    """Find out early what fails: score one row of zeros with every configuration.
 
     Args:
         text: JSON ``{"configurations": [{recipe..., "mst_key"}]}``.
@@ -204,7 +205,7 @@ def try_scores(text: str, scorers: Scorers, known: Architectures) -> str:
         known: architectures checked before.
 
     Returns:
-        JSON ``{mst_key: error}`` of those that cannot be scored.
+        JSON ``{mst_key: error}`` of those that cannot be scored, or trained.
     """
     errors = {}
     for task in Fields.parse(text).objects("configurations"):
@@ -216,7 +217,12 @@ def try_scores(text: str, scorers: Scorers, known: Architectures) -> str:
             partial = scorer.measure(np.zeros((1, *scorer.inputs.row), np.float32), *targets)
             _values(recipe, partial)
         except Exception as error:  # whatever Keras raises is about this configuration
-            errors[mst_key] = _told(error)
+            errors[mst_key] = f"its loss or metrics cannot be computed: {_told(error)}"
+            continue
+        try:
+            check_optimizer(recipe.compile_params.optimizer, scorer.model)
+        except CerebroError as error:
+            errors[mst_key] = error.message
     return json.dumps(errors)
 
 

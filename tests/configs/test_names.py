@@ -157,7 +157,7 @@ def test_names_are_found_as_people_write_them() -> None:
         (find_optimizer, "Addam", "Did you mean 'Adam'"),
         (find_optimizer, "os.Adam", "keras.optimizers"),
         (find_optimizer, "qqq", "Allowed: Adadelta"),
-        (find_optimizer, "MultiOptimizer", "wraps"),
+        (find_optimizer, "LossScaleOptimizer", "float16"),
         (find_loss, "categorical_crossentrpy", "Did you mean 'categorical_crossentropy'"),
         (find_loss, "CTC", "varying length"),
         (find_metric, "acuracy", "Did you mean 'accuracy'"),

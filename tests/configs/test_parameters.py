@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from cerebro_db.configs.losses import Target
+from cerebro_db.configs.optimizer_specs import OptimizerSpec, parse_optimizer
 from cerebro_db.configs.parameters import (
     CompileParams,
     FitParams,
     LossSpec,
     MetricSpec,
-    OptimizerSpec,
     parse_compile_params,
     parse_fit_params,
     parse_metrics,
-    parse_optimizer,
 )
 from cerebro_db.errors import InvalidArgument
 from cerebro_db.planning import callbacks
@@ -145,11 +146,20 @@ def test_monitors(callback: str, validated: bool, message: str | None) -> None:
     "callback",
     ["ReduceLROnPlateau('loss')", "LearningRateScheduler(CosineDecay(0.1, 2))"],
 )
-@pytest.mark.parametrize("optimizer", ["Adam(CosineDecay(0.1, 100))", "SGD(lr=0.1,decay=0.01)"])
-def test_callbacks_do_not_change_a_rate_that_is_a_schedule(callback: str, optimizer: str) -> None:
+@pytest.mark.parametrize(
+    "optimizer",
+    [
+        "Adam(CosineDecay(0.1, 100))",
+        "SGD(lr=0.1,decay=0.01)",
+        "MultiOptimizer(OptimizerMap(SGD()))",
+    ],
+)
+def test_callbacks_do_not_change_a_rate_that_is_no_number(callback: str, optimizer: str) -> None:
     params = parse_compile_params(f"loss='mse',optimizer='{optimizer}'")
     with pytest.raises(InvalidArgument, match=r"whose learning_rate is .*; allowed: a number"):
         callbacks.check(params, parse_fit_params(f"callbacks=[{callback}]"), validated=False)
+    others = parse_fit_params("callbacks=[TensorBoard('here'), EarlyStopping('loss')]")
+    callbacks.check(params, others, validated=False)
 
 
 def test_top_k_accuracy_by_its_name_in_madlib() -> None:
@@ -184,6 +194,48 @@ def test_layers_that_an_optimizer_leaves_out() -> None:
     assert dict(several.arguments) == {"exclude_layers": ("^out/", "a|b")}
     assert parse_optimizer("Muon(exclude_layers=None)").arguments == ()
     assert parse_optimizer("Muon(exclude_layers=[])").arguments == (("exclude_layers", ()),)
+
+
+def test_several_optimizers() -> None:
+    spec = parse_optimizer(
+        "keras.optimizers.MultiOptimizer(keras.optimizers.OptimizerMap(Adam(0.1), {'a/.*': SGD, "
+        "'b': 'Lion(0.2)'}), loss_scale_factor=8)"
+    )
+    assert spec == OptimizerSpec(
+        "MultiOptimizer",
+        (("loss_scale_factor", 8.0),),
+        (
+            ("a/.*", OptimizerSpec("SGD")),
+            ("b", OptimizerSpec("Lion", (("learning_rate", 0.2),))),
+            (None, OptimizerSpec("Adam", (("learning_rate", 0.1),))),
+        ),
+    )
+    named = "optimizer_map=OptimizerMap(optimizer_map={'a/.*': SGD()}, default_optimizer=Adam())"
+    assert parse_optimizer(f"MultiOptimizer({named})").parts[1] == (None, OptimizerSpec("Adam"))
+    assert not spec.keeps_averages
+    averaged = "MultiOptimizer(OptimizerMap(Adam(), {'a': SGD(use_ema=True)}))"
+    assert parse_optimizer(averaged).keeps_averages
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ("", "got optimizer_map=None; it must be such as OptimizerMap"),
+        ("Adam()", "got optimizer_map=Adam(); it must be such as OptimizerMap"),
+        ("OptimizerMap(optimizer_map={'a': SGD()})", "it must have a default optimizer"),
+        ("OptimizerMap(Adam(), [SGD()])", "a dictionary from paths of weights"),
+        ("OptimizerMap(Adam(), {'(a': SGD()})", "got a key of optimizer_map='(a'"),
+        ("OptimizerMap(Adam(), {1: SGD()})", "got a key of optimizer_map=1"),
+        ("OptimizerMap(Adam(), {'a': SDG()})", "Did you mean 'SGD'?"),
+        ("OptimizerMap(Adam(), {'a': SGD(lr=-1)})", "got learning_rate=-1"),
+        ("OptimizerMap(Adam(), maps={})", "the unknown argument 'maps'"),
+        ("OptimizerMap(MultiOptimizer(OptimizerMap(Adam())))", "got MultiOptimizer inside of it"),
+        ("OptimizerMap(Adam()), learning_rate=0.1", "the unknown argument 'learning_rate'"),
+    ],
+)
+def test_several_optimizers_that_are_wrong(arguments: str, told: str) -> None:
+    with pytest.raises(InvalidArgument, match=re.escape(told)):
+        parse_optimizer(f"MultiOptimizer({arguments})")
 
 
 _EXCLUDED = ("'out'", "['^out/', 'a|b']")

@@ -235,14 +235,25 @@ def test_a_warm_start_that_fails_keeps_the_earlier_model(
     assert errors[1][1] is None
 
 
-def test_a_metric_that_cannot_be_computed_fails_before_it_trains(
-    bench: Any, fit: Fit, selection: Callable[..., str]
+NO_WEIGHT = "optimizer=MultiOptimizer(OptimizerMap(SGD(), {'conv.*': Adam()}))"
+
+
+@pytest.mark.parametrize(
+    ("given", "instead", "told"),
+    [
+        ("'accuracy'", "'CosineSimilarity(axis=7)'", "cannot be computed"),
+        ("optimizer='Adam(lr=0.01)'", NO_WEIGHT, "got 'conv.*', which fits no weight that trains"),
+    ],
+)
+def test_what_cannot_be_computed_fails_before_it_trains(
+    bench: Any, fit: Fit, selection: Callable[..., str], given: str, instead: str, told: str
 ) -> None:
-    bad = ADAM.replace("'accuracy'", "'CosineSimilarity(axis=7)'")
+    bad = ADAM.replace(given, instead)
+    assert bad != ADAM
     out, run_id = fit(configs=selection([1], [bad, ADAM]), epochs=30, num_workers=1)
     status, error = bench.row(f"SELECT status, error FROM {out}_info WHERE mst_key = 1")
     assert status == "failed"
-    assert "cannot be computed" in error
+    assert told in error
     assert (
         bench.value(
             "SELECT count(*) FROM cerebro.hops WHERE run_id = %s AND mst_key = 1", (run_id,)
@@ -269,7 +280,7 @@ def test_model_weights_of_the_architecture_are_the_start(
 def test_regression(bench: Any, fit: Fit) -> None:
     line = model(DENSE, layer("Dense", units=1))
     bench.run("SELECT cerebro_load_model('lines', %s)", (line,))
-    params = "loss='mse',optimizer='Adam(lr=0.03)',metrics=['mae']"
+    params = "loss='mse',optimizer='Adam(lr=0.01)',metrics=['mae']"
     bench.run(
         "SELECT cerebro_load_configs('lines', 'line_configs', ARRAY[1], %s, %s)",
         ([params], ["batch_size=8"]),

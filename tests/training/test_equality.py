@@ -9,14 +9,20 @@ from typing import Any
 import numpy as np
 import pytest
 
+from cerebro_db.configs.optimizer_specs import parse_optimizer
 from cerebro_db.configs.optimizers import OPTIMIZERS
-from cerebro_db.configs.parameters import parse_optimizer
 from cerebro_db.configs.schedules import SCHEDULES
+from cerebro_db.errors import InvalidArgument
 from cerebro_db.training.partitions import Partition
 from cerebro_db.training.targets import TargetFacts
 from tests.training.conftest import CLASSES, FEATURES, Data, hop, net, order_of, weights_of
 
 EPOCHS = 2
+# Optimizers with schedules, copies of weights, and numbers of their own.
+PARTS = (
+    '{".*/kernel": Adam(ExponentialDecay(0.01, 10, 0.9)), '
+    '".*/bias": RMSprop(0.001, centered=True), ".*/gamma": ScheduleFreeAdamW(0.01, warmup_steps=5)}'
+)
 OPTIMIZER_TEXTS = [
     "Adam(lr=0.01,beta_1=0.85)",
     "SGD(lr=0.05)",
@@ -47,17 +53,23 @@ OPTIMIZER_TEXTS = [
     "SGD(lr=PolynomialDecay(0.1, 12, power=2.0, cycle=True))",
     "SGD(lr=0.1,decay=0.01,nesterov=True,momentum=0.8)",
     "ScheduleFreeAdamW(lr=0.01,beta_1=0.8,warmup_steps=5,weight_decay=0.01)",
+    'MultiOptimizer(OptimizerMap(Adam(0.01), {".*/kernel": SGD(0.05, momentum=0.9)}))',
+    f"MultiOptimizer(OptimizerMap(Lion(), {PARTS}), loss_scale_factor=8.0)",
 ]
 
 
 def plain_keras(
-    recipe: Any, data: Data, encode: Callable[[np.ndarray], np.ndarray], **fit: Any
+    recipe: Any,
+    data: Data,
+    encode: Callable[[np.ndarray], np.ndarray],
+    optimizer: Any = None,
+    **fit: Any,
 ) -> list[np.ndarray]:
     """Weights after ``model.fit`` over the same batches."""
     from cerebro_db.training import models
 
     model = models.build(recipe.architecture, seed=7, dropout=recipe.compile_params.dropout)
-    optimizer = models.make_optimizer(recipe.compile_params.optimizer, model)
+    optimizer = optimizer or models.make_optimizer(recipe.compile_params.optimizer, model)
     model.compile(optimizer=optimizer, loss=models.make_loss(recipe.compile_params.loss))
     # fit builds it where what ScheduleFreeAdamW takes from the weights is lost.
     optimizer.build(model.trainable_variables)
@@ -148,6 +160,82 @@ def test_muon_leaves_out_what_it_is_told_to(
         matrices = [one for one in model.trainable_variables if len(one.shape) == 2]
         found = {one.path for one in matrices if made._should_use_adamw(one)}
         assert {re.sub(r"_[0-9]+(?=/)", "", path) for path in found} == by_adamw
+
+
+def test_several_optimizers_are_chosen_as_keras_does(
+    recipe: Callable[..., Any], data: Data
+) -> None:
+    """By a map that Keras itself reads, where no name is counted by the process."""
+    import keras
+
+    net = keras.Sequential(
+        [
+            keras.Input((FEATURES,)),
+            keras.layers.Dense(8, name="hidden"),
+            keras.layers.Dense(CLASSES, activation="softmax", name="out"),
+        ]
+    )
+    optimizer = (
+        'MultiOptimizer(OptimizerMap(SGD(0.1), {"out/kernel": Adam(0.05), "out/.*": SGD(0.0)}))'
+    )
+    loss = "loss='categorical_crossentropy'"
+    given = recipe(net.to_json(), f"{loss},optimizer='{optimizer}'")
+    optimizers = keras.optimizers
+    theirs = plain_keras(
+        given,
+        data,
+        one_hot,
+        optimizer=optimizers.MultiOptimizer(
+            optimizers.OptimizerMap(
+                optimizers.SGD(0.1),
+                {"out/kernel": optimizers.Adam(0.05), "out/.*": optimizers.SGD(0.0)},
+            )
+        ),
+    )
+    ours = by_hops(given, data)
+    assert_same(ours, theirs)
+    assert not ours[3].any()
+    assert ours[1].any()
+
+
+@pytest.mark.parametrize(
+    ("patterns", "told"),
+    [
+        (
+            "'nothing/.*': SGD()",
+            "got 'nothing/.*', which fits no weight that trains; there are seen/",
+        ),
+        ("'seen/.*': SGD(), '.*/bias': SGD()", "got 2 patterns for the weight 'seen/bias'"),
+    ],
+)
+def test_patterns_of_weights_that_decide_nothing_are_refused(
+    recipe: Callable[..., Any], patterns: str, told: str
+) -> None:
+    from cerebro_db.training import models
+
+    optimizer = f"MultiOptimizer(OptimizerMap(Adam(), {{{patterns}}}))"
+    given = recipe(lstm_net(), f"loss='categorical_crossentropy',optimizer={optimizer}")
+    model = models.build(given.architecture, seed=7)
+    with pytest.raises(InvalidArgument, match=re.escape(told)):
+        models.make_optimizer(given.compile_params.optimizer, model)
+
+
+def test_several_optimizers_of_layers_that_keras_counts(recipe: Callable[..., Any]) -> None:
+    """However many layers of a kind the process has made before; rates are no part of a state."""
+    from cerebro_db.training import models
+    from cerebro_db.training.naming import named_variables
+
+    optimizer = "MultiOptimizer(OptimizerMap(Adam(), {'memory/lstm_cell/.*': SGD()}))"
+    given = recipe(lstm_net(), f"loss='categorical_crossentropy',optimizer={optimizer}")
+    for _ in range(2):
+        model = models.build(given.architecture, seed=7)
+        made = models.make_optimizer(given.compile_params.optimizer, model)
+        made.build(model.trainable_variables)
+        assert not [name for name in named_variables(model, made) if "rate" in name]
+        of_cell, others = made.optimizers
+        assert (type(of_cell).__name__, type(others).__name__) == ("SGD", "Adam")
+        assert {one.path.split("/")[0] for one in of_cell._trainable_variables} == {"memory"}
+        assert len(of_cell._trainable_variables) == 3
 
 
 @pytest.mark.parametrize("first", ["dense", "input"])

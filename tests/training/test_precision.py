@@ -57,7 +57,7 @@ def in_one_fit(model: Any, recipe: Any, data: Data, optimizer: Any = None) -> li
                 chosen = rows[start : start + size]
                 pair = (data.features[partition], one_hot(data.targets[partition]))
                 batches.append(tuple(part[chosen] for part in pair))
-    optimizer = optimizer or models.make_optimizer(recipe.compile_params.optimizer)
+    optimizer = optimizer or models.make_optimizer(recipe.compile_params.optimizer, model)
     model.compile(optimizer=optimizer, loss=models.make_loss(recipe.compile_params.loss))
     model.fit(Batches(), epochs=1, shuffle=False, verbose=0)
     return [np.asarray(weight) for weight in model.get_weights()]
@@ -96,7 +96,9 @@ def seeded(make: Callable[[], Any]) -> Any:
 AVERAGED = [
     "Adam(lr=0.01,use_ema=True,ema_momentum=0.9)",
     "SGD(lr=0.05,momentum=0.9,use_ema=True,gradient_accumulation_steps=2,ema_overwrite_frequency=3)",
+    'MultiOptimizer(OptimizerMap(SGD(), {".*/kernel": Adam(0.01, use_ema=True, ema_momentum=0.9)}))',
 ]
+SEVERAL = 'MultiOptimizer(OptimizerMap(Adam(0.01), {".*/kernel": SGD(0.05, momentum=0.9)}))'
 
 
 @pytest.mark.parametrize("optimizer", AVERAGED)
@@ -119,9 +121,12 @@ def test_averages_of_weights_are_those_of_one_fit(
     np.testing.assert_allclose(found, plain(data.features[0]).numpy(), atol=1e-6)
 
 
-@pytest.mark.parametrize("brought", [False, True])
+@pytest.mark.parametrize(
+    ("brought", "optimizer"),
+    [(False, "Adam(lr=0.01)"), (True, "Adam(lr=0.01)"), (True, SEVERAL)],
+)
 def test_a_policy_gives_what_keras_gives_with_it(
-    recipe: Callable[..., Any], data: Data, brought: bool
+    recipe: Callable[..., Any], data: Data, brought: bool, optimizer: str
 ) -> None:
     """As a parameter; and of an architecture that was made under one, its last layer in float32.
 
@@ -137,7 +142,7 @@ def test_a_policy_gives_what_keras_gives_with_it(
     plain = seeded(lambda: small_net(last))
     if brought:
         text, more = plain.to_json(), ",metrics=['top_2_accuracy']"
-    given = recipe(text, f"{LOSS},optimizer='Adam(lr=0.01)'{more}")
+    given = recipe(text, f"{LOSS},optimizer='{optimizer}'{more}")
     theirs = in_one_fit(plain, given, data)
     keras.config.set_dtype_policy("float32")
     state = by_hops(given, data)
