@@ -22,6 +22,7 @@ from cerebro_db.driver.fit_setup import RunSetup, decoded_bytes
 from cerebro_db.driver.hop_records import HopRecords
 from cerebro_db.driver.jobs import Combination, Preparation, Trial, Writing
 from cerebro_db.driver.orders import Orders
+from cerebro_db.driver.planned import Plan
 from cerebro_db.driver.progress import EpochReport
 from cerebro_db.driver.retention import Retention
 from cerebro_db.driver.scoreboard import TRAINING, VALIDATION, Scan, ScoreBoard
@@ -39,9 +40,8 @@ from cerebro_db.driver.workers import (
 )
 from cerebro_db.errors import CerebroError, InvalidData, RunFailed, WrongRunStatus, concerns_all
 from cerebro_db.planning.dispatch import Dispatcher
-from cerebro_db.planning.orders import Visit, plan_epoch
+from cerebro_db.planning.orders import Visit
 
-_PLANNED_AHEAD = 20_000
 # Who looks at the scores of a run sees them that much later; short epochs share their scans.
 _PATIENCE = 0.5
 
@@ -99,8 +99,7 @@ class Run:
             progress.scored,
             self._verdicts.restored(),
         )
-        self._iterations = setup.request.num_iterations or 1
-        self._planned = 0
+        self._plan = Plan(setup, context, progress.planned)
         self._combinations: list[Combination] = []
         self._events = Events(self._catalog, self._run_id, setup.configurations)
         self._records = HopRecords(self._catalog, self._run_id)
@@ -153,7 +152,7 @@ class Run:
     @property
     def complete(self) -> bool:
         """Whether nothing is left to train or to score."""
-        everything_planned = self._planned == self._iterations or not self._alive
+        everything_planned = self._plan.complete or not self._alive
         trained = everything_planned and self._dispatcher.done and self._board.done
         return trained and self._events.done
 
@@ -165,8 +164,7 @@ class Run:
         done = [
             v for v in progress.plan if self._orders.version(v) < progress.done.get(v.mst_key, 0)
         ]
-        self._planned = progress.planned
-        self._dispatcher.add_finished(range(1, self._planned + 1))
+        self._dispatcher.add_finished(range(1, progress.planned + 1))
         self._dispatcher.add_visits(set(progress.plan).difference(done))
         self._orders.know(progress.plan)
         for mst_key, version in progress.done.items():
@@ -471,18 +469,9 @@ class Run:
     # -- plan and progress -----------------------------------------------------------
     def _plan_until(self, epoch: int) -> None:
         """Plan and store epochs before any of their hops is handed out."""
-        if epoch <= self._planned or self._planned == self._iterations:
-            return
-        visits_an_epoch = len(self._costs) * len(self._partitions)
-        ahead = max(epoch, self._planned + _PLANNED_AHEAD // visits_an_epoch)
-        visits: list[Visit] = []
-        seed = self._setup.request.seed or 0
-        for number in range(self._planned + 1, min(ahead, self._iterations) + 1):
-            visits += plan_epoch(self._costs, self._partitions, seed, number)
-        self._catalog.add_plan(self._run_id, visits)
+        visits = self._plan.until(epoch)
         self._dispatcher.add_visits(visits)
         self._orders.know(visits)
-        self._planned = min(ahead, self._iterations)
 
     def _serves(self, worker: int, partition_key: int) -> bool:
         """Whether a worker may have a partition: any one, or those on its segments."""
