@@ -150,8 +150,10 @@ def _optimizer_space(value: object, what: str) -> Space:
     arguments: dict[str, Argument] = {}
     for name in reversed(classes):
         arguments |= {a.name: a for a in find_optimizer(name, what).arguments}
-    arguments |= {alias: arguments[name] for alias, name in ARGUMENT_ALIASES.items()}
-    arguments[DECAY.name] = DECAY
+    rates = {a: arguments[name] for a, name in ARGUMENT_ALIASES.items() if name in arguments}
+    arguments |= rates
+    if rates:
+        arguments[DECAY.name] = DECAY
     for key in named:
         if key not in arguments and key not in REFUSED_ARGUMENTS:
             raise unknown(what, "argument", str(key), arguments)

@@ -52,6 +52,17 @@ def test_optimizers_with_parameters_of_their_own() -> None:
     assert rows[9].compile_params.startswith("optimizer='Adam(lr=0.1,epsilon=0.0001)'")
 
 
+def test_maps_of_optimizers() -> None:
+    grid = """{'loss': ['mse'], 'optimizer_params_list': [
+        {'optimizer': ['MultiOptimizer'], 'optimizer_map': [OptimizerMap(Adam(0.1), {'a/.*': SGD}),
+                                                            OptimizerMap(SGD(0.2))]}]}"""
+    rows = generate([1], grid, FIT)
+    found = [parse_compile_params(row.compile_params).optimizer for row in rows[::2]]
+    assert [[key for key, _ in one.parts] for one in found] == [["a/.*", None], [None]]
+    with pytest.raises(InvalidArgument, match=r"got the unknown argument 'lr'"):
+        generate([1], grid.replace("'optimizer_map'", "'lr': [0.1], 'optimizer_map'"), FIT)
+
+
 def test_regularisation_and_several_metrics() -> None:
     grid = """{'loss': ['mse'], 'optimizer': ['Adam(lr=0.1)', 'SGD'],
         'metrics': [['mae', "Huber" ], None], 'l2': [0.0, 1e-4], 'dropout': [0.5]}"""
