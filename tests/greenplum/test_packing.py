@@ -88,12 +88,3 @@ def test_a_bad_row_is_named_and_nothing_is_left(source: Sql) -> None:
         source.run("SELECT cerebro_pack('source', 'packed', 'y', 'x', 100)")
     assert str(failure.value.pgcode).startswith("22")
     assert source.fetch("SELECT relname FROM pg_class WHERE relname LIKE 'packed%'") == []
-
-
-def test_several_inputs_or_outputs_are_refused(source: Sql) -> None:
-    for arguments in ("'y, id', 'x'", "'y', 'x, id'"):
-        with pytest.raises(
-            psycopg2.Error, match="on a server with segments: one of each"
-        ) as caught:
-            source.run(f"SELECT cerebro_pack('source', 'packed', {arguments})")
-        assert caught.value.pgcode == "0A000"
