@@ -46,6 +46,8 @@ CALLS = {
     "'digits','o','y','x',NULL,'NaN'": (errors.InvalidParameterValue, "normalizing_const"),
     "'digits','o','y','x',NULL,1,3": (errors.InvalidParameterValue, "num_classes: got 3.*7"),
     "'digits','o','y','x',NULL,1,-1": (errors.InvalidParameterValue, "num_classes: got -1"),
+    "'digits','o','y','x',NULL,1,'{9'": (errors.InvalidParameterValue, "num_classes: got '{9'"),
+    "'digits','o','y','x',NULL,1,'9}'": (errors.InvalidParameterValue, "num_classes: got '9}'"),
     "'digits','o','y','x',NULL,1,NULL,'gpu_segments'": (
         errors.InvalidParameterValue,
         "distribution_rules: got 'gpu_segments'.*no segments",
@@ -118,6 +120,8 @@ def test_bad_rows_are_named(shop, case, source, has_segments):
     [
         ("SELECT NULL::real[], 1", "row 1 .*'x' is NULL"),
         ("SELECT '{}'::real[], 1", "row 1 .*empty array"),
+        ("SELECT '{1,2}'::real[], '{}'::real[]", "row 1 .*'y' is an empty array"),
+        ("SELECT '{1,2}'::real[], NULL::real[]", "row 1 .*'y' is NULL"),
     ],
 )
 def test_no_row_has_a_shape(shop, rows, message, has_segments):
