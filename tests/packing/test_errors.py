@@ -150,6 +150,17 @@ def test_bad_float_targets_are_named(shop, kind, bad, message, has_segments):
         shop.pack("bady", "bady_p", "y", "x")
 
 
+@pytest.mark.parametrize(
+    "call",
+    ["columns('digits','o','y, id','id')", "images('digits','o','y, id','x',ARRAY[2],'raw')"],
+)
+def test_one_target_where_columns_or_images_become_features(shop, call):
+    with pytest.raises(
+        errors.InvalidParameterValue, match=r"dependent_varname: got 2 .*allowed: one"
+    ):
+        shop.fetch(f"SELECT cerebro_pack_{call}")
+
+
 def test_classes_are_wanted_of_a_float_target(shop):
     shop.fetch("CREATE VIEW fl AS SELECT x, y::real FROM digits")
     with pytest.raises(errors.InvalidParameterValue, match=r"num_classes: got 3.*float targets"):
