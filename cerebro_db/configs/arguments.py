@@ -187,9 +187,11 @@ def validated_arguments(
     for key, value in given.items():
         name = aliases.get(key, key)
         if name not in by_name:
-            raise unknown(what, "argument", key, by_name)
+            known = (*by_name, *(alias for alias, of in aliases.items() if of in by_name))
+            raise unknown(what, "argument", key, known)
         if name in values:
-            raise InvalidArgument(f"{what}: got {name!r} twice, once as {key!r}")
+            spellings = [each for each in given if aliases.get(each, each) == name]
+            raise InvalidArgument(f"{what}: got {' and '.join(spellings)}, which mean the same")
         values[name] = by_name[name].validated(value, what)
     for argument in table:
         if argument.required and argument.name not in values:

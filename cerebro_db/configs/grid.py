@@ -111,11 +111,11 @@ def parse_compile_grid(text: str) -> Grid:
         raise InvalidArgument(
             f"{what}: got both 'optimizer' and {OPTIMIZER_LIST!r}; allowed is one"
         )
-    if optimizers is None and "optimizer" not in given:
-        raise InvalidArgument(f"{what}: {OPTIMIZER_LIST!r} is missing; it must be given")
     for key in given:
         if key not in COMPILE_KEYS:
             raise unknown(what, "parameter", key, (*COMPILE_KEYS, OPTIMIZER_LIST))
+    if optimizers is None and "optimizer" not in given:
+        raise InvalidArgument(f"{what}: {OPTIMIZER_LIST!r} is missing; it must be given")
     spaces = () if optimizers is None else _optimizer_spaces(optimizers, what)
     return Grid(_space(given, NUMERIC_ARGUMENTS, what), spaces)
 
@@ -150,9 +150,8 @@ def _optimizer_space(value: object, what: str) -> Space:
     arguments: dict[str, Argument] = {}
     for name in reversed(classes):
         arguments |= {a.name: a for a in find_optimizer(name, what).arguments}
-    rates = {a: arguments[name] for a, name in ARGUMENT_ALIASES.items() if name in arguments}
-    arguments |= rates
-    if rates:
+    if "learning_rate" in arguments:  # a MultiOptimizer has none of its own
+        arguments |= {alias: arguments[name] for alias, name in ARGUMENT_ALIASES.items()}
         arguments[DECAY.name] = DECAY
     for key in named:
         if key not in arguments and key not in REFUSED_ARGUMENTS:

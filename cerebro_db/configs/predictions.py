@@ -30,6 +30,9 @@ class PredictionType:
     answer: Answer
     number: float = 0.0
 
+    def __str__(self) -> str:
+        return f"{self.number:g}" if self.number else repr(self.answer.value)
+
 
 def prediction_type(given: str | float) -> PredictionType:
     """Reads ``pred_type``: 'response', 'prob', a rank from 1, or a probability between 0 and 1."""

@@ -187,7 +187,7 @@ def _kind(column: Column) -> Kind | None:
 def _unsuitable(column: Column, role: str) -> WrongObjectType:
     return WrongObjectType(
         f"{role}: the column {column.name!r} is of type {column.type}; allowed: numbers, boolean, "
-        "text, enumerations, uuid, dates and times",
+        "text, enumerations, uuid, network addresses, dates and times",
         hint="exclude it, or cast it in a view; an array of numbers is packed with cerebro_pack",
     )
 

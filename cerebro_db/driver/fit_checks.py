@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from cerebro_db.configs.losses import Target
 from cerebro_db.configs.model_outputs import OutputSpec
-from cerebro_db.configs.parameters import FitParams
+from cerebro_db.configs.parameters import FitParams, MetricSpec
 from cerebro_db.database.packed import PackedTable
 from cerebro_db.driver.architectures import Architecture
 from cerebro_db.errors import InvalidArgument
@@ -107,11 +107,15 @@ def _check_class_weight(fit: FitParams, targets: TargetFacts) -> None:
             "of one output, as in Keras",
             hint="sample_weight of cerebro_pack weighs rows for all outputs",
         )
+    if fit.class_weight is not None and targets.kind != "class":
+        raise InvalidArgument(
+            "class_weight: got one for a target of numbers; allowed: for a target that is a class",
+            hint="sample_weight of cerebro_pack weighs rows",
+        )
     too_large = [pair[0] for pair in fit.class_weight or () if pair[0] >= targets.num_classes]
     if too_large:
         raise InvalidArgument(
-            f"class_weight: got the classes {too_large}; allowed: 0 to {targets.num_classes - 1}, "
-            "for a target that is a class"
+            f"class_weight: got the classes {too_large}; allowed: 0 to {targets.num_classes - 1}"
         )
 
 
@@ -130,10 +134,19 @@ def _check_output(
         for metric in output.metrics:
             if metric.target is not Target.LOSS:
                 encoding_for(target, metric.target, shape[-1])
+            _check_prediction(metric, shape[-1])
     except InvalidArgument as error:
         raise InvalidArgument(
             f"model_id {architecture.model_id}, loss {output.loss.name}: {error.message}"
         ) from None
+
+
+def _check_prediction(metric: MetricSpec, units: int) -> None:
+    if units > 1 and metric.all_arguments().get("sparse_y_pred"):
+        raise InvalidArgument(
+            f"{metric.name}: got sparse_y_pred=True for a model that tells {units} numbers, not the "
+            "id of a class; allowed: sparse_y_pred=False"
+        )
 
 
 def _shapes(packed: PackedTable) -> list[list[int]]:

@@ -60,7 +60,12 @@ def listed_features(source: Relation, text: str | None, role: str) -> tuple[Feat
 def listed_targets(request: PackRequest, source: Relation) -> tuple[Target, ...]:
     """The outputs of a request."""
     role, text = "dependent_varname", request.dependent_varname
-    names = [text] if request.makes_features else names_in(source, text, role)
+    names = names_in(source, text, role)
+    if request.makes_features and len(names) > 1:
+        raise InvalidArgument(
+            f"{role}: got {len(names)} columns; allowed: one, where columns or images become features",
+            hint="cerebro_pack takes several, beside the arrays of cerebro_encode or cerebro_image_array",
+        )
     return tuple(target_of(column(source, name or text, role)) for name in names)
 
 

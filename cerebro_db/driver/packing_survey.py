@@ -190,7 +190,8 @@ class Surveyor:
         features, targets = self._control.run(self._sql.shapes(survey.scan), (), self._tick)[0]
         wants_target = survey.target.column.is_array
         if features is None or (wants_target and targets is None):
-            fault = self._fault(survey)
+            known = replace(survey, feature=replace(survey.feature, shape=tuple(features or ())))
+            fault = self._fault(known)
             raise InvalidData(fault[1] if fault else f"source_table: {survey.source} is unusable")
         shape, target_shape = tuple(features), tuple(targets) if wants_target else ()
         if training is not None:

@@ -117,7 +117,7 @@ def answer_for(asked: Asked, wanted: PredictionType) -> Answers:
     if wanted.answer is not Answer.RESPONSE and all(one.kind != "class" for one in targets):
         names = ", ".join(map(repr, asked.names))
         raise InvalidArgument(
-            f"pred_type: got {wanted.answer.value!r}; allowed: 'response', as "
+            f"pred_type: got {wanted}; allowed: 'response', as "
             f"{names} is a float target and has no classes"
         )
     given = zip(asked.names, targets, asked.class_values, strict=True)

@@ -158,7 +158,9 @@ def pack_validation(
 
 def _listed(text: str) -> list[int | None]:
     """The text of an array of numbers, such as ``{3,NULL}``."""
-    body = text.strip().removeprefix("{").removesuffix("}")
+    body = text.strip()
+    if body.startswith("{") and body.endswith("}"):
+        body = body[1:-1]
     words = [word.strip() for word in body.split(",")]
     if len(text) > _MOST_TEXT or not all(_NUMBER.fullmatch(word) for word in words):
         raise InvalidArgument(

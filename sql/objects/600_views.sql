@@ -72,7 +72,7 @@ GRANT SELECT, INSERT, DELETE ON cerebro._configurations, cerebro._architectures,
     cerebro._hops, cerebro._metrics TO cerebro_user;
 GRANT SELECT, DELETE ON cerebro._architecture_keys TO cerebro_user;
 GRANT SELECT, INSERT (run_id, mst_key, action), DELETE ON cerebro._requests TO cerebro_user;
-GRANT UPDATE (status, error, stopped_epoch, best_epoch, model_epoch) ON cerebro._configurations
+GRANT UPDATE (status, error, stopped_epoch, best_epoch, model_epoch, is_warm) ON cerebro._configurations
     TO cerebro_user;
 
 CREATE VIEW cerebro.settings WITH (security_barrier) AS

@@ -52,17 +52,6 @@ def test_optimizers_with_parameters_of_their_own() -> None:
     assert rows[9].compile_params.startswith("optimizer='Adam(lr=0.1,epsilon=0.0001)'")
 
 
-def test_maps_of_optimizers() -> None:
-    grid = """{'loss': ['mse'], 'optimizer_params_list': [
-        {'optimizer': ['MultiOptimizer'], 'optimizer_map': [OptimizerMap(Adam(0.1), {'a/.*': SGD}),
-                                                            OptimizerMap(SGD(0.2))]}]}"""
-    rows = generate([1], grid, FIT)
-    found = [parse_compile_params(row.compile_params).optimizer for row in rows[::2]]
-    assert [[key for key, _ in one.parts] for one in found] == [["a/.*", None], [None]]
-    with pytest.raises(InvalidArgument, match=r"got the unknown argument 'lr'"):
-        generate([1], grid.replace("'optimizer_map'", "'lr': [0.1], 'optimizer_map'"), FIT)
-
-
 def test_regularisation_and_several_metrics() -> None:
     grid = """{'loss': ['mse'], 'optimizer': ['Adam(lr=0.1)', 'SGD'],
         'metrics': [['mae', "Huber" ], None], 'l2': [0.0, 1e-4], 'dropout': [0.5]}"""
@@ -169,6 +158,7 @@ GENERATE_ERRORS = [
     ({"fit_params_grid": None}, "must be a text"),
     ({"compile_params_grid": "{'optimizer': ['Adam'], 'los': ['mse']}"}, "Did you mean 'loss'"),
     ({"compile_params_grid": "{'loss': ['mse']}"}, "is missing"),
+    ({"compile_params_grid": "{'optimizer_param_list': [{}]}"}, "mean 'optimizer_params_list'"),
     ({"compile_params_grid": "{'optimizer': ['Adam']}"}, "without loss"),
     ({"compile_params_grid": "{'optimizer_params_list': [], 'loss': ['mse']}"}, "list of dict"),
     ({"compile_params_grid": "{'optimizer_params_list': [{}], 'loss': ['mse']}"}, "dictionary"),
@@ -219,6 +209,18 @@ def test_schedules_and_layers_that_do_not_train() -> None:
     schedules = {repr(params.optimizer.schedule) for params in found}
     assert len(found) == 6 * 2  # two fit parameters
     assert len(schedules) == 2
+
+
+def test_several_optimizers_in_one() -> None:
+    grid = (
+        "{'loss': ['mse'], 'optimizer_params_list': [{'optimizer': ['MultiOptimizer'], 'optimizer_map': "
+        "[OptimizerMap(Adam(0.1), {'.*bias': SGD(0.1)}), OptimizerMap(Adam(0.2))]}]}"
+    )
+    found = [parse_compile_params(row.compile_params) for row in generate([1], grid, FIT)]
+    parts = {tuple(pattern for pattern, _ in one.optimizer.parts) for one in found}
+    assert parts == {(".*bias", None), (None,)}
+    with pytest.raises(InvalidArgument, match="unknown argument 'lr'"):
+        generate([1], grid.replace("'optimizer_map'", "'lr': [0.1], 'optimizer_map'"), FIT)
 
 
 def test_too_many() -> None:

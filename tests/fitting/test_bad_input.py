@@ -96,6 +96,28 @@ def test_a_class_weight_for_a_class_that_is_not_there(
         fit(configs=configs)
 
 
+def test_a_class_weight_for_a_target_of_numbers(bench: Any, fit: Fit) -> None:
+    bench.run("SELECT cerebro_load_model('scales', %s)", (model(layer("Dense", units=1)),))
+    bench.run(
+        "SELECT cerebro_load_configs('scales', 'scale_configs', ARRAY[1], "
+        "ARRAY['loss=mse,optimizer=Adam'], ARRAY['class_weight={0: 2.0}'])"
+    )
+    with pytest.raises(psycopg2.Error, match="class_weight: got one for a target of numbers"):
+        fit("floats", "scale_configs")
+
+
+@pytest.mark.parametrize(
+    "metric", ["MeanIoU(num_classes=3)", "IoU(num_classes=3, target_class_ids=[0])"]
+)
+def test_a_metric_that_wants_predicted_ids(
+    fit: Fit, selection: Callable[..., str], metric: str
+) -> None:
+    configs = selection([1], [ADAM.replace("'accuracy'", f"'{metric}'")], ["batch_size=8"])
+    told = "IoU: got sparse_y_pred=True for a model that tells 3 numbers"
+    with pytest.raises(psycopg2.Error, match=f"model_id 1, .*{told}.*allowed: sparse_y_pred=False"):
+        fit(configs=configs)
+
+
 def test_a_table_of_an_open_transaction_cannot_be_seen(bench: Any, fit: Fit) -> None:
     bench.run("BEGIN")
     try:

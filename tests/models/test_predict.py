@@ -173,7 +173,10 @@ BAD = {
     "'halves','rows','id','x','o',1.5": ("InvalidParameterValue", "pred_type: got 1.5"),
     "'halves','rows','id','x','o','NaN'": ("InvalidParameterValue", "pred_type: got 'NaN'"),
     "'sums','rows','id','x','o'": ("InvalidParameterValue", "pred_type: got 'prob'.*'response'"),
-    "'sums','rows','id','x','o',3": ("InvalidParameterValue", "pred_type"),
+    "'sums','rows','id','x','o',3": (
+        "InvalidParameterValue",
+        "pred_type: got 3; allowed: 'response'",
+    ),
     "NULL,'rows','id','x','o'": ("InvalidParameterValue", "model_table: got NULL"),
     "'nope','rows','id','x','o'": ("UndefinedTable", "model_table: got 'nope'"),
     "'rows','rows','id','x','o'": ("WrongObjectType", "no column mst_key"),

@@ -46,6 +46,8 @@ CALLS = {
     "'digits','o','y','x',NULL,'NaN'": (errors.InvalidParameterValue, "normalizing_const"),
     "'digits','o','y','x',NULL,1,3": (errors.InvalidParameterValue, "num_classes: got 3.*7"),
     "'digits','o','y','x',NULL,1,-1": (errors.InvalidParameterValue, "num_classes: got -1"),
+    "'digits','o','y','x',NULL,1,'{9'": (errors.InvalidParameterValue, "num_classes: got '{9'"),
+    "'digits','o','y','x',NULL,1,'9}'": (errors.InvalidParameterValue, "num_classes: got '9}'"),
     "'digits','o','y','x',NULL,1,NULL,'gpu_segments'": (
         errors.InvalidParameterValue,
         "distribution_rules: got 'gpu_segments'.*no segments",
@@ -118,6 +120,8 @@ def test_bad_rows_are_named(shop, case, source, has_segments):
     [
         ("SELECT NULL::real[], 1", "row 1 .*'x' is NULL"),
         ("SELECT '{}'::real[], 1", "row 1 .*empty array"),
+        ("SELECT '{1,2}'::real[], '{}'::real[]", "row 1 .*'y' is an empty array"),
+        ("SELECT '{1,2}'::real[], NULL::real[]", "row 1 .*'y' is NULL"),
     ],
 )
 def test_no_row_has_a_shape(shop, rows, message, has_segments):
@@ -144,6 +148,17 @@ def test_bad_float_targets_are_named(shop, kind, bad, message, has_segments):
     )
     with pytest.raises(errors.DataException, match=row_named(message, has_segments)):
         shop.pack("bady", "bady_p", "y", "x")
+
+
+@pytest.mark.parametrize(
+    "call",
+    ["columns('digits','o','y, id','id')", "images('digits','o','y, id','x',ARRAY[2],'raw')"],
+)
+def test_one_target_where_columns_or_images_become_features(shop, call):
+    with pytest.raises(
+        errors.InvalidParameterValue, match=r"dependent_varname: got 2 .*allowed: one"
+    ):
+        shop.fetch(f"SELECT cerebro_pack_{call}")
 
 
 def test_classes_are_wanted_of_a_float_target(shop):

@@ -13,7 +13,10 @@ from cerebro_db.training.partitions import PartitionCache
 from cerebro_db.training.targets import TargetFacts
 from tests.training.conftest import CLASSES, Data, hop, net
 
-METRICS = "metrics=['accuracy','AUC','TopKCategoricalAccuracy(k=2)','F1Score']"
+METRICS = (
+    "metrics=['accuracy','AUC','TopKCategoricalAccuracy(k=2)','F1Score',"
+    "'Precision(thresholds=[0.2,0.5])','AUC(thresholds=[0.1,0.4],name=\"few\")']"
+)
 
 
 def scan_of(
