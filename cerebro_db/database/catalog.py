@@ -306,6 +306,20 @@ class Catalog:
                 [run_id, mst_keys, hops_an_epoch, count],
             )
 
+    def recorded_hops(self, run_id: int) -> dict[int, int]:
+        """How many hops of each configuration have a row."""
+        sql = "SELECT mst_key, count(*) FROM cerebro._hops WHERE run_id = %s GROUP BY mst_key"
+        return {mst_key: int(count) for mst_key, count in self._run(sql, [run_id])}
+
+    def first_unrecorded(self, run_id: int, mst_key: int, hops_an_epoch: int) -> int:
+        """The number, from 1, of the first hop of a configuration that has no row."""
+        rows = self._run(
+            "SELECT (epoch - 1) * %s + position + 1 FROM cerebro._hops "
+            "WHERE run_id = %s AND mst_key = %s ORDER BY 1",
+            [hops_an_epoch, run_id, mst_key],
+        )
+        return next((n for n, (found,) in enumerate(rows, 1) if found != n), len(rows) + 1)
+
     def count_hops(self, run_id: int) -> int:
         """Hops that are committed."""
         sql = "SELECT count(*) FROM cerebro._hops WHERE run_id = %s"

@@ -165,6 +165,17 @@ class StateStore:
             if table is not None:
                 del table.needed[key]
 
+    def delete_from(self, mst_key: int, version: int) -> None:
+        """Delete the states of a configuration from a version on: they will be made again."""
+        for table in self._tables:
+            gone = [key for key in table.needed if key[0] == mst_key and key[1] >= version]
+            if gone:
+                self._catalog.execute(
+                    f"DELETE FROM {table.name.sql} WHERE mst_key = %s AND version >= %s",
+                    [mst_key, version],
+                )
+                self.forget(gone)
+
     def forget_all(self, mst_key: int) -> None:
         """Nothing needs the states of a configuration any more."""
         self.forget([key for key in self.kept() if key[0] == mst_key])

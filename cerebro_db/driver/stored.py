@@ -110,8 +110,9 @@ def load_progress(
         }
         store.restore_hops(run.run_id, _numbered(setup, states))
         going = {key: version for key, version in done.items() if key not in ended}
+        _go_back(catalog, store, run.run_id, going, states)
+        done |= going
         warm = {c.mst_key for c, _, _ in stored if c.is_warm}
-        catalog.forget_hops(run.run_id, going, states.hops_an_epoch)
         scored = _scored(catalog, run, setup, set(going))
         verdicts = Verdicts(catalog, run.run_id, setup.configurations)
         verdicts.update(going)
@@ -124,6 +125,24 @@ def load_progress(
     plan = tuple(Visit(*visit) for visit in catalog.plan(run.run_id, over + 1))
     planned = catalog.planned(run.run_id)
     return Progress(plan, planned, done, scored, ended, run.active, verdicts)
+
+
+def _go_back(
+    catalog: Catalog, store: StateStore, run_id: int, going: dict[int, int], states: StateTables
+) -> None:
+    """Forget hops whose states are lost, and those that came after a hop of which nothing is known.
+
+    A segment that has recovered from a crash alone has lost the states on it that do not last, and
+    with the driver's session the records of hops may go; states of later hops are on other segments.
+    """
+    catalog.forget_hops(run_id, going, states.hops_an_epoch)
+    recorded = going if states.every_hop else catalog.recorded_hops(run_id)
+    for mst_key, version in going.items():
+        if recorded.get(mst_key, 0) < version:
+            first = catalog.first_unrecorded(run_id, mst_key, states.hops_an_epoch)
+            store.delete_from(mst_key, first)
+            going[mst_key] = max((n for key, n in store.kept() if key == mst_key), default=0)
+            catalog.forget_hops(run_id, {mst_key: going[mst_key]}, states.hops_an_epoch)
 
 
 def _numbered(setup: RunSetup, states: StateTables) -> int:

@@ -216,6 +216,36 @@ def test_with_durability_of_epochs_a_crash_goes_back_to_the_epoch(
     assert run.resume() == undisturbed
 
 
+def test_a_hop_whose_record_and_state_are_lost_is_made_again_with_all_after_it(
+    bench: Any, disturbed: Callable[..., Disturbed], undisturbed: list[Any]
+) -> None:
+    """What a segment leaves that has recovered alone: later states are on other segments."""
+    run = disturbed(", durability := 'epoch'", hops=40)
+    bench.run("SELECT cerebro_pause(%s)", (run.run_id,))
+    run.caller.join()
+    name = bench.value("SELECT states FROM cerebro._runs WHERE run_id = %s", (run.run_id,))
+    states = bench.column(
+        "SELECT 'cerebro_states.' || quote_ident(relname) FROM pg_class "
+        "WHERE relname LIKE %s AND relkind = 'r'",
+        (name + "%",),
+    )
+    every = " UNION ALL ".join(f"SELECT mst_key, version FROM {table}" for table in states)
+    # The last state within an epoch that is not its first: the hop before it is the one that is lost.
+    mst_key, version = bench.row(
+        f"SELECT mst_key, max(version) FROM ({every}) s GROUP BY mst_key "
+        f"HAVING max(version) %% {PARTITIONS} > 1 ORDER BY 1 LIMIT 1",
+        (),
+    )
+    lost = "mst_key = %s AND (epoch - 1) * %s + position + 2 = %s"
+    of_hop = (run.run_id, mst_key, PARTITIONS, version)
+    bench.run(f"DELETE FROM cerebro._hops WHERE run_id = %s AND {lost}", of_hop)
+    for table in states:
+        bench.run(
+            f"DELETE FROM {table} WHERE mst_key = %s AND version = %s", (mst_key, version - 1)
+        )
+    assert run.resume() == undisturbed
+
+
 def test_a_state_that_someone_removed_is_missed_at_once(
     bench: Any, disturbed: Callable[..., Disturbed], has_segments: bool
 ) -> None:
