@@ -53,6 +53,12 @@ class DuplicateTable(CerebroError):
     sqlstate = "42P07"
 
 
+class DuplicateFunction(CerebroError):
+    """A function to be made exists already."""
+
+    sqlstate = "42723"
+
+
 class ObjectInUse(CerebroError):
     """A table is what another run, or another transaction, works on."""
 

@@ -9,6 +9,11 @@ from cerebro_db.database.names import QualifiedName, literal, quote
 
 _LARGEST = "1.7976931348623157e308::double precision"
 _SECONDS_OF_A_DAY = "86400.0"
+# What decides how values are told as texts, how texts are read, and what names mean.
+_DECIDING = (
+    "search_path", "standard_conforming_strings", "extra_float_digits", "DateStyle", "IntervalStyle",
+    "TimeZone",
+)  # fmt: skip
 FEATURE_COLUMNS = (
     "position integer, feature text, column_name text, column_type text, encoding text, "
     "category text, code integer, center double precision, scale double precision, "
@@ -65,6 +70,21 @@ def write_rows(
         f"CREATE TABLE {output.sql} AS SELECT s.{quote(id_name)}, "
         f"{encoded(encoding, 's')} AS features FROM {source.sql} s; "
         f"COMMENT ON TABLE {output.sql} IS 'Cerebro-DB: encoded rows'"
+    )
+
+
+def write_function(name: QualifiedName, source: QualifiedName, encoding: Encoding) -> str:
+    """A function from a row of a source to its features, whatever the settings of a session are."""
+    kept = " ".join(f"SET {setting} FROM CURRENT" for setting in _DECIDING)
+    # A tag of a quoted body that is in none of the categories.
+    body = f"SELECT {encoded(encoding, 'r')}"
+    tag = "$features$"
+    while tag in body:
+        tag = f"{tag[:-1]}_$"
+    return (
+        f"CREATE FUNCTION {name.sql}(r {source.sql}) RETURNS double precision[] LANGUAGE sql STABLE "
+        f"{kept} AS {tag}{body}{tag}; "
+        f"COMMENT ON FUNCTION {name.sql}({source.sql}) IS 'Cerebro-DB: the features of a row'"
     )
 
 

@@ -179,19 +179,30 @@ def new_table(
         tick: called while waiting.
         itself: whether a table of that very name is made, and not its companions alone.
     """
-    given = require_text(text, role)
-    parts = _readings(given)[0]
-    _check_length(parts[-1], role)
-    schema = _schema_for_new(session, parts[0] if len(parts) > 1 else None, role, tick)
-    name = QualifiedName(schema, parts[-1])
+    name = new_name(session, text, role, tick)
     companions = [name.suffixed(suffix) for suffix in suffixes]
     for table in [name, *companions] if itself else companions:
         if session.run(_EXISTS, (table.schema, table.name), tick):
             raise DuplicateTable(
-                f"{role}: got {given!r}; the table {table} exists already",
+                f"{role}: got {text!r}; the table {table} exists already",
                 hint="drop it first, or choose another name",
             )
     return name
+
+
+def new_name(session: Session, text: str | None, role: str, tick: Tick = no_tick) -> QualifiedName:
+    """The name of something to be made, with the schema in which the caller may make it.
+
+    Args:
+        session: knows the caller's search path.
+        text: identifier syntax is read as such, anything else is taken exactly.
+        role: the name of the argument, for messages.
+        tick: called while waiting.
+    """
+    parts = _readings(require_text(text, role))[0]
+    _check_length(parts[-1], role)
+    schema = _schema_for_new(session, parts[0] if len(parts) > 1 else None, role, tick)
+    return QualifiedName(schema, parts[-1])
 
 
 def column(relation: Relation, text: str | None, role: str) -> Column:

@@ -1,20 +1,27 @@
-"""Rows of a table as arrays of numbers, by the encoding that a training table has recorded."""
+"""Rows as arrays of numbers, by the encoding that a training table or a model has recorded."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cerebro_db.configs.encodings import Encoding
-from cerebro_db.database.encoding import write_rows
+from cerebro_db.configs.encodings import Encoding, Recorded
+from cerebro_db.configs.registry import is_registered
+from cerebro_db.database.encoding import write_function, write_rows
 from cerebro_db.database.names import QualifiedName
 from cerebro_db.database.packed import SUMMARY_SUFFIX, recorded_encoding
-from cerebro_db.database.relations import column, find, new_table
+from cerebro_db.database.relations import column, find, new_name, new_table
 from cerebro_db.database.sessions import Session, SessionPool, Tick, no_tick
 from cerebro_db.driver.control import control_session, transaction
 from cerebro_db.driver.encoding_plan import matched
 from cerebro_db.driver.packing_source import FEATURES, check_source
-from cerebro_db.errors import InvalidArgument, UndefinedTable, WrongObjectType
+from cerebro_db.driver.registered import named_models
+from cerebro_db.errors import DuplicateFunction, InvalidArgument, UndefinedTable, WrongObjectType
 
+_FUNCTION = (
+    "SELECT 1 FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace "
+    "JOIN pg_catalog.pg_class c ON p.proargtypes = ARRAY[c.reltype]::oidvector "
+    "WHERE n.nspname = %s AND p.proname = %s AND c.oid = %s"
+)
 _HINT = "cerebro_pack_columns makes such tables, and training on them makes tables of models"
 
 
@@ -26,6 +33,16 @@ class EncodeRequest:
     training_table: str | None
     output_table: str | None
     id_col: str | None
+    search_path: str | None = None
+
+
+@dataclass(frozen=True)
+class EncoderRequest:
+    """The arguments of ``cerebro_create_encoder``, as given; search_path is for the names."""
+
+    source_table: str | None
+    training_table: str | None
+    function_name: str | None
     search_path: str | None = None
 
 
@@ -44,7 +61,9 @@ def encode(pool: SessionPool, request: EncodeRequest, tick: Tick = no_tick) -> Q
     with control_session(pool, request.search_path, tick) as session:
         source = find(session, request.source_table, "source_table", tick)
         check_source(source)
-        encoding = matched(source, None, _recorded(session, request, tick), "source_table")
+        encoding = matched(
+            source, None, _recorded(session, request.training_table, tick), "source_table"
+        )
         id_column = column(source, request.id_col, "id_col")
         if id_column.name == FEATURES:
             raise InvalidArgument(
@@ -57,15 +76,59 @@ def encode(pool: SessionPool, request: EncodeRequest, tick: Tick = no_tick) -> Q
     return output
 
 
-def _recorded(session: Session, request: EncodeRequest, tick: Tick) -> Encoding:
+def create_encoder(
+    pool: SessionPool, request: EncoderRequest, tick: Tick = no_tick
+) -> QualifiedName:
+    """Make a function that gives the features of a row of the source; returns its name.
+
+    Args:
+        pool: of sessions of the role whose rights count.
+        request: which encoding, of which rows.
+        tick: called while waiting; may raise to cancel.
+
+    Raises:
+        WrongObjectType: the training table has no encoding.
+        UndefinedColumn: the source lacks a column that the encoding needs.
+        DuplicateFunction: there is such a function.
+    """
+    role = "function_name"
+    with control_session(pool, request.search_path, tick) as session:
+        source = find(session, request.source_table, "source_table", tick)
+        check_source(source)
+        # The type of a row may be used without the right to read rows.
+        session.run(f"SELECT FROM {source.name.sql} LIMIT 0", (), tick)
+        recorded = _recorded(session, request.training_table, tick)
+        encoding = matched(source, None, recorded, "source_table")
+        name = new_name(session, request.function_name, role, tick)
+        if session.run(_FUNCTION, (name.schema, name.name, source.oid), tick):
+            raise DuplicateFunction(
+                f"{role}: got {request.function_name!r}; the function {name} of rows of "
+                f"{source.name} exists already",
+                hint="drop it first, or choose another name",
+            )
+        with transaction(session, tick):
+            session.run(write_function(name, source.name, encoding), (), tick)
+    return name
+
+
+def _recorded(session: Session, text: str | None, tick: Tick) -> Encoding:
+    """The encoding of a packed table, of a table of models, or of a registered model."""
     role = "training_table"
-    training = find(session, request.training_table, role, tick).name
-    encoding = None
-    try:
-        summary = find(session, training.suffixed(SUMMARY_SUFFIX).text, role, tick)
-        encoding = recorded_encoding(session, summary, role, tick)
-    except UndefinedTable:
-        pass
+    if is_registered(text):
+        encoding, training = named_models(session, text, tick).encoding, text
+    else:
+        encoding, training = _of_table(session, text, role, tick)
     if not isinstance(encoding, Encoding):
         raise WrongObjectType(f"{role}: {training} has no encoding of columns", hint=_HINT)
     return encoding
+
+
+def _of_table(
+    session: Session, text: str | None, role: str, tick: Tick
+) -> tuple[Recorded | None, str]:
+    training = find(session, text, role, tick).name
+    try:
+        summary = find(session, training.suffixed(SUMMARY_SUFFIX).text, role, tick)
+        return recorded_encoding(session, summary, role, tick), str(training)
+    except UndefinedTable:
+        return None, str(training)

@@ -1,11 +1,11 @@
-"""What cerebro_encode calls."""
+"""What cerebro_encode and cerebro_create_encoder call."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from cerebro_db.driver import encoding_rows
-from cerebro_db.driver.encoding_rows import EncodeRequest
+from cerebro_db.driver.encoding_rows import EncodeRequest, EncoderRequest
 from cerebro_db.server.host import Host, entry
 
 
@@ -24,3 +24,19 @@ def encode(
         source_table, training_table, output_table, id_col, search_path=host.search_path
     )
     encoding_rows.encode(host.pool, request, host.tick)
+
+
+@entry
+def create_encoder(
+    plpy: Any,
+    gd: dict[str, Any],
+    source_table: str | None,
+    training_table: str | None,
+    function_name: str | None,
+) -> None:
+    """Make a function that gives the features of a row of a table."""
+    host = Host.of(plpy, gd)
+    request = EncoderRequest(
+        source_table, training_table, function_name, search_path=host.search_path
+    )
+    encoding_rows.create_encoder(host.pool, request, host.tick)

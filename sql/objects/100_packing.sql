@@ -128,7 +128,15 @@ CREATE OR REPLACE FUNCTION cerebro.cerebro_encode(
     id_col text
 ) RETURNS void LANGUAGE plpython3u AS {{ udf('cerebro_encode') }};
 COMMENT ON FUNCTION cerebro.cerebro_encode(text, text, text, text) IS
-'The features of the rows of a table, by the encoding that cerebro_pack_columns has recorded with training_table, which may also be a table of models trained on it. Makes output_table with the id and features.';
+'The features of the rows of a table, by the encoding that cerebro_pack_columns has recorded with training_table, which may also be a table of models trained on it, or a registered model. Makes output_table with the id and features.';
+
+CREATE OR REPLACE FUNCTION cerebro.cerebro_create_encoder(
+    source_table text,
+    training_table text,
+    function_name text
+) RETURNS void LANGUAGE plpython3u AS {{ udf('cerebro_create_encoder') }};
+COMMENT ON FUNCTION cerebro.cerebro_create_encoder(text, text, text) IS
+'Makes a function from a row of source_table to its features, for cerebro_predict_row in queries and triggers, by the encoding that training_table has: a table that cerebro_pack_columns made, a table of models trained on it, or a registered model.';
 
 CREATE OR REPLACE FUNCTION cerebro.cerebro_pack_validation(
     source_table text,

@@ -319,12 +319,75 @@ def test_columns_of_mixed_types(trained, network):
     np.testing.assert_allclose(
         np.array([row[0] for row in rows]) @ kernel[:, 0] + bias, wanted, atol=1e-6
     )
+    _check_encoders(trained, wanted)
     trained.fetch("CREATE VIEW arrays AS SELECT ARRAY[id, 0, 0, 0, 0] AS features, sum FROM rows")
     trained.fetch("SELECT cerebro_pack('arrays', 'arrays_packed', 'sum', 'features')")
     with pytest.raises(errors.InvalidParameterValue, match="another encoding"):
         trained.fetch("SELECT cerebro_evaluate('m', 'arrays_packed', 'e_mixed')")
     with pytest.raises(errors.WrongObjectType, match="halves has no encoding"):
         trained.fetch("SELECT cerebro_encode('later', 'halves', 'o', 'id')")
+
+
+def _check_encoders(trained, wanted):
+    """A function of a row gives what a table of encoded rows has, and predicts the same."""
+    trained.fetch("SELECT cerebro_register_model(max(run_id), 1, 'mixed') FROM cerebro.runs")
+    for number, training in enumerate(["mixed_packed", "m", "model:mixed"]):
+        function = f'"features ${number}"'
+        create = f"SELECT cerebro_create_encoder('later', '{training}', '{function}')"
+        trained.fetch(create)
+        assert (
+            trained.fetch(
+                f"SELECT e.id FROM later_encoded e JOIN later l USING (id) WHERE e.features <> {function}(l)"
+            )
+            == []
+        )
+        rows = trained.fetch(f"SELECT {function}(l)::text FROM later l ORDER BY id")
+        found = [
+            trained.fetch("SELECT (cerebro_predict_row('m', %s::float8[])).estimated[1]", row)[0][0]
+            for row in rows
+        ]
+        np.testing.assert_allclose(found, wanted, atol=1e-5)
+        with pytest.raises(errors.DuplicateFunction, match=r"of rows of .*later exists already"):
+            trained.fetch(create)
+    bad = {
+        "'later', 'halves', 'f'": (errors.WrongObjectType, "halves has no encoding"),
+        "'rows', 'm', 'f'": (errors.UndefinedColumn, "size"),
+        "'later', 'm', NULL": (errors.InvalidParameterValue, "function_name: got NULL"),
+        "'later', 'm', 'nowhere.f'": (errors.UndefinedTable, "nowhere"),
+        "'later', 'model:nobody', 'f'": (errors.UndefinedObject, "nobody"),
+        "'nothing', 'm', 'f'": (errors.UndefinedTable, "nothing"),
+    }
+    for arguments, (kind, told) in bad.items():
+        with pytest.raises(kind, match=told):
+            trained.fetch(f"SELECT cerebro_create_encoder({arguments})")
+
+
+def test_an_encoder_reads_values_as_packing_did(trained):
+    """Whatever a session has set; quotes and dollars in categories are texts."""
+    trained.fetch(
+        "CREATE TABLE stamped AS SELECT id, timestamptz '2026-01-01 00:00+00' + id * interval '1 hour' AS "
+        "t, (ARRAY['it''s', '50% $features$', 'a\\b'])[1 + id % 3] AS kind, id * 1.1::float8 AS size, "
+        "id * interval '1 day 1 hour' AS span FROM generate_series(1, 12) id"
+    )
+    for call in (
+        "SELECT cerebro_pack_columns('stamped', 'stamped_packed', 'size', 't, kind, span', "
+        'encodings := \'{"t": "onehot", "span": "integer"}\', num_partitions := 2)',
+        "SELECT cerebro_encode('stamped', 'stamped_packed', 'stamped_encoded', 'id')",
+        "SELECT cerebro_create_encoder('stamped', 'stamped_packed', 'stamped_features')",
+    ):
+        trained.fetch(call)
+    differing = (
+        "SELECT count(*) FROM stamped s JOIN stamped_encoded e USING (id) "
+        "WHERE stamped_features(s) <> e.features"
+    )
+    assert trained.fetch(differing) == [(0,)]
+    trained.fetch(
+        "SET TimeZone = 'Asia/Tokyo'; SET DateStyle = 'German'; SET IntervalStyle = 'iso_8601'"
+    )
+    try:
+        assert trained.fetch(differing) == [(0,)]
+    finally:
+        trained.fetch("RESET TimeZone; RESET DateStyle; RESET IntervalStyle")
 
 
 def test_tokens(trained, network):

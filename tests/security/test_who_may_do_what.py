@@ -114,6 +114,11 @@ ATTACKS: dict[str, list[str]] = {
         "'rows', 'A.packed', 'stolen', 'id'",
         "'rows', 'columns', 'A.planted', 'id'",
     ],
+    "cerebro_create_encoder": [
+        "'A.rows', 'columns', 'stolen'",
+        "'rows', 'A.packed', 'stolen'",
+        "'rows', 'columns', 'A.planted'",
+    ],
     "cerebro_train_test_split": [
         "'A.rows', 'stolen', 0.5",
         "'rows', 'A.planted', 0.5",
