@@ -330,7 +330,8 @@ def test_columns_of_mixed_types(trained, network):
 
 def _check_encoders(trained, wanted):
     """A function of a row gives what a table of encoded rows has, and predicts the same."""
-    trained.fetch("SELECT cerebro_register_model(max(run_id), 1, 'mixed') FROM cerebro.runs")
+    run_id = trained.fetch("SELECT max(run_id) FROM cerebro.runs")[0]
+    trained.fetch("SELECT cerebro_register_model(%s, 1, 'mixed')", run_id)
     for number, training in enumerate(["mixed_packed", "m", "model:mixed"]):
         function = f'"features ${number}"'
         create = f"SELECT cerebro_create_encoder('later', '{training}', '{function}')"
