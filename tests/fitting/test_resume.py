@@ -230,11 +230,11 @@ def test_a_hop_whose_record_and_state_are_lost_is_made_again_with_all_after_it(
         (name + "%",),
     )
     every = " UNION ALL ".join(f"SELECT mst_key, version FROM {table}" for table in states)
-    # The last state within an epoch that is not its first: the hop before it is the one that is lost.
+    # Within an epoch, if there is one: both of its last states are in the unlogged table.
     mst_key, version = bench.row(
-        f"SELECT mst_key, max(version) FROM ({every}) s GROUP BY mst_key "
-        f"HAVING max(version) %% {PARTITIONS} > 1 ORDER BY 1 LIMIT 1",
-        (),
+        f"SELECT mst_key, max(version) FROM ({every}) s GROUP BY mst_key HAVING max(version) > 1 "
+        "ORDER BY max(version) %% %s > 1 DESC, mst_key LIMIT 1",
+        (PARTITIONS,),
     )
     lost = "mst_key = %s AND (epoch - 1) * %s + position + 2 = %s"
     of_hop = (run.run_id, mst_key, PARTITIONS, version)
