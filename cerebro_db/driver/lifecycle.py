@@ -91,9 +91,8 @@ def vacuum(
         run_id (None where there is no such run any more) and bytes of what was removed.
     """
     if older_than is None or not older_than >= 0:
-        raise InvalidArgument(
-            f"older_than: got {older_than}; allowed: an interval that is not negative"
-        )
+        got = "NULL" if older_than is None else f"{older_than:g} seconds"
+        raise InvalidArgument(f"older_than: got {got}; allowed: an interval that is not negative")
     removed: list[tuple[int | None, int]] = []
     with control_session(pool, None, tick) as control:
         catalog = Catalog(control, tick)

@@ -122,14 +122,16 @@ def make_optimizer(spec: OptimizerSpec, model: keras.Model | None = None) -> Any
         raise InvalidArgument(f"Keras refuses the optimizer {spec.name}: {short(error)}") from None
 
 
-def check_optimizer(spec: OptimizerSpec, model: keras.Model) -> None:
-    """Whether an optimizer fits a model.
+def check_training(params: CompileParams, model: keras.Model) -> None:
+    """Whether a configuration can be trained at all.
 
     Raises:
-        InvalidArgument: patterns of its weights do not.
+        InvalidArgument: no weight trains, or patterns of an optimizer do not fit the weights.
     """
-    if spec.parts:
-        make_optimizer(spec, model)
+    if not model.trainable_variables:
+        raise InvalidArgument("got a model of which no layer trains; allowed: at least one does")
+    if params.optimizer.parts:
+        make_optimizer(params.optimizer, model)
 
 
 def _excluded(patterns: Sequence[str], model: keras.Model) -> list[str]:

@@ -18,7 +18,7 @@ import tensorflow as tf
 
 from cerebro_db.configs.model_outputs import OutputSpec, output_names, outputs_of
 from cerebro_db.configs.parameters import CompileParams, FitParams
-from cerebro_db.errors import InvalidArgument, InvalidState
+from cerebro_db.errors import InvalidState
 from cerebro_db.training import models
 from cerebro_db.training.inputs import ModelInputs
 from cerebro_db.training.losses import TotalLoss, alone
@@ -92,10 +92,7 @@ class Program:
         self._targets = recipe.targets
         params = recipe.compile_params
         self.model = self._build(recipe, 0)
-        if not self.model.trainable_variables:
-            raise InvalidArgument(
-                "got a model of which no layer trains; allowed: at least one does"
-            )
+        models.check_training(params, self.model)
         self._penalty = models.Penalty()
         self._penalty.attach(self.model, params)
         inner = models.make_optimizer(params.optimizer, self.model)

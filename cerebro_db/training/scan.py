@@ -16,7 +16,7 @@ from cerebro_db.training import state as states
 from cerebro_db.training.blocks import Shapes
 from cerebro_db.training.detail import Detail, added_counts, details_for, exact_auc
 from cerebro_db.training.fields import Fields
-from cerebro_db.training.models import check_optimizer
+from cerebro_db.training.models import check_training
 from cerebro_db.training.partitions import Partition, PartitionCache
 from cerebro_db.training.program import Recipe
 from cerebro_db.training.scoring import Partial, Scorer, add_partials, metrics_of
@@ -220,7 +220,7 @@ def try_scores(text: str, scorers: Scorers, known: Architectures) -> str:
             errors[mst_key] = f"its loss or metrics cannot be computed: {_told(error)}"
             continue
         try:
-            check_optimizer(recipe.compile_params.optimizer, scorer.model)
+            check_training(recipe.compile_params, scorer.model)
         except CerebroError as error:
             errors[mst_key] = error.message
     return json.dumps(errors)

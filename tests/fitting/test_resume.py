@@ -366,7 +366,7 @@ BAD = {
     "cerebro_pause(%(finished)s)": ("ObjectNotInPrerequisiteState", "which is finished"),
     "cerebro_resume(%(finished)s, max_seconds := -1)": ("InvalidParameterValue", "got -1.0"),
     "cerebro_resume(%(finished)s, num_workers := 0)": ("InvalidParameterValue", "1 to 256"),
-    "cerebro_vacuum(NULL)": ("InvalidParameterValue", "older_than: got None"),
+    "cerebro_vacuum(NULL)": ("InvalidParameterValue", "older_than: got NULL"),
     "cerebro_vacuum('-1 day')": ("InvalidParameterValue", "not negative"),
 }
 
