@@ -12,7 +12,7 @@ from cerebro_db.configs.arguments import (
     validated_arguments,
     with_defaults,
 )
-from cerebro_db.configs.grammar import Call, call_of, named_values
+from cerebro_db.configs.grammar import Call, call_of, named_values, parse_call
 from cerebro_db.configs.messages import shown
 from cerebro_db.configs.names import find_optimizer
 from cerebro_db.configs.optimizers import (
@@ -29,7 +29,13 @@ from cerebro_db.errors import InvalidArgument
 __all__ = ["OptimizerSpec", "parse_optimizer"]
 
 _MAP = "OptimizerMap"
-_MAP_NAMES = (_MAP, f"optimizers.{_MAP}", f"keras.optimizers.{_MAP}", f"tf.keras.optimizers.{_MAP}")
+_MAP_NAMES = frozenset(
+    f"{start}{_MAP}".lower()
+    for start in (
+        "",
+        *(f"{module}optimizers." for module in ("", "keras.", "tf.keras.", "tensorflow.keras.")),
+    )
+)
 _MAP_PLACES = ("default_optimizer", OPTIMIZER_MAP)
 _EXAMPLE = f"{_MAP}(Adam(0.001), {{'dense/.*': SGD(0.1)}})"
 _PATTERN = Argument(f"a key of {OPTIMIZER_MAP}", Kind.PATTERNS)
@@ -94,7 +100,9 @@ def parse_optimizer(value: object, what: str = "optimizer") -> OptimizerSpec:
 def _parts(given: dict[str, Any], what: str) -> tuple[tuple[str | None, OptimizerSpec], ...]:
     """Takes the map of optimizers out of given arguments."""
     value = given.pop(OPTIMIZER_MAP, None)
-    if not isinstance(value, Call) or value.name not in _MAP_NAMES:
+    if isinstance(value, str):
+        value = parse_call(value, f"{what}: {OPTIMIZER_MAP}")
+    if not isinstance(value, Call) or value.name.lower() not in _MAP_NAMES:
         raise InvalidArgument(
             f"{what}: got {OPTIMIZER_MAP}={shown(value)}; it must be such as {_EXAMPLE}"
         )

@@ -77,12 +77,12 @@ def write_function(name: QualifiedName, source: QualifiedName, encoding: Encodin
     """A function from a row of a source to its features, whatever the settings of a session are."""
     kept = " ".join(f"SET {setting} FROM CURRENT" for setting in _DECIDING)
     # A tag of a quoted body that is in none of the categories.
-    body = f"SELECT {encoded(encoding, 'r')}"
+    body = f"SELECT {encoded(encoding, '$1')}"
     tag = "$features$"
     while tag in body:
         tag = f"{tag[:-1]}_$"
     return (
-        f"CREATE FUNCTION {name.sql}(r {source.sql}) RETURNS double precision[] LANGUAGE sql STABLE "
+        f"CREATE FUNCTION {name.sql}({source.sql}) RETURNS double precision[] LANGUAGE sql STABLE "
         f"{kept} AS {tag}{body}{tag}; "
         f"COMMENT ON FUNCTION {name.sql}({source.sql}) IS 'Cerebro-DB: the features of a row'"
     )

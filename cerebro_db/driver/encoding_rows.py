@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from cerebro_db.configs.encodings import Encoding, Recorded
-from cerebro_db.configs.registry import is_registered
+from cerebro_db.configs.registry import is_registered, model_reference
 from cerebro_db.database.encoding import write_function, write_rows
 from cerebro_db.database.names import QualifiedName
 from cerebro_db.database.packed import SUMMARY_SUFFIX, recorded_encoding
@@ -14,7 +14,7 @@ from cerebro_db.database.sessions import Session, SessionPool, Tick, no_tick
 from cerebro_db.driver.control import control_session, transaction
 from cerebro_db.driver.encoding_plan import matched
 from cerebro_db.driver.packing_source import FEATURES, check_source
-from cerebro_db.driver.registered import named_models
+from cerebro_db.driver.registered import registered
 from cerebro_db.errors import DuplicateFunction, InvalidArgument, UndefinedTable, WrongObjectType
 
 _FUNCTION = (
@@ -115,7 +115,8 @@ def _recorded(session: Session, text: str | None, tick: Tick) -> Encoding:
     """The encoding of a packed table, of a table of models, or of a registered model."""
     role = "training_table"
     if is_registered(text):
-        encoding, training = named_models(session, text, tick).encoding, text
+        model = registered(session, model_reference(text, role), tick)
+        encoding, training = model.encoding, text
     else:
         encoding, training = _of_table(session, text, role, tick)
     if not isinstance(encoding, Encoding):

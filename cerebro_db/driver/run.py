@@ -392,6 +392,7 @@ class Run:
             for key, v in found.items()
             if "error" not in v
         ]
+        self._records.flush()  # no crash may leave results without the hops that they are of
         self._catalog.add_metrics(self._run_id, rows)
         self._report.scored(rows)
         for row in rows:

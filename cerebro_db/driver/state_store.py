@@ -170,10 +170,7 @@ class StateStore:
         for table in self._tables:
             gone = [key for key in table.needed if key[0] == mst_key and key[1] >= version]
             if gone:
-                self._catalog.execute(
-                    f"DELETE FROM {table.name.sql} WHERE mst_key = %s AND version >= %s",
-                    [mst_key, version],
-                )
+                self._catalog.execute(*self._sql.delete_from(table.name, mst_key, version))
                 self.forget(gone)
 
     def forget_all(self, mst_key: int) -> None:

@@ -116,10 +116,12 @@ def load_progress(
         scored = _scored(catalog, run, setup, set(going))
         verdicts = Verdicts(catalog, run.run_id, setup.configurations)
         verdicts.update(going)
-    for mst_key in ended:
-        store.forget_all(mst_key)
-    restored = {(key, epoch * states.hops_an_epoch) for key, epoch in verdicts.restored().items()}
-    _check_states(states, setup, going, warm, scored, restored, store.kept())
+        for mst_key in ended:
+            store.forget_all(mst_key)
+        restored = {
+            (key, epoch * states.hops_an_epoch) for key, epoch in verdicts.restored().items()
+        }
+        _check_states(states, setup, going, warm, scored, restored, store.kept())
     trained = [version for key, version in going.items() if key not in verdicts.stopped()]
     over = min(trained, default=0) // states.hops_an_epoch
     plan = tuple(Visit(*visit) for visit in catalog.plan(run.run_id, over + 1))

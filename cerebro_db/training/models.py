@@ -102,27 +102,36 @@ def _multiply_adds(layer: Any) -> int:
     return size * math.prod(int(size or 1) for size in output[1:-1])
 
 
-def make_optimizer(spec: OptimizerSpec, model: keras.Model | None = None) -> Any:
+def make_optimizer(
+    spec: OptimizerSpec,
+    model: keras.Model | None = None,
+    architecture: Mapping[str, Any] | None = None,
+) -> Any:
     """The Keras optimizer of a configuration.
 
     Args:
         spec: what it is.
         model: what it is to train; None where it is only asked for its numbers.
+        architecture: that the model was made from: layers without names there have no numbers.
     """
     try:
         arguments = dict(spec.arguments)
         if model is not None and _EXCLUDED in arguments:
-            arguments[_EXCLUDED] = _excluded(arguments[_EXCLUDED], model)
+            arguments[_EXCLUDED] = _excluded(
+                arguments[_EXCLUDED], _plain_paths(model, architecture)
+            )
         if spec.schedule:
             arguments["learning_rate"] = make_schedule(spec.schedule)
         if spec.parts and model is not None:
-            arguments[OPTIMIZER_MAP] = _optimizer_map(spec, model)
+            arguments[OPTIMIZER_MAP] = _optimizer_map(spec, model, architecture)
         return getattr(keras.optimizers, spec.name)(**arguments)
     except (TypeError, ValueError) as error:
         raise InvalidArgument(f"Keras refuses the optimizer {spec.name}: {short(error)}") from None
 
 
-def check_training(params: CompileParams, model: keras.Model) -> None:
+def check_training(
+    params: CompileParams, model: keras.Model, architecture: Mapping[str, Any]
+) -> None:
     """Whether a configuration can be trained at all.
 
     Raises:
@@ -131,19 +140,20 @@ def check_training(params: CompileParams, model: keras.Model) -> None:
     if not model.trainable_variables:
         raise InvalidArgument("got a model of which no layer trains; allowed: at least one does")
     if params.optimizer.parts:
-        make_optimizer(params.optimizer, model)
+        make_optimizer(params.optimizer, model, architecture)
 
 
-def _excluded(patterns: Sequence[str], model: keras.Model) -> list[str]:
-    """Patterns of exactly those weights in whose paths one of the patterns is found."""
-    paths = _plain_paths(model)
+def _excluded(patterns: Sequence[str], paths: Mapping[str, str]) -> list[str]:
+    """Patterns of exactly those weights in whose plain paths one of the patterns is found."""
     found = [
         path for path, plain in paths.items() if any(re.search(one, plain) for one in patterns)
     ]
     return [f"^{re.escape(path)}$" for path in found]
 
 
-def _optimizer_map(spec: OptimizerSpec, model: keras.Model) -> Any:
+def _optimizer_map(
+    spec: OptimizerSpec, model: keras.Model, architecture: Mapping[str, Any] | None
+) -> Any:
     """Which optimizer trains each weight, by the rules of Keras: a path itself goes before patterns.
 
     Raises:
@@ -151,10 +161,12 @@ def _optimizer_map(spec: OptimizerSpec, model: keras.Model) -> Any:
     """
     *_, (_, others) = spec.parts
     made = {
-        pattern: make_optimizer(part, model) for pattern, part in spec.parts if pattern is not None
+        pattern: make_optimizer(part, model, architecture)
+        for pattern, part in spec.parts
+        if pattern is not None
     }
     unused, by_path = set(made), {}
-    paths = _plain_paths(model)
+    paths = _plain_paths(model, architecture)
     for path, plain in paths.items():
         fitting = [plain] if plain in made else [one for one in made if re.fullmatch(one, plain)]
         if len(fitting) > 1:
@@ -170,19 +182,22 @@ def _optimizer_map(spec: OptimizerSpec, model: keras.Model) -> Any:
             f"{OPTIMIZER_MAP}: got {min(unused)!r}, which fits no weight that trains; there are "
             + ", ".join(list(paths.values())[:_MOST_SHOWN])
         )
-    return keras.optimizers.OptimizerMap(make_optimizer(others, model), by_path)
+    return keras.optimizers.OptimizerMap(make_optimizer(others, model, architecture), by_path)
 
 
-def _plain_paths(model: keras.Model) -> dict[str, str]:
+def _plain_paths(
+    model: keras.Model, architecture: Mapping[str, Any] | None = None
+) -> dict[str, str]:
     """The paths of the weights that train, each with what does not depend on the process.
 
     A path has names of layers that are parts of others, such as the cell of an LSTM. Keras numbers
-    them as they are made in a process, so that they are looked at without those numbers.
+    them, and layers without a name, as they are made in a process, so that they are looked at
+    without those numbers. Some sequential models put their own name before all paths.
     """
-    known = set(_names(model.get_config()))
+    known = set(_names(model.get_config() if architecture is None else architecture))
 
     def plain(path: str) -> str:
-        parts = path.split("/")
+        parts = path.removeprefix(f"{model.name}/").split("/")
         return "/".join(part if part in known else _NUMBER.sub("", part) for part in parts)
 
     return {variable.path: plain(variable.path) for variable in model.trainable_variables}
@@ -201,7 +216,7 @@ def _names(config: Any) -> Iterator[str]:
 
 def make_schedule(spec: ScheduleSpec) -> Any:
     """The Keras schedule of a learning rate."""
-    return getattr(keras.optimizers.schedules, spec.name)(**_lists(spec.arguments))
+    return getattr(keras.optimizers.schedules, spec.name)(**with_lists(spec.arguments))
 
 
 def scales_loss(model: keras.Model) -> bool:
@@ -210,7 +225,7 @@ def scales_loss(model: keras.Model) -> bool:
     return any(layer.dtype_policy.compute_dtype == "float16" for layer in leaves)
 
 
-def _lists(arguments: Arguments) -> dict[str, Any]:
+def with_lists(arguments: Arguments) -> dict[str, Any]:
     """Arguments with lists for tuples, as Keras asks for."""
     return {k: list(v) if isinstance(v, tuple) else v for k, v in arguments}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from typing import Any
 
 import keras
@@ -23,15 +24,17 @@ def named_variables(model: keras.Model, optimizer: Any) -> dict[str, Any]:
     named = named_model_variables(model)
     inner, parts = _inner(optimizer), _parts(optimizer)
     averages = _averages(model, parts)
-    # Where each part has a learning rate of its own, it is a number of the program.
-    passed = {id(one) for one in averages.values()}
-    passed |= {id(one._learning_rate) for one in (inner, *parts)} if parts != [inner] else set()
+    passed, prefix = {id(one) for one in averages.values()}, OPTIMIZER
+    if isinstance(inner, keras.optimizers.MultiOptimizer):
+        # Each part has a learning rate of its own, which is a number of the program.
+        passed |= {id(one._learning_rate) for one in (inner, *inner.optimizers)}
+        prefix += f"{_division(model, parts)}/"
     for place, variable in enumerate(optimizer.variables):
         # The rest of a slot's name holds names of layers, which Keras counts up in each process.
         slot = variable.name.rpartition("_")[2]
         name = "learning_rate" if variable is inner._learning_rate else f"{place}/{slot}"
         if id(variable) not in passed:
-            named[OPTIMIZER + name] = variable
+            named[prefix + name] = variable
     return named | averages
 
 
@@ -44,6 +47,16 @@ def copies_of_weights(model: keras.Model, optimizer: Any) -> dict[str, str]:
         if isinstance(part, keras.optimizers.ScheduleFreeAdamW)
         for slot, variable in zip(part._momentums, part._trainable_variables, strict=True)
     }
+
+
+def _division(model: keras.Model, parts: list[Any]) -> str:
+    """Which weights each part trains: slots of one division mean nothing to another one."""
+    places = {id(variable): place for place, variable in enumerate(model.weights)}
+    of_parts = [
+        (type(part).__name__, [places[id(variable)] for variable in part._trainable_variables])
+        for part in parts
+    ]
+    return f"{zlib.crc32(repr(of_parts).encode()):08x}"
 
 
 def _inner(optimizer: Any) -> Any:

@@ -92,10 +92,10 @@ class Program:
         self._targets = recipe.targets
         params = recipe.compile_params
         self.model = self._build(recipe, 0)
-        models.check_training(params, self.model)
+        models.check_training(params, self.model, recipe.architecture)
         self._penalty = models.Penalty()
         self._penalty.attach(self.model, params)
-        inner = models.make_optimizer(params.optimizer, self.model)
+        inner = models.make_optimizer(params.optimizer, self.model, recipe.architecture)
         # Keras does so by itself, but for models that were read from JSON.
         scaled = models.scales_loss(self.model)
         optimizer = keras.optimizers.LossScaleOptimizer(inner) if scaled else inner

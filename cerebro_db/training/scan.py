@@ -220,9 +220,9 @@ def try_scores(text: str, scorers: Scorers, known: Architectures) -> str:
             errors[mst_key] = f"its loss or metrics cannot be computed: {_told(error)}"
             continue
         try:
-            check_training(recipe.compile_params, scorer.model)
-        except CerebroError as error:
-            errors[mst_key] = error.message
+            check_training(recipe.compile_params, scorer.model, recipe.architecture)
+        except Exception as error:  # the same
+            errors[mst_key] = _told(error)
     return json.dumps(errors)
 
 

@@ -113,10 +113,9 @@ def metrics_of(
 def _make(name: str, spec: MetricSpec, encoding: str, facts: TargetFacts, units: int) -> Any:
     if is_custom(name):
         return keras.metrics.MeanMetricWrapper(function_of(bare_name(name)), name=spec.label)
-    # Several thresholds are a list for Keras, which takes a tuple for a number.
-    arguments = {k: list(v) if isinstance(v, tuple) else v for k, v in spec.arguments}
     try:
-        metric = getattr(keras.metrics, name)(**arguments)
+        # Several thresholds are a list for Keras, which takes a tuple for a number.
+        metric = getattr(keras.metrics, name)(**models.with_lists(spec.arguments))
     except (TypeError, ValueError) as error:
         raise InvalidArgument(f"Keras refuses the metric {spec.name}: {error}") from None
     if not getattr(metric, "_built", True):  # some variables are made by the first update only

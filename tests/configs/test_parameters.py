@@ -210,6 +210,8 @@ def test_several_optimizers() -> None:
             (None, OptimizerSpec("Adam", (("learning_rate", 0.1),))),
         ),
     )
+    for text in ("tensorflow.keras.optimizers.OptimizerMap(SGD())", "'optimizermap(SGD())'"):
+        assert parse_optimizer(f"MultiOptimizer({text})").parts == ((None, OptimizerSpec("SGD")),)
     named = "optimizer_map=OptimizerMap(optimizer_map={'a/.*': SGD()}, default_optimizer=Adam())"
     assert parse_optimizer(f"MultiOptimizer({named})").parts[1] == (None, OptimizerSpec("Adam"))
     assert not spec.keeps_averages

@@ -262,6 +262,22 @@ def test_what_cannot_be_computed_fails_before_it_trains(
     )
 
 
+def test_a_model_of_which_nothing_trains_fails_before_it_is_trained(bench: Any, fit: Fit) -> None:
+    named = model(layer("Dense", units=3, activation="softmax", name="only"))
+    bench.run("SELECT cerebro_load_model('frozen_models', %s)", (named,))
+    bench.run(
+        "SELECT cerebro_load_configs('frozen_models', 'frozen_configs', ARRAY[1], %s, ARRAY[''])",
+        ([f"{ADAM},freeze='*'"],),
+    )
+    out, run_id = fit(configs="frozen_configs", num_workers=1)
+    status, error = bench.row(f"SELECT status, error FROM {out}_info")
+    assert (status, error) == (
+        "failed",
+        "got a model of which no layer trains; allowed: at least one does",
+    )
+    assert not bench.fetch("SELECT 1 FROM cerebro.hops WHERE run_id = %s", (run_id,))
+
+
 def test_model_weights_of_the_architecture_are_the_start(
     bench: Any, fit: Fit, weights: Weights
 ) -> None:

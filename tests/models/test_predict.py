@@ -375,13 +375,17 @@ def test_an_encoder_reads_values_as_packing_did(trained):
         'encodings := \'{"t": "onehot", "span": "integer"}\', num_partitions := 2)',
         "SELECT cerebro_encode('stamped', 'stamped_packed', 'stamped_encoded', 'id')",
         "SELECT cerebro_create_encoder('stamped', 'stamped_packed', 'stamped_features')",
+        "SELECT cerebro_create_encoder('stamped', 'stamped_packed', 'kind')",
     ):
         trained.fetch(call)
     differing = (
         "SELECT count(*) FROM stamped s JOIN stamped_encoded e USING (id) "
-        "WHERE stamped_features(s) <> e.features"
+        "WHERE stamped_features(s) <> e.features OR kind(s) <> e.features"
     )
     assert trained.fetch(differing) == [(0,)]
+    for (row,) in trained.fetch("SELECT features FROM stamped_encoded"):  # each category is known
+        assert (sum(row[:12]), sum(row[12:15])) == (1, 1)
+        assert row[15] > 0
     trained.fetch(
         "SET TimeZone = 'Asia/Tokyo'; SET DateStyle = 'German'; SET IntervalStyle = 'iso_8601'"
     )

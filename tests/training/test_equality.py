@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from typing import Any
@@ -218,6 +219,34 @@ def test_patterns_of_weights_that_decide_nothing_are_refused(
     model = models.build(given.architecture, seed=7)
     with pytest.raises(InvalidArgument, match=re.escape(told)):
         models.make_optimizer(given.compile_params.optimizer, model)
+
+
+def test_several_optimizers_of_layers_without_names(recipe: Callable[..., Any]) -> None:
+    """Nor does it matter what the process has made before; the model's own name is no part of a path."""
+    from cerebro_db.training import models
+    from cerebro_db.training.naming import named_variables
+
+    def dense(units: int) -> dict[str, Any]:
+        return {"module": "keras.layers", "class_name": "Dense", "config": {"units": units}}
+
+    first = {
+        "module": "keras.layers",
+        "class_name": "InputLayer",
+        "config": {"batch_shape": [None, FEATURES]},
+    }
+    config = {"name": "small", "layers": [first, dense(4), dense(CLASSES)]}
+    text = json.dumps({"module": "keras", "class_name": "Sequential", "config": config})
+    states = []
+    for key in ("dense/kernel", "dense/kernel", "dense/bias"):
+        optimizer = f"MultiOptimizer(OptimizerMap(Adam(), {{'{key}': SGD()}}))"
+        given = recipe(text, f"loss='categorical_crossentropy',optimizer={optimizer}")
+        model = models.build(given.architecture, seed=7)
+        made = models.make_optimizer(given.compile_params.optimizer, model, given.architecture)
+        made.build(model.trainable_variables)
+        assert len(made.optimizers[0]._trainable_variables) == 2
+        states.append({name for name in named_variables(model, made) if "optimizer" in name})
+    assert states[0] == states[1]
+    assert states[0].isdisjoint(states[2])  # slots of other weights are not taken over
 
 
 def test_several_optimizers_of_layers_that_keras_counts(recipe: Callable[..., Any]) -> None:

@@ -50,6 +50,8 @@ class PostgreSQL:
             "SET extra_float_digits = 3",
             "SET standard_conforming_strings = on",
             "SET DateStyle = 'ISO, MDY'",
+            "SET IntervalStyle = 'postgres'",
+            "SET TimeZone = 'UTC'",
             "SET client_min_messages = warning",
             "SET statement_timeout = 0",
             "SET lock_timeout = '30s'",

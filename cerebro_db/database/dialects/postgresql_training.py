@@ -166,6 +166,11 @@ class PostgreSQLTraining:
         )
         return sql, [[key for key, _ in pairs], [version for _, version in pairs]]
 
+    def delete_from(self, table: QualifiedName, mst_key: int, version: int) -> Statement:
+        """Delete the states of a configuration from a version on."""
+        sql = f"DELETE FROM {table.sql} WHERE mst_key = %s AND version >= %s"
+        return sql, [mst_key, version]
+
     def begin_states(
         self,
         table: QualifiedName,
