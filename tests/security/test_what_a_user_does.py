@@ -6,13 +6,13 @@ from tests.security.conftest import Recruit, make_tables
 
 
 def test_a_warm_start_takes_no_superuser(recruit: Recruit) -> None:
-    frank = recruit("frank", "cerebro_user")
-    make_tables(frank)
+    warren = recruit("warren", "cerebro_user")
+    make_tables(warren)
     fit = "SELECT cerebro_fit_multiple('packed', 'out', 'configs', {}, num_workers := 1{})"
-    frank.rows(fit.format(2, ""))
-    (before,) = frank.rows("SELECT training_loss_final FROM out_info")[0]
-    run = frank.value(fit.format(3, ", warm_start := true"))
-    status, after = frank.rows("SELECT status, training_loss_final FROM out_info")[0]
+    warren.rows(fit.format(2, ""))
+    (before,) = warren.rows("SELECT training_loss_final FROM out_info")[0]
+    run = warren.value(fit.format(3, ", warm_start := true"))
+    status, after = warren.rows("SELECT status, training_loss_final FROM out_info")[0]
     assert (status, after < before) == ("finished", True)
-    history = frank.rows("SELECT iteration, run_id = %s FROM out_history ORDER BY 1", (run,))
+    history = warren.rows("SELECT iteration, run_id = %s FROM out_history ORDER BY 1", (run,))
     assert history == [(2, False), (5, True)]
