@@ -13,7 +13,7 @@ from cerebro_db.configs.optimizers import OPTIMIZERS, REFUSED_OPTIMIZERS, Optimi
 from cerebro_db.configs.schedules import SCHEDULES
 from cerebro_db.errors import InvalidArgument
 
-_PREFIXES = {
+PREFIXES = {
     module: ("", f"{module}.", f"keras.{module}.", f"tf.keras.{module}.",
              f"tensorflow.keras.{module}.")
     for module in ("optimizers", "losses", "metrics")
@@ -48,7 +48,7 @@ def _find(
 ) -> str:
     head, dot, bare = name.rpartition(".")
     kind = {"optimizers": "optimizer", "losses": "loss", "metrics": "metric"}[module]
-    if head + dot not in _PREFIXES[module]:
+    if head + dot not in PREFIXES[module]:
         raise InvalidArgument(
             f"{what}: got the {kind} {shown(name)}; allowed are those of keras.{module}",
             "Functions that an administrator has registered are written custom.name.",

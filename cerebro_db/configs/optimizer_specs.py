@@ -14,7 +14,7 @@ from cerebro_db.configs.arguments import (
 )
 from cerebro_db.configs.grammar import Call, call_of, named_values, parse_call
 from cerebro_db.configs.messages import shown
-from cerebro_db.configs.names import find_optimizer
+from cerebro_db.configs.names import PREFIXES, find_optimizer
 from cerebro_db.configs.optimizers import (
     ARGUMENT_ALIASES,
     DECAY,
@@ -29,13 +29,7 @@ from cerebro_db.errors import InvalidArgument
 __all__ = ["OptimizerSpec", "parse_optimizer"]
 
 _MAP = "OptimizerMap"
-_MAP_NAMES = frozenset(
-    f"{start}{_MAP}".lower()
-    for start in (
-        "",
-        *(f"{module}optimizers." for module in ("", "keras.", "tf.keras.", "tensorflow.keras.")),
-    )
-)
+_MAP_NAMES = frozenset(f"{start}{_MAP}".lower() for start in PREFIXES["optimizers"])
 _MAP_PLACES = ("default_optimizer", OPTIMIZER_MAP)
 _EXAMPLE = f"{_MAP}(Adam(0.001), {{'dense/.*': SGD(0.1)}})"
 _PATTERN = Argument(f"a key of {OPTIMIZER_MAP}", Kind.PATTERNS)

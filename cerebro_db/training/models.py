@@ -129,6 +129,12 @@ def make_optimizer(
         raise InvalidArgument(f"Keras refuses the optimizer {spec.name}: {short(error)}") from None
 
 
+def check_trains(model: keras.Model) -> None:
+    """Refuse a model of which no weight trains."""
+    if not model.trainable_variables:
+        raise InvalidArgument("got a model of which no layer trains; allowed: at least one does")
+
+
 def check_training(
     params: CompileParams, model: keras.Model, architecture: Mapping[str, Any]
 ) -> None:
@@ -137,8 +143,7 @@ def check_training(
     Raises:
         InvalidArgument: no weight trains, or patterns of an optimizer do not fit the weights.
     """
-    if not model.trainable_variables:
-        raise InvalidArgument("got a model of which no layer trains; allowed: at least one does")
+    check_trains(model)
     if params.optimizer.parts:
         make_optimizer(params.optimizer, model, architecture)
 

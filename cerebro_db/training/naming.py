@@ -40,11 +40,14 @@ def named_variables(model: keras.Model, optimizer: Any) -> dict[str, Any]:
 
 def copies_of_weights(model: keras.Model, optimizer: Any) -> dict[str, str]:
     """Names of what an optimizer begins as a copy of a weight, each with that weight's name."""
+    kind = keras.optimizers.ScheduleFreeAdamW
+    copying = [part for part in _parts(optimizer) if isinstance(part, kind)]
+    if not copying:
+        return {}
     names = {id(variable): name for name, variable in named_variables(model, optimizer).items()}
     return {
         names[id(slot)]: names[id(variable)]
-        for part in _parts(optimizer)
-        if isinstance(part, keras.optimizers.ScheduleFreeAdamW)
+        for part in copying
         for slot, variable in zip(part._momentums, part._trainable_variables, strict=True)
     }
 

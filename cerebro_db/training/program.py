@@ -92,7 +92,7 @@ class Program:
         self._targets = recipe.targets
         params = recipe.compile_params
         self.model = self._build(recipe, 0)
-        models.check_training(params, self.model, recipe.architecture)
+        models.check_trains(self.model)
         self._penalty = models.Penalty()
         self._penalty.attach(self.model, params)
         inner = models.make_optimizer(params.optimizer, self.model, recipe.architecture)
