@@ -9,7 +9,7 @@ from cerebro_db.configs.registry import is_registered, model_reference
 from cerebro_db.database.encoding import write_function, write_rows
 from cerebro_db.database.names import QualifiedName
 from cerebro_db.database.packed import SUMMARY_SUFFIX, recorded_encoding
-from cerebro_db.database.relations import column, find, new_name, new_table
+from cerebro_db.database.relations import Relation, column, find, new_name, new_table
 from cerebro_db.database.sessions import Session, SessionPool, Tick, no_tick
 from cerebro_db.driver.control import control_session, transaction
 from cerebro_db.driver.encoding_plan import matched
@@ -59,11 +59,7 @@ def encode(pool: SessionPool, request: EncodeRequest, tick: Tick = no_tick) -> Q
         UndefinedColumn: the source lacks a column that the encoding needs.
     """
     with control_session(pool, request.search_path, tick) as session:
-        source = find(session, request.source_table, "source_table", tick)
-        check_source(source)
-        encoding = matched(
-            source, None, _recorded(session, request.training_table, tick), "source_table"
-        )
+        source, encoding = _read(session, request, tick)
         id_column = column(source, request.id_col, "id_col")
         if id_column.name == FEATURES:
             raise InvalidArgument(
@@ -93,12 +89,9 @@ def create_encoder(
     """
     role = "function_name"
     with control_session(pool, request.search_path, tick) as session:
-        source = find(session, request.source_table, "source_table", tick)
-        check_source(source)
+        source, encoding = _read(session, request, tick)
         # The type of a row may be used without the right to read rows.
         session.run(f"SELECT FROM {source.name.sql} LIMIT 0", (), tick)
-        recorded = _recorded(session, request.training_table, tick)
-        encoding = matched(source, None, recorded, "source_table")
         name = new_name(session, request.function_name, role, tick)
         if session.run(_FUNCTION, (name.schema, name.name, source.oid), tick):
             raise DuplicateFunction(
@@ -109,6 +102,17 @@ def create_encoder(
         with transaction(session, tick):
             session.run(write_function(name, source.name, encoding), (), tick)
     return name
+
+
+def _read(
+    session: Session, request: EncodeRequest | EncoderRequest, tick: Tick
+) -> tuple[Relation, Encoding]:
+    """The source of a request, and the encoding that fits it."""
+    role = "source_table"
+    source = find(session, request.source_table, role, tick)
+    check_source(source)
+    recorded = _recorded(session, request.training_table, tick)
+    return source, matched(source, None, recorded, role)
 
 
 def _recorded(session: Session, text: str | None, tick: Tick) -> Encoding:
