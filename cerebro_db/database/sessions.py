@@ -301,9 +301,9 @@ class SessionPool:
         count: int,
         fits: Callable[[Session], bool] = lambda session: True,
         tick: Tick = no_tick,
-        prefer: Callable[[Session], bool] = lambda session: False,
+        prefer: Callable[[Session], Any] = lambda session: False,
     ) -> list[Session]:
-        """``count`` sessions ready for use: idle ones that fit, the preferred first, then new ones."""
+        """``count`` sessions ready for use: idle ones that fit, most preferred first, then new ones."""
         taken: list[Session] = []
         self._idle = [session for session in self._idle if _alive(session)]
         idle = sorted(filter(fits, self._idle), key=prefer, reverse=True)

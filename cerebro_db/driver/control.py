@@ -15,7 +15,14 @@ NO_RUN = 0
 # Of a session that has no TensorFlow yet: as many as training uses where partitions are enough.
 SCORING_THREADS = 1
 
+NUMBER = "number"  # what a session knows that has been a worker of a run
+
 _LOCK = "SELECT pg_catalog.pg_advisory_xact_lock(%s)"
+
+
+def is_no_worker(session: Session) -> bool:
+    """Whether a session has not trained: what it has compiled is for the next run's workers."""
+    return NUMBER not in session.facts
 
 
 def runs_no_tensorflow(session: Session) -> bool:
@@ -28,7 +35,7 @@ def control_session(
     pool: SessionPool,
     search_path: str | None,
     tick: Tick = no_tick,
-    fits: Callable[[Session], bool] = lambda session: True,
+    fits: Callable[[Session], bool] = is_no_worker,
     prefer: Callable[[Session], bool] = runs_no_tensorflow,
 ) -> Iterator[Session]:
     """A session of the pool that knows the caller's search path; given back as it was.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,6 +14,7 @@ from cerebro_db.database.dialects import PostgreSQL
 from cerebro_db.database.dialects.postgresql_training import HopOrder, StateTables
 from cerebro_db.database.packed import PackedTable
 from cerebro_db.database.sessions import POLL_SECONDS, Session, SessionPool, Tick, wait_any
+from cerebro_db.driver.control import NUMBER
 from cerebro_db.driver.crew import recover
 from cerebro_db.driver.requests import Requests
 from cerebro_db.driver.state_store import StateStore, StateTable
@@ -114,15 +116,31 @@ def take_workers(
     def fits(session: Session) -> bool:
         return bool(session.facts.get("tensorflow", wanted) == wanted)
 
-    sessions = pool.take(count, fits, tick, prefer=lambda session: "tensorflow" in session.facts)
-    # Each gets the number that it had: where a worker is bound to partitions, its processes are too.
-    sessions.sort(key=lambda session: session.facts.get("number", count))
-    for number, session in enumerate(sessions):
+    def prefer(session: Session) -> tuple[float, bool]:
+        return -session.facts.get(NUMBER, math.inf), "tensorflow" in session.facts
+
+    numbered = _numbered(pool.take(count, fits, tick, prefer))
+    for number, session in numbered.items():
         session.facts["tensorflow"] = wanted
-        session.facts["number"] = number
+        session.facts[NUMBER] = number
         # Only the end of its processes gives back the memory of a GPU.
         session.keep = not use_gpus
-    return [Worker(number, session) for number, session in enumerate(sessions)]
+    return [Worker(number, numbered[number]) for number in range(count)]
+
+
+def _numbered(sessions: Sequence[Session]) -> dict[int, Session]:
+    """Each has the number that it had: where a worker is bound to partitions, its processes are too."""
+    count = len(sessions)
+    found: dict[int, Session] = {}
+    others = []
+    for session in sessions:
+        number = session.facts.get(NUMBER, count)
+        if number < count and number not in found:
+            found[number] = session
+        else:
+            others.append(session)
+    free = (number for number in range(count) if number not in found)
+    return found | dict(zip(free, others, strict=True))
 
 
 def is_calm(worker: Worker) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 import psycopg2
 import pytest
 
-from tests.fitting.conftest import ADAM, PARTITIONS
+from tests.fitting.conftest import ADAM, PARTITIONS, PLAIN
 
 Fit = Callable[..., tuple[str, int]]
 DROP = "SELECT r.run_id FROM cerebro.runs r, cerebro_drop_run(r.run_id) WHERE r.name = %s"
@@ -248,3 +248,15 @@ def test_programs_are_compiled_once_a_worker(
         (run_id,),
     )
     assert compiled == [1] * (PARTITIONS if has_segments else 2)
+
+
+def test_the_workers_of_a_session_stay_the_same(bench: Any, connect: Callable[[str], Any]) -> None:
+    # The session that has looked at a model has TensorFlow too, and no program that trains.
+    sql = connect(bench.dsn)
+    sql.run("SELECT cerebro_load_model('looked_at', %s)", (PLAIN,))
+    call = "SELECT cerebro_fit_multiple('packed', %s, 'configs', 1, num_workers := 2)"
+    runs = [sql.value(call, (f"again_{number}",)) for number in range(3)]
+    who = "SELECT DISTINCT worker || ' ' || pid FROM cerebro.hops WHERE run_id = %s ORDER BY 1"
+    first, *later = [bench.column(who, (run_id,)) for run_id in runs]
+    assert len(first) == 2
+    assert later == [first, first]
