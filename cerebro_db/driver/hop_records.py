@@ -47,12 +47,13 @@ class HopRecords:
         if self._zero is None:
             self._zero = told.started - timedelta(seconds=sent)
         started = self._zero + timedelta(seconds=sent)
+        finished = self._zero + timedelta(seconds=sent + seconds)
         if not self._rows:
             self._due = time.monotonic() + _SECONDS
         self._rows.append(
             HopRow(
                 order.mst_key, order.epoch, order.position, order.partition_key, order.worker, pid,
-                started, started + timedelta(seconds=seconds), order.waited, told.read,
+                started, finished, order.waited, told.read,
                 told.trained, told.written, rows, told.loss, told.compiled, told.cached,
                 told.memory_mb,
             )

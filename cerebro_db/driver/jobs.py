@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from cerebro_db.driver.scoreboard import Group
+from cerebro_db.planning.orders import Visit
 
 
 @dataclass(frozen=True)
@@ -28,3 +29,10 @@ class Combination:
 
     group: Group
     dataset: str
+
+
+@dataclass(frozen=True)
+class Hops:
+    """Visits of different configurations, made by one statement."""
+
+    visits: tuple[Visit, ...]

@@ -13,25 +13,20 @@ from cerebro_db.database.dialects.postgresql_training import (
     HopMade,
     HopOrder,
     RotationStatements,
+    Statement,
 )
 from cerebro_db.database.sessions import StatementFailed
 from cerebro_db.driver.fit_request import HOPPER, ROTATION, FitRequest
 from cerebro_db.driver.fit_setup import RunSetup
-from cerebro_db.driver.run import Rows, Run, no_rows
+from cerebro_db.driver.jobs import Hops
+from cerebro_db.driver.run import Rows, Run, no_rows, own_seconds
 from cerebro_db.driver.scoreboard import Scan
 from cerebro_db.driver.state_store import StateTable
 from cerebro_db.driver.workers import Worker
-from cerebro_db.errors import NotSupported, concerns_all
+from cerebro_db.errors import NotSupported
 from cerebro_db.planning.dispatch import Dispatcher
 from cerebro_db.planning.orders import Visit
 from cerebro_db.planning.rotation import Rotation
-
-
-@dataclass(frozen=True)
-class _Step:
-    """Visits of different configurations on different partitions."""
-
-    visits: tuple[Visit, ...]
 
 
 @dataclass(frozen=True)
@@ -62,10 +57,8 @@ class RotationRun(Run):
     """
 
     def __init__(self, *args: Any) -> None:
-        # When each partition's process had its part of the last step done, and steps of one visit
-        # that are left of one that failed.
+        # When each partition's process had its part of the last step done.
         self._free_since: dict[int, float] = {}
-        self._alone: list[Visit] = []
         super().__init__(*args)
 
     def _new_dispatcher(self) -> Dispatcher:
@@ -83,9 +76,9 @@ class RotationRun(Run):
         held = self._held()
         scans = self._next_scans(held)
         if not scans:
-            visits = self._next_visits(held)
+            visits = self._next_visits(worker, held)
             if visits:
-                self._send_step(worker, visits)
+                self._send_visits(worker, visits)
                 self._plan_until(max(visit.epoch for visit in visits) + 1)
                 return
             scans = self._next_scans(None)
@@ -99,34 +92,22 @@ class RotationRun(Run):
                 return scans
         return ()
 
-    def _next_visits(self, held: Collection[int]) -> tuple[Visit, ...]:
-        while self._alone:
-            visit = self._alone.pop(0)
-            if visit.mst_key in self._alive:
-                return (visit,)
-            self._dispatcher.finished(visit)
-        return self._rotation.next_step(held)
+    def _next_visits(self, worker: Worker, held: Collection[int]) -> tuple[Visit, ...]:
+        alone = self._handing.next_alone(worker.number, self._alive)
+        return self._rotation.next_step(held) if alone is None else (alone,)
 
-    def _send_step(self, worker: Worker, visits: tuple[Visit, ...]) -> None:
-        versions = [self._orders.version(visit) for visit in visits]
-        pairs = zip(visits, versions, strict=True)
-        sources = [self._store.of((visit.mst_key, version)) for visit, version in pairs]
-        # One statement writes one table: where one of the states must last, all of them do.
-        target = worker.target = self._store.target(*(version + 1 for version in versions))
-        worker.tables = self._store.use([*sources, target])
-        orders = [
-            self._timed(self._order(worker, visit, source, target))
-            for visit, source in zip(visits, sources, strict=True)
-        ]
-        worker.job = _Step(visits)
-        self._send_hops(worker, orders, self._statements.step(self._setup.packed, orders))
+    def _timed(self, orders: Sequence[HopOrder]) -> list[HopOrder]:
+        """The same, told by the processes that make them and not by the session."""
+        return [self._timed_by_process(order) for order in orders]
 
-    def _timed(self, order: HopOrder) -> HopOrder:
-        """The same, told by the process that makes it and not by the session."""
+    def _timed_by_process(self, order: HopOrder) -> HopOrder:
         since = self._free_since.get(order.partition_key)
         waited = order.waited if since is None else time.monotonic() - since
         number = self._partitions.index(order.partition_key)
         return replace(order, worker=number, waited=waited)
+
+    def _statement(self, orders: Sequence[HopOrder]) -> Statement:
+        return self._statements.step(self._setup.packed, orders)
 
     def _send_sweep(self, worker: Worker, scans: tuple[Scan, ...]) -> None:
         orders = [self._scan_order(worker, scan) for scan in scans]
@@ -135,15 +116,12 @@ class RotationRun(Run):
 
     # -- taking results ------------------------------------------------------------
     def _done(self, worker: Worker, job: Any, rows: Rows, target: StateTable | None) -> None:
-        if isinstance(job, _Step):
-            assert target is not None
-            self._stepped(worker, job, rows, target)
-        elif isinstance(job, _Sweep):
+        if isinstance(job, _Sweep):
             self._swept(worker, job, rows)
         else:
             super()._done(worker, job, rows, target)
 
-    def _stepped(self, worker: Worker, job: _Step, rows: Rows, target: StateTable) -> None:
+    def _hopped(self, worker: Worker, job: Hops, rows: Rows, target: StateTable) -> None:
         ended, errors = time.monotonic(), {row[0]: row[1] for row in rows if row[1] is not None}
         made: dict[int, HopMade] = {}
         for visit in job.visits:
@@ -151,11 +129,11 @@ class RotationRun(Run):
             if visit.mst_key not in errors:
                 made[visit.mst_key] = self._sql.made(own)
         # A hop ends when its own training does; the rest of the step is the same for all of them.
-        longest = max(map(_seconds, made.values()), default=0.0)
+        longest = max(map(own_seconds, made.values()), default=0.0)
         used = self._store.use([target])
         for visit in job.visits:
             found = made.get(visit.mst_key)
-            waits = longest - _seconds(found)
+            waits = longest - own_seconds(found)
             self._free_since[visit.partition_key] = ended - waits
             _keep(worker, visit.partition_key, found.kept if found else ())
             if found is not None:
@@ -164,7 +142,7 @@ class RotationRun(Run):
                 self._visited(visit, found, seconds, target)
             else:
                 self._store.failed(target)
-                super()._failed(visit, _failure(errors[visit.mst_key]))
+                self._visit_failed(visit, _failure(errors[visit.mst_key]))
         self._store.give_back(used)
 
     def _swept(self, worker: Worker, job: _Sweep, rows: Rows) -> None:
@@ -174,31 +152,11 @@ class RotationRun(Run):
             _keep(worker, scan.partition_key, result["kept"])
             self._scanned(scan, result)
 
-    # -- failures --------------------------------------------------------------------
-    def _undone(self, worker: Worker) -> None:
-        if worker.target is not None and isinstance(worker.job, _Step):
-            for _ in worker.job.visits:
-                self._store.failed(worker.target)
-
-    def _failed(self, job: Any, error: StatementFailed) -> None:
-        """What an error of a whole step is about is found by making its visits one by one."""
-        if not isinstance(job, _Step) or concerns_all(error.sqlstate):
-            super()._failed(job, error)
-        elif len(job.visits) == 1:
-            super()._failed(job.visits[0], error)
-        else:
-            self._alone += job.visits
-
 
 def _keep(worker: Worker, partition_key: int, kept: Sequence[str]) -> None:
     """What the process of one partition has in memory."""
     others = {name for name in worker.kept if int(name.rpartition("/")[2]) != partition_key}
     worker.kept = others | set(kept)
-
-
-def _seconds(made: HopMade | None) -> float:
-    """Of the own work of a visit; none where it failed."""
-    return made.told.read + made.told.trained if made and made.told else 0.0
 
 
 def _failure(text: str) -> StatementFailed:

@@ -7,6 +7,7 @@ import math
 import time
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any, NoReturn
 
 from cerebro_db.database.catalog import MetricRow
@@ -19,8 +20,9 @@ from cerebro_db.database.dialects.postgresql_training import (
 from cerebro_db.database.sessions import POLL_SECONDS, StatementFailed, wait_any
 from cerebro_db.driver.events import WRITE, Events
 from cerebro_db.driver.fit_setup import RunSetup, decoded_bytes
+from cerebro_db.driver.handing import Handing
 from cerebro_db.driver.hop_records import HopRecords
-from cerebro_db.driver.jobs import Combination, Preparation, Trial, Writing
+from cerebro_db.driver.jobs import Combination, Hops, Preparation, Trial, Writing
 from cerebro_db.driver.orders import Orders
 from cerebro_db.driver.planned import Plan
 from cerebro_db.driver.progress import EpochReport
@@ -58,6 +60,11 @@ def no_rows(visit: Visit) -> NoReturn:
     )
 
 
+def own_seconds(made: HopMade | None) -> float:
+    """Of the own work of a hop; none where it failed."""
+    return made.told.read + made.told.trained if made and made.told else 0.0
+
+
 class Run:
     """The loop of a run that is registered already, from its beginning or from where it is.
 
@@ -87,6 +94,7 @@ class Run:
         keys = {name: [p.partition_key for p in t.partitions] for name, t in self._tables.items()}
         self._partitions = keys[TRAINING]
         self._dispatcher = self._new_dispatcher()
+        self._handing = Handing(self._dispatcher, self._serves, self._sql.most_hops)
         held = sum(decoded_bytes(table) for table in self._tables.values())
         epochs = setup.request.metric_epochs()
         waits, scored = held > context.cache_bytes, progress.scored
@@ -204,13 +212,9 @@ class Run:
 
     def _done(self, worker: Worker, job: Any, rows: Rows, target: StateTable | None) -> None:
         """Take the rows of a statement."""
-        if isinstance(job, Visit):
+        if isinstance(job, Hops):
             assert target is not None
-            made = self._sql.made(rows) if rows else no_rows(job)
-            worker.kept = set(made.kept)
-            seconds = time.monotonic() - worker.sent
-            self._record(worker, job, made, seconds)
-            self._visited(job, made, seconds, target)
+            self._hopped(worker, job, rows, target)
         elif isinstance(job, Scan):
             result = json.loads(rows[0][0])
             worker.kept = set(result["kept"])
@@ -224,8 +228,9 @@ class Run:
 
     def _undone(self, worker: Worker) -> None:
         """The statement of a worker has left nothing."""
-        if worker.target is not None:
-            self._store.failed(worker.target)
+        if worker.target is not None and isinstance(worker.job, Hops):
+            for _ in worker.job.visits:
+                self._store.failed(worker.target)
 
     def _free(self, worker: Worker) -> None:
         self._store.give_back(worker.tables)
@@ -250,13 +255,12 @@ class Run:
         held = self._held()
         scan = self._next_scan(worker, held)
         if scan is None:
-            kept = worker.kept_partitions(TRAINING)
-            visit = self._dispatcher.next_visit(worker.number, kept, held)
-            if visit is not None:
-                self._send_visit(worker, visit)
-                self._plan_until(visit.epoch + 1)
+            visits = self._next_visits(worker, held)
+            if visits:
+                self._send_visits(worker, visits)
+                self._plan_until(max(visit.epoch for visit in visits) + 1)
                 return
-            if not any(isinstance(other.job, Visit) for other in self._workers):
+            if not any(isinstance(other.job, Hops) for other in self._workers):
                 scan = self._next_scan(worker, None)
         if scan is not None:
             self._send_scan(worker, scan)
@@ -280,25 +284,42 @@ class Run:
         """Configurations that must be scored before they go on."""
         return [mst_key for mst_key in self._alive if self._waits(mst_key)]
 
-    def _send_visit(self, worker: Worker, visit: Visit) -> None:
-        version = self._orders.version(visit)
-        source = self._store.of((visit.mst_key, version))
-        worker.target = self._store.target(version + 1)
-        worker.tables = self._store.use([source, worker.target])
-        order = self._order(worker, visit, source, worker.target)
-        worker.job = visit
-        self._send_hops(worker, [order], self._sql.hop(self._setup.packed, order))
+    def _next_visits(self, worker: Worker, held: Collection[int]) -> tuple[Visit, ...]:
+        kept = worker.kept_partitions(TRAINING)
+        return self._handing.next(worker.number, kept, held, self._alive)
 
-    def _send_hops(self, worker: Worker, orders: Sequence[HopOrder], statement: Statement) -> None:
+    def _send_visits(self, worker: Worker, visits: Sequence[Visit]) -> None:
+        versions = [self._orders.version(visit) for visit in visits]
+        pairs = zip(visits, versions, strict=True)
+        sources = [self._store.of((visit.mst_key, version)) for visit, version in pairs]
+        # One statement writes one table: where one of the states must last, all of them do.
+        target = self._store.target(*(version + 1 for version in versions))
+        worker.target, worker.job = target, Hops(tuple(visits))
+        worker.tables = self._store.use([*sources, target])
+        orders = [
+            self._orders.hop(
+                worker,
+                self._alive[visit.mst_key],
+                visit,
+                source,
+                target,
+                self._verdicts.of(visit.mst_key).learning_rate,
+            )
+            for visit, source in zip(visits, sources, strict=True)
+        ]
+        orders = self._timed(orders)
         worker.orders = {order.mst_key: order for order in orders}
         worker.sent = time.monotonic()
-        worker.session.send(*statement)
+        worker.session.send(*self._statement(orders))
 
-    def _order(
-        self, worker: Worker, visit: Visit, source: StateTable | None, target: StateTable
-    ) -> HopOrder:
-        rate = self._verdicts.of(visit.mst_key).learning_rate
-        return self._orders.hop(worker, self._alive[visit.mst_key], visit, source, target, rate)
+    def _timed(self, orders: Sequence[HopOrder]) -> list[HopOrder]:
+        """The same in the order in which they are made; nobody waits between them."""
+        first, *others = sorted(orders, key=lambda order: order.mst_key)
+        return [first, *(replace(order, waited=0.0) for order in others)]
+
+    def _statement(self, orders: Sequence[HopOrder]) -> Statement:
+        """What makes these hops."""
+        return self._sql.hops(self._setup.packed, orders)
 
     def _send_scan(self, worker: Worker, scan: Scan) -> None:
         order = self._scan_order(worker, scan)
@@ -351,6 +372,22 @@ class Run:
     def _tried(self, errors: dict[str, str]) -> None:
         for mst_key, error in errors.items():
             self._drop(int(mst_key), error)
+
+    def _hopped(self, worker: Worker, job: Hops, rows: Rows, target: StateTable) -> None:
+        """Take what hops did that were made one after another."""
+        found = self._sql.all_made([visit.mst_key for visit in job.visits], rows)
+        seconds = {mst_key: own_seconds(made) for mst_key, made in found.items()}
+        # What the statement took beside them is shared by all of them.
+        share = (time.monotonic() - worker.sent - sum(seconds.values())) / len(job.visits)
+        used = self._store.use([target])
+        for visit in sorted(job.visits, key=lambda visit: visit.mst_key):
+            made = found.get(visit.mst_key) or no_rows(visit)
+            worker.kept = set(made.kept)
+            self._handing.took(visit.mst_key, seconds[visit.mst_key] + share)
+            self._record(worker, visit, made, seconds[visit.mst_key] + share)
+            self._visited(visit, made, seconds[visit.mst_key] + share, target)
+            worker.sent += seconds[visit.mst_key] + share
+        self._store.give_back(used)
 
     def _record(self, worker: Worker, visit: Visit, made: HopMade, seconds: float) -> None:
         """Have the catalog know of a hop, where its statement has not told it."""
@@ -440,20 +477,29 @@ class Run:
         if isinstance(job, Writing):  # what is missing is written when the run is resumed
             self._context.notify(f"TensorBoard: {error.message}")
             return
-        if not isinstance(job, Visit):
+        if not isinstance(job, Hops):
             raise error
-        if job.mst_key in self._alive and concerns_all(error.sqlstate):
+        going_on = any(visit.mst_key in self._alive for visit in job.visits)
+        if going_on and concerns_all(error.sqlstate):
             raise error
-        self._dispatcher.finished(job)
+        if len(job.visits) > 1:
+            self._handing.one_by_one(job.visits)
+        else:
+            self._visit_failed(job.visits[0], error)
+
+    def _visit_failed(self, visit: Visit, error: StatementFailed) -> None:
+        self._dispatcher.finished(visit)
         hint = f" ({error.hint})" if error.hint else ""
-        self._drop(job.mst_key, f"epoch {job.epoch}, hop {job.position + 1}: {error.message}{hint}")
+        where = f"epoch {visit.epoch}, hop {visit.position + 1}"
+        self._drop(visit.mst_key, f"{where}: {error.message}{hint}")
         self._report_epochs()  # it may have been dropped before, and was still under way
 
     def _cancel(self, mst_key: int, who: str) -> None:
         """Someone cancelled one configuration."""
         self._drop(mst_key, f"cancelled by {who}", "cancelled")
         for worker in self._workers:
-            if isinstance(worker.job, Visit) and worker.job.mst_key == mst_key:
+            job = worker.job
+            if isinstance(job, Hops) and [visit.mst_key for visit in job.visits] == [mst_key]:
                 worker.session.cancel()
                 worker.cancelled = True
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from cerebro_db.errors import InvalidArgument
 from cerebro_db.planning.orders import Visit, check_cost
@@ -102,6 +102,24 @@ class Dispatcher:
             cached: partitions that it has in memory.
             held: of configurations that must not go on yet.
         """
+        return next(iter(self.next_visits(worker, cached, held)), None)
+
+    def next_visits(
+        self,
+        worker: int,
+        cached: Collection[int] = (),
+        held: Collection[int] = (),
+        fit: Callable[[Sequence[Visit]], bool] = lambda visits: False,
+    ) -> tuple[Visit, ...]:
+        """Returns visits of one partition that a free worker makes together, the first one first.
+
+        They end together, and what they let others do waits for that: no more than half of the
+        visits that are ready for the partition are taken, but for the first.
+
+        Args:
+            worker, cached, held: as in `next_visit`.
+            fit: whether these visits may be made together.
+        """
         critical = CRITICAL_SHARE * self._work() / self._num_workers
 
         def priority(chain: _Chain) -> tuple[bool, int, float, bool, int]:
@@ -109,11 +127,16 @@ class Dispatcher:
             uncached = visit.partition_key not in cached
             return work < critical, visit.epoch, -work, uncached, visit.mst_key
 
-        chain = min(self._ready(worker, held), key=priority, default=None)
-        if chain is None:
-            return None
-        chain.in_flight = chain.waiting.popleft()
-        return chain.in_flight
+        ready = sorted(self._ready(worker, held), key=priority)
+        where = {chain.waiting[0].partition_key for chain in ready[:1]}
+        there = [chain for chain in ready if chain.waiting[0].partition_key in where]
+        taken = there[:1]
+        for chain in there[1 : (len(there) + 1) // 2]:
+            if fit([one.waiting[0] for one in (*taken, chain)]):
+                taken.append(chain)
+        for chain in taken:
+            chain.in_flight = chain.waiting.popleft()
+        return tuple(chain.in_flight for chain in taken if chain.in_flight)
 
     def finished(self, visit: Visit) -> None:
         """Tells that a visit in flight is done."""

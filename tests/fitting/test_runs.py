@@ -168,6 +168,34 @@ def test_a_configuration_that_fails_leaves_the_others_alone(
     assert len(weights(alone)) == 1
 
 
+def test_one_that_fails_late_leaves_those_alone_that_were_trained_with_it(
+    bench: Any, fit: Fit, weights: Weights, selection: Callable[..., str]
+) -> None:
+    """Where short hops share a statement, its failure is nobody's but that configuration's."""
+    rates = [0.001 * number for number in range(1, 12)]
+    good = [ADAM.replace("0.01", f"{rate:.3f}") for rate in rates]
+    # 4 batches of 8 a hop: it is the sixth hop that goes wrong.
+    late = ADAM.replace("Adam(lr=0.01)", "SGD(PiecewiseConstantDecay([21],[0.01,1e38]))")
+    out, run_id = fit(configs=selection([1], [*good, late]), epochs=4)
+    status = bench.fetch(f"SELECT mst_key, status FROM {out}_info ORDER BY 1")
+    assert status == [*((key, "finished") for key in range(1, 12)), (12, "failed")]
+    error = bench.value(f"SELECT error FROM {out}_info WHERE mst_key = 12")
+    assert error.startswith("epoch 2, hop 2: the loss became")
+    hops = "SELECT count(*) FROM cerebro.hops WHERE run_id = %s AND mst_key = %s"
+    assert bench.value(hops, (run_id, 12)) == 5
+    assert bench.value(hops, (run_id, 7)) == 4 * PARTITIONS
+    harmless = late.replace("1e38", "0.01")  # what is planned is the same
+    without, _ = fit(configs=selection([1], [*good, harmless]), epochs=4)
+    expected = weights(without)
+    assert weights(out) == {key: expected[key] for key in range(1, 12)}
+    where = "run_id = %s AND a.mst_key < b.mst_key AND a.worker = b.worker"
+    overlaps = (
+        "SELECT count(*) FROM cerebro.hops a JOIN cerebro.hops b USING (run_id) "
+        f"WHERE {where} AND a.finished > b.started AND b.finished > a.started"
+    )
+    assert bench.value(overlaps, (run_id,)) == 0
+
+
 def test_when_every_configuration_fails_the_run_has_failed(
     bench: Any, fit: Fit, selection: Callable[..., str]
 ) -> None:

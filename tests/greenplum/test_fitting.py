@@ -29,7 +29,8 @@ def make_tables(sql: Any, blobs: Any, packing: str) -> None:
     sql.run("SELECT cerebro_pack_validation('test', 'val', 'label', 'x', 'packed')")
     for text in (PLAIN, FULL):
         sql.run("SELECT cerebro_load_model('models', %s)", (text,))
-    select(sql, "configs", [1, 2], [ADAM, ADAM.replace("0.01", "0.003")], ["batch_size=8"])
+    rates = [ADAM.replace("0.01", rate) for rate in ("0.01", "0.003", "0.001", "0.002", "0.005")]
+    select(sql, "configs", [1, 2], rates, ["batch_size=8"])
 
 
 @pytest.fixture
@@ -84,7 +85,10 @@ def test_weights_equal_those_of_a_server_without_segments(
         "FROM cerebro.hops WHERE run_id = %s",
         (run_id,),
     )
-    assert hops == (4 * partitions * 2, partitions, partitions)
+    assert hops == (10 * partitions * 2, partitions, partitions)
+    # Short ones were made by one statement: only before its first did the worker wait at all.
+    together = "SELECT count(*) FROM cerebro.hops WHERE run_id = %s AND waited = 0"
+    assert cluster_sql.value(together, (run_id,)) > 0
     # Each partition was trained by one worker, whose process on its segment has it in memory.
     assert (
         cluster_sql.fetch(

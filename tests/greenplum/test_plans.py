@@ -82,11 +82,13 @@ def planner(request: pytest.FixtureRequest, worker: Session) -> str:
 
 def _aggregation(text: str) -> str:
     """The query of a statement that trains or scores, down to its groups."""
-    first = re.search(r"SELECT (?:i\.segment_key,\s+)?cerebro\.cerebro_", text)
-    assert first is not None
-    return text[
-        first.start() : text.rindex("GROUP BY i.segment_key") + len("GROUP BY i.segment_key")
-    ]
+    found = re.search(
+        r"SELECT (?:i\.\w+,\s+)?cerebro\.cerebro_.*GROUP BY i\.segment_key(?:, i\.mst_key)?",
+        text,
+        re.DOTALL,
+    )
+    assert found is not None
+    return found.group()
 
 
 def _check_one_stage(plan: list[str]) -> None:
@@ -122,6 +124,34 @@ def test_a_hop_moves_nothing_but_the_state(
     assert any("Redistribute Motion" in line for line in plan), plan
 
 
+def _together(**changes: object) -> list[HopOrder]:
+    """Orders of configurations that are trained on one partition by one statement."""
+    others = QualifiedName("public", "states_too")
+    sources = (STATES, others, None)
+    return [
+        _order(mst_key=key, source=source, reads=False, next_partition_key=2 * (key % 2), **changes)
+        for key, source in enumerate(sources, 1)
+    ]
+
+
+def test_hops_of_one_statement_move_nothing_but_the_states(
+    worker: Session, packed: PackedTable, planner: str
+) -> None:
+    worker.run(
+        "CREATE TEMPORARY TABLE states_too (LIKE public.states) DISTRIBUTED BY (segment_key)"
+    )
+    text, parameters = SQL.hops(packed, _together())
+    text = text.replace('"public"."states_too"', "states_too").replace(
+        "public.states_too", "states_too"
+    )
+    told, *plan = _plan(worker, text, parameters)
+    assert "Gather Motion" in told
+    _check_one_stage(plan)
+    assert any("Redistribute Motion" in line for line in plan), plan
+    # Sorted by what groups them: one is trained, and its state taken, before the next begins.
+    assert any("GroupAggregate" in line for line in plan), plan
+
+
 @pytest.mark.parametrize("changes", [{}, {"passes": 3}, {"reads": False}, {"source": None}])
 def test_a_step_moves_nothing_but_the_states(
     worker: Session, packed: PackedTable, changes: dict[str, object], planner: str
@@ -139,7 +169,8 @@ def test_gporca_itself_moves_no_buffers(worker: Session, packed: PackedTable, pl
         pytest.skip("the other planner's plans are looked at above")
     hop = _first(SQL.hop(packed, _order(passes=3)))
     step = _first(ROTATION.step(packed, _steps(packed, passes=3)))
-    for text, parameters in (hop, step):
+    hops = SQL.hops(packed, [_order(mst_key=key, reads=False) for key in (1, 2)])
+    for text, parameters in (hop, step, hops):
         query = _aggregation(text)
         before = text[: text.index(query)].count("%s")
         given = parameters[before : before + query.count("%s")]

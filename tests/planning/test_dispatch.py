@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import itertools
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import pytest
@@ -181,6 +181,43 @@ def test_what_is_held_waits() -> None:
     dispatcher.add_visits([*visits(1, 1), *visits(2, 1)])
     assert dispatcher.next_visit(0, held=[1, 2]) is None
     assert dispatcher.next_visit(0, held=[2]) == Visit(1, 0, 0, 0)
+
+
+def waiting(*pairs: tuple[int, int]) -> Dispatcher:
+    """Configurations that wait for a partition each, given as mst_key and partition_key."""
+    dispatcher = Dispatcher(2, {mst_key: 1.0 for mst_key, _ in pairs})
+    dispatcher.add_visits(Visit(mst_key, 0, 0, partition) for mst_key, partition in pairs)
+    return dispatcher
+
+
+def taken_together(dispatcher: Dispatcher, fit: Callable[..., bool], held: list[int]) -> list[int]:
+    return [visit.mst_key for visit in dispatcher.next_visits(0, held=held, fit=fit)]
+
+
+def test_visits_that_are_made_together_are_half_of_those_of_their_partition() -> None:
+    dispatcher = waiting((1, 7), (2, 8), (3, 7), (4, 7), (5, 7), (6, 8), (7, 7))
+    assert taken_together(dispatcher, lambda visits: True, held=[7]) == [1, 3]
+    # Of what is left for that partition 7 waits no more; 2 and 6 wait for another one.
+    assert taken_together(dispatcher, lambda visits: True, held=[2, 6]) == [4, 5]
+    assert taken_together(dispatcher, lambda visits: True, held=[]) == [2]
+    assert taken_together(dispatcher, lambda visits: True, held=[]) == [6]
+    assert taken_together(dispatcher, lambda visits: True, held=[]) == [7]
+    assert taken_together(dispatcher, lambda visits: True, held=[]) == []
+    dispatcher.finished(Visit(3, 0, 0, 7))
+    assert dispatcher.remaining == 6
+
+
+def test_only_visits_that_fit_together_are_made_together() -> None:
+    dispatcher = waiting(*((mst_key, 7) for mst_key in range(1, 8)))
+    asked: list[list[int]] = []
+
+    def fit(visits: Sequence[Visit]) -> bool:
+        asked.append([visit.mst_key for visit in visits])
+        return visits[-1].mst_key != 2
+
+    assert taken_together(dispatcher, fit, held=[]) == [1, 3, 4]
+    assert asked == [[1, 2], [1, 3], [1, 3, 4]]
+    assert taken_together(dispatcher, lambda visits: False, held=[]) == [2]
 
 
 def test_epochs_that_were_finished_before_are_known() -> None:

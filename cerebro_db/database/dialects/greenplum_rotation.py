@@ -16,6 +16,9 @@ from cerebro_db.database.dialects.greenplum_training import (
     PLACE_SHUFFLED,
     PREPARATION,
     TOLD,
+    by_key,
+    cases,
+    goal_of,
     partition_of,
     segment_key_of,
 )
@@ -44,7 +47,7 @@ class GreenplumRotation:
             orders: of different configurations and partitions, all with the same target.
         """
         keys = [_key(packed, order.partition_key) for order in orders]
-        goals = [_key(packed, _goal(order)) for order in orders]
+        goals = [goal_of(packed, order) for order in orders]
         versions = [order.version + 1 for order in orders]
         return _filled(
             _STEP,
@@ -110,8 +113,8 @@ def _rows_of_step(
         "first": _firsts(packed, [order.partition_key for order in orders], keys),
         "preparation": (PREPARATION, [orders[0].preparation or ""]),
         "task": _by_segment("p", keys, [order.task for order in orders], "text"),
-        "weights": _cases("p", keys, weights, "bytea"),
-        "place": _cases("g", keys, [_place(order) for order in orders], "bytea"),
+        "weights": cases("p.segment_key", keys, weights, "bytea"),
+        "place": cases("g.segment_key", keys, [_place(order) for order in orders], "bytea"),
         "passes": _by_segment("p", keys, passes, "integer"),
         "reading": ("%s", [reading]),
         **columns_of(packed),
@@ -147,11 +150,6 @@ def _key(packed: PackedTable, partition_key: int) -> int:
     return segment_key_of(partition_of(packed, partition_key))
 
 
-def _goal(order: HopOrder) -> int:
-    following = order.next_partition_key
-    return order.partition_key if following is None else following
-
-
 def _weights(order: HopOrder) -> Statement:
     if order.weights_of is None:
         return "NULL", []
@@ -172,14 +170,7 @@ def _firsts(packed: PackedTable, partitions: Sequence[int], keys: Sequence[int])
 
 def _by_segment(alias: str, keys: Sequence[int], values: Sequence[Any], kind: str) -> Statement:
     """A value that depends on the segment."""
-    return _cases(alias, keys, [("%s", [value]) for value in values], kind)
-
-
-def _cases(alias: str, keys: Sequence[int], values: Sequence[Statement], kind: str) -> Statement:
-    """An expression that depends on the segment."""
-    cases = " ".join(f"WHEN %s THEN {text}" for text, _ in values)
-    given = [value for key, (_, more) in zip(keys, values, strict=True) for value in (key, *more)]
-    return f"(CASE {alias}.segment_key {cases} END)::{kind}", given
+    return by_key(f"{alias}.segment_key", keys, values, kind)
 
 
 def _filled(template: str, parts: Mapping[str, Statement | str]) -> Statement:

@@ -2,7 +2,7 @@
 
 All rows that an aggregate takes lie on one segment, and their common segment_key says so: nothing but
 the state travels. It goes where the row of the state belongs, which is where the configuration goes
-next. One statement cannot write two tables, so the transaction of a hop has three.
+next. One statement cannot write two tables, so the row of a hop is the driver's.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ class GreenplumTraining(PostgreSQLTraining):
     """Statements of a run where each partition is the rows of one segment."""
 
     binds_workers = True
+    most_hops = 16
 
     def create_states(self, table: QualifiedName, lasting: bool) -> list[str]:
         """A table of states; the first chunk of each has what its hop did."""
@@ -95,11 +96,8 @@ class GreenplumTraining(PostgreSQLTraining):
     def hop(self, packed: PackedTable, order: HopOrder) -> Statement:
         """Train one configuration on one partition; ``made`` reads what it returns."""
         rows, parameters = self._rows_of_hop(packed, order)
-        following = order.partition_key
-        if order.next_partition_key is not None:
-            following = order.next_partition_key
-        where = segment_key_of(partition_of(packed, following))
-        state = [where, order.mst_key, order.version + 1, order.next_partition_key]
+        goal = goal_of(packed, order)
+        state = [goal, order.mst_key, order.version + 1, order.next_partition_key]
         sql = _HOP.format(rows=rows, states=order.target.sql, told=TOLD)
         return sql, state + parameters
 
@@ -107,6 +105,35 @@ class GreenplumTraining(PostgreSQLTraining):
         """What the statement of a hop returned: a row for each chunk of the state."""
         first = next(row for row in rows if row[1] is not None)
         return HopMade(first[1], first[2], sum(row[0] for row in rows), HopTold(*first[3:]))
+
+    def hops(self, packed: PackedTable, orders: Sequence[HopOrder]) -> Statement:
+        """Train configurations one after another on one partition, by ascending mst_key."""
+        if len(orders) == 1:
+            return self.hop(packed, orders[0])
+        keys = [order.mst_key for order in orders]
+        goals = [goal_of(packed, order) for order in orders]
+        goal, goals_given = by_key("c.mst_key", keys, goals)
+        version, versions_given = by_key("c.mst_key", keys, [order.version + 1 for order in orders])
+        following, following_given = by_key(
+            "c.mst_key", keys, [order.next_partition_key for order in orders]
+        )
+        rows, parameters = self._rows_of_hops(packed, orders)
+        sql = _HOPS.format(
+            goal=goal, version=version, following=following, rows=rows,
+            states=orders[0].target.sql, told=TOLD,
+        )  # fmt: skip
+        return sql, goals_given + versions_given + following_given + parameters
+
+    def all_made(
+        self, mst_keys: Sequence[int], rows: Sequence[tuple[Any, ...]]
+    ) -> dict[int, HopMade]:
+        """What the statement of some hops returned, by mst_key in the order of training."""
+        if len(mst_keys) == 1:
+            return super().all_made(mst_keys, rows)
+        chunks: dict[int, list[tuple[Any, ...]]] = {}
+        for mst_key, *chunk in rows:
+            chunks.setdefault(mst_key, []).append(tuple(chunk))
+        return {mst_key: self.made(chunks[mst_key]) for mst_key in sorted(chunks)}
 
     def missing_hops(
         self, run_id: int, table: QualifiedName, hops_an_epoch: int, num_workers: int
@@ -164,6 +191,47 @@ class GreenplumTraining(PostgreSQLTraining):
             sql += _HOP_BUFFERS.format(place=place, packed=table, **columns_of(packed))
             parameters += [order.passes - 1, *where]
         return sql, parameters
+
+    def _rows_of_hops(self, packed: PackedTable, orders: Sequence[HopOrder]) -> Statement:
+        """What the aggregates take: preparation, tasks and states."""
+        partition = partition_of(packed, orders[0].partition_key)
+        where = segment_key_of(partition)
+        first = [where, partition.partition_key, partition.buffers[0][0]]
+        keys = [order.mst_key for order in orders]
+        tasks = [order.task for order in orders]
+        sql = _FIRST_ROWS.format(packed=packed.relation.name.sql, preparation=PREPARATION)
+        parameters: list[Any] = [orders[0].preparation or "", keys, *first, keys, tasks, *first]
+        sources: dict[QualifiedName, list[HopOrder]] = {}
+        for order in orders:
+            if order.source is not None:
+                sources.setdefault(order.source, []).append(order)
+        for source, found in sources.items():
+            there = [order.mst_key for order in found]
+            version, versions = by_key("s.mst_key", there, [order.version for order in found])
+            sql += _STATES_ROWS.format(states=source.sql, version=version)
+            parameters += [where, there, *versions]
+        return sql, parameters
+
+
+def cases(column: str, keys: Sequence[int], values: Sequence[Statement], kind: str) -> Statement:
+    """An expression that depends on the key in a column."""
+    parts = " ".join(f"WHEN %s THEN {text}" for text, _ in values)
+    given = [value for key, (_, more) in zip(keys, values, strict=True) for value in (key, *more)]
+    return f"(CASE {column} {parts} END)::{kind}", given
+
+
+def by_key(
+    column: str, keys: Sequence[int], values: Sequence[Any], kind: str = "integer"
+) -> Statement:
+    """A value that depends on the key in a column."""
+    return cases(column, keys, [("%s", [value]) for value in values], kind)
+
+
+def goal_of(packed: PackedTable, order: HopOrder) -> int:
+    """Where the state of a hop is left."""
+    following = order.next_partition_key
+    following = order.partition_key if following is None else following
+    return segment_key_of(partition_of(packed, following))
 
 
 def partition_of(packed: PackedTable, key: int) -> PartitionInfo:
@@ -240,6 +308,40 @@ SELECT %s, %s, %s, (c.saved).chunk, %s, (c.saved).state,
                        AS result
                   FROM ({rows}) AS i GROUP BY i.segment_key) AS v) AS c
 RETURNING octet_length(state), {told}
+"""
+
+# Keys and tasks are no join, for the same reason.
+_FIRST_ROWS = """
+SELECT g.segment_key, g.mst_key, -1 AS kind, 0 AS chunk, {preparation} AS task,
+       NULL::bytea AS state
+  FROM (SELECT p.segment_key, unnest(%s::int[]) AS mst_key
+          FROM {packed} p
+         WHERE p.segment_key = %s AND p.partition_key = %s AND p.buffer_id = %s) AS g
+UNION ALL
+SELECT g.segment_key, g.mst_key, 0, 0, g.task, NULL
+  FROM (SELECT p.segment_key, unnest(%s::int[]) AS mst_key, unnest(%s::text[]) AS task
+          FROM {packed} p
+         WHERE p.segment_key = %s AND p.partition_key = %s AND p.buffer_id = %s) AS g
+"""
+
+_STATES_ROWS = """UNION ALL
+SELECT s.segment_key, s.mst_key, 1, s.chunk, NULL, s.state
+  FROM {states} s
+ WHERE s.segment_key = %s AND s.mst_key = ANY (%s) AND s.version = {version}
+"""
+
+# Groups are sorted by what groups them, and each is trained, and its state taken, before the next.
+_HOPS = """
+INSERT INTO {states} (segment_key, mst_key, version, chunk, partition_key, state, result)
+SELECT {goal}, c.mst_key, {version}, (c.saved).chunk, {following}, (c.saved).state,
+       CASE WHEN (c.saved).chunk = 0 THEN c.result END
+  FROM (SELECT v.mst_key, v.result, cerebro._saved_state((v.result).token) AS saved
+          FROM (SELECT i.mst_key,
+                       cerebro.cerebro_train(i.kind, i.task, i.state, NULL::bytea, i.chunk,
+                                             NULL::int, NULL::bytea, NULL::int[], NULL::bytea,
+                                             NULL::int[] ORDER BY i.kind, i.chunk) AS result
+                  FROM ({rows}) AS i GROUP BY i.segment_key, i.mst_key) AS v) AS c
+RETURNING mst_key, octet_length(state), {told}
 """
 
 # Of the first chunk of a state only.

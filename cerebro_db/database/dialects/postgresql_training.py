@@ -125,6 +125,8 @@ class PostgreSQLTraining:
 
     # Whether a partition is for one worker only, whose processes have it in memory.
     binds_workers = False
+    # How many hops of one partition a statement may make.
+    most_hops = 1
 
     def create_states(self, table: QualifiedName, lasting: bool) -> list[str]:
         """A table of states: one row a chunk of a version of a configuration."""
@@ -221,9 +223,27 @@ class PostgreSQLTraining:
         ]  # fmt: skip
         return _HOP.format(rows=rows, states=order.target.sql, columns=HOP_COLUMNS), parameters
 
+    def hops(self, packed: PackedTable, orders: Sequence[HopOrder]) -> Statement:
+        """Train configurations one after another on one partition; ``all_made`` reads it.
+
+        Args:
+            packed: what is trained on.
+            orders: of different configurations, all with the same target. If there are several,
+                no more than ``most_hops``, none of them reads, or starts from the weights of a model.
+        """
+        (order,) = orders
+        return self.hop(packed, order)
+
     def made(self, rows: Sequence[tuple[Any, ...]]) -> HopMade:
         """What the statement of a hop returned."""
         return HopMade(*rows[0])
+
+    def all_made(
+        self, mst_keys: Sequence[int], rows: Sequence[tuple[Any, ...]]
+    ) -> dict[int, HopMade]:
+        """What the statement of some hops returned, by mst_key in the order of training."""
+        (mst_key,) = mst_keys
+        return {mst_key: self.made(rows)} if rows else {}
 
     def missing_hops(
         self, run_id: int, table: QualifiedName, hops_an_epoch: int, num_workers: int

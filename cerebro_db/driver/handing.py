@@ -1,0 +1,74 @@
+"""Which visits a worker makes by its next statement."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+
+from cerebro_db.planning.dispatch import Dispatcher
+from cerebro_db.planning.orders import Visit
+
+# Hops that take no longer share a statement, as what it costs by itself is much in comparison.
+SHARED_SECONDS = 0.2
+
+
+class Handing:
+    """Hands out the visits of a dispatcher: short ones together, where one statement can make them.
+
+    Args:
+        dispatcher: of the run.
+        serves: whether a worker, by its number, can train on a partition.
+        most: hops of one partition that a statement may make.
+    """
+
+    def __init__(
+        self, dispatcher: Dispatcher, serves: Callable[[int, int], bool], most: int
+    ) -> None:
+        self._dispatcher, self._serves, self._most = dispatcher, serves, most
+        # Of the last hop of each configuration. The first one is made alone: it may start from
+        # weights of a model, and nobody knows how long it takes.
+        self._seconds: dict[int, float] = {}
+        self._alone: list[Visit] = []
+
+    def took(self, mst_key: int, seconds: float) -> None:
+        """A hop of a configuration has taken so long, its share of the statement included."""
+        self._seconds[mst_key] = seconds
+
+    def one_by_one(self, visits: Iterable[Visit]) -> None:
+        """A statement has failed: which of its visits that is about is found by making each alone."""
+        self._alone += visits
+
+    def next(
+        self,
+        worker: int,
+        kept: Collection[int],
+        held: Collection[int],
+        alive: Collection[int],
+    ) -> tuple[Visit, ...]:
+        """What a free worker makes now; nothing where it has to wait.
+
+        Args:
+            worker: its number.
+            kept: partitions that it has in memory; only those are trained on by several at once.
+            held: configurations that must not go on yet.
+            alive: those that go on at all.
+        """
+        alone = self.next_alone(worker, alive)
+        if alone is not None:
+            return (alone,)
+
+        def fit(visits: Sequence[Visit]) -> bool:
+            known = all(visit.mst_key in self._seconds for visit in visits)
+            if not known or len(visits) > self._most or visits[0].partition_key not in kept:
+                return False
+            return sum(self._seconds[visit.mst_key] for visit in visits) <= SHARED_SECONDS
+
+        return self._dispatcher.next_visits(worker, kept, held, fit)
+
+    def next_alone(self, worker: int, alive: Collection[int]) -> Visit | None:
+        """One of the visits that are made one by one, unless its configuration has ended."""
+        for visit in [v for v in self._alone if self._serves(worker, v.partition_key)]:
+            self._alone.remove(visit)
+            if visit.mst_key in alive:
+                return visit
+            self._dispatcher.finished(visit)
+        return None
