@@ -30,7 +30,7 @@ FIT = (
     "SELECT cerebro_fit_multiple('packed', '{}', 'configs', 6, validation_table := 'val', "
     "metrics_compute_frequency := 2)"
 )
-CONFIGURATIONS = 4
+CONFIGURATIONS = 10
 
 
 class Call:
@@ -98,7 +98,7 @@ class Bench:
         def trains() -> int | None:
             assert not call.over, call.error
             row = self.server.run(output)
-            return row[0] if row is not None and row[4] >= CONFIGURATIONS else None
+            return row[0] if row is not None and row[4] >= 2 * CONFIGURATIONS else None
 
         return call, output, until(trains, SECONDS, "the run trains") or 0
 
