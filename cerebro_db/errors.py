@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import ClassVar
+
 # Classes of SQLSTATE that concern the server, not one configuration.
 _FATAL_CLASSES = ("08", "40", "42", "53", "55", "57", "58")
 # A hop that is there already, or a damaged page of the disk, is no fault of the configuration.
@@ -19,14 +23,33 @@ class CerebroError(Exception):
     Args:
         message: what was got and what is allowed.
         hint: what to do about it; shown as HINT by the server.
+
+    Attributes:
+        advice: the hint where none is given.
     """
 
     sqlstate = "XX000"
+    advice: ClassVar[str | None] = None
 
     def __init__(self, message: str, hint: str | None = None) -> None:
         super().__init__(message)
         self.message = message
-        self.hint = hint
+        self.hint = hint or self.advice
+
+    @property
+    def last_resort(self) -> str | None:
+        """The hint for who has called a function, in the place of how it is called."""
+        return None
+
+
+@contextmanager
+def hinted(hint: str) -> Iterator[None]:
+    """Give a hint to the errors that come from here without one; decorates functions, too."""
+    try:
+        yield
+    except CerebroError as error:
+        error.hint = error.hint or hint
+        raise
 
 
 class InvalidArgument(CerebroError):
@@ -39,54 +62,63 @@ class UndefinedTable(CerebroError):
     """A table does not exist, or other sessions cannot see it."""
 
     sqlstate = "42P01"
+    advice = "the schemas of the search_path are searched; schema.table names one of another schema"
 
 
 class UndefinedColumn(CerebroError):
     """A table lacks a column."""
 
     sqlstate = "42703"
+    advice = "name one of its columns, or a view that has such a column"
 
 
 class DuplicateTable(CerebroError):
     """An output table exists already."""
 
     sqlstate = "42P07"
+    advice = "drop it first, or choose another name"
 
 
 class DuplicateFunction(CerebroError):
     """A function to be made exists already."""
 
     sqlstate = "42723"
+    advice = "drop it first, or choose another name"
 
 
 class ObjectInUse(CerebroError):
     """A table is what another run, or another transaction, works on."""
 
     sqlstate = "55006"
+    advice = "try again when that has ended; cerebro.progress shows the runs under way"
 
 
 class UndefinedRun(CerebroError):
     """A run does not exist, or is not the caller's."""
 
     sqlstate = "42704"
+    advice = "cerebro.runs shows your runs"
 
 
 class UndefinedModel(CerebroError):
     """A registered model, its version or its alias does not exist, or the caller may not use it."""
 
     sqlstate = "42704"
+    advice = "cerebro.registered_models shows your models and those that you may use"
 
 
 class WrongRunStatus(CerebroError):
     """A run is at a point where that cannot be done, for example finished."""
 
     sqlstate = "55000"
+    advice = "cerebro.runs shows the status of your runs"
 
 
 class RunCancelled(CerebroError):
     """Someone cancelled the run."""
 
     sqlstate = "57014"
+    advice = "cerebro_resume goes on with it"
 
 
 class WrongObjectType(CerebroError):
@@ -99,18 +131,23 @@ class InvalidData(CerebroError):
     """The rows of a table cannot be used: NULL, ragged, or an unseen class."""
 
     sqlstate = "22000"
+    advice = "mend such rows, or leave them out in a view: SELECT ... WHERE x IS NOT NULL"
 
 
 class InvalidArchitecture(CerebroError):
     """A model's JSON is refused, or cannot be built."""
 
     sqlstate = "22023"
+    advice = (
+        "give what to_json() of a Keras model returns; docs/sql.md tells which layers are allowed"
+    )
 
 
 class InvalidState(CerebroError):
     """The bytes of a state are damaged or of another model."""
 
     sqlstate = "22P03"
+    advice = "what was stored was changed, or is of another model; train the model again"
 
 
 class ConfigurationFailed(CerebroError):
@@ -123,24 +160,30 @@ class RunFailed(CerebroError):
     """A run cannot go on."""
 
     sqlstate = "58000"
+    advice = "cerebro.runs shows the run; SELECT cerebro_resume(run_id) goes on with it"
 
 
 class RunInterrupted(CerebroError):
     """A run lost its sessions too often; it can be resumed."""
 
     sqlstate = "58000"
+    advice = (
+        "SELECT cerebro_resume(run_id) goes on from the last hops; cerebro.runs shows the run_id"
+    )
 
 
 class NotPermitted(CerebroError):
     """The calling role lacks a privilege."""
 
     sqlstate = "42501"
+    advice = "the owner, or an administrator, can GRANT what is lacking"
 
 
 class MissingLibrary(CerebroError):
     """The server's Python lacks an optional package."""
 
     sqlstate = "0A000"
+    advice = "an administrator can install it for the Python of the server"
 
 
 class LoopbackFailed(CerebroError):
@@ -165,6 +208,7 @@ class MissingPackage(CerebroError):
     """A function needs a Python package that the server does not have."""
 
     sqlstate = "0A000"
+    advice = "an administrator can install it for the Python of the server"
 
 
 class InstallationFailed(CerebroError):

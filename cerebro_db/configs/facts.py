@@ -46,7 +46,10 @@ class ArchitectureFacts:
                 raise ValueError("not the facts of a model")
             return cls(**{key: _READERS[key](value) for key, value in values.items()})
         except (ValueError, TypeError, RecursionError) as error:
-            raise InvalidArgument(f"architecture facts: got {text[:80]!r}; {error}") from error
+            raise InvalidArgument(
+                f"architecture facts: got {text[:80]!r}; {error}",
+                hint="cerebro_load_model writes the column model_facts; set it to NULL to have it found anew",
+            ) from error
 
 
 def _count(value: Any) -> int:

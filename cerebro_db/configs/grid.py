@@ -21,7 +21,7 @@ from cerebro_db.configs.names import find_optimizer
 from cerebro_db.configs.optimizers import ARGUMENT_ALIASES, DECAY, REFUSED_ARGUMENTS
 from cerebro_db.configs.parameters import COMPILE_KEYS, FIT_KEYS, NUMERIC_ARGUMENTS, REFUSED_FIT
 from cerebro_db.configs.texts import optimizer_text
-from cerebro_db.errors import InvalidArgument
+from cerebro_db.errors import InvalidArgument, hinted
 
 OPTIMIZER_LIST = "optimizer_params_list"
 DISTRIBUTIONS = ("linear", "log", "log_near_one")
@@ -102,6 +102,10 @@ class Grid:
         return [_optimizer_text(values) for one in self.optimizers for values in _combinations(one)]
 
 
+@hinted(
+    "compile_params_grid is such as {'loss': ['mse'], 'optimizer_params_list': "
+    "[{'optimizer': ['Adam'], 'lr': [0.001, 0.1, 'log']}]}; docs/sql.md tells more under cerebro_generate_configs"
+)
 def parse_compile_grid(text: str) -> Grid:
     """Parses and checks a compile_params_grid."""
     what = "compile_params_grid"
@@ -120,6 +124,10 @@ def parse_compile_grid(text: str) -> Grid:
     return Grid(_space(given, NUMERIC_ARGUMENTS, what), spaces)
 
 
+@hinted(
+    "fit_params_grid is such as {'batch_size': [16, 32], 'epochs': [1]}; docs/sql.md lists the "
+    "parameters under Fit parameters"
+)
 def parse_fit_grid(text: str) -> Grid:
     """Parses and checks a fit_params_grid."""
     what = "fit_params_grid"

@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import Any
 
 from cerebro_db.configs.messages import shown
-from cerebro_db.errors import InvalidArgument
+from cerebro_db.errors import InvalidArgument, hinted
 
 # Of an image after it was resized; what it may have before is checked when it is opened.
 MAX_VALUES = 2**24
@@ -56,6 +56,9 @@ class ImageEncoding:
         return image_encoding(fields["name"], fields["format"], fields["shape"])
 
 
+@hinted(
+    "image_shape := ARRAY[28, 28, 1], image_format := 'raw' are height, width, channels of raw bytes"
+)
 def image_encoding(name: str, format: object, shape: object) -> ImageEncoding:
     """An encoding of what a user gives for ``image_format`` and ``image_shape``.
 

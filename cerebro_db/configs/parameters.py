@@ -28,7 +28,7 @@ from cerebro_db.configs.metrics import METRICS
 from cerebro_db.configs.names import find_loss, find_metric
 from cerebro_db.configs.optimizer_specs import OptimizerSpec, parse_optimizer
 from cerebro_db.configs.precision import DTYPE_POLICY
-from cerebro_db.errors import InvalidArgument
+from cerebro_db.errors import InvalidArgument, hinted
 
 Arguments = tuple[tuple[str, Any], ...]
 
@@ -150,6 +150,10 @@ class FitParams:
     callbacks: tuple[CallbackSpec, ...] = ()
 
 
+@hinted(
+    "compile_params are such as loss='mse',optimizer='Adam(lr=0.01)',metrics=['mae']; "
+    "docs/sql.md lists them under Compile parameters"
+)
 def parse_compile_params(text: str) -> CompileParams:
     """Parses for example ``loss='mse',optimizer='Adam(lr=0.1)',metrics=['mae'],l2=0.001``."""
     what = "compile_params"
@@ -178,6 +182,9 @@ def parse_compile_params(text: str) -> CompileParams:
     )
 
 
+@hinted(
+    "fit_params are such as batch_size=32,epochs=1; docs/sql.md lists them under Fit parameters"
+)
 def parse_fit_params(text: str) -> FitParams:
     """Parses for example ``batch_size=16,epochs=1``; verbose is accepted and ignored."""
     what = "fit_params"

@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields
 
 from cerebro_db.configs.arguments import unknown
 from cerebro_db.configs.messages import shown
-from cerebro_db.errors import InvalidArgument
+from cerebro_db.errors import InvalidArgument, hinted
 
 
 @dataclass(frozen=True)
@@ -60,6 +60,7 @@ _RANGES = {
 }
 
 
+@hinted("cerebro.settings shows all settings, what they mean and what they are")
 def parse_setting(name: str, text: str) -> int | str:
     """A setting's value from its text.
 

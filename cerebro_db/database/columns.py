@@ -32,7 +32,10 @@ def split_names(text: str | None, role: str) -> list[str]:
         names.append(match[1])
         place = match.end()
     if given.rstrip().endswith(","):
-        raise InvalidArgument(f"{role}: got {shown(given)}; a name is missing after the last comma")
+        raise InvalidArgument(
+            f"{role}: got {shown(given)}; a name is missing after the last comma",
+            hint="leave the last comma out",
+        )
     return names
 
 
@@ -49,5 +52,8 @@ def listed_columns(relation: Relation, text: str | None, role: str) -> tuple[Col
     names = [one.name for one in found]
     for name in names:
         if names.count(name) > 1:
-            raise InvalidArgument(f"{role}: got the column {name!r} twice; allowed: once")
+            raise InvalidArgument(
+                f"{role}: got the column {name!r} twice; allowed: once",
+                hint="a view can have it under a second name",
+            )
     return found

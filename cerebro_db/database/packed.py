@@ -202,7 +202,10 @@ def packed_of(session: Session, oid: int, role: str, tick: Tick = no_tick) -> Pa
     """
     rows = session.run(_NAME_OF, (oid,), tick)
     if not rows:
-        raise UndefinedTable(f"{role}: the packed table that the run began with was dropped")
+        raise UndefinedTable(
+            f"{role}: the packed table that the run began with was dropped",
+            hint="start a new run with a table that is packed again",
+        )
     return load_packed(session, QualifiedName(*rows[0]).text, role, tick)
 
 

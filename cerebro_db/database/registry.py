@@ -306,4 +306,7 @@ def _no_version(
 ) -> UndefinedModel:
     told = ", ".join(map(str, known[-20:])) or "none"
     got = "no version" if version is None else f"version {version}"
-    return UndefinedModel(f"got {got} of {reference}; the model has the versions: {told}")
+    return UndefinedModel(
+        f"got {got} of {reference}; the model has the versions: {told}",
+        hint="cerebro.registered_versions shows them; cerebro_register_model adds one",
+    )

@@ -33,6 +33,7 @@ _NOT_SEEN_HINT = (
     "worker sessions see only what is committed: a table made in a transaction that has not "
     "committed, and a temporary table, cannot be used; commit first"
 )
+_NO_TABLE_HINT = "it is an index, a sequence or the like: name the table itself"
 _REGISTERED_HINT = (
     "registered models are taken by cerebro_predict, cerebro_predict_row, cerebro_evaluate, "
     "cerebro_confusion_matrix and cerebro_export"
@@ -268,7 +269,9 @@ def _relation(
 ) -> Relation:
     oid, schema, name, kind, persistence = row
     if kind not in KINDS:
-        raise WrongObjectType(f"{role}: got {given!r}; allowed: a table or a view")
+        raise WrongObjectType(
+            f"{role}: got {given!r}; allowed: a table or a view", hint=_NO_TABLE_HINT
+        )
     if persistence == "t":
         raise UndefinedTable(
             f"{role}: got {given!r}; temporary tables are not allowed", hint=_NOT_SEEN_HINT
@@ -289,12 +292,21 @@ def _schema_for_new(session: Session, schema: str | None, role: str, tick: Tick)
     if schema is None:
         schema = _search_path(session, tick).first
         if schema is None:
-            raise InvalidArgument(f"{role}: no schema of the search_path exists; name one")
+            raise InvalidArgument(
+                f"{role}: no schema of the search_path exists; name one",
+                hint="write schema.table, or SET search_path",
+            )
     rows = session.run(_SCHEMA, (schema,), tick)
     if not rows:
-        raise UndefinedTable(f"{role}: got the schema {schema!r}; it does not exist")
+        raise UndefinedTable(
+            f"{role}: got the schema {schema!r}; it does not exist",
+            hint="CREATE SCHEMA makes it; SELECT nspname FROM pg_namespace shows those there are",
+        )
     if not rows[0][0]:
-        raise NotPermitted(f"{role}: the calling role may not create tables in schema {schema!r}")
+        raise NotPermitted(
+            f"{role}: the calling role may not create tables in schema {schema!r}",
+            hint="name a table of another schema, or ask its owner to GRANT CREATE ON SCHEMA",
+        )
     return schema
 
 

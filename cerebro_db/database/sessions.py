@@ -13,7 +13,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from cerebro_db import errors
-from cerebro_db.errors import CerebroError, LoopbackFailed
+from cerebro_db.errors import (
+    CerebroError,
+    InvalidArgument,
+    LoopbackFailed,
+    NotPermitted,
+    RunCancelled,
+)
 
 
 def _import_psycopg2() -> Any:
@@ -59,9 +65,25 @@ class StatementFailed(CerebroError):
         self.sqlstate = sqlstate
         self.detail = detail
 
+    @property
+    def last_resort(self) -> str | None:
+        """Of an error of the server; ours that a session brings are of a wrong argument."""
+        if self.sqlstate == InvalidArgument.sqlstate:
+            return None
+        return _LAST_RESORTS.get(self.sqlstate, _LAST_RESORT)
+
+
+_LAST_RESORT = "the log of the server has the statement that failed"
+_LAST_RESORTS = {
+    NotPermitted.sqlstate: NotPermitted.advice,
+    RunCancelled.sqlstate: "it was cancelled, or statement_timeout is too short for it",
+}
+
 
 class SessionLost(CerebroError):
     """The server ended a session, or the connection broke."""
+
+    advice = "the log of the server tells why; a run goes on by SELECT cerebro_resume(run_id)"
 
     sqlstate = "08006"
 

@@ -337,7 +337,8 @@ def _check_resumable(run: StoredRun) -> None:
     if not run.is_mine:
         # It would read tables that its owner named with the rights of someone else.
         raise NotPermitted(
-            f"run_id: got {run.run_id}, a run of another role; allowed: to go on with your own"
+            f"run_id: got {run.run_id}, a run of another role; allowed: to go on with your own",
+            hint="the role that began it can; cerebro.runs shows whose run it is",
         )
     if run.status not in _RESUMABLE:
         raise WrongRunStatus(

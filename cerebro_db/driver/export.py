@@ -16,8 +16,7 @@ from cerebro_db.driver.control import (
     runs_tensorflow,
 )
 from cerebro_db.driver.registered import named_models, stored_facts
-from cerebro_db.driver.trained import ROLE, ModelTable, load_models, recipe
-from cerebro_db.errors import WrongObjectType
+from cerebro_db.driver.trained import ROLE, ModelTable, load_models, no_state, recipe
 
 
 @dataclass(frozen=True)
@@ -74,5 +73,5 @@ def _exported(
     finally:
         release(session)
     if not rows:
-        raise WrongObjectType(f"{ROLE}: {table.states} has no state of the model {mst_key}")
+        raise no_state(f"{ROLE}: {table.states}", mst_key)
     return bytes(rows[0][0])

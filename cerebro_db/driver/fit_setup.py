@@ -226,14 +226,15 @@ def _selection_rows(
         tick,
     )
     if not rows:
-        raise InvalidArgument(f"model_selection_table: {selection.name} is empty")
+        raise InvalidArgument(f"model_selection_table: {selection.name} is empty", hint=_HINT)
     if not any(value is None for row in rows for value in row):
         rows = [_checked(selection, row) for row in rows]
     repeated = [key for key, count in Counter(str(row[0]) for row in rows).items() if count > 1]
     if repeated or any(value is None for row in rows for value in row):
         raise InvalidArgument(
             f"model_selection_table: {selection.name} has NULLs or repeats mst_key {repeated[:5]}; "
-            "allowed: each mst_key once, no NULLs"
+            "allowed: each mst_key once, no NULLs",
+            hint=_HINT,
         )
     return [(row[0], row[1], row[2], row[3]) for row in rows]
 
@@ -259,7 +260,7 @@ def _architecture_table(session: Session, selection: Relation, tick: Tick) -> Re
         )
     rows = session.run(f"SELECT model_arch_table FROM {summary.sql}", (), tick)
     if len(rows) != 1:
-        raise WrongObjectType(f"{summary}: got {len(rows)} rows; allowed: one")
+        raise WrongObjectType(f"{summary}: got {len(rows)} rows; allowed: one", hint=_HINT)
     facts = Facts("model_selection_table", summary, {"model_arch_table": rows[0][0]}, _HINT)
     return find(session, facts.text("model_arch_table"), "model_arch_table", tick)
 

@@ -190,7 +190,8 @@ def _check_configuration(catalog: Catalog, run_id: int, mst_key: int) -> None:
         raise InvalidArgument(
             f"mst_key: got {mst_key}"
             + (f", which is {found[mst_key]}" if mst_key in found else "")
-            + f"; configurations of run {run_id} that are trained: {shown}"
+            + f"; configurations of run {run_id} that are trained: {shown}",
+            hint="cerebro.progress shows how far each is",
         )
 
 

@@ -164,7 +164,8 @@ def _rules(session: Session, rule: str | None, tick: Tick) -> Relation:
     if kinds[_COLUMN] not in _WHOLE:
         raise WrongObjectType(
             f"{_ROLE}: the column {_COLUMN} of {relation.name} is of type {kinds[_COLUMN]}; "
-            f"allowed: {', '.join(_WHOLE)}"
+            f"allowed: {', '.join(_WHOLE)}",
+            hint=f"cast the column in a view, as in SELECT {_COLUMN}::integer AS {_COLUMN}",
         )
     return relation
 

@@ -23,6 +23,7 @@ _CLASS_CATEGORIES = {"S", "B", "D", "T", "E"}
 # uuid, inet, cidr, macaddr: they have an order, as others of their categories do not.
 _CLASS_TYPES = {2950, 869, 650, 829}
 _FLOAT8_OID, _FLOAT8_ARRAY_OID, _SMALLINT_OID, _BYTEA_OID = 701, 1022, 21, 17
+_CAST = "cast the column in a view, as in SELECT value::real AS value"
 # The name of what is made of several columns.
 FEATURES = "features"
 
@@ -162,7 +163,8 @@ def listed_feature(column: Column, role: str) -> Feature:
     if cast is None:
         raise WrongObjectType(
             f"{role}: the column {column.name!r} is of type {column.type}; allowed: smallint, "
-            "integer, bigint, real, double precision or numeric, and arrays of these"
+            "integer, bigint, real, double precision or numeric, and arrays of these",
+            hint=_CAST,
         )
     return Feature(column, *cast)
 
@@ -192,7 +194,8 @@ def image_feature(source: Relation, listed: str | None, image: ImageEncoding) ->
     if found.type_oid != _BYTEA_OID:
         raise WrongObjectType(
             f"independent_varname: the column {found.name!r} is of type {found.type}; "
-            "allowed: bytea, as it is images that are read"
+            "allowed: bytea, as it is images that are read",
+            hint="cerebro_pack packs arrays of numbers, cerebro_pack_columns columns of single values",
         )
     if image.format is ImageFormat.ENCODED:
         require_pillow()
@@ -233,7 +236,8 @@ def target_of(column: Column) -> Target:
         raise WrongObjectType(
             f"dependent_varname: the column {column.name!r} is of type {column.type}; allowed: "
             "integers, text, boolean, dates and times and enumerations for classes, real, "
-            "double precision, numeric and arrays of numbers for float targets"
+            "double precision, numeric and arrays of numbers for float targets",
+            hint=_CAST,
         )
     return Target(column, "float", cast[0] or _cast(column))
 
@@ -243,7 +247,8 @@ def check_number(column: Column, role: str) -> None:
     if column.type_oid not in _INTEGERS | _FLOATS:
         raise WrongObjectType(
             f"{role}: the column {column.name!r} is of type {column.type}; allowed: smallint, "
-            "integer, bigint, real, double precision or numeric"
+            "integer, bigint, real, double precision or numeric",
+            hint=_CAST,
         )
 
 
@@ -252,7 +257,8 @@ def check_source(relation: Relation) -> None:
     if relation.has("partition_key") and relation.has("buffer_id"):
         raise WrongObjectType(
             f"source_table: {relation.name} is packed already; allowed: a table with a row "
-            "for each example"
+            "for each example",
+            hint="name the table that it was packed from, or train on it with cerebro_fit_multiple",
         )
 
 

@@ -231,5 +231,8 @@ def _listed(given: Sequence[Any] | None) -> list[str | None] | None:
     if len(values) == 1 and isinstance(values[0], list):
         values = list(values[0])
     if not all(value is None or isinstance(value, str) for value in values):
-        raise WrongObjectType("class_values: got an array of several lists; allowed: one list")
+        raise WrongObjectType(
+            "class_values: got an array of several lists; allowed: one list",
+            hint="ARRAY['first', 'second'] is one list",
+        )
     return values

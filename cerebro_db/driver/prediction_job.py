@@ -26,7 +26,8 @@ from cerebro_db.driver.control import (
 from cerebro_db.driver.crew import recover, run_all_made, run_each
 from cerebro_db.driver.prediction_models import Asked, Member
 from cerebro_db.driver.prediction_source import Buffers, Rows
-from cerebro_db.errors import CerebroError, DuplicateTable, InvalidData, WrongObjectType
+from cerebro_db.driver.trained import no_state
+from cerebro_db.errors import CerebroError, DuplicateTable, InvalidData
 
 # A batch is large enough to keep a worker busy and small in its memory.
 MAX_BATCH_ROWS = 4096
@@ -256,7 +257,7 @@ def _token(session: Session, member: Member) -> int:
     """What a worker returned that has loaded a model."""
     rows = session.rows()
     if len(rows) != 1:
-        raise WrongObjectType(f"{member.stored.table} has no state of the model {member.key}")
+        raise no_state(str(member.stored.table), member.key)
     return int(rows[0][0])
 
 

@@ -136,7 +136,8 @@ def _id_column(table: Relation, text: str | None) -> Column:
     if id_column.is_array:
         raise WrongObjectType(
             f"id_col: the column {id_column.name!r} is of type {id_column.type}; "
-            "allowed: any type but arrays"
+            "allowed: any type but arrays",
+            hint="name a column that tells the rows apart, such as the primary key",
         )
     if id_column.name in _TAKEN:
         raise InvalidArgument(

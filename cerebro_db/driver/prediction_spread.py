@@ -13,7 +13,8 @@ from cerebro_db.driver.crew import recover
 from cerebro_db.driver.prediction_job import Job, Work
 from cerebro_db.driver.prediction_source import Rows
 from cerebro_db.driver.tasks import worker_task
-from cerebro_db.errors import InvalidState, WrongObjectType
+from cerebro_db.driver.trained import no_state
+from cerebro_db.errors import InvalidState
 
 
 class SpreadJob(Job):
@@ -63,9 +64,7 @@ class SpreadJob(Job):
         found = dict(run(self._sql.brought, (), self._tick))
         for number, member in enumerate(work.asked.members):
             if number not in found:
-                raise WrongObjectType(
-                    f"{member.stored.table} has no state of the model {member.key}"
-                )
+                raise no_state(str(member.stored.table), member.key)
             if not found[number]:
                 raise InvalidState(f"{member.stored.table}: got NULL for a chunk of a state")
 

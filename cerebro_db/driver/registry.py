@@ -24,6 +24,8 @@ from cerebro_db.driver.registered import stored_facts
 from cerebro_db.driver.trained import ModelTable, load_model_table, load_models
 from cerebro_db.errors import InvalidArgument, ObjectInUse, UndefinedModel, WrongRunStatus
 
+_ALIASES = "cerebro.registered_versions shows the versions and their aliases"
+
 
 @dataclass(frozen=True)
 class RegisterRequest:
@@ -98,7 +100,9 @@ def set_alias(
         if version is not None:
             registry.check_version(model_id, reference, version)
         elif last is None or last[1] is None:
-            raise UndefinedModel(f"got the alias {word!r}; {reference} has no such alias")
+            raise UndefinedModel(
+                f"got the alias {word!r}; {reference} has no such alias", hint=_ALIASES
+            )
         if last is None or last[1] != version:
             registry.set_alias(model_id, word, version, last[0] if last else None)
 
@@ -116,7 +120,8 @@ def rollback_alias(
         last = registry.alias(model_id, word)
         if last is None or last[2] is None:
             raise UndefinedModel(
-                f"got the alias {word!r}; {reference} has no such alias with an earlier version"
+                f"got the alias {word!r}; {reference} has no such alias with an earlier version",
+                hint=_ALIASES,
             )
         version, previous = registry.alias_change(last[2])
         if version is not None:

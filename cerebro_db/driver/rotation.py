@@ -46,7 +46,8 @@ def check_schedule(dialect: PostgreSQL, request: FitRequest) -> None:
     if request.schedule == ROTATION and dialect.rotation is None:
         raise NotSupported(
             f"schedule: got {ROTATION!r}; allowed on this server: {HOPPER!r}, as no statement can "
-            "train on segments side by side"
+            "train on segments side by side",
+            hint=f"leave it out: {HOPPER!r} is the default",
         )
 
 

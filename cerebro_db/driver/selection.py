@@ -144,7 +144,8 @@ def _check_models(
     wrong = [model_id for model_id in wanted if ids.count(model_id) != 1]
     if wrong:
         raise InvalidArgument(
-            f"model_id_list: got {wrong}; allowed: ids that {models.name} has exactly once"
+            f"model_id_list: got {wrong}; allowed: ids that {models.name} has exactly once",
+            hint=f"SELECT model_id FROM {models.name} shows those there are",
         )
     _check_layers(dict(found), rows, limits_of(session, tick))
 

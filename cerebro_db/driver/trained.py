@@ -79,7 +79,8 @@ class ModelTable:
         if mst_key not in self.mst_keys:
             raise InvalidArgument(
                 f"mst_key: got {mst_key}; {self.relation.name} has models of the "
-                f"keys {self._shown_keys()}"
+                f"keys {self._shown_keys()}",
+                hint=f"SELECT mst_key FROM {self.relation.name} shows them",
             )
 
     def only_key(self) -> int:
@@ -147,7 +148,8 @@ def load_models(
     )
     if [row[0] for row in rows] != sorted(mst_keys):
         raise WrongObjectType(
-            f"{ROLE}: {table.info.name} does not have each of the models {sorted(mst_keys)} once"
+            f"{ROLE}: {table.info.name} does not have each of the models {sorted(mst_keys)} once",
+            hint=_HINT,
         )
     limits = limits_of(session, tick)
     return [_model(row, limits) for row in rows]
@@ -166,6 +168,14 @@ def recipe(model: TrainedModel, table: ModelTable) -> dict[str, Any]:
         "jit": False,
         "steps_per_call": 1,
     }
+
+
+def no_state(states: str, mst_key: int) -> WrongObjectType:
+    """The error where someone has removed the state of a model."""
+    return WrongObjectType(
+        f"{states} has no state of the model {mst_key}",
+        hint="its rows were deleted; train it again with warm_start := true",
+    )
 
 
 def one_or_all(values: Sequence[Any]) -> Any:
@@ -216,7 +226,9 @@ def _facts(session: Session, summary: Relation, tick: Tick) -> Facts:
     names = (*_FACTS, *lists)
     rows = session.run(f"SELECT {', '.join(names)} FROM {summary.name.sql}", (), tick)
     if len(rows) != 1:
-        raise WrongObjectType(f"{ROLE}: {summary.name} has {len(rows)} rows; allowed: one")
+        raise WrongObjectType(
+            f"{ROLE}: {summary.name} has {len(rows)} rows; allowed: one", hint=_HINT
+        )
     return Facts(ROLE, summary.name, dict(zip(names, rows[0], strict=True)), _HINT)
 
 

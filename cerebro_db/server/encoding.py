@@ -6,10 +6,10 @@ from typing import Any
 
 from cerebro_db.driver import encoding_rows
 from cerebro_db.driver.encoding_rows import EncodeRequest, EncoderRequest
-from cerebro_db.server.host import Host, entry
+from cerebro_db.server.host import Host, entry_of
 
 
-@entry
+@entry_of("cerebro_encode")
 def encode(
     plpy: Any,
     gd: dict[str, Any],
@@ -26,7 +26,7 @@ def encode(
     encoding_rows.encode(host.pool, request, host.tick)
 
 
-@entry
+@entry_of("cerebro_create_encoder")
 def create_encoder(
     plpy: Any,
     gd: dict[str, Any],

@@ -9,6 +9,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 from cerebro_db.database.dialects.capabilities import packed_sqlstate, reads_error_attributes
 from cerebro_db.database.dialects.interrupts import restored
 from cerebro_db.errors import CerebroError
+from cerebro_db.server.usage import usage
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -33,6 +34,29 @@ def entry(
         raise failure
 
     return wrapper
+
+
+def entry_of(
+    name: str,
+) -> Callable[[Callable[Concatenate[Any, P], R]], Callable[Concatenate[Any, P], R]]:
+    """The same for what users call; no error of it is without a hint.
+
+    Args:
+        name: of the SQL function, whose arguments are shown where there is no better hint.
+    """
+
+    def decorate(function: Callable[Concatenate[Any, P], R]) -> Callable[Concatenate[Any, P], R]:
+        @functools.wraps(function)
+        def wrapper(plpy: Any, /, *args: P.args, **kwargs: P.kwargs) -> R:
+            try:
+                return function(plpy, *args, **kwargs)
+            except CerebroError as error:
+                error.hint = error.hint or error.last_resort or usage(name)
+                raise
+
+        return entry(wrapper)
+
+    return decorate
 
 
 def server_error(plpy: Any, error: CerebroError) -> BaseException:

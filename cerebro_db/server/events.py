@@ -54,7 +54,8 @@ def _folder(base: str, role: str) -> Path:
     if not os.path.isdir(base) or not os.access(base, os.W_OK | os.X_OK):
         raise InvalidArgument(
             f"TensorBoard: the setting tensorboard_dir is {base}; allowed: a directory of the server "
-            "that the server's user can write to"
+            "that the server's user can write to",
+            hint="an administrator can make it, or name another: SELECT cerebro_set('tensorboard_dir', '/path')",
         )
     # No name of a role is a way out of the directory.
     return Path(base) / quote(role, safe="").replace(".", "%2E")

@@ -10,11 +10,11 @@ from cerebro_db.driver.fit import fit_multiple
 from cerebro_db.driver.fit import resume as resume_run
 from cerebro_db.driver.fit_request import FitRequest
 from cerebro_db.driver.one_model import OneModel
-from cerebro_db.server.host import Host, entry
+from cerebro_db.server.host import Host, entry_of
 from cerebro_db.server.version import cores
 
 
-@entry
+@entry_of("cerebro_fit_multiple")
 def fit(plpy: Any, gd: dict[str, Any], arguments: dict[str, Any]) -> int:
     """Train a grid; the arguments are those of the SQL function, by name."""
     host = Host.of(plpy, gd)
@@ -22,7 +22,7 @@ def fit(plpy: Any, gd: dict[str, Any], arguments: dict[str, Any]) -> int:
     return fit_multiple(host.pool, host.dialect, request, host.tick, host.notice)
 
 
-@entry
+@entry_of("cerebro_fit")
 def fit_one(
     plpy: Any, gd: dict[str, Any], configuration: dict[str, Any], arguments: dict[str, Any]
 ) -> int:
@@ -33,7 +33,7 @@ def fit_one(
     return fit_multiple(host.pool, host.dialect, request, host.tick, host.notice)
 
 
-@entry
+@entry_of("cerebro_resume")
 def resume(
     plpy: Any,
     gd: dict[str, Any],
@@ -48,28 +48,28 @@ def resume(
     return resume_run(host.pool, host.dialect, run_id, limits, host.tick, host.notice)
 
 
-@entry
+@entry_of("cerebro_cancel")
 def cancel(plpy: Any, gd: dict[str, Any], run_id: int | None, mst_key: int | None) -> str:
     """Stop a run, or one of its configurations."""
     host = Host.of(plpy, gd)
     return lifecycle.cancel(host.pool, run_id, mst_key, host.tick)
 
 
-@entry
+@entry_of("cerebro_pause")
 def pause(plpy: Any, gd: dict[str, Any], run_id: int | None) -> str:
     """Stop a run such that its call returns."""
     host = Host.of(plpy, gd)
     return lifecycle.pause(host.pool, run_id, host.tick)
 
 
-@entry
+@entry_of("cerebro_drop_run")
 def drop_run(plpy: Any, gd: dict[str, Any], run_id: int | None) -> None:
     """Forget a run and remove its states."""
     host = Host.of(plpy, gd)
     lifecycle.drop_run(host.pool, host.dialect, run_id, host.tick)
 
 
-@entry
+@entry_of("cerebro_vacuum")
 def vacuum(plpy: Any, gd: dict[str, Any], older_than: float | None) -> list[tuple[int | None, int]]:
     """Remove the states of runs that stopped long ago."""
     host = Host.of(plpy, gd)

@@ -8,7 +8,7 @@ from cerebro_db.configs.custom import check_name, check_path
 from cerebro_db.configs.names import is_taken
 from cerebro_db.errors import InvalidArgument
 from cerebro_db.server.computing import Tick, compute
-from cerebro_db.server.host import entry
+from cerebro_db.server.host import entry_of
 from cerebro_db.server.settings import require_administrator
 from cerebro_db.training.environment import configure_once
 from cerebro_db.training.functions import distribution_of, imported, places_of
@@ -26,7 +26,7 @@ def _names(plpy: Any) -> list[str]:
     return [row["name"] for row in plpy.execute(_KNOWN)]
 
 
-@entry
+@entry_of("cerebro_register_function")
 def register(plpy: Any, name: str | None, path: str | None) -> None:
     """Let a name mean a function of an installed package.
 
@@ -39,7 +39,10 @@ def register(plpy: Any, name: str | None, path: str | None) -> None:
     check_path(path)
     assert path is not None
     if is_taken(name):
-        raise InvalidArgument(f"name: got {name!r}, which Keras has; allowed: another name")
+        raise InvalidArgument(
+            f"name: got {name!r}, which Keras has; allowed: another name",
+            hint=f"for example my_{name}",
+        )
     if name in _names(plpy):
         raise InvalidArgument(
             f"name: got {name!r}, which is registered already; allowed: another name",
@@ -56,7 +59,7 @@ def register(plpy: Any, name: str | None, path: str | None) -> None:
     plpy.execute(plpy.prepare(_ADD, kinds), [name, path, package, version, places])
 
 
-@entry
+@entry_of("cerebro_unregister_function")
 def unregister(plpy: Any, name: str | None) -> None:
     """Free a name.
 
@@ -68,4 +71,7 @@ def unregister(plpy: Any, name: str | None) -> None:
     name = check_name(name)
     if not plpy.execute(plpy.prepare(_REMOVE, ["text"]), [name]):
         known = ", ".join(_names(plpy)) or "none is registered"
-        raise InvalidArgument(f"name: got {name!r}; registered functions: {known}")
+        raise InvalidArgument(
+            f"name: got {name!r}; registered functions: {known}",
+            hint="cerebro.registered_functions shows them",
+        )

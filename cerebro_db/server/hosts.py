@@ -6,11 +6,11 @@ from typing import Any
 
 from cerebro_db.driver import gpus
 from cerebro_db.server.computing import listen
-from cerebro_db.server.host import Host, entry
+from cerebro_db.server.host import Host, entry, entry_of
 from cerebro_db.training.devices import described
 
 
-@entry
+@entry_of("cerebro_gpu_configuration")
 def gpu_configuration(
     plpy: Any, gd: dict[str, Any], output_table: str | None, source: str | None
 ) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 from cerebro_db.configs.images import ImageEncoding, image_encoding
 from cerebro_db.configs.scaling import check_divisor
-from cerebro_db.server.entry import entry
+from cerebro_db.server.entry import entry, entry_of
 from cerebro_db.training import images
 
 
@@ -26,7 +26,7 @@ def fault(
     return None if data is None else images.image_fault(data, _image(shape, format))
 
 
-@entry
+@entry_of("cerebro_image_array")
 def values(
     plpy: Any,
     data: bytes | None,

@@ -7,10 +7,10 @@ from typing import Any
 from cerebro_db.driver import model_deletion, model_loading
 from cerebro_db.driver.model_deletion import DeleteRequest
 from cerebro_db.driver.model_loading import FileRequest, LoadRequest
-from cerebro_db.server.host import Host, entry
+from cerebro_db.server.host import Host, entry_of
 
 
-@entry
+@entry_of("cerebro_load_model")
 def load_model(
     plpy: Any,
     gd: dict[str, Any],
@@ -33,7 +33,7 @@ def load_model(
     return model_loading.load_model(host.pool, request, host.tick)
 
 
-@entry
+@entry_of("cerebro_load_model_file")
 def load_model_file(
     plpy: Any,
     gd: dict[str, Any],
@@ -48,7 +48,7 @@ def load_model_file(
     return model_loading.load_model_file(host.pool, request, host.tick)
 
 
-@entry
+@entry_of("cerebro_delete_model")
 def delete_model(
     plpy: Any, gd: dict[str, Any], model_arch_table: str | None, model_id: int | None
 ) -> None:

@@ -10,13 +10,13 @@ from cerebro_db.driver import packing
 from cerebro_db.driver.encoding_plan import EncodingRequest
 from cerebro_db.driver.packing_request import ImageRequest, PackRequest
 from cerebro_db.errors import InvalidArgument
-from cerebro_db.server.host import Host, entry
+from cerebro_db.server.host import Host, entry_of
 
 _NUMBER = re.compile(r"-?[0-9]{1,9}|NULL", re.IGNORECASE | re.ASCII)
 _MOST_TEXT = 2000
 
 
-@entry
+@entry_of("cerebro_pack")
 def pack(
     plpy: Any,
     gd: dict[str, Any],
@@ -51,7 +51,7 @@ def pack(
     packing.pack(host.pool, host.dialect, request, host.tick, host.notice)
 
 
-@entry
+@entry_of("cerebro_pack_columns")
 def pack_columns(
     plpy: Any,
     gd: dict[str, Any],
@@ -90,7 +90,7 @@ def pack_columns(
     packing.pack(host.pool, host.dialect, request, host.tick, host.notice)
 
 
-@entry
+@entry_of("cerebro_pack_images")
 def pack_images(
     plpy: Any,
     gd: dict[str, Any],
@@ -128,7 +128,7 @@ def pack_images(
     packing.pack(host.pool, host.dialect, request, host.tick, host.notice)
 
 
-@entry
+@entry_of("cerebro_pack_validation")
 def pack_validation(
     plpy: Any,
     gd: dict[str, Any],

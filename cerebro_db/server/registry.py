@@ -6,10 +6,10 @@ from typing import Any
 
 from cerebro_db.driver import registry
 from cerebro_db.driver.registry import RegisterRequest
-from cerebro_db.server.host import Host, entry
+from cerebro_db.server.host import Host, entry_of
 
 
-@entry
+@entry_of("cerebro_register_model")
 def register(
     plpy: Any,
     gd: dict[str, Any],
@@ -25,7 +25,7 @@ def register(
     return registry.register(host.pool, request, host.tick)
 
 
-@entry
+@entry_of("cerebro_set_alias")
 def set_alias(
     plpy: Any, gd: dict[str, Any], name: str | None, alias: str | None, version: int | None
 ) -> None:
@@ -34,7 +34,7 @@ def set_alias(
     registry.set_alias(host.pool, name, alias, version, host.tick)
 
 
-@entry
+@entry_of("cerebro_rollback_alias")
 def rollback_alias(
     plpy: Any, gd: dict[str, Any], name: str | None, alias: str | None
 ) -> int | None:
@@ -43,7 +43,7 @@ def rollback_alias(
     return registry.rollback_alias(host.pool, name, alias, host.tick)
 
 
-@entry
+@entry_of("cerebro_describe_model")
 def describe(
     plpy: Any, gd: dict[str, Any], name: str | None, description: str | None, tags: str | None
 ) -> None:
@@ -52,21 +52,21 @@ def describe(
     registry.describe(host.pool, name, description, tags, host.tick)
 
 
-@entry
+@entry_of("cerebro_grant_model")
 def grant(plpy: Any, gd: dict[str, Any], name: str | None, role: str | None) -> None:
     """Let a role use a model."""
     host = Host.of(plpy, gd)
     registry.grant(host.pool, name, role, host.tick)
 
 
-@entry
+@entry_of("cerebro_revoke_model")
 def revoke(plpy: Any, gd: dict[str, Any], name: str | None, role: str | None) -> None:
     """Take a grant back."""
     host = Host.of(plpy, gd)
     registry.revoke(host.pool, name, role, host.tick)
 
 
-@entry
+@entry_of("cerebro_drop_model")
 def drop(plpy: Any, gd: dict[str, Any], name: str | None, version: int | None) -> None:
     """Remove a version or a model."""
     host = Host.of(plpy, gd)

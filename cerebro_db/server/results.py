@@ -8,10 +8,10 @@ from cerebro_db.driver import confusion, evaluation, prediction, prediction_byom
 from cerebro_db.driver.evaluation import EvaluationRequest
 from cerebro_db.driver.prediction import PredictionRequest
 from cerebro_db.driver.prediction_byom import ByomRequest
-from cerebro_db.server.host import Host, entry
+from cerebro_db.server.host import Host, entry_of
 
 
-@entry
+@entry_of("cerebro_evaluate")
 def evaluate(
     plpy: Any,
     gd: dict[str, Any],
@@ -29,7 +29,7 @@ def evaluate(
     evaluation.evaluate(host.pool, host.dialect, request, host.tick)
 
 
-@entry
+@entry_of("cerebro_confusion_matrix")
 def confusion_matrix(
     plpy: Any,
     gd: dict[str, Any],
@@ -47,7 +47,7 @@ def confusion_matrix(
     confusion.confusion_matrix(host.pool, host.dialect, request, host.tick)
 
 
-@entry
+@entry_of("cerebro_predict")
 def predict(
     plpy: Any,
     gd: dict[str, Any],
@@ -80,7 +80,7 @@ def predict(
     prediction.predict(host.pool, host.dialect, request, host.tick)
 
 
-@entry
+@entry_of("cerebro_predict_byom")
 def predict_byom(plpy: Any, gd: dict[str, Any], arguments: dict[str, Any]) -> None:
     """Ask a model that was trained elsewhere; the arguments are those of the SQL function."""
     host = Host.of(plpy, gd)

@@ -18,7 +18,7 @@ from cerebro_db.driver.trained import ROLE
 from cerebro_db.errors import InvalidArgument
 from cerebro_db.server.caller import caller_session
 from cerebro_db.server.computing import compute
-from cerebro_db.server.host import entry
+from cerebro_db.server.host import entry_of
 from cerebro_db.server.registered_rows import Versions
 from cerebro_db.server.rows_apart import model_apart
 from cerebro_db.server.rows_loading import built, read_model
@@ -34,7 +34,7 @@ _UNDEFINED = ("42P01", "42703", "3F000", "42602")
 Answer = tuple[str | None, float | None, list[float]]
 
 
-@entry
+@entry_of("cerebro_predict_row")
 def predict_row(
     plpy: Any,
     gd: dict[str, Any],
@@ -50,7 +50,7 @@ def predict_row(
     return compute(plpy, lambda tick: model.answer(features))
 
 
-@entry
+@entry_of("cerebro_predict_outputs")
 def predict_outputs(
     plpy: Any,
     gd: dict[str, Any],

@@ -6,10 +6,10 @@ from typing import Any
 
 from cerebro_db.driver import selection
 from cerebro_db.driver.selection import GridRequest, ListRequest
-from cerebro_db.server.host import Host, entry
+from cerebro_db.server.host import Host, entry_of
 
 
-@entry
+@entry_of("cerebro_generate_configs")
 def generate_configs(
     plpy: Any,
     gd: dict[str, Any],
@@ -40,7 +40,7 @@ def generate_configs(
     host.notice(str(selection.select(host.pool, request, host.tick)))
 
 
-@entry
+@entry_of("cerebro_load_configs")
 def load_configs(
     plpy: Any,
     gd: dict[str, Any],

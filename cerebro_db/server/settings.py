@@ -6,7 +6,7 @@ from typing import Any
 
 from cerebro_db.configs.settings import Settings, parse_setting
 from cerebro_db.errors import InvalidArgument, NotPermitted
-from cerebro_db.server.entry import entry
+from cerebro_db.server.entry import entry_of
 
 
 def settings_of(plpy: Any) -> Settings:
@@ -15,7 +15,7 @@ def settings_of(plpy: Any) -> Settings:
     return Settings.of({row["name"]: row["value"] for row in rows})
 
 
-@entry
+@entry_of("cerebro_set")
 def set_value(plpy: Any, name: str | None, value: str | None) -> None:
     """Set a setting, or bring its default back where ``value`` is NULL.
 

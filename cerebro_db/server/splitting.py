@@ -6,10 +6,10 @@ from typing import Any
 
 from cerebro_db.driver import splitting
 from cerebro_db.driver.splitting import SplitRequest
-from cerebro_db.server.host import Host, entry
+from cerebro_db.server.host import Host, entry_of
 
 
-@entry
+@entry_of("cerebro_train_test_split")
 def train_test_split(
     plpy: Any,
     gd: dict[str, Any],

@@ -11,7 +11,7 @@ import numpy as np
 
 from cerebro_db.configs.messages import shown
 from cerebro_db.errors import InvalidData
-from cerebro_db.training.buffers import decode, parse_arrays, to_float32, wire_size
+from cerebro_db.training.buffers import PACK_AGAIN, decode, parse_arrays, to_float32, wire_size
 from cerebro_db.training.targets import TargetFacts
 
 MAX_INPUTS = 100
@@ -108,17 +108,20 @@ def _blocks(
         shapes: of rows as ``shape`` tells them, where they are others.
     """
     if data is None or not shape:
-        raise InvalidData("got a buffer that is NULL")
+        raise InvalidData("got a buffer that is NULL", PACK_AGAIN)
     rows = shape[0]
     told = [one for row in shapes or [row for row, _ in wanted] for one in (rows, *row)]
     if not isinstance(rows, int) or rows < 0 or list(shape) != told:
         raise InvalidData(
             f"got a buffer of the shapes {shown(tuple(shape))}; allowed: those of "
-            f"{len(wanted)} arrays of as many rows each, one after another"
+            f"{len(wanted)} arrays of as many rows each, one after another",
+            PACK_AGAIN,
         )
     sizes = [rows * math.prod(row) * dtype.itemsize for row, dtype in wanted]
     if len(data) != sum(sizes):
-        raise InvalidData(f"got a buffer of {len(data)} bytes; its shapes take {sum(sizes)}")
+        raise InvalidData(
+            f"got a buffer of {len(data)} bytes; its shapes take {sum(sizes)}", PACK_AGAIN
+        )
     blocks, start = [], 0
     for (row, dtype), size in zip(wanted, sizes, strict=True):
         part = memoryview(data)[start : start + size]

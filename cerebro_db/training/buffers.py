@@ -14,6 +14,8 @@ from cerebro_db.errors import InvalidData
 # The server's types of array elements, by their fixed oids, as they lie in binary form.
 WIRE_DTYPES = {20: ">i8", 21: ">i2", 23: ">i4", 700: ">f4", 701: ">f8"}
 _SMALLINT = 21
+# What to do about a packed table that someone has changed.
+PACK_AGAIN = "the packed table was changed; pack its source again"
 _HEADER_WORDS = 3
 _DIMENSION_WORDS = 2
 _WORD = 4
@@ -198,7 +200,8 @@ def checked_shape(shape: Sequence[int] | None) -> Sequence[int]:
     if shape is None or len(shape) > _MAX_DIMENSIONS or not all(map(_is_size, shape)):
         raise InvalidData(
             f"got a buffer of shape {shown(shape and tuple(shape))}; allowed: up to "
-            f"{_MAX_DIMENSIONS} sizes, none of them NULL or negative"
+            f"{_MAX_DIMENSIONS} sizes, none of them NULL or negative",
+            PACK_AGAIN,
         )
     return shape
 
@@ -218,7 +221,7 @@ def decode(
     """
     little = np.dtype(dtype).newbyteorder("<")
     if data is None or shape is None:
-        raise InvalidData("got a buffer that is NULL")
+        raise InvalidData("got a buffer that is NULL", PACK_AGAIN)
     shape = checked_shape(shape)
     if little.names:  # a record is the whole row
         shape = shape[:1]
@@ -226,7 +229,8 @@ def decode(
     if len(data) != expected:
         raise InvalidData(
             f"got a buffer of {len(data)} bytes; shape {tuple(shape)} of {little.name} "
-            f"takes {expected}"
+            f"takes {expected}",
+            PACK_AGAIN,
         )
     return np.frombuffer(data, little).reshape(tuple(shape))
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from cerebro_db.errors import InvalidData
+from cerebro_db.training.buffers import PACK_AGAIN
 from cerebro_db.training.shuffle import buffer_order, row_order
 
 CacheKey = tuple[int, str, int]  # run, data set, partition
@@ -94,7 +95,8 @@ class PartitionCache:
         """Keep a partition if it fits; tells whether it is kept."""
         if partition.missing:
             raise InvalidData(
-                f"got a partition without its buffers {sorted(partition.missing)[:5]}"
+                f"got a partition without its buffers {sorted(partition.missing)[:5]}",
+                PACK_AGAIN,
             )
         if partition.nbytes > self.limit:
             return False

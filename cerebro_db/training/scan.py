@@ -14,6 +14,7 @@ from cerebro_db.configs.model_outputs import metric_names
 from cerebro_db.errors import CerebroError, InvalidData
 from cerebro_db.training import state as states
 from cerebro_db.training.blocks import Shapes
+from cerebro_db.training.buffers import PACK_AGAIN
 from cerebro_db.training.detail import Detail, added_counts, details_for, exact_auc
 from cerebro_db.training.fields import Fields
 from cerebro_db.training.models import check_training
@@ -135,7 +136,8 @@ class Scan:
             self._score_all(self._partition.pieces)
         if self._rows != self._task.buffers.total:
             raise InvalidData(
-                f"got {self._rows} rows in a scan; the partition has {self._task.buffers.total}"
+                f"got {self._rows} rows in a scan; the partition has {self._task.buffers.total}",
+                PACK_AGAIN,
             )
         partials = {entry.mst_key: _told_of(entry) for entry in self._entries}
         return json.dumps({"kept": kept(), "partials": partials, "errors": self._errors})

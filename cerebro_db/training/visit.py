@@ -12,6 +12,7 @@ import numpy as np
 from cerebro_db.errors import ConfigurationFailed, InvalidData, InvalidState
 from cerebro_db.training import state as states
 from cerebro_db.training.blocks import Shapes
+from cerebro_db.training.buffers import PACK_AGAIN
 from cerebro_db.training.partitions import Buffers, CacheKey, Partition, PartitionCache, VisitOrder
 from cerebro_db.training.process import peak_mb, reset_peak
 from cerebro_db.training.program import LEARNING_RATE, Program, Recipe
@@ -150,7 +151,9 @@ class Visit:
             self._train_whole(self._partition)
         expected = self._task.buffers.total * self._task.recipe.fit_params.epochs
         if self._rows != expected:
-            raise InvalidData(f"got {self._rows} rows in a visit; the partition has {expected}")
+            raise InvalidData(
+                f"got {self._rows} rows in a visit; the partition has {expected}", PACK_AGAIN
+            )
         data = states.to_bytes(self._program.save())
         return data, self._report()
 
