@@ -15,7 +15,15 @@ from typing import Any
 import psycopg2
 import psycopg2.extensions
 import pytest
-from servers import EMBEDDED, SEGMENTS, SegmentServer, Server, drop_database, make_database
+from servers import (
+    EMBEDDED,
+    SEGMENTS,
+    SegmentServer,
+    Server,
+    connected,
+    drop_database,
+    make_database,
+)
 
 from cerebro_db.install import installer
 from cerebro_db.install.embedded import Cluster
@@ -122,9 +130,7 @@ class Sql:
 
 
 def _connected(dsn: str) -> Sql:
-    connection = psycopg2.connect(dsn)
-    connection.autocommit = True
-    return Sql(connection, dsn)
+    return Sql(connected(dsn), dsn)
 
 
 @pytest.fixture

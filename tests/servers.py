@@ -12,6 +12,9 @@ import psycopg2
 import psycopg2.errors
 import psycopg2.extensions
 
+from cerebro_db import errors
+from cerebro_db.database import sessions
+
 EMBEDDED, SEGMENTS = "embedded", "segments"
 VARIABLE = "CEREBRO_GREENPLUM_DSN"
 # Processes of sessions that have ended stay a moment, on segments as well.
@@ -20,6 +23,44 @@ _END_SESSIONS = (
     "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
     " WHERE datname = %s AND pid <> pg_backend_pid()"
 )
+
+
+# The server begins a message with the name of the class that was raised.
+_OURS = tuple(
+    f"{name}: "
+    for module in (errors, sessions)
+    for name, kind in vars(module).items()
+    if isinstance(kind, type) and issubclass(kind, errors.CerebroError)
+)
+
+
+class HintedCursor(psycopg2.extensions.cursor):
+    """Whatever a test calls: an error that Cerebro-DB raises has a SQLSTATE and a HINT."""
+
+    def execute(self, query: Any, values: Any = None) -> None:
+        """Run statements."""
+        try:
+            super().execute(query, values)
+        except psycopg2.Error as error:
+            if "cerebro._" not in str(query):  # what users do not call has no hint of its own
+                check_hint(error)
+            raise
+
+
+def check_hint(error: psycopg2.Error) -> None:
+    """Whether an error says what to do, if it is one of ours."""
+    told = error.diag.message_primary or ""
+    if told.startswith(_OURS):
+        assert error.pgcode not in (None, "XX000", "38000"), told
+        assert error.diag.message_hint, told
+        assert "\n" not in error.diag.message_hint, error.diag.message_hint
+
+
+def connected(dsn: str, **options: Any) -> Any:
+    """An autocommit connection that insists on hints."""
+    connection = psycopg2.connect(dsn, cursor_factory=HintedCursor, **options)
+    connection.autocommit = True
+    return connection
 
 
 class Server(Protocol):

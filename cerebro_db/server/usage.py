@@ -10,20 +10,21 @@ from cerebro_db.install.sources import sql_directory
 # Of the text that an installation is made of: asking the server for it would need a statement, in a
 # session whose transaction may have failed, and which on some servers may run none.
 _DEFINITION = re.compile(
-    r"^CREATE OR REPLACE FUNCTION cerebro\.(cerebro_\w+)\((.*?)\)\s*RETURNS\s", re.M | re.S
+    r"^CREATE OR REPLACE FUNCTION cerebro\.(cerebro_\w+)\((.*?)\)\s*(?:RETURNS|LANGUAGE)\s",
+    re.M | re.S,
 )
 _OUTPUT = re.compile(r",?\s*OUT [^,]*")
 
 
 def usage(name: str) -> str | None:
-    """The ways to call a function, such as ``cerebro_pause(run_id bigint)``; None where unknown."""
-    return " or ".join(_signatures().get(name, ())) or None
+    """How a function is called, such as ``cerebro_pause(run_id bigint)``; None where unknown."""
+    return _signatures().get(name)
 
 
 @functools.cache
-def _signatures() -> dict[str, tuple[str, ...]]:
-    """What is in parentheses after the name of each function, one for each of its overloads."""
-    found: dict[str, tuple[str, ...]] = {}
+def _signatures() -> dict[str, str]:
+    """Of each function; overloads have the same names of arguments, of which the first is shown."""
+    found: dict[str, str] = {}
     try:
         texts = [
             path.read_text("utf-8") for path in sorted((sql_directory() / "objects").glob("*"))
@@ -32,5 +33,5 @@ def _signatures() -> dict[str, tuple[str, ...]]:
         return found
     for name, arguments in _DEFINITION.findall("\n".join(texts)):
         shown = " ".join(_OUTPUT.sub("", arguments).split())
-        found[name] = (*found.get(name, ()), f"{name}({shown})")
+        found.setdefault(name, f"{name}({shown})")
     return found

@@ -10,7 +10,7 @@ from typing import Any
 
 import psycopg2
 import pytest
-from servers import Server, drop_database, make_database
+from servers import Server, connected, drop_database, make_database
 
 from tests.docs.pages import Block, in_order, statements
 
@@ -55,20 +55,14 @@ def documented(cluster: Server, administrator: Any, template: str) -> Iterator[D
     make_database(administrator, "documented", template)
     administrator.run('ALTER DATABASE documented SET search_path = "$user", public, cerebro')
     dsn = cluster.dsn("documented")
-    with closing(_connected(dsn)) as connection:
+    with closing(connected(dsn)) as connection:
         answers = _execute_all(connection, dsn)
     # With that session those went that it worked through; this one opens none.
-    with closing(_connected(dsn)) as connection:
+    with closing(connected(dsn)) as connection:
         yield Documented(Sql(connection, dsn), answers)
     drop_database(administrator, "documented")
     for role in ROLES:
         administrator.run(f"DROP ROLE {role}")
-
-
-def _connected(dsn: str) -> Any:
-    connection = psycopg2.connect(dsn)
-    connection.autocommit = True
-    return connection
 
 
 def _execute_all(connection: Any, dsn: str) -> list[tuple[str, str, list[dict[str, Any]]]]:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from servers import Server, drop_database, make_database
+from servers import Server, connected, drop_database, make_database
 
 FEATURES, CLASSES, ROWS, PARTITIONS = 6, 3, 150, 4
 ADAM = "loss='sparse_categorical_crossentropy',optimizer='Adam(lr=0.01)',metrics=['accuracy']"
@@ -53,10 +53,7 @@ def bench(cluster: Server, administrator: Any, template: str, blobs: Any) -> Ite
     name = f"fitting_{os.getpid()}"
     make_database(administrator, name, template)
     administrator.run(f'ALTER DATABASE {name} SET search_path = "$user", public, cerebro')
-    import psycopg2
-
-    connection = psycopg2.connect(cluster.dsn(name))
-    connection.autocommit = True
+    connection = connected(cluster.dsn(name))
     sql = Sql(connection, cluster.dsn(name))
     _make_tables(sql, blobs)
     yield sql

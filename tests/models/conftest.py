@@ -10,9 +10,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-import psycopg2
 import pytest
-from servers import drop_database, make_database
+from servers import connected, drop_database, make_database
 
 _numbers = itertools.count(1)
 
@@ -63,8 +62,7 @@ def _made(cluster: Any, administrator: Any, template: str) -> Iterator[Database]
     name = f"models_{os.getpid()}_{next(_numbers)}"
     make_database(administrator, name, template)
     administrator.run(f"ALTER DATABASE {name} SET search_path = public, cerebro")
-    connection = psycopg2.connect(cluster.dsn(name))
-    connection.autocommit = True
+    connection = connected(cluster.dsn(name))
     try:
         yield Database(cluster.dsn(name), connection)
     finally:

@@ -12,7 +12,7 @@ import numpy as np
 import psycopg2
 import psycopg2.sql
 import pytest
-from servers import drop_database, make_database
+from servers import connected, drop_database, make_database
 
 from cerebro_db.training import buffers
 
@@ -35,8 +35,7 @@ class Database:
 
     def __init__(self, dsn: str) -> None:
         self.dsn = dsn
-        self.connection = psycopg2.connect(dsn)
-        self.connection.autocommit = True
+        self.connection = connected(dsn)
 
     def fetch(self, query: str, values: Any = None) -> list[tuple[Any, ...]]:
         """The rows of a statement, if it has any."""

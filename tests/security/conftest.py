@@ -14,7 +14,7 @@ from typing import Any
 
 import psycopg2
 import pytest
-from servers import Server, drop_database, make_database
+from servers import Server, connected, drop_database, make_database
 
 NO_RUN = 999_999_999
 ADAM = "loss='sparse_categorical_crossentropy',optimizer='Adam(lr=0.01)',metrics=['accuracy']"
@@ -81,9 +81,7 @@ def quoted(name: str) -> str:
 
 def log_in(dsn: str, name: str, **options: Any) -> Person:
     """An autocommit session of a role."""
-    connection = psycopg2.connect(dsn, user=name, **options)
-    connection.autocommit = True
-    return Person(name, connection)
+    return Person(name, connected(dsn, user=name, **options))
 
 
 @pytest.fixture(scope="session")

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import psycopg2
 import pytest
-from servers import Server, drop_database, make_database
+from servers import Server, connected, drop_database, make_database
 
 from cerebro_db.configs.architecture import check_architecture, fingerprint
 from cerebro_db.install.embedded import Cluster
@@ -45,8 +45,7 @@ class Caller:
     """A session whose statements run aside, so that a test can disturb them."""
 
     def __init__(self, dsn: str) -> None:
-        connection = psycopg2.connect(dsn)
-        connection.autocommit = True
+        connection = connected(dsn)
         self.sql = Sql(connection, dsn)
         self.sql.run("SET search_path = work, public, cerebro")
         self.pid = connection.info.backend_pid
@@ -132,8 +131,7 @@ def _hop(net: str, epochs: int, jit: bool) -> Sequence[Any]:
 
 def make_tables_at(dsn: str) -> None:
     """The same in the database of a DSN."""
-    connection = psycopg2.connect(dsn)
-    connection.autocommit = True
+    connection = connected(dsn)
     make_tables(Sql(connection, dsn))
     connection.close()
 

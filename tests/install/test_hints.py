@@ -1,0 +1,58 @@
+"""Each function that users call tells what to do when it is called in a wrong way."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import psycopg2
+import pytest
+
+from cerebro_db.server.usage import usage
+
+# Name, names and types of the arguments that go in, in their order.
+FUNCTIONS = """
+SELECT p.proname::text, p.proargnames[1:p.pronargs]::text[], ARRAY(
+           SELECT t.type::regtype::text FROM unnest(p.proargtypes) WITH ORDINALITY AS t(type, place)
+            ORDER BY place)
+  FROM pg_proc p
+ WHERE pronamespace = (SELECT oid FROM pg_namespace WHERE nspname = 'cerebro')
+   AND proname LIKE 'cerebro\\_%%' AND NOT EXISTS (SELECT 1 FROM pg_aggregate WHERE aggfnoid = p.oid)
+ ORDER BY 1, p.oid
+"""
+TAKES_NOTHING = {"cerebro_version"}
+
+
+@pytest.fixture
+def functions(sql: Any) -> list[tuple[str, list[str], list[str]]]:
+    """All functions of users, overloads one by one."""
+    found = [row for row in sql.fetch(FUNCTIONS, ()) if row[0] not in TAKES_NOTHING]
+    assert len({name for name, _, _ in found}) >= 37
+    return found
+
+
+def test_a_call_with_nothing_but_nulls_has_a_sqlstate_and_a_hint(
+    sql: Any, functions: list[tuple[str, list[str], list[str]]]
+) -> None:
+    for name, _, types in functions:
+        nulls = ", ".join(f"NULL::{kind}" for kind in types)
+        with pytest.raises(psycopg2.Error) as caught:
+            sql.fetch(f"SELECT cerebro.{name}({nulls})")
+        told = caught.value.diag
+        assert re.match(r"[A-Z]\w+: \w+: got", told.message_primary), (name, told.message_primary)
+        assert told.sqlstate == ("42704" if "run_id" in told.message_primary else "22023"), name
+        assert told.message_hint, (name, told.message_primary)
+
+
+def test_the_last_resort_is_how_the_function_is_called(
+    sql: Any, functions: list[tuple[str, list[str], list[str]]]
+) -> None:
+    for name, names, _ in functions:
+        in_order = ", ".join(rf"{one} [^()]*?" for one in names)
+        assert re.fullmatch(rf"{name}\({in_order}\)", usage(name) or ""), (name, names)
+    with pytest.raises(psycopg2.errors.InvalidParameterValue) as caught:
+        sql.fetch("SELECT cerebro.cerebro_train_test_split('t', 'o', 2.0)")
+    assert caught.value.diag.message_hint.startswith("cerebro_train_test_split(source_table text,")
+    assert usage("cerebro_pause") == "cerebro_pause(run_id bigint)"
+    assert usage("cerebro_vacuum") == "cerebro_vacuum(older_than interval DEFAULT '7 days')"
+    assert usage("no_such_function") is None
