@@ -122,7 +122,7 @@ class Drive:
                 check_gpus(control, self._dialect.hosts, gpu_tables(setup), self._tick)
                 check_events(control, setup.configurations, self._tick)
                 if setup.replaces:
-                    check_previous(control, setup, self._tick)
+                    check_previous(control, self._pool, setup, self._tick)
                 with reserved(control, setup, self._tick, self._notify):
                     self._run_id = register(control, self._dialect, setup, models, self._tick)
                     self._attempt(control, setup)

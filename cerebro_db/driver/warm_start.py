@@ -2,22 +2,48 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+
+from cerebro_db.configs.architecture import fingerprint
+from cerebro_db.database.dialects.capabilities import HERE
 from cerebro_db.database.libraries import SPELLED
 from cerebro_db.database.relations import find
-from cerebro_db.database.sessions import Session, Tick
-from cerebro_db.driver.fit_setup import HISTORY_SUFFIX, RunSetup
-from cerebro_db.driver.trained import ModelTable, load_model_table, one_or_all
-from cerebro_db.errors import InvalidArgument, UndefinedTable, WrongObjectType
+from cerebro_db.database.sessions import Session, SessionPool, StatementFailed, Tick
+from cerebro_db.driver.control import (
+    control_session,
+    may_score,
+    preparation,
+    release,
+    runs_tensorflow,
+)
+from cerebro_db.driver.fit_setup import HISTORY_SUFFIX, Configuration, RunSetup
+from cerebro_db.driver.trained import (
+    ModelTable,
+    TrainedModel,
+    load_model_table,
+    one_or_all,
+    recipe,
+)
+from cerebro_db.errors import InvalidArgument, InvalidState, UndefinedTable, WrongObjectType
 
 ROLE = "model_output_table"
 _HISTORY = ("mst_key", "iteration", "run_id", "dataset")
 
 
-def check_previous(session: Session, setup: RunSetup, tick: Tick) -> None:
+def check_previous(session: Session, pool: SessionPool, setup: RunSetup, tick: Tick) -> None:
     """Compare what is to be trained with what was.
 
+    Args:
+        session: of the driver.
+        pool: has a session for TensorFlow, where an architecture is another one.
+        setup: of the run.
+        tick: called while waiting.
+
     Raises:
-        InvalidArgument: the models were trained on other classes, or another kind of target.
+        InvalidArgument: the models were trained on other classes, or another kind of target; or an
+            architecture cannot take over the weights of the model that goes on in it.
         WrongObjectType: a table that a run would replace was made by someone else.
     """
     _check_history(session, setup, tick)
@@ -27,6 +53,10 @@ def check_previous(session: Session, setup: RunSetup, tick: Tick) -> None:
     except WrongObjectType:
         return  # no model was trained to the end: all start fresh
     _check_targets(setup, earlier)
+    if changed := _changed(session, setup, earlier, tick):
+        fits = (lambda one: may_score(one, use_gpus=False), runs_tensorflow)
+        with control_session(pool, None, tick, *fits) as other:
+            _check_weights(other, setup, earlier, changed, tick)
 
 
 def _check_history(session: Session, setup: RunSetup, tick: Tick) -> None:
@@ -66,3 +96,96 @@ def _check_targets(setup: RunSetup, earlier: ModelTable) -> None:
 
 
 _TOLD = ("a target of the kind", "a target of shape", "the class values")
+
+
+def _changed(
+    session: Session, setup: RunSetup, earlier: ModelTable, tick: Tick
+) -> list[Configuration]:
+    """The configurations that go on from a model of another architecture."""
+    sql = (
+        f"SELECT m.mst_key, m.model_arch::text FROM {earlier.relation.name.sql} m "
+        "WHERE m.mst_key = ANY (%s::integer[])"
+    )
+    before = {
+        key: fingerprint(json.loads(text))
+        for key, text in session.run(sql, (list(earlier.mst_keys),), tick)
+    }
+    return [
+        one
+        for one in setup.configurations
+        if before.get(one.mst_key, one.architecture.id) != one.architecture.id
+    ]
+
+
+def _check_weights(
+    session: Session,
+    setup: RunSetup,
+    earlier: ModelTable,
+    changed: Sequence[Configuration],
+    tick: Tick,
+) -> None:
+    """Give the weights that are there to the models that shall go on from them, as to predict."""
+    session.run(*preparation(session, use_gpus=False), tick)
+    sql = (
+        "SELECT cerebro._begin_prediction(%s, "
+        "cerebro.cerebro_joined_state(s.state ORDER BY s.chunk)) "
+        f"FROM {earlier.states.sql} s, {HERE} WHERE s.mst_key = %s HAVING pg_catalog.count(*) > 0"
+    )
+    try:
+        for one in changed:
+            try:
+                session.run(sql, (_task(one, setup, earlier), one.mst_key), tick)
+            except StatementFailed as error:
+                if error.sqlstate != InvalidState.sqlstate:
+                    raise
+                raise _another_model(session, one, setup, earlier, error.message) from None
+    finally:
+        release(session)
+
+
+def _task(configuration: Configuration, setup: RunSetup, earlier: ModelTable) -> str:
+    """A configuration as a worker is told that predicts with it."""
+    shapes = tuple(tuple(one.shape) for one in setup.packed.inputs)
+    model = TrainedModel(
+        configuration.mst_key,
+        configuration.architecture.text,
+        configuration.architecture.id,
+        configuration.compile_text,
+        configuration.fit_text,
+    )
+    told = {"format": "state", "shape": list(shapes[0]), "divisor": 1.0}
+    ranks = {"ranks": [0] * len(earlier.targets.each)}
+    return json.dumps(recipe(model, replace(earlier, input_shapes=shapes)) | told | ranks)
+
+
+def _another_model(
+    session: Session,
+    one: Configuration,
+    setup: RunSetup,
+    earlier: ModelTable,
+    reason: str,
+) -> InvalidArgument:
+    now, had = one.architecture.model_id, _had(session, earlier, one.mst_key)
+    elsewhere = (
+        "another model_output_table, where it starts fresh"
+        if setup.selection is None
+        else f"another mst_key in {setup.selection}, under which it starts fresh"
+    )
+    return InvalidArgument(
+        f"configuration {one.mst_key}: got model_id {now} of {setup.architectures}, which cannot go on "
+        f"from the model of mst_key {one.mst_key} in {earlier.relation.name}{had}: "
+        f"{reason.removeprefix('InvalidState: ')}",
+        hint=f"give model_id {now} {elsewhere}; or name the model_id that the earlier run had",
+    )
+
+
+def _had(session: Session, earlier: ModelTable, mst_key: int) -> str:
+    """Which architecture the earlier run had, if its table of facts is of the model that is there."""
+    if not (earlier.info.has("model_id") and earlier.info.has("status")):
+        return ""
+    sql = (
+        f"SELECT i.model_id FROM {earlier.info.name.sql} i "
+        "WHERE i.mst_key = %s AND i.status NOT IN ('failed', 'cancelled')"
+    )
+    rows = session.run(sql, (mst_key,))
+    return f", which was model_id {rows[0][0]}" if rows else ""

@@ -247,22 +247,6 @@ def test_warm_start_takes_the_learning_rate_that_is_asked_for_now(
     assert weights(out) == before
 
 
-def test_a_warm_start_that_fails_keeps_the_earlier_model(
-    bench: Any, fit: Fit, weights: Weights, selection: Callable[..., str]
-) -> None:
-    configs = selection([1], [ADAM, ADAM.replace("0.01", "0.02")])
-    out, _ = fit(configs=configs, epochs=1)
-    before = weights(out)
-    bench.run(f"UPDATE {configs} SET model_id = 2 WHERE mst_key = 1")
-    fit(configs=configs, epochs=1, out=out, warm_start=True)
-    after = weights(out)
-    assert after[1] == before[1]
-    assert after[2] != before[2]
-    errors = bench.fetch(f"SELECT mst_key, error FROM {out}_info ORDER BY 1")
-    assert "another model" in errors[0][1]
-    assert errors[1][1] is None
-
-
 NO_WEIGHT = "optimizer=MultiOptimizer(OptimizerMap(SGD(), {'conv.*': Adam()}))"
 
 

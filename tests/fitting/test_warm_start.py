@@ -8,7 +8,7 @@ from typing import Any
 import psycopg2
 import pytest
 
-from tests.fitting.conftest import ADAM
+from tests.fitting.conftest import ADAM, PLAIN, SOFTMAX, layer, model
 
 HISTORY = "SELECT mst_key, iteration, epoch, dataset FROM {}_history ORDER BY 1, 2, 4"
 DIVERGING = ADAM.replace("Adam(lr=0.01)", "SGD(lr=1e38)")
@@ -126,3 +126,50 @@ def test_what_cannot_be_gone_on_from_is_refused(bench: Any, fit: Any) -> None:
     with pytest.raises(psycopg2.errors.WrongObjectType, match="was not made by") as caught:
         fit(epochs=1, out=out, warm_start=True)
     assert bench.value(f"SELECT count(*) FROM {out}_history") == 0
+
+
+def test_a_model_that_cannot_go_on_is_refused_before_any_work(
+    bench: Any, fit: Any, weights: Any, selection: Callable[..., str]
+) -> None:
+    dropout = model(layer("Dense", units=8, activation="relu"), layer("Dropout", rate=0.1), SOFTMAX)
+    ids = [bench.value("SELECT cerebro_load_model('models', %s)", (dropout,)), 2]
+    configs = selection([1], [ADAM, ADAM.replace("0.01", "0.02")])
+    out, run_id = fit(configs=configs, epochs=1)
+    before = weights(out)
+    for model_id, differs in zip(ids, ("others/0", "others/0.*weights/2/gamma"), strict=True):
+        bench.run(f"UPDATE {configs} SET model_id = %s WHERE mst_key = 2", (model_id,))
+        told = (
+            f"configuration 2: got model_id {model_id} of public.models, which cannot go on from the "
+            f"model of mst_key 2 in public.{out}, which was model_id 1: got a state of another model: "
+            rf"it differs in \['{differs}"
+        )
+        with pytest.raises(psycopg2.errors.InvalidParameterValue, match=told) as caught:
+            fit(configs=configs, epochs=1, out=out, warm_start=True)
+        assert "another mst_key in public." in caught.value.diag.message_hint
+    assert bench.value("SELECT max(run_id) FROM cerebro.runs") == run_id
+    assert weights(out) == before
+    with pytest.raises(
+        psycopg2.errors.InvalidParameterValue, match="which was model_id 1"
+    ) as caught:
+        bench.run(
+            "SELECT cerebro_fit('packed', %s, 'models', 2, %s, 'batch_size=8', 1, warm_start := true)",
+            (out, ADAM),
+        )
+    assert "another model_output_table" in caught.value.diag.message_hint
+
+
+def test_another_architecture_of_the_same_weights_goes_on(
+    bench: Any, fit: Any, weights: Any, selection: Callable[..., str]
+) -> None:
+    tanh = PLAIN.replace("relu", "tanh")
+    ids = [bench.value("SELECT cerebro_load_model('models', %s)", (one,)) for one in (PLAIN, tanh)]
+    frozen = ADAM.replace("Adam(lr=0.01)", "SGD(lr=0.0)")
+    configs = selection([1], [ADAM])
+    out, _ = fit(configs=configs, epochs=1)
+    before = weights(out)
+    for model_id in ids:
+        bench.run(f"UPDATE {configs} SET model_id = %s, compile_params = %s", (model_id, frozen))
+        fit(configs=configs, epochs=1, out=out, warm_start=True)
+        assert bench.fetch(f"SELECT model_id, status FROM {out}_info") == [(model_id, "finished")]
+        assert weights(out) == before
+    assert "tanh" in bench.value(f"SELECT model_arch::text FROM {out}")
