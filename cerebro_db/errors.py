@@ -221,3 +221,16 @@ class ClusterFailed(CerebroError):
     """The embedded PostgreSQL cannot be run."""
 
     sqlstate = "58000"
+
+
+def advice_of_server(sqlstate: str) -> str | None:
+    """What to do about an error of the server itself; None for one that a wrong argument causes."""
+    if sqlstate == InvalidArgument.sqlstate:
+        return None
+    return _OF_SERVER.get(sqlstate, "the log of the server has the statement that failed")
+
+
+_OF_SERVER = {
+    NotPermitted.sqlstate: NotPermitted.advice,
+    RunCancelled.sqlstate: "it was cancelled, or statement_timeout is too short for it",
+}

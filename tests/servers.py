@@ -33,6 +33,8 @@ _OURS = tuple(
     if isinstance(kind, type) and issubclass(kind, errors.CerebroError)
 )
 
+_INTERNAL = re.compile(r"cerebro\._|cerebro_(train|measure|joined_state)\(")
+
 
 class HintedCursor(psycopg2.extensions.cursor):
     """Whatever a test calls: an error that Cerebro-DB raises has a SQLSTATE and a HINT."""
@@ -42,7 +44,7 @@ class HintedCursor(psycopg2.extensions.cursor):
         try:
             super().execute(query, values)
         except psycopg2.Error as error:
-            if "cerebro._" not in str(query):  # what users do not call has no hint of its own
+            if not _INTERNAL.search(str(query)):  # what users do not call has no hint of its own
                 check_hint(error)
             raise
 

@@ -107,9 +107,13 @@ def _expression(text: str, what: str, original: str | None = None) -> ast.expr:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the parser warns about texts such as "1or 2"
-            return ast.parse(source, mode="eval").body
+            body = ast.parse(source, mode="eval").body
     except (SyntaxError, ValueError, MemoryError, RecursionError, OverflowError) as error:
         raise _refused(what, given, "Python-like literals") from error
+    for node in ast.walk(body):
+        if isinstance(node, ast.Constant) and node.value == math.inf:
+            node.kind = source  # the value does not tell how it was written
+    return body
 
 
 def _checked(text: object, what: str) -> str:
@@ -167,7 +171,7 @@ def _constant(node: ast.Constant, what: str, depth: int) -> Any:
     if isinstance(value, float) and math.isfinite(value):
         return value
     raise InvalidArgument(
-        f"{what}: got {_shown(node)}; allowed are whole numbers of 64 bits, finite decimal "
+        f"{what}: got {_written(node)}; allowed are whole numbers of 64 bits, finite decimal "
         "numbers, quoted texts, True, False and None"
     )
 
@@ -238,6 +242,14 @@ _READERS: dict[type[ast.expr], Callable[[Any, str, int], Any]] = {
     ast.Name: _name,
     ast.Attribute: _name,
 }
+
+
+def _written(node: ast.Constant) -> str:
+    """A constant as it was given, also where it is beyond what a number can be."""
+    found = (
+        ast.get_source_segment(node.kind, node) if node.value == math.inf and node.kind else None
+    )
+    return _shown(node) if found is None else found[:_SHOWN]
 
 
 def _shown(node: ast.expr) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,6 +41,7 @@ DEFAULT_BATCH_SIZE = 32
 MAX_LABEL = 63
 MAX_METRICS = 100
 _TOP_K = re.compile(r"top_([1-9][0-9]{0,8})_accuracy")
+_TOP_K_HINT = "top_<k>_accuracy has a number from 1 in it, such as top_3_accuracy"
 
 _REGULARISATION = {
     argument.name: argument
@@ -267,7 +269,8 @@ def parse_metric(value: object, what: str = "metrics") -> MetricSpec:
     call = _top_k(call_of(value, "metric", what))
     if is_custom(call.name):
         return MetricSpec(parse_custom(call, what), (), bare_name(call.name))
-    entry = find_metric(call.name, what)
+    with hinted(_TOP_K_HINT) if call.name.startswith("top_") else nullcontext():
+        entry = find_metric(call.name, what)
     what = f"{what}: {entry.name}"
     given = named_values(call, (), what)
     arguments = dict(validated_arguments(entry.arguments, given, {}, what))

@@ -158,7 +158,9 @@ def find(session: Session, text: str | None, role: str, tick: Tick = no_tick) ->
             return _relation(session, rows[0], given, role, tick)
     raise UndefinedTable(
         f"{role}: got {given!r}; no table or view of that name exists",
-        hint=_REGISTERED_HINT if is_registered(given) else _NOT_SEEN_HINT,
+        hint=_REGISTERED_HINT
+        if is_registered(given)
+        else _nearest_table(session, given, tick) + _NOT_SEEN_HINT,
     )
 
 
@@ -259,6 +261,15 @@ def _found(session: Session, parts: tuple[str, ...], tick: Tick) -> list[tuple[o
     return session.run(_ON_PATH, (list(_search_path(session, tick).schemas), parts[0]), tick)
 
 
+def _nearest_table(session: Session, given: str, tick: Tick) -> str:
+    """The table that was meant, perhaps, among those that the caller may read; or nothing."""
+    *schema, name = _readings(given)[0]
+    schemas = schema or list(_search_path(session, tick).schemas)
+    names = [row[0] for row in session.run(_READABLE, (schemas,), tick)]
+    near = nearest(name[:MAX_IDENTIFIER_BYTES], names)
+    return f"{near} Otherwise: " if near.startswith("Did") else ""
+
+
 def _path(parts: tuple[str, ...]) -> str:
     """The name as a value: quoted, but nothing doubled for a statement's formatting."""
     return ".".join('"' + part.replace('"', '""') + '"' for part in parts)
@@ -321,6 +332,16 @@ _ON_PATH = (
  WHERE c.relname = %s ORDER BY p.place LIMIT 1
 """
 )
+# Of a schema that holds more, some are looked at.
+_READABLE = """
+SELECT c.relname
+  FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+ WHERE n.nspname = ANY (%s::name[]) AND n.nspname NOT IN ('pg_catalog', 'cerebro')
+   AND c.relkind IN ('r', 'v', 'm', 'f', 'p') AND c.relpersistence <> 't'
+   AND pg_catalog.has_schema_privilege(n.oid, 'USAGE')
+   AND pg_catalog.has_any_column_privilege(c.oid, 'SELECT')
+ ORDER BY c.relname LIMIT 2000
+"""
 _EXISTS = """
 SELECT 1
   FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace

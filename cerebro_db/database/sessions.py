@@ -13,13 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cerebro_db import errors
-from cerebro_db.errors import (
-    CerebroError,
-    InvalidArgument,
-    LoopbackFailed,
-    NotPermitted,
-    RunCancelled,
-)
+from cerebro_db.errors import CerebroError, LoopbackFailed, advice_of_server
 
 
 def _import_psycopg2() -> Any:
@@ -67,17 +61,8 @@ class StatementFailed(CerebroError):
 
     @property
     def last_resort(self) -> str | None:
-        """Of an error of the server; ours that a session brings are of a wrong argument."""
-        if self.sqlstate == InvalidArgument.sqlstate:
-            return None
-        return _LAST_RESORTS.get(self.sqlstate, _LAST_RESORT)
-
-
-_LAST_RESORT = "the log of the server has the statement that failed"
-_LAST_RESORTS = {
-    NotPermitted.sqlstate: NotPermitted.advice,
-    RunCancelled.sqlstate: "it was cancelled, or statement_timeout is too short for it",
-}
+        """What to do about what the server refused; an error of ours has its hint already."""
+        return advice_of_server(self.sqlstate)
 
 
 class SessionLost(CerebroError):

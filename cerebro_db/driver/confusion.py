@@ -41,7 +41,8 @@ def confusion_matrix(
             names = ", ".join(map(repr, table.dependent_varnames))
             raise InvalidArgument(
                 f"model_table: {table.relation.name} predicts {names}, a float "
-                "target; allowed: classes"
+                "target; allowed: classes",
+                hint="cerebro_evaluate scores models of float targets",
             )
         test = load_packed(control, request.test_table, "test_table", tick)
         check_alike(table, test)

@@ -151,7 +151,8 @@ def _chosen(
     for one in columns:
         if one.name == target:
             raise InvalidArgument(
-                f"independent_varname: got {target!r}, which is the dependent variable"
+                f"independent_varname: got {target!r}, which is the dependent variable",
+                hint="leave it out of independent_varname",
             )
     if not columns:
         raise InvalidArgument(

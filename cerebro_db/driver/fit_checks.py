@@ -10,7 +10,7 @@ from cerebro_db.configs.model_outputs import OutputSpec
 from cerebro_db.configs.parameters import FitParams, MetricSpec
 from cerebro_db.database.packed import PackedTable
 from cerebro_db.driver.architectures import Architecture
-from cerebro_db.errors import InvalidArgument
+from cerebro_db.errors import InvalidArgument, hinted
 from cerebro_db.training.targets import TargetFacts, encoding_for
 
 
@@ -24,6 +24,7 @@ def target_facts(packed: PackedTable) -> TargetFacts:
     return TargetFacts(first.kind, first.num_classes, first.shape, weighted, tuple(more))
 
 
+@hinted("pack it with cerebro_pack_validation and the training table")
 def check_alike(packed: PackedTable, validation: PackedTable) -> None:
     """Refuse a validation table whose rows mean something else."""
     ours, theirs = _shapes(packed), _shapes(validation)
@@ -34,25 +35,25 @@ def check_alike(packed: PackedTable, validation: PackedTable) -> None:
     if packed.encoding != validation.encoding:
         raise InvalidArgument(
             f"validation_table: {validation.relation.name} has another encoding of its columns "
-            f"than {packed.relation.name}",
-            hint="pack it with cerebro_pack_validation",
+            f"than {packed.relation.name}"
         )
     if len(packed.targets) != len(validation.targets):
         raise InvalidArgument(
             f"validation_table: got {len(validation.targets)} targets; "
-            f"source_table has {len(packed.targets)}",
-            hint="pack it with cerebro_pack_validation",
+            f"source_table has {len(packed.targets)}"
         )
     for a, b in zip(packed.targets, validation.targets, strict=True):
         if (a.kind, a.shape, a.class_values) != (b.kind, b.shape, b.class_values):
             raise InvalidArgument(
                 f"validation_table: got the target {b.name} ({b.kind}, classes "
                 f"{list(b.class_values)}); source_table has {a.name} ({a.kind}, classes "
-                f"{list(a.class_values)})",
-                hint="pack it with cerebro_pack_validation",
+                f"{list(a.class_values)})"
             )
 
 
+@hinted(
+    "cerebro_load_model adds an architecture that fits; the summary of the packed table tells its shapes"
+)
 def check_fits(
     architecture: Architecture,
     outputs: Sequence[OutputSpec],
@@ -115,7 +116,8 @@ def _check_class_weight(fit: FitParams, targets: TargetFacts) -> None:
     too_large = [pair[0] for pair in fit.class_weight or () if pair[0] >= targets.num_classes]
     if too_large:
         raise InvalidArgument(
-            f"class_weight: got the classes {too_large}; allowed: 0 to {targets.num_classes - 1}"
+            f"class_weight: got the classes {too_large}; allowed: 0 to {targets.num_classes - 1}",
+            hint="class ids are the places, from 0, of the class values in the summary of the packed table",
         )
 
 
@@ -137,7 +139,8 @@ def _check_output(
             _check_prediction(metric, shape[-1])
     except InvalidArgument as error:
         raise InvalidArgument(
-            f"model_id {architecture.model_id}, loss {output.loss.name}: {error.message}"
+            f"model_id {architecture.model_id}, loss {output.loss.name}: {error.message}",
+            error.hint,
         ) from None
 
 
@@ -145,7 +148,8 @@ def _check_prediction(metric: MetricSpec, units: int) -> None:
     if units > 1 and metric.all_arguments().get("sparse_y_pred"):
         raise InvalidArgument(
             f"{metric.name}: got sparse_y_pred=True for a model that tells {units} numbers, not the "
-            "id of a class; allowed: sparse_y_pred=False"
+            "id of a class; allowed: sparse_y_pred=False",
+            hint="leave sparse_y_pred out of the metric",
         )
 
 

@@ -42,7 +42,8 @@ def delete_model(pool: SessionPool, request: DeleteRequest, tick: Tick = no_tick
             sql = libraries.delete_architecture(found.name)
             if not session.run(sql, (request.model_id,), tick):
                 raise InvalidArgument(
-                    f"model_id: got {_shown(request.model_id)}, which {found.name} does not have"
+                    f"model_id: got {_shown(request.model_id)}, which {found.name} does not have",
+                    hint=f"SELECT model_id FROM {found.name} shows those there are",
                 )
             # A statement of its own: whether one sees what it does itself depends on the server.
             if session.run(libraries.count_architectures(found.name), (), tick)[0][0]:

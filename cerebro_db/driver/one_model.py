@@ -30,7 +30,10 @@ class OneModel:
         """
         refuse_objects(self.object_table)
         if self.model_id is None:
-            raise InvalidArgument("model_id: got NULL; allowed: one of model_arch_table")
+            raise InvalidArgument(
+                "model_id: got NULL; allowed: one of model_arch_table",
+                hint="cerebro_load_model returns it",
+            )
         if self.compile_params is None:
             raise InvalidArgument("compile_params: got NULL; allowed: a text of parameters")
         return MST_KEY, self.model_id, self.compile_params, self.fit_params or ""

@@ -53,7 +53,10 @@ def function_of(name: str) -> Callable[..., Any]:
         InvalidArgument: it is not registered, or its package is another one by now.
     """
     if name not in _known:
-        raise InvalidArgument(f"got {PREFIX}{name}; allowed: a function that is registered")
+        raise InvalidArgument(
+            f"got {PREFIX}{name}; allowed: a function that is registered",
+            hint="cerebro.registered_functions shows them",
+        )
     if name not in _imported:
         registered, (package, found) = _known[name], distribution_of(_known[name].path)
         if (package, found) != (registered.package, registered.version):
@@ -64,6 +67,9 @@ def function_of(name: str) -> Callable[..., Any]:
             )
         _imported[name] = imported(registered.path)
     return _imported[name]
+
+
+_INSTALLED = "package.module:function names a function of a package that pip has installed"
 
 
 def distribution_of(path: str) -> tuple[str, str]:
@@ -77,7 +83,8 @@ def distribution_of(path: str) -> tuple[str, str]:
     if top in sys.stdlib_module_names or top in _OWN:
         raise InvalidArgument(
             f"path: got {shown(path)}; allowed: an installed package, not Python's own library, "
-            "nor what Cerebro-DB itself runs on"
+            "nor what Cerebro-DB itself runs on",
+            hint=_INSTALLED,
         )
     names = sorted(set(packages_distributions().get(top, ())))
     if not names:
@@ -99,10 +106,13 @@ def imported(path: str) -> Callable[..., Any]:
         found = getattr(importlib.import_module(module), name)
     except (Exception, SystemExit) as error:
         raise InvalidArgument(
-            f"path: got {shown(path)}, which cannot be imported: {type(error).__name__}: {error}"
+            f"path: got {shown(path)}, which cannot be imported: {type(error).__name__}: {error}",
+            hint=_INSTALLED,
         ) from None
     if not callable(found) or inspect.isclass(found):
-        raise InvalidArgument(f"path: got {shown(path)}, which is no function; allowed: a function")
+        raise InvalidArgument(
+            f"path: got {shown(path)}, which is no function; allowed: a function", hint=_INSTALLED
+        )
     return found
 
 

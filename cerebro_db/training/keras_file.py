@@ -19,7 +19,7 @@ import numpy as np
 from cerebro_db.configs.architecture import ArchitectureLimits, check_architecture
 from cerebro_db.configs.architecture_limits import read_json
 from cerebro_db.configs.messages import shown
-from cerebro_db.errors import InvalidArgument
+from cerebro_db.errors import InvalidArgument, hinted
 from cerebro_db.training import models
 from cerebro_db.training import state as states
 from cerebro_db.training.child import in_child
@@ -38,6 +38,7 @@ _CHILD_BYTES, _CHILD_SECONDS = 2**28, 120
 Wanted = Mapping[str, tuple[tuple[int, ...], np.dtype[Any]]]
 
 
+@hinted("model.save('model.keras') of Keras 3 writes such a file; it may be damaged")
 def read(data: bytes, limits: ArchitectureLimits, tick: Callable[[], None]) -> tuple[str, bytes]:
     """The architecture in a file, as JSON, and its weights, float32 in the order of ``get_weights()``.
 

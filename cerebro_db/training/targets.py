@@ -88,7 +88,8 @@ def encoding_for(facts: TargetFacts, wanted: Target, units: int) -> str:
         if wanted is Target.IDS:
             raise InvalidArgument(
                 "got a loss or metric for class ids and a float target; allowed: one for "
-                "numbers, or a target of integer, text or boolean type"
+                "numbers, or a target of integer, text or boolean type",
+                hint="mse is a loss for numbers; docs/sql.md tells the target of each under Compile parameters",
             )
         return "float"
     if wanted is Target.IDS and units >= facts.num_classes:
@@ -99,7 +100,8 @@ def encoding_for(facts: TargetFacts, wanted: Target, units: int) -> str:
         return "binary"
     raise InvalidArgument(
         f"got an architecture with {units} outputs for {facts.num_classes} classes; "
-        "allowed: as many outputs as classes, or one output for two classes with a binary loss"
+        "allowed: as many outputs as classes, or one output for two classes with a binary loss",
+        hint="the units of the last layer of the architecture are its outputs",
     )
 
 

@@ -166,6 +166,17 @@ def test_top_k_accuracy_by_its_name_in_madlib() -> None:
     (metric,) = parse_metrics("top_12_accuracy")
     assert (metric.name, metric.arguments) == ("TopKCategoricalAccuracy", (("k", 12),))
     assert metric.label == "top_12_accuracy"
+    with pytest.raises(InvalidArgument, match="unknown metric 'top_0_accuracy'") as caught:
+        parse_metrics("top_0_accuracy")
+    assert caught.value.hint == "top_<k>_accuracy has a number from 1 in it, such as top_3_accuracy"
+
+
+def test_a_number_that_is_too_large_is_told_as_it_was_written() -> None:
+    with pytest.raises(InvalidArgument, match=r"got 1\.5e400; allowed are") as caught:
+        parse_compile_params("loss='mse', l2=[0.1,\n 1.5e400], optimizer='SGD'")
+    assert "docs/sql.md" in (caught.value.hint or "")
+    with pytest.raises(InvalidArgument, match="optimizer: got 1E999; allowed are"):
+        parse_compile_params("loss='mse', optimizer='SGD(lr=-1E999)'")
 
 
 def test_freeze() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import psycopg2
 import pytest
 from reasons import NO_SUCH_SQL
-from servers import partitioned
+from servers import connected, partitioned
 
 HOSTILE = ['we"ird', "Capital Name", "100% %s {0}", "naïve 表", "select", "dot.ted", "semi;colon'"]
 
@@ -102,14 +102,13 @@ def test_domains(db):
     assert list(got.features[:, 0]) == [label + 1 for label in got.targets]
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def plain_user(db):
     db.fetch("DROP ROLE IF EXISTS packing_user; CREATE ROLE packing_user LOGIN")
     db.fetch("GRANT USAGE ON SCHEMA cerebro TO packing_user")
     db.fetch("GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA cerebro TO packing_user")
     db.fetch("CREATE SCHEMA IF NOT EXISTS theirs AUTHORIZATION packing_user")
-    connection = psycopg2.connect(db.dsn + " user=packing_user")
-    connection.autocommit = True
+    connection = connected(db.dsn + " user=packing_user")
     yield connection
     connection.close()
 
@@ -126,6 +125,24 @@ def test_only_the_callers_rights_are_used(db, plain_user):
     cursor.execute("SELECT cerebro_pack('secret', 'theirs.p', 'y', 'x')")
     assert db.value("SELECT tableowner FROM pg_tables WHERE tablename = 'p'") == "packing_user"
     assert db.value("SELECT sum(num_rows) FROM theirs.p") == 9
+
+
+def test_a_wrong_name_is_told_with_the_nearest_table_that_the_caller_may_read(db, plain_user):
+    db.fetch(
+        "CREATE TABLE mistyped AS SELECT 1 AS x; CREATE TABLE mistyped_or_not AS SELECT 1 AS x; "
+        'CREATE SCHEMA sales; GRANT USAGE ON SCHEMA sales TO packing_user; CREATE TABLE sales."Mistyped" AS SELECT 1 AS x'
+    )
+    wrong = ("mistypd", "sales.mistypd", "mistyped_or_nt", "theirs.mistypd", "nothing like it")
+    near = ("mistyped", "Mistyped", "mistyped_or_not", None, None)
+    with plain_user.cursor() as mine, db.connection.cursor() as theirs:
+        db.fetch("GRANT SELECT (x) ON mistyped TO packing_user")
+        for cursor, seen in ((theirs, near), (mine, ("mistyped", None, "mistyped", None, None))):
+            for name, meant in zip(wrong, seen, strict=True):
+                with pytest.raises(psycopg2.errors.UndefinedTable) as caught:
+                    cursor.execute("SELECT cerebro_pack(%s, 'theirs.n', 'x', 'x')", (name,))
+                told = caught.value.diag.message_hint
+                assert told.startswith(f"Did you mean '{meant}'? " if meant else "worker sessions")
+                assert "commit first" in told
 
 
 def test_foreign_tables(db):
