@@ -42,6 +42,10 @@ class CerebroError(Exception):
         return None
 
 
+# Where a table has no rows.
+NO_ROWS = "fill it first; of a view, look at its conditions"
+
+
 @contextmanager
 def hinted(hint: str) -> Iterator[None]:
     """Give a hint to the errors that come from here without one; decorates functions, too."""

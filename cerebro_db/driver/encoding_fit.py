@@ -11,7 +11,7 @@ from cerebro_db.configs.encodings import MAX_FEATURES, ColumnEncoding, Encoding,
 from cerebro_db.database import encoding as sql
 from cerebro_db.database.names import QualifiedName
 from cerebro_db.database.sessions import Session, Tick
-from cerebro_db.errors import InvalidArgument, InvalidData
+from cerebro_db.errors import NO_ROWS, InvalidArgument, InvalidData
 
 LONGEST_CATEGORY = 1000
 # The server returns at most 1664 values a row, and there are up to four of a column.
@@ -68,7 +68,7 @@ class Fitter:
         rows, facts = row[0], iter(row[1:])
         if not rows:
             raise InvalidData(
-                f"source_table: {self._source} has no rows; allowed: at least one row"
+                f"source_table: {self._source} has no rows; allowed: at least one row", NO_ROWS
             )
         return [self._measured(column, rows, facts) for column in plan]
 

@@ -128,7 +128,8 @@ def matched(source: Relation, listed: str | None, encoding: Encoding, role: str)
         if not known.method.is_categorical and kind is not known.kind:
             raise InvalidData(
                 f"{role}: the column {found.name!r} is of type {found.type}; the recorded encoding "
-                f"is of {known.type}"
+                f"is of {known.type}",
+                hint=f"cast it in a view: SELECT {found.name}::{known.type}",
             )
         if kind is None:
             raise _unsuitable(found, role)

@@ -281,7 +281,10 @@ class ScoringJob:
                 raise self._failed(mst_key, error)
 
     def _failed(self, mst_key: str, error: str) -> InvalidData:
-        return InvalidData(f"model_table: {self._table.relation.name}, mst_key {mst_key}: {error}")
+        return InvalidData(
+            f"model_table: {self._table.relation.name}, mst_key {mst_key}: {error}",
+            hint="mst_key := ... scores one of the others alone",
+        )
 
     def _combined(
         self, session: Session, mst_key: int, results: Sequence[dict[str, Any]]

@@ -197,7 +197,10 @@ class _Job:
         digest = hashlib.sha256(f"cerebro pack {output}".encode()).digest()
         key = int.from_bytes(digest[:8], "big", signed=True)
         if not self._control.run(self._sql.try_lock, (key,), self._tick)[0][0]:
-            raise DuplicateTable(f"output_table: {output} is being packed by another session")
+            raise DuplicateTable(
+                f"output_table: {output} is being packed by another session",
+                hint="choose another name, or wait until that session is done",
+            )
         try:
             yield
         finally:

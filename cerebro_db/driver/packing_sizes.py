@@ -34,10 +34,12 @@ def check_size(survey: Survey, layout: Layout) -> None:
     if most < 1:
         raise InvalidData(
             f"column {survey.feature.column.name!r}: got rows of shape {survey.feature.shape}; "
-            "allowed: less than a gigabyte in a row"
+            "allowed: less than a gigabyte in a row",
+            hint="make the arrays smaller in a view, such as images of fewer pixels",
         )
     if layout.buffer_size > most:
         raise InvalidArgument(
             f"buffer_size: got {layout.buffer_size} rows in a buffer; allowed: at most {most} "
-            f"rows of shape {survey.feature.shape}, as the server's values are below a gigabyte"
+            f"rows of shape {survey.feature.shape}, as the server's values are below a gigabyte",
+            hint=f"buffer_size := {most}, or NULL to have it chosen",
         )

@@ -123,7 +123,8 @@ class Target:
             raise InvalidData(
                 f"the column {self.column.name!r} of type {self.column.type} holds {self.kind} "
                 f"targets; those of {training.relation.name} are {model.kind} targets "
-                f"of type {model.type}"
+                f"of type {model.type}",
+                hint=f"cast it in a view: SELECT {self.column.name}::{model.type}",
             )
         known = model.class_values[: model.classes_found]
         return replace(

@@ -21,7 +21,7 @@ from cerebro_db.database.sessions import Session, Tick
 from cerebro_db.driver.packing_columns import NO_OTHERS, Others
 from cerebro_db.driver.packing_layout import parse_addresses
 from cerebro_db.driver.packing_source import Feature, Target
-from cerebro_db.errors import CerebroError, InvalidData
+from cerebro_db.errors import NO_ROWS, CerebroError, InvalidData
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,9 @@ class Surveyor:
         scan = scan_of(table, feature, target, weight)
         addresses = self._addresses(table)
         if not len(addresses):
-            raise InvalidData(f"source_table: {source} has no rows; allowed: at least one row")
+            raise InvalidData(
+                f"source_table: {source} has no rows; allowed: at least one row", NO_ROWS
+            )
         found = Survey(source, scan, feature, target, addresses, divisor, weight, others)
         pairs = [
             self._looked_at(pair, places, num_classes[places[1]], training)
@@ -282,7 +284,8 @@ def _check_shape(
     if got != wanted:
         raise InvalidData(
             f"column {name!r}: got rows of shape {_shown(got)}; "
-            f"those of {training.relation.name} have shape {_shown(wanted)}"
+            f"those of {training.relation.name} have shape {_shown(wanted)}",
+            hint="give arrays of that shape, or pack the training table anew",
         )
 
 

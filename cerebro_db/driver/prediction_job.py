@@ -27,7 +27,7 @@ from cerebro_db.driver.crew import recover, run_all_made, run_each
 from cerebro_db.driver.prediction_models import Asked, Member
 from cerebro_db.driver.prediction_source import Buffers, Rows
 from cerebro_db.driver.trained import no_state
-from cerebro_db.errors import CerebroError, DuplicateTable, InvalidData
+from cerebro_db.errors import NO_ROWS, CerebroError, DuplicateTable, InvalidData
 
 # A batch is large enough to keep a worker busy and small in its memory.
 MAX_BATCH_ROWS = 4096
@@ -106,7 +106,7 @@ class Job(ABC):
             sql = self._dialect.prediction
             self._control.run(sql.begin, (), self._tick)
             if self._control.run(sql.is_empty(work.source.sql), (), self._tick)[0][0]:
-                raise InvalidData(f"test_table: {work.source.sql.table} has no rows")
+                raise InvalidData(f"test_table: {work.source.sql.table} has no rows", NO_ROWS)
             self._predicted(work)
         except StatementFailed as failure:
             # Class 22: something about the data.
@@ -195,7 +195,10 @@ class PredictionJob(Job):
         """All insert into a table that the others can see; it gets its name when it is complete."""
         build, source = work.build, work.source.sql
         if not self._control.run(self._sql.try_lock, (lock_key(build.text),), self._tick)[0][0]:
-            raise DuplicateTable(f"output_table: {work.output} is being made by another session")
+            raise DuplicateTable(
+                f"output_table: {work.output} is being made by another session",
+                hint="choose another name, or wait until that session is done",
+            )
         self._drop_leftover(others[0], build)
         create = self._sql.create(build, source, work.answer.columns, unfinished=True)
         others[0].run(create, (), self._tick)

@@ -13,7 +13,7 @@ from cerebro_db.database.relations import Relation, find, new_table
 from cerebro_db.database.sessions import Session, SessionPool, Tick, no_tick
 from cerebro_db.driver.control import control_session, transaction
 from cerebro_db.driver.packing_source import check_source
-from cerebro_db.errors import InvalidArgument, InvalidData
+from cerebro_db.errors import NO_ROWS, InvalidArgument, InvalidData
 
 TRAIN_SUFFIX, TEST_SUFFIX = "_train", "_test"
 _SPLIT = "split"
@@ -145,7 +145,9 @@ def _written(
     tick: Tick,
 ) -> Split:
     if session.run(splits.is_empty(source.name), (), tick)[0][0]:
-        raise InvalidData(f"source_table: {source.name} has no rows; allowed: at least two rows")
+        raise InvalidData(
+            f"source_table: {source.name} has no rows; allowed: at least two rows", NO_ROWS
+        )
     train, kept = str(request.train), str(request.train + request.test)
     # In the order in which the statement has them.
     values = (*(train, kept, kept) * 2, kept, kept, request.seed, request.seed)
@@ -168,5 +170,6 @@ def _check_parts(source: Relation, request: SplitRequest, train: int, test: int)
         if not rows:
             raise InvalidData(
                 f"{role}: got {share}, which makes no row out of those of {source.name} "
-                f"({train} to train with, {test} to test with)"
+                f"({train} to train with, {test} to test with)",
+                hint="give the smaller part a larger proportion, or the table more rows",
             )

@@ -52,7 +52,8 @@ def export(
     file = _WRITERS[wanted](model, task)
     if len(file) > _MAX_BYTES:
         raise InvalidData(
-            f"got a model of {len(file)} bytes as {wanted}; at most {_MAX_BYTES} can be handed out"
+            f"got a model of {len(file)} bytes as {wanted}; at most {_MAX_BYTES} can be handed out",
+            hint="model_weights and model_arch of the model table have the model as well",
         )
     return file
 
@@ -108,7 +109,9 @@ def _onnx_file(model: keras.Model, task: Fields) -> bytes:
             model(rows if len(rows) > 1 else rows[0])  # only what was called can be exported
             model.export(str(path), format="onnx", verbose=False)
         except Exception as error:  # whatever the converter raises is about this model
-            raise InvalidData(f"ONNX cannot hold the model: {short(error)}") from None
+            raise InvalidData(
+                f"ONNX cannot hold the model: {short(error)}", hint="'keras' holds any model"
+            ) from None
         return path.read_bytes()
 
 
