@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Iterable, Sequence
 
 from cerebro_db.planning.dispatch import Dispatcher
 from cerebro_db.planning.orders import Visit
 
-# Hops that take no longer share a statement, as what it costs by itself is much in comparison.
+# Hops that take no longer together share a statement, whose own cost is much in comparison. A
+# longer hop of another configuration would wait for them, and it may be what decides the end.
 SHARED_SECONDS = 0.2
 
 
@@ -57,12 +59,17 @@ class Handing:
             return (alone,)
 
         def fit(visits: Sequence[Visit]) -> bool:
-            known = all(visit.mst_key in self._seconds for visit in visits)
-            if not known or len(visits) > self._most or visits[0].partition_key not in kept:
+            if len(visits) > self._most or visits[0].partition_key not in kept:
                 return False
             return sum(self._seconds[visit.mst_key] for visit in visits) <= SHARED_SECONDS
 
-        return self._dispatcher.next_visits(worker, kept, held, fit)
+        if self._are_short(alive):
+            return self._dispatcher.next_visits(worker, kept, held, fit)
+        return self._dispatcher.next_visits(worker, kept, held)
+
+    def _are_short(self, alive: Collection[int]) -> bool:
+        """Whether each configuration has made a hop, and the last one of none was long."""
+        return all(self._seconds.get(mst_key, math.inf) <= SHARED_SECONDS for mst_key in alive)
 
     def next_alone(self, worker: int, alive: Collection[int]) -> Visit | None:
         """One of the visits that are made one by one, unless its configuration has ended."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
@@ -113,8 +114,8 @@ class Dispatcher:
     ) -> tuple[Visit, ...]:
         """Returns visits of one partition that a free worker makes together, the first one first.
 
-        They end together, and what they let others do waits for that: no more than half of the
-        visits that are ready for the partition are taken, but for the first.
+        They end together, and what they let others do waits for that: no worker takes more than
+        its share of the configurations that still have something to visit.
 
         Args:
             worker, cached, held: as in `next_visit`.
@@ -131,8 +132,10 @@ class Dispatcher:
         where = {chain.waiting[0].partition_key for chain in ready[:1]}
         there = [chain for chain in ready if chain.waiting[0].partition_key in where]
         taken = there[:1]
-        for chain in there[1 : (len(there) + 1) // 2]:
-            if fit([one.waiting[0] for one in (*taken, chain)]):
+        going_on = sum(chain.work() > 0 for chain in self._chains.values())
+        share = math.ceil(going_on / self._num_workers)
+        for chain in there[1:]:
+            if len(taken) < share and fit([one.waiting[0] for one in (*taken, chain)]):
                 taken.append(chain)
         for chain in taken:
             chain.in_flight = chain.waiting.popleft()

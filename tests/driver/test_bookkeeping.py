@@ -13,6 +13,7 @@ from cerebro_db.database.dialects.postgresql_training import PostgreSQLTraining,
 from cerebro_db.database.sessions import StatementFailed
 from cerebro_db.driver.fit_request import FitRequest
 from cerebro_db.driver.goals import goal_of
+from cerebro_db.driver.jobs import Hops
 from cerebro_db.driver.progress import EpochReport
 from cerebro_db.driver.retention import Retention
 from cerebro_db.driver.run import Run
@@ -261,5 +262,5 @@ def test_an_epoch_is_told_of_when_the_last_hop_of_a_cancelled_configuration_has_
     run._dispatcher.drop(under_way[1].mst_key)
     run._report_epochs()
     assert [line.partition(" of")[0] for line in lines] == ["epoch 1"]
-    run._failed(under_way[1], StatementFailed("cancelled", "57014", None, None))
+    run._failed(Hops((under_way[1],)), StatementFailed("cancelled", "57014", None, None))
     assert [line.partition(" of")[0] for line in lines] == ["epoch 1", "epoch 2"]

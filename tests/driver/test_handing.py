@@ -48,17 +48,23 @@ def test_what_is_not_in_memory_is_read_for_one() -> None:
 
 def test_a_first_hop_is_made_alone() -> None:
     found = Handing(waiting(), lambda worker, partition: True, 16)
-    assert keys(found.next(0, [5], [], EVERYONE)) == [1]
-    for mst_key in (2, 4):
+    for mst_key in EVERYONE[:-1]:
+        assert keys(found.next(0, [5], [], EVERYONE)) == [mst_key]
         found.took(mst_key, 0.001)
-    assert keys(found.next(0, [5], [], EVERYONE)) == [2, 4]
-    assert keys(found.next(0, [5], [], EVERYONE)) == [3]
+
+
+def test_nothing_shares_a_statement_where_a_hop_is_long() -> None:
+    """The one that decides when the run ends may wait for the partition next."""
+    found = handing(waiting(), 0.001)
+    found.took(8, 2 * SHARED_SECONDS)
+    assert keys(found.next(0, [5], [], EVERYONE)) == [1]
+    assert keys(found.next(0, [5], [8], EVERYONE[:-1])) == [2, 3, 4, 5, 6, 7]
 
 
 def test_those_of_a_statement_that_failed_are_made_one_by_one() -> None:
     dispatcher = waiting(3)
     found = handing(dispatcher, 0.001)
-    together = found.next(0, [5], [], EVERYONE)
+    together = found.next(0, [5], [3], EVERYONE)
     assert keys(together) == [1, 2]
     found.one_by_one(together)
     assert found.next_alone(1, EVERYONE) is None  # another worker, which does not serve it

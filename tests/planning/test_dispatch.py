@@ -194,21 +194,19 @@ def taken_together(dispatcher: Dispatcher, fit: Callable[..., bool], held: list[
     return [visit.mst_key for visit in dispatcher.next_visits(0, held=held, fit=fit)]
 
 
-def test_visits_that_are_made_together_are_half_of_those_of_their_partition() -> None:
-    dispatcher = waiting((1, 7), (2, 8), (3, 7), (4, 7), (5, 7), (6, 8), (7, 7))
-    assert taken_together(dispatcher, lambda visits: True, held=[7]) == [1, 3]
-    # Of what is left for that partition 7 waits no more; 2 and 6 wait for another one.
-    assert taken_together(dispatcher, lambda visits: True, held=[2, 6]) == [4, 5]
-    assert taken_together(dispatcher, lambda visits: True, held=[]) == [2]
-    assert taken_together(dispatcher, lambda visits: True, held=[]) == [6]
-    assert taken_together(dispatcher, lambda visits: True, held=[]) == [7]
+def test_visits_that_are_made_together_are_of_one_partition_and_a_workers_share() -> None:
+    dispatcher = waiting((1, 7), (2, 8), (3, 7), (4, 7), (5, 7), (6, 7), (7, 8), (8, 7))
+    # Two workers, eight configurations: four for each.
+    assert taken_together(dispatcher, lambda visits: True, held=[3]) == [1, 4, 5, 6]
+    assert taken_together(dispatcher, lambda visits: True, held=[]) == [2, 7]
+    assert taken_together(dispatcher, lambda visits: True, held=[]) == [3, 8]
     assert taken_together(dispatcher, lambda visits: True, held=[]) == []
-    dispatcher.finished(Visit(3, 0, 0, 7))
-    assert dispatcher.remaining == 6
+    dispatcher.finished(Visit(4, 0, 0, 7))
+    assert dispatcher.remaining == 7
 
 
 def test_only_visits_that_fit_together_are_made_together() -> None:
-    dispatcher = waiting(*((mst_key, 7) for mst_key in range(1, 8)))
+    dispatcher = waiting(*((mst_key, 7) for mst_key in range(1, 7)))
     asked: list[list[int]] = []
 
     def fit(visits: Sequence[Visit]) -> bool:
