@@ -138,6 +138,17 @@ SELECT pg_catalog.current_schemas(true)::pg_catalog.text[],
 """
 
 
+def find_if_there(
+    session: Session, text: str | None, role: str, tick: Tick = no_tick
+) -> Relation | None:
+    """The same as ``find``; None where there is nothing of that name."""
+    given = require_text(text, role)
+    for parts in _readings(given):
+        if rows := _found(session, parts, tick):
+            return _relation(session, rows[0], given, role, tick)
+    return None
+
+
 def find(session: Session, text: str | None, role: str, tick: Tick = no_tick) -> Relation:
     """The table or view that a user names.
 
@@ -152,10 +163,10 @@ def find(session: Session, text: str | None, role: str, tick: Tick = no_tick) ->
         UndefinedTable: nothing of that name, or it is temporary.
         WrongObjectType: the name is that of an index, a sequence or the like.
     """
+    found = find_if_there(session, text, role, tick)
+    if found is not None:
+        return found
     given = require_text(text, role)
-    for parts in _readings(given):
-        if rows := _found(session, parts, tick):
-            return _relation(session, rows[0], given, role, tick)
     raise UndefinedTable(
         f"{role}: got {given!r}; no table or view of that name exists",
         hint=_REGISTERED_HINT

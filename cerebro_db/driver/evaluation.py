@@ -283,7 +283,7 @@ class ScoringJob:
     def _failed(self, mst_key: str, error: str) -> InvalidData:
         return InvalidData(
             f"model_table: {self._table.relation.name}, mst_key {mst_key}: {error}",
-            hint="mst_key := ... scores one of the others alone",
+            hint="of several models, mst_key := ... scores one alone",
         )
 
     def _combined(

@@ -23,7 +23,7 @@ from cerebro_db.database.catalog import Catalog
 from cerebro_db.database.dialects.postgresql_training import PostgreSQLTraining
 from cerebro_db.database.names import QualifiedName
 from cerebro_db.database.packed import PackedTable, load_packed
-from cerebro_db.database.relations import Relation, find
+from cerebro_db.database.relations import Relation, find, find_if_there
 from cerebro_db.database.sessions import Session, Tick
 from cerebro_db.database.summaries import Facts
 from cerebro_db.driver.architectures import Architecture, load_architectures
@@ -33,7 +33,7 @@ from cerebro_db.driver.goals import goal_of
 from cerebro_db.driver.leftovers import new_output
 from cerebro_db.driver.measuring import measured_for
 from cerebro_db.driver.one_model import architectures_of
-from cerebro_db.errors import CerebroError, InvalidArgument, UndefinedTable, WrongObjectType
+from cerebro_db.errors import CerebroError, InvalidArgument, WrongObjectType
 from cerebro_db.planning import callbacks
 from cerebro_db.planning.cost import hop_seconds, steps_per_call, use_jit
 from cerebro_db.planning.memory import Load, worker_memory
@@ -200,10 +200,7 @@ def _output(session: Session, request: FitRequest, tick: Tick) -> QualifiedName:
     previous = find(session, request.model_output_table, role, tick)
     hint = "warm_start := true goes on from the table of an earlier run"
     states = previous.name.suffixed(STATES_SUFFIX)
-    try:
-        found = find(session, states.text, role, tick)
-    except UndefinedTable:
-        found = previous
+    found = find_if_there(session, states.text, role, tick) or previous
     if not all(found.has(column) for column in ("mst_key", "chunk", "state")):
         raise WrongObjectType(
             f"{role}: {previous.name} is no output of cerebro_fit_multiple", hint=hint

@@ -20,12 +20,18 @@ class Handing:
         dispatcher: of the run.
         serves: whether a worker, by its number, can train on a partition.
         most: hops of one partition that a statement may make.
+        ended: called with a visit that is done because its configuration is.
     """
 
     def __init__(
-        self, dispatcher: Dispatcher, serves: Callable[[int, int], bool], most: int
+        self,
+        dispatcher: Dispatcher,
+        serves: Callable[[int, int], bool],
+        most: int,
+        ended: Callable[[Visit], None],
     ) -> None:
         self._dispatcher, self._serves, self._most = dispatcher, serves, most
+        self._ended = ended
         # Of the last hop of each configuration. The first one is made alone: it may start from
         # weights of a model, and nobody knows how long it takes.
         self._seconds: dict[int, float] = {}
@@ -63,19 +69,19 @@ class Handing:
                 return False
             return sum(self._seconds[visit.mst_key] for visit in visits) <= SHARED_SECONDS
 
-        if self._are_short(alive):
+        if self._are_short(self._dispatcher.going_on()):
             return self._dispatcher.next_visits(worker, kept, held, fit)
         return self._dispatcher.next_visits(worker, kept, held)
 
-    def _are_short(self, alive: Collection[int]) -> bool:
-        """Whether each configuration has made a hop, and the last one of none was long."""
-        return all(self._seconds.get(mst_key, math.inf) <= SHARED_SECONDS for mst_key in alive)
+    def _are_short(self, mst_keys: Collection[int]) -> bool:
+        """Whether each has made a hop, and the last one of none was long."""
+        return all(self._seconds.get(mst_key, math.inf) <= SHARED_SECONDS for mst_key in mst_keys)
 
     def next_alone(self, worker: int, alive: Collection[int]) -> Visit | None:
-        """One of the visits that are made one by one, unless its configuration has ended."""
+        """One of the visits that are made one by one; those of configurations that have ended are done."""
         for visit in [v for v in self._alone if self._serves(worker, v.partition_key)]:
             self._alone.remove(visit)
             if visit.mst_key in alive:
                 return visit
-            self._dispatcher.finished(visit)
+            self._ended(visit)
         return None

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from cerebro_db.configs.architecture import check_architecture
 from cerebro_db.database import libraries
 from cerebro_db.database.names import QualifiedName
-from cerebro_db.database.relations import KINDS, Relation, find, new_table, require_text
+from cerebro_db.database.relations import KINDS, Relation, find_if_there, new_table, require_text
 from cerebro_db.database.sessions import Session, SessionPool, StatementFailed, Tick, no_tick
 from cerebro_db.driver.architectures import INSPECTION, inspect, limits_of
 from cerebro_db.driver.control import control_session, lock, transaction
@@ -16,7 +16,6 @@ from cerebro_db.errors import (
     InvalidArchitecture,
     InvalidArgument,
     InvalidState,
-    UndefinedTable,
     WrongObjectType,
 )
 
@@ -116,9 +115,8 @@ def _target(
     session: Session, request: LoadRequest, tick: Tick
 ) -> tuple[QualifiedName, Relation | None]:
     """The table's name, and the table if there is one."""
-    try:
-        found = find(session, request.model_arch_table, ROLE, tick)
-    except UndefinedTable:
+    found = find_if_there(session, request.model_arch_table, ROLE, tick)
+    if found is None:
         return new_table(session, request.model_arch_table, ROLE, (), tick), None
     missing = [name for name in libraries.ARCHITECTURE_COLUMNS if not found.has(name)]
     if found.kind not in ("r", "p") or missing:

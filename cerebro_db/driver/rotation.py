@@ -115,6 +115,10 @@ class RotationRun(Run):
         worker.job = _Sweep(scans)
         worker.session.send(*self._statements.sweep(self._tables[scans[0].dataset], orders))
 
+    def _is_only(self, job: Hops, mst_key: int) -> bool:
+        """Never: with the only session all segments would lose what they have in memory."""
+        return False
+
     # -- taking results ------------------------------------------------------------
     def _done(self, worker: Worker, job: Any, rows: Rows, target: StateTable | None) -> None:
         if isinstance(job, _Sweep):

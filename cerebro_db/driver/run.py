@@ -94,7 +94,9 @@ class Run:
         keys = {name: [p.partition_key for p in t.partitions] for name, t in self._tables.items()}
         self._partitions = keys[TRAINING]
         self._dispatcher = self._new_dispatcher()
-        self._handing = Handing(self._dispatcher, self._serves, self._sql.most_hops)
+        self._handing = Handing(
+            self._dispatcher, self._serves, self._sql.most_hops, self._visit_ended
+        )
         held = sum(decoded_bytes(table) for table in self._tables.values())
         epochs = setup.request.metric_epochs()
         waits, scored = held > context.cache_bytes, progress.scored
@@ -378,12 +380,15 @@ class Run:
         found = self._sql.all_made([visit.mst_key for visit in job.visits], rows)
         seconds = {mst_key: own_seconds(made) for mst_key, made in found.items()}
         # What the statement took beside them is shared by all of them.
-        share = (time.monotonic() - worker.sent - sum(seconds.values())) / len(job.visits)
+        left = time.monotonic() - worker.sent - sum(seconds.values())
+        share = max(left, 0.0) / len(job.visits)
         used = self._store.use([target])
         for visit in sorted(job.visits, key=lambda visit: visit.mst_key):
             made = found.get(visit.mst_key) or no_rows(visit)
             worker.kept = set(made.kept)
             self._handing.took(visit.mst_key, seconds[visit.mst_key] + share)
+            if len(found) > 1 and made.told is not None:  # when its row came, others had trained
+                made = replace(made, told=replace(made.told, written=share))
             self._record(worker, visit, made, seconds[visit.mst_key] + share)
             self._visited(visit, made, seconds[visit.mst_key] + share, target)
             worker.sent += seconds[visit.mst_key] + share
@@ -488,20 +493,28 @@ class Run:
             self._visit_failed(job.visits[0], error)
 
     def _visit_failed(self, visit: Visit, error: StatementFailed) -> None:
-        self._dispatcher.finished(visit)
         hint = f" ({error.hint})" if error.hint else ""
         where = f"epoch {visit.epoch}, hop {visit.position + 1}"
         self._drop(visit.mst_key, f"{where}: {error.message}{hint}")
-        self._report_epochs()  # it may have been dropped before, and was still under way
+        self._visit_ended(visit)
+
+    def _visit_ended(self, visit: Visit) -> None:
+        """A visit of a configuration that has ended is no longer under way."""
+        self._dispatcher.finished(visit)
+        self._report_epochs()
 
     def _cancel(self, mst_key: int, who: str) -> None:
         """Someone cancelled one configuration."""
         self._drop(mst_key, f"cancelled by {who}", "cancelled")
         for worker in self._workers:
             job = worker.job
-            if isinstance(job, Hops) and [visit.mst_key for visit in job.visits] == [mst_key]:
+            if isinstance(job, Hops) and self._is_only(job, mst_key):
                 worker.session.cancel()
                 worker.cancelled = True
+
+    def _is_only(self, job: Hops, mst_key: int) -> bool:
+        """Whether a statement is a configuration's alone, and may be cancelled with it."""
+        return [visit.mst_key for visit in job.visits] == [mst_key]
 
     def _drop(self, mst_key: int, error: str, status: str = "failed") -> None:
         if self._alive.pop(mst_key, None) is not None:

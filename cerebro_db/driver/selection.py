@@ -12,7 +12,7 @@ from cerebro_db.configs.model_selection import ConfigurationText
 from cerebro_db.configs.parameters import CompileParams, parse_compile_params
 from cerebro_db.database import libraries
 from cerebro_db.database.names import QualifiedName
-from cerebro_db.database.relations import Relation, find, new_table, require_text
+from cerebro_db.database.relations import Relation, find, find_if_there, new_table, require_text
 from cerebro_db.database.sessions import Session, SessionPool, Tick, no_tick
 from cerebro_db.driver.architectures import limits_of
 from cerebro_db.driver.control import control_session, lock, transaction
@@ -176,11 +176,9 @@ def _target(
     """The table's name, and the table if rows are to be added to it."""
     text, suffixes = request.model_selection_table, (libraries.SELECTION_SUFFIX,)
     if request.appends:
-        try:
-            found = find(session, text, ROLE, tick)
+        found = find_if_there(session, text, ROLE, tick)
+        if found is not None:
             return found.name, found
-        except UndefinedTable:
-            pass
     return new_table(session, text, ROLE, suffixes, tick), None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import replace
@@ -9,7 +10,7 @@ from dataclasses import replace
 from cerebro_db.configs.architecture import fingerprint
 from cerebro_db.database.dialects.capabilities import HERE
 from cerebro_db.database.libraries import SPELLED
-from cerebro_db.database.relations import find
+from cerebro_db.database.relations import find_if_there
 from cerebro_db.database.sessions import Session, SessionPool, StatementFailed, Tick
 from cerebro_db.driver.control import (
     control_session,
@@ -26,7 +27,12 @@ from cerebro_db.driver.trained import (
     one_or_all,
     recipe,
 )
-from cerebro_db.errors import InvalidArgument, InvalidState, UndefinedTable, WrongObjectType
+from cerebro_db.errors import (
+    InvalidArgument,
+    InvalidState,
+    WrongObjectType,
+    concerns_all,
+)
 
 ROLE = "model_output_table"
 _HISTORY = ("mst_key", "iteration", "run_id", "dataset")
@@ -62,11 +68,8 @@ def check_previous(session: Session, pool: SessionPool, setup: RunSetup, tick: T
 def _check_history(session: Session, setup: RunSetup, tick: Tick) -> None:
     table = setup.output.suffixed(HISTORY_SUFFIX)
     spelled = session.run(SPELLED, (table.schema, table.name), tick)[0][0]
-    try:
-        found = find(session, spelled, ROLE, tick)
-    except UndefinedTable:
-        return
-    if not all(map(found.has, _HISTORY)):
+    found = find_if_there(session, spelled, ROLE, tick)
+    if found is not None and not all(map(found.has, _HISTORY)):
         raise WrongObjectType(
             f"{ROLE}: {table} was not made by cerebro_fit_multiple, and warm_start := true would "
             "replace it",
@@ -102,19 +105,24 @@ def _changed(
     session: Session, setup: RunSetup, earlier: ModelTable, tick: Tick
 ) -> list[Configuration]:
     """The configurations that go on from a model of another architecture."""
+    found = {one.mst_key: one for one in setup.configurations}
+    # Most are as they were: texts that differ are fetched only, and these may still mean the same.
     sql = (
         f"SELECT m.mst_key, m.model_arch::text FROM {earlier.relation.name.sql} m "
-        "WHERE m.mst_key = ANY (%s::integer[])"
+        "JOIN unnest(%s::integer[], %s::text[]) AS t(mst_key, now) ON t.mst_key = m.mst_key "
+        "WHERE pg_catalog.md5(m.model_arch::text) IS DISTINCT FROM t.now"
     )
-    before = {
-        key: fingerprint(json.loads(text))
-        for key, text in session.run(sql, (list(earlier.mst_keys),), tick)
-    }
-    return [
-        one
-        for one in setup.configurations
-        if before.get(one.mst_key, one.architecture.id) != one.architecture.id
-    ]
+    texts = [hashlib.md5(one.architecture.text.encode()).hexdigest() for one in found.values()]
+    rows = session.run(sql, (list(found), texts), tick)
+    return [found[key] for key, text in rows if _fingerprint(text) != found[key].architecture.id]
+
+
+def _fingerprint(text: str | None) -> str | None:
+    """Of an architecture in a table that anyone may have changed."""
+    try:
+        return fingerprint(json.loads(text or ""))
+    except ValueError:
+        return None
 
 
 def _check_weights(
@@ -136,9 +144,11 @@ def _check_weights(
             try:
                 session.run(sql, (_task(one, setup, earlier), one.mst_key), tick)
             except StatementFailed as error:
-                if error.sqlstate != InvalidState.sqlstate:
+                if error.sqlstate == InvalidState.sqlstate:
+                    raise _another_model(session, one, setup, earlier, error.message) from None
+                if concerns_all(error.sqlstate):
                     raise
-                raise _another_model(session, one, setup, earlier, error.message) from None
+                # Else it cannot be built, which its first hop tells of: the others go on.
     finally:
         release(session)
 

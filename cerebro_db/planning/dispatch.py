@@ -132,8 +132,7 @@ class Dispatcher:
         where = {chain.waiting[0].partition_key for chain in ready[:1]}
         there = [chain for chain in ready if chain.waiting[0].partition_key in where]
         taken = there[:1]
-        going_on = sum(chain.work() > 0 for chain in self._chains.values())
-        share = math.ceil(going_on / self._num_workers)
+        share = math.ceil(len(self.going_on()) / self._num_workers)
         for chain in there[1:]:
             if len(taken) < share and fit([one.waiting[0] for one in (*taken, chain)]):
                 taken.append(chain)
@@ -169,6 +168,10 @@ class Dispatcher:
     def done(self) -> bool:
         """Whether every planned visit is finished."""
         return self.remaining == 0
+
+    def going_on(self) -> list[int]:
+        """The configurations that have visits planned that are not finished."""
+        return [mst_key for mst_key, chain in self._chains.items() if chain.work() > 0]
 
     def epoch_done(self, epoch: int) -> bool:
         """Whether an epoch was planned, and all its visits are finished."""

@@ -27,7 +27,8 @@ def made(config: Mapping[str, Any]) -> keras.Model:
             model = keras.saving.deserialize_keras_object(copied, {_SEQUENTIAL: _Sequential})
     except RecursionError:
         raise InvalidArchitecture(
-            "Keras cannot build the architecture: too many layers follow one another"
+            "Keras cannot build the architecture: too many layers follow one another",
+            hint="take some of the layers away",
         ) from None
     except Exception as error:  # whatever Keras raises is about the architecture
         raise InvalidArchitecture(f"Keras cannot build the architecture: {short(error)}") from None

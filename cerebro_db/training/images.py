@@ -55,7 +55,7 @@ def image_values(data: bytes, image: ImageEncoding, divisor: float) -> NDArray[n
     try:
         return to_float32(_read(data, image), divisor)
     except InvalidData as error:
-        raise InvalidData(f"image: {error.message}") from None
+        raise InvalidData(f"image: {error.message}", hint=error.hint) from None
 
 
 def image_fault(data: bytes, image: ImageEncoding) -> str | None:
@@ -75,7 +75,8 @@ def _raw(data: bytes, image: ImageEncoding) -> NDArray[np.uint8]:
     wanted = math.prod(image.shape)
     if len(data) != wanted:
         raise InvalidData(
-            f"holds {len(data)} bytes; allowed: {wanted}, one for each value of shape {image.shape}"
+            f"holds {len(data)} bytes; allowed: {wanted}, one for each value of shape {image.shape}",
+            hint="image_shape and image_format must be those of the bytes",
         )
     return np.frombuffer(data, np.uint8).reshape(image.shape)
 
@@ -92,14 +93,16 @@ def _decoded(data: bytes, image: ImageEncoding) -> NDArray[np.uint8]:
         raise
     except Exception as error:  # what a damaged image raises is of any kind
         raise InvalidData(
-            f"holds no JPEG or PNG that can be read ({type(error).__name__})"
+            f"holds no JPEG or PNG that can be read ({type(error).__name__})",
+            hint="image_format := 'raw' takes the values themselves",
         ) from None
 
 
 def _check_size(width: int, height: int) -> None:
     if width * height > MAX_PIXELS:
         raise InvalidData(
-            f"holds an image of {width} x {height} pixels; allowed: {MAX_PIXELS} together"
+            f"holds an image of {width} x {height} pixels; allowed: {MAX_PIXELS} together",
+            hint="resize it before it is stored",
         )
 
 

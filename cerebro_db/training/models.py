@@ -84,7 +84,8 @@ def units_of(model: keras.Model) -> tuple[int, ...]:
 def _row_shape(shape: tuple[int | None, ...]) -> tuple[int, ...]:
     if any(size is None for size in shape[1:]):
         raise InvalidArchitecture(
-            f"got the open shape {shape}; allowed: every size but the batch fixed"
+            f"got the open shape {shape}; allowed: every size but the batch fixed",
+            hint="give each keras.Input its whole shape",
         )
     return tuple(int(size) for size in shape[1:] if size is not None)
 
@@ -291,7 +292,8 @@ def set_weights(model: keras.Model, data: bytes) -> None:
     if len(data) != expected:
         raise InvalidState(
             f"got model_weights of {len(data)} bytes; the architecture has {expected // 4} weights, "
-            f"which are {expected} bytes of float32"
+            f"which are {expected} bytes of float32",
+            hint="give what get_weights() of this very architecture returns, in its order",
         )
     flat = np.frombuffer(data, np.float32)
     start = 0

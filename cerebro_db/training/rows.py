@@ -99,7 +99,8 @@ class RowModel:
         except InvalidData:
             raise InvalidData(
                 "features: got a NULL, or a value that is NaN, infinite or too large; "
-                "allowed: finite float32 numbers"
+                "allowed: finite float32 numbers",
+                hint="coalesce(value, 0) replaces a NULL; leave such a row out otherwise",
             ) from None
 
 

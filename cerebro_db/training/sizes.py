@@ -55,7 +55,8 @@ def _check_layer(layer: Any, limits: ArchitectureLimits) -> None:
         largest = max(map(math.prod, shapes), default=0)
         if largest > limits.elements:
             raise InvalidArchitecture(
-                f"{what}: got {largest} numbers for one row; at most {limits.elements} are allowed"
+                f"{what}: got {largest} numbers for one row; at most {limits.elements} are allowed",
+                hint="Give it a smaller input, or fewer units or filters.",
             )
         steps = _unrolled_steps(layer, inputs)
         if steps > limits.steps:

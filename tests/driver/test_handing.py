@@ -17,7 +17,7 @@ def waiting(count: int = 8) -> Dispatcher:
 
 
 def handing(dispatcher: Dispatcher, seconds: float, most: int = 16) -> Handing:
-    found = Handing(dispatcher, lambda worker, partition: worker == 0, most)
+    found = Handing(dispatcher, lambda worker, partition: worker == 0, most, dispatcher.finished)
     for mst_key in EVERYONE:
         found.took(mst_key, seconds)
     return found
@@ -47,7 +47,8 @@ def test_what_is_not_in_memory_is_read_for_one() -> None:
 
 
 def test_a_first_hop_is_made_alone() -> None:
-    found = Handing(waiting(), lambda worker, partition: True, 16)
+    dispatcher = waiting()
+    found = Handing(dispatcher, lambda worker, partition: True, 16, dispatcher.finished)
     for mst_key in EVERYONE[:-1]:
         assert keys(found.next(0, [5], [], EVERYONE)) == [mst_key]
         found.took(mst_key, 0.001)
@@ -55,10 +56,12 @@ def test_a_first_hop_is_made_alone() -> None:
 
 def test_nothing_shares_a_statement_where_a_hop_is_long() -> None:
     """The one that decides when the run ends may wait for the partition next."""
-    found = handing(waiting(), 0.001)
+    dispatcher = waiting()
+    found = handing(dispatcher, 0.001)
     found.took(8, 2 * SHARED_SECONDS)
     assert keys(found.next(0, [5], [], EVERYONE)) == [1]
-    assert keys(found.next(0, [5], [8], EVERYONE[:-1])) == [2, 3, 4, 5, 6, 7]
+    dispatcher.drop(8)  # it has ended, and waits for nothing
+    assert keys(found.next(0, [5], [], EVERYONE)) == [2, 3, 4, 5, 6, 7]
 
 
 def test_those_of_a_statement_that_failed_are_made_one_by_one() -> None:
