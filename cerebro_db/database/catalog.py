@@ -172,7 +172,6 @@ class Catalog:
             got = "NULL" if run_id is None else run_id
             raise UndefinedRun(
                 f"run_id: got {got}; you have no run of that number",
-                hint="cerebro.runs shows your runs",
             )
         number, owner, is_mine, status, error, manifest, active, *values = rows[0]
         row = RunRow(**dict(zip(columns, values, strict=True)))

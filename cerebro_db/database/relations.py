@@ -199,7 +199,6 @@ def new_table(
         if session.run(_EXISTS, (table.schema, table.name), tick):
             raise DuplicateTable(
                 f"{role}: got {text!r}; the table {table} exists already",
-                hint="drop it first, or choose another name",
             )
     return name
 

@@ -97,7 +97,6 @@ def create_encoder(
             raise DuplicateFunction(
                 f"{role}: got {request.function_name!r}; the function {name} of rows of "
                 f"{source.name} exists already",
-                hint="drop it first, or choose another name",
             )
         with transaction(session, tick):
             session.run(write_function(name, source.name, encoding), (), tick)

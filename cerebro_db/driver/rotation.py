@@ -80,7 +80,6 @@ class RotationRun(Run):
             visits = self._next_visits(worker, held)
             if visits:
                 self._send_visits(worker, visits)
-                self._plan_until(max(visit.epoch for visit in visits) + 1)
                 return
             scans = self._next_scans(None)
         if scans:

@@ -260,7 +260,6 @@ class Run:
             visits = self._next_visits(worker, held)
             if visits:
                 self._send_visits(worker, visits)
-                self._plan_until(max(visit.epoch for visit in visits) + 1)
                 return
             if not any(isinstance(other.job, Hops) for other in self._workers):
                 scan = self._next_scan(worker, None)
@@ -313,6 +312,7 @@ class Run:
         worker.orders = {order.mst_key: order for order in orders}
         worker.sent = time.monotonic()
         worker.session.send(*self._statement(orders))
+        self._plan_until(max(visit.epoch for visit in visits) + 1)
 
     def _timed(self, orders: Sequence[HopOrder]) -> list[HopOrder]:
         """The same in the order in which they are made; nobody waits between them."""
