@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from cerebro_db.configs.architecture import check_architecture
-from cerebro_db.database.dialects import HAS_SEGMENTS, dialect_of
+from cerebro_db.database.dialects.choice import HAS_SEGMENTS, dialect_of
 from cerebro_db.database.packed import PackedTable
 from cerebro_db.database.sessions import Session, no_tick
 from cerebro_db.driver.fit_request import FitRequest

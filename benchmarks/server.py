@@ -15,7 +15,7 @@ import psycopg2
 import psycopg2.extensions
 
 from benchmarks.meter import Meter
-from cerebro_db.database.dialects import HAS_SEGMENTS
+from cerebro_db.database.dialects.choice import HAS_SEGMENTS
 from cerebro_db.install import installer
 from cerebro_db.install.embedded import Cluster
 from cerebro_db.install.script import Script

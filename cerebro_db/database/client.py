@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from cerebro_db.database.catalog import Catalog
-from cerebro_db.database.dialects import HAS_SEGMENTS, PostgreSQL, dialect_of
+from cerebro_db.database.dialects.choice import HAS_SEGMENTS, PostgreSQL, dialect_of
 from cerebro_db.database.sessions import Session, SessionPool, no_tick
 from cerebro_db.errors import LoopbackFailed
 

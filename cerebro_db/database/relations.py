@@ -26,7 +26,9 @@ KINDS = {
     "f": "foreign table",
     "p": "partitioned table",
 }
-_PART = r'(?:"(?:[^"\0]|"")+"|[A-Za-z_\u0080-\U0010ffff][A-Za-z0-9_$\u0080-\U0010ffff]*)'
+# Letters are told by what they are not: Python takes long to compile a range of all characters.
+_FIRST, _MORE = r"[^\x00-@\[-^`{-\x7f]", r"[^\x00-#%-/:-@\[-^`{-\x7f]"
+_PART = rf'(?:"(?:[^"\0]|"")+"|{_FIRST}{_MORE}*)'
 _NAME = re.compile(rf"\s*({_PART})(?:\s*\.\s*({_PART}))?\s*")
 _ASCII_LOWER = str.maketrans("ABCDEFGHIJKLMNOPQRSTUVWXYZ", "abcdefghijklmnopqrstuvwxyz")
 _NOT_SEEN_HINT = (

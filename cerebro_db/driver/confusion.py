@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cerebro_db.configs.exactness import CONFUSION
-from cerebro_db.database.dialects import PostgreSQL
+from cerebro_db.database.dialects.choice import PostgreSQL
 from cerebro_db.database.names import QualifiedName
 from cerebro_db.database.packed import load_packed
 from cerebro_db.database.relations import new_table

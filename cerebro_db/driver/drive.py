@@ -11,8 +11,8 @@ from typing import Any
 import cerebro_db
 from cerebro_db.configs.settings import Settings
 from cerebro_db.database.catalog import Catalog, Driving, StoredRun
-from cerebro_db.database.dialects import PostgreSQL
 from cerebro_db.database.dialects.capabilities import ends_process
+from cerebro_db.database.dialects.choice import PostgreSQL
 from cerebro_db.database.sessions import (
     POLL_SECONDS,
     Session,

@@ -13,7 +13,7 @@ from typing import Any
 from cerebro_db.configs.exactness import AUC, is_exact
 from cerebro_db.configs.model_outputs import first_metric, loss_names
 from cerebro_db.database.catalog import Catalog
-from cerebro_db.database.dialects import PostgreSQL
+from cerebro_db.database.dialects.choice import PostgreSQL
 from cerebro_db.database.dialects.postgresql_training import ScanOrder
 from cerebro_db.database.names import QualifiedName
 from cerebro_db.database.packed import PackedTable, PartitionInfo, load_packed

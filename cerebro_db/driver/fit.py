@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from cerebro_db.database.dialects import PostgreSQL
+from cerebro_db.database.dialects.choice import PostgreSQL
 from cerebro_db.database.sessions import SessionPool, Tick, no_tick
 from cerebro_db.driver.drive import Drive, Limits
 from cerebro_db.driver.fit_request import MAX_WORKERS, FitRequest, check_range, check_seconds

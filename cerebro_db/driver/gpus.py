@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cerebro_db.configs.messages import shown
-from cerebro_db.database.dialects import PostgreSQL, Server
+from cerebro_db.database.dialects.choice import PostgreSQL, Server
 from cerebro_db.database.dialects.postgresql_hosts import LOCALHOST, PostgreSQLHosts
 from cerebro_db.database.packed import PackedTable
 from cerebro_db.database.relations import new_table

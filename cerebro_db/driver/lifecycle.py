@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from cerebro_db.database.catalog import GOING_ON, STATES_SCHEMA, Catalog, StoredRun
-from cerebro_db.database.dialects import PostgreSQL
+from cerebro_db.database.dialects.choice import PostgreSQL
 from cerebro_db.database.names import QualifiedName
 from cerebro_db.database.sessions import (
     POLL_SECONDS,

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from cerebro_db.configs.encodings import Encoding
-from cerebro_db.database.dialects import SpreadPacking
+from cerebro_db.database.dialects.choice import SpreadPacking
 from cerebro_db.database.dialects.packing_extras import add_columns
 from cerebro_db.database.dialects.postgresql import PostgreSQL
 from cerebro_db.database.dialects.postgresql_packing import UNFINISHED, PostgreSQLPacking

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from cerebro_db.configs.arguments import nearest
 from cerebro_db.configs.messages import shown
-from cerebro_db.database.dialects import Server
+from cerebro_db.database.dialects.choice import Server
 from cerebro_db.database.dialects.postgresql_hosts import PostgreSQLHosts
 from cerebro_db.database.packed import PackedTable
 from cerebro_db.database.relations import Relation, find

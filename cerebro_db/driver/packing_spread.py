@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from cerebro_db.database.dialects import Spreading, SpreadPacking
+from cerebro_db.database.dialects.choice import Spreading, SpreadPacking
 from cerebro_db.database.dialects.packing_extras import add_columns
 from cerebro_db.database.names import QualifiedName
 from cerebro_db.database.sessions import Session, StatementFailed, Tick

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from cerebro_db.configs.predictions import Answer, PredictionType, prediction_type
-from cerebro_db.database.dialects import PostgreSQL, SpreadPrediction
+from cerebro_db.database.dialects.choice import PostgreSQL, SpreadPrediction
 from cerebro_db.database.dialects.prediction_answers import Answer as Answers
 from cerebro_db.database.dialects.prediction_answers import Classes, Several, Values
 from cerebro_db.database.names import QualifiedName

@@ -11,7 +11,7 @@ from cerebro_db.configs.messages import shown
 from cerebro_db.configs.model_outputs import output_names
 from cerebro_db.configs.predictions import Answer
 from cerebro_db.configs.scaling import check_divisor
-from cerebro_db.database.dialects import PostgreSQL
+from cerebro_db.database.dialects.choice import PostgreSQL
 from cerebro_db.database.dialects.postgresql_prediction import StoredModel
 from cerebro_db.database.names import QualifiedName
 from cerebro_db.database.relations import Relation, find

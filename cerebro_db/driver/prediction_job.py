@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
-from cerebro_db.database.dialects import PostgreSQL
+from cerebro_db.database.dialects.choice import PostgreSQL
 from cerebro_db.database.dialects.postgresql_prediction import UNFINISHED, Piece, Statement
 from cerebro_db.database.dialects.prediction_answers import Answer, Several
 from cerebro_db.database.names import QualifiedName

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, replace
 
 from cerebro_db.database.columns import split_names
-from cerebro_db.database.dialects import PostgreSQL
+from cerebro_db.database.dialects.choice import PostgreSQL
 from cerebro_db.database.dialects.postgresql_prediction import PackedSource, RowSource
 from cerebro_db.database.names import quote
 from cerebro_db.database.packed import PackedTable, load_packed

@@ -6,7 +6,7 @@ import json
 from dataclasses import replace
 
 from cerebro_db.database.catalog import Catalog
-from cerebro_db.database.dialects import Brought, PostgreSQL, SpreadPrediction
+from cerebro_db.database.dialects.choice import Brought, PostgreSQL, SpreadPrediction
 from cerebro_db.database.sessions import Session, Tick
 from cerebro_db.driver.control import NO_RUN, SCORING_THREADS
 from cerebro_db.driver.crew import recover

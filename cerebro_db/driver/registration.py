@@ -6,7 +6,7 @@ import secrets
 
 import cerebro_db
 from cerebro_db.database.catalog import ArchitectureRow, Catalog, ConfigurationRow, RunRow
-from cerebro_db.database.dialects import PostgreSQL
+from cerebro_db.database.dialects.choice import PostgreSQL
 from cerebro_db.database.dialects.postgresql_training import StateTables
 from cerebro_db.database.names import QualifiedName
 from cerebro_db.database.packed import fingerprint

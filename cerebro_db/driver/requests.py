@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import time
 
 from cerebro_db.database.catalog import Catalog
 
-# How soon a request is seen; a look costs well under a millisecond.
-_LOOK_SECONDS = 0.25
+# How soon a request is seen at best and at worst, and the part of the time that looking may take:
+# a look is well under a millisecond of one process, or some of one on every segment.
+_SOONEST, _LATEST = 0.25, 1.0
+_SHARE = 0.005
 
 
 class Stopped(Exception):
@@ -42,7 +45,7 @@ class Requests:
     ) -> None:
         self._catalog, self._run_id = catalog, run_id
         self._deadline, self._max_seconds = deadline, max_seconds
-        self._looked = 0.0
+        self._next_look = 0.0
 
     def done(self, request_id: int) -> None:
         """A request to cancel a configuration was followed."""
@@ -57,10 +60,14 @@ class Requests:
         now = time.monotonic()
         if self._deadline is not None and now >= self._deadline:
             raise Stopped("paused", f"max_seconds := {self._max_seconds:g} are over")
-        if now - self._looked < _LOOK_SECONDS:
+        if now < self._next_look:
             return []
-        self._looked = now
-        return self._asked()
+        self._next_look = math.inf
+        found = self._asked()
+        done = time.monotonic()
+        if self._next_look == math.inf:
+            self._next_look = done + min(max((done - now) / _SHARE, _SOONEST), _LATEST)
+        return found
 
     def _asked(self) -> list[tuple[int, int, str]]:
         found: list[tuple[int, int, str]] = []
@@ -68,7 +75,7 @@ class Requests:
             if mst_key is not None:
                 found.append((request_id, mst_key, who))
             elif found:  # these come first; what concerns the run is looked at again right after
-                self._looked = 0.0
+                self._next_look = 0.0
                 return found
             else:
                 self._catalog.forget_requests(self._run_id, request_id)

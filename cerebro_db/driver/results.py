@@ -11,7 +11,7 @@ import cerebro_db
 from cerebro_db.configs.encodings import recorded_text
 from cerebro_db.configs.model_outputs import first_metric, loss_names, metric_names
 from cerebro_db.database.catalog import STATES_SCHEMA, Catalog, StoredRun
-from cerebro_db.database.dialects import PostgreSQL
+from cerebro_db.database.dialects.choice import PostgreSQL
 from cerebro_db.database.histories import EndRow, record_ends
 from cerebro_db.database.names import QualifiedName, quote
 from cerebro_db.database.packed import PackedTable

@@ -8,7 +8,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from cerebro_db.database.dialects import PostgreSQL
+from cerebro_db.database.dialects.choice import PostgreSQL
 from cerebro_db.database.dialects.postgresql_training import (
     HopMade,
     HopOrder,

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cerebro_db.database.catalog import Catalog
-from cerebro_db.database.dialects import PostgreSQL
+from cerebro_db.database.dialects.choice import PostgreSQL
 from cerebro_db.database.dialects.postgresql_training import HopOrder, StateTables
 from cerebro_db.database.packed import PackedTable
 from cerebro_db.database.sessions import POLL_SECONDS, Session, SessionPool, Tick, wait_any

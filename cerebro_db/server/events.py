@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 from cerebro_db.errors import InvalidArgument, RunFailed
 from cerebro_db.server.computing import Tick, compute
-from cerebro_db.server.host import entry
+from cerebro_db.server.entry import entry
 from cerebro_db.server.settings import settings_of
 from cerebro_db.training.environment import configure_once
 from cerebro_db.training.fields import Fields

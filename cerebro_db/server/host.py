@@ -6,9 +6,9 @@ import os
 from dataclasses import dataclass, field
 from typing import Any
 
-from cerebro_db.database.dialects import HAS_SEGMENTS, PostgreSQL, dialect_of
 from cerebro_db.database.dialects.backend import own_facts
 from cerebro_db.database.dialects.capabilities import segment_of_process
+from cerebro_db.database.dialects.choice import HAS_SEGMENTS, PostgreSQL, dialect_of
 from cerebro_db.database.dialects.interrupts import put_off
 from cerebro_db.database.sessions import SessionPool
 from cerebro_db.errors import InvalidArgument, LoopbackFailed, NotSupported, RunInterrupted

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from cerebro_db.errors import InvalidState
-from cerebro_db.server.host import entry
+from cerebro_db.server.entry import entry
 from cerebro_db.training import state as states
 
 _KEY = "cerebro.joined"

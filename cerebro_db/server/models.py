@@ -6,7 +6,7 @@ from typing import Any
 
 from cerebro_db.configs.architecture import ArchitectureLimits, check_architecture
 from cerebro_db.server.computing import Tick, compute
-from cerebro_db.server.host import entry
+from cerebro_db.server.entry import entry
 from cerebro_db.server.settings import settings_of
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from cerebro_db.errors import InvalidData
 from cerebro_db.server.computing import Tick, computing
-from cerebro_db.server.host import entry
+from cerebro_db.server.entry import entry
 from cerebro_db.server.joining import take_joined
 from cerebro_db.server.memory import recall
 from cerebro_db.server.training import checked

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from cerebro_db.errors import InvalidArgument, InvalidData, RunFailed
 from cerebro_db.server.computing import Tick, compute
-from cerebro_db.server.host import entry
+from cerebro_db.server.entry import entry
 from cerebro_db.server.memory import WorkerMemory, recall
 from cerebro_db.server.training import PREPARE, checked, prepared
 from cerebro_db.training.buffers import parse_bytes

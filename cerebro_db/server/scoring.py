@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from cerebro_db.server.computing import Tick, computing
-from cerebro_db.server.host import entry
+from cerebro_db.server.entry import entry
 from cerebro_db.server.memory import recall
 from cerebro_db.server.training import PREPARE, checked, prepared
 from cerebro_db.training.blocks import decode_features, decode_targets

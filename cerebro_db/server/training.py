@@ -12,7 +12,7 @@ from cerebro_db.configs.settings import Settings
 from cerebro_db.database.dialects.capabilities import interrupts_python, segment_of_process
 from cerebro_db.errors import CerebroError, InvalidArgument, InvalidState, concerns_all
 from cerebro_db.server.computing import Tick, compute, computing, require_idle, wait_until_idle
-from cerebro_db.server.host import entry
+from cerebro_db.server.entry import entry
 from cerebro_db.server.memory import WorkerMemory, recall, release_memory, remember
 from cerebro_db.server.settings import settings_of
 from cerebro_db.training.blocks import decode_features, decode_targets

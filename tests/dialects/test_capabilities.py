@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from cerebro_db.database.dialects import dialect_of
 from cerebro_db.database.dialects.capabilities import (
     interrupts_python,
     packed_sqlstate,
     segment_of_process,
 )
+from cerebro_db.database.dialects.choice import dialect_of
 from cerebro_db.errors import InvalidArgument
 from cerebro_db.server.entry import server_error
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cerebro_db.database.dialects import dialect_of
+from cerebro_db.database.dialects.choice import dialect_of
 from cerebro_db.database.names import QualifiedName
 from cerebro_db.database.sessions import _told
 

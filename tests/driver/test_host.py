@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from cerebro_db.database.dialects import PostgreSQL
+from cerebro_db.database.dialects.choice import PostgreSQL
 from cerebro_db.database.sessions import SessionPool, SessionSettings
 from cerebro_db.errors import RunInterrupted
 from cerebro_db.server.host import Host

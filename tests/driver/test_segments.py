@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from cerebro_db.database.dialects import Server
+from cerebro_db.database.dialects.choice import Server
 from cerebro_db.database.dialects.greenplum_hosts import GreenplumHosts
 from cerebro_db.database.dialects.postgresql_hosts import PostgreSQLHosts
 from cerebro_db.database.names import QualifiedName

@@ -14,7 +14,7 @@ from typing import Any
 import psycopg2
 import pytest
 
-from cerebro_db.database.dialects import dialect_of
+from cerebro_db.database.dialects.choice import dialect_of
 from cerebro_db.database.packed import load_packed
 from cerebro_db.database.sessions import SessionPool
 from cerebro_db.driver.fit import fit_multiple

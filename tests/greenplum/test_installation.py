@@ -8,7 +8,7 @@ import psycopg2
 import pytest
 from conftest import Sql
 
-from cerebro_db.database.dialects import HAS_SEGMENTS
+from cerebro_db.database.dialects.choice import HAS_SEGMENTS
 from cerebro_db.errors import InstallationFailed
 from cerebro_db.install import installer
 from cerebro_db.install.script import Script

@@ -12,7 +12,7 @@ from cerebro_db.database.dialects.greenplum import Greenplum
 from cerebro_db.database.dialects.greenplum_rotation import GreenplumRotation
 from cerebro_db.database.dialects.postgresql_training import HopOrder, ScanOrder
 from cerebro_db.database.names import QualifiedName
-from cerebro_db.database.packed import PackedTable, load_packed
+from cerebro_db.database.packed import PackedTable, load_packed, printed
 from cerebro_db.database.sessions import Session, SessionLost, StatementFailed, no_tick
 
 SQL, ROTATION = Greenplum(90426).training, GreenplumRotation()
@@ -110,6 +110,31 @@ def _first(statement: tuple[str, list[object]], number: int = 0) -> tuple[str, l
     texts = statement[0].strip().split(";")
     before = sum(text.count("%s") for text in texts[:number])
     return texts[number], statement[1][before : before + texts[number].count("%s")]
+
+
+def _carried(worker: Session, sql: str) -> set[str]:
+    """The columns of tables that the motions of a plan carry, as they are."""
+    plan = [str(line) for (line,) in worker.run(f"EXPLAIN VERBOSE {sql}", (), no_tick)]
+    motions = [number for number, line in enumerate(plan) if "Motion" in line]
+    assert motions, plan
+    outputs = [plan[number + 1].strip().removeprefix("Output: ") for number in motions]
+    return {column.rpartition(".")[2] for output in outputs for column in output.split(", ")}
+
+
+def test_what_tells_of_a_change_moves_no_rows_of_a_packed_table(
+    worker: Session, packed: PackedTable, planner: str
+) -> None:
+    carried = _carried(worker, printed(packed))
+    assert {"partition_key", "buffer_id"} <= carried
+    assert carried.isdisjoint({"x", "y"})
+
+
+def test_what_tells_of_the_states_there_are_moves_none_of_them(
+    worker: Session, planner: str
+) -> None:
+    carried = _carried(worker, SQL.contents(STATES))
+    assert {"mst_key", "version"} <= carried
+    assert "state" not in carried
 
 
 @pytest.mark.parametrize("reads", [True, False])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from psycopg2 import errors
 
-from cerebro_db.database.dialects import dialect_of
+from cerebro_db.database.dialects.choice import dialect_of
 from cerebro_db.database.sessions import SessionPool
 from cerebro_db.driver import evaluation
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cerebro_db.database.dialects import dialect_of
+from cerebro_db.database.dialects.choice import dialect_of
 from cerebro_db.database.packed import load_packed
 from cerebro_db.database.relations import column, find
 from cerebro_db.database.sessions import SessionPool

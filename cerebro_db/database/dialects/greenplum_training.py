@@ -46,8 +46,9 @@ class GreenplumTraining(PostgreSQLTraining):
     def contents(self, table: QualifiedName) -> str:
         """The states in a table: mst_key, version, bytes; what failed in a rotation is none."""
         return (
-            "SELECT s.mst_key, s.version, pg_catalog.sum(pg_catalog.octet_length(s.state))::bigint "
-            f"FROM {table.sql} s WHERE s.version >= 0 GROUP BY 1, 2"
+            "SELECT s.mst_key, s.version, pg_catalog.sum(s.bytes)::bigint FROM (SELECT s.mst_key, "
+            f"s.version, pg_catalog.octet_length(s.state) AS bytes FROM {table.sql} s "
+            "WHERE s.version >= 0 OFFSET 0) AS s GROUP BY 1, 2"
         )
 
     def begin_states(
