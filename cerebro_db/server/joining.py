@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
 from cerebro_db.errors import InvalidState
 from cerebro_db.server.entry import entry
-from cerebro_db.training import state as states
+from cerebro_db.training import state_layout
+from cerebro_db.training.state_layout import WEIGHTS, Part
 
 _KEY = "cerebro.joined"
 # The largest value of the server, less a little for its header.
@@ -51,8 +50,18 @@ def take_joined(gd: dict[str, Any], token: int | None) -> bytes:
 @entry
 def state_weights(plpy: Any, gd: dict[str, Any], token: int | None) -> bytes | None:
     """The weights of a state as float32; None where no value of the server can hold them."""
-    model = states.of_model(states.from_bytes(take_joined(gd, token)))
-    weights = [array for name, array in model.items() if name.startswith(states.WEIGHTS)]
-    if 4 * sum(array.size for array in weights) > _MAX_VALUE_BYTES:
+    data = take_joined(gd, token)
+    model = state_layout.of_model({part.name: part for part in state_layout.parts_of(data)})
+    weights = [part for name, part in model.items() if name.startswith(WEIGHTS)]
+    if 4 * sum(part.count for part in weights) > _MAX_VALUE_BYTES:
         return None
-    return b"".join(array.astype(np.float32).tobytes() for array in weights)
+    return b"".join(_as_float32(data, part) for part in weights)
+
+
+def _as_float32(data: bytes, part: Part) -> bytes | memoryview:
+    if part.dtype == "float32":
+        return memoryview(data)[part.start : part.end]
+    import numpy as np
+
+    array = np.frombuffer(data, np.dtype(part.dtype), offset=part.start, count=part.count)
+    return array.astype(np.float32).tobytes()

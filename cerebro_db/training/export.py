@@ -21,6 +21,7 @@ from cerebro_db.training.building import short
 from cerebro_db.training.fields import Fields
 from cerebro_db.training.naming import named_model_variables
 from cerebro_db.training.program import Recipe, check_fits
+from cerebro_db.training.state_layout import of_model
 from cerebro_db.training.tasks import Architectures, recipe_of
 from cerebro_db.training.transfer import assign
 
@@ -75,7 +76,7 @@ def _model(recipe: Recipe, state: states.State) -> keras.Model:
         recipe.architecture, seed=0, dropout=params.dropout, policy=params.dtype_policy
     )
     variables = named_model_variables(model)
-    state = states.of_model(state)
+    state = of_model(state)
     check_fits(state, {name: variable.numpy() for name, variable in variables.items()})
     for name, variable in variables.items():
         assign(variable, state[name])

@@ -23,7 +23,8 @@ from cerebro_db.training.inputs import ModelInputs
 from cerebro_db.training.losses import TotalLoss, alone, listed
 from cerebro_db.training.naming import named_model_variables
 from cerebro_db.training.program import Recipe, check_fits
-from cerebro_db.training.state import State, of_model
+from cerebro_db.training.state import State
+from cerebro_db.training.state_layout import of_model
 from cerebro_db.training.targets import TargetFacts, encode, encoding_for, encodings_for
 from cerebro_db.training.traced import Traced
 from cerebro_db.training.transfer import assign

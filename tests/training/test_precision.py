@@ -79,7 +79,7 @@ def by_hops(recipe: Any, data: Data, **options: Any) -> dict[str, np.ndarray]:
 
 
 def weights_of_model(state: dict[str, np.ndarray]) -> list[np.ndarray]:
-    from cerebro_db.training.state import of_model
+    from cerebro_db.training.state_layout import of_model
 
     return [array for name, array in of_model(state).items() if name.startswith("weights/")]
 
@@ -143,10 +143,10 @@ def test_a_policy_gives_what_keras_gives_with_it(
     if brought:
         text, more = plain.to_json(), ",metrics=['top_2_accuracy']"
     given = recipe(text, f"{LOSS},optimizer='{optimizer}'{more}")
-    theirs = in_one_fit(plain, given, data)
+    trained = in_one_fit(plain, given, data)
     keras.config.set_dtype_policy("float32")
     state = by_hops(given, data)
-    assert_same(weights_of_model(state), theirs)
+    assert_same(weights_of_model(state), trained)
     assert all(array.dtype == np.float32 for array in weights_of_model(state))
     scales = [float(array) for name, array in state.items() if name.endswith("/scale")]
     if brought:
@@ -155,6 +155,8 @@ def test_a_policy_gives_what_keras_gives_with_it(
     scorer.load(state, given.compile_params)
     found = scorer.predict(data.features[0])[0]
     assert found.dtype == np.float32
-    np.testing.assert_array_equal(found, plain(data.features[0]).numpy().astype(np.float32))
+    # Keras' own graph: on some processors TensorFlow rounds once there where it rounds twice outside.
+    theirs = plain.predict(data.features[0], batch_size=len(data.features[0]), verbose=0)
+    np.testing.assert_array_equal(found, theirs.astype(np.float32))
     partial = scorer.measure(data.features[0], data.targets[0])
     assert 0 < partial.loss_sum / partial.rows < 10
