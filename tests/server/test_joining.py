@@ -1,0 +1,55 @@
+"""Weights out of the bytes of a state, as output tables have them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+
+from cerebro_db.server import joining
+from cerebro_db.training.state import to_bytes
+
+KERNEL = np.arange(6, dtype=np.float32).reshape(2, 3) / 7
+STATE = {
+    "weights/0/kernel": KERNEL,
+    "optimizer/iteration": np.array(7, dtype=np.int64),
+    "weights/0/bias": np.array([0.1, 1e-300], np.float64),
+    "others/0/seed": np.array([1, 2], dtype=np.uint32),
+    "weights/1/half": np.array([0.1, 2], np.float16),
+    "weights/1/none": np.zeros((0, 4), np.float32),
+}
+
+
+def weights(state: dict[str, np.ndarray], chunk: int) -> np.ndarray:
+    """What a session makes of a state that comes in chunks."""
+    gd: dict[str, Any] = {}
+    data, token = to_bytes(state), None
+    for start in range(0, len(data), chunk):
+        token = joining.join_state(None, gd, token, data[start : start + chunk])
+    found = joining.state_weights(None, gd, token)
+    assert found is not None
+    return np.frombuffer(found, np.float32)
+
+
+@pytest.mark.parametrize("chunk", [7, 10**6])
+def test_weights_of_any_type_come_as_float32_in_their_order(chunk: int) -> None:
+    expected = [*KERNEL.reshape(-1), np.float32(0.1), 0, np.float32(np.float16(0.1)), 2]
+    np.testing.assert_array_equal(weights(STATE, chunk), np.array(expected, np.float32))
+
+
+def test_an_average_takes_the_place_of_its_weight() -> None:
+    averaged = STATE | {"averages/0/kernel": KERNEL + 1}
+    np.testing.assert_array_equal(weights(averaged, 10**6)[:6], (KERNEL + 1).reshape(-1))
+
+
+def test_it_is_made_without_numpy_and_drivers_of_databases() -> None:
+    """Fresh processes of segments do this at the end of a run, whose imports took longest."""
+    code = (
+        "import sys; from cerebro_db.server import joining; "
+        "print([name for name in ('numpy', 'psycopg2', 'sqlalchemy') if name in sys.modules])"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "[]"
