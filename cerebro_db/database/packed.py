@@ -180,12 +180,12 @@ def fingerprint(session: Session, packed: PackedTable, tick: Tick = no_tick) -> 
 
     The rows' own transaction numbers are part of it, so that no byte of the data has to be read.
     """
-    rows = session.run(printed(packed), (), tick)
+    rows = session.run(print_query(packed), (), tick)
     facts = (packed.inputs, packed.targets, packed.normalizing_const, packed.partitions)
     return hashlib.sha256(f"{rows[0][0]} {facts!r}".encode()).hexdigest()
 
 
-def printed(packed: PackedTable) -> str:
+def print_query(packed: PackedTable) -> str:
     """The query for what is known of the rows of a packed table without reading their bytes."""
     version = "p.xmin::text" if packed.relation.kind == "r" else "''"
     columns = [*(one.name for one in packed.inputs), *(one.name for one in packed.targets[1:])]

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 import time
 
 from cerebro_db.database.catalog import Catalog
 
-# How soon a request is seen at best and at worst, and the part of the time that looking may take:
-# a look is well under a millisecond of one process, or some of one on every segment.
-_SOONEST, _LATEST = 0.25, 1.0
+# Seconds until the next look: longer where looks take longer, as on segments, each of which has a
+# process that looks. They take this part of the time at most, unless it were too late to answer.
+_SOONEST, _LATEST = 0.25, 0.5
 _SHARE = 0.005
 
 
@@ -62,10 +61,10 @@ class Requests:
             raise Stopped("paused", f"max_seconds := {self._max_seconds:g} are over")
         if now < self._next_look:
             return []
-        self._next_look = math.inf
+        self._next_look = now + _SOONEST
         found = self._asked()
-        done = time.monotonic()
-        if self._next_look == math.inf:
+        if self._next_look:
+            done = time.monotonic()
             self._next_look = done + min(max((done - now) / _SHARE, _SOONEST), _LATEST)
         return found
 

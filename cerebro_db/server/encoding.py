@@ -6,7 +6,8 @@ from typing import Any
 
 from cerebro_db.driver import encoding_rows
 from cerebro_db.driver.encoding_rows import EncodeRequest, EncoderRequest
-from cerebro_db.server.host import Host, entry_of
+from cerebro_db.server.entry import entry_of
+from cerebro_db.server.host import Host
 
 
 @entry_of("cerebro_encode")

@@ -8,7 +8,8 @@ from cerebro_db.configs.exports import export_format
 from cerebro_db.driver import export as driver
 from cerebro_db.driver.export import ExportRequest
 from cerebro_db.server.computing import Tick, computing
-from cerebro_db.server.host import Host, entry, entry_of
+from cerebro_db.server.entry import entry, entry_of
+from cerebro_db.server.host import Host
 from cerebro_db.server.joining import take_joined
 from cerebro_db.server.memory import recall
 

@@ -10,7 +10,8 @@ from cerebro_db.driver.fit import fit_multiple
 from cerebro_db.driver.fit import resume as resume_run
 from cerebro_db.driver.fit_request import FitRequest
 from cerebro_db.driver.one_model import OneModel
-from cerebro_db.server.host import Host, entry_of
+from cerebro_db.server.entry import entry_of
+from cerebro_db.server.host import Host
 from cerebro_db.server.version import cores
 
 

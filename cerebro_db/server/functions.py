@@ -8,7 +8,7 @@ from cerebro_db.configs.custom import check_name, check_path
 from cerebro_db.configs.names import is_taken
 from cerebro_db.errors import InvalidArgument
 from cerebro_db.server.computing import Tick, compute
-from cerebro_db.server.host import entry_of
+from cerebro_db.server.entry import entry_of
 from cerebro_db.server.settings import require_administrator
 from cerebro_db.training.environment import configure_once
 from cerebro_db.training.functions import distribution_of, imported, places_of

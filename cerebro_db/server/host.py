@@ -13,9 +13,6 @@ from cerebro_db.database.dialects.interrupts import put_off
 from cerebro_db.database.sessions import SessionPool
 from cerebro_db.errors import InvalidArgument, LoopbackFailed, NotSupported, RunInterrupted
 from cerebro_db.server.computing import listen
-from cerebro_db.server.entry import entry, entry_of
-
-__all__ = ["Host", "entry", "entry_of"]
 
 _POOL_KEY = "cerebro.pool"
 

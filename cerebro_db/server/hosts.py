@@ -6,7 +6,8 @@ from typing import Any
 
 from cerebro_db.driver import gpus
 from cerebro_db.server.computing import listen
-from cerebro_db.server.host import Host, entry, entry_of
+from cerebro_db.server.entry import entry, entry_of
+from cerebro_db.server.host import Host
 from cerebro_db.training.devices import described
 
 

@@ -7,7 +7,8 @@ from typing import Any
 from cerebro_db.driver import model_deletion, model_loading
 from cerebro_db.driver.model_deletion import DeleteRequest
 from cerebro_db.driver.model_loading import FileRequest, LoadRequest
-from cerebro_db.server.host import Host, entry_of
+from cerebro_db.server.entry import entry_of
+from cerebro_db.server.host import Host
 
 
 @entry_of("cerebro_load_model")

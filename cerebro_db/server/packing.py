@@ -10,7 +10,8 @@ from cerebro_db.driver import packing
 from cerebro_db.driver.encoding_plan import EncodingRequest
 from cerebro_db.driver.packing_request import ImageRequest, PackRequest
 from cerebro_db.errors import InvalidArgument
-from cerebro_db.server.host import Host, entry_of
+from cerebro_db.server.entry import entry_of
+from cerebro_db.server.host import Host
 
 _NUMBER = re.compile(r"-?[0-9]{1,9}|NULL", re.IGNORECASE | re.ASCII)
 _MOST_TEXT = 2000

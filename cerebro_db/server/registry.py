@@ -6,7 +6,8 @@ from typing import Any
 
 from cerebro_db.driver import registry
 from cerebro_db.driver.registry import RegisterRequest
-from cerebro_db.server.host import Host, entry_of
+from cerebro_db.server.entry import entry_of
+from cerebro_db.server.host import Host
 
 
 @entry_of("cerebro_register_model")

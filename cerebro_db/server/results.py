@@ -8,7 +8,8 @@ from cerebro_db.driver import confusion, evaluation, prediction, prediction_byom
 from cerebro_db.driver.evaluation import EvaluationRequest
 from cerebro_db.driver.prediction import PredictionRequest
 from cerebro_db.driver.prediction_byom import ByomRequest
-from cerebro_db.server.host import Host, entry_of
+from cerebro_db.server.entry import entry_of
+from cerebro_db.server.host import Host
 
 
 @entry_of("cerebro_evaluate")

@@ -18,7 +18,7 @@ from cerebro_db.driver.trained import ROLE
 from cerebro_db.errors import InvalidArgument
 from cerebro_db.server.caller import caller_session
 from cerebro_db.server.computing import compute
-from cerebro_db.server.host import entry_of
+from cerebro_db.server.entry import entry_of
 from cerebro_db.server.registered_rows import Versions
 from cerebro_db.server.rows_apart import model_apart
 from cerebro_db.server.rows_loading import built, read_model

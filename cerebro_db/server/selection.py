@@ -6,7 +6,8 @@ from typing import Any
 
 from cerebro_db.driver import selection
 from cerebro_db.driver.selection import GridRequest, ListRequest
-from cerebro_db.server.host import Host, entry_of
+from cerebro_db.server.entry import entry_of
+from cerebro_db.server.host import Host
 
 
 @entry_of("cerebro_generate_configs")

@@ -6,7 +6,8 @@ from typing import Any
 
 from cerebro_db.driver import splitting
 from cerebro_db.driver.splitting import SplitRequest
-from cerebro_db.server.host import Host, entry_of
+from cerebro_db.server.entry import entry_of
+from cerebro_db.server.host import Host
 
 
 @entry_of("cerebro_train_test_split")

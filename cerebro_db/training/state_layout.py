@@ -130,6 +130,7 @@ def _check_entries(described: Any) -> None:
 
 
 def _check_entry(entry: dict[str, Any]) -> None:
+    # A tuple: what was handed in may be of a type that a dictionary cannot look up.
     if not isinstance(entry["name"], str) or entry["dtype"] not in tuple(DTYPES):
         raise ValueError(f"array {shown(entry['name'])} of dtype {shown(entry['dtype'])}")
     shape = entry["shape"]

@@ -41,6 +41,51 @@ def test_a_configuration_is_cancelled_before_the_run_is_stopped() -> None:
     assert catalog.there == []
 
 
+class _SlowCatalog(_Catalog):
+    """Each look takes a while, or fails."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__()
+        self.seconds, self.now, self.looks, self.fails = seconds, 100.0, 0, False
+
+    def requests(self, run_id: int) -> list[Asked]:
+        self.looks += 1
+        self.now += self.seconds
+        if self.fails:
+            raise InvalidState("x")
+        return super().requests(run_id)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "pause"), [(0.0, 0.25), (0.001, 0.25), (0.002, 0.4), (0.1, 0.5)]
+)
+def test_looks_are_rarer_where_they_take_longer(
+    monkeypatch: pytest.MonkeyPatch, seconds: float, pause: float
+) -> None:
+    catalog = _SlowCatalog(seconds)
+    monkeypatch.setattr("cerebro_db.driver.requests.time.monotonic", lambda: catalog.now)
+    requests = Requests(cast(Catalog, catalog), 7)
+    requests.look()
+    catalog.now += pause - 0.01
+    requests.look()
+    assert catalog.looks == 1
+    catalog.now += 0.02
+    requests.look()
+    assert catalog.looks == 2
+
+
+def test_a_look_that_fails_is_not_the_last_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    catalog = _SlowCatalog(0.0)
+    monkeypatch.setattr("cerebro_db.driver.requests.time.monotonic", lambda: catalog.now)
+    requests = Requests(cast(Catalog, catalog), 7)
+    catalog.fails = True
+    with pytest.raises(InvalidState):
+        requests.look()
+    catalog.now += 0.3
+    with pytest.raises(InvalidState):
+        requests.look()
+
+
 def test_time_that_is_over_pauses() -> None:
     with pytest.raises(Stopped, match=r"max_seconds := 3 are over") as stopped:
         Requests(cast(Catalog, _Catalog()), 7, deadline=0.0, max_seconds=3).look()

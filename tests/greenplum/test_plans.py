@@ -12,7 +12,7 @@ from cerebro_db.database.dialects.greenplum import Greenplum
 from cerebro_db.database.dialects.greenplum_rotation import GreenplumRotation
 from cerebro_db.database.dialects.postgresql_training import HopOrder, ScanOrder
 from cerebro_db.database.names import QualifiedName
-from cerebro_db.database.packed import PackedTable, load_packed, printed
+from cerebro_db.database.packed import PackedTable, load_packed, print_query
 from cerebro_db.database.sessions import Session, SessionLost, StatementFailed, no_tick
 
 SQL, ROTATION = Greenplum(90426).training, GreenplumRotation()
@@ -124,9 +124,9 @@ def _carried(worker: Session, sql: str) -> set[str]:
 def test_what_tells_of_a_change_moves_no_rows_of_a_packed_table(
     worker: Session, packed: PackedTable, planner: str
 ) -> None:
-    carried = _carried(worker, printed(packed))
+    carried = _carried(worker, print_query(packed))
     assert {"partition_key", "buffer_id"} <= carried
-    assert carried.isdisjoint({"x", "y"})
+    assert carried.isdisjoint({"x", "y", "*"})
 
 
 def test_what_tells_of_the_states_there_are_moves_none_of_them(
@@ -134,7 +134,7 @@ def test_what_tells_of_the_states_there_are_moves_none_of_them(
 ) -> None:
     carried = _carried(worker, SQL.contents(STATES))
     assert {"mst_key", "version"} <= carried
-    assert "state" not in carried
+    assert carried.isdisjoint({"state", "*"})
 
 
 @pytest.mark.parametrize("reads", [True, False])

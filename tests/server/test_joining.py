@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from cerebro_db.errors import InvalidState
 from cerebro_db.server import joining
 from cerebro_db.training.state import to_bytes
 
@@ -48,8 +49,25 @@ def test_an_average_takes_the_place_of_its_weight() -> None:
 def test_it_is_made_without_numpy_and_drivers_of_databases() -> None:
     """Fresh processes of segments do this at the end of a run, whose imports took longest."""
     code = (
-        "import sys; from cerebro_db.server import joining; "
-        "print([name for name in ('numpy', 'psycopg2', 'sqlalchemy') if name in sys.modules])"
+        "import sys; from cerebro_db.server import joining; memory = {}; "
+        "token = joining.join_state(None, memory, None, sys.stdin.buffer.read()); "
+        "print(len(joining.state_weights(None, memory, token)), "
+        "[name for name in ('numpy', 'psycopg2', 'sqlalchemy') if name in sys.modules])"
     )
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert found.stdout.strip() == "[]"
+    state = to_bytes({"weights/0/kernel": KERNEL, "optimizer/iteration": np.array(7)})
+    found = subprocess.run([sys.executable, "-c", code], input=state, capture_output=True)
+    assert found.stdout.decode().strip() == "24 []", found.stderr
+
+
+def test_a_damaged_state_is_told() -> None:
+    data, gd = to_bytes(STATE), dict[str, Any]()
+    token = joining.join_state(None, gd, None, data[:-1] + bytes([data[-1] ^ 1]))
+    with pytest.raises(InvalidState, match="checksum"):
+        vars(joining.state_weights)["__wrapped__"](None, gd, token)
+
+
+def test_weights_that_no_value_can_hold_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(joining, "_MAX_VALUE_BYTES", 4 * 10 - 1)
+    gd: dict[str, Any] = {}
+    token = joining.join_state(None, gd, None, to_bytes(STATE))
+    assert joining.state_weights(None, gd, token) is None

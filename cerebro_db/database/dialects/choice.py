@@ -1,4 +1,4 @@
-"""Which server a job runs on, chosen by capability when it starts, and the names of what then differs."""
+"""What a job must know of its server, chosen by capability when it starts."""
 
 from cerebro_db.database.dialects.capabilities import HAS_SEGMENTS
 from cerebro_db.database.dialects.greenplum import Greenplum

@@ -45,10 +45,11 @@ class GreenplumTraining(PostgreSQLTraining):
 
     def contents(self, table: QualifiedName) -> str:
         """The states in a table: mst_key, version, bytes; what failed in a rotation is none."""
+        # OFFSET 0 has the lengths taken where the states lie, whatever a planner thinks of that.
         return (
-            "SELECT s.mst_key, s.version, pg_catalog.sum(s.bytes)::bigint FROM (SELECT s.mst_key, "
+            "SELECT q.mst_key, q.version, pg_catalog.sum(q.bytes)::bigint FROM (SELECT s.mst_key, "
             f"s.version, pg_catalog.octet_length(s.state) AS bytes FROM {table.sql} s "
-            "WHERE s.version >= 0 OFFSET 0) AS s GROUP BY 1, 2"
+            "WHERE s.version >= 0 OFFSET 0) AS q GROUP BY 1, 2"
         )
 
     def begin_states(
