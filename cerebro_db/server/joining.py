@@ -61,7 +61,6 @@ def state_weights(plpy: Any, gd: dict[str, Any], token: int | None) -> bytes | N
 def _as_float32(data: bytes, part: Part) -> bytes | memoryview:
     if part.dtype == "float32":
         return memoryview(data)[part.start : part.end]
-    import numpy as np
+    from cerebro_db.training.state import array_of
 
-    array = np.frombuffer(data, np.dtype(part.dtype), offset=part.start, count=part.count)
-    return array.astype(np.float32).tobytes()
+    return array_of(data, part).astype("float32").tobytes()

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from cerebro_db.errors import InvalidState
-from cerebro_db.training.state_layout import DTYPES, head, parts_of
+from cerebro_db.training.state_layout import DTYPES, Part, head, parts_of
 
 State = dict[str, np.ndarray]
 
@@ -40,9 +40,10 @@ def from_bytes(data: bytes) -> State:
     Raises:
         InvalidState: not a state, another version, wrong sizes, wrong checksum.
     """
-    return {
-        part.name: np.frombuffer(
-            data, np.dtype(part.dtype), offset=part.start, count=part.count
-        ).reshape(part.shape)
-        for part in parts_of(data)
-    }
+    return {part.name: array_of(data, part) for part in parts_of(data)}
+
+
+def array_of(data: bytes, part: Part) -> np.ndarray:
+    """One array of a state, as a read-only view of ``data``."""
+    numbers = np.frombuffer(data, np.dtype(part.dtype), offset=part.start, count=part.count)
+    return numbers.reshape(part.shape)
