@@ -50,7 +50,7 @@ def prepare(
         program.prepare(recipe.compile_params, recipe.fit_params)
         program.load(program.initial_state(recipe, job.initial_seed, None))
         for epoch, key in job.visits:
-            visit(program, partitions[key], seed, epoch, key)
+            visit(program, recipe, partitions[key], seed, epoch, key)
         scorer = scorers.get(recipe)
         scorer.load(program.save(), recipe.compile_params)
         return job.mst_key, _accuracy(job, scorer, partitions, known)
@@ -73,19 +73,19 @@ def load_partitions(folder: str, buffers: dict[int, dict[str, list[int]]]) -> di
     }
 
 
-def visit(program: Any, partition: Any, seed: int, epoch: int, key: int) -> None:
+def visit(program: Any, recipe: Any, partition: Any, seed: int, epoch: int, key: int) -> None:
     """Train on a partition, in the order of the server's hop."""
-    for rows in pieces(program, partition, seed, epoch, key):
+    for rows in pieces(recipe, partition, seed, epoch, key):
         program.train(partition.features[rows], partition.targets[rows])
 
 
-def pieces(program: Any, partition: Any, seed: int, epoch: int, key: int) -> list[Any]:
+def pieces(recipe: Any, partition: Any, seed: int, epoch: int, key: int) -> list[Any]:
     """The rows of each call of a program, in the order of the server's hop."""
     from cerebro_db.training.partitions import VisitOrder
     from cerebro_db.training.shuffle import salt
 
     order = VisitOrder(seed, epoch, key, salt(seed, epoch, key), shuffle=True).whole(0, partition)
-    chunk = program.steps_per_call * program.batch_size
+    chunk = recipe.rows_per_call
     return [order[start : start + chunk] for start in range(0, len(order), chunk)]
 
 

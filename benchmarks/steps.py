@@ -43,7 +43,7 @@ def prepare(
         key = min(partitions)
         calls = [
             (partitions[key].features[rows], partitions[key].targets[rows])
-            for rows in pieces(program, partitions[key], seed, 1, key)
+            for rows in pieces(recipe, partitions[key], seed, 1, key)
         ]
         seconds = []
         for _ in range(_REPEATS):

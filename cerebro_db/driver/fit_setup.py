@@ -163,7 +163,7 @@ def check_memory(setup: RunSetup, settings: Settings) -> None:
         return
     loads = [
         Load(
-            _program_key(c.architecture, c.compile_params, c.fit_params),
+            _program_key(c.architecture, c.compile_params, c.fit_params, c.jit),
             c.architecture.facts.parameters,
             c.compile_params.optimizer.name,
             c.jit,
@@ -287,7 +287,7 @@ def _configurations(
         parsed.append((mst_key, known[model_id], compile_text, fit_text, *params))
     steps = Counter[Any]()
     for _, architecture, _, _, compile_params, fit_params, _ in parsed:
-        key = _program_key(architecture, compile_params, fit_params)
+        key = _program_key(architecture, compile_params, fit_params, jit=True)
         steps[key] += _steps(packed, fit_params) * (request.num_iterations or 1)
     return tuple(_planned(row, packed, request, steps) for row in parsed)
 
@@ -299,7 +299,7 @@ def _planned(
     facts, largest = architecture.facts, max(p.rows for p in packed.partitions)
     batch = fit_params.batch_size
     mean_rows = packed.rows // len(packed.partitions)
-    planned = steps[_program_key(architecture, compile_params, fit_params)]
+    planned = steps[_program_key(architecture, compile_params, fit_params, jit=True)]
     per_call = steps_per_call(facts, batch, 4 * sum(math.prod(one.shape) for one in packed.inputs))
     return Configuration(
         mst_key=mst_key,
@@ -322,15 +322,16 @@ def seed_of(seed: int, mst_key: int) -> int:
 
 
 def _program_key(
-    architecture: Architecture, params: CompileParams, fit: FitParams
+    architecture: Architecture, params: CompileParams, fit: FitParams, jit: bool
 ) -> tuple[Any, ...]:
+    """Equal for configurations that share a program, as far as the driver can tell."""
     penalties = (params.l1 is not None, params.l2 is not None, params.dropout)
     several = repr((params.losses, params.loss_weights))
     loss = (params.loss.name, repr(params.loss.arguments), several)
     weighted = fit.class_weight is not None
     optimizer = (params.optimizer.name, params.optimizer.schedule, params.optimizer.parts)
     layers = (architecture.id, params.freeze, params.dtype_policy)
-    return (layers, optimizer, loss, penalties, weighted, fit.batch_size)
+    return (layers, optimizer, loss, penalties, weighted, fit.batch_size if jit else None)
 
 
 def _steps(packed: PackedTable, fit: FitParams) -> int:

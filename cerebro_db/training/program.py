@@ -1,9 +1,10 @@
 """A compiled training loop: many mini-batches a call, for every configuration of its kind.
 
 A program serves all configurations that share architecture, optimizer class,
-loss, batch size and the presence of penalties and class weights. What
-differs between them (learning rate and other scalars of the optimizer,
-strengths of penalties, class weights, initial weights) are variables.
+loss and the presence of penalties and class weights. What differs between
+them (learning rate and other scalars of the optimizer, strengths of
+penalties, class weights, initial weights) are variables, and the batch size
+is an argument; where XLA compiles the loop, that is a part of the program.
 """
 
 from __future__ import annotations
@@ -71,11 +72,14 @@ class Recipe:
             params.l1 is not None,
             params.l2 is not None,
             self.fit_params.class_weight is not None,
-            self.fit_params.batch_size,
             self.targets,
-            self.jit,
-            self.steps_per_call if self.jit else None,
+            (self.fit_params.batch_size, self.steps_per_call) if self.jit else None,
         )
+
+    @property
+    def rows_per_call(self) -> int:
+        """Rows of one call: whole batches."""
+        return self.steps_per_call * self.fit_params.batch_size
 
 
 class Program:
@@ -87,9 +91,9 @@ class Program:
 
     def __init__(self, recipe: Recipe) -> None:
         self._prepared: tuple[CompileParams, FitParams] | None = None
-        self.batch_size = recipe.fit_params.batch_size
-        self.steps_per_call = recipe.steps_per_call
-        self.jit = recipe.jit
+        self._batch_size = recipe.fit_params.batch_size
+        self._steps_per_call = recipe.steps_per_call
+        self._jit = recipe.jit
         self._targets = recipe.targets
         params = recipe.compile_params
         self.model = self._build(recipe, 0)
@@ -119,6 +123,7 @@ class Program:
         if (params, fit) == self._prepared:
             return
         self._prepared = None
+        self._batch_size = fit.batch_size
         for name, number in scalars_of(params.optimizer).numbers.items():
             self._scalars[name].assign(number)
         self._penalty.assign(params)
@@ -177,53 +182,66 @@ class Program:
 
     # -- training ----------------------------------------------------------------
     def train(self, features: np.ndarray, targets: np.ndarray) -> float:
-        """Train on rows in their order, batch by batch; at most ``steps_per_call`` full batches.
+        """Train on rows in their order, batch by batch.
 
         Args:
-            features: ``float32[rows, ...]``.
+            features: ``float32[rows, ...]``; rows of one call at most.
             targets: ``int32[rows]`` ids or ``float32[rows, ...]``, or records with weights.
 
         Returns:
             The sum over the rows of the loss of their batch.
         """
-        rows = len(features)
         data: tuple[np.ndarray, ...] = (features, *parts(targets))
         if self._targets.weighted:
             data = (*data, targets["weight"])
-        steps, rest = divmod(rows, self.batch_size)
+        if self._jit:
+            return self._train_compiled(data)
+        return float(self._loop(*data, self._batch_size))
+
+    def _train_compiled(self, data: tuple[np.ndarray, ...]) -> float:
+        """XLA knows all shapes: missing batches are zeros that are not reached, the rest is apart."""
+        steps, rest = divmod(len(data[0]), self._batch_size)
         total = 0.0
         if steps:
-            full = steps * self.batch_size
-            padded = self.steps_per_call * self.batch_size if self.jit else full
-            total += float(self._loop(*(_padded(part[:full], padded) for part in data), steps))
+            full, whole = steps * self._batch_size, self._steps_per_call * self._batch_size
+            total += float(self._loop(*(_padded(part[:full], whole) for part in data), steps))
         if rest:
-            total += float(self._batch(*(part[-rest:] for part in data)))
+            total += float(self._rest(*(part[-rest:] for part in data)))
         return total
 
     # -- inside --------------------------------------------------------------------
     def _compile(self) -> None:
-        rows = self.steps_per_call * self.batch_size if self.jit else None
-        signature = [
+        relaxed = self._signature(None)
+        count = tf.TensorSpec((), tf.int32)
+        if not self._jit:
+            self._loop = self._traced(self._trace_loop, (*relaxed, count))
+            return
+        fixed = self._signature(self._steps_per_call * self._batch_size)
+        self._loop = self._traced(self._trace_compiled, (*fixed, count), jit_compile=True)
+        self._rest = self._traced(self._trace_batch, relaxed)
+
+    def _signature(self, rows: int | None) -> tuple[Any, ...]:
+        weights = (tf.TensorSpec((rows,), tf.float32),) if self._targets.weighted else ()
+        return (
             tf.TensorSpec((rows, *self._inputs.row), tf.float32),
             *(
                 tf.TensorSpec((rows, *one.shape), tf.as_dtype(one.dtype))
                 for one in self._targets.each
             ),
-        ]
-        if self._targets.weighted:
-            signature.append(tf.TensorSpec((rows,), tf.float32))
-        count = tf.TensorSpec((), tf.int32)
-        relaxed = [tf.TensorSpec((None, *spec.shape[1:]), spec.dtype) for spec in signature]
-        self._loop = Traced(
-            tf.function(
-                self._trace_loop,
-                input_signature=(*signature, count),
-                autograph=False,
-                jit_compile=self.jit,
-            )
+            *weights,
         )
-        self._batch = Traced(
-            tf.function(self._trace_batch, input_signature=relaxed, autograph=False)
+
+    def _traced(self, trace: Any, signature: tuple[Any, ...], jit_compile: bool = False) -> Traced:
+        def bound(*given: Any) -> Any:
+            for scalar in self._scalars.values():
+                scalar.bind()
+            result = trace(*given)
+            for scalar in self._scalars.values():
+                scalar.release()
+            return result
+
+        return Traced(
+            tf.function(bound, input_signature=signature, autograph=False, jit_compile=jit_compile)
         )
 
     @staticmethod
@@ -234,37 +252,38 @@ class Program:
         )
 
     def _trace_loop(self, *given: Any) -> Any:
+        """The sum over the rows of the loss of their batch; the last batch may be smaller."""
+        *data, size = given
+        rows = tf.shape(data[0])[0]
+
+        def body(start: Any, total: Any) -> tuple[Any, Any]:
+            stop = tf.minimum(start + size, rows)
+            loss = self._trace_batch(*(_some_rows(part, start, stop) for part in data))
+            return stop, total + loss
+
+        begin = (tf.constant(0), tf.constant(0.0))
+        _, total = tf.while_loop(
+            lambda start, total: start < rows, body, begin, parallel_iterations=1
+        )
+        return total
+
+    def _trace_compiled(self, *given: Any) -> Any:
+        """The same of so many whole batches; all shapes are static."""
         *data, steps = given
-        size, cut = self.batch_size, _rows if self.jit else _some_rows
+        size = self._batch_size
 
         def body(step: Any, total: Any) -> tuple[Any, Any]:
-            start = step * size
-            loss = self._step(*(cut(rows, start, size) for rows in data))
+            loss = self._step(*(_rows(part, step * size, size) for part in data))
             return step + 1, total + loss
 
-        self._bind()
+        begin = (tf.constant(0), tf.constant(0.0))
         _, total = tf.while_loop(
-            lambda step, total: step < steps,
-            body,
-            (tf.constant(0), tf.constant(0.0)),
-            parallel_iterations=1,
+            lambda step, total: step < steps, body, begin, parallel_iterations=1
         )
-        self._release()
         return total * tf.cast(size, tf.float32)
 
     def _trace_batch(self, *data: Any) -> Any:
-        self._bind()
-        loss = self._step(*data) * tf.cast(tf.shape(data[0])[0], tf.float32)
-        self._release()
-        return loss
-
-    def _bind(self) -> None:
-        for scalar in self._scalars.values():
-            scalar.bind()
-
-    def _release(self) -> None:
-        for scalar in self._scalars.values():
-            scalar.release()
+        return self._step(*data) * tf.cast(tf.shape(data[0])[0], tf.float32)
 
     def _step(self, features: Any, *data: Any) -> Any:
         """One step of SGD, as ``keras.Model.train_step`` does it, without the metrics."""
@@ -321,15 +340,14 @@ def _rows(tensor: Any, start: Any, size: int) -> Any:
     return tf.ensure_shape(tf.slice(tensor, begin, [size, *tail]), [size, *tail])
 
 
-def _some_rows(tensor: Any, start: Any, size: int) -> Any:
-    """The same, of a shape that only the running program knows, as in ``keras.Model.fit``.
+def _some_rows(tensor: Any, start: Any, stop: Any) -> Any:
+    """Rows to ``stop``, of a shape that only the running program knows, as in ``keras.Model.fit``.
 
     Where TensorFlow's optimizer of graphs knows the number of rows, it may add the input of a dense
     layer to its output within the product, and rounds otherwise than Keras.
     """
     tail = tensor.shape[1:]
-    count = tf.minimum(tf.shape(tensor)[0] - start, size)
-    rows = tf.slice(tensor, tf.stack([start] + [0] * len(tail)), [count, *tail])
+    rows = tf.slice(tensor, tf.stack([start] + [0] * len(tail)), [stop - start, *tail])
     return tf.ensure_shape(rows, [None, *tail])
 
 

@@ -117,7 +117,7 @@ class Visit:
         self._program.load(at_rate(state, task))
         self._partition = cache.get(task.cache_key)
         self._cached = self._partition is not None
-        self._stream = _Stream(self._train, self._program) if self._partition is None else None
+        self._stream = _Stream(self._train, task.recipe) if self._partition is None else None
 
     def feed(
         self, subepoch: int, buffer_id: int, features: np.ndarray, targets: np.ndarray
@@ -173,7 +173,7 @@ class Visit:
         return row * self._task.buffers.total <= self._cache.limit
 
     def _train_whole(self, partition: Partition) -> None:
-        chunk = self._program.steps_per_call * self._program.batch_size
+        chunk = self._task.recipe.rows_per_call
         for subepoch in range(self._task.recipe.fit_params.epochs):
             order = self._task.order.whole(subepoch, partition)
             for start in range(0, len(order), chunk):
@@ -218,9 +218,9 @@ def at_rate(state: states.State, task: VisitTask) -> states.State:
 class _Stream:
     """Cuts rows that come buffer by buffer into calls of whole batches."""
 
-    def __init__(self, train: Callable[[np.ndarray, np.ndarray], None], program: Program) -> None:
+    def __init__(self, train: Callable[[np.ndarray, np.ndarray], None], recipe: Recipe) -> None:
         self._train = train
-        self._chunk = program.steps_per_call * program.batch_size
+        self._chunk = recipe.rows_per_call
         self._subepoch = 0
         self._features: list[np.ndarray] = []
         self._targets: list[np.ndarray] = []

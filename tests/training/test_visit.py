@@ -31,6 +31,20 @@ def test_learning_rate_and_other_scalars_share_a_program(
     assert all((states[0] != other).any() for other in states[1:])
 
 
+@pytest.mark.parametrize(("jit", "made"), [(False, [True, False, False]), (True, [True] * 3)])
+def test_batch_sizes_share_a_program_unless_xla_compiles_it(
+    recipe: Callable[..., Any], data: Data, jit: bool, made: list[bool]
+) -> None:
+    from cerebro_db.training.visit import Programs
+
+    programs, architecture = Programs(), net()
+    for size, is_made in zip((4, 1000, 7), made, strict=True):
+        given = recipe(architecture, fit_params=f"batch_size={size}", jit=jit)
+        shared, report = hop(given, data, None, programs=programs)
+        assert report.compiled == is_made
+        assert shared == hop(given, data, None)[0]
+
+
 def test_a_shared_program_trains_as_a_fresh_one(recipe: Callable[..., Any], data: Data) -> None:
     from cerebro_db.training.visit import Programs
 
