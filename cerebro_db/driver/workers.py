@@ -173,7 +173,7 @@ def start_preparing(worker: Worker, context: RunContext) -> None:
     sql = context.dialect.training
     prepare, parameters = _preparation(worker, context)
     worker.session.send(
-        f"{sql.durability(context.states)}; SELECT pg_catalog.pg_advisory_lock_shared(%s); {prepare}",
+        f"{sql.settings(context.states)}; SELECT pg_catalog.pg_advisory_lock_shared(%s); {prepare}",
         (context.guard_key, *parameters),
     )
 
@@ -250,16 +250,14 @@ def give_back(workers: list[Worker], context: RunContext) -> None:
     context.pool.give(worker.session for worker in workers)
 
 
-_RELEASE = "SELECT pg_catalog.pg_advisory_unlock_all(); RESET synchronous_commit; "
-
-
 def _start_release(worker: Worker, context: RunContext) -> None:
     if not is_calm(worker):
         worker.session.close()
         return
     worker.session.settle()
     sql, parameters = call(worker, context, "cerebro._release_worker()")
-    worker.session.send(_RELEASE + sql, parameters)
+    after = context.dialect.training.settings_after
+    worker.session.send(f"SELECT pg_catalog.pg_advisory_unlock_all(); {after}; {sql}", parameters)
 
 
 def _settle(worker: Worker, context: RunContext) -> None:

@@ -235,12 +235,31 @@ def test_a_scan_moves_no_buffers(
     scans = _scans(packed)
     statement = ROTATION.sweep(packed, scans) if on_all else SQL.scan(packed, scans[1])
     worker.run("BEGIN")
-    worker.run(*_first(statement, 0))
-    cursor, parameters = _first(statement, 1)
+    for number in range(3):
+        worker.run(*_first(statement, number))
+    cursor, parameters = _first(statement, 3)
     plan = _plan(worker, cursor[cursor.index("SELECT") :], parameters)
     worker.run("ROLLBACK")
     _check_one_stage(plan)
     assert any("Gather Motion" in line for line in plan), plan
+
+
+@pytest.mark.parametrize("on_all", [False, True])
+def test_states_are_not_compressed_for_a_scan(
+    worker: Session, packed: PackedTable, on_all: bool
+) -> None:
+    worker.run(
+        "INSERT INTO public.states (segment_key, mst_key, version, chunk, state) "
+        "SELECT 1, g, 3, 0, convert_to(repeat('0', 100000), 'UTF8') FROM generate_series(1, 2) g"
+    )
+    scans = _scans(packed)
+    statement = ROTATION.sweep(packed, scans) if on_all else SQL.scan(packed, scans[1])
+    worker.run("BEGIN")
+    for number in range(3):
+        worker.run(*_first(statement, number))
+    sizes = worker.run("SELECT pg_column_size(state) FROM pg_temp.cerebro_scan")
+    worker.run("ROLLBACK")
+    assert sizes == [(100000,)] * 2 * (len(scans) if on_all else 1)
 
 
 def test_a_table_that_was_packed_elsewhere_is_refused(segments: Sql, worker: Session) -> None:

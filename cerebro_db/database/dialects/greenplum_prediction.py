@@ -72,6 +72,7 @@ class GreenplumPrediction(PostgreSQLPrediction):
     stage = f"""
     CREATE TEMPORARY TABLE {_MODELS.sql} (segment_key integer, kind integer, number integer,
         chunk integer, task text, data bytea) ON COMMIT DROP DISTRIBUTED BY (segment_key);
+    ALTER TABLE {_MODELS.sql} ALTER data SET STORAGE EXTERNAL;
     INSERT INTO {_MODELS.sql}
     SELECT k.segment_key, v.kind, 0, 0, v.task, NULL
       FROM pg_catalog.unnest(%s::integer[]) AS k(segment_key),

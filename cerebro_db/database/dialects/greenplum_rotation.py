@@ -15,6 +15,7 @@ from cerebro_db.database.dialects.greenplum_training import (
     PLACE_IN_ORDER,
     PLACE_SHUFFLED,
     PREPARATION,
+    SCANNED,
     TOLD,
     by_key,
     cases,
@@ -84,6 +85,7 @@ class GreenplumRotation:
         parts: dict[str, Statement | str] = {
             "packed": packed.relation.name.sql,
             "segments": ("%s", [keys]),
+            "scanned": SCANNED,
             "scored": (
                 "%s::int[], %s::int[], %s::text[]",
                 [common.mst_keys, versions, common.tasks],
@@ -227,13 +229,11 @@ RETURNING mst_key, CASE WHEN version < 0 THEN convert_from(state, 'UTF8') END,
           octet_length(state), {told}
 """
 
-_SWEEP = """
-CREATE TEMPORARY TABLE cerebro_scan ON COMMIT DROP AS
+_SWEEP = """{scanned}
 SELECT k.segment_key, t.mst_key, s.chunk, s.state, t.task
   FROM unnest({scored}) AS t(mst_key, version, task)
   JOIN ({states}) s ON s.mst_key = t.mst_key AND s.version = t.version
- CROSS JOIN unnest({segments}::int[]) AS k(segment_key)
-DISTRIBUTED BY (segment_key);
+ CROSS JOIN unnest({segments}::int[]) AS k(segment_key);
 DECLARE cerebro_scan NO SCROLL CURSOR FOR
 SELECT {partition_key},
        cerebro.cerebro_measure(i.kind, i.task, i.state, i.buffer_id, i.x, i.x_shape, i.y,

@@ -18,6 +18,7 @@ from cerebro_db.database.dialects.postgresql_training import (
     PostgreSQLTraining,
     ScanOrder,
     Statement,
+    StateTables,
     columns_of,
 )
 from cerebro_db.database.hops import HOP_COLUMNS
@@ -42,6 +43,12 @@ class GreenplumTraining(PostgreSQLTraining):
             "DISTRIBUTED BY (segment_key)",
             f"ALTER TABLE {table.sql} ALTER COLUMN state SET STORAGE EXTERNAL",
         ]
+
+    settings_after = f"{PostgreSQLTraining.settings_after}; RESET gp_autostats_mode"
+
+    def settings(self, states: StateTables) -> str:
+        """What a worker's session is set to: no table that it writes needs statistics, nor each scan."""
+        return f"{super().settings(states)}; SET gp_autostats_mode = none"
 
     def contents(self, table: QualifiedName) -> str:
         """The states in a table: mst_key, version, bytes; what failed in a rotation is none."""
@@ -160,7 +167,9 @@ class GreenplumTraining(PostgreSQLTraining):
             for kind, task in ((-1, PREPARATION), (0, _TASK))
         )
         buffers = _SCAN_BUFFERS.format(packed=table, **columns) if order.reads else ""
-        sql = _SCAN.format(states=states, version=version, begin=begin, buffers=buffers)
+        sql = _SCAN.format(
+            scanned=SCANNED, states=states, version=version, begin=begin, buffers=buffers
+        )
         versions = order.versions or [0] * len(order.mst_keys)
         where = [segment_key_of(partition), order.partition_key]
         first = [*where, partition.buffers[0][0]]
@@ -370,14 +379,20 @@ SELECT %s, p.mst_key, p.epoch, p.position, p.partition_key, p.partition_key %% %
  WHERE s.chunk = 0 AND (s.result).rows IS NOT NULL AND h.run_id IS NULL
 """
 
+# Where states are put for a scan: as they are, since compressing them takes long and gains little.
+SCANNED = """
+CREATE TEMPORARY TABLE cerebro_scan (segment_key integer, mst_key integer, chunk integer,
+                                     state bytea, task text)
+ON COMMIT DROP DISTRIBUTED BY (segment_key);
+ALTER TABLE pg_temp.cerebro_scan ALTER state SET STORAGE EXTERNAL;
+INSERT INTO pg_temp.cerebro_scan"""
+
 # The states go to the segment first. A cursor is read by the process that trains there, unlike a
 # plain query, which the writing process answers.
-_SCAN = """
-CREATE TEMPORARY TABLE cerebro_scan ON COMMIT DROP AS
+_SCAN = """{scanned}
 SELECT %s::integer AS segment_key, t.mst_key, s.chunk, s.state, t.task
   FROM unnest(%s::int[], %s::int[], %s::text[]) AS t(mst_key, version, task)
-  JOIN ({states}) s ON s.mst_key = t.mst_key{version}
-DISTRIBUTED BY (segment_key);
+  JOIN ({states}) s ON s.mst_key = t.mst_key{version};
 DECLARE cerebro_scan NO SCROLL CURSOR FOR
 SELECT cerebro.cerebro_measure(i.kind, i.task, i.state, i.buffer_id, i.x, i.x_shape, i.y,
                                i.y_shape ORDER BY i.kind, i.place, i.chunk)

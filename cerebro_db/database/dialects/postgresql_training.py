@@ -209,7 +209,10 @@ class PostgreSQLTraining:
         """How many partitions share the processors of one machine."""
         return "SELECT %s", [len(packed.partitions)]
 
-    def durability(self, states: StateTables) -> str:
+    # What a worker's session is set to when it has done its work.
+    settings_after = "RESET synchronous_commit"
+
+    def settings(self, states: StateTables) -> str:
         """What a worker's session is set to: where hops may be lost, commits need not be waited for."""
         return f"SET synchronous_commit = {'on' if states.every_hop else 'off'}"
 
