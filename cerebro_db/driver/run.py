@@ -255,7 +255,10 @@ class Run:
 
     def _assign_scan_or_visit(self, worker: Worker) -> None:
         held = self._held()
-        scan = self._next_scan(worker, held)
+        scan = None
+        # What decides when the run ends comes before what somebody who is free can do meanwhile.
+        if not self._dispatcher.is_pressing(worker.number, held):
+            scan = self._next_scan(worker, held)
         if scan is None:
             visits = self._next_visits(worker, held)
             if visits:

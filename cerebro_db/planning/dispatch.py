@@ -121,7 +121,7 @@ class Dispatcher:
             worker, cached, held: as in `next_visit`.
             fit: whether these visits may be made together.
         """
-        critical = CRITICAL_SHARE * self._work() / self._num_workers
+        critical = self._critical_work()
 
         def priority(chain: _Chain) -> tuple[bool, int, float, bool, int]:
             visit, work = chain.waiting[0], chain.work()
@@ -139,6 +139,20 @@ class Dispatcher:
         for chain in taken:
             chain.in_flight = chain.waiting.popleft()
         return tuple(chain.in_flight for chain in taken if chain.in_flight)
+
+    def is_pressing(self, worker: int, held: Collection[int] = ()) -> bool:
+        """Whether what decides when the run ends is ready for a free worker, and all else can wait.
+
+        Where as many configurations are critical as there are workers, nobody would ever have time
+        for anything else.
+
+        Args:
+            worker, held: as in `next_visit`.
+        """
+        critical = self._critical_work()
+        if sum(chain.work() >= critical for chain in self._chains.values()) >= self._num_workers:
+            return False
+        return any(chain.work() >= critical for chain in self._ready(worker, held))
 
     def finished(self, visit: Visit) -> None:
         """Tells that a visit in flight is done."""
@@ -187,8 +201,9 @@ class Dispatcher:
             and self._serves(worker, chain.waiting[0].partition_key)
         ]
 
-    def _work(self) -> float:
-        return sum(chain.work() for chain in self._chains.values())
+    def _critical_work(self) -> float:
+        work = sum(chain.work() for chain in self._chains.values())
+        return CRITICAL_SHARE * work / self._num_workers
 
     def _chain(self, mst_key: int) -> _Chain:
         if mst_key not in self._chains:

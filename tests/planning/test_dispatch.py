@@ -148,6 +148,28 @@ def test_critical_path_comes_before_lower_epochs() -> None:
     assert first.mst_key == 2
 
 
+def test_the_critical_path_is_pressing() -> None:
+    dispatcher = Dispatcher(2, {1: 1.0, 2: 50.0}, pinned)
+    dispatcher.add_visits([*visits(1, 2), *visits(2, 2)])
+    assert dispatcher.is_pressing(0)
+    assert not dispatcher.is_pressing(1)  # its next visit is the other worker's
+    assert not dispatcher.is_pressing(0, held=[2])
+    first = dispatcher.next_visit(0)
+    assert not dispatcher.is_pressing(0)  # it is under way
+    assert first is not None
+    dispatcher.finished(first)
+    assert dispatcher.is_pressing(1)
+
+
+@pytest.mark.parametrize(("workers", "pressing"), [(1, False), (2, False), (3, True)])
+def test_nothing_is_pressing_where_it_would_leave_no_time_for_anything_else(
+    workers: int, pressing: bool
+) -> None:
+    dispatcher = Dispatcher(workers, {1: 1.0, 2: 1.0})
+    dispatcher.add_visits([*visits(1, 3), *visits(2, 3)])
+    assert dispatcher.is_pressing(0) == pressing
+
+
 def test_a_configuration_runs_one_visit_at_a_time() -> None:
     dispatcher = Dispatcher(2, {1: 1.0})
     dispatcher.add_visits(visits(1, 2))
