@@ -136,11 +136,11 @@ class Run:
         return self._ended
 
     def _train(self) -> None:
-        self._plan_until(1)
         for worker in self._workers:
             worker.partition_keys = self._own_partitions(worker.number)
             start_preparing(worker, self._context)
             worker.job = Preparation()
+        self._plan_until(1)
         while busy := self._busy():
             self._wait(busy)
             for worker in busy:

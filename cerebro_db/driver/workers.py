@@ -173,7 +173,7 @@ def start_preparing(worker: Worker, context: RunContext) -> None:
     sql = context.dialect.training
     prepare, parameters = _preparation(worker, context)
     worker.session.send(
-        f"{sql.settings(context.states)}; SELECT pg_catalog.pg_advisory_lock_shared(%s); {prepare}",
+        f"{sql.worker_settings(context.states)}; SELECT pg_catalog.pg_advisory_lock_shared(%s); {prepare}",
         (context.guard_key, *parameters),
     )
 
@@ -256,7 +256,7 @@ def _start_release(worker: Worker, context: RunContext) -> None:
         return
     worker.session.settle()
     sql, parameters = call(worker, context, "cerebro._release_worker()")
-    after = context.dialect.training.settings_after
+    after = context.dialect.training.worker_settings_after
     worker.session.send(f"SELECT pg_catalog.pg_advisory_unlock_all(); {after}; {sql}", parameters)
 
 

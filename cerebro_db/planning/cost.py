@@ -55,7 +55,8 @@ def use_jit(facts: ArchitectureFacts, planned_steps: int) -> bool:
     compilation: from about 23,000 of them.
 
     Args:
-        planned_steps: over all configurations that share the program, and all epochs.
+        planned_steps: over all epochs, and all configurations that would share the program if XLA
+            compiled it, which are of one batch size.
     """
     if facts.has_convolution or facts.has_random:
         return False

@@ -143,16 +143,18 @@ class Dispatcher:
     def is_pressing(self, worker: int, held: Collection[int] = ()) -> bool:
         """Whether what decides when the run ends is ready for a free worker, and all else can wait.
 
-        Where as many configurations are critical as there are workers, nobody would ever have time
-        for anything else.
+        All else can wait where at most half as many configurations are critical as there are
+        workers, who have time for it soon, and where none of these is held until something else is
+        done.
 
         Args:
             worker, held: as in `next_visit`.
         """
-        critical = self._critical_work()
-        if sum(chain.work() >= critical for chain in self._chains.values()) >= self._num_workers:
+        least = self._critical_work()
+        critical = {key for key, chain in self._chains.items() if chain.work() >= least}
+        if 2 * len(critical) > self._num_workers or not critical.isdisjoint(held):
             return False
-        return any(chain.work() >= critical for chain in self._ready(worker, held))
+        return any(chain.work() >= least for chain in self._ready(worker, held))
 
     def finished(self, visit: Visit) -> None:
         """Tells that a visit in flight is done."""

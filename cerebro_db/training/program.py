@@ -199,7 +199,10 @@ class Program:
         return float(self._loop(*data, self._batch_size))
 
     def _train_compiled(self, data: tuple[np.ndarray, ...]) -> float:
-        """XLA knows all shapes: missing batches are zeros that are not reached, the rest is apart."""
+        """The same in a loop of static shapes, filled up with zeros that it does not reach.
+
+        What is no whole batch is trained by a function of its own.
+        """
         steps, rest = divmod(len(data[0]), self._batch_size)
         total = 0.0
         if steps:
@@ -232,13 +235,16 @@ class Program:
         )
 
     def _traced(self, trace: Any, signature: tuple[Any, ...], jit_compile: bool = False) -> Traced:
+        """A traced function that reads the scalars of the optimizer once, outside of its loop."""
+
         def bound(*given: Any) -> Any:
             for scalar in self._scalars.values():
                 scalar.bind()
-            result = trace(*given)
-            for scalar in self._scalars.values():
-                scalar.release()
-            return result
+            try:
+                return trace(*given)
+            finally:
+                for scalar in self._scalars.values():
+                    scalar.release()
 
         return Traced(
             tf.function(bound, input_signature=signature, autograph=False, jit_compile=jit_compile)
@@ -268,7 +274,7 @@ class Program:
         return total
 
     def _trace_compiled(self, *given: Any) -> Any:
-        """The same of so many whole batches; all shapes are static."""
+        """The sum over the rows of so many whole batches of the loss of their batch."""
         *data, steps = given
         size = self._batch_size
 

@@ -32,6 +32,9 @@ def test_a_run_that_may_need_more_than_is_allowed_is_refused(
             psycopg2.errors.InvalidParameterValue, match=message + "allowed: 800 MB"
         ):
             fit(configs=selection([model_id], [ADAM]), epochs=1)
+        with pytest.raises(psycopg2.errors.InvalidParameterValue, match=message):
+            # One program for both, as XLA does not compile it.
+            fit(configs=selection([model_id], [ADAM], ["batch_size=8", "batch_size=9"]), epochs=1)
         assert bench.value("SELECT count(*) FROM cerebro.runs") == runs
         fit(configs=selection([1], [ADAM]), epochs=1)
     finally:

@@ -238,8 +238,8 @@ def test_programs_are_compiled_once_a_worker(
 ) -> None:
     configs = selection(
         [1],
-        [ADAM.replace("0.01", str(rate)) for rate in (0.011, 0.012, 0.013, 0.014)],
-        ["batch_size=7"],
+        [f"{ADAM.replace('0.01', str(rate))},l1=0.001" for rate in (0.011, 0.012)],
+        ["batch_size=7", "batch_size=9"],
     )
     _, run_id = fit(configs=configs, epochs=3, num_workers=2)
     process = "partition_key" if has_segments else "worker"  # each segment has a process

@@ -10,7 +10,7 @@ from conftest import Sql
 
 from cerebro_db.database.dialects.greenplum import Greenplum
 from cerebro_db.database.dialects.greenplum_rotation import GreenplumRotation
-from cerebro_db.database.dialects.postgresql_training import HopOrder, ScanOrder
+from cerebro_db.database.dialects.postgresql_training import HopOrder, ScanOrder, StateTables
 from cerebro_db.database.names import QualifiedName
 from cerebro_db.database.packed import PackedTable, load_packed, print_query
 from cerebro_db.database.sessions import Session, SessionLost, StatementFailed, no_tick
@@ -30,6 +30,7 @@ def worker(segments: Sql) -> Iterator[Session]:
     session = Session(segments.dsn, "test")
     session.settle()
     session.run("; ".join(Greenplum(90426).session_settings().first))
+    session.run(SQL.worker_settings(StateTables("states", 3, True)))
     for statement in SQL.create_states(STATES, True):
         session.run(statement)
     yield session
@@ -260,6 +261,20 @@ def test_states_are_not_compressed_for_a_scan(
     sizes = worker.run("SELECT pg_column_size(state) FROM pg_temp.cerebro_scan")
     worker.run("ROLLBACK")
     assert sizes == [(100000,)] * 2 * (len(scans) if on_all else 1)
+
+
+def test_what_a_worker_is_set_to_is_taken_back(worker: Session) -> None:
+    names = ("gp_autostats_mode", "synchronous_commit")
+
+    def shown() -> list[str]:
+        return [worker.run(f"SHOW {name}")[0][0] for name in names]
+
+    worker.run(SQL.worker_settings_after)
+    before = shown()
+    worker.run(SQL.worker_settings(StateTables("states", 3, False)))
+    assert shown() == ["none", "off"] != before
+    worker.run(SQL.worker_settings_after)
+    assert shown() == before
 
 
 def test_a_table_that_was_packed_elsewhere_is_refused(segments: Sql, worker: Session) -> None:

@@ -161,8 +161,16 @@ def test_the_critical_path_is_pressing() -> None:
     assert dispatcher.is_pressing(1)
 
 
-@pytest.mark.parametrize(("workers", "pressing"), [(1, False), (2, False), (3, True)])
-def test_nothing_is_pressing_where_it_would_leave_no_time_for_anything_else(
+def test_nothing_is_pressing_where_the_critical_path_waits_for_something_else() -> None:
+    dispatcher = Dispatcher(4, {1: 1.0, 2: 50.0, 3: 50.0})
+    dispatcher.add_visits([*visits(1, 2), *visits(2, 2), *visits(3, 2)])
+    assert dispatcher.is_pressing(0)
+    assert dispatcher.is_pressing(0, held=[1])
+    assert not dispatcher.is_pressing(0, held=[2])
+
+
+@pytest.mark.parametrize(("workers", "pressing"), [(1, False), (3, False), (4, True)])
+def test_nothing_is_pressing_where_it_would_leave_little_time_for_anything_else(
     workers: int, pressing: bool
 ) -> None:
     dispatcher = Dispatcher(workers, {1: 1.0, 2: 1.0})

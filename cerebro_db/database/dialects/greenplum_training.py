@@ -32,6 +32,7 @@ class GreenplumTraining(PostgreSQLTraining):
 
     binds_workers = True
     most_hops = 16
+    worker_settings_after = f"{PostgreSQLTraining.worker_settings_after}; RESET gp_autostats_mode"
 
     def create_states(self, table: QualifiedName, lasting: bool) -> list[str]:
         """A table of states; the first chunk of each has what its hop did."""
@@ -44,11 +45,9 @@ class GreenplumTraining(PostgreSQLTraining):
             f"ALTER TABLE {table.sql} ALTER COLUMN state SET STORAGE EXTERNAL",
         ]
 
-    settings_after = f"{PostgreSQLTraining.settings_after}; RESET gp_autostats_mode"
-
-    def settings(self, states: StateTables) -> str:
-        """What a worker's session is set to: no table that it writes needs statistics, nor each scan."""
-        return f"{super().settings(states)}; SET gp_autostats_mode = none"
+    def worker_settings(self, states: StateTables) -> str:
+        """The same; nor are statistics collected of what it writes, such as the states of a scan."""
+        return f"{super().worker_settings(states)}; SET gp_autostats_mode = none"
 
     def contents(self, table: QualifiedName) -> str:
         """The states in a table: mst_key, version, bytes; what failed in a rotation is none."""

@@ -127,6 +127,8 @@ class PostgreSQLTraining:
     binds_workers = False
     # How many hops of one partition a statement may make.
     most_hops = 1
+    # What takes ``worker_settings`` back.
+    worker_settings_after = "RESET synchronous_commit"
 
     def create_states(self, table: QualifiedName, lasting: bool) -> list[str]:
         """A table of states: one row a chunk of a version of a configuration."""
@@ -209,10 +211,7 @@ class PostgreSQLTraining:
         """How many partitions share the processors of one machine."""
         return "SELECT %s", [len(packed.partitions)]
 
-    # What a worker's session is set to when it has done its work.
-    settings_after = "RESET synchronous_commit"
-
-    def settings(self, states: StateTables) -> str:
+    def worker_settings(self, states: StateTables) -> str:
         """What a worker's session is set to: where hops may be lost, commits need not be waited for."""
         return f"SET synchronous_commit = {'on' if states.every_hop else 'off'}"
 
