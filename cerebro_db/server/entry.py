@@ -9,7 +9,6 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 from cerebro_db.database.dialects.capabilities import packed_sqlstate, reads_error_attributes
 from cerebro_db.database.dialects.interrupts import restored
 from cerebro_db.errors import CerebroError
-from cerebro_db.server.usage import usage
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -51,12 +50,18 @@ def entry_of(
             try:
                 return function(plpy, *args, **kwargs)
             except CerebroError as error:
-                error.hint = error.hint or error.last_resort or usage(name)
+                error.hint = error.hint or error.last_resort or _usage(name)
                 raise
 
         return entry(wrapper)
 
     return decorate
+
+
+def _usage(name: str) -> str | None:
+    from cerebro_db.server.usage import usage  # each process would wait for what few need
+
+    return usage(name)
 
 
 def server_error(plpy: Any, error: CerebroError) -> BaseException:

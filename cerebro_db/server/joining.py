@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any
 
 from cerebro_db.errors import InvalidState
@@ -15,12 +14,12 @@ _KEY = "cerebro.joined"
 _MAX_VALUE_BYTES = 2**30 - 2**10
 
 
-@dataclass
 class _Joined:
     """The chunks of the one state that is joined at present."""
 
-    token: int = 0
-    chunks: list[bytes] = field(default_factory=list)
+    def __init__(self) -> None:
+        self.token = 0
+        self.chunks: list[bytes] = []
 
 
 @entry
@@ -53,7 +52,7 @@ def state_weights(plpy: Any, gd: dict[str, Any], token: int | None) -> bytes | N
     data = take_joined(gd, token)
     model = state_layout.of_model({part.name: part for part in state_layout.parts_of(data)})
     weights = [part for name, part in model.items() if name.startswith(WEIGHTS)]
-    if 4 * sum(part.count for part in weights) > _MAX_VALUE_BYTES:
+    if 4 * sum(part.size for part in weights) > _MAX_VALUE_BYTES:
         return None
     return b"".join(_as_float32(data, part) for part in weights)
 

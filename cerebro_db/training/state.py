@@ -45,5 +45,5 @@ def from_bytes(data: bytes) -> State:
 
 def array_of(data: bytes, part: Part) -> np.ndarray:
     """One array of a state, as a read-only view of ``data``."""
-    numbers = np.frombuffer(data, np.dtype(part.dtype), offset=part.start, count=part.count)
+    numbers = np.frombuffer(data, np.dtype(part.dtype), offset=part.start, count=part.size)
     return numbers.reshape(part.shape)

@@ -8,7 +8,7 @@ Layout, little-endian::
     header    JSON: {"arrays": [{"name", "dtype", "shape"}, ...], "crc32": n}
     payload   the arrays one after another, C order
 
-Nothing here needs NumPy: processes that only move weights begin sooner without it.
+Nothing here needs NumPy, or dataclasses: processes that only move weights begin sooner without.
 """
 
 from __future__ import annotations
@@ -18,8 +18,7 @@ import math
 import struct
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from cerebro_db.configs.messages import shown
 from cerebro_db.errors import InvalidState
@@ -41,8 +40,7 @@ _MAX_DIMENSIONS = 32
 _MAX_SIZE = 2**40
 
 
-@dataclass(frozen=True)
-class Part:
+class Part(NamedTuple):
     """Where an array of a state lies in its bytes."""
 
     name: str
@@ -51,14 +49,14 @@ class Part:
     start: int
 
     @property
-    def count(self) -> int:
+    def size(self) -> int:
         """Its numbers."""
         return math.prod(self.shape)
 
     @property
     def end(self) -> int:
         """The place after its last byte."""
-        return self.start + self.count * DTYPES[self.dtype]
+        return self.start + self.size * DTYPES[self.dtype]
 
 
 def of_model(state: Mapping[str, T]) -> dict[str, T]:
