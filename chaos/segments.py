@@ -212,9 +212,21 @@ def segments(dsn: str, database: str = "cerebro_chaos") -> Iterator[Segments]:
         yield server
         server.forget_session()
     finally:
+        _drop(dsn, database)
+
+
+def _drop(dsn: str, database: str) -> None:
+    """Remove the database when the last process has left it, which takes its time on segments."""
+    deadline = time.monotonic() + _LEAVE_SECONDS
+    while True:
         _execute(dsn, _END.format(database=database))
         time.sleep(1)
-        _execute(dsn, f"DROP DATABASE IF EXISTS {database}")
+        try:
+            _execute(dsn, f"DROP DATABASE IF EXISTS {database}")
+            return
+        except psycopg2.errors.ObjectInUse:
+            if time.monotonic() > deadline:
+                raise
 
 
 def _execute(dsn: str, *statements: str) -> None:
@@ -273,6 +285,7 @@ SELECT 'the session ' || a.application_name || ', ' || a.state || ': ' || left(a
  WHERE a.datname = current_database() AND a.pid <> pg_backend_pid()
 """
 
+_LEAVE_SECONDS = 60.0
 _END = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{database}'"
 
 _LEFTOVERS = (
