@@ -204,7 +204,8 @@ class Control:
 @contextmanager
 def segments(dsn: str, database: str = "cerebro_chaos") -> Iterator[Segments]:
     """A database of its own in that cluster, removed at the end."""
-    _execute(dsn, f"DROP DATABASE IF EXISTS {database}", f"CREATE DATABASE {database}")
+    _drop(dsn, database)
+    _execute(dsn, f"CREATE DATABASE {database}")
     own = psycopg2.extensions.make_dsn(dsn, dbname=database)
     try:
         installer.install(own, Script())
@@ -216,7 +217,11 @@ def segments(dsn: str, database: str = "cerebro_chaos") -> Iterator[Segments]:
 
 
 def _drop(dsn: str, database: str) -> None:
-    """Remove the database when the last process has left it, which takes its time on segments."""
+    """Remove the database when the last process has left it.
+
+    A process that reads for another one, which was killed, waits for that one's snapshot for an hour
+    and a half, and belongs to no session that could be ended.
+    """
     deadline = time.monotonic() + _LEAVE_SECONDS
     while True:
         _execute(dsn, _END.format(database=database))
@@ -227,6 +232,24 @@ def _drop(dsn: str, database: str) -> None:
         except psycopg2.errors.ObjectInUse:
             if time.monotonic() > deadline:
                 raise
+        for process in _serving(database):
+            with suppress(ProcessLookupError):
+                os.kill(process, signal.SIGTERM)
+
+
+def _serving(database: str) -> Iterator[int]:
+    """Processes of a server, on this machine, that serve a database."""
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            words = (
+                (process / "cmdline")
+                .read_bytes()
+                .replace(b"\0", b" ")
+                .decode(errors="replace")
+                .split()
+            )
+            if words[:1] == ["postgres:"] and database in words:
+                yield int(process.name)
 
 
 def _execute(dsn: str, *statements: str) -> None:
