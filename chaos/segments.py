@@ -5,6 +5,7 @@ Its processes are found by what the coordinator tells of its segments, and by th
 
 from __future__ import annotations
 
+import logging
 import os
 import random
 import re
@@ -12,7 +13,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,8 @@ VARIABLE = "CEREBRO_GREENPLUM_DSN"
 _COORDINATOR = -1
 _SESSION = re.compile(rb" con(\d+) ")
 _LOCAL = ("localhost", "127.0.0.1", "::1", os.uname().nodename)
+
+_log = logging.getLogger(__name__)
 
 
 class NotHere(Exception):
@@ -204,60 +207,45 @@ class Control:
 @contextmanager
 def segments(dsn: str, database: str = "cerebro_chaos") -> Iterator[Segments]:
     """A database of its own in that cluster, removed at the end."""
-    _drop(dsn, database)
-    _execute(dsn, f"CREATE DATABASE {database}")
-    own = psycopg2.extensions.make_dsn(dsn, dbname=database)
+    drop = f"DROP DATABASE IF EXISTS {database}"
+    _execute(dsn, drop, f"CREATE DATABASE {database}")
+    own, folders = psycopg2.extensions.make_dsn(dsn, dbname=database), list[Path]()
     try:
         installer.install(own, Script())
         server = Segments(own)
+        folders += server.folders.values()
         yield server
         server.forget_session()
     finally:
-        _drop(dsn, database)
-
-
-def _drop(dsn: str, database: str) -> None:
-    """Remove the database when the last process has left it.
-
-    A process that reads for another one, which was killed, waits for that one's snapshot for an hour
-    and a half, and belongs to no session that could be ended.
-    """
-    deadline = time.monotonic() + _LEAVE_SECONDS
-    while True:
         _execute(dsn, _END.format(database=database))
         time.sleep(1)
         try:
-            _execute(dsn, f"DROP DATABASE IF EXISTS {database}")
-            return
+            _execute(dsn, drop)
         except psycopg2.errors.ObjectInUse:
-            if time.monotonic() > deadline:
-                raise
-        for process in _serving(database):
-            with suppress(ProcessLookupError):
-                os.kill(process, signal.SIGTERM)
+            _end_waiting(database, folders)
+            time.sleep(1)
+            _execute(dsn, drop)
 
 
-def _serving(database: str) -> Iterator[int]:
-    """Processes of a server, on this machine, that serve a database."""
-    for process in Path("/proc").glob("[0-9]*"):
+def _end_waiting(database: str, folders: Sequence[Path]) -> None:
+    """End processes that no session knows any more, and tell of them.
+
+    A process that reads for another one, which was killed, waits for that one's snapshot for an hour
+    and a half.
+    """
+    for pid in [pid for folder in folders for pid in processes.all_in(folder)]:
         with suppress(OSError):
-            words = (
-                (process / "cmdline")
-                .read_bytes()
-                .replace(b"\0", b" ")
-                .decode(errors="replace")
-                .split()
-            )
-            if words[:1] == ["postgres:"] and database in words:
-                yield int(process.name)
+            title = (Path("/proc") / str(pid) / "cmdline").read_bytes().replace(b"\0", b" ")
+            if database.encode() in title.split():
+                _log.warning("was left: %s", title.decode(errors="replace").strip())
+                os.kill(pid, signal.SIGTERM)
 
 
 def _execute(dsn: str, *statements: str) -> None:
-    connection = psycopg2.connect(dsn)
-    connection.autocommit = True
-    for statement in statements:
-        connection.cursor().execute(statement)
-    connection.close()
+    with closing(psycopg2.connect(dsn)) as connection:
+        connection.autocommit = True
+        for statement in statements:
+            connection.cursor().execute(statement)
 
 
 def _children(first: int) -> Iterator[tuple[int, int]]:
@@ -308,7 +296,6 @@ SELECT 'the session ' || a.application_name || ', ' || a.state || ': ' || left(a
  WHERE a.datname = current_database() AND a.pid <> pg_backend_pid()
 """
 
-_LEAVE_SECONDS = 60.0
 _END = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{database}'"
 
 _LEFTOVERS = (

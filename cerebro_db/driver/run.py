@@ -140,7 +140,7 @@ class Run:
             worker.partition_keys = self._own_partitions(worker.number)
             start_preparing(worker, self._context)
             worker.job = Preparation()
-        self._plan_until(1)
+        self._plan_until(1)  # while they import TensorFlow
         while busy := self._busy():
             self._wait(busy)
             for worker in busy:

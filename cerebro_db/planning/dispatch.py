@@ -143,9 +143,8 @@ class Dispatcher:
     def is_pressing(self, worker: int, held: Collection[int] = ()) -> bool:
         """Whether what decides when the run ends is ready for a free worker, and all else can wait.
 
-        All else can wait where at most half as many configurations are critical as there are
-        workers, who have time for it soon, and where none of these is held until something else is
-        done.
+        At most half as many configurations are critical as there are workers, so that one is soon
+        free for all else; and no critical configuration is held, which may wait for just that.
 
         Args:
             worker, held: as in `next_visit`.

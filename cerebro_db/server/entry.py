@@ -59,8 +59,10 @@ def entry_of(
 
 
 def _usage(name: str) -> str | None:
-    from cerebro_db.server.usage import usage  # each process would wait for what few need
-
+    try:
+        from cerebro_db.server.usage import usage  # each process would wait for what few need
+    except (ImportError, OSError):  # the package has gone since: there is no hint, then
+        return None
     return usage(name)
 
 

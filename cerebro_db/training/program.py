@@ -235,12 +235,12 @@ class Program:
         )
 
     def _traced(self, trace: Any, signature: tuple[Any, ...], jit_compile: bool = False) -> Traced:
-        """A traced function that reads the scalars of the optimizer once, outside of its loop."""
+        """A traced function that reads the scalars of the optimizer once, before anything else."""
 
         def bound(*given: Any) -> Any:
-            for scalar in self._scalars.values():
-                scalar.bind()
             try:
+                for scalar in self._scalars.values():
+                    scalar.bind()
                 return trace(*given)
             finally:
                 for scalar in self._scalars.values():

@@ -272,7 +272,9 @@ def test_what_a_worker_is_set_to_is_taken_back(worker: Session) -> None:
     worker.run(SQL.worker_settings_after)
     before = shown()
     worker.run(SQL.worker_settings(StateTables("states", 3, False)))
-    assert shown() == ["none", "off"] != before
+    assert shown() == ["none", "off"]
+    assert before[0] != "none"
+    assert before[1] != "off"
     worker.run(SQL.worker_settings_after)
     assert shown() == before
 

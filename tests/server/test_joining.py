@@ -46,13 +46,14 @@ def test_an_average_takes_the_place_of_its_weight() -> None:
     np.testing.assert_array_equal(weights(averaged, 10**6)[:6], (KERNEL + 1).reshape(-1))
 
 
-def test_it_is_made_without_numpy_and_drivers_of_databases() -> None:
+def test_it_is_made_without_what_takes_long_to_import() -> None:
     """Fresh processes of segments do this at the end of a run, whose imports took longest."""
+    names = ("numpy", "psycopg2", "sqlalchemy", "dataclasses", "cerebro_db.server.usage")
     code = (
         "import sys; from cerebro_db.server import joining; memory = {}; "
         "token = joining.join_state(None, memory, None, sys.stdin.buffer.read()); "
         "print(len(joining.state_weights(None, memory, token)), "
-        "[name for name in ('numpy', 'psycopg2', 'sqlalchemy') if name in sys.modules])"
+        f"[name for name in {names} if name in sys.modules])"
     )
     state = to_bytes({"weights/0/kernel": KERNEL, "optimizer/iteration": np.array(7)})
     found = subprocess.run([sys.executable, "-c", code], input=state, capture_output=True)
