@@ -44,8 +44,9 @@ from cerebro_db.errors import CerebroError, InvalidData, RunFailed, WrongRunStat
 from cerebro_db.planning.dispatch import Dispatcher
 from cerebro_db.planning.orders import Visit
 
-# Who looks at the scores of a run sees them that much later; short epochs share their scans.
-_PATIENCE = 0.5
+# Who looks at the scores of a run sees them that much later, or a hop of so many seconds at most;
+# short epochs share their scans.
+_PATIENCE, _LONGEST = 0.5, 5.0
 
 
 Rows = list[tuple[Any, ...]]
@@ -100,7 +101,9 @@ class Run:
         held = sum(decoded_bytes(table) for table in self._tables.values())
         epochs = setup.request.metric_epochs()
         waits, scored = held > context.cache_bytes, progress.scored
-        self._board = ScoreBoard(keys, epochs, waits=waits, scored=scored, patience=_PATIENCE)
+        self._board = ScoreBoard(
+            keys, epochs, waits=waits, scored=scored, patience=_PATIENCE, longest=_LONGEST
+        )
         self._retention = Retention(
             context.states,
             epochs,
@@ -258,22 +261,25 @@ class Run:
         scan = None
         # What decides when the run ends comes before what somebody who is free can do meanwhile.
         if not self._dispatcher.is_pressing(worker.number, held):
-            scan = self._next_scan(worker, held)
+            scan = self._next_scan(worker, held, idle=False)
         if scan is None:
             visits = self._next_visits(worker, held)
             if visits:
                 self._send_visits(worker, visits)
                 return
-            if not any(isinstance(other.job, Hops) for other in self._workers):
-                scan = self._next_scan(worker, None)
+            training = any(isinstance(other.job, Hops) for other in self._workers)
+            scan = self._next_scan(worker, held if training else None, idle=True)
         if scan is not None:
             self._send_scan(worker, scan)
 
-    def _next_scan(self, worker: Worker, awaited: Collection[int] | None) -> Scan | None:
+    def _next_scan(
+        self, worker: Worker, awaited: Collection[int] | None, *, idle: bool
+    ) -> Scan | None:
+        def serves(key: int) -> bool:
+            return self._serves(worker.number, key)
+
         while True:
-            scan = self._board.next(
-                self._alive, worker.kept, lambda key: self._serves(worker.number, key), awaited
-            )
+            scan = self._board.next(self._alive, worker.kept, serves, awaited, idle)
             if scan is None or self._is_wanted(scan):
                 return scan
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -45,6 +46,20 @@ class Group:
     combined: set[str] = field(default_factory=set)
 
 
+@dataclass
+class _Pending:
+    """Configurations that have finished an epoch, and are in no group yet.
+
+    Attributes:
+        due: when a worker scans that has nothing else to do.
+        late: when one does that could train.
+    """
+
+    mst_keys: set[int] = field(default_factory=set)
+    due: float = math.inf
+    late: float = math.inf
+
+
 class ScoreBoard:
     """Forms groups and hands out their scans.
 
@@ -59,7 +74,9 @@ class ScoreBoard:
         epochs: after which scores are wanted.
         waits: whether a group waits for all configurations.
         scored: (mst_key, epoch) of those that an earlier driver has scored, which nobody waits for.
-        patience: seconds of that moment.
+        patience: seconds of that moment. It is a hop long where hops are longer, as others make
+            theirs meanwhile, unless a worker has nothing else to do.
+        longest: seconds that such a hop may take; after longer ones nobody waits.
     """
 
     def __init__(
@@ -70,16 +87,15 @@ class ScoreBoard:
         waits: bool,
         scored: Collection[tuple[int, int]] = (),
         patience: float = 0.0,
+        longest: float = 0.0,
     ) -> None:
         self._partitions = partitions
         self._epochs = frozenset(epochs)
         self._waits = waits
         self._scored = frozenset(scored)
-        self._patience = patience
-        # When the configurations are to be grouped that have finished an epoch, and who has been.
-        self._due: dict[int, float] = {}
+        self._patience, self._longest = patience, longest
         self._grouped: dict[int, set[int]] = {}
-        self._pending: dict[int, set[int]] = {}
+        self._pending: dict[int, _Pending] = {}
         self._open: list[Group] = []
 
     def wants(self, epoch: int) -> bool:
@@ -96,17 +112,20 @@ class ScoreBoard:
                 worker that does not scan at once will not for as long.
         """
         if self.wants(epoch):
-            self._pending.setdefault(epoch, set()).add(mst_key)
+            pending = self._pending.setdefault(epoch, _Pending())
+            pending.mst_keys.add(mst_key)
             now = time.monotonic()
             due = now if hop_seconds >= self._patience else now + self._patience
-            self._due[epoch] = min(due, self._due.get(epoch, due))
+            pending.due = min(due, pending.due)
+            late = now + hop_seconds if hop_seconds <= self._longest else now
+            pending.late = min(max(due, late), pending.late)
 
     def drop(self, mst_key: int) -> None:
         """A configuration failed: forget what is not grouped yet."""
         for epoch, pending in list(self._pending.items()):
-            pending.discard(mst_key)
-            if not pending:
-                del self._pending[epoch], self._due[epoch]
+            pending.mst_keys.discard(mst_key)
+            if not pending.mst_keys:
+                del self._pending[epoch]
 
     def next(
         self,
@@ -114,6 +133,7 @@ class ScoreBoard:
         kept: Collection[str],
         serves: Callable[[int], bool] = lambda partition: True,
         awaited: Collection[int] | None = None,
+        idle: bool = True,
     ) -> Scan | None:
         """A scan for a free worker, one of a partition that it keeps if there is one.
 
@@ -123,8 +143,9 @@ class ScoreBoard:
             serves: whether it may have a partition.
             awaited: configurations whose scores are waited for; None for all, as nobody has
                 anything else to do.
+            idle: whether this worker has nothing else to do.
         """
-        self._form(alive, awaited)
+        self._form(alive, awaited, idle)
         for group in self._open:
             waiting = [(dataset, key) for dataset, key in group.waiting if serves(key)]
             if waiting:
@@ -138,7 +159,7 @@ class ScoreBoard:
         self, alive: Collection[int], awaited: Collection[int] | None = None
     ) -> list[Scan]:
         """Scans of all partitions of one data set, for one statement; ``awaited`` as above."""
-        self._form(alive, awaited)
+        self._form(alive, awaited, idle=True)
         for group in self._open:
             if group.waiting:
                 dataset = group.waiting[0][0]
@@ -162,22 +183,23 @@ class ScoreBoard:
         """Whether nothing is left to score."""
         return not self._open and not self._pending
 
-    def _form(self, alive: Collection[int], awaited: Collection[int] | None) -> None:
+    def _form(self, alive: Collection[int], awaited: Collection[int] | None, idle: bool) -> None:
         for epoch in sorted(self._pending):
             pending = self._pending[epoch]
             grouped = self._grouped.setdefault(epoch, set())
             missing = {key for key in alive if (key, epoch) not in self._scored}
-            if missing <= pending | grouped or self._is_due(epoch, awaited):
-                self._open.append(self._group(epoch, pending))
-                grouped |= pending
-                del self._pending[epoch], self._due[epoch]
+            all_there = missing <= pending.mst_keys | grouped
+            if all_there or self._is_due(pending, awaited, idle):
+                self._open.append(self._group(epoch, pending.mst_keys))
+                grouped |= pending.mst_keys
+                del self._pending[epoch]
 
-    def _is_due(self, epoch: int, awaited: Collection[int] | None) -> bool:
+    def _is_due(self, pending: _Pending, awaited: Collection[int] | None, idle: bool) -> bool:
         """Whether a group is formed although some configurations are not there yet."""
         if self._waits:
             return False
-        wanted = awaited is None or not self._pending[epoch].isdisjoint(awaited)
-        return wanted or time.monotonic() >= self._due[epoch]
+        wanted = awaited is None or not pending.mst_keys.isdisjoint(awaited)
+        return wanted or time.monotonic() >= (pending.due if idle else pending.late)
 
     def _group(self, epoch: int, mst_keys: set[int]) -> Group:
         waiting = [(name, key) for name, keys in self._partitions.items() for key in keys]

@@ -5,11 +5,10 @@ The rules, and how they round, are those of Keras 3.15: comparisons are made in 
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
-
-import numpy as np
 
 from cerebro_db.configs.callbacks import (
     EARLY_STOPPING,
@@ -110,8 +109,8 @@ class _Best:
         """Whether a value is so much better than another one that it counts."""
         if reference is None:
             return True
-        ours, theirs = np.float32(value - self._delta), np.float32(reference)
-        return bool(ours > theirs) if self._more else bool(ours < theirs)
+        ours, theirs = _float32(value - self._delta), _float32(reference)
+        return ours > theirs if self._more else ours < theirs
 
     def improved(self, value: float) -> bool:
         """Whether a value is the best one; it is remembered then."""
@@ -161,7 +160,7 @@ class _Reducer:
         self._cooldown: int = given["cooldown"]
         self._lowest: float = given["min_lr"]
         # As the variable of the optimizer has it.
-        self._rate = float(np.float32(params.optimizer.all_arguments()["learning_rate"]))
+        self._rate = _float32(params.optimizer.all_arguments()["learning_rate"])
         self.changed: float | None = None
         self._wait = self._cooling = 0
 
@@ -180,8 +179,8 @@ class _Reducer:
                 self._reduce()
 
     def _reduce(self) -> None:
-        if self._rate > float(np.float32(self._lowest)):
-            self._rate = float(np.float32(max(self._rate * self._factor, self._lowest)))
+        if self._rate > _float32(self._lowest):
+            self._rate = _float32(max(self._rate * self._factor, self._lowest))
             self.changed = self._rate
             self._cooling, self._wait = self._cooldown, 0
 
@@ -192,3 +191,8 @@ def _monitor(callback: CallbackSpec, params: CompileParams, *, validated: bool) 
     return monitor_of(
         given["monitor"], given["mode"], metrics, validated=validated, what=callback.name
     )
+
+
+def _float32(value: float) -> float:
+    """The nearest number in single precision: infinite beyond it."""
+    return array("f", [value])[0]

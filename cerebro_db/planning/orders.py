@@ -1,4 +1,7 @@
-"""Visiting orders: who visits which partition when, from the seed and static costs alone."""
+"""Visiting orders: who visits which partition when, from the seed and static costs alone.
+
+NumPy is imported late: workers begin before the first epoch is planned.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +9,13 @@ import heapq
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-
-import numpy as np
-import numpy.typing as npt
+from typing import TYPE_CHECKING
 
 from cerebro_db.errors import InvalidArgument
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
 
 
 @dataclass(frozen=True, order=True)
@@ -49,6 +54,8 @@ class _Schedule:
     def __init__(
         self, costs: Mapping[int, float], partitions: Sequence[int], seed: int, epoch: int
     ) -> None:
+        import numpy as np
+
         self._keys = sorted(costs)
         self._partitions = sorted(partitions)
         self._costs = np.array([float(costs[key]) for key in self._keys])
@@ -85,12 +92,12 @@ class _Schedule:
             idle = waiting + [worker for _, worker in finished]
 
     def _choose(self, worker: int) -> int | None:
-        rows = np.flatnonzero(self._free & self._to_visit[:, worker])
+        rows = (self._free & self._to_visit[:, worker]).nonzero()[0]
         if not len(rows):
             return None
         remaining = self._costs[rows] * self._left[rows]
         longest = rows[remaining == remaining.max()]
-        return int(longest[np.argmax(self._ties[longest, worker])])
+        return int(longest[self._ties[longest, worker].argmax()])
 
     def _start(self, row: int, worker: int) -> None:
         self._to_visit[row, worker] = False

@@ -15,7 +15,8 @@ from cerebro_db.training import devices
 from cerebro_db.training.process import processor
 
 _ONEDNN = "TF_ENABLE_ONEDNN_OPTS"
-_WRAPPED = "sklearn"
+# Keras and TensorFlow import these where they find them, for what is done nowhere in a server.
+_OPTIONAL = ("sklearn", "scipy", "matplotlib", "jax", "IPython", "huggingface_hub", "cv2")
 _configured: dict[str, Any] = {}
 
 
@@ -87,12 +88,12 @@ def set_environment(threads: int, use_gpus: bool, place: int | None = None) -> N
 def _quick_imports() -> Iterator[None]:
     """Save a third of the seconds that it takes to import Keras.
 
-    None of what is imported is garbage. And Keras has classes that wrap its models for scikit-learn,
-    which it imports where it finds it; it is not found here, but for others who want it later.
+    None of what is imported is garbage. And what is optional is not found here, but for others who
+    want it later.
     """
-    hidden = _WRAPPED not in sys.modules
-    if hidden:
-        sys.modules[_WRAPPED] = None  # type: ignore[assignment]
+    hidden = [name for name in _OPTIONAL if name not in sys.modules]
+    for name in hidden:
+        sys.modules[name] = None  # type: ignore[assignment]
     collects = gc.isenabled()
     gc.disable()
     try:
@@ -101,8 +102,8 @@ def _quick_imports() -> Iterator[None]:
     finally:
         if collects:
             gc.enable()
-        if hidden:
-            sys.modules.pop(_WRAPPED, None)
+        for name in hidden:
+            sys.modules.pop(name, None)
 
 
 def _import_tensorflow(threads: int, use_gpus: bool) -> dict[str, Any]:

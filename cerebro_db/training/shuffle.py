@@ -1,11 +1,16 @@
-"""The order of rows within a visit: from the seed, the same whether streamed or in memory."""
+"""The order of rows within a visit: from the seed, the same whether streamed or in memory.
+
+NumPy is imported late: a driver, which only tells the salt, has its workers begin before.
+"""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
-import numpy as np
+if TYPE_CHECKING:
+    import numpy as np
 
 
 def salt(seed: int, epoch: int, partition_key: int) -> str:
@@ -29,5 +34,7 @@ def row_order(
     seed: int, epoch: int, partition_key: int, subepoch: int, buffer_id: int, rows: int
 ) -> np.ndarray:
     """A permutation of a buffer's rows, ``int64[rows]``."""
+    import numpy as np
+
     sequence = np.random.SeedSequence([seed, epoch, partition_key, subepoch, buffer_id])
     return np.random.Generator(np.random.PCG64(sequence)).permutation(rows)

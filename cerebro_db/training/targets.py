@@ -1,15 +1,19 @@
-"""How targets are stored, and what a loss or metric is given instead."""
+"""How targets are stored, and what a loss or metric is given instead.
+
+NumPy is imported late: a driver has its workers begin before it needs any array.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
-
-import numpy as np
+from typing import TYPE_CHECKING, Any
 
 from cerebro_db.configs.losses import Target
 from cerebro_db.errors import InvalidArgument
+
+if TYPE_CHECKING:
+    import numpy as np
 
 
 @dataclass(frozen=True)
@@ -38,6 +42,8 @@ class TargetFacts:
     @property
     def dtype(self) -> np.dtype:
         """Of the numbers of a target."""
+        import numpy as np
+
         return np.dtype(np.int32 if self.kind == "class" else np.float32)
 
     @property
@@ -46,6 +52,8 @@ class TargetFacts:
 
         Of several targets, how a row of all of them is held in memory.
         """
+        import numpy as np
+
         if not self.weighted and not self.more:
             return self.dtype
         little = [("target", self.dtype.newbyteorder("<"), self.shape)]

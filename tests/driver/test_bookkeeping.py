@@ -89,12 +89,38 @@ def test_configurations_that_finish_within_a_moment_share_a_scan(clock: list[flo
     assert last.group.mst_keys == (3, 4)
 
 
-def test_what_has_long_hops_is_scored_at_once(clock: list[float]) -> None:
-    board = ScoreBoard(PARTITIONS, [1], waits=False, patience=0.5)
-    board.finished(1, 1, hop_seconds=0.4)
-    assert board.next({1, 2, 3}, set(), awaited=()) is None
-    board.finished(2, 1, hop_seconds=0.6)
-    scan = board.next({1, 2, 3}, set(), awaited=())
+@pytest.mark.parametrize(
+    ("hop_seconds", "idle", "seconds"),
+    [
+        (0.4, True, 0.5),
+        (0.4, False, 0.5),
+        (3.0, True, 0.0),  # it would wait for as long as others train
+        (3.0, False, 3.0),  # others finish the epoch meanwhile
+        (5.0, False, 5.0),
+        (6.0, False, 0.0),  # nobody wants to wait for their scores that long
+    ],
+)
+def test_what_can_be_trained_meanwhile_tells_how_long_scores_wait(
+    clock: list[float], hop_seconds: float, idle: bool, seconds: float
+) -> None:
+    board = ScoreBoard(PARTITIONS, [1], waits=False, patience=0.5, longest=5.0)
+    board.finished(1, 1, hop_seconds)
+    if seconds:
+        clock[0] += 0.9 * seconds
+        assert board.next({1, 2, 3}, set(), awaited=(), idle=idle) is None
+        board.finished(2, 1, hop_seconds)  # does not begin anew
+        clock[0] += 0.1 * seconds + 0.01
+    scan = board.next({1, 2, 3}, set(), awaited=(), idle=idle)
+    assert scan is not None
+    assert scan.group.mst_keys == ((1, 2) if seconds else (1,))
+
+
+def test_one_long_hop_ends_the_waiting(clock: list[float]) -> None:
+    board = ScoreBoard(PARTITIONS, [1], waits=False, patience=0.5, longest=5.0)
+    board.finished(1, 1, hop_seconds=4.0)
+    assert board.next({1, 2, 3}, set(), awaited=(), idle=False) is None
+    board.finished(2, 1, hop_seconds=6.0)
+    scan = board.next({1, 2, 3}, set(), awaited=(), idle=False)
     assert scan is not None
     assert scan.group.mst_keys == (1, 2)
 
@@ -137,10 +163,10 @@ def test_scans_of_configurations_that_ended_meanwhile_are_done_at_once() -> None
     run._tables, run._combinations, run._workers = PARTITIONS, [], [WORKER]
     run._sql = PostgreSQLTraining()
     run._board.finished(1, 1)
-    first = run._next_scan(WORKER, None)
+    first = run._next_scan(WORKER, None, idle=True)
     assert first.name == "training/0"
     run._alive = {}  # someone cancelled it
-    assert run._next_scan(WORKER, None) is None
+    assert run._next_scan(WORKER, None, idle=True) is None
     assert run._combinations == []
     run._scanned(first, {"partials": {}, "errors": {}})
     assert [job.dataset for job in run._combinations] == ["training", "validation"]

@@ -1,7 +1,9 @@
-"""What a free worker does first: train, or score what others have trained."""
+"""What comes first: workers before what takes long to import, training before scoring or after."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Collection, Sequence
 from typing import Any
 
@@ -18,8 +20,9 @@ from cerebro_db.planning.orders import Visit
 class _Order(Run):
     """A run of which all is left out but the choice."""
 
-    def __init__(self, dispatcher: Dispatcher, held: Collection[int]) -> None:
+    def __init__(self, dispatcher: Dispatcher, held: Collection[int], *, due: bool = True) -> None:
         self.chosen: list[str] = []
+        self._due = due
         self._dispatcher, self._alive = dispatcher, dict.fromkeys((1, 2))  # type: ignore[assignment]
         self._workers, self._waiting = [], held
         self._handing = Handing(dispatcher, lambda *_: True, 1, dispatcher.finished)
@@ -27,8 +30,8 @@ class _Order(Run):
     def _held(self) -> list[int]:
         return list(self._waiting)
 
-    def _next_scan(self, worker: Worker, awaited: Collection[int] | None) -> Any:
-        return object()
+    def _next_scan(self, worker: Worker, awaited: Collection[int] | None, *, idle: bool) -> Any:
+        return object() if self._due or idle else None
 
     def _send_scan(self, worker: Worker, scan: Scan) -> None:
         self.chosen.append("scan")
@@ -53,3 +56,18 @@ def test_a_visit_that_decides_the_end_comes_before_a_scan(
     order = _Order(dispatcher, held)
     order._assign_scan_or_visit(Worker(0, session=None))  # type: ignore[arg-type]
     assert order.chosen == [chosen]
+
+
+@pytest.mark.parametrize(("number", "chosen"), [(0, "visit of 1"), (1, "scan")])
+def test_scores_wait_for_others_as_long_as_a_worker_can_train(number: int, chosen: str) -> None:
+    dispatcher = Dispatcher(2, {1: 1.0, 2: 1.0}, serves=lambda worker, key: worker == key)
+    dispatcher.add_visits([Visit(1, 1, 0, 0)])
+    order = _Order(dispatcher, [], due=False)
+    order._assign_scan_or_visit(Worker(number, session=None))  # type: ignore[arg-type]
+    assert order.chosen == [chosen]
+
+
+def test_workers_begin_before_numpy_is_imported() -> None:
+    """What a driver does before them makes every run longer."""
+    code = "import sys, cerebro_db.server.fitting; sys.exit('numpy' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0

@@ -25,16 +25,16 @@ def test_a_tensorflow_that_someone_else_imported_is_refused() -> None:
     assert "RunFailed: TensorFlow was imported in this process before it was set up" in done.stderr
 
 
-def test_what_keras_only_wraps_is_not_imported_with_it_but_can_be_later() -> None:
+def test_what_is_optional_is_not_imported_with_keras_but_can_be_later() -> None:
     program = (
         "import gc, sys\n"
         "from cerebro_db.training.environment import configure\n"
         "configure(threads=1)\n"
         "assert 'keras' in sys.modules\n"
         "assert gc.isenabled() and gc.get_freeze_count() > 10_000\n"
-        "assert not [name for name in sys.modules if name.partition('.')[0] == 'sklearn']\n"
-        "import sklearn\n"
-        "print(sklearn.__name__)\n"
+        "assert not {name.partition('.')[0] for name in sys.modules} & {'sklearn', 'scipy'}\n"
+        "import scipy.sparse, sklearn\n"
+        "print(scipy.__name__, sklearn.__name__)\n"
     )
     done = run(program)
-    assert done.stdout == "sklearn\n", done.stderr
+    assert done.stdout == "scipy sklearn\n", done.stderr
