@@ -52,7 +52,7 @@ def write(
         earlier = history.put_aside(catalog, setup, run_id) if setup.replaces else None
         kept = _put_aside(catalog, setup, ended) if setup.replaces else []
         ends = _ends(catalog, setup, run_id, ended)
-        _write_models(catalog, setup, store, ends)
+        _write_models(catalog, dialect, setup, store, ends)
         for table, aside in kept:  # where a configuration failed, its earlier model stays
             catalog.execute(f"INSERT INTO {table.sql} SELECT * FROM {aside.sql}")
             catalog.execute(f"DROP TABLE {aside.sql}")
@@ -134,18 +134,15 @@ def _ends(catalog: Catalog, setup: RunSetup, run_id: int, ended: Ended) -> dict[
 
 
 def _write_models(
-    catalog: Catalog, setup: RunSetup, store: StateStore, ends: Mapping[int, EndRow]
+    catalog: Catalog,
+    dialect: PostgreSQL,
+    setup: RunSetup,
+    store: StateStore,
+    ends: Mapping[int, EndRow],
 ) -> None:
-    table, kept = setup.output.sql, setup.output.suffixed(STATES_SUFFIX).sql
-    catalog.execute(
-        f"CREATE TABLE {table} (mst_key integer PRIMARY KEY, model_weights bytea, model_arch json)"
-    )
-    catalog.execute(f"ALTER TABLE {table} ALTER COLUMN model_weights SET STORAGE EXTERNAL")
-    catalog.execute(
-        f"CREATE TABLE {kept} (mst_key integer NOT NULL, chunk integer NOT NULL, "
-        "state bytea NOT NULL, PRIMARY KEY (mst_key, chunk))"
-    )
-    catalog.execute(f"ALTER TABLE {kept} ALTER COLUMN state SET STORAGE EXTERNAL")
+    for statement in model_tables(setup.output, dialect.training.together("mst_key")):
+        catalog.execute(statement)
+    kept = setup.output.suffixed(STATES_SUFFIX).sql
     hops_an_epoch = len(setup.packed.partitions)
     keys = [(key, (end.model_epoch or 1) * hops_an_epoch) for key, end in ends.items()]
     models = {c.mst_key: c.architecture for c in setup.configurations}
@@ -153,21 +150,46 @@ def _write_models(
     places = {model_id: place for place, model_id in enumerate(texts, 1)}
     for states, found in store.batches(keys):
         mst_keys, versions = [key for key, _ in found], [version for _, version in found]
+        catalog.execute(
+            f"INSERT INTO {kept} SELECT s.mst_key, s.chunk, s.state FROM {states.name.sql} s "
+            "JOIN unnest(%s::int[], %s::int[]) AS t(mst_key, version) "
+            "ON s.mst_key = t.mst_key AND s.version = t.version",
+            (mst_keys, versions),
+        )
         numbers = [places[models[key].model_id] for key in mst_keys]
-        source = (
-            f"FROM {states.name.sql} s JOIN unnest(%s::int[], %s::int[], %s::int[]) "
-            "AS t(mst_key, version, model) ON s.mst_key = t.mst_key AND s.version = t.version"
-        )
-        catalog.execute(
-            f"INSERT INTO {table} (mst_key, model_weights, model_arch) SELECT s.mst_key, "
-            "cerebro._state_weights(cerebro.cerebro_joined_state(s.state ORDER BY s.chunk)), "
-            f"(%s::json[])[pg_catalog.min(t.model)] {source} GROUP BY s.mst_key",
-            (list(texts.values()), mst_keys, versions, numbers),
-        )
-        catalog.execute(
-            f"INSERT INTO {kept} SELECT s.mst_key, s.chunk, s.state {source}",
-            (mst_keys, versions, numbers),
-        )
+        catalog.execute(models_from_states(setup.output), (list(texts.values()), mst_keys, numbers))
+
+
+def model_tables(output: QualifiedName, together: str) -> list[str]:
+    """Statements that make the tables of models and of the states that they are of.
+
+    Args:
+        output: the table of models.
+        together: what has all rows of a configuration lie in one place.
+    """
+    kept = output.suffixed(STATES_SUFFIX).sql
+    return [
+        f"CREATE TABLE {output.sql} (mst_key integer PRIMARY KEY, model_weights bytea, "
+        f"model_arch json){together}",
+        f"ALTER TABLE {output.sql} ALTER COLUMN model_weights SET STORAGE EXTERNAL",
+        f"CREATE TABLE {kept} (mst_key integer NOT NULL, chunk integer NOT NULL, "
+        f"state bytea NOT NULL, PRIMARY KEY (mst_key, chunk)){together}",
+        f"ALTER TABLE {kept} ALTER COLUMN state SET STORAGE EXTERNAL",
+    ]
+
+
+def models_from_states(output: QualifiedName) -> str:
+    """Makes models where the states are that a run leaves: on segments these moved there already.
+
+    Parameters: architectures, keys of configurations, and the place among the architectures of each.
+    """
+    return (
+        f"INSERT INTO {output.sql} (mst_key, model_weights, model_arch) SELECT s.mst_key, "
+        "cerebro._state_weights(cerebro.cerebro_joined_state(s.state ORDER BY s.chunk)), "
+        f"(%s::json[])[pg_catalog.min(t.model)] FROM {output.suffixed(STATES_SUFFIX).sql} s "
+        "JOIN unnest(%s::int[], %s::int[]) AS t(mst_key, model) ON s.mst_key = t.mst_key "
+        "GROUP BY s.mst_key"
+    )
 
 
 _INFO_COLUMNS = (

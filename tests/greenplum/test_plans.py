@@ -14,6 +14,7 @@ from cerebro_db.database.dialects.postgresql_training import HopOrder, ScanOrder
 from cerebro_db.database.names import QualifiedName
 from cerebro_db.database.packed import PackedTable, load_packed, print_query
 from cerebro_db.database.sessions import Session, SessionLost, StatementFailed, no_tick
+from cerebro_db.driver.results import model_tables, models_from_states
 
 SQL, ROTATION = Greenplum(90426).training, GreenplumRotation()
 STATES = QualifiedName("public", "states")
@@ -261,6 +262,18 @@ def test_states_are_not_compressed_for_a_scan(
     sizes = worker.run("SELECT pg_column_size(state) FROM pg_temp.cerebro_scan")
     worker.run("ROLLBACK")
     assert sizes == [(100000,)] * 2 * (len(scans) if on_all else 1)
+
+
+def test_models_are_made_where_their_states_are(worker: Session, planner: str) -> None:
+    output = QualifiedName("public", "made")
+    worker.run("BEGIN")
+    for statement in model_tables(output, SQL.together("mst_key")):
+        worker.run(statement)
+    worker.run("INSERT INTO public.made_states SELECT g, 0, 'x' FROM generate_series(1, 9) g")
+    plan = _plan(worker, models_from_states(output), [["{}"], [1, 2], [1, 1]])
+    worker.run("ROLLBACK")
+    assert any("made_states" in line for line in plan), plan
+    assert not any("Motion" in line for line in plan), plan
 
 
 def test_what_a_worker_is_set_to_is_taken_back(worker: Session) -> None:

@@ -45,6 +45,10 @@ class GreenplumTraining(PostgreSQLTraining):
             f"ALTER TABLE {table.sql} ALTER COLUMN state SET STORAGE EXTERNAL",
         ]
 
+    def together(self, column: str) -> str:
+        """That is a segment there."""
+        return f" DISTRIBUTED BY ({column})"
+
     def worker_settings(self, states: StateTables) -> str:
         """The same; nor are statistics collected of what it writes, such as the states of a scan."""
         return f"{super().worker_settings(states)}; SET gp_autostats_mode = none"

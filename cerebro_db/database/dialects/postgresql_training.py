@@ -139,6 +139,10 @@ class PostgreSQLTraining:
             f"ALTER TABLE {table.sql} ALTER COLUMN state SET STORAGE EXTERNAL",
         ]
 
+    def together(self, column: str) -> str:
+        """What ends CREATE TABLE where all rows of a key shall lie in one place."""
+        return ""
+
     def tables(self, name: str) -> Statement:
         """The names of the tables of states of a run, of those that belong to its owner.
 
