@@ -41,6 +41,11 @@ class Handing:
         """A hop of a configuration has taken so long, its share of the statement included."""
         self._seconds[mst_key] = seconds
 
+    def longest(self) -> float:
+        """Seconds of the longest last hop of those that go on; infinite where one has made none."""
+        going_on = self._dispatcher.going_on()
+        return max((self._seconds.get(mst_key, math.inf) for mst_key in going_on), default=0.0)
+
     def one_by_one(self, visits: Iterable[Visit]) -> None:
         """A statement has failed: which of its visits that is about is found by making each alone."""
         self._alone += visits

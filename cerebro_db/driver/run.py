@@ -395,7 +395,6 @@ class Run:
         for visit in sorted(job.visits, key=lambda visit: visit.mst_key):
             made = found.get(visit.mst_key) or no_rows(visit)
             worker.kept = set(made.kept)
-            self._handing.took(visit.mst_key, seconds[visit.mst_key] + share)
             if len(found) > 1 and made.told is not None:  # when its row came, others had trained
                 made = replace(made, told=replace(made.told, written=share))
             self._record(worker, visit, made, seconds[visit.mst_key] + share)
@@ -411,6 +410,7 @@ class Run:
             self._records.add(order, pid, worker.sent, seconds, made.rows, made.told)
 
     def _visited(self, visit: Visit, made: HopMade, seconds: float, target: StateTable) -> None:
+        self._handing.took(visit.mst_key, seconds)
         self._report.trained(made.rows)
         self._dispatcher.finished(visit)
         version = self._orders.version(visit) + 1
@@ -420,7 +420,7 @@ class Run:
             self._discard_all(visit.mst_key)
         self._discard()
         if visit.position == len(self._partitions) - 1 and visit.mst_key in self._alive:
-            self._board.finished(visit.mst_key, visit.epoch, seconds)
+            self._board.finished(visit.mst_key, visit.epoch, self._handing.longest())
             self._report.finished(visit.epoch)
         self._report_epochs()
 

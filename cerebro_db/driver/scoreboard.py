@@ -51,8 +51,8 @@ class _Pending:
     """Configurations that have finished an epoch, and are in no group yet.
 
     Attributes:
-        due: when a worker scans that has nothing else to do.
-        late: when one does that could train.
+        due: when they are scanned if some worker has nothing else to do.
+        late: when they are although each could train.
     """
 
     mst_keys: set[int] = field(default_factory=set)
@@ -74,9 +74,9 @@ class ScoreBoard:
         epochs: after which scores are wanted.
         waits: whether a group waits for all configurations.
         scored: (mst_key, epoch) of those that an earlier driver has scored, which nobody waits for.
-        patience: seconds of that moment. It is a hop long where hops are longer, as others make
-            theirs meanwhile, unless a worker has nothing else to do.
-        longest: seconds that such a hop may take; after longer ones nobody waits.
+        patience: seconds of that moment. Where hops are longer, it is a hop long: others make theirs
+            meanwhile. But no worker that has nothing else to do waits for these.
+        longest: seconds that such a hop may take; for longer ones nobody waits.
     """
 
     def __init__(
@@ -108,8 +108,8 @@ class ScoreBoard:
         Args:
             mst_key: which one.
             epoch: which one.
-            hop_seconds: that its last hop took. Where that is long, so will the next one be, and a
-                worker that does not scan at once will not for as long.
+            hop_seconds: that the longest hop takes which a worker may begin now: so long it does
+                not scan, then.
         """
         if self.wants(epoch):
             pending = self._pending.setdefault(epoch, _Pending())

@@ -15,7 +15,7 @@ from cerebro_db.training import devices
 from cerebro_db.training.process import processor
 
 _ONEDNN = "TF_ENABLE_ONEDNN_OPTS"
-# Keras and TensorFlow import these where they find them, for what is done nowhere in a server.
+# Keras and TensorFlow import these where they find them, but need them for nothing that they do then.
 _OPTIONAL = ("sklearn", "scipy", "matplotlib", "jax", "IPython", "huggingface_hub", "cv2")
 _configured: dict[str, Any] = {}
 

@@ -125,15 +125,20 @@ def test_one_long_hop_ends_the_waiting(clock: list[float]) -> None:
     assert scan.group.mst_keys == (1, 2)
 
 
+@pytest.mark.parametrize(("idle", "hop_seconds"), [(True, 0.0), (False, 0.0), (False, 3.0)])
 @pytest.mark.parametrize(("alive", "awaited"), [({1}, ()), ({1, 2}, (1,)), ({1, 2}, None)])
 def test_nobody_waits_for_a_moment_for_nothing(
-    clock: list[float], alive: set[int], awaited: tuple[int, ...] | None
+    clock: list[float],
+    alive: set[int],
+    awaited: tuple[int, ...] | None,
+    idle: bool,
+    hop_seconds: float,
 ) -> None:
     """All are there, or one is waited for, or there is nothing else to do."""
-    board = ScoreBoard(PARTITIONS, [1], waits=False, patience=0.5)
-    board.finished(1, 1)
-    assert board.next({1, 2}, set(), awaited=(2,)) is None
-    scan = board.next(alive, set(), awaited=awaited)
+    board = ScoreBoard(PARTITIONS, [1], waits=False, patience=0.5, longest=5.0)
+    board.finished(1, 1, hop_seconds)
+    assert board.next({1, 2}, set(), awaited=(2,), idle=idle) is None
+    scan = board.next(alive, set(), awaited=awaited, idle=idle)
     assert scan is not None
     assert scan.group.mst_keys == (1,)
 
