@@ -10,7 +10,13 @@ from cerebro_db.database.encoding import write_function, write_rows
 from cerebro_db.database.names import QualifiedName
 from cerebro_db.database.packed import SUMMARY_SUFFIX, recorded_encoding
 from cerebro_db.database.relations import Relation, column, find, new_name, new_table
-from cerebro_db.database.sessions import Session, SessionPool, Tick, no_tick
+from cerebro_db.database.sessions import (
+    Session,
+    SessionPool,
+    StatementFailed,
+    Tick,
+    no_tick,
+)
 from cerebro_db.driver.control import control_session, transaction
 from cerebro_db.driver.encoding_plan import matched
 from cerebro_db.driver.packing_source import FEATURES, check_source
@@ -22,6 +28,8 @@ _FUNCTION = (
     "JOIN pg_catalog.pg_class c ON p.proargtypes = ARRAY[c.reltype]::oidvector "
     "WHERE n.nspname = %s AND p.proname = %s AND c.oid = %s"
 )
+# The error of a function whose name is that of a column of the row that it takes.
+_LIKE_A_COLUMN = "42701"
 _HINT = "cerebro_pack_columns makes such tables, and training on them makes tables of models"
 
 
@@ -85,7 +93,7 @@ def create_encoder(
     Raises:
         WrongObjectType: the training table has no encoding.
         UndefinedColumn: the source lacks a column that the encoding needs.
-        DuplicateFunction: there is such a function.
+        DuplicateFunction: there is such a function, or, on an old server, such a column.
     """
     role = "function_name"
     with control_session(pool, request.search_path, tick) as session:
@@ -98,8 +106,17 @@ def create_encoder(
                 f"{role}: got {request.function_name!r}; the function {name} of rows of "
                 f"{source.name} exists already",
             )
-        with transaction(session, tick):
-            session.run(write_function(name, source.name, encoding), (), tick)
+        try:
+            with transaction(session, tick):
+                session.run(write_function(name, source.name, encoding), (), tick)
+        except StatementFailed as error:
+            if error.sqlstate != _LIKE_A_COLUMN:
+                raise
+            raise DuplicateFunction(
+                f"{role}: got {request.function_name!r}; on this server no function of rows of "
+                f"{source.name} can have the name of one of their columns",
+                hint="choose another name",
+            ) from None
     return name
 
 

@@ -363,7 +363,7 @@ def _check_encoders(trained, wanted):
             trained.fetch(f"SELECT cerebro_create_encoder({arguments})")
 
 
-def test_an_encoder_reads_values_as_packing_did(trained):
+def test_an_encoder_reads_values_as_packing_did(trained, has_segments):
     """Whatever a session has set; quotes and dollars in categories are texts."""
     trained.fetch(
         "CREATE TABLE stamped AS SELECT id, timestamptz '2026-01-01 00:00+00' + id * interval '1 hour' AS "
@@ -375,12 +375,19 @@ def test_an_encoder_reads_values_as_packing_did(trained):
         'encodings := \'{"t": "onehot", "span": "integer"}\', num_partitions := 2)',
         "SELECT cerebro_encode('stamped', 'stamped_packed', 'stamped_encoded', 'id')",
         "SELECT cerebro_create_encoder('stamped', 'stamped_packed', 'stamped_features')",
-        "SELECT cerebro_create_encoder('stamped', 'stamped_packed', 'kind')",
     ):
         trained.fetch(call)
+    like_a_column = "SELECT cerebro_create_encoder('stamped', 'stamped_packed', 'kind')"
+    name = "kind"
+    if has_segments:  # PostgreSQL 9.4 takes no such name
+        name = "stamped_features"
+        with pytest.raises(errors.DuplicateFunction, match="the name of one of their columns"):
+            trained.fetch(like_a_column)
+    else:
+        trained.fetch(like_a_column)
     differing = (
         "SELECT count(*) FROM stamped s JOIN stamped_encoded e USING (id) "
-        "WHERE stamped_features(s) <> e.features OR kind(s) <> e.features"
+        f"WHERE stamped_features(s) <> e.features OR {name}(s) <> e.features"
     )
     assert trained.fetch(differing) == [(0,)]
     for (row,) in trained.fetch("SELECT features FROM stamped_encoded"):  # each category is known
