@@ -10,13 +10,7 @@ from cerebro_db.database.encoding import write_function, write_rows
 from cerebro_db.database.names import QualifiedName
 from cerebro_db.database.packed import SUMMARY_SUFFIX, recorded_encoding
 from cerebro_db.database.relations import Relation, column, find, new_name, new_table
-from cerebro_db.database.sessions import (
-    Session,
-    SessionPool,
-    StatementFailed,
-    Tick,
-    no_tick,
-)
+from cerebro_db.database.sessions import Session, SessionPool, StatementFailed, Tick, no_tick
 from cerebro_db.driver.control import control_session, transaction
 from cerebro_db.driver.encoding_plan import matched
 from cerebro_db.driver.packing_source import FEATURES, check_source

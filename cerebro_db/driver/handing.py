@@ -74,13 +74,9 @@ class Handing:
                 return False
             return sum(self._seconds[visit.mst_key] for visit in visits) <= SHARED_SECONDS
 
-        if self._are_short(self._dispatcher.going_on()):
+        if self.longest() <= SHARED_SECONDS:
             return self._dispatcher.next_visits(worker, kept, held, fit)
         return self._dispatcher.next_visits(worker, kept, held)
-
-    def _are_short(self, mst_keys: Collection[int]) -> bool:
-        """Whether each has made a hop, and the last one of none was long."""
-        return all(self._seconds.get(mst_key, math.inf) <= SHARED_SECONDS for mst_key in mst_keys)
 
     def next_alone(self, worker: int, alive: Collection[int]) -> Visit | None:
         """One of the visits that are made one by one; those of configurations that have ended are done."""
