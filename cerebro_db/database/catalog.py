@@ -93,12 +93,13 @@ class StoredRun:
 
 @dataclass(frozen=True)
 class Driving:
-    """The last driver of a run: its session and when it resumed the run; status and error."""
+    """The last driver of a run: its session and when it resumed the run; status, error, states."""
 
     pid: int
     resumed: str | None
     status: str
     error: str | None
+    has_states: bool = True
 
 
 @dataclass(frozen=True)
@@ -177,6 +178,11 @@ class Catalog:
         row = RunRow(**dict(zip(columns, values, strict=True)))
         return StoredRun(number, owner, is_mine, status, error, manifest, active, row)
 
+    def lock_key(self, run_id: int) -> int:
+        """Of the advisory lock that the driver of one of the caller's own runs holds."""
+        sql = "SELECT lock_key FROM cerebro._runs WHERE run_id = %s"
+        return int(self._run(sql, [run_id])[0][0])
+
     def new_run(
         self,
         row: RunRow,
@@ -236,7 +242,8 @@ class Catalog:
     def driving(self, run_id: int) -> Driving:
         """Who began to drive a run last, and what is written of how it stands."""
         rows = self._run(
-            "SELECT driver_pid, resumed::text, status, error FROM cerebro._runs WHERE run_id = %s",
+            "SELECT driver_pid, resumed::text, status, error, states IS NOT NULL "
+            "FROM cerebro._runs WHERE run_id = %s",
             [run_id],
         )
         return Driving(*rows[0])

@@ -197,12 +197,25 @@ def new_table(
     """
     name = new_name(session, text, role, tick)
     companions = [name.suffixed(suffix) for suffix in suffixes]
-    for table in [name, *companions] if itself else companions:
-        if session.run(_EXISTS, (table.schema, table.name), tick):
-            raise DuplicateTable(
-                f"{role}: got {text!r}; the table {table} exists already",
-            )
+    tables = [name, *companions] if itself else companions
+    there = own_columns(session, name.schema, [table.name for table in tables], tick)
+    for table in tables:
+        if table.name in there:
+            raise exists_already(text, role, table)
     return name
+
+
+def exists_already(text: str | None, role: str, table: QualifiedName) -> DuplicateTable:
+    """The error where one of the tables to be made is there."""
+    return DuplicateTable(f"{role}: got {text!r}; the table {table} exists already")
+
+
+def own_columns(
+    session: Session, schema: str, names: Sequence[str], tick: Tick = no_tick
+) -> dict[str, set[str]]:
+    """Those of the names that a schema has, with their columns where they are tables of the caller."""
+    rows = session.run(_OWN_COLUMNS, (schema, list(names)), tick)
+    return {name: set(columns) for name, columns in rows}
 
 
 def new_name(session: Session, text: str | None, role: str, tick: Tick = no_tick) -> QualifiedName:
@@ -299,8 +312,21 @@ def _relation(
         raise UndefinedTable(
             f"{role}: got {given!r}; temporary tables are not allowed", hint=_NOT_SEEN_HINT
         )
-    columns = tuple(Column(*fields) for fields in session.run(_COLUMNS, (oid, oid), tick))
-    return Relation(QualifiedName(str(schema), str(name)), int(str(oid)), str(kind), columns)
+    return Relation(
+        QualifiedName(str(schema), str(name)),
+        int(str(oid)),
+        str(kind),
+        _columns(session, oid, tick),
+    )
+
+
+def _columns(session: Session, oid: object, tick: Tick) -> tuple[Column, ...]:
+    rows = session.run(_COLUMNS, (oid,), tick)
+    if any(
+        is_domain for *_, is_domain in rows
+    ):  # few tables have any, and looking below them takes time
+        rows = session.run(_COLUMNS_BELOW_DOMAINS, (oid, oid), tick)
+    return tuple(Column(*fields) for *fields, _ in rows)
 
 
 def _check_length(name: str, role: str) -> None:
@@ -354,16 +380,36 @@ SELECT c.relname
    AND pg_catalog.has_any_column_privilege(c.oid, 'SELECT')
  ORDER BY c.relname LIMIT 2000
 """
-_EXISTS = """
-SELECT 1
+_OWN_COLUMNS = """
+SELECT c.relname::text,
+       CASE WHEN c.relkind = 'r' AND pg_catalog.pg_has_role(c.relowner, 'USAGE')
+            THEN ARRAY(SELECT a.attname::text FROM pg_catalog.pg_attribute a
+                        WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped)
+            ELSE '{}' END
   FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
- WHERE n.nspname = %s AND c.relname = %s
+ WHERE n.nspname = %s AND c.relname = ANY (%s::name[])
 """
 _SCHEMA = """
 SELECT pg_catalog.has_schema_privilege(n.oid, 'CREATE')
   FROM pg_catalog.pg_namespace n WHERE n.nspname = %s
 """
-_COLUMNS = """
+_FIELDS = """
+SELECT a.attname, pg_catalog.format_type(a.atttypid, a.atttypmod) AS type, t.oid::bigint,
+       pg_catalog.format_type(t.oid, -1) AS base_type, t.typcategory::text,
+       e.oid::bigint AS element_oid, e.typcategory::text AS element_category, t.typtype = 'd'
+"""
+_ELEMENT = """
+  LEFT JOIN pg_catalog.pg_type e
+    ON e.oid = t.typelem AND t.typcategory = 'A' AND t.typlen = -1
+"""
+_COLUMNS = f"""{_FIELDS}
+  FROM pg_catalog.pg_attribute a
+  JOIN pg_catalog.pg_type t ON t.oid = a.atttypid
+{_ELEMENT}
+ WHERE a.attrelid = %s AND a.attnum > 0 AND NOT a.attisdropped
+ ORDER BY a.attnum
+"""
+_COLUMNS_BELOW_DOMAINS = f"""
 WITH RECURSIVE base(attnum, oid) AS (
     SELECT attnum, atttypid FROM pg_catalog.pg_attribute
      WHERE attrelid = %s AND attnum > 0 AND NOT attisdropped
@@ -371,13 +417,10 @@ WITH RECURSIVE base(attnum, oid) AS (
     SELECT b.attnum, t.typbasetype
       FROM base b JOIN pg_catalog.pg_type t ON t.oid = b.oid WHERE t.typtype = 'd'
 )
-SELECT a.attname, pg_catalog.format_type(a.atttypid, a.atttypmod) AS type, t.oid::bigint,
-       pg_catalog.format_type(t.oid, -1) AS base_type, t.typcategory::text,
-       e.oid::bigint AS element_oid, e.typcategory::text AS element_category
+{_FIELDS}
   FROM base b
   JOIN pg_catalog.pg_type t ON t.oid = b.oid AND t.typtype <> 'd'
   JOIN pg_catalog.pg_attribute a ON a.attrelid = %s AND a.attnum = b.attnum
-  LEFT JOIN pg_catalog.pg_type e
-    ON e.oid = t.typelem AND t.typcategory = 'A' AND t.typlen = -1
+{_ELEMENT}
  ORDER BY a.attnum
 """

@@ -187,12 +187,13 @@ class Drive:
 
     def _attempt(self, control: Session, setup: RunSetup) -> None:
         catalog = Catalog(control, self._tick)
-        with _locked(control, catalog.run(self._run_id), self._tick):
-            _check_unfinished(catalog.run(self._run_id))  # now that nobody else can change that
+        with _locked(control, self._run_id, catalog.lock_key(self._run_id), self._tick):
+            found = catalog.driving(self._run_id)  # now that nobody else can change that
+            check_unfinished(found, self._run_id)
             if self._driving is None:  # what nobody answered was meant for an earlier driver
                 catalog.forget_requests(self._run_id)
             else:
-                check_still_driven(catalog.driving(self._run_id), self._driving, self._run_id)
+                check_still_driven(found, self._driving, self._run_id)
             self._retries = catalog.settings().worker_retries
             self._driving = catalog.driven(self._run_id)
             try:
@@ -328,7 +329,7 @@ class Drive:
         with suppress(CerebroError), control_session(self._pool, None) as control:
             catalog = Catalog(control, no_tick)
             with transaction(control):
-                key = catalog.run(self._run_id).row.lock_key
+                key = catalog.lock_key(self._run_id)
                 if control.run("SELECT pg_catalog.pg_try_advisory_xact_lock(%s)", (key,))[0][0]:
                     catalog.run_stopped(self._run_id, status, reason)
 
@@ -357,11 +358,10 @@ def _check_version(run: StoredRun) -> None:
 
 
 @contextmanager
-def _locked(session: Session, run: StoredRun, tick: Tick) -> Iterator[None]:
+def _locked(session: Session, run_id: int, key: int, tick: Tick) -> Iterator[None]:
     """While this lasts nobody else drives the run."""
-    key = run.row.lock_key
     if not session.run("SELECT pg_catalog.pg_try_advisory_lock(%s)", (key,), tick)[0][0]:
-        raise ObjectInUse(f"run {run.run_id} is driven by another session at this moment")
+        raise ObjectInUse(f"run {run_id} is driven by another session at this moment")
     try:
         yield
     finally:
@@ -401,10 +401,11 @@ def status_after(error: BaseException) -> str:
     return "cancelled" if cancelled else "failed"
 
 
-def _check_unfinished(run: StoredRun) -> None:
+def check_unfinished(found: Driving, run_id: int) -> None:
     """Refuse a run that another driver has ended, or whose states someone removed meanwhile."""
-    if run.status == "finished" or run.row.states is None:
-        raise WrongRunStatus(f"run {run.run_id} is {run.status}, and nothing is left to go on with")
+    if found.status == "finished" or not found.has_states:
+        how = found.status if found.status == "finished" else "without its states"
+        raise WrongRunStatus(f"run {run_id} is {how}, and nothing is left to go on with")
 
 
 def check_still_driven(found: Driving, before: Driving, run_id: int) -> None:

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from cerebro_db.configs.gpu_sources import NVIDIA, SOURCES, TENSORFLOW
 from cerebro_db.configs.messages import shown
 from cerebro_db.database.dialects.choice import PostgreSQL, Server
 from cerebro_db.database.dialects.postgresql_hosts import LOCALHOST, PostgreSQLHosts
@@ -15,7 +16,6 @@ from cerebro_db.database.sessions import Session, SessionPool, Tick
 from cerebro_db.driver.control import control_session, transaction
 from cerebro_db.driver.fit_setup import RunSetup
 from cerebro_db.errors import InvalidArgument, RunFailed
-from cerebro_db.training.devices import NVIDIA, SOURCES, TENSORFLOW
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ from cerebro_db.database.catalog import Catalog
 
 # Seconds until the next look: longer where looks take longer, as on segments, each of which has a
 # process that looks. They take this part of the time at most, unless it were too late to answer.
-_SOONEST, _LATEST = 0.25, 0.5
-_SHARE = 0.01
+_SOONEST, _LATEST = 0.25, 1.0
+_SHARE = 0.005
 
 
 class Stopped(Exception):

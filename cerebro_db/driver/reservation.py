@@ -9,7 +9,7 @@ from cerebro_db.database.sessions import Session, StatementFailed, Tick
 from cerebro_db.driver.control import lock_key
 from cerebro_db.driver.crew import recover
 from cerebro_db.driver.fit_setup import RunSetup
-from cerebro_db.driver.leftovers import clear, new_output
+from cerebro_db.driver.leftovers import cleared_output
 from cerebro_db.driver.results import drop_output
 from cerebro_db.errors import CerebroError, ObjectInUse
 
@@ -43,8 +43,7 @@ def reserved(
         )
     try:
         if not setup.replaces:  # again, now that no other run can make them
-            output = new_output(session, setup.request.model_output_table, ROLE, tick)
-            clear(session, output, tick, notify)
+            cleared_output(session, setup.request.model_output_table, ROLE, tick, notify)
         else:
             _try_replacing(session, setup, tick)
         yield

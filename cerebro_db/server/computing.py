@@ -23,7 +23,7 @@ from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 from cerebro_db.database.dialects.capabilities import interrupts_python
 from cerebro_db.database.dialects.interrupts import raise_pending
 from cerebro_db.errors import RunFailed
-from cerebro_db.training.process import end_at_once
+from cerebro_db.training.ending import end_at_once
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -13,10 +13,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from cerebro_db.configs.gpu_sources import NVIDIA, SOURCES, TENSORFLOW
 from cerebro_db.errors import InvalidArgument
 
-NVIDIA, TENSORFLOW = "nvidia", "tensorflow"
-SOURCES = (TENSORFLOW, NVIDIA)
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 _ORDER = "CUDA_DEVICE_ORDER"
 # One of these is there wherever a program can reach a GPU, whoever made it.

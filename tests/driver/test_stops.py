@@ -8,9 +8,16 @@ import pytest
 
 from cerebro_db.database.catalog import Catalog, Driving
 from cerebro_db.database.sessions import StatementFailed
-from cerebro_db.driver.drive import check_still_driven, status_after
+from cerebro_db.driver.drive import check_still_driven, check_unfinished, status_after
 from cerebro_db.driver.requests import Requests, Stopped
-from cerebro_db.errors import InvalidData, InvalidState, RunCancelled, RunInterrupted, concerns_all
+from cerebro_db.errors import (
+    InvalidData,
+    InvalidState,
+    RunCancelled,
+    RunInterrupted,
+    WrongRunStatus,
+    concerns_all,
+)
 
 Asked = tuple[int, str, int | None, str]
 
@@ -57,7 +64,7 @@ class _SlowCatalog(_Catalog):
 
 
 @pytest.mark.parametrize(
-    ("seconds", "pause"), [(0.0, 0.25), (0.002, 0.25), (0.004, 0.4), (0.1, 0.5)]
+    ("seconds", "pause"), [(0.0, 0.25), (0.001, 0.25), (0.004, 0.8), (0.1, 1.0)]
 )
 def test_looks_are_rarer_where_they_take_longer(
     monkeypatch: pytest.MonkeyPatch, seconds: float, pause: float
@@ -128,6 +135,14 @@ def test_a_driver_that_comes_back_goes_on_with_what_is_still_its_own() -> None:
         with pytest.raises(Stopped, match="by ann") as stopped:
             check_still_driven(Driving(7, None, status, f"{status} by ann"), mine, 1)
         assert stopped.value.status == status
+
+
+def test_a_run_that_somebody_else_has_ended_meanwhile_is_left_alone() -> None:
+    check_unfinished(Driving(7, None, "paused", None), 1)
+    with pytest.raises(WrongRunStatus, match="run 1 is finished, and nothing is left"):
+        check_unfinished(Driving(7, None, "finished", None, has_states=False), 1)
+    with pytest.raises(WrongRunStatus, match="run 1 is without its states"):
+        check_unfinished(Driving(7, None, "interrupted", None, has_states=False), 1)
 
 
 @pytest.mark.parametrize(

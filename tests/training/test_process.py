@@ -39,7 +39,7 @@ def test_peak_where_the_system_tells_nothing(monkeypatch: pytest.MonkeyPatch) ->
 def test_end(code: int) -> None:
     program = (
         "import ctypes, sys\n"
-        "from cerebro_db.training.process import end_at_once\n"
+        "from cerebro_db.training.ending import end_at_once\n"
         "libc = ctypes.CDLL(None)\n"
         "kind = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_void_p)\n"
         "late = kind(lambda status, nothing: print('destructor', flush=True))\n"

@@ -267,11 +267,12 @@ def segment_key_of(partition: PartitionInfo) -> int:
     return partition.segment_key
 
 
+# No join: the coordinator would start a process of its own to read what only it has.
 _NEIGHBOURS = """
 SELECT pg_catalog.max(h.segments)
   FROM (SELECT pg_catalog.count(*) AS segments
-          FROM (SELECT DISTINCT gp_segment_id AS segment FROM {packed}) s
-          JOIN pg_catalog.gp_segment_configuration c ON c.content = s.segment AND c.role = 'p'
+          FROM pg_catalog.gp_segment_configuration c
+         WHERE c.role = 'p' AND c.content = ANY (ARRAY(SELECT DISTINCT gp_segment_id FROM {packed}))
          GROUP BY c.hostname) h
 """
 
