@@ -66,16 +66,20 @@ def write(
     table = setup.output.suffixed(HISTORY_SUFFIX).sql
     columns = ", ".join(f"{name} {kind}" for name, kind in _COLUMNS)
     catalog.execute(f"CREATE TABLE {table} ({columns}, PRIMARY KEY (mst_key, iteration, dataset))")
+    iteration, before = "m.epoch", ""
     if earlier is not None:
         catalog.execute(f"INSERT INTO {table} SELECT {_NAMES} FROM {earlier.sql}")
         catalog.execute(f"DROP TABLE {earlier.sql}")
-    # Results are computed after a model's last epoch, so its last iteration tells how many there were.
+        # Results are computed after a model's last epoch, so its last iteration tells how many there were.
+        iteration = "coalesce(b.before, 0) + m.epoch"
+        before = (
+            f"LEFT JOIN (SELECT mst_key, max(iteration) AS before FROM {table} GROUP BY mst_key) b "
+            "ON b.mst_key = m.mst_key "
+        )
     catalog.execute(
-        f"INSERT INTO {table} ({_NAMES}) "
-        "SELECT m.mst_key, coalesce(b.before, 0) + m.epoch, m.run_id, m.epoch, m.dataset, m.loss, "
-        "m.metric_names, m.metrics, m.elapsed FROM cerebro._metrics m LEFT JOIN "
-        f"(SELECT mst_key, max(iteration) AS before FROM {table} GROUP BY mst_key) b "
-        "ON b.mst_key = m.mst_key JOIN unnest(%s::int[], %s::int[]) e (mst_key, last) "
+        f"INSERT INTO {table} ({_NAMES}) SELECT m.mst_key, {iteration}, m.run_id, m.epoch, m.dataset, "
+        f"m.loss, m.metric_names, m.metrics, m.elapsed FROM cerebro._metrics m {before}"
+        "JOIN unnest(%s::int[], %s::int[]) e (mst_key, last) "
         "ON e.mst_key = m.mst_key AND m.epoch <= e.last WHERE m.run_id = %s",
         (list(ends), list(ends.values()), run_id),
     )

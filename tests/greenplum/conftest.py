@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 
-import psycopg2
 import psycopg2.extensions
 import pytest
 from conftest import Sql
+from servers import VARIABLE, connected, drop_database, make_database
 
 from cerebro_db.install import installer
 from cerebro_db.install.script import Script
@@ -19,11 +20,7 @@ from tests.fitting.conftest import blobs as blobs
 # Last, so that the package that is tested is the one that is installed.
 sys.path.append(str(Path(__file__).resolve().parents[2]))
 
-VARIABLE = "CEREBRO_GREENPLUM_DSN"
 DATABASE = f"cerebro_segments_{os.getpid()}"
-_END_SESSIONS = (
-    f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{DATABASE}'"
-)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -36,25 +33,25 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker(pytest.mark.skip(reason=reason))
 
 
-def _run(dsn: str, *statements: str) -> None:
-    connection = psycopg2.connect(dsn)
-    connection.autocommit = True
-    with connection.cursor() as cursor:
-        for statement in statements:
-            cursor.execute(statement)
-    connection.close()
+@contextmanager
+def _administrator(dsn: str) -> Iterator[Sql]:
+    """A new connection: tests restart the cluster."""
+    with closing(connected(dsn)) as connection:
+        yield Sql(connection, dsn)
 
 
 @pytest.fixture(scope="session")
 def segments_dsn() -> Iterator[str]:
     """A database of the cluster that has Cerebro-DB."""
     given = os.environ[VARIABLE]
-    _run(given, f"DROP DATABASE IF EXISTS {DATABASE}", f"CREATE DATABASE {DATABASE}")
+    with _administrator(given) as administrator:
+        administrator.run(f"DROP DATABASE IF EXISTS {DATABASE}")
+        make_database(administrator, DATABASE)
     dsn = psycopg2.extensions.make_dsn(given, dbname=DATABASE)
     installer.install(dsn, Script())
     yield dsn
-    # Sessions of workers stay a moment longer than the one that they worked for.
-    _run(given, _END_SESSIONS, "SELECT pg_sleep(1)", f"DROP DATABASE {DATABASE}")
+    with _administrator(given) as administrator:
+        drop_database(administrator, DATABASE)
 
 
 @pytest.fixture
