@@ -99,7 +99,7 @@ class Driving:
     resumed: str | None
     status: str
     error: str | None
-    has_states: bool = True
+    has_states: bool
 
 
 @dataclass(frozen=True)
@@ -169,19 +169,18 @@ class Catalog:
             "FROM cerebro._runs r JOIN cerebro.runs v ON v.run_id = r.run_id WHERE r.run_id = %s",
             [run_id],
         )
-        if not rows:
-            got = "NULL" if run_id is None else run_id
-            raise UndefinedRun(
-                f"run_id: got {got}; you have no run of that number",
-            )
-        number, owner, is_mine, status, error, manifest, active, *values = rows[0]
+        number, owner, is_mine, status, error, manifest, active, *values = _only(rows, run_id)
         row = RunRow(**dict(zip(columns, values, strict=True)))
         return StoredRun(number, owner, is_mine, status, error, manifest, active, row)
 
     def lock_key(self, run_id: int) -> int:
-        """Of the advisory lock that the driver of one of the caller's own runs holds."""
+        """Of the advisory lock that the driver of a run holds.
+
+        Raises:
+            UndefinedRun: someone has dropped it.
+        """
         sql = "SELECT lock_key FROM cerebro._runs WHERE run_id = %s"
-        return int(self._run(sql, [run_id])[0][0])
+        return int(_only(self._run(sql, [run_id]), run_id)[0])
 
     def new_run(
         self,
@@ -240,13 +239,17 @@ class Catalog:
         return self.driving(run_id)
 
     def driving(self, run_id: int) -> Driving:
-        """Who began to drive a run last, and what is written of how it stands."""
+        """Who began to drive a run last, and what is written of how it stands.
+
+        Raises:
+            UndefinedRun: someone has dropped it.
+        """
         rows = self._run(
             "SELECT driver_pid, resumed::text, status, error, states IS NOT NULL "
             "FROM cerebro._runs WHERE run_id = %s",
             [run_id],
         )
-        return Driving(*rows[0])
+        return Driving(*_only(rows, run_id))
 
     def started(self, run_id: int, manifest: Mapping[str, Any]) -> None:
         """The workers are ready."""
@@ -487,6 +490,14 @@ def keys_by_value(values: Mapping[int, _Value]) -> dict[_Value, list[int]]:
     for key, value in values.items():
         found.setdefault(value, []).append(key)
     return found
+
+
+def _only(rows: Sequence[tuple[Any, ...]], run_id: int | None) -> tuple[Any, ...]:
+    """The row of a run."""
+    if not rows:
+        got = "NULL" if run_id is None else run_id
+        raise UndefinedRun(f"run_id: got {got}; you have no run of that number")
+    return rows[0]
 
 
 def _read(column: str) -> str:

@@ -10,7 +10,7 @@ from cerebro_db.database.dialects.postgresql_training import HopOrder, HopTold
 from cerebro_db.database.hops import HopRow, add_hops
 
 # Who looks at the progress of a run sees it that late.
-_SECONDS = 2.0
+_SECONDS = 1.0
 
 
 class HopRecords:

@@ -28,7 +28,7 @@ from cerebro_db.errors import (
 )
 
 _STOPPED = {"cancel": "cancelled", "pause": "paused"}
-# A driver looks for requests several times a second, and then stops its workers.
+# A driver looks for requests once a second at least, and then stops its workers.
 _ANSWER_SECONDS = 30.0
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
@@ -15,6 +16,7 @@ from cerebro_db.errors import (
     InvalidState,
     RunCancelled,
     RunInterrupted,
+    UndefinedRun,
     WrongRunStatus,
     concerns_all,
 )
@@ -124,25 +126,44 @@ def test_the_status_that_an_error_leaves(error: BaseException, status: str) -> N
     assert status_after(error) == status
 
 
+def _driving(
+    status: str, error: str | None = None, pid: int = 7, resumed: str | None = None
+) -> Driving:
+    return Driving(pid, resumed, status, error, has_states=True)
+
+
 def test_a_driver_that_comes_back_goes_on_with_what_is_still_its_own() -> None:
-    mine = Driving(7, None, "starting", None)
-    check_still_driven(Driving(7, None, "running", None), mine, 1)
-    check_still_driven(Driving(7, None, "failed", "x"), mine, 1)
-    for other in (Driving(8, "2026-01-01", "running", None), Driving(7, "2026-01-01", "x", None)):
+    mine = _driving("starting")
+    check_still_driven(_driving("running"), mine, 1)
+    check_still_driven(_driving("failed", "x"), mine, 1)
+    for other in (_driving("running", pid=8), _driving("x", resumed="2026-01-01")):
         with pytest.raises(RunInterrupted, match="driven by another session"):
             check_still_driven(other, mine, 1)
     for status in ("cancelled", "paused"):
         with pytest.raises(Stopped, match="by ann") as stopped:
-            check_still_driven(Driving(7, None, status, f"{status} by ann"), mine, 1)
+            check_still_driven(_driving(status, f"{status} by ann"), mine, 1)
         assert stopped.value.status == status
 
 
 def test_a_run_that_somebody_else_has_ended_meanwhile_is_left_alone() -> None:
-    check_unfinished(Driving(7, None, "paused", None), 1)
+    check_unfinished(_driving("paused"), 1)
     with pytest.raises(WrongRunStatus, match="run 1 is finished, and nothing is left"):
-        check_unfinished(Driving(7, None, "finished", None, has_states=False), 1)
+        check_unfinished(_driving("finished"), 1)
     with pytest.raises(WrongRunStatus, match="run 1 is without its states"):
-        check_unfinished(Driving(7, None, "interrupted", None, has_states=False), 1)
+        check_unfinished(replace(_driving("interrupted"), has_states=False), 1)
+
+
+class _Empty:
+    """A session in which nobody has any run."""
+
+    def run(self, *given: Any) -> list[tuple[Any, ...]]:
+        return []
+
+
+@pytest.mark.parametrize("ask", [Catalog.run, Catalog.lock_key, Catalog.driving])
+def test_a_run_that_somebody_has_dropped(ask: Any) -> None:
+    with pytest.raises(UndefinedRun, match="run_id: got 5; you have no run of that number"):
+        ask(Catalog(cast(Any, _Empty()), lambda: None), 5)
 
 
 @pytest.mark.parametrize(

@@ -163,7 +163,7 @@ def test_a_configuration_that_fails_leaves_the_others_alone(bench: Sql) -> None:
 
 @pytest.mark.parametrize("stop", ["cancel", "terminate"])
 def test_a_rotation_that_is_stopped_goes_on(bench: Sql, stop: str) -> None:
-    epochs = 40  # so that there is time to stop it
+    epochs = 80  # so that there is time to stop it
     undisturbed = _fit(bench, "rotation", epochs=epochs)[0]
     out = next(_names)
     call = (

@@ -1,9 +1,6 @@
-"""The peak of memory is that of a hop, and a process ends without destructors."""
+"""The peak of memory is that of a hop."""
 
 from __future__ import annotations
-
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -33,23 +30,3 @@ def test_peak_where_the_system_tells_nothing(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(process, "_RESET_PEAK", process.Path("/nowhere/clear_refs"))
     process.reset_peak()
     assert process.peak_mb() > 10
-
-
-@pytest.mark.parametrize("code", [0, 1, 2])
-def test_end(code: int) -> None:
-    program = (
-        "import ctypes, sys\n"
-        "from cerebro_db.training.ending import end_at_once\n"
-        "libc = ctypes.CDLL(None)\n"
-        "kind = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_void_p)\n"
-        "late = kind(lambda status, nothing: print('destructor', flush=True))\n"
-        "libc.on_exit(late, None)\n"
-        "if sys.argv[1] == 'once': end_at_once()\n"
-        f"libc.exit({code})"
-    )
-    ends = {
-        how: subprocess.run([sys.executable, "-c", program, how], capture_output=True, text=True)
-        for how in ("once", "usual")
-    }
-    assert (ends["once"].returncode, ends["once"].stdout) == (code, "")
-    assert (ends["usual"].returncode, ends["usual"].stdout) == (code, "destructor\n")
