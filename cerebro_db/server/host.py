@@ -9,7 +9,7 @@ from typing import Any
 from cerebro_db.database.dialects.backend import own_facts
 from cerebro_db.database.dialects.capabilities import segment_of_process
 from cerebro_db.database.dialects.choice import HAS_SEGMENTS, PostgreSQL, dialect_of
-from cerebro_db.database.dialects.interrupts import put_off
+from cerebro_db.database.dialects.interrupts import held, put_off
 from cerebro_db.database.sessions import SessionPool
 from cerebro_db.errors import InvalidArgument, LoopbackFailed, NotSupported, RunInterrupted
 from cerebro_db.server.computing import listen
@@ -71,7 +71,8 @@ class Host:
 
     def notice(self, message: str) -> None:
         """Tell the caller how far the work is."""
-        self.plpy.notice(message)
+        with held():  # a cancel request is told as one by the next tick
+            self.plpy.notice(message)
 
 
 _ON_SEGMENT = "got a call for rows that lie on segments; allowed: calls in FROM, or with values"

@@ -53,3 +53,26 @@ def test_the_innermost_call_does_not_end_what_the_outermost_has_begun(
             interrupts.put_off()
         assert hook.value is None
     assert hook.value == HOOK
+
+
+def test_what_is_held_comes_when_it_is_over_whatever_the_server_does(
+    hook: ctypes.c_void_p, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    count = ctypes.c_int32(0)
+    monkeypatch.setattr(interrupts, "_holdoff", lambda: count)
+    with interrupts.held():  # nothing is put off
+        assert count.value == 0
+    with interrupts.restored():
+        interrupts.put_off()
+        with interrupts.held():
+            assert count.value == 1
+        assert count.value == 0
+
+        def fail() -> None:
+            with interrupts.held():
+                count.value = 0  # as the server does where an error is raised
+                raise RuntimeError
+
+        with pytest.raises(RuntimeError):
+            fail()
+        assert count.value == 0

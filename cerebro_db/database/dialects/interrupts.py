@@ -46,6 +46,24 @@ def restored() -> Iterator[None]:
             _hook().value, _Deferral.hook = _Deferral.hook, None
 
 
+@contextmanager
+def held() -> Iterator[None]:
+    """Where interrupts are put off: nor does the server act on one by itself inside.
+
+    It does so where it sends a message, and what Python gets to know of that is any error.
+    """
+    if _Deferral.hook is None:
+        yield
+        return
+    count = _holdoff()
+    before = count.value
+    count.value = before + 1
+    try:
+        yield
+    finally:
+        count.value = before  # which an error of the server has set to zero
+
+
 def raise_pending() -> None:
     """Where interrupts are put off: raise one that is there, once.
 
@@ -61,6 +79,10 @@ def raise_pending() -> None:
 
 def _hook() -> Any:
     return ctypes.c_void_p.in_dll(ctypes.CDLL(None), "cancel_pending_hook")
+
+
+def _holdoff() -> Any:
+    return ctypes.c_int32.in_dll(ctypes.CDLL(None), "InterruptHoldoffCount")
 
 
 def _is_cancelled() -> bool:
