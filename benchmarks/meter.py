@@ -68,17 +68,24 @@ class Meter:
         used = sum(usage.ru_utime + usage.ru_stime for usage in (own, children))
         return used + self._server_ticks() / _TICKS
 
+    def _reaped(self) -> int:
+        return sum(_ticks(postmaster, _REAPED) for postmaster in self._postmasters)
+
     def _server_ticks(self) -> int:
         """Of the processes that live, and of those that the postmasters have waited for."""
-        ticks = 0
-        for postmaster in self._postmasters:
-            server = _stat(postmaster)
-            ticks += sum(map(int, server[_OWN])) + sum(map(int, server[_REAPED]))
-        for process in filter(str.isdigit, os.listdir("/proc")):
-            fields = _stat(int(process))
-            if fields and int(fields[_PARENT]) in self._postmasters:
-                ticks += sum(map(int, fields[_OWN]))
-        return ticks
+        while True:  # one that is waited for meanwhile would be counted on neither side
+            reaped = self._reaped()
+            ticks = reaped + sum(_ticks(postmaster, _OWN) for postmaster in self._postmasters)
+            for process in filter(str.isdigit, os.listdir("/proc")):
+                fields = _stat(int(process))
+                if fields and int(fields[_PARENT]) in self._postmasters:
+                    ticks += sum(map(int, fields[_OWN]))
+            if self._reaped() == reaped:
+                return ticks
+
+
+def _ticks(process: int, which: slice) -> int:
+    return sum(map(int, _stat(process)[which]))
 
 
 def _machine() -> float:
