@@ -7,6 +7,7 @@ import random
 import signal
 import tempfile
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -46,7 +47,7 @@ def until(
     return found
 
 
-class Server:
+class Server(ABC):
     """A running server.
 
     Args:
@@ -132,13 +133,13 @@ class Server:
         return {"postgresql": self.value("SHOW server_version"), "settings": settings}
 
     # -- what is done to it --------------------------------------------------------
+    @abstractmethod
     def kill_postmaster(self) -> None:
         """Kill the first process, wait for the others, which have to end by themselves, and start.
 
         Raises:
             TookTooLong: processes of the server go on without it.
         """
-        raise NotImplementedError
 
     def restart(self) -> None:
         """Restart it without waiting for anybody."""
@@ -156,9 +157,9 @@ class Server:
         """
         raise NotImplementedError
 
+    @abstractmethod
     def log_size(self) -> dict[Path, int]:
         """Bytes of each log."""
-        raise NotImplementedError
 
     def log_since(self, sizes: Mapping[Path, int]) -> str:
         """What the logs have more than so many bytes."""

@@ -31,7 +31,7 @@ def new_output(session: Session, text: str | None, role: str, tick: Tick) -> Qua
 def cleared_output(
     session: Session, text: str | None, role: str, tick: Tick, notify: Callable[[str], None]
 ) -> None:
-    """Check that again, and drop what is left, all or none.
+    """The same check, made again, and what is left is dropped, all or none.
 
     Raises:
         DuplicateTable: one of the others exists.
