@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from cerebro_db.errors import ClusterFailed
+from cerebro_db.errors import ClusterFailed, MissingPrerequisite
 from cerebro_db.install import postgres, processes
 from cerebro_db.install.account import Account, server_account
 
@@ -153,8 +153,22 @@ class Cluster:
 
     @property
     def _postgres(self) -> postgres.Postgres:
+        """Programs of the version that made the data; of the newest one where there are none."""
         version = self.data / "PG_VERSION"
-        return postgres.find(version.read_text().strip() if version.exists() else None)
+        if not version.exists():
+            return postgres.find()
+        major = version.read_text().strip()
+        try:
+            return postgres.find(major)
+        except MissingPrerequisite as error:
+            newest = postgres.find().major
+            if newest == major:
+                raise
+            raise ClusterFailed(
+                f"{self.data} is of PostgreSQL {major}, and this machine has PostgreSQL {newest}",
+                f"To keep the data, install PostgreSQL {major} again beside it and move them with"
+                ' pg_upgrade or pg_dumpall; or begin anew: "cerebro server destroy".',
+            ) from error
 
     @property
     def _environment(self) -> dict[str, str]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
 from cerebro_db.errors import MissingPrerequisite
 
-# The version of Debian 12, named where there is none at all.
-_USUAL_MAJOR = "15"
+_DEPENDENCY = re.compile(r"Depends:.*\bpostgresql-(\d+)")
 
 
 @dataclass(frozen=True)
@@ -39,14 +40,30 @@ def find(major: str | None = None, prefix: Path = Path("/usr")) -> Postgres:
             f"PostgreSQL {newest} of this machine has no plpython3u",
             f"On Debian: apt-get install postgresql-plpython3-{newest}",
         )
-    wanted = major or _USUAL_MAJOR
+    wanted = major or offered() or "<version>"
     raise MissingPrerequisite(
         f"this machine has no PostgreSQL {major or 'server'} with plpython3u",
         f"On Debian: apt-get install postgresql-{wanted} postgresql-plpython3-{wanted}",
     )
 
 
+def offered() -> str | None:
+    """Major version that the package ``postgresql`` of this machine's apt stands for."""
+    try:
+        shown = subprocess.run(
+            ["apt-cache", "show", "--no-all-versions", "postgresql"],
+            capture_output=True,
+            text=True,
+            check=False,
+        ).stdout
+    except OSError:  # no Debian
+        return None
+    found = _DEPENDENCY.search(shown)
+    return found[1] if found else None
+
+
 def _installed(prefix: Path) -> list[Postgres]:
+    """Servers of this machine, the newest last."""
     found = (
         Postgres(folder.parent.name, folder)
         for folder in prefix.glob("lib/postgresql/*/bin")

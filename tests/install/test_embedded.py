@@ -205,6 +205,20 @@ class TestAccount:
         assert isinstance(server_account(), Account)
 
 
+def test_data_of_a_version_that_the_machine_no_longer_has(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path / "home")
+    cluster.data.mkdir(parents=True)
+    (cluster.data / "PG_VERSION").write_text("9\n")
+    with pytest.raises(ClusterFailed) as caught:
+        cluster.start()
+    assert caught.value.message.startswith(
+        f"{cluster.data} is of PostgreSQL 9, and this machine has PostgreSQL "
+    )
+    assert "pg_upgrade" in (caught.value.hint or "")
+    assert "cerebro server destroy" in (caught.value.hint or "")
+    assert sorted(cluster.home.iterdir()) == [cluster.data]
+
+
 class TestPostgres:
     """Finds the newest server that has plpython3u."""
 
@@ -227,9 +241,17 @@ class TestPostgres:
         with pytest.raises(MissingPrerequisite) as caught:
             postgres.find(prefix=tmp_path)
         assert caught.value.message == "this machine has no PostgreSQL server with plpython3u"
+        major = postgres.offered() or "<version>"
         assert caught.value.hint == (
-            "On Debian: apt-get install postgresql-15 postgresql-plpython3-15"
+            f"On Debian: apt-get install postgresql-{major} postgresql-plpython3-{major}"
         )
+
+    def test_none_of_a_version(self, tmp_path: Path) -> None:
+        self._install(tmp_path, "17", True)
+        with pytest.raises(MissingPrerequisite) as caught:
+            postgres.find("15", prefix=tmp_path)
+        assert caught.value.message == "this machine has no PostgreSQL 15 with plpython3u"
+        assert "postgresql-plpython3-15" in (caught.value.hint or "")
 
     def test_without_plpython(self, tmp_path: Path) -> None:
         self._install(tmp_path, "16", False)
