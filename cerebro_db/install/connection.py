@@ -14,6 +14,14 @@ from cerebro_db.errors import CerebroError, InstallationFailed, MissingPrerequis
 
 _FEATURE_NOT_SUPPORTED = "0A000"
 
+# Before anything is looked up by a name: the database may have a search_path with schemas of others, who
+# would be run as the superuser that connects. The last one is Greenplum's, and means nothing elsewhere.
+_FIRST = """
+SET search_path = pg_catalog, pg_temp;
+SET standard_conforming_strings = on;
+SET plpython3.python_path = '';
+"""
+
 
 @contextmanager
 def transaction(dsn: str) -> Iterator[sqlalchemy.Connection]:
@@ -24,7 +32,7 @@ def transaction(dsn: str) -> Iterator[sqlalchemy.Connection]:
     """
     engine = sqlalchemy.create_engine(
         "postgresql+psycopg2://",
-        creator=lambda: psycopg2.connect(dsn, application_name="cerebro install"),
+        creator=lambda: _connected(dsn),
         poolclass=NullPool,
         # Our statements hold percent signs, and no parameters.
         execution_options={"no_parameters": True},
@@ -34,6 +42,14 @@ def transaction(dsn: str) -> Iterator[sqlalchemy.Connection]:
             yield connection
     except DBAPIError as error:
         raise _translated(error, None) from error
+
+
+def _connected(dsn: str) -> psycopg2.extensions.connection:
+    connection = psycopg2.connect(dsn, application_name="cerebro install")
+    with connection.cursor() as cursor:
+        cursor.execute(_FIRST)
+    connection.commit()
+    return connection
 
 
 def execute(connection: sqlalchemy.Connection, sql: str, what: str) -> None:

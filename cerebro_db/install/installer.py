@@ -119,6 +119,8 @@ def _number_of_runs(connection: sqlalchemy.Connection) -> int:
 
 
 def _require_installed(connection: sqlalchemy.Connection) -> None:
+    """Raises where the database has no Cerebro-DB, or one in which others have put something."""
+    execute(connection, Script().render("prepare/035_owners.sql"), "the owners")
     ((database, installed),) = rows(connection, queries.INSTALLED, "the schema")
     if not installed:
         raise InstallationFailed(

@@ -14,7 +14,7 @@ from cerebro_db.server.settings import settings_of
 from cerebro_db.training.environment import configure_once
 from cerebro_db.training.fields import Fields
 
-_ROLE = "SELECT current_user::text AS name"
+_ROLE = "SELECT current_user::pg_catalog.text AS name"
 
 
 @entry
