@@ -46,7 +46,7 @@ def register(plpy: Any, name: str | None, path: str | None) -> None:
     if name in _names(plpy):
         raise InvalidArgument(
             f"name: got {name!r}, which is registered already; allowed: another name",
-            hint="cerebro_unregister_function frees it",
+            hint="cerebro.cerebro_unregister_function frees it",
         )
     package, version = distribution_of(path)
 

@@ -24,6 +24,7 @@ from cerebro_db.install import installer, queries
 from cerebro_db.install.embedded import Cluster
 from cerebro_db.install.script import Script
 from tests.install.plants import SCHEMA, WORD, Plants, calls
+from tests.install.test_cli import cerebro
 
 OWNER = f"mallory_{os.getpid()}"
 PATH = f"{SCHEMA}, public, pg_catalog"
@@ -399,6 +400,52 @@ def test_nor_by_the_embedded_server(short_folder: Path, connect: Any) -> None:
         assert calls(mallory) == 0
     finally:
         cluster.destroy()
+
+
+def test_who_may_create_in_earlier_schemas_is_told(
+    hostile: str, connect: Any, administrator: Any, template: str
+) -> None:
+    superuser = connect(hostile)
+    name = superuser.value("SELECT current_database()")
+    superuser.run(
+        f'CREATE SCHEMA "Data" AUTHORIZATION {OWNER}; CREATE SCHEMA calm; CREATE SCHEMA late'
+    )
+    superuser.run(
+        'GRANT CREATE ON SCHEMA public, late TO PUBLIC; GRANT CREATE ON SCHEMA "Data" TO cerebro_user'
+    )
+    superuser.run(
+        f'ALTER DATABASE {name} SET search_path = calm, "Data", public, cerebro, late, "$user"'
+    )
+    warnings = installer.install(hostile, Script())
+    first, second = warnings
+    assert first.startswith(
+        'schema cerebro comes last in the search_path, and these roles may create in SCHEMA "Data", '
+        f"which comes before: cerebro_user, {OWNER}\n"
+    )
+    assert "Call functions as cerebro.<name>" in first
+    assert f"in SCHEMA public, which comes before: PUBLIC, {OWNER}\n" in second
+    assert "REVOKE CREATE ON SCHEMA public FROM PUBLIC" in second
+    assert installer.verify(hostile, Script()).warnings == warnings
+    # A schema with the name of the caller may be made by who may make any.
+    superuser.run(f'ALTER DATABASE {name} SET search_path = "$user", calm, cerebro')
+    (only,) = installer.upgrade(hostile, Script())
+    assert f"may create in DATABASE {name}, which comes before: {OWNER}\n" in only
+    administrator.run(f"ALTER DATABASE {name} OWNER TO postgres")
+    assert installer.install(hostile, Script()) == ()
+
+
+@pytest.mark.not_on_segments(EMBEDDED_ONLY)
+def test_the_printed_script_and_the_commands_warn(
+    hostile: str, cluster: Cluster, tmp_path: Path
+) -> None:
+    told = f"which comes before: {OWNER}\n"
+    done = apply_printed(hostile, cluster, tmp_path, "-1")
+    assert (done.returncode, told in done.stderr) == (0, True)
+    for command in ("install", "upgrade", "verify"):
+        done = cerebro(command, "--dsn", hostile)
+        assert done.returncode == 0
+        assert done.stderr.startswith("cerebro: warning: schema cerebro comes last")
+        assert told in done.stderr
 
 
 def apply_printed(
