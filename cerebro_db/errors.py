@@ -122,7 +122,7 @@ class RunCancelled(CerebroError):
     """Someone cancelled the run."""
 
     sqlstate = "57014"
-    advice = "cerebro_resume goes on with it"
+    advice = "cerebro.cerebro_resume goes on with it"
 
 
 class WrongObjectType(CerebroError):
@@ -164,16 +164,14 @@ class RunFailed(CerebroError):
     """A run cannot go on."""
 
     sqlstate = "58000"
-    advice = "cerebro.runs shows the run; SELECT cerebro_resume(run_id) goes on with it"
+    advice = "cerebro.runs shows the run; SELECT cerebro.cerebro_resume(run_id) goes on with it"
 
 
 class RunInterrupted(CerebroError):
     """A run lost its sessions too often; it can be resumed."""
 
     sqlstate = "58000"
-    advice = (
-        "SELECT cerebro_resume(run_id) goes on from the last hops; cerebro.runs shows the run_id"
-    )
+    advice = "SELECT cerebro.cerebro_resume(run_id) goes on from the last hops; cerebro.runs shows the run_id"
 
 
 class NotPermitted(CerebroError):

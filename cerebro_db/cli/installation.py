@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -42,7 +43,7 @@ def install(dsn: Dsn = "", python_path: PythonPath = None) -> None:
     """Installs into a database, in one transaction; again is harmless."""
     from cerebro_db.install import installer
 
-    installer.install(dsn, _script(python_path))
+    _warn(installer.install(dsn, _script(python_path)))
     print(f"Cerebro-DB {cerebro_db.__version__} is installed.")
 
 
@@ -50,7 +51,7 @@ def upgrade(dsn: Dsn = "", python_path: PythonPath = None) -> None:
     """Brings an installation to this version; sessions that are open keep the old one."""
     from cerebro_db.install import installer
 
-    installer.upgrade(dsn, _script(python_path))
+    _warn(installer.upgrade(dsn, _script(python_path)))
     print(f"Cerebro-DB {cerebro_db.__version__} is installed.")
 
 
@@ -64,6 +65,7 @@ def verify(dsn: Dsn = "") -> None:
         print(f"{name} {version}")
     if report.segments:
         print(f"the same on {report.segments} segments")
+    _warn(report.warnings)
 
 
 def uninstall(
@@ -83,6 +85,11 @@ def uninstall(
 def print_script(python_path: PythonPath = None) -> None:
     """Prints the SQL of an installation, for psql -1 -f."""
     print(_script(python_path).text(), end="")
+
+
+def _warn(texts: tuple[str, ...]) -> None:
+    for text in texts:
+        print(f"cerebro: warning: {text}", file=sys.stderr)
 
 
 def _script(python_path: list[str] | None) -> Script:

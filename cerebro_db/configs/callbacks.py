@@ -75,7 +75,7 @@ LOG_DIR = re.compile(r"\w[\w.-]{0,99}(/\w[\w.-]{0,99}){0,9}", re.ASCII)
 ALLOWED = (*CALLBACKS, _DONE_ANYWAY)
 REFUSED: Mapping[str, str] = MappingProxyType(
     {
-        "BackupAndRestore": "cerebro_resume goes on with a run",
+        "BackupAndRestore": "cerebro.cerebro_resume goes on with a run",
         "CSVLogger": "cerebro.metrics has what it would write",
         "LambdaCallback": "it runs code that is not part of Keras",
         "ModelCheckpoint": "the states of a run are kept after each hop",

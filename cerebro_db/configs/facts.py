@@ -48,7 +48,7 @@ class ArchitectureFacts:
         except (ValueError, TypeError, RecursionError) as error:
             raise InvalidArgument(
                 f"architecture facts: got {text[:80]!r}; {error}",
-                hint="cerebro_load_model writes the column model_facts; set it to NULL to have it found anew",
+                hint="cerebro.cerebro_load_model writes the column model_facts; set it to NULL to have it found anew",
             ) from error
 
 

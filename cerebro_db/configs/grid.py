@@ -104,7 +104,7 @@ class Grid:
 
 @hinted(
     "compile_params_grid is such as {'loss': ['mse'], 'optimizer_params_list': "
-    "[{'optimizer': ['Adam'], 'lr': [0.001, 0.1, 'log']}]}; docs/sql.md tells more under cerebro_generate_configs"
+    "[{'optimizer': ['Adam'], 'lr': [0.001, 0.1, 'log']}]}; docs/sql.md tells more under cerebro.cerebro_generate_configs"
 )
 def parse_compile_grid(text: str) -> Grid:
     """Parses and checks a compile_params_grid."""

@@ -14,7 +14,7 @@ from cerebro_db.errors import UndefinedTable, WrongObjectType
 
 FORMAT_VERSION = 1
 SUMMARY_SUFFIX = "_summary"
-_HINT = "pack it first: SELECT cerebro_pack('source', 'packed', 'label', 'features')"
+_HINT = "pack it first: SELECT cerebro.cerebro_pack('source', 'packed', 'label', 'features')"
 
 
 @dataclass(frozen=True)
@@ -231,7 +231,9 @@ def _summary_of(session: Session, relation: Relation, role: str, tick: Tick) -> 
             f"{role}: {relation.name} has no summary table {name}", hint=_HINT
         ) from None
     if not summary.has("format_version"):
-        raise WrongObjectType(f"{role}: {name} is not a summary of cerebro_pack", hint=_HINT)
+        raise WrongObjectType(
+            f"{role}: {name} is not a summary of cerebro.cerebro_pack", hint=_HINT
+        )
     return summary
 
 

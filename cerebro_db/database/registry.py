@@ -308,5 +308,5 @@ def _no_version(
     got = "no version" if version is None else f"version {version}"
     return UndefinedModel(
         f"got {got} of {reference}; the model has the versions: {told}",
-        hint="cerebro.registered_versions shows them; cerebro_register_model adds one",
+        hint="cerebro.registered_versions shows them; cerebro.cerebro_register_model adds one",
     )

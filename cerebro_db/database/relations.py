@@ -37,8 +37,8 @@ _NOT_SEEN_HINT = (
 )
 _NO_TABLE_HINT = "it is an index, a sequence or the like: name the table itself"
 _REGISTERED_HINT = (
-    "registered models are taken by cerebro_predict, cerebro_predict_row, cerebro_evaluate, "
-    "cerebro_confusion_matrix and cerebro_export"
+    "registered models are taken by cerebro.cerebro_predict, cerebro.cerebro_predict_row, cerebro.cerebro_evaluate, "
+    "cerebro.cerebro_confusion_matrix and cerebro.cerebro_export"
 )
 
 

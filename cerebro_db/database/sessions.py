@@ -68,7 +68,9 @@ class StatementFailed(CerebroError):
 class SessionLost(CerebroError):
     """The server ended a session, or the connection broke."""
 
-    advice = "the log of the server tells why; a run goes on by SELECT cerebro_resume(run_id)"
+    advice = (
+        "the log of the server tells why; a run goes on by SELECT cerebro.cerebro_resume(run_id)"
+    )
 
     sqlstate = "08006"
 

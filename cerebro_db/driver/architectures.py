@@ -62,7 +62,7 @@ def load_architectures(
         if not table.has(name):
             raise WrongObjectType(
                 f"model_arch_table: {table.name} has no column {name}",
-                hint="cerebro_load_model makes such tables",
+                hint="cerebro.cerebro_load_model makes such tables",
             )
     settings = Catalog(session, tick).settings()
     # Where a run may be refused for its memory, what a user's table tells of a model is no basis.

@@ -42,7 +42,7 @@ def confusion_matrix(
             raise InvalidArgument(
                 f"model_table: {table.relation.name} predicts {names}, a float "
                 "target; allowed: classes",
-                hint="cerebro_evaluate scores models of float targets",
+                hint="cerebro.cerebro_evaluate scores models of float targets",
             )
         test = load_packed(control, request.test_table, "test_table", tick)
         check_alike(table, test)

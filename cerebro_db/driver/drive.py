@@ -281,7 +281,7 @@ class Drive:
     def _stopped(self, stopped: Stopped) -> int:
         """Someone asked for it: a pause is no error, a cancelled run is."""
         self._record(stopped.status, stopped.reason)
-        hint = f"SELECT cerebro_resume({self._run_id}) goes on"
+        hint = f"SELECT cerebro.cerebro_resume({self._run_id}) goes on"
         if stopped.status == "paused":
             self._notify(f"run {self._run_id} paused: {stopped.reason}; {hint}")
             return self._run_id
@@ -301,7 +301,7 @@ class Drive:
         if self._lost >= self._retries:
             raise RunInterrupted(
                 f"run {self._run_id} was interrupted: {error.message}",
-                hint=f"SELECT cerebro_resume({self._run_id}) goes on",
+                hint=f"SELECT cerebro.cerebro_resume({self._run_id}) goes on",
             ) from None
         self._sleep(min(_FIRST_PAUSE * 2**self._lost, _LONGEST_PAUSE))
         self._lost += 1

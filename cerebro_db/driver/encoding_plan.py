@@ -190,7 +190,7 @@ def _unsuitable(column: Column, role: str) -> WrongObjectType:
     return WrongObjectType(
         f"{role}: the column {column.name!r} is of type {column.type}; allowed: numbers, boolean, "
         "text, enumerations, uuid, network addresses, dates and times",
-        hint="exclude it, or cast it in a view; an array of numbers is packed with cerebro_pack",
+        hint="exclude it, or cast it in a view; an array of numbers is packed with cerebro.cerebro_pack",
     )
 
 

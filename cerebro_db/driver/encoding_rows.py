@@ -24,7 +24,9 @@ _FUNCTION = (
 )
 # The error of a function whose name is that of a column of the row that it takes.
 _LIKE_A_COLUMN = "42701"
-_HINT = "cerebro_pack_columns makes such tables, and training on them makes tables of models"
+_HINT = (
+    "cerebro.cerebro_pack_columns makes such tables, and training on them makes tables of models"
+)
 
 
 @dataclass(frozen=True)

@@ -139,14 +139,14 @@ def check_alike(table: ModelTable, test: PackedTable) -> None:
         raise InvalidArgument(
             f"test_table: got {test.relation.name} with another encoding of its columns than "
             "that of the training",
-            hint="pack it with cerebro_pack_validation and the training table",
+            hint="pack it with cerebro.cerebro_pack_validation and the training table",
         )
     for what, wanted in ours.items():
         if theirs[what] != wanted:
             raise InvalidArgument(
                 f"test_table: got {test.relation.name} with {what} {theirs[what]}; "
                 f"the models were trained with {wanted}",
-                hint="pack it with cerebro_pack_validation and the training table",
+                hint="pack it with cerebro.cerebro_pack_validation and the training table",
             )
 
 

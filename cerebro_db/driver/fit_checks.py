@@ -24,7 +24,7 @@ def target_facts(packed: PackedTable) -> TargetFacts:
     return TargetFacts(first.kind, first.num_classes, first.shape, weighted, tuple(more))
 
 
-@hinted("pack it with cerebro_pack_validation and the training table")
+@hinted("pack it with cerebro.cerebro_pack_validation and the training table")
 def check_alike(packed: PackedTable, validation: PackedTable) -> None:
     """Refuse a validation table whose rows mean something else."""
     ours, theirs = _shapes(packed), _shapes(validation)
@@ -52,7 +52,7 @@ def check_alike(packed: PackedTable, validation: PackedTable) -> None:
 
 
 @hinted(
-    "cerebro_load_model adds an architecture that fits; the summary of the packed table tells its shapes"
+    "cerebro.cerebro_load_model adds an architecture that fits; the summary of the packed table tells its shapes"
 )
 def check_fits(
     architecture: Architecture,
@@ -106,12 +106,12 @@ def _check_class_weight(fit: FitParams, targets: TargetFacts) -> None:
         raise InvalidArgument(
             f"class_weight: got one for a model of {len(targets.each)} outputs; allowed: for models "
             "of one output, as in Keras",
-            hint="sample_weight of cerebro_pack weighs rows for all outputs",
+            hint="sample_weight of cerebro.cerebro_pack weighs rows for all outputs",
         )
     if fit.class_weight is not None and targets.kind != "class":
         raise InvalidArgument(
             "class_weight: got one for a target of numbers; allowed: for a target that is a class",
-            hint="sample_weight of cerebro_pack weighs rows",
+            hint="sample_weight of cerebro.cerebro_pack weighs rows",
         )
     too_large = [pair[0] for pair in fit.class_weight or () if pair[0] >= targets.num_classes]
     if too_large:

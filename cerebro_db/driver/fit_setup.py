@@ -203,7 +203,7 @@ def _output(session: Session, request: FitRequest, tick: Tick) -> QualifiedName:
     found = find_if_there(session, states.text, role, tick) or previous
     if not all(found.has(column) for column in ("mst_key", "chunk", "state")):
         raise WrongObjectType(
-            f"{role}: {previous.name} is no output of cerebro_fit_multiple", hint=hint
+            f"{role}: {previous.name} is no output of cerebro.cerebro_fit_multiple", hint=hint
         )
     return previous.name
 
@@ -236,7 +236,7 @@ def _selection_rows(
     return [(row[0], row[1], row[2], row[3]) for row in rows]
 
 
-_HINT = "cerebro_generate_configs and cerebro_load_configs make such tables"
+_HINT = "cerebro.cerebro_generate_configs and cerebro.cerebro_load_configs make such tables"
 _SELECTION = ("mst_key", "model_id", "compile_params", "fit_params")
 
 
@@ -253,7 +253,7 @@ def _architecture_table(session: Session, selection: Relation, tick: Tick) -> Re
     if found[0][0] is None:
         raise WrongObjectType(
             f"model_selection_table: {selection.name} has no summary table {summary.text}",
-            hint="cerebro_generate_configs and cerebro_load_configs make both",
+            hint="cerebro.cerebro_generate_configs and cerebro.cerebro_load_configs make both",
         )
     rows = session.run(f"SELECT model_arch_table FROM {summary.sql}", (), tick)
     if len(rows) != 1:

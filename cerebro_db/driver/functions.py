@@ -30,7 +30,9 @@ def functions_of(
     for mst_key, name, as_schedule in used:
         what = f"configuration {mst_key}: got {PREFIX}{name}"
         if name not in known:
-            hint = nearest(name, known) if known else "cerebro_register_function registers one"
+            hint = (
+                nearest(name, known) if known else "cerebro.cerebro_register_function registers one"
+            )
             raise InvalidArgument(f"{what}; allowed: a function that is registered", hint=hint)
         if not as_schedule and known[name][3] < _PLACES:
             raise InvalidArgument(

@@ -156,7 +156,7 @@ def check_gpus(
     raise RunFailed(
         f"got use_gpus := true; there is no GPU on {', '.join(sorted({s.hostname for s in servers}))}",
         hint="use_gpus := false trains on processors; distribution_rules := 'gpu_segments' of "
-        "cerebro_pack spreads rows over hosts with GPUs only",
+        "cerebro.cerebro_pack spreads rows over hosts with GPUs only",
     )
 
 

@@ -211,6 +211,6 @@ def _stopped_run(session: Session, catalog: Catalog, run_id: int | None, tick: T
         if not session.run(sql, (run.row.lock_key,), tick)[0][0]:
             raise WrongRunStatus(
                 f"run_id: got {run.run_id}, which is going on; allowed: a run that has stopped",
-                hint=f"SELECT cerebro_cancel({run.run_id}) stops it",
+                hint=f"SELECT cerebro.cerebro_cancel({run.run_id}) stops it",
             )
     return run

@@ -35,7 +35,7 @@ def delete_model(pool: SessionPool, request: DeleteRequest, tick: Tick = no_tick
             raise WrongObjectType(
                 f"{ROLE}: got {found.name}, a {KINDS[found.kind]}; allowed: a table with "
                 f"{', '.join(libraries.ARCHITECTURE_COLUMNS)}",
-                hint="cerebro_load_model makes such tables",
+                hint="cerebro.cerebro_load_model makes such tables",
             )
         with transaction(session, tick):
             lock(session, f"models of {found.name}", tick)

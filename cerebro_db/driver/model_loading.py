@@ -124,7 +124,7 @@ def _target(
         raise WrongObjectType(
             f"{ROLE}: got {found.name}, a {KINDS[found.kind]}{lacks}; allowed: a "
             f"table with {', '.join(libraries.ARCHITECTURE_COLUMNS)}, or a name that is free",
-            hint="cerebro_load_model makes the table itself",
+            hint="cerebro.cerebro_load_model makes the table itself",
         )
     return found.name, found
 

@@ -32,7 +32,7 @@ class OneModel:
         if self.model_id is None:
             raise InvalidArgument(
                 "model_id: got NULL; allowed: one of model_arch_table",
-                hint="cerebro_load_model returns it",
+                hint="cerebro.cerebro_load_model returns it",
             )
         if self.compile_params is None:
             raise InvalidArgument("compile_params: got NULL; allowed: a text of parameters")

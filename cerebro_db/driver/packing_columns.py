@@ -64,7 +64,7 @@ def listed_targets(request: PackRequest, source: Relation) -> tuple[Target, ...]
     if request.makes_features and len(names) > 1:
         raise InvalidArgument(
             f"{role}: got {len(names)} columns; allowed: one, where columns or images become features",
-            hint="cerebro_pack takes several, beside the arrays of cerebro_encode or cerebro_image_array",
+            hint="cerebro.cerebro_pack takes several, beside the arrays of cerebro.cerebro_encode or cerebro.cerebro_image_array",
         )
     return tuple(target_of(column(source, name or text, role)) for name in names)
 

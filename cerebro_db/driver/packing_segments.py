@@ -107,7 +107,7 @@ def on_hosts(every: Sequence[Server], hosts: set[str]) -> tuple[int, ...]:
         names = sorted({server.hostname for server in every})
         raise InvalidArgument(
             f"{_ROLE}: got '{GPU_SEGMENTS}'; there is no GPU on {', '.join(names)}",
-            hint="cerebro_gpu_configuration lists the GPUs of each host",
+            hint="cerebro.cerebro_gpu_configuration lists the GPUs of each host",
         )
     return found
 

@@ -147,7 +147,7 @@ def feature_of(column: Column) -> Feature:
         raise WrongObjectType(
             f"independent_varname: the column {column.name!r} is of type {column.type}; "
             "allowed: arrays of smallint, integer, bigint, real, double precision or numeric",
-            hint="single values are packed with cerebro_pack_columns, images with cerebro_pack_images",
+            hint="single values are packed with cerebro.cerebro_pack_columns, images with cerebro.cerebro_pack_images",
         )
     return Feature(column, *cast)
 
@@ -196,7 +196,7 @@ def image_feature(source: Relation, listed: str | None, image: ImageEncoding) ->
         raise WrongObjectType(
             f"independent_varname: the column {found.name!r} is of type {found.type}; "
             "allowed: bytea, as it is images that are read",
-            hint="cerebro_pack packs arrays of numbers, cerebro_pack_columns columns of single values",
+            hint="cerebro.cerebro_pack packs arrays of numbers, cerebro.cerebro_pack_columns columns of single values",
         )
     if image.format is ImageFormat.ENCODED:
         require_pillow()
@@ -259,7 +259,7 @@ def check_source(relation: Relation) -> None:
         raise WrongObjectType(
             f"source_table: {relation.name} is packed already; allowed: a table with a row "
             "for each example",
-            hint="name the table that it was packed from, or train on it with cerebro_fit_multiple",
+            hint="name the table that it was packed from, or train on it with cerebro.cerebro_fit_multiple",
         )
 
 

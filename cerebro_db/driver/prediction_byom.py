@@ -123,7 +123,7 @@ def _model(
     if not model.has_weights:
         raise InvalidArgument(
             f"model_id: got {request.model_id}, which has no model_weights in {table.name}",
-            hint="cerebro_load_model takes weights: float32, in the order of get_weights()",
+            hint="cerebro.cerebro_load_model takes weights: float32, in the order of get_weights()",
         )
     return model
 

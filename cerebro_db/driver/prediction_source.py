@@ -170,12 +170,12 @@ def _buffers(
         raise InvalidArgument(
             f"{ROLE}: {name} was packed with the normalizing constant {packed.normalizing_const}; "
             f"allowed: {asked.divisor}, as the model was trained with",
-            hint="pack it with cerebro_pack_validation",
+            hint="pack it with cerebro.cerebro_pack_validation",
         )
     if packed.encoding != asked.encoding:
         raise InvalidArgument(
             f"{ROLE}: {name} was packed with another encoding than what the model was trained on",
-            hint="pack it with cerebro_pack_validation",
+            hint="pack it with cerebro.cerebro_pack_validation",
         )
     columns = ((one.name, _FLOAT_BYTES * math.prod(one.shape)) for one in packed.inputs)
     return Buffers(PackedSource(name, tuple(columns)))

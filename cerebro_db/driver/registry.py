@@ -188,7 +188,7 @@ def drop(
         if aliases := registry.aliases_of(model_id, version):
             raise ObjectInUse(
                 f"version: got {version}, which has the aliases: {', '.join(aliases)}",
-                hint="cerebro_set_alias gives them to another version",
+                hint="cerebro.cerebro_set_alias gives them to another version",
             )
         registry.drop_version(model_id, version)
 

@@ -20,7 +20,7 @@ from cerebro_db.driver.one_model import refuse_objects
 from cerebro_db.errors import CerebroError, InvalidArgument, UndefinedTable, WrongObjectType
 
 ROLE = "model_selection_table"
-_HINT = "cerebro_generate_configs and cerebro_load_configs make such tables"
+_HINT = "cerebro.cerebro_generate_configs and cerebro.cerebro_load_configs make such tables"
 
 
 @dataclass(frozen=True)
@@ -136,7 +136,7 @@ def _check_models(
     if missing:
         raise WrongObjectType(
             f"model_arch_table: {models.name} has no column {missing[0]}",
-            hint="cerebro_load_model makes such tables",
+            hint="cerebro.cerebro_load_model makes such tables",
         )
     wanted = sorted({row.model_id for row in rows})
     found = session.run(libraries.architectures(models.name), (wanted,), tick)

@@ -61,7 +61,7 @@ def load_setup(session: Session, run: StoredRun, tick: Tick) -> RunSetup:
     if row.states is None:
         raise WrongRunStatus(
             f"run {run.run_id} cannot go on: its states are gone",
-            hint="cerebro_vacuum removes the states of runs that nobody has resumed for long",
+            hint="cerebro.cerebro_vacuum removes the states of runs that nobody has resumed for long",
         )
     packed = packed_of(session, row.source_oid, "source_table", tick)
     validation = None

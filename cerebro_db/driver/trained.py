@@ -25,7 +25,7 @@ from cerebro_db.errors import InvalidArgument, UndefinedTable, WrongObjectType
 from cerebro_db.training.targets import TargetFacts
 
 ROLE = "model_table"
-_HINT = "cerebro_fit_multiple makes such tables"
+_HINT = "cerebro.cerebro_fit_multiple makes such tables"
 _SHOWN_KEYS = 20
 
 

@@ -71,7 +71,7 @@ def _check_history(session: Session, setup: RunSetup, tick: Tick) -> None:
     found = find_if_there(session, spelled, ROLE, tick)
     if found is not None and not all(map(found.has, _HISTORY)):
         raise WrongObjectType(
-            f"{ROLE}: {table} was not made by cerebro_fit_multiple, and warm_start := true would "
+            f"{ROLE}: {table} was not made by cerebro.cerebro_fit_multiple, and warm_start := true would "
             "replace it",
             hint="rename that table",
         )
@@ -94,7 +94,7 @@ def _check_targets(setup: RunSetup, earlier: ModelTable) -> None:
             raise InvalidArgument(
                 f"source_table: got {setup.packed.relation.name} with {what} {got}; the models of "
                 f"{earlier.relation.name}, from which warm_start := true goes on, have {allowed}",
-                hint="pack it with cerebro_pack_validation and the table of the earlier run",
+                hint="pack it with cerebro.cerebro_pack_validation and the table of the earlier run",
             )
 
 

@@ -14,17 +14,41 @@ from cerebro_db.errors import CerebroError, InstallationFailed, MissingPrerequis
 
 _FEATURE_NOT_SUPPORTED = "0A000"
 
+# Before anything is looked up by a name: the database may have a search_path with schemas of others, who
+# would be run as the superuser that connects. The last one is Greenplum's, and means nothing elsewhere.
+_FIRST = """
+SET search_path = pg_catalog, pg_temp;
+SET standard_conforming_strings = on;
+SET client_min_messages = warning;
+SET plpython3.python_path = '';
+"""
+
+
+class Warnings:
+    """What the server warned of, each with its hint; takes the place of a connection's list of notices."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+
+    def append(self, notice: str) -> None:
+        """Keep a message of the server, without its severity, which it tells in its own language."""
+        self.texts.append(notice.partition(":")[2].strip())
+
 
 @contextmanager
-def transaction(dsn: str) -> Iterator[sqlalchemy.Connection]:
+def transaction(dsn: str, warnings: Warnings | None = None) -> Iterator[sqlalchemy.Connection]:
     """One transaction on the database that ``dsn`` names, as a libpq string or as a URL.
+
+    Args:
+        dsn: of the database.
+        warnings: gets those of the server.
 
     Raises:
         InstallationFailed: no connection, or the transaction cannot be committed.
     """
     engine = sqlalchemy.create_engine(
         "postgresql+psycopg2://",
-        creator=lambda: psycopg2.connect(dsn, application_name="cerebro install"),
+        creator=lambda: _connected(dsn, warnings or Warnings()),
         poolclass=NullPool,
         # Our statements hold percent signs, and no parameters.
         execution_options={"no_parameters": True},
@@ -34,6 +58,15 @@ def transaction(dsn: str) -> Iterator[sqlalchemy.Connection]:
             yield connection
     except DBAPIError as error:
         raise _translated(error, None) from error
+
+
+def _connected(dsn: str, warnings: Warnings) -> psycopg2.extensions.connection:
+    connection = psycopg2.connect(dsn, application_name="cerebro install")
+    connection.notices = warnings
+    with connection.cursor() as cursor:
+        cursor.execute(_FIRST)
+    connection.commit()
+    return connection
 
 
 def execute(connection: sqlalchemy.Connection, sql: str, what: str) -> None:

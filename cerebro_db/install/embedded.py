@@ -259,13 +259,15 @@ class Cluster:
             self._require("\n".join([failure, *tail]), "starting")
 
     def _make_database(self) -> None:
-        query = f"SELECT 1 FROM pg_database WHERE datname = '{DATABASE}'"
+        query = f"SELECT 1 FROM pg_catalog.pg_database WHERE datname = '{DATABASE}'"
         if not self._execute(query):
             self._execute(f'CREATE DATABASE "{DATABASE}"')
 
     def _execute(self, sql: str) -> str:
         command = [self.psql(), "-XAtq", "-v", "ON_ERROR_STOP=1", "-d", self.dsn("postgres")]
-        done = self.account.run([*command, "-c", sql], self._environment)
+        # Nothing that others have put into a schema of the search_path is run.
+        environment = {**self._environment, "PGOPTIONS": "-c search_path=pg_catalog,pg_temp"}
+        done = self.account.run([*command, "-c", sql], environment)
         self._require(done.stdout if done.returncode else None, "psql")
         return done.stdout.strip()
 

@@ -15,7 +15,7 @@ from cerebro_db.database.dialects.greenplum_install import (
 )
 from cerebro_db.errors import InstallationFailed
 from cerebro_db.install import queries
-from cerebro_db.install.connection import execute, rows, transaction
+from cerebro_db.install.connection import Warnings, execute, rows, transaction
 from cerebro_db.install.script import Script, sql_array
 
 
@@ -27,25 +27,33 @@ class Report:
     functions: tuple[str, ...]
     versions: Mapping[str, str]
     segments: int = 0
+    warnings: tuple[str, ...] = ()
 
 
-def install(dsn: str, script: Script) -> None:
-    """Puts this version into the database, over what is there, all or nothing."""
-    with transaction(dsn) as connection:
+def install(dsn: str, script: Script) -> tuple[str, ...]:
+    """Puts this version into the database, over what is there, all or nothing.
+
+    Returns:
+        What the server warned of.
+    """
+    warnings = Warnings()
+    with transaction(dsn, warnings) as connection:
         for step in script.steps():
             execute(connection, step.sql, step.name)
+    return tuple(warnings.texts)
 
 
-def upgrade(dsn: str, script: Script) -> None:
+def upgrade(dsn: str, script: Script) -> tuple[str, ...]:
     """Like :func:`install`, for a database that must have Cerebro-DB already."""
     with transaction(dsn) as connection:
         _require_installed(connection)
-    install(dsn, script)
+    return install(dsn, script)
 
 
 def verify(dsn: str, script: Script) -> Report:
     """Checks that what is installed is whole, is this version, and runs in a backend."""
-    with transaction(dsn) as connection:
+    warnings = Warnings()
+    with transaction(dsn, warnings) as connection:
         _require_installed(connection)
         _require_functions(connection, script.functions())
         _require_superuser(connection)
@@ -60,8 +68,9 @@ def verify(dsn: str, script: Script) -> Report:
         versions = rows(connection, queries.LIBRARY_VERSIONS, "importing TensorFlow in a backend")
         libraries = {str(name): str(value) for name, value in versions}
         segments = _verify_segments(connection, {"Cerebro-DB": version, **libraries})
+        execute(connection, script.render("finish/020_earlier_schemas.sql"), "the search_path")
         connection.rollback()
-    return Report(version, script.functions(), libraries, segments)
+    return Report(version, script.functions(), libraries, segments, tuple(warnings.texts))
 
 
 def _verify_segments(connection: sqlalchemy.Connection, expected: Mapping[str, str]) -> int:
@@ -119,6 +128,8 @@ def _number_of_runs(connection: sqlalchemy.Connection) -> int:
 
 
 def _require_installed(connection: sqlalchemy.Connection) -> None:
+    """Raises where the database has no Cerebro-DB, or one in which others have put something."""
+    execute(connection, Script().render("prepare/035_owners.sql"), "the owners")
     ((database, installed),) = rows(connection, queries.INSTALLED, "the schema")
     if not installed:
         raise InstallationFailed(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from cerebro_db.install.search_path import SET_FOR_DATABASE, names_of, set_to
+
 # The same key as in sql/prepare/010_begin.sql.
 LOCK = "DO $$ BEGIN PERFORM pg_catalog.pg_advisory_xact_lock(4820170531); END $$"
 
@@ -30,6 +32,8 @@ SELECT 1 FROM pg_catalog.pg_tables WHERE schemaname = 'cerebro' AND tablename = 
 """
 
 NUMBER_OF_RUNS = "SELECT count(*) FROM cerebro.catalog_runs"
+
+_DEFAULT = "(SELECT boot_val FROM pg_catalog.pg_settings WHERE name = 'search_path')"
 
 # What DROP SCHEMA ... CASCADE would take along: dependents, and dependents of dependents. A view
 # is found through its rule, a default and a constraint through their table.
@@ -60,29 +64,20 @@ SELECT DISTINCT o.type, o.identity
  ORDER BY o.type, o.identity
 """
 
-UNINSTALL = """
+UNINSTALL = f"""
 SET LOCAL client_min_messages = warning;
 DROP SCHEMA IF EXISTS cerebro_states CASCADE;
 DROP SCHEMA cerebro CASCADE;
 
 DO $$
 DECLARE
-    path text;
+    names text[] := {names_of(f"({SET_FOR_DATABASE})")};
+    left_over text[] := array_remove(names, 'cerebro');
 BEGIN
-    SELECT substring(entry from '^search_path=(.*)$') INTO path
-      FROM pg_catalog.pg_db_role_setting s, unnest(s.setconfig) AS entry
-     WHERE s.setdatabase = (SELECT oid FROM pg_catalog.pg_database
-                             WHERE datname = current_database())
-       AND s.setrole = 0 AND entry LIKE 'search_path=%';
-    path := regexp_replace(path, '(^|,)\\s*cerebro\\s*(?=,|$)', '');
-    path := regexp_replace(path, '^\\s*,\\s*', '');
-    IF path = '' OR path = (SELECT CASE WHEN source = 'configuration file' THEN reset_val
-                                        ELSE boot_val END
-                              FROM pg_catalog.pg_settings WHERE name = 'search_path') THEN
+    IF left_over = '{{}}' OR left_over = {names_of(_DEFAULT)} THEN
         EXECUTE format('ALTER DATABASE %I RESET search_path', current_database());
-    ELSIF path IS NOT NULL THEN
-        PERFORM set_config('search_path', path, true);
-        EXECUTE format('ALTER DATABASE %I SET search_path FROM CURRENT', current_database());
+    ELSIF left_over <> names THEN
+        {set_to("left_over")}
     END IF;
 END
 $$;

@@ -22,7 +22,7 @@ from cerebro_db.database.dialects.greenplum_install import (
     REPLICATE_CATALOG,
 )
 from cerebro_db.errors import InvalidArgument
-from cerebro_db.install import sources
+from cerebro_db.install import search_path, sources
 
 # Executed at the first call in a session; later ones compare one tuple. What is found through
 # the baked-in paths, and through their .pth files, comes before what the system has.
@@ -45,6 +45,9 @@ HEADER = """\
 -- Cerebro-DB {version}. Apply as a superuser, in one transaction:
 --     psql -X -1 -d <database> -f <this file>
 \\set ON_ERROR_STOP on
+-- Fails outside of a transaction, before anything is done: add -1.
+SAVEPOINT all_or_nothing;
+RELEASE SAVEPOINT all_or_nothing;
 """
 
 
@@ -142,6 +145,7 @@ class Script:
             held_locks=HELD_LOCKS,
             own_numbers=OWN_NUMBERS,
             replicate_catalog=REPLICATE_CATALOG,
+            search_path=search_path,
             migration_names=[path.stem for path in _files("migrations")],
         )
         filters: dict[str, Callable[..., str]] = {

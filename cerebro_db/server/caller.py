@@ -62,7 +62,7 @@ def caller_session(plpy: Any) -> Iterator[CallerSession]:
 
 
 def _restore(plpy: Any, path: str) -> None:
-    plpy.execute(plpy.prepare(_RESTORED, ["text"]), [path])
+    plpy.execute(plpy.prepare(_RESTORED, ["pg_catalog.text"]), [path])
 
 
 _PATH = """

@@ -14,7 +14,7 @@ from cerebro_db.server.settings import settings_of
 from cerebro_db.training.environment import configure_once
 from cerebro_db.training.fields import Fields
 
-_ROLE = "SELECT current_user::text AS name"
+_ROLE = "SELECT current_user::pg_catalog.text AS name"
 
 
 @entry
@@ -49,13 +49,13 @@ def _folder(base: str, role: str) -> Path:
         raise InvalidArgument(
             "TensorBoard: got a configuration that writes files on the server; allowed: where an "
             "administrator has named a directory for them",
-            hint="SELECT cerebro_set('tensorboard_dir', '/absolute/path')",
+            hint="SELECT cerebro.cerebro_set('tensorboard_dir', '/absolute/path')",
         )
     if not os.path.isdir(base) or not os.access(base, os.W_OK | os.X_OK):
         raise InvalidArgument(
             f"TensorBoard: the setting tensorboard_dir is {base}; allowed: a directory of the server "
             "that the server's user can write to",
-            hint="an administrator can make it, or name another: SELECT cerebro_set('tensorboard_dir', '/path')",
+            hint="an administrator can make it, or name another: SELECT cerebro.cerebro_set('tensorboard_dir', '/path')",
         )
     # No name of a role is a way out of the directory.
     return Path(base) / quote(role, safe="").replace(".", "%2E")

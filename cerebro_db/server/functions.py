@@ -18,7 +18,7 @@ _ADD = (
     "INSERT INTO cerebro.catalog_functions (name, path, package, version, places) "
     "VALUES ($1, $2, $3, $4, $5)"
 )
-_REMOVE = "DELETE FROM cerebro.catalog_functions WHERE name = $1 RETURNING 1"
+_REMOVE = "DELETE FROM cerebro.catalog_functions WHERE name OPERATOR(pg_catalog.=) $1 RETURNING 1"
 
 
 def _names(plpy: Any) -> list[str]:
@@ -46,7 +46,7 @@ def register(plpy: Any, name: str | None, path: str | None) -> None:
     if name in _names(plpy):
         raise InvalidArgument(
             f"name: got {name!r}, which is registered already; allowed: another name",
-            hint="cerebro_unregister_function frees it",
+            hint="cerebro.cerebro_unregister_function frees it",
         )
     package, version = distribution_of(path)
 
@@ -55,7 +55,7 @@ def register(plpy: Any, name: str | None, path: str | None) -> None:
         return places_of(imported(path))
 
     places = compute(plpy, work)
-    kinds = ["text"] * 4 + ["integer"]
+    kinds = ["pg_catalog.text"] * 4 + ["integer"]
     plpy.execute(plpy.prepare(_ADD, kinds), [name, path, package, version, places])
 
 
@@ -69,7 +69,7 @@ def unregister(plpy: Any, name: str | None) -> None:
     """
     require_administrator(plpy)
     name = check_name(name)
-    if not plpy.execute(plpy.prepare(_REMOVE, ["text"]), [name]):
+    if not plpy.execute(plpy.prepare(_REMOVE, ["pg_catalog.text"]), [name]):
         known = ", ".join(_names(plpy)) or "none is registered"
         raise InvalidArgument(
             f"name: got {name!r}; registered functions: {known}",

@@ -119,7 +119,9 @@ def recall(gd: dict[str, Any]) -> WorkerMemory:
     """The memory of this session."""
     memory: WorkerMemory | None = gd.get(_KEY)
     if memory is None:
-        raise RunFailed("this session is no worker of a run; cerebro_fit_multiple starts them")
+        raise RunFailed(
+            "this session is no worker of a run; cerebro.cerebro_fit_multiple starts them"
+        )
     return memory
 
 

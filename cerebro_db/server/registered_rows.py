@@ -32,7 +32,7 @@ class Versions:
         form, value = _form(reference)
         if form not in self.plans:
             sql = _SQL.format(**_FORMS[form])
-            self.plans[form] = plpy.prepare(sql, ["text", "text", "text"])
+            self.plans[form] = plpy.prepare(sql, ["pg_catalog.text"] * 3)
         rows = plpy.execute(self.plans[form], [reference.name, reference.owner, value])
         if not rows:
             return None

@@ -144,7 +144,7 @@ class _Kept:
     def _place(self, plpy: Any, text: str) -> tuple[str, int] | None:
         """Role and table; None where no table has that name."""
         if self.plan is None:
-            self.plan = plpy.prepare(_PLACE, ["text"])
+            self.plan = plpy.prepare(_PLACE, ["pg_catalog.text"])
         for spelled in spellings(text):
             try:
                 row = plpy.execute(self.plan, [spelled])[0]
@@ -189,10 +189,10 @@ _OF_KEY = " AND s.mst_key OPERATOR(pg_catalog.=) $1"
 
 
 def _table(plpy: Any, oid: int) -> _Table:
-    row = plpy.execute(plpy.prepare(_NAME, ["oid"]), [oid])[0]
+    row = plpy.execute(plpy.prepare(_NAME, ["pg_catalog.oid"]), [oid])[0]
     states = QualifiedName(row["schema"], row["name"]).suffixed(STATES_SUFFIX)
     sql = _VERSION.format(states.text)
-    return _Table(plpy.prepare(sql + _OF_KEY, ["int4"]), plpy.prepare(sql + " LIMIT 2"))
+    return _Table(plpy.prepare(sql + _OF_KEY, ["pg_catalog.int4"]), plpy.prepare(sql + " LIMIT 2"))
 
 
 def _loaded(plpy: Any, text: str, mst_key: int | None) -> RowModel:

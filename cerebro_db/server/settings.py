@@ -29,9 +29,9 @@ def set_value(plpy: Any, name: str | None, value: str | None) -> None:
     text = None if value is None else str(parse_setting(name, value))
     if text is None:
         parse_setting(name, str(getattr(Settings(), name, "")))
-    plpy.execute(plpy.prepare(_REMOVE, ["text"]), [name])
+    plpy.execute(plpy.prepare(_REMOVE, ["pg_catalog.text"]), [name])
     if text is not None:
-        plpy.execute(plpy.prepare(_ADD, ["text", "text"]), [name, text])
+        plpy.execute(plpy.prepare(_ADD, ["pg_catalog.text"] * 2), [name, text])
 
 
 def require_administrator(plpy: Any) -> None:
@@ -48,5 +48,5 @@ def require_administrator(plpy: Any) -> None:
 
 
 _IS_ADMINISTRATOR = "SELECT pg_catalog.pg_has_role('cerebro_admin', 'USAGE') AS allowed"
-_REMOVE = "DELETE FROM cerebro.catalog_settings WHERE name = $1"
+_REMOVE = "DELETE FROM cerebro.catalog_settings WHERE name OPERATOR(pg_catalog.=) $1"
 _ADD = "INSERT INTO cerebro.catalog_settings (name, value) VALUES ($1, $2)"

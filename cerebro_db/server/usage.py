@@ -17,7 +17,7 @@ _OUTPUT = re.compile(r",?\s*OUT [^,]*")
 
 
 def usage(name: str) -> str | None:
-    """How a function is called, such as ``cerebro_pause(run_id bigint)``; None where unknown."""
+    """How a function is called, such as ``cerebro.cerebro_pause(run_id bigint)``; None where unknown."""
     return _signatures().get(name)
 
 
@@ -33,5 +33,5 @@ def _signatures() -> dict[str, str]:
         return found
     for name, arguments in _DEFINITION.findall("\n".join(texts)):
         shown = " ".join(_OUTPUT.sub("", arguments).split())
-        found.setdefault(name, f"{name}({shown})")
+        found.setdefault(name, f"cerebro.{name}({shown})")
     return found

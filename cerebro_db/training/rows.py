@@ -60,7 +60,7 @@ class RowModel:
             raise InvalidArgument(
                 f"model_table: got a model of {len(self._shapes)} inputs and "
                 f"{len(self._class_values)} outputs; allowed: one of each",
-                hint="cerebro_predict_outputs takes several",
+                hint="cerebro.cerebro_predict_outputs takes several",
             )
         return self.answers([features])[0]
 

@@ -1,20 +1,21 @@
 -- The names work unqualified: schema cerebro ends the search_path of new sessions of this database.
 DO $$
 DECLARE
-    path text;
+    path  text;
+    names text[];
 BEGIN
-    SELECT coalesce(
-        (SELECT substring(entry from '^search_path=(.*)$')
-           FROM pg_catalog.pg_db_role_setting s, unnest(s.setconfig) AS entry
-          WHERE s.setdatabase = (SELECT oid FROM pg_catalog.pg_database WHERE datname = current_database())
-            AND s.setrole = 0 AND entry LIKE 'search_path=%'),
-        (SELECT CASE WHEN source = 'configuration file' THEN reset_val ELSE boot_val END
-           FROM pg_catalog.pg_settings WHERE name = 'search_path'))
-      INTO path;
-    PERFORM set_config('search_path', path, true);
-    IF NOT 'cerebro' = ANY (current_schemas(false)) THEN
-        PERFORM set_config('search_path', concat_ws(', ', nullif(path, ''), 'cerebro'), true);
-        EXECUTE format('ALTER DATABASE %I SET search_path FROM CURRENT', current_database());
+    path := ({{ search_path.SET_FOR_DATABASE | trim | indent(8) }});
+    -- The view is not there before PostgreSQL 9.5.
+    IF path IS NULL AND to_regclass('pg_catalog.pg_file_settings') IS NOT NULL THEN
+        path := (SELECT setting FROM pg_catalog.pg_file_settings
+                  WHERE lower(name) = 'search_path' AND applied);
+    END IF;
+    IF path IS NULL THEN
+        path := (SELECT boot_val FROM pg_catalog.pg_settings WHERE name = 'search_path');
+    END IF;
+    names := {{ search_path.names_of('path') | indent(4) }};
+    IF NOT 'cerebro' = ANY (names) THEN
+        {{ search_path.set_to("names || 'cerebro'::text") | indent(8) }}
     END IF;
 END
 $$;

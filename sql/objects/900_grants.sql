@@ -13,3 +13,32 @@ END
 $$;
 REVOKE ALL ON FUNCTION cerebro._know_functions(text) FROM cerebro_user;
 GRANT EXECUTE ON FUNCTION cerebro._know_functions(text) TO cerebro_owner;
+
+-- Nobody else has rights here, whatever default privileges whoever installs has: one who may make a
+-- trigger, or an object, would have it run by the next one who installs.
+DO $$
+DECLARE
+    other record;
+BEGIN
+    FOR other IN
+        SELECT o.what, coalesce(quote_ident(r.rolname), 'PUBLIC') AS role
+          FROM (SELECT format('SCHEMA %I', nspname) AS what, nspowner AS owner, nspacl AS acl
+                  FROM pg_catalog.pg_namespace WHERE nspname IN ('cerebro', 'cerebro_states')
+                 UNION ALL
+                SELECT format('%s %s', CASE c.relkind WHEN 'S' THEN 'SEQUENCE' ELSE 'TABLE' END, c.oid::regclass),
+                       c.relowner, c.relacl
+                  FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+                 WHERE n.nspname = 'cerebro'
+                 UNION ALL
+                SELECT format('FUNCTION %s', p.oid::regprocedure), p.proowner, p.proacl
+                  FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace
+                 WHERE n.nspname = 'cerebro') o
+         CROSS JOIN LATERAL (SELECT DISTINCT a.grantee FROM aclexplode(o.acl) a) a
+          LEFT JOIN pg_catalog.pg_roles r ON r.oid = a.grantee
+         WHERE a.grantee <> o.owner
+           AND (r.rolname IS NULL OR r.rolname NOT IN ('cerebro_user', 'cerebro_admin', 'cerebro_owner'))
+    LOOP
+        EXECUTE format('REVOKE ALL ON %s FROM %s CASCADE', other.what, other.role);
+    END LOOP;
+END
+$$;

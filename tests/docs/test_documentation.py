@@ -102,6 +102,22 @@ def test_every_function_has_an_example() -> None:
         assert re.search(rf"\b{heading}\(", examples), heading
 
 
+# What administrators call, or who has more rights than others: see docs/security.md.
+OF_ADMINISTRATORS = "set|vacuum|register_function|unregister_function|cancel|pause|resume|drop_run|drop_model|version"
+
+
+def test_administrators_are_told_to_name_the_schema() -> None:
+    unqualified = [
+        f"{page.name}: {call}"
+        for page in PAGES
+        if page.name != "CHANGELOG.md"
+        for call in re.findall(
+            rf"(?:SELECT|FROM|,|JOIN) ?cerebro_(?:{OF_ADMINISTRATORS})\(", page.read_text()
+        )
+    ]
+    assert unqualified == []
+
+
 def test_every_function_has_a_comment(sql: Any) -> None:
     silent = sql.column(
         "SELECT oid::regprocedure::text FROM pg_proc WHERE pronamespace = (SELECT oid FROM pg_namespace WHERE nspname = 'cerebro')"

@@ -35,7 +35,9 @@ def told() -> dict[str, set[str]]:
 def example(name: str) -> str:
     """The first call of a function that the reference shows."""
     calls = re.findall(r"^```sql\n(.*?)^```$", REFERENCE.read_text(), re.MULTILINE | re.DOTALL)
-    found = [text for call in calls for text in statements(call) if f" {name}(" in text]
+    found = [
+        text for call in calls for text in statements(call) if re.search(rf"(?<!\w){name}\(", text)
+    ]
     return found[0]
 
 

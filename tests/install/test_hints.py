@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import ast
 import re
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import psycopg2
 import pytest
 
+import cerebro_db
+from cerebro_db.install.script import Script
 from cerebro_db.server.usage import usage
 
 # Name, names and types of the arguments that go in, in their order.
@@ -49,10 +54,46 @@ def test_the_last_resort_is_how_the_function_is_called(
 ) -> None:
     for name, names, _ in functions:
         in_order = ", ".join(rf"{one} [^()]*?" for one in names)
-        assert re.fullmatch(rf"{name}\({in_order}\)", usage(name) or ""), (name, names)
+        assert re.fullmatch(rf"cerebro\.{name}\({in_order}\)", usage(name) or ""), (name, names)
     with pytest.raises(psycopg2.errors.InvalidParameterValue) as caught:
         sql.fetch("SELECT cerebro.cerebro_train_test_split('t', 'o', 2.0)")
-    assert caught.value.diag.message_hint.startswith("cerebro_train_test_split(source_table text,")
-    assert usage("cerebro_pause") == "cerebro_pause(run_id bigint)"
-    assert usage("cerebro_vacuum") == "cerebro_vacuum(older_than interval DEFAULT '7 days')"
+    hint = caught.value.diag.message_hint
+    assert hint.startswith("cerebro.cerebro_train_test_split(source_table text,")
+    assert usage("cerebro_pause") == "cerebro.cerebro_pause(run_id bigint)"
+    assert usage("cerebro_vacuum") == "cerebro.cerebro_vacuum(older_than interval DEFAULT '7 days')"
     assert usage("no_such_function") is None
+
+
+# Other schemas come before cerebro in the search_path: who follows a hint must not call what lies there.
+_UNQUALIFIED = re.compile(
+    r"(?<![.\w])("
+    + "|".join(name for name in Script().functions() if name[0] != "_")
+    + r")\b(?!\.)"
+)
+
+
+def texts_of(path: Path) -> Iterator[str]:
+    """The texts of a module that may be told to someone: all but docstrings."""
+    tree = ast.parse(path.read_text())
+    bodies = [
+        node for node in ast.walk(tree) if hasattr(node, "body") and isinstance(node.body, list)
+    ]
+    first = {
+        id(node.body[0].value)
+        for node in bodies
+        if node.body and isinstance(node.body[0], ast.Expr)
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in first:
+            yield node.value
+
+
+def test_functions_are_named_with_their_schema_in_all_that_is_told() -> None:
+    modules = sorted(Path(cerebro_db.__file__).parent.rglob("*.py"))
+    found = {
+        f"{path.name}: {text}"
+        for path in modules
+        for text in texts_of(path)
+        if _UNQUALIFIED.search(text) and not _UNQUALIFIED.fullmatch(text)
+    }
+    assert found == set()

@@ -6,11 +6,12 @@ import ctypes
 import functools
 from typing import Any
 
-# Of a server whose tables are spread over segments; the same server may run alone, without any.
+# Of a server whose tables are spread over segments; the same server may run alone, without any. It is
+# asked in sessions with any search_path.
 HAS_SEGMENTS = (
     "(pg_catalog.to_regclass('pg_catalog.gp_distribution_policy') IS NOT NULL "
     "AND NOT EXISTS (SELECT 1 FROM pg_catalog.pg_settings s "
-    "WHERE s.name = 'gp_role' AND s.setting = 'utility'))"
+    "WHERE s.name OPERATOR(pg_catalog.=) 'gp_role' AND s.setting OPERATOR(pg_catalog.=) 'utility'))"
 )
 
 

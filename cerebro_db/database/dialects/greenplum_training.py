@@ -262,7 +262,7 @@ def segment_key_of(partition: PartitionInfo) -> int:
     if partition.segment_key is None:
         raise WrongObjectType(
             "source_table: its partitions do not lie on one segment each",
-            hint="pack the source again with cerebro_pack",
+            hint="pack the source again with cerebro.cerebro_pack",
         )
     return partition.segment_key
 
