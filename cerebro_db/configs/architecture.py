@@ -19,13 +19,13 @@ from cerebro_db.configs.architecture_limits import ArchitectureLimits, read_json
 from cerebro_db.configs.architecture_names import (
     DROPOUT_LAYERS,
     DTYPES,
+    LARGEST,
     LAYERS,
     MODELS,
     MODULES,
     NAMED_OBJECTS,
     NULL_PARAMETERS,
     REFUSED_CLASSES,
-    WORK_PARAMETERS,
 )
 from cerebro_db.configs.arguments import nearest
 from cerebro_db.configs.messages import shown
@@ -178,8 +178,8 @@ class _Checker:
         for ending, (module, names) in NAMED_OBJECTS.items():
             if key.endswith(ending):
                 _check_named(value, module, names, place)
-        if key in WORK_PARAMETERS:
-            _check_work(value, WORK_PARAMETERS[key], place)
+        if key in LARGEST:
+            _check_largest(value, LARGEST[key], place)
         if key == "seed":
             return _check_seed(value, place)
         return self._value(value, place)
@@ -273,9 +273,10 @@ def _check_named(value: Any, module: str, names: frozenset[str], place: str) -> 
         refuse(f"{place}: got {shown(value)}; it must be a name, an object or null")
 
 
-def _check_work(value: Any, largest: int, place: str) -> None:
-    if isinstance(value, int | float) and value > largest:
-        refuse(f"{place}: got {shown(value)}; at most {largest} is allowed")
+def _check_largest(value: Any, largest: int, place: str) -> None:
+    for number in value if isinstance(value, list) else [value]:
+        if isinstance(number, int | float) and number > largest:
+            refuse(f"{place}: got {shown(number)}; at most {largest} is allowed")
 
 
 def _check_dtype(value: Any, place: str) -> None:

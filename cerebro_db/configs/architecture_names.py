@@ -256,8 +256,16 @@ DTYPES = frozenset(
 )
 # Parameters that must be null: they change the weights of a model after it was made.
 NULL_PARAMETERS = frozenset({"lora_alpha", "lora_rank", "quantization_config", "quantization_mode"})
-# Parameters that say how often Python does something while a program is made.
-WORK_PARAMETERS: Mapping[str, int] = MappingProxyType({"power_iterations": 1000})
+# Largest values of parameters, alone or in a list: one says how often Python does something while a
+# program is made; with the others native code counts in 32 bits, and ends the process where these
+# overflow.
+_WINDOW = 2**15
+LARGEST: Mapping[str, int] = MappingProxyType(
+    {
+        "power_iterations": 1000,
+        **dict.fromkeys(["dilation_rate", "kernel_size", "pool_size", "strides"], _WINDOW),
+    }
+)
 
 _CODE = "it runs code that is not part of Keras"
 _FILES = "it may read files of the server"

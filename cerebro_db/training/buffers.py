@@ -195,12 +195,12 @@ def checked_shape(shape: Sequence[int] | None) -> Sequence[int]:
     """A shape that may be one of rows, or of a buffer.
 
     Raises:
-        InvalidData: a size is NULL or negative, or there are too many.
+        InvalidData: a size is NULL or below 1, or there are too many.
     """
     if shape is None or len(shape) > _MAX_DIMENSIONS or not all(map(_is_size, shape)):
         raise InvalidData(
             f"got a buffer of shape {shown(shape and tuple(shape))}; allowed: up to "
-            f"{_MAX_DIMENSIONS} sizes, none of them NULL or negative",
+            f"{_MAX_DIMENSIONS} sizes, none of them NULL or below 1",
             PACK_AGAIN,
         )
     return shape
@@ -236,4 +236,4 @@ def decode(
 
 
 def _is_size(size: object) -> bool:
-    return isinstance(size, int) and not isinstance(size, bool) and 0 <= size < _MAX_SIZE
+    return isinstance(size, int) and not isinstance(size, bool) and 1 <= size < _MAX_SIZE

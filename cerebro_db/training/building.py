@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -12,6 +13,7 @@ from keras.src.backend.common import global_state
 from cerebro_db.errors import InvalidArchitecture
 
 _SEQUENTIAL = "cerebro>Sequential"
+_BOLD = re.compile(r"\x1b\[\d*m")  # for terminals
 _SCOPES = "name_scope_stack"  # where Keras keeps the names of the layers that it is inside of
 
 
@@ -87,5 +89,5 @@ def _with_own_sequential(value: Any) -> Any:
 def short(error: BaseException) -> str:
     """What an exception of Keras says, in one line."""
     # Keras wraps what went wrong in the whole configuration of each model around it.
-    text = " ".join(str(error).split()).rpartition("Exception encountered: ")[2]
+    text = " ".join(_BOLD.sub("", str(error)).split()).rpartition("Exception encountered: ")[2]
     return text[:500] or type(error).__name__

@@ -13,16 +13,19 @@ from keras.src.backend.common import global_state
 from cerebro_db.configs.architecture import ArchitectureLimits
 from cerebro_db.errors import InvalidArchitecture
 from cerebro_db.training.building import made
+from cerebro_db.training.forward import NO_ELEMENTS_HINT, ForwardSize, forward_size
 
 _WAITING = "uninitialized_variables"  # where Keras keeps the variables that have no value yet
 
 
-def check_size(config: Mapping[str, Any], limits: ArchitectureLimits) -> None:
-    """Refuse a checked architecture that is too large, without taking the memory for it.
+def check_size(config: Mapping[str, Any], limits: ArchitectureLimits) -> ForwardSize:
+    """Refuse a checked architecture that is too large or too small, without taking memory for it.
+
+    Native code of TensorFlow ends the whole process where a tensor has no elements.
 
     Raises:
-        InvalidArchitecture: it has too many parameters, an output is too large, or Keras refuses
-            the architecture.
+        InvalidArchitecture: it has too many parameters, an output is too large, a tensor has no
+            elements, a size is open, or Keras refuses the architecture.
     """
     # Variables that are made in such a scope have shapes but no values; what layers compute while
     # they are built becomes operations of a graph that nobody runs.
@@ -34,6 +37,8 @@ def check_size(config: Mapping[str, Any], limits: ArchitectureLimits) -> None:
             _check_parameters(model, limits.parameters)
             for layer in model._flatten_layers(include_self=False, recursive=True):
                 _check_layer(layer, limits)
+            _check_whole_rows(model)
+            return forward_size(model)
     finally:
         global_state.set_global_attribute(_WAITING, waiting)
 
@@ -47,9 +52,22 @@ def _check_parameters(model: keras.Model, allowed: int) -> None:
         )
 
 
+def _check_whole_rows(model: keras.Model) -> None:
+    for tensor in [*model.inputs, *model.outputs]:
+        if None in tensor.shape[1:]:
+            raise InvalidArchitecture(
+                f"got the open shape {tensor.shape}; allowed: every size but the batch fixed",
+                hint="give each keras.Input its whole shape",
+            )
+
+
 def _check_layer(layer: Any, limits: ArchitectureLimits) -> None:
     what = f"model architecture: layer {layer.name[:60]!r}"
+    for weight in layer.weights:
+        _check_elements(f"{what}, weight {weight.name[:60]!r}", weight.shape)
     for node in layer._inbound_nodes:
+        for tensor in [*node.input_tensors, *node.output_tensors]:
+            _check_elements(what, tensor.shape)
         inputs = [_sizes(tensor) for tensor in node.input_tensors]
         shapes = [_sizes(tensor) for tensor in node.output_tensors] + _scores(layer, inputs)
         largest = max(map(math.prod, shapes), default=0)
@@ -64,6 +82,14 @@ def _check_layer(layer: Any, limits: ArchitectureLimits) -> None:
                 f"{what}: got unroll with {steps} time steps; at most {limits.steps} are allowed",
                 hint="Set unroll to false.",
             )
+
+
+def _check_elements(what: str, shape: Any) -> None:
+    if any(size is not None and size < 1 for size in shape):
+        raise InvalidArchitecture(
+            f"{what}: got the shape {tuple(shape)}; allowed: every size from 1",
+            hint=NO_ELEMENTS_HINT,
+        )
 
 
 def _sizes(tensor: Any) -> tuple[int, ...]:

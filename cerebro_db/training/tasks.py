@@ -172,5 +172,5 @@ def _target(task: Fields) -> TargetFacts:
     if kind not in ("class", "float"):
         raise InvalidArgument(f"targets: got the kind {shown(kind)}; allowed: class, float")
     classes = task.integer("num_classes", 0, 2**31 - 1)
-    shape = task.integers("shape", 0, 2**31 - 1, most=_MAX_DIMENSIONS)
+    shape = task.integers("shape", 1, 2**31 - 1, most=_MAX_DIMENSIONS)
     return TargetFacts(kind, classes, shape, task.flag("weighted", False))

@@ -309,3 +309,14 @@ def test_python_loops_of_a_layer_are_bounded() -> None:
     wrapped = layer("SpectralNormalization", layer=dense(), power_iterations=1001)
     with pytest.raises(InvalidArchitecture, match="got 1001; at most 1000"):
         check_architecture(json.dumps(sequential(wrapped)))
+
+
+@pytest.mark.parametrize("name", ["pool_size", "strides"])
+def test_windows_are_bounded(name: str) -> None:
+    """Native code counts in 32 bits; a pool of 2**31 - 1 with the padding 'same' ends the process."""
+    for value in (2**31 - 1, [2, 2**15 + 1]):
+        pool = layer("MaxPooling2D", padding="same", **{name: value})
+        with pytest.raises(
+            InvalidArchitecture, match=rf"{name}: got \d+; at most 32768 is allowed"
+        ):
+            check_architecture(json.dumps(sequential(pool)))

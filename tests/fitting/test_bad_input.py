@@ -169,3 +169,25 @@ def test_hostile_names_of_inputs(bench: Any, fit: Fit) -> None:
     out, _ = fit(packed=packed, epochs=1)
     values = bench.value(f'SELECT "the ""label""_class_values" FROM {out}_summary')
     assert values == ["a", "b", "c"]
+
+
+def test_a_tensor_without_elements_fails_its_configuration_only(
+    bench: Any, fit: Fit, selection: Callable[..., str]
+) -> None:
+    """Somebody has put the model into the table without ``cerebro_load_model``."""
+    nothing = layer("CenterCrop", height=2, width=0)
+    empty = model(layer("Reshape", target_shape=[2, 3, 1]), nothing, layer("Flatten"), SOFTMAX)
+    bench.run("SELECT cerebro_load_model('forged', %s)", (model(DENSE, SOFTMAX),))
+    bench.run("SELECT cerebro_load_model('forged', %s)", (model(DENSE, SOFTMAX),))
+    bench.run(
+        "UPDATE forged SET model_arch = %s WHERE model_id = 2",  # and the facts of another
+        (empty,),
+    )
+    bench.run("SELECT cerebro_load_configs('forged', 'forged_configs', %s, %s, %s)",
+              ([1, 2], [ADAM], ["batch_size=8"]))  # fmt: skip
+    started = bench.value("SELECT pg_postmaster_start_time()")
+    out, _ = fit(configs="forged_configs", epochs=1)
+    rows = bench.fetch(f"SELECT status, error FROM {out}_info ORDER BY mst_key")
+    assert [status for status, _ in rows] == ["finished", "failed"]
+    assert "every size from 1" in rows[1][1]
+    assert bench.value("SELECT pg_postmaster_start_time()") == started

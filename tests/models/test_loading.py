@@ -183,6 +183,20 @@ def test_giants_are_refused_and_the_worker_lives(db, network, shape, layers, mes
     assert (db.tables(), db.value("SELECT pg_postmaster_start_time()")) == before
 
 
+def test_a_tensor_without_elements_is_refused_and_the_server_lives(db, network):
+    empty = network(
+        (2,),
+        layer("Reshape", target_shape=[1, 2, 1]),
+        layer("CenterCrop", height=1, width=0),
+        layer("Flatten"),
+        (2, "softmax"),
+    )
+    before = db.tables(), db.value("SELECT pg_postmaster_start_time()")
+    with pytest.raises(errors.InvalidParameterValue, match=r"'center_crop': got the shape .*0, 1"):
+        db.fetch("SELECT cerebro_load_model('empty', %s)", (empty,))
+    assert (db.tables(), db.value("SELECT pg_postmaster_start_time()")) == before
+
+
 def test_what_no_text_of_the_server_can_hold(db, small):
     for name in ("\\ud800", "\\u0000"):
         with pytest.raises(errors.InvalidParameterValue, match=r"not Unicode|NUL"):

@@ -84,7 +84,7 @@ def test_parameters_are_counted_exactly() -> None:
 PARAMETERS = {
     "a product": sequential([10**6], layer("Dense", units=10**9)),
     "a product that overflows 64 bits": sequential(
-        [8, 8, 3], layer("Conv2D", filters=BIG, kernel_size=[BIG, BIG], padding="same")
+        [8, 8, 3], layer("Conv2D", filters=BIG, kernel_size=[2**15, 2**15], padding="same")
     ),
     "by multiples of filters": sequential(
         [8, 8, BIG], layer("SeparableConv2D", filters=BIG, kernel_size=1, depth_multiplier=BIG)
@@ -111,7 +111,7 @@ ELEMENTS = {
     "scaled": sequential([10, 10, 3], layer("UpSampling2D", size=[BIG, BIG])),
     "resized": sequential([10, 10, 3], layer("Resizing", height=BIG, width=BIG)),
     "transposed": sequential([9, 9, 1], layer("Conv2DTranspose", filters=1, kernel_size=1,
-                                              strides=BIG)),
+                                              strides=2**15)),
     "encoded": sequential([10], layer("CategoryEncoding", num_tokens=BIG, output_mode="one_hot")),
     "pooled to more": sequential([9, 9, 1], layer("AdaptiveMaxPooling2D", output_size=BIG)),
     "known, but made while it is built": sequential(
@@ -123,6 +123,60 @@ ELEMENTS = {
     "attention": attention(20_000),
     "heads": attention(2_000, heads=100),
 }  # fmt: skip
+
+
+DENSE = (layer("Flatten"), layer("Dense", units=2))
+NO_ELEMENTS = {
+    "cropped to nothing": sequential(
+        [2], layer("Reshape", target_shape=[1, 2, 1]),
+        layer("CenterCrop", height=1, width=0), *DENSE,
+    ),
+    "the input": sequential([6, 0, 2], *DENSE),
+    "the batch": layer("Sequential") | {
+        "module": "keras",
+        "config": {"name": "net", "layers": [layer("InputLayer", batch_shape=[0, 3]), DENSE[1]]},
+    },
+    "reshaped": sequential([0], layer("Reshape", target_shape=[3, 0]), *DENSE),
+    "repeated": sequential([3], layer("RepeatVector", n=0), *DENSE),
+    "resized": sequential([4, 4, 1], layer("Resizing", height=0, width=3), *DENSE),
+    "cropped at random": sequential([4, 4, 1], layer("RandomCrop", height=0, width=3), *DENSE),
+    "scaled": sequential([4, 4], layer("UpSampling1D", size=0), *DENSE),
+    "pooled": sequential([3, 3, 1], layer("MaxPooling2D", pool_size=4), *DENSE),
+    "in a wrapper": sequential(
+        [2, 3, 3, 1], layer("TimeDistributed", layer=layer("CenterCrop", height=0, width=2)), *DENSE
+    ),
+    "in both directions": sequential(
+        [3, 2], layer("Bidirectional", layer=layer("LSTM", units=0)), *DENSE
+    ),
+    "in a nested model": sequential(
+        [3, 3, 1], sequential([3, 3, 1], layer("CenterCrop", height=0, width=2)), *DENSE
+    ),
+    "filters": sequential([3, 3, 1], layer("Conv2D", filters=0, kernel_size=1), *DENSE),
+    "an embedding": sequential([4], layer("Embedding", input_dim=0, output_dim=2), *DENSE),
+    "embedded in nothing": sequential([4], layer("Embedding", input_dim=3, output_dim=0), *DENSE),
+    "the output": sequential([4, 4, 1], layer("CenterCrop", height=0, width=0)),
+    "made within a layer": sequential(
+        [6, 2], layer("RNN", cell=layer("StackedRNNCells", cells=[])), *DENSE
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("model", NO_ELEMENTS.values(), ids=NO_ELEMENTS.keys())
+def test_no_tensor_is_without_elements(model: dict[str, Any]) -> None:
+    with pytest.raises(InvalidArchitecture) as refused:
+        check(model)
+    assert refused.value.hint
+    assert "\x1b" not in refused.value.message
+
+
+def test_open_shapes() -> None:
+    model = layer("Sequential") | {"module": "keras"}
+    model["config"] = {
+        "name": "net",
+        "layers": [layer("InputLayer", batch_shape=[None, None, 3]), layer("Dense", units=2)],
+    }
+    with pytest.raises(InvalidArchitecture, match=r"open shape .* every size but the batch fixed"):
+        check(model)
 
 
 @pytest.mark.parametrize("model", PARAMETERS.values(), ids=PARAMETERS.keys())
