@@ -44,6 +44,8 @@ class CerebroError(Exception):
 
 # Where a table has no rows.
 NO_ROWS = "fill it first; of a view, look at its conditions"
+# Where a packed table is not as packing has left it.
+PACK_AGAIN = "the packed table was changed; pack its source again"
 
 
 @contextmanager

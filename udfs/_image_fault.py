@@ -1,3 +1,3 @@
 from cerebro_db.server import images
 
-return images.fault(plpy, data, shape, format)
+return images.fault(plpy, data, shape, format, max_pixels)

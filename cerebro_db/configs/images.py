@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
@@ -14,6 +14,9 @@ from cerebro_db.errors import InvalidArgument, hinted
 # Of an image after it was resized; what it may have before is checked when it is opened.
 MAX_VALUES = 2**24
 MAX_SIDE = 8192
+# Of an image as it is stored: what the setting max_image_pixels is, and may be at most. Pillow itself
+# refuses twice as many.
+DEFAULT_PIXELS, MAX_PIXELS = 2**26, 2**27
 _CHANNELS = (1, 3, 4)
 _MAX_DIMENSIONS = 4
 
@@ -33,15 +36,17 @@ class ImageEncoding:
         name: of the column, of type bytea; that of another table may be another.
         format: one byte for each value, in C order; or JPEG and PNG.
         shape: of an image: height, width, and channels if there are any; raw ones have any.
+        max_pixels: of an image as it is stored; a setting, which is not recorded.
     """
 
     name: str = field(compare=False)
     format: ImageFormat
     shape: tuple[int, ...]
+    max_pixels: int = field(default=DEFAULT_PIXELS, compare=False)
 
     def to_fields(self) -> dict[str, Any]:
         """What ``of_fields`` makes the same of."""
-        return asdict(self)
+        return {"name": self.name, "format": self.format, "shape": self.shape}
 
     @classmethod
     def of_fields(cls, fields: Any) -> ImageEncoding:

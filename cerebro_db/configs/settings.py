@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
 from cerebro_db.configs.arguments import unknown
+from cerebro_db.configs.images import DEFAULT_PIXELS, MAX_PIXELS
 from cerebro_db.configs.messages import shown
 from cerebro_db.errors import InvalidArgument, hinted
 
@@ -20,6 +21,7 @@ class Settings:
     """
 
     cache_mb: int = 1024
+    max_image_pixels: int = DEFAULT_PIXELS
     max_layers: int = 1_000
     max_parameters: int = 1_000_000_000
     max_worker_mb: int = 0
@@ -40,6 +42,7 @@ class Settings:
 
 DESCRIPTIONS = {
     "cache_mb": "megabytes of decoded partitions that each worker of a run may keep in memory",
+    "max_image_pixels": "most pixels of a JPEG or PNG image that is read; it is refused by what its first bytes tell",
     "max_layers": "most layers of an architecture, nested ones counted",
     "max_parameters": "most parameters of an architecture, trainable or not",
     "max_worker_mb": "a run is refused if the estimated memory of one of its workers exceeds so many megabytes; 0 for any",
@@ -52,6 +55,7 @@ DESCRIPTIONS = {
 # Kilobytes of a chunk: PostgreSQL holds values of up to 1 GB, and copies them.
 _RANGES = {
     "cache_mb": (0, 2**31),
+    "max_image_pixels": (1, MAX_PIXELS),
     "max_layers": (1, 100_000),
     "max_parameters": (1, 10**12),
     "max_worker_mb": (0, 2**31),

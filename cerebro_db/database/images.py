@@ -27,4 +27,4 @@ def image_shape(image: ImageEncoding) -> str:
 
 
 def _arguments(image: ImageEncoding) -> str:
-    return f"{image_shape(image)}, '{image.format.value}'"
+    return f"{image_shape(image)}, '{image.format.value}', {image.max_pixels}"

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from cerebro_db.configs.encodings import Recorded, parse_recorded
 from cerebro_db.database.names import QualifiedName, quote
+from cerebro_db.database.packed_buffers import Block, PartitionInfo, read_buffers
 from cerebro_db.database.relations import Relation, find
 from cerebro_db.database.sessions import Session, Tick, no_tick
 from cerebro_db.database.summaries import MAX_TARGETS, Facts, Shape
@@ -70,20 +71,6 @@ class PackedTarget:
 
 
 @dataclass(frozen=True)
-class PartitionInfo:
-    """The rows of one partition, and of each of its buffers as (buffer_id, rows).
-
-    Attributes:
-        segment_key: where they lie, None where tables are not spread over segments.
-    """
-
-    partition_key: int
-    rows: int
-    buffers: tuple[tuple[int, int], ...]
-    segment_key: int | None = None
-
-
-@dataclass(frozen=True)
 class PackedTable:
     """A packed table and what its summary says.
 
@@ -134,26 +121,31 @@ def load_packed(session: Session, text: str | None, role: str, tick: Tick = no_t
 
     Raises:
         WrongObjectType: the table was not made by packing, or by another version.
+        InvalidData: its buffers are not those that its summary tells of.
     """
     relation = find(session, text, role, tick)
     if not (relation.has("partition_key") and relation.has("buffer_id")):
         raise WrongObjectType(f"{role}: {relation.name} is not packed", hint=_HINT)
     summary = _summary_of(session, relation, role, tick)
     facts = _facts(session, summary, role, tick)
+    inputs = tuple(_input(facts, i) for i in range(len(facts.names("independent_varname"))))
     targets = tuple(
         _target(session, summary, facts, index, tick)
         for index in range(len(facts.names("dependent_varname")))
     )
+    weight = _sample_weight(session, summary, tick)
+    blocks = [Block(one.name, one.shape) for one in inputs]
+    blocks += [Block(one.name, one.shape, bool(weight) and one is targets[0]) for one in targets]
     return PackedTable(
         relation=relation,
         summary=summary.name,
-        inputs=tuple(_input(facts, i) for i in range(len(facts.names("independent_varname")))),
+        inputs=inputs,
         targets=targets,
         normalizing_const=facts.divisor("normalizing_const"),
         buffer_size=facts.whole("buffer_size", facts.row["buffer_size"], 1),
-        partitions=_partitions(session, relation, role, tick),
+        partitions=read_buffers(session, relation, facts, blocks, _HINT, tick),
         encoding=recorded_encoding(session, summary, role, tick),
-        sample_weight=_sample_weight(session, summary, tick),
+        sample_weight=weight,
     )
 
 
@@ -265,6 +257,8 @@ _FACTS = (
     "classes_found",
     "normalizing_const",
     "buffer_size",
+    "rows_per_partition",
+    "buffers_per_partition",
 )
 
 
@@ -322,25 +316,3 @@ SELECT ARRAY(SELECT u.v::text FROM unnest(s.{0}) WITH ORDINALITY AS u(v, o) ORDE
        (s.{0})[1:%s]::text
   FROM {1} s
 """
-
-
-def _partitions(
-    session: Session, relation: Relation, role: str, tick: Tick
-) -> tuple[PartitionInfo, ...]:
-    names = [name for name in _BUFFER_COLUMNS if relation.has(name)]
-    rows = session.run(_BUFFERS.format(", ".join(names), relation.name.sql), (), tick)
-    buffers: dict[tuple[int, int | None], list[tuple[int, int]]] = {}
-    for row in rows:
-        facts = Facts(role, relation.name, dict(zip(names, row, strict=True)), _HINT)
-        key, buffer_id, count, *segment = (
-            facts.whole(name, facts.row[name], 0) for name in facts.row
-        )
-        buffers.setdefault((key, segment[0] if segment else None), []).append((buffer_id, count))
-    return tuple(
-        PartitionInfo(key, sum(count for _, count in listed), tuple(listed), where)
-        for (key, where), listed in buffers.items()
-    )
-
-
-_BUFFER_COLUMNS = ("partition_key", "buffer_id", "num_rows", "segment_key")
-_BUFFERS = "SELECT {} FROM {} ORDER BY partition_key, buffer_id"

@@ -68,6 +68,10 @@ class Facts:
             raise self._wrong(name, f"a whole number from {low} to {high}")
         return value
 
+    def wholes(self, name: str) -> list[int]:
+        """Whole numbers, at least one."""
+        return [self.whole(name, value, 0) for value in self._list(name)]
+
     def count(self, name: str, value: Any) -> int:
         """A number of classes; NULL is 0."""
         return 0 if value is None else self.whole(name, value, 0, MAX_CLASSES)

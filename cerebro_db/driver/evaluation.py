@@ -16,7 +16,8 @@ from cerebro_db.database.catalog import Catalog
 from cerebro_db.database.dialects.choice import PostgreSQL
 from cerebro_db.database.dialects.postgresql_training import ScanOrder
 from cerebro_db.database.names import QualifiedName
-from cerebro_db.database.packed import PackedTable, PartitionInfo, load_packed
+from cerebro_db.database.packed import PackedTable, load_packed
+from cerebro_db.database.packed_buffers import PartitionInfo
 from cerebro_db.database.relations import new_table
 from cerebro_db.database.sessions import Session, SessionPool, Tick, no_tick
 from cerebro_db.driver.control import (

@@ -42,7 +42,7 @@ from cerebro_db.driver.packing_layout import Layout, lay_out
 from cerebro_db.driver.packing_request import PackRequest, PackSummary
 from cerebro_db.driver.packing_segments import choose_segments
 from cerebro_db.driver.packing_sizes import buffer_size, check_size
-from cerebro_db.driver.packing_source import Feature, Target, check_source
+from cerebro_db.driver.packing_source import Feature, Target, check_source, within_limits
 from cerebro_db.driver.packing_spread import SpreadWork, spread
 from cerebro_db.driver.packing_summary import summary_fields
 from cerebro_db.driver.packing_survey import Survey, Surveyor, extras_of
@@ -179,7 +179,8 @@ class _Job:
             listed = request.independent_varname
             if found := listed_features(source, listed, "independent_varname"):
                 return found
-        return (feature_for(request, source, target, training),)
+        feature = feature_for(request, source, target, training)
+        return (within_limits(self._control, feature, self._tick),)
 
     # -- around the work -----------------------------------------------------
     @contextlib.contextmanager

@@ -6,10 +6,12 @@ from dataclasses import dataclass, replace
 
 from cerebro_db.configs.encodings import Encoding, Recorded
 from cerebro_db.configs.images import ImageEncoding, ImageFormat
+from cerebro_db.database.catalog import Catalog
 from cerebro_db.database.encoding import encoded
 from cerebro_db.database.names import quote
 from cerebro_db.database.packed import PackedTable
 from cerebro_db.database.relations import Column, Relation, column
+from cerebro_db.database.sessions import Session, Tick
 from cerebro_db.driver.encoding_plan import matched
 from cerebro_db.errors import InvalidArgument, InvalidData, WrongObjectType
 from cerebro_db.training.buffers import WIRE_DTYPES
@@ -182,6 +184,14 @@ def encoded_feature(encoding: Encoding) -> Feature:
         "N",
     )
     return Feature(column, "", _FLOAT8_OID, encoding=encoding)
+
+
+def within_limits(session: Session, feature: Feature, tick: Tick) -> Feature:
+    """The same feature; of images, those of more pixels than the setting allows are refused."""
+    if feature.image is None:
+        return feature
+    limit = Catalog(session, tick).settings().max_image_pixels
+    return replace(feature, encoding=replace(feature.image, max_pixels=limit))
 
 
 def image_feature(source: Relation, listed: str | None, image: ImageEncoding) -> Feature:

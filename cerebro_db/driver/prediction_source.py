@@ -13,7 +13,7 @@ from cerebro_db.database.packed import PackedTable, load_packed
 from cerebro_db.database.relations import Column, Relation, column, find
 from cerebro_db.database.sessions import Session, StatementFailed, Tick
 from cerebro_db.driver.packing_columns import listed_features
-from cerebro_db.driver.packing_source import Feature, recorded_feature
+from cerebro_db.driver.packing_source import Feature, recorded_feature, within_limits
 from cerebro_db.driver.packing_survey import reason
 from cerebro_db.driver.prediction_models import Asked
 from cerebro_db.errors import CerebroError, InvalidArgument, InvalidData, WrongObjectType
@@ -109,6 +109,7 @@ def test_source(
         return _buffers(packed, asked, id_text, feature_text)
     id_column = _id_column(found, id_text)
     feature, *more = _features(found, feature_text, asked)
+    feature = within_limits(session, feature, tick)
     addressed = not session.run(dialect.packing.needs_staging, (found.oid,), tick)[0][0]
     ids = ((id_column.name, id_column.type),)
     row_id, features = f"t.{quote(id_column.name)}", feature.expression("t")

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from cerebro_db.configs.messages import shown
-from cerebro_db.errors import InvalidData
-from cerebro_db.training.buffers import PACK_AGAIN, decode, parse_arrays, to_float32, wire_size
+from cerebro_db.errors import PACK_AGAIN, InvalidData
+from cerebro_db.training.buffers import decode, parse_arrays, to_float32, wire_size
 from cerebro_db.training.targets import TargetFacts
 
 MAX_INPUTS = 100

@@ -9,13 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cerebro_db.configs.messages import shown
-from cerebro_db.errors import InvalidData
+from cerebro_db.errors import PACK_AGAIN, InvalidData
 
 # The server's types of array elements, by their fixed oids, as they lie in binary form.
 WIRE_DTYPES = {20: ">i8", 21: ">i2", 23: ">i4", 700: ">f4", 701: ">f8"}
 _SMALLINT = 21
-# What to do about a packed table that someone has changed.
-PACK_AGAIN = "the packed table was changed; pack its source again"
 _HEADER_WORDS = 3
 _DIMENSION_WORDS = 2
 _WORD = 4

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import math
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,9 +15,11 @@ from cerebro_db.configs.images import ImageEncoding, ImageFormat
 from cerebro_db.errors import CerebroError, InvalidData, MissingPackage
 from cerebro_db.training.buffers import to_float32, to_wire
 
-# An image tells its size in its first bytes. Larger ones are refused before they take memory.
-MAX_PIXELS = 2**26
+Tick = Callable[[], None]
+
 _FORMATS = ("JPEG", "PNG")
+# Of a PNG so many bytes are decoded at a time; they may be a thousand times as many pixels.
+_BLOCK_BYTES = 1024
 _MODES = {1: "L", 3: "RGB", 4: "RGBA"}
 
 
@@ -36,39 +39,63 @@ def require_pillow() -> Any:
     return Image
 
 
-def image_wire(data: bytes, image: ImageEncoding) -> bytes:
+def no_tick() -> None:
+    """Where nobody cancels."""
+
+
+class _Watched(io.BytesIO):
+    """Bytes whose reader may be stopped while it reads on."""
+
+    def __init__(self, data: bytes, tick: Tick) -> None:
+        super().__init__(data)
+        self._tick = tick
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        """The next bytes; raises what the tick raises."""
+        self._tick()
+        return super().read(size)
+
+
+def image_wire(data: bytes, image: ImageEncoding, tick: Tick = no_tick) -> bytes:
     """An image as the server's array_send() would write the array of its values.
+
+    Args:
+        data: the image.
+        image: how it is read.
+        tick: called while it is decoded; may raise to stop that.
 
     Raises:
         InvalidData: it cannot be read, is too large or of another size; the message goes on
             after the name of the column.
     """
-    return to_wire(_read(data, image))
+    return to_wire(_read(data, image, tick))
 
 
-def image_values(data: bytes, image: ImageEncoding, divisor: float) -> NDArray[np.float32]:
+def image_values(
+    data: bytes, image: ImageEncoding, divisor: float, tick: Tick = no_tick
+) -> NDArray[np.float32]:
     """The values of an image as packing makes them; an array of its shape.
 
     Raises:
         InvalidData: as ``image_wire``, the message begins with a name for the image.
     """
     try:
-        return to_float32(_read(data, image), divisor)
+        return to_float32(_read(data, image, tick), divisor)
     except InvalidData as error:
         raise InvalidData(f"image: {error.message}", hint=error.hint) from None
 
 
-def image_fault(data: bytes, image: ImageEncoding) -> str | None:
+def image_fault(data: bytes, image: ImageEncoding, tick: Tick = no_tick) -> str | None:
     """What is wrong with an image, if anything is."""
     try:
-        image_wire(data, image)
+        image_wire(data, image, tick)
     except InvalidData as error:
         return error.message
     return None
 
 
-def _read(data: bytes, image: ImageEncoding) -> NDArray[np.uint8]:
-    return _raw(data, image) if image.format is ImageFormat.RAW else _decoded(data, image)
+def _read(data: bytes, image: ImageEncoding, tick: Tick) -> NDArray[np.uint8]:
+    return _raw(data, image) if image.format is ImageFormat.RAW else _decoded(data, image, tick)
 
 
 def _raw(data: bytes, image: ImageEncoding) -> NDArray[np.uint8]:
@@ -81,14 +108,18 @@ def _raw(data: bytes, image: ImageEncoding) -> NDArray[np.uint8]:
     return np.frombuffer(data, np.uint8).reshape(image.shape)
 
 
-def _decoded(data: bytes, image: ImageEncoding) -> NDArray[np.uint8]:
+def _decoded(data: bytes, image: ImageEncoding, tick: Tick) -> NDArray[np.uint8]:
     pillow = require_pillow()
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of large images, which are refused here
-            with pillow.open(io.BytesIO(data), formats=_FORMATS) as opened:
-                _check_size(*opened.size)
-                return _resized(pillow, opened, image.shape)
+            with pillow.open(_Watched(data, tick), formats=_FORMATS) as opened:
+                _check_size(opened.size, image.max_pixels)
+                if opened.format == "PNG":
+                    opened.decodermaxblock = _BLOCK_BYTES
+                opened.load()
+                tick()
+                return _resized(pillow, opened, image.shape, tick)
     except CerebroError:
         raise
     except Exception as error:  # what a damaged image raises is of any kind
@@ -98,18 +129,22 @@ def _decoded(data: bytes, image: ImageEncoding) -> NDArray[np.uint8]:
         ) from None
 
 
-def _check_size(width: int, height: int) -> None:
-    if width * height > MAX_PIXELS:
+def _check_size(size: tuple[int, int], most: int) -> None:
+    """An image tells its size in its first bytes: a large one is refused before it takes memory."""
+    width, height = size
+    if width * height > most:
         raise InvalidData(
-            f"holds an image of {width} x {height} pixels; allowed: {MAX_PIXELS} together",
+            f"holds an image of {width} x {height} pixels; allowed: {most} together, the setting "
+            "max_image_pixels",
             hint="resize it before it is stored",
         )
 
 
-def _resized(pillow: Any, opened: Any, shape: tuple[int, ...]) -> NDArray[np.uint8]:
+def _resized(pillow: Any, opened: Any, shape: tuple[int, ...], tick: Tick) -> NDArray[np.uint8]:
     if opened.mode.startswith("I"):  # 16 bits a value
-        opened = pillow.fromarray((np.asarray(opened, np.int64) >> 8).clip(0, 255).astype(np.uint8))
+        opened = pillow.fromarray((np.asarray(opened) >> 8).clip(0, 255).astype(np.uint8))
     converted = opened.convert(_MODES[shape[2] if len(shape) == 3 else 1])
+    tick()
     if converted.size != (shape[1], shape[0]):
         converted = converted.resize((shape[1], shape[0]), pillow.Resampling.BILINEAR)
     return np.asarray(converted, np.uint8).reshape(shape)

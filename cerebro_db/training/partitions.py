@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
-from cerebro_db.errors import InvalidData
-from cerebro_db.training.buffers import PACK_AGAIN
+from cerebro_db.errors import PACK_AGAIN, InvalidData
 from cerebro_db.training.shuffle import buffer_order, row_order
 
 CacheKey = tuple[int, str, int]  # run, data set, partition
@@ -26,6 +26,26 @@ class Buffers:
     def total(self) -> int:
         """Rows of the partition."""
         return sum(self.rows)
+
+    @cached_property
+    def rows_of(self) -> dict[int, int]:
+        """Rows of each buffer by id."""
+        return dict(zip(self.ids, self.rows, strict=True))
+
+    def check(self, buffer_id: int, features: np.ndarray, targets: np.ndarray) -> None:
+        """Refuse a buffer that has not as many rows as it should, features and targets alike.
+
+        Raises:
+            InvalidData: it has not, or there is no such buffer.
+        """
+        found = (len(features), len(targets))
+        wanted = self.rows_of.get(buffer_id)
+        if found != (wanted, wanted):
+            raise InvalidData(
+                f"got buffer {buffer_id} with {found[0]} rows of features and {found[1]} of targets; "
+                f"allowed: {'no such buffer' if wanted is None else f'{wanted} of each'}",
+                PACK_AGAIN,
+            )
 
 
 @dataclass
@@ -56,7 +76,19 @@ class Partition:
         }
 
     def put(self, buffer_id: int, features: np.ndarray, targets: np.ndarray) -> None:
-        """Place a buffer's rows."""
+        """Place a buffer's rows.
+
+        Raises:
+            InvalidData: it has not as many as it should, or of another shape.
+        """
+        self.buffers.check(buffer_id, features, targets)
+        shapes = features.shape[1:], targets.shape[1:]
+        if shapes != (self.features.shape[1:], self.targets.shape[1:]):
+            raise InvalidData(
+                f"got buffer {buffer_id} with rows of the shapes {shapes}; allowed: "
+                f"{self.features.shape[1:], self.targets.shape[1:]}, as in the first buffer",
+                PACK_AGAIN,
+            )
         start = self.starts()[buffer_id]
         self.features[start : start + len(features)] = features
         self.targets[start : start + len(targets)] = targets
@@ -70,7 +102,7 @@ class Partition:
     def pieces(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """The rows of each buffer, by id."""
         for buffer_id, start in self.starts().items():
-            rows = self.buffers.rows[self.buffers.ids.index(buffer_id)]
+            rows = self.buffers.rows_of[buffer_id]
             yield self.features[start : start + rows], self.targets[start : start + rows]
 
 
@@ -143,6 +175,6 @@ class VisitOrder:
     def whole(self, subepoch: int, partition: Partition) -> np.ndarray:
         """The order of the rows of a partition in memory, ``int64[rows]``."""
         starts = partition.starts()
-        counts = dict(zip(partition.buffers.ids, partition.buffers.rows, strict=True))
+        counts = partition.buffers.rows_of
         order = self.buffers(subepoch, partition.buffers.ids)
         return np.concatenate([starts[b] + self.rows(subepoch, b, counts[b]) for b in order])

@@ -11,10 +11,9 @@ import numpy as np
 
 from cerebro_db.configs.exactness import AUC, CONFUSION, is_exact
 from cerebro_db.configs.model_outputs import metric_names
-from cerebro_db.errors import CerebroError, InvalidData
+from cerebro_db.errors import PACK_AGAIN, CerebroError, InvalidData
 from cerebro_db.training import state as states
 from cerebro_db.training.blocks import Shapes
-from cerebro_db.training.buffers import PACK_AGAIN
 from cerebro_db.training.detail import Detail, added_counts, details_for, exact_auc
 from cerebro_db.training.fields import Fields
 from cerebro_db.training.models import check_training
@@ -123,6 +122,7 @@ class Scan:
         if self._partition is not None:
             self._partition.put(buffer_id, features, targets)
             return
+        self._task.buffers.check(buffer_id, features, targets)
         self._rows += len(features)
         self._score_all(lambda: [(features, targets)])
 

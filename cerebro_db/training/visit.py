@@ -9,10 +9,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cerebro_db.errors import ConfigurationFailed, InvalidData, InvalidState
+from cerebro_db.errors import PACK_AGAIN, ConfigurationFailed, InvalidData, InvalidState
 from cerebro_db.training import state as states
 from cerebro_db.training.blocks import Shapes
-from cerebro_db.training.buffers import PACK_AGAIN
 from cerebro_db.training.partitions import Buffers, CacheKey, Partition, PartitionCache, VisitOrder
 from cerebro_db.training.process import peak_mb, reset_peak
 from cerebro_db.training.program import LEARNING_RATE, Program, Recipe
@@ -133,6 +132,7 @@ class Visit:
             self._partition.put(buffer_id, features, targets)
             return
         assert self._stream is not None
+        self._task.buffers.check(buffer_id, features, targets)
         order = self._task.order.rows(subepoch, buffer_id, len(features))
         self._stream.feed(subepoch, features[order], targets[order])
 

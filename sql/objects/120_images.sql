@@ -1,13 +1,13 @@
 -- Packing of images.
 
-CREATE OR REPLACE FUNCTION cerebro._image_array(data bytea, shape integer[], format text)
+CREATE OR REPLACE FUNCTION cerebro._image_array(data bytea, shape integer[], format text, max_pixels bigint)
 RETURNS bytea LANGUAGE plpython3u AS {{ udf('_image_array') }};
-COMMENT ON FUNCTION cerebro._image_array(bytea, integer[], text) IS
+COMMENT ON FUNCTION cerebro._image_array(bytea, integer[], text, bigint) IS
 'Internal: what array_send() would give of the values of an image, as smallint[]. format: raw or encoded.';
 
-CREATE OR REPLACE FUNCTION cerebro._image_fault(data bytea, shape integer[], format text)
+CREATE OR REPLACE FUNCTION cerebro._image_fault(data bytea, shape integer[], format text, max_pixels bigint)
 RETURNS text LANGUAGE plpython3u AS {{ udf('_image_fault') }};
-COMMENT ON FUNCTION cerebro._image_fault(bytea, integer[], text) IS
+COMMENT ON FUNCTION cerebro._image_fault(bytea, integer[], text, bigint) IS
 'Internal: what is wrong with an image, or NULL.';
 
 CREATE OR REPLACE FUNCTION cerebro.cerebro_image_array(

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from cerebro_db.errors import InvalidData, InvalidState
 from cerebro_db.training.blocks import decode_features, decode_targets, parse_rows
 from cerebro_db.training.buffers import decode, parse_arrays, parse_bytes, parse_labels
+from cerebro_db.training.partitions import Buffers, Partition
 from cerebro_db.training.state import from_bytes, to_bytes
 from cerebro_db.training.targets import TargetFacts
 
@@ -144,6 +145,23 @@ def test_buffers(data: bytes | None, shape: Any) -> None:
     for dtype in (np.float32, np.int32):
         read = attempt("buffers", decode, data, shape, dtype)
         assert read is None or read.nbytes == len(data or b"")
+
+
+fed = st.tuples(*[st.integers(*ends) for ends in ((-1, 3), (0, 5), (0, 5), (1, 2))])
+
+
+@share(0.02)
+@given(st.lists(fed | st.sampled_from([(0, 3, 3, 2), (1, 2, 2, 2), (2, 4, 4, 2)]), max_size=9))
+def test_no_row_of_a_partition_is_left_to_chance(pieces: list[tuple[int, int, int, int]]) -> None:
+    buffers = Buffers((0, 1, 2), (3, 2, 4))
+    partition = Partition.empty(buffers, np.ones((1, 2), np.float32), np.ones(1, np.int32))
+    partition.features[:], partition.targets[:] = np.nan, -1
+    for buffer_id, features, targets, width in pieces:
+        arrays = np.ones((features, width), np.float32), np.ones(targets, np.int32)
+        attempt("partitions", partition.put, buffer_id, *arrays)
+    if not partition.missing:
+        assert np.isfinite(partition.features).all()
+        assert (partition.targets == 1).all()
 
 
 several = st.lists(st.sampled_from([0, 1, 2, 3, -1, 2**40, None, True, [2]]), max_size=6)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import io
+import struct
+import time
+import zlib
 
 import numpy as np
 import pytest
@@ -99,6 +102,63 @@ def test_bad_encoded_images_are_named(pictures):
     pictures.fetch('UPDATE bad SET "P %% ""g" = \'no image\' WHERE id = 7', ())
     with pytest.raises(errors.DataException, match="holds no JPEG or PNG"):
         pictures.fetch("SELECT cerebro_pack_images('bad', 'o', 'y', %s, ARRAY[4, 3])", ('P % "g',))
+
+
+def tall(rows):
+    """A small file that is slow to decode: a PNG of one column."""
+    compressor = zlib.compressobj()
+    packed = b"".join(compressor.compress(bytes(2_000_000)) for _ in range(rows // 1_000_000))
+    header = struct.pack(">IIBBBBB", 1, rows, 8, 0, 0, 0, 0)
+    parts = ((b"IHDR", header), (b"IDAT", packed + compressor.flush()), (b"IEND", b""))
+    return b"\x89PNG\r\n\x1a\n" + b"".join(
+        struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+        for kind, data in parts
+    )
+
+
+@pytest.fixture(scope="module")
+def slow(pictures):
+    """A table and a view of images that take seconds."""
+    pytest.importorskip("PIL")
+    data = tall(60_000_000)
+    assert len(data) < 150_000
+    pictures.fetch("CREATE TABLE slow (id int, y int, picture bytea)")
+    pictures.fetch("CREATE VIEW slow_view AS TABLE slow")
+    pictures.fetch("INSERT INTO slow SELECT i, i, %s FROM generate_series(1, 2) i", (data,))
+    yield pictures
+    pictures.fetch("DROP TABLE slow CASCADE")
+
+
+READERS = {
+    "packing": "cerebro_pack_images('slow', 'o', 'y', 'picture', ARRAY[4, 4])",
+    "packing a view": "cerebro_pack_images('slow_view', 'o', 'y', 'picture', ARRAY[4, 4])",
+    "an array": "cerebro_image_array(picture, ARRAY[4, 4]) FROM slow",
+    "an internal function": "cerebro._image_fault(picture, ARRAY[4, 4], 'encoded', 70000000) FROM slow",
+}
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_a_timeout_is_heard_while_an_image_is_decoded(slow, reader):
+    slow.fetch("SET statement_timeout = '1s'")
+    began = time.monotonic()
+    try:
+        with pytest.raises(errors.QueryCanceled):
+            slow.fetch(f"SELECT {READERS[reader]}")
+        assert time.monotonic() - began < 3
+    finally:
+        slow.fetch("SET statement_timeout = 0")
+
+
+@pytest.mark.parametrize("reader", list(READERS)[:3])
+def test_the_limit_on_pixels_is_a_setting(slow, reader):
+    slow.fetch("SELECT cerebro_set('max_image_pixels', '59999999')")
+    told = "holds an image of 1 x 60000000 pixels; allowed: 59999999 together, the setting max_image_pixels"
+    try:
+        time.sleep(1)  # for so long a session may go by what it has read
+        with pytest.raises(errors.DataException, match=told):
+            slow.fetch(f"SELECT {READERS[reader]}")
+    finally:
+        slow.fetch("SELECT cerebro_set('max_image_pixels', NULL)")
 
 
 BAD = {

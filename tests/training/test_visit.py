@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from cerebro_db.errors import ConfigurationFailed, InvalidData, InvalidState
+from cerebro_db.training.partitions import Buffers
 from tests.training.conftest import Data, hop, net, weights_of
 
 LOSS = "loss='categorical_crossentropy'"
@@ -135,3 +136,21 @@ def test_the_tick_is_called_between_calls_and_may_stop_the_hop(
     with pytest.raises(KeyboardInterrupt):
         hop(recipe(net(), steps_per_call=1), data, None, tick=tick)
     assert len(calls) == 4
+
+
+@pytest.mark.parametrize("cache_bytes", [2**20, 0], ids=["in memory", "streamed"])
+@pytest.mark.parametrize(
+    ("rows", "told"),
+    [
+        ((21, 17), "got buffer 0 with 20 rows of features and 20 of targets; allowed: 21 of each"),
+        ((20, 16), "got buffer 1 with 17 rows of features and 17 of targets; allowed: 16 of each"),
+    ],
+)
+def test_a_buffer_of_another_size_is_refused(
+    recipe: Callable[..., Any], data: Data, rows: tuple[int, int], told: str, cache_bytes: int
+) -> None:
+    pieces = data.pieces(0)
+    data.buffers = Buffers((0, 1), rows)
+    data.pieces = lambda partition: pieces  # type: ignore[method-assign]
+    with pytest.raises(InvalidData, match=told):
+        hop(recipe(net()), data, None, cache_bytes=cache_bytes)

@@ -23,7 +23,8 @@ from cerebro_db.database.dialects.postgresql_training import (
 )
 from cerebro_db.database.hops import HOP_COLUMNS
 from cerebro_db.database.names import QualifiedName
-from cerebro_db.database.packed import PackedTable, PartitionInfo
+from cerebro_db.database.packed import PackedTable
+from cerebro_db.database.packed_buffers import PartitionInfo
 from cerebro_db.errors import WrongObjectType
 
 
