@@ -42,6 +42,9 @@ class CerebroError(Exception):
         return None
 
 
+# What the server shows before a message that has no colon, which it cannot show alone.
+UNNAMED = "cerebro"
+
 # Where a table has no rows.
 NO_ROWS = "fill it first; of a view, look at its conditions"
 

@@ -184,7 +184,7 @@ def _another_model(
     return InvalidArgument(
         f"configuration {one.mst_key}: got model_id {now} of {setup.architectures}, which cannot go on "
         f"from the model of mst_key {one.mst_key} in {earlier.relation.name}{had}: "
-        f"{reason.removeprefix('InvalidState: ')}",
+        f"{reason}",
         hint=f"give model_id {now} {elsewhere}; or name the model_id that the earlier run had",
     )
 
