@@ -29,7 +29,7 @@ from cerebro_db.database.summaries import Facts
 from cerebro_db.driver.architectures import Architecture, load_architectures
 from cerebro_db.driver.fit_checks import check_alike, check_fits, target_facts
 from cerebro_db.driver.fit_request import ROTATION, FitRequest
-from cerebro_db.driver.goals import goal_of
+from cerebro_db.driver.goals import common_goal
 from cerebro_db.driver.leftovers import new_output
 from cerebro_db.driver.measuring import measured_for
 from cerebro_db.driver.one_model import architectures_of
@@ -46,7 +46,11 @@ OUTPUT_SUFFIXES = ("_info", "_summary", STATES_SUFFIX, HISTORY_SUFFIX)
 
 @dataclass(frozen=True)
 class Configuration:
-    """A configuration, parsed, with what the plan makes of it."""
+    """A configuration, parsed, with what the plan makes of it.
+
+    Attributes:
+        goal: by which it is ranked, the same for all of a run.
+    """
 
     mst_key: int
     architecture: Architecture
@@ -289,13 +293,14 @@ def _configurations(
     for _, architecture, _, _, compile_params, fit_params, _ in parsed:
         key = _program_key(architecture, compile_params, fit_params, jit=True)
         steps[key] += _steps(packed, fit_params) * (request.num_iterations or 1)
-    return tuple(_planned(row, packed, request, steps) for row in parsed)
+    goal = common_goal(outputs for *_, outputs in parsed)
+    return tuple(_planned(row, packed, request, steps, goal) for row in parsed)
 
 
 def _planned(
-    row: Any, packed: PackedTable, request: FitRequest, steps: Counter[Any]
+    row: Any, packed: PackedTable, request: FitRequest, steps: Counter[Any], goal: str
 ) -> Configuration:
-    mst_key, architecture, compile_text, fit_text, compile_params, fit_params, outputs = row
+    mst_key, architecture, compile_text, fit_text, compile_params, fit_params, _ = row
     facts, largest = architecture.facts, max(p.rows for p in packed.partitions)
     batch = fit_params.batch_size
     mean_rows = packed.rows // len(packed.partitions)
@@ -312,7 +317,7 @@ def _planned(
         initial_seed=seed_of(request.seed or 0, mst_key),
         jit=use_jit(facts, planned),
         steps_per_call=max(1, min(per_call, math.ceil(largest / batch))),
-        goal=goal_of(outputs),
+        goal=goal,
     )
 
 

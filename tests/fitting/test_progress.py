@@ -109,6 +109,31 @@ def test_views_after_a_run(bench: Any, fit: Fit) -> None:
     assert [value for _, value in ranks] == sorted((v for _, v in ranks), reverse=True)
 
 
+def test_one_metric_is_never_ranked_against_another(
+    bench: Any, fit: Fit, selection: Callable[..., str]
+) -> None:
+    others = ADAM.replace("['accuracy']", "['top_2_accuracy']")
+    before = len(bench.notices)
+    out, run_id = fit(configs=selection([1], [ADAM, others]), epochs=1)
+    ranks = bench.fetch(
+        "SELECT mst_key, training_loss FROM cerebro.leaderboard WHERE run_id = %s ORDER BY rank",
+        (run_id,),
+    )
+    best, loss = min(ranks, key=lambda row: row[1])
+    assert ranks[0] == (best, loss)
+    (line,) = [line for line in bench.notices[before:] if "epoch 1 of 1" in line]
+    assert f"best training loss {loss:.4f} (mst_key {best})" in line
+    told = "SELECT best_mst_key, best_so_far FROM cerebro.progress WHERE run_id = %s"
+    assert bench.row(told, (run_id,)) == (best, loss)
+    answers = {}
+    for which in (f"mst_key := {best}", "ensemble := 1"):
+        bench.run("DROP TABLE IF EXISTS answers")
+        bench.run(f"SELECT cerebro_predict('{out}', 'blobs', 'id', 'x', 'answers', {which})")
+        answers[which] = bench.fetch("SELECT * FROM answers ORDER BY 1, 2, 3")
+    first, second = answers.values()
+    assert first == second
+
+
 class Background:
     """A run in a connection of its own, which another one watches."""
 

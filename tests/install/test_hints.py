@@ -48,7 +48,9 @@ def test_a_message_begins_with_no_class_of_python(sql: Any) -> None:
     with pytest.raises(psycopg2.Error) as caught:
         sql.fetch("SELECT cerebro.cerebro_pack('no_table', 'o', 'y', 'x')")
     told = caught.value.diag
-    assert told.message_primary == "source_table: got 'no_table'; no table or view of that name exists"
+    assert (
+        told.message_primary == "source_table: got 'no_table'; no table or view of that name exists"
+    )
     assert told.sqlstate == "42P01"
     with pytest.raises(psycopg2.Error) as caught:
         sql.fetch("SELECT cerebro.cerebro_pause(7)")
