@@ -209,6 +209,7 @@ def test_a_run_is_seen_while_it_goes_on_and_stops_when_cancelled(bench: Any, fit
     assert time.monotonic() - began < 5
     assert background.error is not None
     assert background.error.pgcode == "57014"
+    assert "cerebro.cerebro_resume(" in (background.error.diag.message_hint or "")
     assert bench.value("SELECT status FROM cerebro.runs WHERE name = 'endless'") == "cancelled"
     assert bench.value("SELECT to_regclass('endless') IS NULL")
     bench.run(DROP, ("endless",))
@@ -218,10 +219,14 @@ def test_a_run_is_seen_while_it_goes_on_and_stops_when_cancelled(bench: Any, fit
 def test_a_statement_timeout_stops_a_run_too(bench: Any, fit: Fit) -> None:
     bench.run("SET statement_timeout = '2s'")
     try:
-        with pytest.raises(psycopg2.errors.QueryCanceled, match="statement timeout"):
+        with pytest.raises(psycopg2.errors.QueryCanceled, match="statement timeout") as caught:
             fit(epochs=100_000, name="timed out")
     finally:
         bench.run("RESET statement_timeout")
+    run_id = bench.value("SELECT run_id FROM cerebro.runs WHERE name = 'timed out'")
+    told = caught.value.diag
+    assert told.message_primary.startswith(f"run {run_id} was cancelled: ")
+    assert told.message_hint == f"SELECT cerebro.cerebro_resume({run_id}) goes on with it"
     assert bench.value("SELECT status FROM cerebro.runs WHERE name = 'timed out'") == "cancelled"
     bench.run(DROP, ("timed out",))
     fit(epochs=1)
