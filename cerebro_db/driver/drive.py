@@ -13,6 +13,7 @@ from cerebro_db.configs.settings import Settings
 from cerebro_db.database.catalog import Catalog, Driving, StoredRun
 from cerebro_db.database.dialects.capabilities import ends_process
 from cerebro_db.database.dialects.choice import PostgreSQL
+from cerebro_db.database.names import QualifiedName
 from cerebro_db.database.sessions import (
     POLL_SECONDS,
     Session,
@@ -22,7 +23,6 @@ from cerebro_db.database.sessions import (
     Tick,
     no_tick,
 )
-from cerebro_db.database.names import QualifiedName
 from cerebro_db.driver import results
 from cerebro_db.driver.control import control_session, transaction
 from cerebro_db.driver.crew import recover
@@ -179,13 +179,7 @@ class Drive:
                     raise
                 lost = error
             except (Exception, KeyboardInterrupt) as error:
-                status = status_after(error)
-                if self._driving is not None:
-                    self._record(status, _text(error))
-                if status == "cancelled" and self._run_id:
-                    raise self._cancelled(_text(error)) from error
-                if isinstance(error, CerebroError) and self._run_id:
-                    self._tell_how_to_go_on(error)
+                self._failed(error)
                 raise
 
     def _again(self) -> None:
@@ -318,6 +312,20 @@ class Drive:
 
     def _cancelled(self, reason: str) -> RunCancelled:
         return RunCancelled(f"run {self._run_id} was {reason}", hint=self._resume_hint)
+
+    def _failed(self, error: BaseException) -> None:
+        """Write down how the run stopped, and have the error tell how to go on.
+
+        Raises:
+            RunCancelled: it was cancelled by its caller.
+        """
+        status = status_after(error)
+        if self._driving is not None:
+            self._record(status, _text(error))
+        if self._run_id and status == "cancelled":
+            raise self._cancelled(_text(error)) from error
+        if self._run_id and isinstance(error, CerebroError):
+            self._tell_how_to_go_on(error)
 
     def _tell_how_to_go_on(self, error: CerebroError) -> None:
         """Add the way to go on to an error after which the run can."""
