@@ -26,9 +26,11 @@ class CerebroError(Exception):
 
     Attributes:
         advice: the hint where none is given.
+        detail: what else there is to know; shown as DETAIL by the server.
     """
 
     sqlstate = "XX000"
+    detail: str | None = None
     advice: ClassVar[str | None] = None
 
     def __init__(self, message: str, hint: str | None = None) -> None:
@@ -161,6 +163,7 @@ class ConfigurationFailed(CerebroError):
     """One configuration cannot go on, for example because its loss is NaN."""
 
     sqlstate = "22000"
+    advice = "change the model, its parameters or the data"
 
 
 class RunFailed(CerebroError):

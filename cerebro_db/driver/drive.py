@@ -51,6 +51,7 @@ from cerebro_db.driver.warm_start import check_previous
 from cerebro_db.driver.workers import RunContext, give_back, stop, take_workers
 from cerebro_db.errors import (
     CerebroError,
+    ConfigurationFailed,
     DuplicateTable,
     LoopbackFailed,
     NotPermitted,
@@ -67,6 +68,7 @@ _RESUMABLE = ("interrupted", "cancelled", "paused", "failed")
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 30.0
 # Workers of a driver that is gone notice that within seconds, or when their hop is done.
 _ORPHANS_SECONDS = 120.0
+_ANEW = "call the function again, with another model, parameters or data where these are the cause"
 
 
 @dataclass(frozen=True)
@@ -117,6 +119,8 @@ class Drive:
         self._deadline = None if seconds is None else time.monotonic() + seconds
         self._run_id = 0
         self._output: QualifiedName | None = None
+        # Status and error of the only model of a run, where it was not trained to the end.
+        self._only: tuple[str, str] | None = None
         self._driving: Driving | None = None
         # Hops that were done at the last loss of sessions, and losses without any in between.
         self._hops, self._lost = -1, 0
@@ -171,7 +175,7 @@ class Drive:
                 else:
                     self._wait_after(lost)
                     self._again()
-                return self._run_id
+                break
             except Stopped as stopped:
                 return self._stopped(stopped)
             except (SessionLost, LoopbackFailed, _NotFree) as error:
@@ -181,6 +185,8 @@ class Drive:
             except (Exception, KeyboardInterrupt) as error:
                 self._failed(error)
                 raise
+        self._check_only()
+        return self._run_id
 
     def _again(self) -> None:
         with control_session(self._pool, None, self._tick) as control:
@@ -234,7 +240,12 @@ class Drive:
             self._context(control, catalog, run, store, setup, functions), setup, progress
         )
         check_unchanged(control, run, setup.packed, setup.validation, self._tick)
-        results.write(catalog, self._dialect, setup, run, store, ended)
+        if setup.selection is None and ended:
+            ((status, error),) = ended.values()
+            results.write_none(catalog, self._dialect, run, error)
+            self._only = status, error
+        else:
+            results.write(catalog, self._dialect, setup, run, store, ended)
 
     def _store(self, catalog: Catalog, run: StoredRun, setup: RunSetup) -> StateStore:
         sql, configurations = self._dialect.training, len(setup.configurations)
@@ -298,6 +309,16 @@ class Drive:
         )
 
     # -- ends ------------------------------------------------------------------
+    def _check_only(self) -> None:
+        """Raise the error of the only model of a run."""
+        if self._only is not None:
+            status, error = self._only
+            kind = RunCancelled if status == "cancelled" else ConfigurationFailed
+            raise kind(
+                f"run {self._run_id} {status}: {error}",
+                hint=f"{_ANEW}; no table was made or changed",
+            )
+
     def _stopped(self, stopped: Stopped) -> int:
         """Someone asked for it: a pause is no error, a cancelled run is."""
         self._record(stopped.status, stopped.reason)

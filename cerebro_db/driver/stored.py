@@ -58,6 +58,12 @@ def load_setup(session: Session, run: StoredRun, tick: Tick) -> RunSetup:
         WrongRunStatus: the run cannot go on at all.
     """
     row, catalog = run.row, Catalog(session, tick)
+    if row.states is None and run.status == "failed":
+        raise WrongRunStatus(
+            f"run {run.run_id} cannot go on: no model was trained to the end",
+            hint=f"begin a new run; SELECT mst_key, error FROM cerebro.leaderboard WHERE run_id = "
+            f"{run.run_id} tells why",
+        )
     if row.states is None:
         raise WrongRunStatus(
             f"run {run.run_id} cannot go on: its states are gone",

@@ -77,7 +77,7 @@ def server_error(plpy: Any, error: CerebroError) -> BaseException:
     if not colon:
         first, text = UNNAMED, first
     failure: BaseException = type(first, (base,), {"__module__": "builtins"})(text)
-    hint, detail = _told(error.hint), _told(getattr(error, "detail", None))
+    hint, detail = _told(error.hint), _told(error.detail)
     if reads_attributes:
         vars(failure).update(sqlstate=error.sqlstate, hint=hint, detail=detail)
     else:
