@@ -26,9 +26,11 @@ class CerebroError(Exception):
 
     Attributes:
         advice: the hint where none is given.
+        detail: what else there is to know; shown as DETAIL by the server.
     """
 
     sqlstate = "XX000"
+    detail: str | None = None
     advice: ClassVar[str | None] = None
 
     def __init__(self, message: str, hint: str | None = None) -> None:
@@ -41,6 +43,9 @@ class CerebroError(Exception):
         """The hint for who has called a function, in the place of how it is called."""
         return None
 
+
+# What the server shows before a message that has no colon, which it cannot show alone.
+UNNAMED = "cerebro"
 
 # Where a table has no rows.
 NO_ROWS = "fill it first; of a view, look at its conditions"
@@ -160,6 +165,7 @@ class ConfigurationFailed(CerebroError):
     """One configuration cannot go on, for example because its loss is NaN."""
 
     sqlstate = "22000"
+    advice = "change the model, its parameters or the data"
 
 
 class RunFailed(CerebroError):

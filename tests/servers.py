@@ -12,9 +12,6 @@ import psycopg2
 import psycopg2.errors
 import psycopg2.extensions
 
-from cerebro_db import errors
-from cerebro_db.database import sessions
-
 EMBEDDED, SEGMENTS = "embedded", "segments"
 VARIABLE = "CEREBRO_GREENPLUM_DSN"
 # Processes of sessions that have ended stay a moment, on segments as well.
@@ -25,13 +22,9 @@ _END_SESSIONS = (
 )
 
 
-# The server begins a message with the name of the class that was raised.
-_OURS = tuple(
-    f"{name}: "
-    for module in (errors, sessions)
-    for name, kind in vars(module).items()
-    if isinstance(kind, type) and issubclass(kind, errors.CerebroError)
-)
+# What a function of ours raised on purpose: the server's own errors, and defects, begin with a class.
+_OURS = re.compile(r'PL/Python function "cerebro_')
+_CLASS = re.compile(r"spiexceptions\.|([\w.]*Error|[\w.]*Exception|KeyboardInterrupt): ")
 
 _INTERNAL = re.compile(r"cerebro\._|cerebro_(train|measure|joined_state)\(")
 
@@ -52,7 +45,7 @@ class HintedCursor(psycopg2.extensions.cursor):
 def check_hint(error: psycopg2.Error) -> None:
     """Whether an error says what to do, if it is one of ours."""
     told = error.diag.message_primary or ""
-    if told.startswith(_OURS):
+    if _OURS.search(error.diag.context or "") and not _CLASS.match(told):
         assert error.pgcode not in (None, "XX000", "38000"), told
         assert error.diag.message_hint, told
         assert "\n" not in error.diag.message_hint, error.diag.message_hint

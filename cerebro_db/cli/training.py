@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cerebro_db.cli.installation import Dsn
+from cerebro_db.errors import ConfigurationFailed, RunCancelled
 
 if TYPE_CHECKING:
     from cerebro_db.database.client import Client
@@ -79,7 +80,7 @@ def fit(
     )
     with _cancellable():
         run_id = fit_multiple(client.pool, client.dialect, request, notify=_show)
-    _show(f"run {run_id}: {client.status(run_id)}")
+    _end(client, run_id)
 
 
 def resume(
@@ -90,16 +91,19 @@ def resume(
     any_version: Annotated[
         bool, typer.Option("--any-version", help="Also where results may not be the same.")
     ] = False,
+    model_output_table: Annotated[
+        str | None, typer.Option(help="Another name for the table to make.")
+    ] = None,
 ) -> None:
     """Goes on with a run like cerebro_resume, with its driver in this process."""
     from cerebro_db.driver.drive import Limits
     from cerebro_db.driver.fit import resume as resume_run
 
     client = _client(dsn)
-    limits = Limits(max_seconds, num_workers, any_version)
+    limits = Limits(max_seconds, num_workers, any_version, model_output_table, client.search_path)
     with _cancellable():
         resume_run(client.pool, client.dialect, run_id, limits, notify=_show)
-    _show(f"run {run_id}: {client.status(run_id)}")
+    _end(client, run_id)
 
 
 def _client(dsn: str) -> Client:
@@ -108,15 +112,31 @@ def _client(dsn: str) -> Client:
     return Client.of(dsn)
 
 
+def _end(client: Client, run_id: int) -> None:
+    """Tell what has become of a run; it is an error where no configuration was trained to the end."""
+    status = client.status(run_id)
+    _show(f"run {run_id}: {status}")
+    if status == "failed":
+        raise ConfigurationFailed(
+            f"run {run_id} failed: no configuration was trained to the end",
+            hint=f"SELECT mst_key, error FROM cerebro.leaderboard WHERE run_id = {run_id} tells why",
+        )
+
+
 @contextmanager
 def _cancellable() -> Iterator[None]:
     """Ctrl-C cancels the run, and so does a service manager's request to end."""
     signal.signal(signal.SIGTERM, _interrupt)
     try:
         yield
-    except KeyboardInterrupt:
+    except KeyboardInterrupt:  # before there was a run
         print("cerebro: cancelled", file=sys.stderr)
-        print("HINT: cerebro.runs shows the run; cerebro resume goes on with it", file=sys.stderr)
+        raise typer.Exit(_INTERRUPTED) from None
+    except RunCancelled as error:
+        if not isinstance(error.__cause__, KeyboardInterrupt):
+            raise
+        print(f"cerebro: {error.message}", file=sys.stderr)
+        print(f"HINT: {error.hint}, and so does cerebro resume", file=sys.stderr)
         raise typer.Exit(_INTERRUPTED) from None
 
 

@@ -13,7 +13,7 @@ from cerebro_db.configs.arguments import nearest
 from cerebro_db.configs.messages import shown
 from cerebro_db.errors import InvalidArgument
 
-__all__ = ["inner_layers", "parse_freeze", "with_frozen"]
+__all__ = ["inner_layers", "may_train", "parse_freeze", "with_frozen"]
 
 _MOST = 1000
 _LONGEST = 200
@@ -21,6 +21,17 @@ _LONGEST = 200
 _WITHOUT_WEIGHTS = frozenset(
     ["Discretization", "InputLayer", "SpatialDropout1D", "SpatialDropout2D", "SpatialDropout3D"]
 )
+# Layers that have weights which train; wrappers have those of the layers inside of them.
+_TRAINED = frozenset(
+    [
+        "AdditiveAttention", "Attention", "BatchNormalization", "Conv1D", "Conv1DTranspose", "Conv2D",
+        "Conv2DTranspose", "Conv3D", "Conv3DTranspose", "ConvLSTM1D", "ConvLSTM2D", "ConvLSTM3D",
+        "Dense", "DepthwiseConv1D", "DepthwiseConv2D", "EinsumDense", "Embedding", "GRU", "GRUCell",
+        "GroupNormalization", "GroupQueryAttention", "LSTM", "LSTMCell", "LayerNormalization",
+        "MultiHeadAttention", "PReLU", "RMSNormalization", "ReversibleEmbedding", "SeparableConv1D",
+        "SeparableConv2D", "SimpleRNN", "SimpleRNNCell",
+    ]
+)  # fmt: skip
 
 
 def parse_freeze(value: object, what: str) -> tuple[str, ...]:
@@ -56,6 +67,18 @@ def with_frozen(config: Mapping[str, Any], patterns: tuple[str, ...]) -> dict[st
         for layer in found:
             _freeze(layer)
     return changed
+
+
+def may_train(value: Any) -> bool:
+    """Whether a layer inside of an object has weights that train; arguments may still leave it none."""
+    if not isinstance(value, dict | list):
+        return False
+    if isinstance(value, dict) and _is_layer(value) and value["class_name"] in LAYERS:
+        if value["config"].get("trainable") is False:
+            return False  # nor does what is inside of it
+        if value["class_name"] in _TRAINED:
+            return True
+    return any(map(may_train, value.values() if isinstance(value, dict) else value))
 
 
 def _freeze(layer: dict[str, Any]) -> None:

@@ -380,6 +380,14 @@ class Catalog:
             [status, error, run_id],
         )
 
+    def output_renamed(self, run_id: int, output: QualifiedName) -> None:
+        """A run is to leave its output under another name."""
+        self._run(
+            "UPDATE cerebro._runs SET model_output_table = %s, output_schema = %s, output_name = %s "
+            "WHERE run_id = %s",
+            [str(output), output.schema, output.name, run_id],
+        )
+
     def run_stopped(
         self, run_id: int, status: str, reason: str, before: Sequence[str] = GOING_ON
     ) -> None:

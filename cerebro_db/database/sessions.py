@@ -12,8 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cerebro_db import errors
-from cerebro_db.errors import CerebroError, LoopbackFailed, advice_of_server
+from cerebro_db.errors import UNNAMED, CerebroError, LoopbackFailed, advice_of_server
 
 
 def _import_psycopg2() -> Any:
@@ -30,9 +29,8 @@ def _import_psycopg2() -> Any:
 
 psycopg2 = _import_psycopg2()
 
-# The server puts the class of an error before its message; ours needs no second one.
-_OURS = (name for name, kind in vars(errors).items() if isinstance(kind, type))
-_PREFIX = re.compile(f"^(?:{'|'.join(_OURS)}): ")
+# Where Python raised an error; the server's own that came through Python begin with their class.
+_PYTHON, _SERVERS = 'PL/Python function "', "spiexceptions."
 # Where an error comes from a segment, that is put behind its message.
 _WHERE = re.compile(r"  \((?:seg|entry db)[^()]*\)$")
 
@@ -215,7 +213,7 @@ class Session:
             return SessionLost(f"a server session ended: {_lost(error)}")
         diagnostics = error.diag
         return StatementFailed(
-            _told(diagnostics.message_primary or _first_line(error)),
+            _told(diagnostics.message_primary or _first_line(error), diagnostics.context),
             error.pgcode,
             diagnostics.message_hint,
             diagnostics.message_detail,
@@ -253,10 +251,11 @@ def _lost(error: Any) -> str:
     return f"{_first_line(error)}: {' '.join(detail.split())}" if detail else _first_line(error)
 
 
-def _told(message: str) -> str:
+def _told(message: str, context: str | None) -> str:
     """A message of ours as it was raised; any other as it is."""
-    ours = _PREFIX.sub("", message)
-    return message if ours == message else _WHERE.sub("", ours)
+    if _PYTHON not in (context or "") or message.startswith(_SERVERS):
+        return message
+    return _WHERE.sub("", message).removeprefix(f"{UNNAMED}: ")
 
 
 def _first_line(error: BaseException) -> str:

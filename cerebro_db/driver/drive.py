@@ -13,11 +13,13 @@ from cerebro_db.configs.settings import Settings
 from cerebro_db.database.catalog import Catalog, Driving, StoredRun
 from cerebro_db.database.dialects.capabilities import ends_process
 from cerebro_db.database.dialects.choice import PostgreSQL
+from cerebro_db.database.names import QualifiedName
 from cerebro_db.database.sessions import (
     POLL_SECONDS,
     Session,
     SessionLost,
     SessionPool,
+    StatementFailed,
     Tick,
     no_tick,
 )
@@ -29,6 +31,7 @@ from cerebro_db.driver.fit_request import FitRequest
 from cerebro_db.driver.fit_setup import RunSetup, check_memory, set_up
 from cerebro_db.driver.functions import functions_of
 from cerebro_db.driver.gpus import check_gpus, gpu_places, gpu_tables
+from cerebro_db.driver.leftovers import new_output
 from cerebro_db.driver.registration import register, states_of
 from cerebro_db.driver.requests import Requests, Stopped
 from cerebro_db.driver.reservation import reserved
@@ -40,6 +43,7 @@ from cerebro_db.driver.stored import (
     check_unchanged,
     load_progress,
     load_setup,
+    with_output,
     with_workers,
 )
 from cerebro_db.driver.tasks import worker_task
@@ -47,10 +51,13 @@ from cerebro_db.driver.warm_start import check_previous
 from cerebro_db.driver.workers import RunContext, give_back, stop, take_workers
 from cerebro_db.errors import (
     CerebroError,
+    ConfigurationFailed,
+    DuplicateTable,
     LoopbackFailed,
     NotPermitted,
     ObjectInUse,
     RunCancelled,
+    RunFailed,
     RunInterrupted,
     WrongRunStatus,
 )
@@ -61,6 +68,7 @@ _RESUMABLE = ("interrupted", "cancelled", "paused", "failed")
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 30.0
 # Workers of a driver that is gone notice that within seconds, or when their hop is done.
 _ORPHANS_SECONDS = 120.0
+_ANEW = "call the function again, with another model, parameters or data where these are the cause"
 
 
 @dataclass(frozen=True)
@@ -71,11 +79,15 @@ class Limits:
         max_seconds: until it pauses the run; None for any time.
         num_workers: how many; None for as many as the run began with.
         any_version: whether it may go on with other versions of what computes.
+        model_output_table: another name for the output; None for the one that the run began with.
+        search_path: for that name.
     """
 
     max_seconds: float | None = None
     num_workers: int | None = None
     any_version: bool = False
+    model_output_table: str | None = None
+    search_path: str | None = None
 
 
 class _NotFree(CerebroError):
@@ -106,6 +118,9 @@ class Drive:
         seconds = limits.max_seconds
         self._deadline = None if seconds is None else time.monotonic() + seconds
         self._run_id = 0
+        self._output: QualifiedName | None = None
+        # Status and error of the only model of a run, where it was not trained to the end.
+        self._only: tuple[str, str] | None = None
         self._driving: Driving | None = None
         # Hops that were done at the last loss of sessions, and losses without any in between.
         self._hops, self._lost = -1, 0
@@ -138,9 +153,16 @@ class Drive:
                 run = catalog.run(run_id)
                 _check_resumable(run)
                 self._run_id = run.run_id
+            if self._limits.model_output_table is not None:
+                self._output = self._new_output(self._limits.model_output_table)
+            with control_session(self._pool, None, self._tick) as control:
                 self._attempt_reserved(control)
 
         return self._drive(first)
+
+    def _new_output(self, name: str) -> QualifiedName:
+        with control_session(self._pool, self._limits.search_path, self._tick) as control:
+            return new_output(control, name, "model_output_table", self._tick)
 
     # -- attempts --------------------------------------------------------------
     def _drive(self, first: Callable[[], None]) -> int:
@@ -153,7 +175,7 @@ class Drive:
                 else:
                     self._wait_after(lost)
                     self._again()
-                return self._run_id
+                break
             except Stopped as stopped:
                 return self._stopped(stopped)
             except (SessionLost, LoopbackFailed, _NotFree) as error:
@@ -161,9 +183,10 @@ class Drive:
                     raise
                 lost = error
             except (Exception, KeyboardInterrupt) as error:
-                if self._driving is not None:
-                    self._record(status_after(error), _text(error))
+                self._failed(error)
                 raise
+        self._check_only()
+        return self._run_id
 
     def _again(self) -> None:
         with control_session(self._pool, None, self._tick) as control:
@@ -180,6 +203,7 @@ class Drive:
         if not self._limits.any_version:
             _check_version(run)
         setup = with_workers(load_setup(control, run, self._tick), self._limits.num_workers)
+        setup = with_output(setup, self._output)
         check_memory(setup, Catalog(control, self._tick).settings())
         check_gpus(control, self._dialect.hosts, gpu_tables(setup), self._tick)
         with reserved(control, setup, self._tick, self._notify):
@@ -194,6 +218,8 @@ class Drive:
                 catalog.forget_requests(self._run_id)
             else:
                 check_still_driven(found, self._driving, self._run_id)
+            if self._output is not None:
+                catalog.output_renamed(self._run_id, self._output)
             self._retries = catalog.settings().worker_retries
             self._driving = catalog.driven(self._run_id)
             try:
@@ -214,7 +240,12 @@ class Drive:
             self._context(control, catalog, run, store, setup, functions), setup, progress
         )
         check_unchanged(control, run, setup.packed, setup.validation, self._tick)
-        results.write(catalog, self._dialect, setup, run, store, ended)
+        if setup.selection is None and ended:
+            ((status, error),) = ended.values()
+            results.write_none(catalog, self._dialect, run, error)
+            self._only = status, error
+        else:
+            results.write(catalog, self._dialect, setup, run, store, ended)
 
     def _store(self, catalog: Catalog, run: StoredRun, setup: RunSetup) -> StateStore:
         sql, configurations = self._dialect.training, len(setup.configurations)
@@ -278,14 +309,57 @@ class Drive:
         )
 
     # -- ends ------------------------------------------------------------------
+    def _check_only(self) -> None:
+        """Raise the error of the only model of a run."""
+        if self._only is not None:
+            status, error = self._only
+            kind = RunCancelled if status == "cancelled" else ConfigurationFailed
+            raise kind(
+                f"run {self._run_id} {status}: {error}",
+                hint=f"{_ANEW}; no table was made or changed",
+            )
+
     def _stopped(self, stopped: Stopped) -> int:
         """Someone asked for it: a pause is no error, a cancelled run is."""
         self._record(stopped.status, stopped.reason)
-        hint = f"SELECT cerebro.cerebro_resume({self._run_id}) goes on"
         if stopped.status == "paused":
-            self._notify(f"run {self._run_id} paused: {stopped.reason}; {hint}")
+            self._notify(f"run {self._run_id} paused: {stopped.reason}; {self._resume_hint}")
             return self._run_id
-        raise RunCancelled(f"run {self._run_id} was {stopped.reason}", hint=hint) from None
+        raise self._cancelled(stopped.reason) from None
+
+    @property
+    def _resume_hint(self) -> str:
+        return f"SELECT cerebro.cerebro_resume({self._run_id}) goes on with it"
+
+    def _cancelled(self, reason: str) -> RunCancelled:
+        return RunCancelled(f"run {self._run_id} was {reason}", hint=self._resume_hint)
+
+    def _failed(self, error: BaseException) -> None:
+        """Write down how the run stopped, and have the error tell how to go on.
+
+        Raises:
+            RunCancelled: it was cancelled by its caller.
+        """
+        status = status_after(error)
+        if self._driving is not None:
+            self._record(status, _text(error))
+        if self._run_id and status == "cancelled":
+            raise self._cancelled(_text(error)) from error
+        if self._run_id and isinstance(error, CerebroError):
+            self._tell_how_to_go_on(error)
+
+    def _tell_how_to_go_on(self, error: CerebroError) -> None:
+        """Add the way to go on to an error after which the run can."""
+        if error.sqlstate == DuplicateTable.sqlstate:
+            error.hint = (
+                "drop it, or give another name: SELECT cerebro.cerebro_resume"
+                f"({self._run_id}, model_output_table := 'another_name')"
+            )
+        elif self._driving is not None and isinstance(error, StatementFailed | RunFailed):
+            error.message = f"run {self._run_id} failed: {error.message}"
+            first = error.hint or error.last_resort
+            own = error.hint != RunFailed.advice and first
+            error.hint = f"{first}; then {self._resume_hint}" if own else self._resume_hint
 
     def _wait_after(self, error: CerebroError) -> None:
         """Wait a little before the next attempt.
@@ -301,7 +375,7 @@ class Drive:
         if self._lost >= self._retries:
             raise RunInterrupted(
                 f"run {self._run_id} was interrupted: {error.message}",
-                hint=f"SELECT cerebro.cerebro_resume({self._run_id}) goes on",
+                hint=self._resume_hint,
             ) from None
         self._sleep(min(_FIRST_PAUSE * 2**self._lost, _LONGEST_PAUSE))
         self._lost += 1
@@ -427,4 +501,5 @@ def _ends(error: BaseException) -> bool:
 def _text(error: BaseException) -> str:
     if isinstance(error, KeyboardInterrupt):
         return "its session was ended" if _ends(error) else "cancelled by its caller"
-    return error.message if isinstance(error, CerebroError) else str(error) or type(error).__name__
+    text = error.message if isinstance(error, CerebroError) else str(error) or type(error).__name__
+    return f"cancelled: {text}" if status_after(error) == "cancelled" else text

@@ -10,7 +10,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
-from cerebro_db.configs.freezing import with_frozen
+from cerebro_db.configs.freezing import may_train, with_frozen
 from cerebro_db.configs.model_outputs import OutputSpec, output_names, outputs_of, with_all_metrics
 from cerebro_db.configs.parameters import (
     CompileParams,
@@ -29,7 +29,7 @@ from cerebro_db.database.summaries import Facts
 from cerebro_db.driver.architectures import Architecture, load_architectures
 from cerebro_db.driver.fit_checks import check_alike, check_fits, target_facts
 from cerebro_db.driver.fit_request import ROTATION, FitRequest
-from cerebro_db.driver.goals import goal_of
+from cerebro_db.driver.goals import common_goal
 from cerebro_db.driver.leftovers import new_output
 from cerebro_db.driver.measuring import measured_for
 from cerebro_db.driver.one_model import architectures_of
@@ -46,7 +46,11 @@ OUTPUT_SUFFIXES = ("_info", "_summary", STATES_SUFFIX, HISTORY_SUFFIX)
 
 @dataclass(frozen=True)
 class Configuration:
-    """A configuration, parsed, with what the plan makes of it."""
+    """A configuration, parsed, with what the plan makes of it.
+
+    Attributes:
+        goal: by which it is ranked, the same for all of a run.
+    """
 
     mst_key: int
     architecture: Architecture
@@ -198,12 +202,14 @@ def _output(session: Session, request: FitRequest, tick: Tick) -> QualifiedName:
     if not request.warm_start:
         return new_output(session, request.model_output_table, role, tick)
     previous = find(session, request.model_output_table, role, tick)
-    hint = "warm_start := true goes on from the table of an earlier run"
     states = previous.name.suffixed(STATES_SUFFIX)
-    found = find_if_there(session, states.text, role, tick) or previous
-    if not all(found.has(column) for column in ("mst_key", "chunk", "state")):
+    found = find_if_there(session, states.text, role, tick)
+    if found is None or not all(found.has(column) for column in ("mst_key", "chunk", "state")):
         raise WrongObjectType(
-            f"{role}: {previous.name} is no output of cerebro.cerebro_fit_multiple", hint=hint
+            f"{role}: {previous.name} is no output of cerebro_fit_multiple, as there is no table "
+            f"{states} of states beside it, from which warm_start := true goes on",
+            hint="name the table of an earlier run; without warm_start, training begins anew under "
+            "another name",
         )
     return previous.name
 
@@ -279,7 +285,7 @@ def _configurations(
             check_fits(known[model_id], outputs, fit_params, packed, targets)
             monitored = with_all_metrics(compile_params, outputs)
             callbacks.check(monitored, fit_params, validated=request.validation_table is not None)
-            with_frozen(config, compile_params.freeze)
+            _check_trains(with_frozen(config, compile_params.freeze), compile_params.freeze)
         except CerebroError as error:
             error.message = f"configuration {mst_key}: {error.message}"
             raise
@@ -289,13 +295,24 @@ def _configurations(
     for _, architecture, _, _, compile_params, fit_params, _ in parsed:
         key = _program_key(architecture, compile_params, fit_params, jit=True)
         steps[key] += _steps(packed, fit_params) * (request.num_iterations or 1)
-    return tuple(_planned(row, packed, request, steps) for row in parsed)
+    goal = common_goal(outputs for *_, outputs in parsed)
+    return tuple(_planned(row, packed, request, steps, goal) for row in parsed)
+
+
+def _check_trains(config: dict[str, Any], frozen: tuple[str, ...]) -> None:
+    if not may_train(config):
+        raise InvalidArgument(
+            "got a model of which no layer trains; allowed: at least one does",
+            hint="freeze fewer layers"
+            if frozen
+            else "add a layer with weights; trainable tells in its JSON whether they train",
+        )
 
 
 def _planned(
-    row: Any, packed: PackedTable, request: FitRequest, steps: Counter[Any]
+    row: Any, packed: PackedTable, request: FitRequest, steps: Counter[Any], goal: str
 ) -> Configuration:
-    mst_key, architecture, compile_text, fit_text, compile_params, fit_params, outputs = row
+    mst_key, architecture, compile_text, fit_text, compile_params, fit_params, _ = row
     facts, largest = architecture.facts, max(p.rows for p in packed.partitions)
     batch = fit_params.batch_size
     mean_rows = packed.rows // len(packed.partitions)
@@ -312,7 +329,7 @@ def _planned(
         initial_seed=seed_of(request.seed or 0, mst_key),
         jit=use_jit(facts, planned),
         steps_per_call=max(1, min(per_call, math.ceil(largest / batch))),
-        goal=goal_of(outputs),
+        goal=goal,
     )
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from cerebro_db.configs.encodings import Recorded
 from cerebro_db.database.dialects.postgresql_prediction import StoredModel
 from cerebro_db.database.sessions import Session, Tick
-from cerebro_db.driver.goals import goal_of
+from cerebro_db.driver.goals import LOSS, badness, common_goal
 from cerebro_db.driver.trained import ModelTable, load_models, recipe
 from cerebro_db.driver.worker_facts import input_task
 from cerebro_db.errors import InvalidArgument
@@ -118,17 +118,14 @@ def best_keys(session: Session, table: ModelTable, tick: Tick) -> list[int]:
         (list(table.mst_keys),),
         tick,
     )
-    models = load_models(session, table, table.mst_keys, tick)
-    goals = {model.mst_key: goal_of(model.outputs) for model in models}
-    return [row[0] for row in sorted(rows, key=lambda row: _badness(goals[row[0]], *row))]
+    goal = _goal(session, table, tick)
+    found = {key: badness(goal, metric, loss) for key, metric, loss in rows}
+    return sorted(found, key=lambda key: (found[key], key))
 
 
-def _badness(
-    goal: str, mst_key: int, metric: float | None, loss: float | None
-) -> tuple[bool, float, float, int]:
-    last = float("inf")
-    loss = last if loss is None or loss != loss else loss
-    value = loss if goal == "loss" else metric
-    if value is None or value != value:
-        return True, last, loss, mst_key
-    return False, -value if goal == "max" else value, loss, mst_key
+def _goal(session: Session, table: ModelTable, tick: Tick) -> str:
+    """Of the run that made a table, with configurations that failed, of which there is no model."""
+    sql = f"SELECT pg_catalog.count(DISTINCT (i.metrics_type)[1]) FROM {table.info.name.sql} i"
+    if session.run(sql, (), tick)[0][0] > 1:
+        return LOSS
+    return common_goal(model.outputs for model in load_models(session, table, table.mst_keys, tick))

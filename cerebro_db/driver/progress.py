@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 
 from cerebro_db.database.catalog import MetricRow
 from cerebro_db.driver.fit_setup import RunSetup
+from cerebro_db.driver.goals import LOSS, badness
 from cerebro_db.driver.scoreboard import TRAINING, VALIDATION
 from cerebro_db.planning.callbacks import Verdict
 
@@ -22,7 +23,7 @@ class EpochReport:
     """
 
     def __init__(self, setup: RunSetup, notify: Callable[[str], None]) -> None:
-        self._goals = {c.mst_key: c.goal for c in setup.configurations}
+        self._goal = next((c.goal for c in setup.configurations), LOSS)
         self._dataset = TRAINING if setup.validation is None else VALIDATION
         self._iterations = setup.request.num_iterations
         self._notify = notify
@@ -93,12 +94,8 @@ class EpochReport:
         rows = self._scores.pop(epoch, [])
         if not rows:
             return ""
-        goals = {(self._goals[row.mst_key], *row.names[:1]) for row in rows}
-        goal = goals.pop()[0] if len(goals) == 1 else "loss"  # what all of them have
-        if goal == "loss":
-            best = min(rows, key=lambda row: row.loss)
-            return f", best {self._dataset} loss {best.loss:.4f} (mst_key {best.mst_key})"
-        best = (max if goal == "max" else min)(rows, key=lambda row: row.metrics[0])
-        return (
-            f", best {self._dataset} {best.names[0]} {best.metrics[0]:.4f} (mst_key {best.mst_key})"
+        best = min(
+            rows, key=lambda row: badness(self._goal, next(iter(row.metrics), None), row.loss)
         )
+        name, value = (LOSS, best.loss) if self._goal == LOSS else (best.names[0], best.metrics[0])
+        return f", best {self._dataset} {name} {value:.4f} (mst_key {best.mst_key})"

@@ -74,6 +74,19 @@ def write(
         raise
 
 
+def write_none(catalog: Catalog, dialect: PostgreSQL, run: StoredRun, error: str) -> None:
+    """End a run that leaves no tables, as there is no model: what an earlier run left stays."""
+    catalog.execute("BEGIN")
+    try:
+        if drop_states(catalog, dialect, run.row.states):
+            catalog.states_dropped(run.run_id)
+        catalog.run_ended(run.run_id, "failed", error)
+        catalog.commit()
+    except BaseException:
+        catalog.execute_quietly("ROLLBACK")
+        raise
+
+
 def drop_states(catalog: Catalog, dialect: PostgreSQL, name: str | None) -> bool:
     """Drop the tables of states of a run, within a transaction; false where someone reads one.
 

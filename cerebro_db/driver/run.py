@@ -47,7 +47,7 @@ from cerebro_db.planning.orders import Visit
 # Who looks at the scores of a run sees them that much later, or a hop of so many seconds at most;
 # short epochs share their scans.
 _PATIENCE, _LONGEST = 0.5, 5.0
-
+_LONGEST_ERROR = 2000
 
 Rows = list[tuple[Any, ...]]
 
@@ -502,9 +502,9 @@ class Run:
             self._visit_failed(job.visits[0], error)
 
     def _visit_failed(self, visit: Visit, error: StatementFailed) -> None:
-        hint = f" ({error.hint})" if error.hint else ""
+        hint = f"; {error.hint}" if error.hint else ""
         where = f"epoch {visit.epoch}, hop {visit.position + 1}"
-        self._drop(visit.mst_key, f"{where}: {error.message}{hint}")
+        self._drop(visit.mst_key, f"{error.message} ({where}){hint}")
         self._visit_ended(visit)
 
     def _visit_ended(self, visit: Visit) -> None:
@@ -527,6 +527,7 @@ class Run:
 
     def _drop(self, mst_key: int, error: str, status: str = "failed") -> None:
         if self._alive.pop(mst_key, None) is not None:
+            error = " ".join(error.split())[:_LONGEST_ERROR]
             self._ended[mst_key] = (status, error)
             self._dispatcher.drop(mst_key)
             self._board.drop(mst_key)

@@ -22,7 +22,7 @@ from cerebro_db.driver.registration import states_of
 from cerebro_db.driver.scoreboard import TRAINING, VALIDATION
 from cerebro_db.driver.state_store import StateStore
 from cerebro_db.driver.verdicts import Verdicts
-from cerebro_db.errors import InvalidData, WrongRunStatus
+from cerebro_db.errors import InvalidArgument, InvalidData, WrongRunStatus
 from cerebro_db.planning.orders import Visit
 
 
@@ -58,6 +58,12 @@ def load_setup(session: Session, run: StoredRun, tick: Tick) -> RunSetup:
         WrongRunStatus: the run cannot go on at all.
     """
     row, catalog = run.row, Catalog(session, tick)
+    if row.states is None and run.status == "failed":
+        raise WrongRunStatus(
+            f"run {run.run_id} cannot go on: no model was trained to the end",
+            hint=f"begin a new run; SELECT mst_key, error FROM cerebro.leaderboard WHERE run_id = "
+            f"{run.run_id} tells why",
+        )
     if row.states is None:
         raise WrongRunStatus(
             f"run {run.run_id} cannot go on: its states are gone",
@@ -275,3 +281,20 @@ def with_workers(setup: RunSetup, num_workers: int | None) -> RunSetup:
     check_workers(setup.request.schedule, num_workers)
     most = most_workers(setup.packed, len(setup.configurations))
     return replace(setup, num_workers=min(num_workers, most))
+
+
+def with_output(setup: RunSetup, output: QualifiedName | None) -> RunSetup:
+    """The same with other names for its output tables.
+
+    Raises:
+        InvalidArgument: the run replaces the tables from which it went on.
+    """
+    if output is None:
+        return setup
+    if setup.replaces:
+        raise InvalidArgument(
+            f"model_output_table: got {output} for a run with warm_start := true; allowed: NULL, as "
+            f"such a run replaces {setup.output}, from which it went on"
+        )
+    request = replace(setup.request, model_output_table=output.text)
+    return replace(setup, output=output, request=request)

@@ -174,7 +174,7 @@ def no_state(states: str, mst_key: int) -> WrongObjectType:
     """The error where someone has removed the state of a model."""
     return WrongObjectType(
         f"{states} has no state of the model {mst_key}",
-        hint="its rows were deleted; train it again with warm_start := true",
+        hint="its rows were deleted; train it again under another model_output_table",
     )
 
 

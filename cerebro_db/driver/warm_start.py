@@ -19,7 +19,7 @@ from cerebro_db.driver.control import (
     release,
     runs_tensorflow,
 )
-from cerebro_db.driver.fit_setup import HISTORY_SUFFIX, Configuration, RunSetup
+from cerebro_db.driver.fit_setup import HISTORY_SUFFIX, STATES_SUFFIX, Configuration, RunSetup
 from cerebro_db.driver.trained import (
     ModelTable,
     TrainedModel,
@@ -53,11 +53,10 @@ def check_previous(session: Session, pool: SessionPool, setup: RunSetup, tick: T
         WrongObjectType: a table that a run would replace was made by someone else.
     """
     _check_history(session, setup, tick)
-    name = session.run(SPELLED, (setup.output.schema, setup.output.name), tick)[0][0]
-    try:
-        earlier = load_model_table(session, name, tick)
-    except WrongObjectType:
+    if not _has_states(session, setup, tick):
         return  # no model was trained to the end: all start fresh
+    name = session.run(SPELLED, (setup.output.schema, setup.output.name), tick)[0][0]
+    earlier = load_model_table(session, name, tick)
     _check_targets(setup, earlier)
     if changed := _changed(session, setup, earlier, tick):
         fits = (lambda one: may_score(one, use_gpus=False), runs_tensorflow)
@@ -75,6 +74,34 @@ def _check_history(session: Session, setup: RunSetup, tick: Tick) -> None:
             "replace it",
             hint="rename that table",
         )
+
+
+def _has_states(session: Session, setup: RunSetup, tick: Tick) -> bool:
+    """Whether there is any state to go on from; each model that is there must have one."""
+    output, states = setup.output, setup.output.suffixed(STATES_SUFFIX)
+    models = f"SELECT m.mst_key FROM {output.sql} m"
+    beside = output.suffixed("_info")
+    spelled = session.run(SPELLED, (beside.schema, beside.name), tick)[0][0]
+    info = find_if_there(session, spelled, ROLE, tick)
+    if info is not None and info.has("mst_key") and info.has("status"):
+        models += f" UNION SELECT i.mst_key FROM {info.name.sql} i WHERE i.status = 'finished'"
+    there = {row[0] for row in session.run(f"SELECT DISTINCT mst_key FROM {states.sql}", (), tick)}
+    trained = {row[0] for row in session.run(models, (), tick)}
+    gone = sorted({one.mst_key for one in setup.configurations} & trained - there)
+    if gone:
+        raise WrongObjectType(
+            f"{ROLE}: {states} has no state of the models {gone[:5]} of {output}, from which "
+            "warm_start := true goes on",
+            hint=f"its rows were deleted; train them anew under {_elsewhere(setup)}",
+        )
+    return bool(there)
+
+
+def _elsewhere(setup: RunSetup) -> str:
+    """Where a model starts fresh."""
+    if setup.selection is None:
+        return "another model_output_table"
+    return f"another mst_key in {setup.selection}, or another model_output_table"
 
 
 def _check_targets(setup: RunSetup, earlier: ModelTable) -> None:
@@ -184,7 +211,7 @@ def _another_model(
     return InvalidArgument(
         f"configuration {one.mst_key}: got model_id {now} of {setup.architectures}, which cannot go on "
         f"from the model of mst_key {one.mst_key} in {earlier.relation.name}{had}: "
-        f"{reason.removeprefix('InvalidState: ')}",
+        f"{reason}",
         hint=f"give model_id {now} {elsewhere}; or name the model_id that the earlier run had",
     )
 

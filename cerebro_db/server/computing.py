@@ -22,7 +22,8 @@ from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
 from cerebro_db.database.dialects.capabilities import interrupts_python
 from cerebro_db.database.dialects.interrupts import raise_pending
-from cerebro_db.errors import RunFailed
+from cerebro_db.errors import CerebroError, RunFailed
+from cerebro_db.training.causes import of_the_model
 from cerebro_db.training.ending import end_at_once
 
 P = ParamSpec("P")
@@ -157,8 +158,21 @@ _thread = ComputingThread()
 
 
 def compute(plpy: Any, work: Callable[[Tick], R]) -> R:
-    """Do ``work`` in the computing thread of this process; a cancel ends the waiting for it."""
-    return _thread.run(work, lambda: listen(plpy))
+    """Do ``work`` in the computing thread of this process; a cancel ends the waiting for it.
+
+    Raises:
+        CerebroError: of the work; what Keras and TensorFlow raise there is told by its cause.
+    """
+
+    def told(tick: Tick) -> R:
+        try:
+            return work(tick)
+        except CerebroError:
+            raise
+        except Exception as error:
+            raise of_the_model(error) from None
+
+    return _thread.run(told, lambda: listen(plpy))
 
 
 def wait_until_idle(plpy: Any) -> None:

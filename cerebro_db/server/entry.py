@@ -8,7 +8,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from cerebro_db.database.dialects.capabilities import packed_sqlstate, reads_error_attributes
 from cerebro_db.database.dialects.interrupts import restored
-from cerebro_db.errors import CerebroError
+from cerebro_db.errors import UNNAMED, CerebroError
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -68,13 +68,16 @@ def _usage(name: str) -> str | None:
 
 def server_error(plpy: Any, error: CerebroError) -> BaseException:
     """The error as an exception that the server reports with its SQLSTATE, hint and detail."""
-    # The server prefixes the message with the class's name, and with its module unless that is
-    # "builtins"; it takes the rest from attributes.
+    # The server reports "class: text", with the module before the class unless that is "builtins",
+    # and takes the rest from attributes. A class that is named like the first words of the message
+    # lets users read the message as it is.
     reads_attributes = reads_error_attributes(plpy)
     base = plpy.Error if reads_attributes else plpy.SPIError
-    kind = type(type(error).__name__, (base,), {"__module__": "builtins"})
-    failure: BaseException = kind(_tellable(error.message))
-    hint, detail = _tellable(error.hint), _tellable(getattr(error, "detail", None))
+    first, colon, text = _tellable(error.message).partition(": ")
+    if not colon:
+        first, text = UNNAMED, first
+    failure: BaseException = type(first, (base,), {"__module__": "builtins"})(text)
+    hint, detail = _told(error.hint), _told(error.detail)
     if reads_attributes:
         vars(failure).update(sqlstate=error.sqlstate, hint=hint, detail=detail)
     else:
@@ -82,8 +85,10 @@ def server_error(plpy: Any, error: CerebroError) -> BaseException:
     return failure
 
 
-def _tellable(text: str | None) -> str | None:
+def _told(text: str | None) -> str | None:
+    return None if text is None else _tellable(text)
+
+
+def _tellable(text: str) -> str:
     """A text as the server can take it: no half characters, no NUL."""
-    if text is None:
-        return None
     return text.encode("utf-8", "backslashreplace").decode().replace("\0", "\\x00")

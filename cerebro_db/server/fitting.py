@@ -42,10 +42,13 @@ def resume(
     max_seconds: float | None,
     num_workers: int | None,
     any_version: bool | None,
+    model_output_table: str | None,
 ) -> int:
     """Go on with a run that stopped."""
     host = Host.of(plpy, gd)
-    limits = Limits(max_seconds, num_workers, bool(any_version))
+    limits = Limits(
+        max_seconds, num_workers, bool(any_version), model_output_table, host.search_path
+    )
     return resume_run(host.pool, host.dialect, run_id, limits, host.tick, host.notice)
 
 

@@ -16,6 +16,7 @@ from cerebro_db.server.entry import entry
 from cerebro_db.server.memory import WorkerMemory, recall, release_memory, remember
 from cerebro_db.server.settings import settings_of
 from cerebro_db.training.blocks import decode_features, decode_targets
+from cerebro_db.training.causes import of_the_model
 from cerebro_db.training.environment import configure, configured, configured_threads
 from cerebro_db.training.fields import Fields
 
@@ -30,8 +31,6 @@ _KNOW_FUNCTIONS = """SELECT cerebro._with_functions('{"functions": true}')"""
 MAX_CACHE_BYTES = 2**51
 PREPARE, BEGIN, STATE = -1, 0, 1  # kinds of rows; the others are buffers
 FAILED = -1  # number of the chunk that holds an error
-# What the server tells of an error that has no SQLSTATE of its own.
-_EXTERNAL = "38000"
 
 
 def checked(name: str, value: int | None, low: int, high: int) -> int:
@@ -178,19 +177,16 @@ def _unless_failed(memory: WorkerMemory, token: int | None, work: Callable[[], N
     try:
         work()
     except Exception as error:
-        sqlstate = error.sqlstate if isinstance(error, CerebroError) else _EXTERNAL
-        if not memory.keeps_errors or concerns_all(sqlstate):
+        failure = of_the_model(error)
+        if not memory.keeps_errors or concerns_all(failure.sqlstate):
             raise
-        memory.under_way, memory.error = None, _described(error, sqlstate)
+        memory.under_way, memory.error = None, _described(failure)
 
 
-def _described(error: Exception, sqlstate: str) -> str:
+def _described(error: CerebroError) -> str:
     """An error as the server would tell it."""
-    if isinstance(error, CerebroError):
-        message, hint = error.message, error.hint
-    else:
-        message, hint = f"{type(error).__name__}: {error}", None
-    return json.dumps({"sqlstate": sqlstate, "message": message, "hint": hint})
+    told = {"sqlstate": error.sqlstate, "message": error.message, "hint": error.hint}
+    return json.dumps(told)
 
 
 def _opened(tick: Tick, memory: WorkerMemory, token: int | None) -> Any:

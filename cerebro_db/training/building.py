@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -11,9 +10,9 @@ import keras
 from keras.src.backend.common import global_state
 
 from cerebro_db.errors import InvalidArchitecture
+from cerebro_db.training.causes import short
 
 _SEQUENTIAL = "cerebro>Sequential"
-_BOLD = re.compile(r"\x1b\[\d*m")  # for terminals
 _SCOPES = "name_scope_stack"  # where Keras keeps the names of the layers that it is inside of
 
 
@@ -84,10 +83,3 @@ def _with_own_sequential(value: Any) -> Any:
         copied["config"].pop("trainable", None)
     is_sequential = copied.get("class_name") == "Sequential" and "module" in copied
     return {**copied, "registered_name": _SEQUENTIAL} if is_sequential else copied
-
-
-def short(error: BaseException) -> str:
-    """What an exception of Keras says, in one line."""
-    # Keras wraps what went wrong in the whole configuration of each model around it.
-    text = " ".join(_BOLD.sub("", str(error)).split()).rpartition("Exception encountered: ")[2]
-    return text[:500] or type(error).__name__

@@ -17,7 +17,7 @@ from cerebro_db.configs.exports import Format
 from cerebro_db.errors import InvalidData, MissingLibrary
 from cerebro_db.training import models
 from cerebro_db.training import state as states
-from cerebro_db.training.building import short
+from cerebro_db.training.causes import short
 from cerebro_db.training.fields import Fields
 from cerebro_db.training.naming import named_model_variables
 from cerebro_db.training.program import Recipe, check_fits

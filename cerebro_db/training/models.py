@@ -24,7 +24,8 @@ from cerebro_db.configs.parameters import Arguments, CompileParams, LossSpec
 from cerebro_db.configs.precision import with_policy
 from cerebro_db.configs.schedules import ScheduleSpec
 from cerebro_db.errors import InvalidArchitecture, InvalidArgument, InvalidState
-from cerebro_db.training.building import made, short
+from cerebro_db.training.building import made
+from cerebro_db.training.causes import short
 from cerebro_db.training.functions import function_of
 
 _EXCLUDED = "exclude_layers"

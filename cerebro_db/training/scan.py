@@ -11,9 +11,10 @@ import numpy as np
 
 from cerebro_db.configs.exactness import AUC, CONFUSION, is_exact
 from cerebro_db.configs.model_outputs import metric_names
-from cerebro_db.errors import PACK_AGAIN, CerebroError, InvalidData
+from cerebro_db.errors import PACK_AGAIN, InvalidData
 from cerebro_db.training import state as states
 from cerebro_db.training.blocks import Shapes
+from cerebro_db.training.causes import cause
 from cerebro_db.training.detail import Detail, added_counts, details_for, exact_auc
 from cerebro_db.training.fields import Fields
 from cerebro_db.training.models import check_training
@@ -24,8 +25,6 @@ from cerebro_db.training.targets import TargetFacts, parts
 from cerebro_db.training.tasks import Architectures, ScanTask, recipe_of
 
 Tick = Callable[[], None]
-
-_MAX_MESSAGE = 500
 
 
 class Scorers:
@@ -107,7 +106,7 @@ class Scan:
             kind = fields.text("detail") if fields.has("detail") else None
             details = details_for(kind, recipe, scorer.units) if kind else ()
         except Exception as error:  # whatever Keras raises is about this configuration
-            self._errors[mst_key] = _told(error)
+            self._errors[mst_key] = cause(error)
             return
         self._entries.append(_Entry(mst_key, recipe, scorer, state, [], details))
 
@@ -179,7 +178,7 @@ class Scan:
                     if detail is not None:
                         detail.add(*of_one)
         except Exception as error:  # such as a metric that does not fit the model's output
-            self._errors[entry.mst_key] = _told(error)
+            self._errors[entry.mst_key] = cause(error)
 
 
 def _told_of(entry: _Entry) -> dict[str, Any]:
@@ -187,15 +186,6 @@ def _told_of(entry: _Entry) -> dict[str, Any]:
     if not entry.details:
         return told
     return told | {"details": [one and one.to_json() for one in entry.details]}
-
-
-def _told(error: Exception) -> str:
-    """What a result says of an error: without the frames that TensorFlow puts into its messages."""
-    if isinstance(error, CerebroError):
-        return error.message
-    lines = [line.strip() for line in str(error).splitlines()]
-    text = " ".join(line for line in lines if line and not line.startswith('File "'))
-    return f"{type(error).__name__}: {text[:_MAX_MESSAGE]}"
 
 
 def try_scores(text: str, scorers: Scorers, known: Architectures) -> str:
@@ -219,12 +209,12 @@ def try_scores(text: str, scorers: Scorers, known: Architectures) -> str:
             partial = scorer.measure(np.zeros((1, *scorer.inputs.row), np.float32), *targets)
             _values(recipe, partial)
         except Exception as error:  # whatever Keras raises is about this configuration
-            errors[mst_key] = f"its loss or metrics cannot be computed: {_told(error)}"
+            errors[mst_key] = f"its loss or metrics cannot be computed: {cause(error)}"
             continue
         try:
             check_training(recipe.compile_params, scorer.model, recipe.architecture)
         except Exception as error:  # the same
-            errors[mst_key] = _told(error)
+            errors[mst_key] = cause(error)
     return json.dumps(errors)
 
 
@@ -244,7 +234,7 @@ def combine(text: str, known: Architectures) -> str:
         try:
             results[mst_key] = _result(task, known)
         except Exception as error:  # whatever Keras raises is about this configuration
-            results[mst_key] = {"error": _told(error)}
+            results[mst_key] = {"error": cause(error)}
     return json.dumps(results)
 
 

@@ -48,10 +48,11 @@ CREATE OR REPLACE FUNCTION cerebro.cerebro_resume(
     run_id      bigint,
     max_seconds double precision DEFAULT NULL,
     num_workers integer DEFAULT NULL,
-    any_version boolean DEFAULT false)
+    any_version boolean DEFAULT false,
+    model_output_table text DEFAULT NULL)
 RETURNS bigint LANGUAGE plpython3u AS {{ udf('cerebro_resume') }};
-COMMENT ON FUNCTION cerebro.cerebro_resume(bigint, double precision, integer, boolean) IS
-'Goes on with a run that was interrupted, cancelled, paused or failed, from its last committed hops; the results are those of a run that was never disturbed. Returns the run_id. any_version: also where other versions of TensorFlow, or another processor, may give other results.';
+COMMENT ON FUNCTION cerebro.cerebro_resume(bigint, double precision, integer, boolean, text) IS
+'Goes on with a run that was interrupted, cancelled, paused or failed, from its last committed hops; the results are those of a run that was never disturbed. Returns the run_id. any_version: also where other versions of TensorFlow, or another processor, may give other results. model_output_table: another name for the tables of models.';
 
 CREATE OR REPLACE FUNCTION cerebro.cerebro_cancel(run_id bigint, mst_key integer DEFAULT NULL)
 RETURNS text LANGUAGE plpython3u AS {{ udf('cerebro_cancel') }};

@@ -66,7 +66,8 @@ GRANT INSERT (name, description, source_table, validation_table, model_output_ta
               source_print, validation_oid, validation_print, states, lock_key, cerebro_version,
               schedule)
     ON cerebro._runs TO cerebro_user;
-GRANT UPDATE (status, error, driver_pid, manifest, started, resumed, active, finished, states)
+GRANT UPDATE (status, error, driver_pid, manifest, started, resumed, active, finished, states,
+              model_output_table, output_schema, output_name)
     ON cerebro._runs TO cerebro_user;
 GRANT SELECT, INSERT, DELETE ON cerebro._configurations, cerebro._architectures, cerebro._plan,
     cerebro._hops, cerebro._metrics TO cerebro_user;
@@ -158,6 +159,7 @@ WITH latest AS (
            c.error, t.epoch, c.stopped_epoch, c.best_epoch, t.metric_names,
            v.loss AS validation_loss, v.metrics AS validation_metrics,
            t.loss AS training_loss, t.metrics AS training_metrics,
+           -- The goal is the same for all configurations of a run; cerebro_db/driver/goals.py has the rule.
            CASE c.goal
                WHEN 'max' THEN -(coalesce(v.metrics, t.metrics))[1]
                WHEN 'min' THEN (coalesce(v.metrics, t.metrics))[1]
@@ -181,7 +183,7 @@ SELECT run_id,
        stopped_epoch, best_epoch
   FROM results;
 COMMENT ON VIEW cerebro.leaderboard IS
-'Configurations of each run, best first: by the first metric on the validation table (the training table where there is none), then by loss.';
+'Configurations of each run, best first: by the first metric where it is the same one for all, else by loss; on the validation table (the training table where there is none).';
 
 CREATE VIEW cerebro.progress WITH (security_barrier) AS
 WITH hops AS (
@@ -236,14 +238,16 @@ SELECT r.run_id, r.name, r.status,
             ELSE r.finished
        END AS estimated_end,
        b.mst_key AS best_mst_key,
-       coalesce(b.validation_metrics[1], b.training_metrics[1],
-                b.validation_loss, b.training_loss) AS best_so_far,
+       CASE k.goal WHEN 'loss' THEN coalesce(b.validation_loss, b.training_loss)
+                   ELSE (coalesce(b.validation_metrics, b.training_metrics))[1]
+       END AS best_so_far,
        r.created, r.started, r.finished
   FROM cerebro.runs r
   JOIN planned p ON p.run_id = r.run_id
   LEFT JOIN epochs e ON e.run_id = r.run_id
   LEFT JOIN (SELECT DISTINCT ON (run_id) * FROM cerebro.leaderboard
-              WHERE epoch IS NOT NULL ORDER BY run_id, rank, mst_key) b ON b.run_id = r.run_id;
+              WHERE epoch IS NOT NULL ORDER BY run_id, rank, mst_key) b ON b.run_id = r.run_id
+  LEFT JOIN cerebro._configurations k ON k.run_id = b.run_id AND k.mst_key = b.mst_key;
 COMMENT ON VIEW cerebro.progress IS
 'Where each run stands: epoch, hops, rows a second, estimated end, best so far.';
 

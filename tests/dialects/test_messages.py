@@ -28,13 +28,20 @@ def test_the_address_of_a_copy_is_not_told(address: str | None) -> None:
     assert SEGMENTS.named_row(5, TABLE, address) == "a row of public.digits"
 
 
+PYTHON = 'PL/Python function "_train_step"'
+
+
 @pytest.mark.parametrize(
-    ("message", "told"),
+    ("message", "context", "told"),
     [
-        ("InvalidData: a row has no id  (seg3 slice1 127.0.0.1:18003 pid=7)", "a row has no id"),
-        ("InvalidData: got shape (2, 3)", "got shape (2, 3)"),
-        ("permission denied  (seg0 pid=7)", "permission denied  (seg0 pid=7)"),
+        ("a row has no id  (seg3 slice1 127.0.0.1:18003 pid=7)", PYTHON, "a row has no id"),
+        ("cerebro: no worker", PYTHON, "no worker"),
+        ("x: got shape (2, 3)", PYTHON, "x: got shape (2, 3)"),
+        ("permission denied  (seg0 pid=7)", None, "permission denied  (seg0 pid=7)"),
+        ("spiexceptions.DiskFull: no  (seg0 pid=7)", PYTHON, None),
     ],
 )
-def test_our_own_messages_are_told_as_they_were_raised(message: str, told: str) -> None:
-    assert _told(message) == told
+def test_our_own_messages_are_told_as_they_were_raised(
+    message: str, context: str | None, told: str | None
+) -> None:
+    assert _told(message, context) == (told or message)

@@ -12,7 +12,7 @@ from cerebro_db.configs.parameters import parse_compile_params
 from cerebro_db.database.dialects.postgresql_training import PostgreSQLTraining, StateTables
 from cerebro_db.database.sessions import StatementFailed
 from cerebro_db.driver.fit_request import FitRequest
-from cerebro_db.driver.goals import goal_of
+from cerebro_db.driver.goals import badness, common_goal
 from cerebro_db.driver.jobs import Hops
 from cerebro_db.driver.progress import EpochReport
 from cerebro_db.driver.retention import Retention
@@ -251,7 +251,32 @@ def test_never_more_than_three_states(states: StateTables) -> None:
 )
 def test_the_first_metric_decides_which_way_is_better(metrics: str, goal: str) -> None:
     params = parse_compile_params(f"loss='mse',optimizer='Adam',metrics={metrics}")
-    assert goal_of(outputs_of(params, [""])) == goal
+    assert common_goal([outputs_of(params, [""])]) == goal
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "goal"),
+    [
+        ("['AUC']", "[AUC(name='area'),'mae']", "max"),
+        ("['AUC']", "[AUC(num_thresholds=200)]", "max"),
+        ("['AUC']", "['accuracy']", "loss"),
+        ("['AUC']", "[AUC(curve='PR')]", "loss"),
+        ("['mae']", "[]", "loss"),
+    ],
+)
+def test_one_metric_is_never_ranked_against_another(first: str, second: str, goal: str) -> None:
+    given = [
+        outputs_of(parse_compile_params(f"loss='mse',optimizer='Adam',metrics={metrics}"), [""])
+        for metrics in (first, second)
+    ]
+    assert common_goal(given) == common_goal(reversed(given)) == goal
+
+
+def test_what_was_not_measured_is_last() -> None:
+    nan = float("nan")
+    assert badness("max", 0.9, 2.0) < badness("max", 0.8, 1.0) < badness("max", nan, 0.0)
+    assert badness("min", 0.8, None) < badness("min", 0.9, 1.0) < badness("min", None, 0.0)
+    assert badness("loss", None, 0.5) < badness("loss", 0.9, 0.6) < badness("loss", 0.9, nan)
 
 
 def test_metrics_are_due_by_frequency_and_at_the_end() -> None:

@@ -89,7 +89,9 @@ def test_a_driver_that_is_stopped_leaves_a_run_that_goes_on(
     _, errors = process.communicate(timeout=60)
     if number is not signal.SIGKILL:
         assert process.returncode == 130
-        assert errors.splitlines()[0] == "cerebro: cancelled"
+        told, hint = errors.splitlines()
+        assert told == f"cerebro: run {run_id} was cancelled by its caller"
+        assert f"SELECT cerebro.cerebro_resume({run_id}) goes on with it" in hint
     status = "interrupted" if number is signal.SIGKILL else "cancelled"
     until(bench, "SELECT status = %s FROM cerebro.runs WHERE run_id = %s", (status, run_id))
     done = resume(bench, run_id)

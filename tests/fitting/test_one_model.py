@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
 from typing import Any
 
 import psycopg2
 import pytest
 
 from tests.fitting.conftest import ADAM
+from tests.fitting.test_client import PROGRAM
 
 CALL = "SELECT cerebro_fit('packed', %s, 'models', 1, %s, 'batch_size=8', 2)"
 
@@ -68,3 +70,44 @@ def test_refused(bench: Any, arguments: str, message: str) -> None:
     with pytest.raises(psycopg2.Error, match=message) as caught:
         bench.run(f"SELECT cerebro_fit({arguments})")
     assert caught.value.pgcode in ("22023", "22004", "42P01")
+
+
+def tables(bench: Any, name: str) -> list[str]:
+    """Those of a name."""
+    found: list[str] = bench.column(
+        "SELECT tablename::text FROM pg_tables WHERE tablename LIKE %s ORDER BY 1", (f"{name}%",)
+    )
+    return found
+
+
+def test_a_model_that_fails_raises_its_error(bench: Any, weights: Any) -> None:
+    diverging = ADAM.replace("Adam(lr=0.01)", "SGD(lr=1e38)")
+    with pytest.raises(psycopg2.errors.DataException) as caught:
+        bench.run(CALL, ("lone", diverging))
+    run_id, status, error = bench.row(
+        "SELECT run_id, status, error FROM cerebro.runs ORDER BY run_id DESC LIMIT 1"
+    )
+    told = caught.value.diag.message_primary
+    assert told == f"run {run_id} failed: {error}"
+    assert status == "failed"
+    assert error.startswith("the loss became ")
+    assert "no table was made" in (caught.value.diag.message_hint or "")
+    assert tables(bench, "lone") == []
+    with pytest.raises(psycopg2.errors.ObjectNotInPrerequisiteState, match="no model was trained"):
+        bench.run("SELECT cerebro_resume(%s)", (run_id,))
+    bench.run(CALL, ("lone", ADAM))  # the name is free
+    before = weights("lone"), bench.fetch("SELECT * FROM lone_info")
+    with pytest.raises(psycopg2.errors.DataException, match="the loss became"):
+        bench.run(CALL.replace(", 2)", ", 2, warm_start := true)"), ("lone", diverging))
+    assert (weights("lone"), bench.fetch("SELECT * FROM lone_info")) == before
+
+
+def test_a_program_tells_of_a_run_that_failed(bench: Any, selection: Any) -> None:
+    diverging = ADAM.replace("Adam(lr=0.01)", "SGD(lr=1e38)")
+    configs = selection([1], [diverging])
+    command = [PROGRAM, "fit", "--dsn", bench.dsn, "packed", "all_failed", configs, "1"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 1
+    told, hint = done.stderr.splitlines()
+    assert told.endswith("failed: no configuration was trained to the end")
+    assert "SELECT mst_key, error FROM cerebro.leaderboard WHERE run_id = " in hint

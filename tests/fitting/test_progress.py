@@ -109,6 +109,31 @@ def test_views_after_a_run(bench: Any, fit: Fit) -> None:
     assert [value for _, value in ranks] == sorted((v for _, v in ranks), reverse=True)
 
 
+def test_one_metric_is_never_ranked_against_another(
+    bench: Any, fit: Fit, selection: Callable[..., str]
+) -> None:
+    others = ADAM.replace("['accuracy']", "['top_2_accuracy']")
+    before = len(bench.notices)
+    out, run_id = fit(configs=selection([1], [ADAM, others]), epochs=1)
+    ranks = bench.fetch(
+        "SELECT mst_key, training_loss FROM cerebro.leaderboard WHERE run_id = %s ORDER BY rank",
+        (run_id,),
+    )
+    best, loss = min(ranks, key=lambda row: row[1])
+    assert ranks[0] == (best, loss)
+    (line,) = [line for line in bench.notices[before:] if "epoch 1 of 1" in line]
+    assert f"best training loss {loss:.4f} (mst_key {best})" in line
+    told = "SELECT best_mst_key, best_so_far FROM cerebro.progress WHERE run_id = %s"
+    assert bench.row(told, (run_id,)) == (best, loss)
+    answers = {}
+    for which in (f"mst_key := {best}", "ensemble := 1"):
+        bench.run("DROP TABLE IF EXISTS answers")
+        bench.run(f"SELECT cerebro_predict('{out}', 'blobs', 'id', 'x', 'answers', {which})")
+        answers[which] = bench.fetch("SELECT * FROM answers ORDER BY 1, 2, 3")
+    first, second = answers.values()
+    assert first == second
+
+
 class Background:
     """A run in a connection of its own, which another one watches."""
 
@@ -184,6 +209,7 @@ def test_a_run_is_seen_while_it_goes_on_and_stops_when_cancelled(bench: Any, fit
     assert time.monotonic() - began < 5
     assert background.error is not None
     assert background.error.pgcode == "57014"
+    assert "cerebro.cerebro_resume(" in (background.error.diag.message_hint or "")
     assert bench.value("SELECT status FROM cerebro.runs WHERE name = 'endless'") == "cancelled"
     assert bench.value("SELECT to_regclass('endless') IS NULL")
     bench.run(DROP, ("endless",))
@@ -193,10 +219,14 @@ def test_a_run_is_seen_while_it_goes_on_and_stops_when_cancelled(bench: Any, fit
 def test_a_statement_timeout_stops_a_run_too(bench: Any, fit: Fit) -> None:
     bench.run("SET statement_timeout = '2s'")
     try:
-        with pytest.raises(psycopg2.errors.QueryCanceled, match="statement timeout"):
+        with pytest.raises(psycopg2.errors.QueryCanceled, match="statement timeout") as caught:
             fit(epochs=100_000, name="timed out")
     finally:
         bench.run("RESET statement_timeout")
+    run_id = bench.value("SELECT run_id FROM cerebro.runs WHERE name = 'timed out'")
+    told = caught.value.diag
+    assert told.message_primary.startswith(f"run {run_id} was cancelled: ")
+    assert told.message_hint == f"SELECT cerebro.cerebro_resume({run_id}) goes on with it"
     assert bench.value("SELECT status FROM cerebro.runs WHERE name = 'timed out'") == "cancelled"
     bench.run(DROP, ("timed out",))
     fit(epochs=1)

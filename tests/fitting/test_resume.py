@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 import psycopg2
 import pytest
+from reasons import EMBEDDED_ONLY
 
 from tests.fitting.conftest import ADAM, PARTITIONS, SOFTMAX, layer, model
 from tests.fitting.test_progress import Background, until
@@ -377,6 +378,60 @@ def test_calls_that_are_refused(bench: Any, undisturbed: list[Any], call: str) -
     finished = bench.value("SELECT max(run_id) FROM cerebro.runs WHERE status = 'finished'")
     with pytest.raises(getattr(psycopg2.errors, kind), match=message):
         bench.value(f"SELECT {call}", {"finished": finished})
+
+
+def test_a_run_whose_output_name_was_taken_goes_on_under_another_one(bench: Any, fit: Fit) -> None:
+    _, run_id = fit(epochs=1, out="taken_later", max_seconds=0.001)
+    bench.run("CREATE TABLE taken_later (a int)")
+    bench.run("CREATE TABLE taken_too (a int)")
+    resume = f"SELECT cerebro_resume({run_id}"
+    for more in ("", ", model_output_table := 'taken_too'"):
+        with pytest.raises(psycopg2.errors.DuplicateTable, match="exists already") as caught:
+            bench.run(f"{resume}{more})")
+        hint = f"SELECT cerebro.cerebro_resume({run_id}, model_output_table := 'another_name')"
+        assert hint in (caught.value.diag.message_hint or "")
+    for name, kind in (("no_schema.o", "UndefinedTable"), ("", "InvalidParameterValue")):
+        with pytest.raises(getattr(psycopg2.errors, kind), match="model_output_table: got"):
+            bench.run(f"{resume}, model_output_table := '{name}')")
+    bench.run(f"{resume}, model_output_table := 'not_taken', max_seconds := 0.001)")
+    bench.run(f"{resume})")  # the name stays
+    assert bench.value("SELECT run_id FROM not_taken_summary") == run_id
+    assert bench.value("SELECT count(*) FROM not_taken") == 4
+    told = "SELECT model_output_table FROM cerebro.runs WHERE run_id = %s"
+    assert bench.value(told, (run_id,)) == "public.not_taken"
+    bench.run("DROP TABLE taken_later, taken_too")
+
+
+def test_a_warm_start_keeps_its_output(bench: Any, fit: Fit) -> None:
+    out, _ = fit(epochs=1)
+    _, run_id = fit(epochs=1, out=out, warm_start=True, max_seconds=0.001)
+    with pytest.raises(psycopg2.errors.InvalidParameterValue, match="warm_start := true"):
+        bench.run("SELECT cerebro_resume(%s, model_output_table := 'elsewhere')", (run_id,))
+    bench.run("SELECT cerebro_resume(%s)", (run_id,))
+
+
+@pytest.mark.not_on_segments(EMBEDDED_ONLY)  # where rows of hops are not the statement's
+def test_an_error_of_the_server_tells_how_to_go_on(bench: Any, fit: Fit) -> None:
+    bench.run(
+        "CREATE FUNCTION no_space() RETURNS trigger LANGUAGE plpgsql AS "
+        "$$ BEGIN RAISE 'no space is left' USING ERRCODE = '53100'; END $$"
+    )
+    bench.run(
+        "CREATE TRIGGER full_disk BEFORE INSERT ON cerebro.catalog_hops "
+        "FOR EACH ROW EXECUTE PROCEDURE no_space()"
+    )
+    out = "out_of_space"
+    try:
+        with pytest.raises(psycopg2.errors.DiskFull) as caught:
+            fit(epochs=1, out=out)
+    finally:
+        bench.run("DROP FUNCTION no_space() CASCADE")
+    run_id = bench.value("SELECT max(run_id) FROM cerebro.runs")
+    assert caught.value.diag.message_primary == f"run {run_id} failed: no space is left"
+    resume = f"SELECT cerebro.cerebro_resume({run_id})"
+    assert (caught.value.diag.message_hint or "").endswith(f"; then {resume} goes on with it")
+    bench.run(resume)
+    assert bench.value(f"SELECT count(*) FROM {out}") == 4
 
 
 def test_two_callers_never_drive_one_run(bench: Any, disturbed: Callable[..., Disturbed]) -> None:

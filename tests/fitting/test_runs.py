@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -180,7 +181,8 @@ def test_one_that_fails_late_leaves_those_alone_that_were_trained_with_it(
     status = bench.fetch(f"SELECT mst_key, status FROM {out}_info ORDER BY 1")
     assert status == [*((key, "finished") for key in range(1, 12)), (12, "failed")]
     error = bench.value(f"SELECT error FROM {out}_info WHERE mst_key = 12")
-    assert error.startswith("epoch 2, hop 2: the loss became")
+    assert error.startswith("the loss became")
+    assert "(epoch 2, hop 2); a lower learning rate" in error
     hops = "SELECT count(*) FROM cerebro.hops WHERE run_id = %s AND mst_key = %s"
     assert bench.value(hops, (run_id, 12)) == 5
     assert bench.value(hops, (run_id, 7)) == 4 * PARTITIONS
@@ -194,6 +196,24 @@ def test_one_that_fails_late_leaves_those_alone_that_were_trained_with_it(
         f"WHERE {where} AND a.finished > b.started AND b.finished > a.started"
     )
     assert bench.value(overlaps, (run_id,)) == 0
+
+
+def test_an_error_of_tensorflow_is_told_by_its_cause(bench: Any, fit: Fit) -> None:
+    layers = (layer("Embedding", input_dim=2, output_dim=2), layer("Flatten"), SOFTMAX)
+    bench.run("SELECT cerebro_load_model('embedded', %s)", (model(*layers),))
+    bench.run(
+        "SELECT cerebro_load_configs('embedded', 'embedded_configs', ARRAY[1], %s, ARRAY[''])",
+        ([ADAM],),
+    )
+    out, run_id = fit(configs="embedded_configs", epochs=1)
+    error = bench.value(f"SELECT error FROM {out}_info")
+    assert re.fullmatch(
+        r"indices\[\d+,\d+\] = -?\d+ is not in \[0, 2\) \(InvalidArgumentError\) "
+        r"\(epoch 1, hop 1\); change the model, its parameters or the data",
+        error,
+    )
+    shown = "SELECT error FROM cerebro.leaderboard WHERE run_id = %s"
+    assert bench.value(shown, (run_id,)) == error
 
 
 def test_when_every_configuration_fails_the_run_has_failed(
@@ -274,20 +294,27 @@ def test_what_cannot_be_computed_fails_before_it_trains(
     )
 
 
-def test_a_model_of_which_nothing_trains_fails_before_it_is_trained(bench: Any, fit: Fit) -> None:
+def test_a_model_of_which_nothing_trains_is_refused(bench: Any, fit: Fit) -> None:
+    bench.run("CREATE VIEW thirds AS SELECT x[1:3] AS x, label FROM blobs")
     named = model(layer("Dense", units=3, activation="softmax", name="only"))
     bench.run("SELECT cerebro_load_model('frozen_models', %s)", (named,))
     bench.run(
         "SELECT cerebro_load_configs('frozen_models', 'frozen_configs', ARRAY[1], %s, ARRAY[''])",
         ([f"{ADAM},freeze='*'"],),
     )
-    out, run_id = fit(configs="frozen_configs", num_workers=1)
-    status, error = bench.row(f"SELECT status, error FROM {out}_info")
-    assert (status, error) == (
-        "failed",
-        "got a model of which no layer trains; allowed: at least one does",
+    before = bench.value("SELECT max(run_id) FROM cerebro.runs")
+    told = "configuration 1: got a model of which no layer trains; allowed: at least one does"
+    with pytest.raises(psycopg2.errors.InvalidParameterValue, match=told) as caught:
+        fit(configs="frozen_configs")
+    assert caught.value.diag.message_hint == "freeze fewer layers"
+    bench.run(
+        "SELECT cerebro_load_model('frozen_models', %s)", (model(layer("Softmax"), shape=(3,)),)
     )
-    assert not bench.fetch("SELECT 1 FROM cerebro.hops WHERE run_id = %s", (run_id,))
+    bench.run("UPDATE frozen_configs SET model_id = 2, compile_params = %s", (ADAM,))
+    bench.run("SELECT cerebro_pack('thirds', 'thirds_packed', 'label', 'x', num_partitions := 2)")
+    with pytest.raises(psycopg2.errors.InvalidParameterValue, match=told):
+        fit("thirds_packed", configs="frozen_configs")
+    assert bench.value("SELECT max(run_id) FROM cerebro.runs") == before
 
 
 def test_model_weights_of_the_architecture_are_the_start(

@@ -102,6 +102,25 @@ def test_another_optimizer_begins_anew_with_the_weights_that_are_there(
     assert weights(out)[1] != before[1]
 
 
+def test_states_that_are_gone_are_told(bench: Any, fit: Any, weights: Any) -> None:
+    out, run_id = fit(epochs=1)
+    bench.run(f"DELETE FROM {out}_states WHERE mst_key = 2")
+    told = rf"{out}_states has no state of the models \[2\]"
+    with pytest.raises(psycopg2.errors.WrongObjectType, match=told) as caught:
+        fit(epochs=1, out=out, warm_start=True)
+    assert "train them anew under another mst_key" in (caught.value.diag.message_hint or "")
+    bench.run(f"DELETE FROM {out} WHERE mst_key = 2")  # _info still tells of it
+    with pytest.raises(psycopg2.errors.WrongObjectType, match=told):
+        fit(epochs=1, out=out, warm_start=True)
+    bench.run(f"DELETE FROM {out}_states")
+    with pytest.raises(psycopg2.errors.WrongObjectType, match=r"models \[1, 2, 3, 4\]"):
+        fit(epochs=1, out=out, warm_start=True)
+    bench.run(f"DROP TABLE {out}_states")
+    with pytest.raises(psycopg2.errors.WrongObjectType, match=f"no table .*{out}_states"):
+        fit(epochs=1, out=out, warm_start=True)
+    assert bench.value("SELECT max(run_id) FROM cerebro.runs") == run_id
+
+
 def test_what_cannot_be_gone_on_from_is_refused(bench: Any, fit: Any) -> None:
     out, _ = fit(epochs=1)
     bench.run("CREATE TABLE others AS SELECT id, x, upper(label) AS label FROM blobs")

@@ -44,9 +44,22 @@ def test_a_call_with_nothing_but_nulls_has_a_sqlstate_and_a_hint(
         with pytest.raises(psycopg2.Error) as caught:
             sql.fetch(f"SELECT cerebro.{name}({nulls})")
         told = caught.value.diag
-        assert re.match(r"[A-Z]\w+: \w+: got", told.message_primary), (name, told.message_primary)
+        assert re.match(r"[a-z]\w+: got", told.message_primary), (name, told.message_primary)
         assert told.sqlstate == ("42704" if "run_id" in told.message_primary else "22023"), name
         assert told.message_hint, (name, told.message_primary)
+
+
+def test_a_message_begins_with_no_class_of_python(sql: Any) -> None:
+    with pytest.raises(psycopg2.Error) as caught:
+        sql.fetch("SELECT cerebro.cerebro_pack('no_table', 'o', 'y', 'x')")
+    told = caught.value.diag
+    assert (
+        told.message_primary == "source_table: got 'no_table'; no table or view of that name exists"
+    )
+    assert told.sqlstate == "42P01"
+    with pytest.raises(psycopg2.Error) as caught:
+        sql.fetch("SELECT cerebro.cerebro_pause(7)")
+    assert caught.value.diag.message_primary.startswith("run_id: got 7")
 
 
 def test_the_last_resort_is_how_the_function_is_called(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -9,7 +10,8 @@ import numpy as np
 import pytest
 
 from cerebro_db.configs.architecture import check_architecture
-from cerebro_db.configs.freezing import with_frozen
+from cerebro_db.configs.architecture_names import LAYERS
+from cerebro_db.configs.freezing import _TRAINED, may_train, with_frozen
 from cerebro_db.errors import InvalidArchitecture, InvalidArgument
 from tests.training.conftest import CLASSES, FEATURES, SOFTMAX, Data, hop, weights_of
 from tests.training.test_equality import assert_same, by_hops, one_hot, plain_keras
@@ -36,6 +38,36 @@ def model(*, frozen: bool, functional: bool = False) -> str:
     for each in middle[:2]:
         each.trainable = not frozen
     return str(made.to_json())
+
+
+def test_layers_without_weights_that_train_are_those_that_make_none() -> None:
+    import keras
+
+    wrappers = {
+        "Bidirectional",
+        "RNN",
+        "SpectralNormalization",
+        "StackedRNNCells",
+        "TimeDistributed",
+    }
+    not_trained = {"Discretization", "Normalization"}  # what they are told of the data
+    for name in LAYERS - _TRAINED - wrappers - not_trained:
+        own = [one for one in getattr(keras.layers, name).__mro__ if one is not keras.Layer]
+        texts = [
+            inspect.getsource(one) for one in own if one.__module__.startswith("keras.src.layers")
+        ]
+        assert not any("add_weight" in text for text in texts if "class Layer(" not in text), name
+
+
+def test_what_may_train(recipe: Callable[..., Any]) -> None:
+    for frozen, trains in (((), True), (("base*",), True), (("base*", "head"), False)):
+        config = check_architecture(model(frozen=False, functional=True))
+        assert may_train(with_frozen(config, frozen)) == trains
+    inner = {"class_name": "Dense", "config": {"units": 1}}
+    wrapped = {"class_name": "TimeDistributed", "config": {"layer": inner}}
+    assert may_train([wrapped])
+    wrapped["config"]["trainable"] = False
+    assert not may_train([wrapped])
 
 
 @pytest.mark.parametrize("functional", [False, True])

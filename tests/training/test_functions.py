@@ -10,7 +10,7 @@ import pytest
 from cerebro_db.configs.model_outputs import outputs_of
 from cerebro_db.configs.names import is_taken
 from cerebro_db.configs.parameters import parse_compile_params, parse_fit_params
-from cerebro_db.driver.goals import goal_of
+from cerebro_db.driver.goals import common_goal
 from cerebro_db.errors import InvalidArgument
 from cerebro_db.planning import callbacks
 from cerebro_db.training.functions import (
@@ -77,7 +77,7 @@ def test_names_in_parameters() -> None:
     )
     assert params.loss.name == "custom.ours"
     assert [metric.label for metric in params.metrics] == ["ours", "more", "mean_absolute_error"]
-    assert goal_of(outputs_of(params, [""])) == "loss"
+    assert common_goal([outputs_of(params, [""])]) == "loss"
     fit = parse_fit_params("callbacks=[EarlyStopping('more', mode='max')]")
     callbacks.check(params, fit, validated=False)
     with pytest.raises(InvalidArgument, match="nobody knows whether more"):
