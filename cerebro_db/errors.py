@@ -90,11 +90,18 @@ class DuplicateTable(CerebroError):
     advice = "drop it first, or choose another name"
 
 
+class DependentObjects(CerebroError):
+    """Something depends on a table that is to be replaced."""
+
+    sqlstate = "2BP01"
+    advice = "drop that first, or choose another name"
+
+
 class DuplicateFunction(CerebroError):
     """A function to be made exists already."""
 
     sqlstate = "42723"
-    advice = "drop it first, or choose another name"
+    advice = "replace := true replaces what cerebro_create_encoder made; or choose another name"
 
 
 class ObjectInUse(CerebroError):

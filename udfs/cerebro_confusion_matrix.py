@@ -1,3 +1,5 @@
 from cerebro_db.server import results
 
-return results.confusion_matrix(plpy, GD, model_table, test_table, output_table, use_gpus, mst_key)
+return results.confusion_matrix(
+    plpy, GD, model_table, test_table, output_table, use_gpus, mst_key, replace
+)

@@ -25,5 +25,6 @@ return fitting.fit_one(
         seed=seed,
         durability=durability,
         max_seconds=max_seconds,
+        replace=replace,
     ),
 )

@@ -20,5 +20,6 @@ return fitting.fit(
         durability=durability,
         max_seconds=max_seconds,
         schedule=schedule,
+        replace=replace,
     ),
 )

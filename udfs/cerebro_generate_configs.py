@@ -12,4 +12,5 @@ return selection.generate_configs(
     num_configs,
     random_state,
     object_table,
+    replace,
 )

@@ -1,3 +1,3 @@
 from cerebro_db.server import hosts
 
-return hosts.gpu_configuration(plpy, GD, output_table, source)
+return hosts.gpu_configuration(plpy, GD, output_table, source, replace)

@@ -9,4 +9,5 @@ return selection.load_configs(
     compile_params_list,
     fit_params_list,
     object_table,
+    replace,
 )

@@ -14,4 +14,5 @@ return packing.pack(
     num_partitions,
     seed,
     sample_weight,
+    replace,
 )

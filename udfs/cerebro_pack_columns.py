@@ -18,4 +18,5 @@ return packing.pack_columns(
     seed,
     sample_weight,
     distribution_rules,
+    replace,
 )

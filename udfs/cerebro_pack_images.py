@@ -16,4 +16,5 @@ return packing.pack_images(
     seed,
     sample_weight,
     distribution_rules,
+    replace,
 )

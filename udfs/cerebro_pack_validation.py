@@ -10,4 +10,5 @@ return packing.pack_validation(
     training_table,
     buffer_size,
     distribution_rules,
+    replace,
 )

@@ -13,4 +13,5 @@ return results.predict(
     mst_key,
     num_workers,
     ensemble,
+    replace,
 )

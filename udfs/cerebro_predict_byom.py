@@ -13,5 +13,6 @@ arguments = {
     "normalizing_const": normalizing_const,
     "dependent_count": dependent_count,
     "num_workers": num_workers,
+    "replace": replace,
 }
 return results.predict_byom(plpy, GD, arguments)

@@ -12,4 +12,5 @@ return splitting.train_test_split(
     with_replacement,
     separate_output_tables,
     seed,
+    replace,
 )

@@ -31,6 +31,7 @@ class RunRow:
         source_print, validation_print: fingerprints of what is in them.
         states: how the names of the tables of states begin, None where they are gone.
         lock_key: of the advisory lock that the driver holds.
+        replaces: whether output tables of that name that are there at its end give way.
     """
 
     name: str | None
@@ -60,6 +61,7 @@ class RunRow:
     lock_key: int
     cerebro_version: str
     schedule: str
+    replaces: bool
 
 
 @dataclass(frozen=True)
@@ -151,6 +153,16 @@ class Catalog:
 
     def __init__(self, session: Session, tick: Tick) -> None:
         self._session, self._tick = session, tick
+
+    @property
+    def session(self) -> Session:
+        """The session, for statements beside those of the catalog in its transaction."""
+        return self._session
+
+    @property
+    def tick(self) -> Tick:
+        """What is called while waiting."""
+        return self._tick
 
     def settings(self) -> Settings:
         """What administrators have set."""

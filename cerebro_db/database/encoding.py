@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from cerebro_db.configs.encodings import ColumnEncoding, Encoding, Kind, Method
 from cerebro_db.database.names import QualifiedName, literal, quote
+from cerebro_db.database.outputs import ENCODED, PACKED
 
 _LARGEST = "1.7976931348623157e308::double precision"
 _SECONDS_OF_A_DAY = "86400.0"
@@ -63,18 +64,26 @@ def categories(table: QualifiedName, column: ColumnEncoding) -> str:
 
 
 def write_rows(
-    output: QualifiedName, source: QualifiedName, id_name: str, encoding: Encoding
+    output: QualifiedName, source: QualifiedName, ids: Sequence[str], encoding: Encoding
 ) -> str:
     """A table of the features of all rows of a source, each with what names it."""
+    listed = ", ".join(f"s.{quote(name)}" for name in ids)
     return (
-        f"CREATE TABLE {output.sql} AS SELECT s.{quote(id_name)}, "
+        f"CREATE TABLE {output.sql} AS SELECT {listed}, "
         f"{encoded(encoding, 's')} AS features FROM {source.sql} s; "
-        f"COMMENT ON TABLE {output.sql} IS 'Cerebro-DB: encoded rows'"
+        f"{ENCODED.comment(output)}"
     )
 
 
-def write_function(name: QualifiedName, source: QualifiedName, encoding: Encoding) -> str:
+# The comment of such a function.
+FUNCTION = "Cerebro-DB: the features of a row"
+
+
+def write_function(
+    name: QualifiedName, source: QualifiedName, encoding: Encoding, replace: bool
+) -> str:
     """A function from a row of a source to its features, whatever the settings of a session are."""
+    create = "CREATE OR REPLACE" if replace else "CREATE"
     kept = " ".join(f"SET {setting} FROM CURRENT" for setting in _DECIDING)
     # A tag of a quoted body that is in none of the categories.
     body = f"SELECT {encoded(encoding, '$1')}"
@@ -82,9 +91,9 @@ def write_function(name: QualifiedName, source: QualifiedName, encoding: Encodin
     while tag in body:
         tag = f"{tag[:-1]}_$"
     return (
-        f"CREATE FUNCTION {name.sql}({source.sql}) RETURNS double precision[] LANGUAGE sql STABLE "
+        f"{create} FUNCTION {name.sql}({source.sql}) RETURNS double precision[] LANGUAGE sql STABLE "
         f"{kept} AS {tag}{body}{tag}; "
-        f"COMMENT ON FUNCTION {name.sql}({source.sql}) IS 'Cerebro-DB: the features of a row'"
+        f"COMMENT ON FUNCTION {name.sql}({source.sql}) IS '{FUNCTION}'"
     )
 
 
@@ -92,7 +101,7 @@ def create_features(table: QualifiedName) -> str:
     """The table in which an encoding can be read. Parameter: its features as JSON."""
     return (
         f"CREATE TABLE {table.sql} ({FEATURE_COLUMNS}); "
-        f"COMMENT ON TABLE {table.sql} IS 'Cerebro-DB: what the features of a packed table are'; "
+        f"{PACKED.comment(table, '_encoding')}; "
         f"INSERT INTO {table.sql} SELECT * FROM pg_catalog.json_to_recordset(%s) "
         f"AS f({FEATURE_COLUMNS})"
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from cerebro_db.database.names import QualifiedName
+from cerebro_db.database.outputs import ARCHITECTURES, CONFIGURATIONS
 
 ARCHITECTURE_COLUMNS = ("model_id", "model_arch", "model_weights", "name", "description")
 SELECTION_COLUMNS = ("mst_key", "model_id", "compile_params", "fit_params")
@@ -18,7 +19,7 @@ def create_architectures(table: QualifiedName) -> str:
         f"CREATE TABLE IF NOT EXISTS {table.sql} (model_id integer PRIMARY KEY, "
         "model_arch json NOT NULL, model_weights bytea, name text, description text, "
         f"model_facts json); ALTER TABLE {table.sql} ALTER model_weights SET STORAGE EXTERNAL; "
-        f"COMMENT ON TABLE {table.sql} IS 'Cerebro-DB: architectures of models'"
+        f"{ARCHITECTURES.comment(table)}"
     )
 
 
@@ -58,7 +59,7 @@ def create_selection(table: QualifiedName) -> str:
     return (
         f"CREATE TABLE {table.sql} (mst_key integer PRIMARY KEY, model_id integer NOT NULL, "
         "compile_params text NOT NULL, fit_params text NOT NULL); "
-        f"COMMENT ON TABLE {table.sql} IS 'Cerebro-DB: configurations of models'"
+        f"{CONFIGURATIONS.comment(table)}"
     )
 
 
@@ -66,7 +67,7 @@ def create_selection_summary(table: QualifiedName) -> str:
     """Beside the configurations: where their models are. Parameter: the architecture table."""
     return (
         f"CREATE TABLE {table.sql} (model_arch_table text NOT NULL, object_table text); "
-        f"COMMENT ON TABLE {table.sql} IS 'Cerebro-DB: what the configurations refer to'; "
+        f"{CONFIGURATIONS.comment(table, SELECTION_SUFFIX)}; "
         f"INSERT INTO {table.sql} (model_arch_table) VALUES (%s)"
     )
 

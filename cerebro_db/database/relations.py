@@ -207,7 +207,12 @@ def new_table(
 
 def exists_already(text: str | None, role: str, table: QualifiedName) -> DuplicateTable:
     """The error where one of the tables to be made is there."""
-    return DuplicateTable(f"{role}: got {text!r}; the table {table} exists already")
+    written = str(text).replace("'", "''")
+    return DuplicateTable(
+        f"{role}: got {text!r}; the table {table} exists already",
+        hint="replace := true replaces what Cerebro-DB has made, SELECT "
+        f"cerebro.cerebro_drop_outputs('{written}') drops it; or choose another name",
+    )
 
 
 def own_columns(
@@ -231,6 +236,12 @@ def new_name(session: Session, text: str | None, role: str, tick: Tick = no_tick
     _check_length(parts[-1], role)
     schema = _schema_for_new(session, parts[0] if len(parts) > 1 else None, role, tick)
     return QualifiedName(schema, parts[-1])
+
+
+def possible_names(session: Session, text: str, tick: Tick = no_tick) -> list[QualifiedName]:
+    """The names that a text may mean where no table has it, in the order of the search path."""
+    *schema, name = _readings(text)[0]
+    return [QualifiedName(one, name) for one in schema or _search_path(session, tick).schemas]
 
 
 def column(relation: Relation, text: str | None, role: str) -> Column:

@@ -54,13 +54,20 @@ def is_empty(source: QualifiedName) -> str:
     return f"SELECT NOT EXISTS (SELECT 1 FROM {source.sql})"
 
 
-def write(output: QualifiedName, columns: Sequence[str], part: int | None, told: str) -> str:
-    """A table of the rows of one part, or of all with a column ``split``, in the order chosen."""
+def write(output: QualifiedName, columns: Sequence[str], part: int | None, comment: str) -> str:
+    """A table of the rows of one part, or of all with a column ``split``, in the order chosen.
+
+    Args:
+        output: the table.
+        columns: of the source.
+        part: 1 for the rows to train with, 0 for those to test with; None for all.
+        comment: the statement that gives the table its comment.
+    """
     listed = ", ".join(f"c{place} AS {quote(name)}" for place, name in enumerate(columns))
     mark, where = (", split", "") if part is None else ("", f"WHERE split = {part}")
     return (
         f"CREATE TABLE {output.sql} AS SELECT {listed}{mark} FROM {_CHOSEN} {where} "
-        f"ORDER BY place; COMMENT ON TABLE {output.sql} IS 'Cerebro-DB: {told}'"
+        f"ORDER BY place; {comment}"
     )
 
 

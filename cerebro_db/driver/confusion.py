@@ -8,11 +8,12 @@ from typing import Any
 from cerebro_db.configs.exactness import CONFUSION
 from cerebro_db.database.dialects.choice import PostgreSQL
 from cerebro_db.database.names import QualifiedName
+from cerebro_db.database.outputs import CONFUSION as CONFUSION_MATRICES
 from cerebro_db.database.packed import load_packed
-from cerebro_db.database.relations import new_table
 from cerebro_db.database.sessions import Session, SessionPool, Tick, no_tick
 from cerebro_db.driver.control import control_session, transaction
 from cerebro_db.driver.evaluation import EvaluationRequest, ScoringJob, check_alike
+from cerebro_db.driver.outputs import new_outputs, replaced
 from cerebro_db.driver.registered import Origin, named_models, origin_of
 from cerebro_db.driver.trained import ModelTable, load_models
 from cerebro_db.errors import InvalidArgument
@@ -50,13 +51,21 @@ def confusion_matrix(
             table.check_key(request.mst_key)
         keys = table.mst_keys if request.mst_key is None else (request.mst_key,)
         models = load_models(control, table, keys, tick)
-        output = new_table(control, request.output_table, "output_table", (), tick)
+        outputs = new_outputs(
+            control,
+            request.output_table,
+            "output_table",
+            CONFUSION_MATRICES,
+            replace=request.replace,
+            tick=tick,
+        )
         details = {model.mst_key: CONFUSION for model in models}
         job = ScoringJob(pool, dialect, table, test, models, details, tick)
         results, origin = job.run(bool(request.use_gpus)), origin_of(table)
-        with transaction(control, tick):
-            _write(control, output, _rows(table, results, origin), table, origin, tick)
-    return output
+        rows = _rows(table, results, origin)
+        with transaction(control, tick), replaced(control, outputs, tick):
+            _write(control, outputs.name, rows, table, origin, tick)
+    return outputs.name
 
 
 def _rows(
@@ -82,8 +91,7 @@ def _write(
     columns = ["mst_key integer", *(["class_name text"] if several else [])]
     columns += ["actual text", "predicted text", "num_rows bigint", *origin.columns]
     session.run(
-        f"CREATE TABLE {output.sql} ({', '.join(columns)}); "
-        f"COMMENT ON TABLE {output.sql} IS 'Cerebro-DB: confusion matrices'",
+        f"CREATE TABLE {output.sql} ({', '.join(columns)}); {CONFUSION_MATRICES.comment(output)}",
         (),
         tick,
     )

@@ -6,19 +6,25 @@ from dataclasses import dataclass
 
 from cerebro_db.configs.encodings import Encoding, Recorded
 from cerebro_db.configs.registry import is_registered, model_reference
-from cerebro_db.database.encoding import write_function, write_rows
+from cerebro_db.database.encoding import FUNCTION, write_function, write_rows
 from cerebro_db.database.names import QualifiedName
+from cerebro_db.database.outputs import ENCODED
 from cerebro_db.database.packed import SUMMARY_SUFFIX, recorded_encoding
-from cerebro_db.database.relations import Relation, column, find, new_name, new_table
+from cerebro_db.database.relations import Relation, find, new_name
 from cerebro_db.database.sessions import Session, SessionPool, StatementFailed, Tick, no_tick
 from cerebro_db.driver.control import control_session, transaction
 from cerebro_db.driver.encoding_plan import matched
+from cerebro_db.driver.outputs import new_outputs, publish
+from cerebro_db.driver.packing_columns import id_columns
 from cerebro_db.driver.packing_source import FEATURES, check_source
 from cerebro_db.driver.registered import registered
-from cerebro_db.errors import DuplicateFunction, InvalidArgument, UndefinedTable, WrongObjectType
+from cerebro_db.errors import DuplicateFunction, UndefinedTable, WrongObjectType
 
+# Parameters: schema, name, oid of the table. Whether it is a function that was made here, and the
+# caller's.
 _FUNCTION = (
-    "SELECT 1 FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace "
+    "SELECT pg_catalog.obj_description(p.oid, 'pg_proc'), "
+    "pg_catalog.pg_has_role(p.proowner, 'USAGE') FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace "
     "JOIN pg_catalog.pg_class c ON p.proargtypes = ARRAY[c.reltype]::oidvector "
     "WHERE n.nspname = %s AND p.proname = %s AND c.oid = %s"
 )
@@ -37,6 +43,7 @@ class EncodeRequest:
     training_table: str | None
     output_table: str | None
     id_col: str | None
+    replace: bool | None = False
     search_path: str | None = None
 
 
@@ -47,6 +54,7 @@ class EncoderRequest:
     source_table: str | None
     training_table: str | None
     function_name: str | None
+    replace: bool | None = False
     search_path: str | None = None
 
 
@@ -64,16 +72,20 @@ def encode(pool: SessionPool, request: EncodeRequest, tick: Tick = no_tick) -> Q
     """
     with control_session(pool, request.search_path, tick) as session:
         source, encoding = _read(session, request, tick)
-        id_column = column(source, request.id_col, "id_col")
-        if id_column.name == FEATURES:
-            raise InvalidArgument(
-                f"id_col: got {FEATURES!r}, which is a column of the output table",
-                hint="select it under another name in a view",
-            )
-        output = new_table(session, request.output_table, "output_table", (), tick)
+        ids = [one.name for one in id_columns(source, request.id_col, (FEATURES,))]
+        outputs = new_outputs(
+            session,
+            request.output_table,
+            "output_table",
+            ENCODED,
+            replace=request.replace,
+            inputs=[source.oid],
+            tick=tick,
+        )
         with transaction(session, tick):
-            session.run(write_rows(output, source.name, id_column.name, encoding), (), tick)
-    return output
+            session.run(write_rows(outputs.draft(), source.name, ids, encoding), (), tick)
+            publish(session, outputs, tick)
+    return outputs.name
 
 
 def create_encoder(
@@ -97,14 +109,16 @@ def create_encoder(
         # The type of a row may be used without the right to read rows.
         session.run(f"SELECT FROM {source.name.sql} LIMIT 0", (), tick)
         name = new_name(session, request.function_name, role, tick)
-        if session.run(_FUNCTION, (name.schema, name.name, source.oid), tick):
+        rows = session.run(_FUNCTION, (name.schema, name.name, source.oid), tick)
+        if rows and not (request.replace and rows[0] == (FUNCTION, True)):
             raise DuplicateFunction(
                 f"{role}: got {request.function_name!r}; the function {name} of rows of "
                 f"{source.name} exists already",
             )
         try:
             with transaction(session, tick):
-                session.run(write_function(name, source.name, encoding), (), tick)
+                text = write_function(name, source.name, encoding, bool(request.replace))
+                session.run(text, (), tick)
         except StatementFailed as error:
             if error.sqlstate != _LIKE_A_COLUMN:
                 raise

@@ -15,10 +15,9 @@ from cerebro_db.configs.model_outputs import first_metric, loss_names
 from cerebro_db.database.catalog import Catalog
 from cerebro_db.database.dialects.choice import PostgreSQL
 from cerebro_db.database.dialects.postgresql_training import ScanOrder
-from cerebro_db.database.names import QualifiedName
+from cerebro_db.database.outputs import SCORES
 from cerebro_db.database.packed import PackedTable, load_packed
 from cerebro_db.database.packed_buffers import PartitionInfo
-from cerebro_db.database.relations import new_table
 from cerebro_db.database.sessions import Session, SessionPool, Tick, no_tick
 from cerebro_db.driver.control import (
     NO_RUN,
@@ -31,6 +30,7 @@ from cerebro_db.driver.control import (
 )
 from cerebro_db.driver.crew import Statement, gather
 from cerebro_db.driver.gpus import check_gpus, gpu_places
+from cerebro_db.driver.outputs import Outputs, new_outputs, replaced
 from cerebro_db.driver.registered import Origin, named_models, origin_of
 from cerebro_db.driver.tasks import worker_task
 from cerebro_db.driver.trained import (
@@ -67,6 +67,7 @@ class EvaluationRequest:
     output_table: str | None
     use_gpus: bool | None = False
     mst_key: int | None = None
+    replace: bool | None = False
     search_path: str | None = None
 
 
@@ -110,13 +111,20 @@ def evaluate(
             table.check_key(request.mst_key)
         keys = table.mst_keys if request.mst_key is None else (request.mst_key,)
         models = load_models(control, table, keys, tick)
-        output = new_table(control, request.output_table, "output_table", (), tick)
+        outputs = new_outputs(
+            control,
+            request.output_table,
+            "output_table",
+            SCORES,
+            replace=request.replace,
+            tick=tick,
+        )
         details = {model.mst_key: AUC for model in models if _has_exact(model)}
         job = ScoringJob(pool, dialect, table, test, models, details, tick)
         results = job.run(bool(request.use_gpus))
         scores = [_score(model, results[model.mst_key]) for model in models]
         with transaction(control, tick):
-            _write(control, output, scores, origin_of(table), tick)
+            _write(control, outputs, scores, origin_of(table), tick)
     return scores
 
 
@@ -317,16 +325,13 @@ def _score(model: TrainedModel, result: dict[str, Any]) -> Score:
 
 
 def _write(
-    session: Session, output: QualifiedName, scores: Sequence[Score], origin: Origin, tick: Tick
+    session: Session, outputs: Outputs, scores: Sequence[Score], origin: Origin, tick: Tick
 ) -> None:
-    columns = ", ".join((*_COLUMNS, *origin.columns))
-    session.run(
-        f"CREATE TABLE {output.sql} ({columns}); "
-        f"COMMENT ON TABLE {output.sql} IS 'Cerebro-DB: scores of models'",
-        (),
-        tick,
-    )
-    for score in scores:
-        row = [*replace(score, mst_key=origin.key(score.mst_key)).row(), *origin.values]
-        values = "%s, %s, %s::text[], %s, %s, %s::double precision[]" + ", %s" * len(origin.values)
-        session.run(f"INSERT INTO {output.sql} VALUES ({values})", row, tick)
+    columns, output = ", ".join((*_COLUMNS, *origin.columns)), outputs.table()
+    with replaced(session, outputs, tick):
+        session.run(f"CREATE TABLE {output.sql} ({columns}); {SCORES.comment(output)}", (), tick)
+        for score in scores:
+            row = [*replace(score, mst_key=origin.key(score.mst_key)).row(), *origin.values]
+            values = "%s, %s, %s::text[], %s, %s, %s::double precision[]"
+            values += ", %s" * len(origin.values)
+            session.run(f"INSERT INTO {output.sql} VALUES ({values})", row, tick)

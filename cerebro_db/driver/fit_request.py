@@ -43,6 +43,7 @@ class FitRequest:
     durability: str | None = "hop"
     max_seconds: float | None = None
     schedule: str | None = HOPPER
+    replace: bool | None = False
     search_path: str | None = None
     cores: int = 1
     one: OneModel | None = None

@@ -22,8 +22,9 @@ from cerebro_db.configs.settings import Settings
 from cerebro_db.database.catalog import Catalog
 from cerebro_db.database.dialects.postgresql_training import PostgreSQLTraining
 from cerebro_db.database.names import QualifiedName
+from cerebro_db.database.outputs import MODELS
 from cerebro_db.database.packed import PackedTable, load_packed
-from cerebro_db.database.relations import Relation, find, find_if_there
+from cerebro_db.database.relations import Relation, find, find_if_there, new_name
 from cerebro_db.database.sessions import Session, Tick
 from cerebro_db.database.summaries import Facts
 from cerebro_db.driver.architectures import Architecture, load_architectures
@@ -33,6 +34,7 @@ from cerebro_db.driver.goals import common_goal
 from cerebro_db.driver.leftovers import new_output
 from cerebro_db.driver.measuring import measured_for
 from cerebro_db.driver.one_model import architectures_of
+from cerebro_db.driver.outputs import Outputs
 from cerebro_db.errors import CerebroError, InvalidArgument, WrongObjectType
 from cerebro_db.planning import callbacks
 from cerebro_db.planning.cost import hop_seconds, steps_per_call, use_jit
@@ -41,7 +43,7 @@ from cerebro_db.training.targets import TargetFacts
 
 STATES_SUFFIX = "_states"
 HISTORY_SUFFIX = "_history"
-OUTPUT_SUFFIXES = ("_info", "_summary", STATES_SUFFIX, HISTORY_SUFFIX)
+OUTPUT_SUFFIXES = tuple(suffix for suffix in MODELS.suffixes if suffix)
 
 
 @dataclass(frozen=True)
@@ -94,6 +96,20 @@ class RunSetup:
     targets: TargetFacts
     num_workers: int
     threads: int
+
+    @property
+    def outputs(self) -> Outputs | None:
+        """The output tables, where those of an earlier run give way to them as they are."""
+        if not self.request.replace or self.replaces:
+            return None
+        return Outputs(
+            self.output,
+            str(self.request.model_output_table),
+            "model_output_table",
+            MODELS,
+            MODELS.suffixes,
+            replace=True,
+        )
 
     @property
     def replaces(self) -> bool:
@@ -200,6 +216,8 @@ def decoded_bytes(packed: PackedTable) -> int:
 def _output(session: Session, request: FitRequest, tick: Tick) -> QualifiedName:
     role = "model_output_table"
     if not request.warm_start:
+        if request.replace:  # tried as soon as no other run can make them
+            return new_name(session, request.model_output_table, role, tick)
         return new_output(session, request.model_output_table, role, tick)
     previous = find(session, request.model_output_table, role, tick)
     states = previous.name.suffixed(STATES_SUFFIX)

@@ -10,11 +10,12 @@ from cerebro_db.configs.gpu_sources import NVIDIA, SOURCES, TENSORFLOW
 from cerebro_db.configs.messages import shown
 from cerebro_db.database.dialects.choice import PostgreSQL, Server
 from cerebro_db.database.dialects.postgresql_hosts import LOCALHOST, PostgreSQLHosts
+from cerebro_db.database.outputs import GPUS
 from cerebro_db.database.packed import PackedTable
-from cerebro_db.database.relations import new_table
 from cerebro_db.database.sessions import Session, SessionPool, Tick
 from cerebro_db.driver.control import control_session, transaction
 from cerebro_db.driver.fit_setup import RunSetup
+from cerebro_db.driver.outputs import new_outputs, replaced
 from cerebro_db.errors import InvalidArgument, RunFailed
 
 
@@ -24,6 +25,7 @@ class GpuRequest:
 
     output_table: str | None
     source: str | None = TENSORFLOW
+    replace: bool | None = False
     search_path: str | None = None
 
     def checked_source(self) -> str:
@@ -48,14 +50,22 @@ def write_configuration(
     """
     source = request.checked_source()
     with control_session(pool, request.search_path, tick) as control:
-        output = new_table(control, request.output_table, "output_table", (), tick)
+        outputs = new_outputs(
+            control,
+            request.output_table,
+            "output_table",
+            GPUS,
+            replace=request.replace,
+            tick=tick,
+        )
+        output = outputs.name
         servers = servers_of(control, dialect.hosts, tick)
         found = gpus_of_hosts(control, dialect.hosts, servers, source, tick)
         rows = [(host, line) for host, lines in sorted(found.items()) for line in lines]
-        with transaction(control, tick):
+        with transaction(control, tick), replaced(control, outputs, tick):
             control.run(
                 f"CREATE TABLE {output.sql} (hostname text NOT NULL, gpu_descr text NOT NULL); "
-                f"COMMENT ON TABLE {output.sql} IS 'Cerebro-DB: GPUs of hosts'",
+                f"{GPUS.comment(output)}",
                 (),
                 tick,
             )

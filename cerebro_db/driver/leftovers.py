@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from cerebro_db.database.names import QualifiedName
+from cerebro_db.database.outputs import MODELS
 from cerebro_db.database.relations import exists_already, new_name, own_columns
 from cerebro_db.database.sessions import Session, Tick
 from cerebro_db.driver.control import transaction
@@ -12,10 +13,8 @@ from cerebro_db.driver.control import transaction
 # The table of models and its summary make a run's output what it is. Who has dropped both drops a
 # model as MADlib's users do, whose module has fewer tables; the others of ours are of no use then.
 _WHOLE = "_summary"
-_LEFT: dict[str, set[str]] = {
-    "_info": {"mst_key", "model_id", "compile_params", "fit_params", "model_type", "status"},
-    "_states": {"mst_key", "chunk", "state"},
-    "_history": {"mst_key", "iteration", "run_id", "epoch", "dataset", "loss"},
+_LEFT = {
+    suffix: columns for suffix, columns in MODELS.columns.items() if suffix not in ("", _WHOLE)
 }
 
 
@@ -52,7 +51,10 @@ def _found(
 ) -> tuple[QualifiedName, list[QualifiedName]]:
     """The name, and tables of the caller that a run has made beside another one of that name."""
     output = new_name(session, text, role, tick)
-    wanted: dict[QualifiedName, set[str] | None] = {output: None, output.suffixed(_WHOLE): None}
+    wanted: dict[QualifiedName, frozenset[str] | None] = {
+        output: None,
+        output.suffixed(_WHOLE): None,
+    }
     wanted |= {output.suffixed(suffix): columns for suffix, columns in _LEFT.items()}
     there = own_columns(session, output.schema, [table.name for table in wanted], tick)
     left = []

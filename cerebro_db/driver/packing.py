@@ -19,17 +19,18 @@ from cerebro_db.database.dialects.packing_extras import add_columns
 from cerebro_db.database.dialects.postgresql import PostgreSQL
 from cerebro_db.database.dialects.postgresql_packing import UNFINISHED, PostgreSQLPacking
 from cerebro_db.database.names import QualifiedName
+from cerebro_db.database.outputs import PACKED
 from cerebro_db.database.packed import SUMMARY_SUFFIX, PackedTable, load_packed
 from cerebro_db.database.relations import (
     Relation,
     find,
     forget_search_path,
-    new_table,
     use_search_path,
 )
 from cerebro_db.database.sessions import Session, SessionPool, StatementFailed, Tick, no_tick
 from cerebro_db.driver.crew import Statement, borrowed, recover, run_all, run_each
 from cerebro_db.driver.encoding_fit import Fitter
+from cerebro_db.driver.outputs import new_outputs, replaced
 from cerebro_db.driver.packing_columns import (
     Others,
     check_counts,
@@ -127,16 +128,23 @@ class _Job:
     # -- names ---------------------------------------------------------------
     def _resolved(self, request: PackRequest) -> Work:
         source = find(self._control, request.source_table, "source_table", self._tick)
-        suffixes = (SUMMARY_SUFFIX, ENCODING_SUFFIX) if request.encoding else (SUMMARY_SUFFIX,)
-        output = new_table(
-            self._control, request.output_table, "output_table", suffixes, self._tick
-        )
         check_source(source)
         training = None
         if request.is_validation:
             training = load_packed(
                 self._control, request.training_table, "training_table", self._tick
             )
+        encoding = (ENCODING_SUFFIX,) if request.encoding else ()
+        outputs = new_outputs(
+            self._control,
+            request.output_table,
+            "output_table",
+            PACKED,
+            suffixes=("", SUMMARY_SUFFIX, *encoding),
+            replace=request.replace,
+            inputs=[source.oid, *([training.relation.oid] if training else [])],
+            tick=self._tick,
+        )
         target, *targets = listed_targets(request, source)
         feature, *features = self._features(request, source, target, training)
         others = Others(tuple(features), tuple(targets))
@@ -161,7 +169,7 @@ class _Job:
             feature,
             target,
             training,
-            output,
+            outputs,
             weight,
             segments,
             others=others,
@@ -252,7 +260,7 @@ class _Job:
             if not failure.sqlstate.startswith("22"):
                 raise
             raise surveyor.explained(survey, failure) from None
-        self._control.run("COMMIT", (), self._tick)
+        self._control.run("COMMIT; BEGIN", (), self._tick)
         self._finish(work, survey, layout)
         return survey, layout
 
@@ -315,6 +323,7 @@ class _Job:
             run_each(workers, ("COMMIT", ()), self._tick)
 
     def _finish(self, work: Work, survey: Survey, layout: Layout) -> None:
+        """Give the table its name, and end the transaction that is open."""
         fields = summary_fields(
             work.request, survey, layout, work.output, work.training, work.segments
         )
@@ -328,8 +337,10 @@ class _Job:
             more,
         )
         values = [*(field.value for field in fields), *told]
+        with replaced(self._control, work.outputs, self._tick):
+            self._control.run(statement, values, self._tick)
         # No tick: once this has begun a cancel request must not leave it unknown whether it ended.
-        self._control.run(statement, values)
+        self._control.run("COMMIT")
 
 
 def _fillings(

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from cerebro_db.database.columns import split_names
 from cerebro_db.database.names import MAX_IDENTIFIER_BYTES
 from cerebro_db.database.packed import PackedTable
-from cerebro_db.database.relations import Relation, column
+from cerebro_db.database.relations import Column, Relation, column
 from cerebro_db.database.summaries import MAX_LISTED
 from cerebro_db.driver.packing_request import PackRequest
 from cerebro_db.driver.packing_source import Feature, Target, listed_feature, target_of
@@ -47,6 +47,31 @@ def names_in(source: Relation, text: str | None, role: str) -> list[str]:
     if len(names) > MAX_LISTED:
         raise InvalidArgument(f"{role}: got {len(names)} names; allowed: up to {MAX_LISTED}")
     return names
+
+
+def id_columns(source: Relation, text: str | None, taken: Sequence[str]) -> tuple[Column, ...]:
+    """The columns of a list that name a row.
+
+    Args:
+        source: the table.
+        text: names separated by commas; that of one column may have commas.
+        taken: names that other columns of the output have.
+
+    Raises:
+        InvalidArgument: one is taken, or there twice.
+    """
+    role = "id_col"
+    names = names_in(source, text, role)
+    found = tuple(column(source, name or text, role) for name in names)
+    for place, one in enumerate(found):
+        if one.name in taken:
+            raise InvalidArgument(
+                f"{role}: got {one.name!r}, which is a column of the output table",
+                hint="select it under another name in a view",
+            )
+        if one in found[:place]:
+            raise InvalidArgument(f"{role}: got the column {one.name!r} twice; allowed: once")
+    return found
 
 
 def listed_features(source: Relation, text: str | None, role: str) -> tuple[Feature, ...]:

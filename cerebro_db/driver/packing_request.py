@@ -55,6 +55,7 @@ class PackRequest:
     encoding: EncodingRequest | None = None
     image: ImageRequest | None = None
     sample_weight: str | None = None
+    replace: bool | None = False
 
     @property
     def makes_features(self) -> bool:

@@ -11,6 +11,7 @@ from cerebro_db.database.names import QualifiedName
 from cerebro_db.database.packed import PackedTable
 from cerebro_db.database.relations import Relation, column
 from cerebro_db.driver.encoding_plan import planned
+from cerebro_db.driver.outputs import Outputs
 from cerebro_db.driver.packing_columns import NO_OTHERS, Others
 from cerebro_db.driver.packing_request import PackRequest
 from cerebro_db.driver.packing_segments import Chosen
@@ -42,11 +43,16 @@ class Work:
     feature: Feature
     target: Target
     training: PackedTable | None
-    output: QualifiedName
+    outputs: Outputs
     weight: str | None = None
     segments: Chosen = field(default_factory=Chosen)
     others: Others = NO_OTHERS
     classes: tuple[int | None, ...] = (None,)
+
+    @property
+    def output(self) -> QualifiedName:
+        """The packed table."""
+        return self.outputs.name
 
     @property
     def divisor(self) -> float:

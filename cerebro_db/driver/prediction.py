@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from cerebro_db.configs.predictions import Answer, PredictionType, prediction_type
@@ -9,10 +10,11 @@ from cerebro_db.database.dialects.choice import PostgreSQL, SpreadPrediction
 from cerebro_db.database.dialects.prediction_answers import Answer as Answers
 from cerebro_db.database.dialects.prediction_answers import Classes, Several, Values
 from cerebro_db.database.names import QualifiedName
-from cerebro_db.database.relations import new_table
+from cerebro_db.database.outputs import PREDICTIONS
 from cerebro_db.database.sessions import Session, SessionPool, Tick, no_tick
 from cerebro_db.driver.control import control_session, runs_tensorflow
 from cerebro_db.driver.fit_request import MAX_WORKERS, check_range
+from cerebro_db.driver.outputs import new_outputs
 from cerebro_db.driver.prediction_job import PredictionJob, Work, may_predict
 from cerebro_db.driver.prediction_models import Asked, chosen_keys, models_of_table
 from cerebro_db.driver.prediction_source import test_source
@@ -36,6 +38,7 @@ class PredictionRequest:
     mst_key: int | None = None
     num_workers: int | None = None
     ensemble: int | None = None
+    replace: bool | None = False
     search_path: str | None = None
 
     @property
@@ -48,8 +51,16 @@ class PredictionRequest:
         return prediction_type(Answer.PROB if self.pred_type is None else self.pred_type)
 
 
+def no_notice(message: str) -> None:
+    """For callers that want to be told nothing."""
+
+
 def predict(
-    pool: SessionPool, dialect: PostgreSQL, request: PredictionRequest, tick: Tick = no_tick
+    pool: SessionPool,
+    dialect: PostgreSQL,
+    request: PredictionRequest,
+    tick: Tick = no_tick,
+    notify: Callable[[str], None] = no_notice,
 ) -> QualifiedName:
     """Make a table of predictions, or nothing at all; returns its name.
 
@@ -58,6 +69,7 @@ def predict(
         dialect: of the server.
         request: what to predict.
         tick: called while waiting; may raise to cancel.
+        notify: is told of ids that several rows have.
 
     Raises:
         InvalidArgument: several models and none of them chosen, or a pred_type that the target
@@ -77,17 +89,21 @@ def predict(
         keys = chosen_keys(session, table, request.mst_key, request.ensemble, tick)
         asked = models_of_table(session, table, keys, tick)
         work = resolved(session, dialect, request, asked, wanted, tick)
-        job_of(pool, dialect, session, tick).run(work)
+        job_of(pool, dialect, session, tick, notify).run(work)
         return work.output
 
 
 def job_of(
-    pool: SessionPool, dialect: PostgreSQL, control: Session, tick: Tick
+    pool: SessionPool,
+    dialect: PostgreSQL,
+    control: Session,
+    tick: Tick,
+    notify: Callable[[str], None],
 ) -> PredictionJob | SpreadJob:
     """How this server predicts: by sessions side by side, or by its segments."""
     if isinstance(dialect.prediction, SpreadPrediction):
-        return SpreadJob(dialect, dialect.prediction, control, tick)
-    return PredictionJob(pool, dialect, control, tick)
+        return SpreadJob(dialect, dialect.prediction, control, tick, notify)
+    return PredictionJob(pool, dialect, control, tick, notify)
 
 
 def resolved(
@@ -102,9 +118,17 @@ def resolved(
     answer = answer_for(asked, wanted)
     names = (request.test_table, request.id_col, request.independent_varname)
     source = test_source(session, dialect, asked, names, tick)
-    output = new_table(session, request.output_table, "output_table", (), tick)
+    outputs = new_outputs(
+        session,
+        request.output_table,
+        "output_table",
+        PREDICTIONS,
+        replace=request.replace,
+        inputs=[source.table.oid],
+        tick=tick,
+    )
     use_gpus = bool(request.use_gpus)
-    return Work(asked, source, answer, output, request.num_workers, use_gpus)
+    return Work(asked, source, answer, outputs, request.num_workers, use_gpus)
 
 
 def answer_for(asked: Asked, wanted: PredictionType) -> Answers:

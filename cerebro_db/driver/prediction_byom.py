@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,7 +20,7 @@ from cerebro_db.driver.architectures import Architecture, load_architectures
 from cerebro_db.driver.control import control_session, runs_tensorflow
 from cerebro_db.driver.fit_checks import check_order
 from cerebro_db.driver.fit_request import MAX_WORKERS, check_range
-from cerebro_db.driver.prediction import PredictionRequest, job_of, resolved
+from cerebro_db.driver.prediction import PredictionRequest, job_of, no_notice, resolved
 from cerebro_db.driver.prediction_job import may_predict
 from cerebro_db.driver.prediction_models import Asked, Member
 from cerebro_db.driver.worker_facts import input_task, target_task
@@ -49,6 +49,7 @@ class ByomRequest:
     normalizing_const: float | None = 1.0
     dependent_count: int | None = 1
     num_workers: int | None = None
+    replace: bool | None = False
     search_path: str | None = None
 
     @property
@@ -68,6 +69,7 @@ class ByomRequest:
             self.pred_type,
             self.use_gpus,
             num_workers=self.num_workers,
+            replace=self.replace,
         )
 
     def check(self) -> None:
@@ -79,7 +81,11 @@ class ByomRequest:
 
 
 def predict_byom(
-    pool: SessionPool, dialect: PostgreSQL, request: ByomRequest, tick: Tick = no_tick
+    pool: SessionPool,
+    dialect: PostgreSQL,
+    request: ByomRequest,
+    tick: Tick = no_tick,
+    notify: Callable[[str], None] = no_notice,
 ) -> QualifiedName:
     """Make a table of predictions, or nothing at all; returns its name.
 
@@ -88,6 +94,7 @@ def predict_byom(
         dialect: of the server.
         request: what to predict.
         tick: called while waiting; may raise to cancel.
+        notify: is told of ids that several rows have.
 
     Raises:
         InvalidArgument: there is no such model, it has no weights, or other classes.
@@ -106,7 +113,7 @@ def predict_byom(
         model = _model(pool, session, table, request, tick)
         asked = _asked(table, model, request)
         work = resolved(session, dialect, request.prediction, asked, wanted, tick)
-        job_of(pool, dialect, session, tick).run(work)
+        job_of(pool, dialect, session, tick, notify).run(work)
         return work.output
 
 

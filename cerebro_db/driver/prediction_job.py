@@ -22,12 +22,14 @@ from cerebro_db.driver.control import (
     preparation,
     release,
     runs_tensorflow,
+    transaction,
 )
 from cerebro_db.driver.crew import recover, run_all_made, run_each
+from cerebro_db.driver.outputs import Outputs, publish, replaced
 from cerebro_db.driver.prediction_models import Asked, Member
 from cerebro_db.driver.prediction_source import Buffers, Rows
 from cerebro_db.driver.trained import no_state
-from cerebro_db.errors import NO_ROWS, CerebroError, DuplicateTable, InvalidData
+from cerebro_db.errors import CerebroError, DuplicateTable
 
 # A batch is large enough to keep a worker busy and small in its memory.
 MAX_BATCH_ROWS = 4096
@@ -35,6 +37,16 @@ BATCH_BYTES = 32 * 2**20
 BATCH_NUMBERS = 2 * 2**20
 # Workers that must import TensorFlow first pay off from so many pieces on.
 MANY_PIECES = 128
+# Whether some columns are known to be different in all rows. Parameters: oid, names, oid.
+_IS_KEY = """
+SELECT 1 FROM pg_catalog.pg_index i
+ WHERE i.indrelid = %s AND i.indisunique AND i.indisvalid AND i.indimmediate
+   AND i.indpred IS NULL AND i.indexprs IS NULL
+   AND i.indkey::smallint[] <@ ARRAY(
+       SELECT a.attnum FROM pg_catalog.pg_attribute a
+        WHERE a.attrelid = i.indrelid AND a.attname = ANY (%s::name[]))
+   AND NOT EXISTS (SELECT 1 FROM pg_catalog.pg_inherits h WHERE h.inhparent = %s)
+"""
 
 
 @dataclass(frozen=True)
@@ -45,7 +57,7 @@ class Work:
         asked: the models.
         source: the rows.
         answer: what is inserted for each of them.
-        output: the table to be made.
+        outputs: the table to be made.
         num_workers: as the caller wants it; None for a number that is worth their start.
         use_gpus: as the caller wants it.
     """
@@ -53,9 +65,14 @@ class Work:
     asked: Asked
     source: Rows | Buffers
     answer: Answer
-    output: QualifiedName
+    outputs: Outputs
     num_workers: int | None
     use_gpus: bool
+
+    @property
+    def output(self) -> QualifiedName:
+        """The table to be made."""
+        return self.outputs.name
 
     @property
     def batch_rows(self) -> int:
@@ -91,10 +108,14 @@ class Job(ABC):
         dialect: of the server.
         control: a session; its transaction gives the output its name.
         tick: called while waiting; may raise to cancel.
+        notify: is told of ids that several rows have.
     """
 
-    def __init__(self, dialect: PostgreSQL, control: Session, tick: Tick) -> None:
+    def __init__(
+        self, dialect: PostgreSQL, control: Session, tick: Tick, notify: Callable[[str], None]
+    ) -> None:
         self._dialect, self._control, self._tick = dialect, control, tick
+        self._notify = notify
 
     def run(self, work: Work) -> None:
         """Make the output.
@@ -106,7 +127,11 @@ class Job(ABC):
             sql = self._dialect.prediction
             self._control.run(sql.begin, (), self._tick)
             if self._control.run(sql.is_empty(work.source.sql), (), self._tick)[0][0]:
-                raise InvalidData(f"test_table: {work.source.sql.table} has no rows", NO_ROWS)
+                self._create(work)
+                self._publish(work)
+                return
+            if isinstance(work.source, Rows):
+                self._tell_repeated(work.source)
             self._predicted(work)
         except StatementFailed as failure:
             # Class 22: something about the data.
@@ -118,6 +143,35 @@ class Job(ABC):
         finally:
             self._control.cancel()
             self._end()
+
+    def _tell_repeated(self, source: Rows) -> None:
+        """Tell of rows whose predictions nobody can tell apart."""
+        names = [one.name for one in source.ids]
+        if self._control.run(_IS_KEY, (source.table.oid, names, source.table.oid), self._tick):
+            return
+        ids, rows = self._control.run(
+            self._dialect.prediction.repeated(source.sql), (), self._tick
+        )[0]
+        if ids:
+            listed = ", ".join(names)
+            self._notify(
+                f"id_col: {rows} rows of {source.table.name} share {ids} value"
+                f"{'' if ids == 1 else 's'} of {listed}, so that their predictions cannot be told "
+                "apart"
+            )
+
+    def _create(self, work: Work) -> None:
+        """Make the table, empty."""
+        sql = self._dialect.prediction
+        columns, source = work.answer.columns, work.source.sql
+        create = sql.create(work.outputs.draft(), source, columns, unfinished=False)
+        self._control.run(create, (), self._tick)
+
+    def _publish(self, work: Work) -> None:
+        """Give the table its name, and commit."""
+        publish(self._control, work.outputs, self._tick)
+        # No tick: a cancel request must not leave it unknown whether this was done.
+        self._control.run("COMMIT")
 
     @abstractmethod
     def _predicted(self, work: Work) -> None:
@@ -140,9 +194,14 @@ class PredictionJob(Job):
     """
 
     def __init__(
-        self, pool: SessionPool, dialect: PostgreSQL, control: Session, tick: Tick
+        self,
+        pool: SessionPool,
+        dialect: PostgreSQL,
+        control: Session,
+        tick: Tick,
+        notify: Callable[[str], None],
     ) -> None:
-        super().__init__(dialect, control, tick)
+        super().__init__(dialect, control, tick, notify)
         self._pool, self._sql = pool, dialect.prediction
 
     def _predicted(self, work: Work) -> None:
@@ -152,12 +211,9 @@ class PredictionJob(Job):
             if others:
                 self._together(work, others, pieces)
             else:
-                columns = work.answer.columns
-                create = self._sql.create(work.output, work.source.sql, columns, unfinished=False)
-                self._control.run(create, (), self._tick)
-                self._insert([self._control], work, work.output, pieces)
-                # No tick: a cancel request must not leave it unknown whether this was done.
-                self._control.run("COMMIT")
+                self._create(work)
+                self._insert([self._control], work, work.outputs.draft(), pieces)
+                self._publish(work)
 
     def _extent(self, work: Work) -> list[tuple[Any, ...]]:
         statement = self._sql.extent(work.source.sql)
@@ -206,9 +262,12 @@ class PredictionJob(Job):
             snapshot = self._control.run(self._sql.export, (), self._tick)[0][0]
             run_each(others, (self._sql.follow, (snapshot,)), self._tick)
             self._insert([self._control, *others], work, build, pieces)
-            run_each(others, ("COMMIT", ()), self._tick)
-            self._control.run(self._sql.finish(build, work.output), (), self._tick)
-            self._control.run("COMMIT")
+            run_each([self._control, *others], ("COMMIT", ()), self._tick)
+            with (
+                transaction(self._control, self._tick),
+                replaced(self._control, work.outputs, self._tick),
+            ):
+                self._control.run(self._sql.finish(build, work.output), (), self._tick)
         except BaseException:
             for session in [*others, self._control]:
                 session.cancel()

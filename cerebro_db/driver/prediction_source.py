@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from cerebro_db.database.columns import split_names
 from cerebro_db.database.dialects.choice import PostgreSQL
@@ -12,7 +12,7 @@ from cerebro_db.database.names import quote
 from cerebro_db.database.packed import PackedTable, load_packed
 from cerebro_db.database.relations import Column, Relation, column, find
 from cerebro_db.database.sessions import Session, StatementFailed, Tick
-from cerebro_db.driver.packing_columns import listed_features
+from cerebro_db.driver.packing_columns import id_columns, listed_features
 from cerebro_db.driver.packing_source import Feature, recorded_feature, within_limits
 from cerebro_db.driver.packing_survey import reason
 from cerebro_db.driver.prediction_models import Asked
@@ -22,14 +22,23 @@ from cerebro_db.training.buffers import wire_bytes
 ROLE = "test_table"
 _TAKEN = ("class_name", "class_value", "prob", "rank", "estimated")
 _FLOAT_BYTES = 4
+_COMPOSITE = "C"
+# Categories of types, and bytea, uuid and macaddr, whose values can be compared and hashed.
+_COMPARABLE, _COMPARABLE_TYPES = frozenset("BDEINSTV"), (17, 829, 2950)
 
 
 @dataclass(frozen=True)
 class Rows:
-    """A table or a view whose rows have an id."""
+    """A table or a view whose rows have an id.
+
+    Attributes:
+        table: what a user has named.
+        ids: its columns that name a row.
+    """
 
     sql: RowSource
-    id: Column
+    table: Relation
+    ids: tuple[Column, ...]
     features: tuple[Feature, ...]
 
     def row_bytes(self, asked: Asked) -> int:
@@ -58,14 +67,14 @@ class Rows:
         number, row_id, place, fault, got = rows[0]
         feature, shape = self.features[place], asked.shapes[place]
         where = dialect.prediction.named_row(number, self.sql.table)
+        names = ", ".join(one.name for one in self.ids)
         if row_id is None:
-            return InvalidData(f"{where}: column {self.id.name!r} is NULL; allowed: no NULL")
+            listed = " or ".join(repr(one.name) for one in self.ids)
+            return InvalidData(f"{where}: column {listed} is NULL; allowed: no NULL")
         what = reason(fault, got, shape)
         if fault == "shape" and got is not None:
             what = f"has shape {tuple(got)}; allowed: {shape}, the shape of the model's rows"
-        return InvalidData(
-            f"{where}, {self.id.name} = {row_id}: column {feature.column.name!r} {what}"
-        )
+        return InvalidData(f"{where}, {names} = {row_id}: column {feature.column.name!r} {what}")
 
 
 @dataclass(frozen=True)
@@ -73,6 +82,7 @@ class Buffers:
     """A packed table, whose rows are named by partition, buffer and place."""
 
     sql: PackedSource
+    table: Relation
 
     def row_bytes(self, asked: Asked) -> int:
         """What a row takes on its way to a worker."""
@@ -107,15 +117,21 @@ def test_source(
     if found.has("partition_key") and found.has("buffer_id"):
         packed = load_packed(session, text, ROLE, tick)
         return _buffers(packed, asked, id_text, feature_text)
-    id_column = _id_column(found, id_text)
+    ids = _ids(found, id_text)
     feature, *more = _features(found, feature_text, asked)
     feature = within_limits(session, feature, tick)
     addressed = not session.run(dialect.packing.needs_staging, (found.oid,), tick)[0][0]
-    ids = ((id_column.name, id_column.type),)
-    row_id, features = f"t.{quote(id_column.name)}", feature.expression("t")
-    rows = RowSource(found.name, ids, row_id, features, addressed, feature.image)
-    rows = replace(rows, more=tuple(one.expression("t") for one in more))
-    return Rows(rows, id_column, (feature, *more))
+    rows = RowSource(
+        found.name,
+        ids=tuple((one.name, one.type) for one in ids),
+        keys=tuple(map(_key, ids)),
+        features=feature.expression("t"),
+        addressed=addressed,
+        image=feature.image,
+        more=tuple(one.expression("t") for one in more),
+        comparable=all(map(_is_comparable, ids)),
+    )
+    return Rows(rows, found, ids, (feature, *more))
 
 
 def _features(table: Relation, text: str | None, asked: Asked) -> tuple[Feature, ...]:
@@ -132,20 +148,27 @@ def _features(table: Relation, text: str | None, asked: Asked) -> tuple[Feature,
     return found
 
 
-def _id_column(table: Relation, text: str | None) -> Column:
-    id_column = column(table, text, "id_col")
-    if id_column.is_array:
-        raise WrongObjectType(
-            f"id_col: the column {id_column.name!r} is of type {id_column.type}; "
-            "allowed: any type but arrays",
-            hint="name a column that tells the rows apart, such as the primary key",
-        )
-    if id_column.name in _TAKEN:
-        raise InvalidArgument(
-            f"id_col: got {id_column.name!r}, which is a column of the output table",
-            hint="select it under another name in a view",
-        )
-    return id_column
+def _ids(table: Relation, text: str | None) -> tuple[Column, ...]:
+    ids = id_columns(table, text, _TAKEN)
+    for one in ids:
+        if one.is_array:
+            raise WrongObjectType(
+                f"id_col: the column {one.name!r} is of type {one.type}; "
+                "allowed: any type but arrays",
+                hint="name the columns that tell the rows apart, such as those of the primary key: "
+                "'id', or 'a, b'",
+            )
+    return ids
+
+
+def _key(column: Column) -> str:
+    """A column as what an array of it can be taken apart again: of rows, their text."""
+    name = f"t.{quote(column.name)}"
+    return f"{name}::text" if column.category == _COMPOSITE else name
+
+
+def _is_comparable(column: Column) -> bool:
+    return column.category in _COMPARABLE or column.type_oid in _COMPARABLE_TYPES
 
 
 def _buffers(
@@ -179,7 +202,7 @@ def _buffers(
             hint="pack it with cerebro.cerebro_pack_validation",
         )
     columns = ((one.name, _FLOAT_BYTES * math.prod(one.shape)) for one in packed.inputs)
-    return Buffers(PackedSource(name, tuple(columns)))
+    return Buffers(PackedSource(name, tuple(columns)), packed.relation)
 
 
 def _check_packed_names(packed: PackedTable, text: str) -> None:

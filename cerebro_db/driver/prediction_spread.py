@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 
 from cerebro_db.database.catalog import Catalog
@@ -28,24 +29,30 @@ class SpreadJob(Job):
     """
 
     def __init__(
-        self, dialect: PostgreSQL, sql: SpreadPrediction, control: Session, tick: Tick
+        self,
+        dialect: PostgreSQL,
+        sql: SpreadPrediction,
+        control: Session,
+        tick: Tick,
+        notify: Callable[[str], None],
     ) -> None:
-        super().__init__(dialect, control, tick)
+        super().__init__(dialect, control, tick, notify)
         self._sql = sql
 
     def _predicted(self, work: Work) -> None:
         run, source = self._control.run, work.source.sql
-        run(self._sql.create(work.output, source, work.answer.columns, False), (), self._tick)
+        self._create(work)
         self._bring(work)
         if isinstance(work.source, Rows):
             text, copy = self._sql.copy(work.source.sql)
             if run(self._sql.needs_copy, (source.table.text,), self._tick)[0][0]:
                 run(text, (), self._tick)
                 work = replace(work, source=replace(work.source, sql=copy))
-        statement = self._sql.predict(work.output, work.source.sql, work.answer, work.batch_rows)
+        statement = self._sql.predict(
+            work.outputs.draft(), work.source.sql, work.answer, work.batch_rows
+        )
         run(*statement, self._tick)
-        # No tick: a cancel request must not leave it unknown whether this was done.
-        run("COMMIT")
+        self._publish(work)
 
     def _end(self) -> None:
         recover(self._control)

@@ -78,6 +78,7 @@ def _run_row(session: Session, setup: RunSetup, tick: Tick) -> RunRow:
         lock_key=secrets.randbits(62) << 1,
         cerebro_version=cerebro_db.__version__,
         schedule=request.schedule or HOPPER,
+        replaces=bool(request.replace),
     )
 
 

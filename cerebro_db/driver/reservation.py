@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 from cerebro_db.database.sessions import Session, StatementFailed, Tick
-from cerebro_db.driver.control import lock_key
 from cerebro_db.driver.crew import recover
 from cerebro_db.driver.fit_setup import RunSetup
 from cerebro_db.driver.leftovers import cleared_output
+from cerebro_db.driver.outputs import check, output_key, table_key
 from cerebro_db.driver.results import drop_output
 from cerebro_db.errors import CerebroError, ObjectInUse
 
@@ -31,18 +31,21 @@ def reserved(
         notify: is told what else was dropped.
 
     Raises:
-        DuplicateTable: another run has just made them.
-        ObjectInUse: another run makes them, or someone uses those that a warm start replaces.
+        DuplicateTable: another run has just made them, or what is there does not give way.
+        ObjectInUse: another run makes them, or someone uses those that are replaced.
         StatementFailed: those that a warm start replaces cannot be dropped.
     """
-    key = lock_key(f"output {setup.output}")
+    key = output_key(setup.output)
     if not session.run("SELECT pg_catalog.pg_try_advisory_lock(%s)", (key,), tick)[0][0]:
         raise ObjectInUse(
             f"{ROLE}: got {setup.output}, which another run is making at this moment",
             hint="choose another name, or wait for that run; cerebro.progress shows it",
         )
     try:
-        if not setup.replaces:  # again, now that no other run can make them
+        _keep_inputs(session, setup, tick)
+        if setup.outputs is not None:
+            check(session, setup.outputs, tick)
+        elif not setup.replaces:  # again, now that no other run can make them
             cleared_output(session, setup.request.model_output_table, ROLE, tick, notify)
         else:
             _try_replacing(session, setup, tick)
@@ -51,6 +54,28 @@ def reserved(
         with suppress(CerebroError):
             if not session.busy and not session.closed:
                 session.run("SELECT pg_catalog.pg_advisory_unlock(%s)", (key,))
+
+
+def _keep_inputs(session: Session, setup: RunSetup, tick: Tick) -> None:
+    """No call replaces or drops a table that the run reads; the locks end with the session's use.
+
+    Raises:
+        ObjectInUse: a transaction is about to do so.
+    """
+    for table in (setup.packed, setup.validation):
+        if (
+            table is not None
+            and not session.run(
+                "SELECT pg_catalog.pg_try_advisory_lock_shared(%s)",
+                (table_key(table.relation.oid),),
+                tick,
+            )[0][0]
+        ):
+            raise ObjectInUse(
+                f"source_table, validation_table: {table.relation.name} is replaced or dropped at "
+                "this moment",
+                hint="try again when that is over",
+            )
 
 
 def _try_replacing(session: Session, setup: RunSetup, tick: Tick) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import cerebro_db
@@ -14,10 +15,12 @@ from cerebro_db.database.catalog import STATES_SCHEMA, Catalog, StoredRun
 from cerebro_db.database.dialects.choice import PostgreSQL
 from cerebro_db.database.histories import EndRow, record_ends
 from cerebro_db.database.names import QualifiedName, quote
+from cerebro_db.database.outputs import MODELS
 from cerebro_db.database.packed import PackedTable
 from cerebro_db.database.sessions import StatementFailed
 from cerebro_db.driver import history
 from cerebro_db.driver.fit_setup import OUTPUT_SUFFIXES, STATES_SUFFIX, Configuration, RunSetup
+from cerebro_db.driver.outputs import replaced
 from cerebro_db.driver.scoreboard import TRAINING, VALIDATION
 from cerebro_db.driver.state_store import IN_USE, StateStore
 from cerebro_db.driver.verdicts import Verdicts
@@ -49,17 +52,8 @@ def write(
     run_id = run.run_id
     catalog.execute("BEGIN")
     try:
-        earlier = history.put_aside(catalog, setup, run_id) if setup.replaces else None
-        kept = _put_aside(catalog, setup, ended) if setup.replaces else []
-        ends = _ends(catalog, setup, run_id, ended)
-        _write_models(catalog, dialect, setup, store, ends)
-        for table, aside in kept:  # where a configuration failed, its earlier model stays
-            catalog.execute(f"INSERT INTO {table.sql} SELECT * FROM {aside.sql}")
-            catalog.execute(f"DROP TABLE {aside.sql}")
-        _write_info(catalog, setup, run_id, ended, ends)
-        _write_summary(catalog, setup, run_id)
-        epochs = {key: end.model_epoch or 1 for key, end in ends.items()}
-        history.write(catalog, setup, run_id, earlier, epochs)
+        with _giving_way(catalog, setup):
+            ends = _write_tables(catalog, dialect, setup, run_id, store, ended)
         catalog.configurations_finished(run_id, list(ends))
         record_ends(catalog, run_id, ends)
         if drop_states(catalog, dialect, run.row.states):
@@ -85,6 +79,47 @@ def write_none(catalog: Catalog, dialect: PostgreSQL, run: StoredRun, error: str
     except BaseException:
         catalog.execute_quietly("ROLLBACK")
         raise
+
+
+@contextmanager
+def _giving_way(catalog: Catalog, setup: RunSetup) -> Iterator[None]:
+    """The tables of an earlier run give way to those that are made inside, if so wanted."""
+    if setup.outputs is None:
+        yield
+        return
+    _wait_for_readers(catalog)
+    with replaced(catalog.session, setup.outputs, catalog.tick):
+        yield
+
+
+def _wait_for_readers(catalog: Catalog) -> None:
+    """A reader of the old tables is waited for: the work of the run is worth it."""
+    catalog.execute("SET LOCAL lock_timeout = 0")
+
+
+def _write_tables(
+    catalog: Catalog,
+    dialect: PostgreSQL,
+    setup: RunSetup,
+    run_id: int,
+    store: StateStore,
+    ended: Ended,
+) -> dict[int, EndRow]:
+    """Make the tables; returns where the configurations have ended that have a model."""
+    earlier = history.put_aside(catalog, setup, run_id) if setup.replaces else None
+    kept = _put_aside(catalog, setup, ended) if setup.replaces else []
+    ends = _ends(catalog, setup, run_id, ended)
+    _write_models(catalog, dialect, setup, store, ends)
+    for table, aside in kept:  # where a configuration failed, its earlier model stays
+        catalog.execute(f"INSERT INTO {table.sql} SELECT * FROM {aside.sql}")
+        catalog.execute(f"DROP TABLE {aside.sql}")
+    _write_info(catalog, setup, run_id, ended, ends)
+    _write_summary(catalog, setup, run_id)
+    epochs = {key: end.model_epoch or 1 for key, end in ends.items()}
+    history.write(catalog, setup, run_id, earlier, epochs)
+    for suffix in MODELS.suffixes:
+        catalog.execute(MODELS.comment(setup.output.suffixed(suffix), suffix))
+    return ends
 
 
 def drop_states(catalog: Catalog, dialect: PostgreSQL, name: str | None) -> bool:
@@ -120,8 +155,7 @@ def _put_aside(
     catalog: Catalog, setup: RunSetup, ended: Ended
 ) -> list[tuple[QualifiedName, QualifiedName]]:
     """Drop the tables of the earlier run; what is needed of them is kept in others meanwhile."""
-    # A reader of the old tables is waited for: the work of the run is worth it.
-    catalog.execute("SET LOCAL lock_timeout = 0")
+    _wait_for_readers(catalog)
     kept = []
     for table in (setup.output, setup.output.suffixed(STATES_SUFFIX)):
         if not catalog.execute("SELECT pg_catalog.to_regclass(%s)::text", (table.text,))[0][0]:

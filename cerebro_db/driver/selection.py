@@ -12,11 +12,20 @@ from cerebro_db.configs.model_selection import ConfigurationText
 from cerebro_db.configs.parameters import CompileParams, parse_compile_params
 from cerebro_db.database import libraries
 from cerebro_db.database.names import QualifiedName
-from cerebro_db.database.relations import Relation, find, find_if_there, new_table, require_text
+from cerebro_db.database.outputs import CONFIGURATIONS
+from cerebro_db.database.relations import (
+    Relation,
+    find,
+    find_if_there,
+    new_name,
+    new_table,
+    require_text,
+)
 from cerebro_db.database.sessions import Session, SessionPool, Tick, no_tick
 from cerebro_db.driver.architectures import limits_of
 from cerebro_db.driver.control import control_session, lock, transaction
 from cerebro_db.driver.one_model import refuse_objects
+from cerebro_db.driver.outputs import Outputs, replaced
 from cerebro_db.errors import CerebroError, InvalidArgument, UndefinedTable, WrongObjectType
 
 ROLE = "model_selection_table"
@@ -36,12 +45,13 @@ class GridRequest:
     num_configs: int | None = None
     random_state: int | None = None
     object_table: str | None = None
+    replace: bool | None = False
     search_path: str | None = None
 
     @property
     def appends(self) -> bool:
         """Whether an existing table gets more rows."""
-        return True
+        return not self.replace
 
     def configurations(self, tick: Tick) -> list[ConfigurationText]:
         """What the grid stands for."""
@@ -68,6 +78,7 @@ class ListRequest:
     compile_params_list: Sequence[str | None] | None
     fit_params_list: Sequence[str | None] | None
     object_table: str | None = None
+    replace: bool | None = False
     search_path: str | None = None
 
     @property
@@ -179,7 +190,15 @@ def _target(
         found = find_if_there(session, text, ROLE, tick)
         if found is not None:
             return found.name, found
+    if request.replace:
+        return new_name(session, text, ROLE, tick), None
     return new_table(session, text, ROLE, suffixes, tick), None
+
+
+def _outputs(name: QualifiedName, request: GridRequest | ListRequest, models: Relation) -> Outputs:
+    text, suffixes = str(request.model_selection_table), CONFIGURATIONS.suffixes
+    replace = bool(request.replace)
+    return Outputs(name, text, ROLE, CONFIGURATIONS, suffixes, replace, (models.oid,))
 
 
 def _written(
@@ -193,8 +212,9 @@ def _written(
     summary = name.suffixed(libraries.SELECTION_SUFFIX)
     if found is None:
         spelled = session.run(libraries.SPELLED, (models.name.schema, models.name.name), tick)[0][0]
-        session.run(libraries.create_selection(name), (), tick)
-        session.run(libraries.create_selection_summary(summary), (spelled,), tick)
+        with replaced(session, _outputs(name, request, models), tick):
+            session.run(libraries.create_selection(name), (), tick)
+            session.run(libraries.create_selection_summary(summary), (spelled,), tick)
     else:
         _check_selection(session, found, models, tick)
     columns = (

@@ -9,14 +9,17 @@ from decimal import Decimal
 from cerebro_db.database import splits
 from cerebro_db.database.columns import ALL, listed_columns
 from cerebro_db.database.names import QualifiedName
-from cerebro_db.database.relations import Relation, find, new_table
+from cerebro_db.database.outputs import SPLIT, SPLIT_IN_TWO
+from cerebro_db.database.relations import Relation, find
 from cerebro_db.database.sessions import Session, SessionPool, Tick, no_tick
 from cerebro_db.driver.control import control_session, transaction
+from cerebro_db.driver.outputs import Outputs, new_outputs, publish
 from cerebro_db.driver.packing_source import check_source
 from cerebro_db.errors import NO_ROWS, InvalidArgument, InvalidData
 
-TRAIN_SUFFIX, TEST_SUFFIX = "_train", "_test"
 _SPLIT = "split"
+# What the tables have, by what their names end in.
+_PARTS = {SPLIT.suffixes: (None,), SPLIT_IN_TWO.suffixes: (1, 0)}
 
 
 @dataclass(frozen=True)
@@ -32,6 +35,7 @@ class SplitRequest:
     with_replacement: bool | None = False
     separate_output_tables: bool | None = False
     seed: int | None = 0
+    replace: bool | None = False
     search_path: str | None = None
 
     @property
@@ -100,9 +104,11 @@ def split(pool: SessionPool, request: SplitRequest, tick: Tick = no_tick) -> Spl
         check_source(source)
         strata = _names(source, request.grouping_cols, "grouping_cols")
         columns = _names(source, request.target_cols or ALL, "target_cols")
-        tables = _tables(session, request, columns, tick)
+        outputs = _outputs(session, request, source, columns, tick)
         with transaction(session, tick):
-            return _written(session, request, source, columns, strata, tables, tick)
+            made = _written(session, request, source, columns, strata, outputs, tick)
+            publish(session, outputs, tick)
+    return made
 
 
 def _share(role: str, value: float | None) -> Decimal:
@@ -119,20 +125,24 @@ def _names(source: Relation, text: str | None, role: str) -> list[str]:
     return [column.name for column in listed_columns(source, text, role)]
 
 
-def _tables(
-    session: Session, request: SplitRequest, columns: list[str], tick: Tick
-) -> tuple[QualifiedName, ...]:
-    """The tables to be made; none of them exists."""
-    if not request.is_separate:
-        if _SPLIT in columns:
-            raise InvalidArgument(
-                f"target_cols: got {_SPLIT!r}, which is a column of the output table",
-                hint="leave it out, or set separate_output_tables := true",
-            )
-        return (new_table(session, request.output_table, "output_table", (), tick),)
-    suffixes = (TRAIN_SUFFIX, TEST_SUFFIX)
-    name = new_table(session, request.output_table, "output_table", suffixes, tick, itself=False)
-    return tuple(name.suffixed(suffix) for suffix in suffixes)
+def _outputs(
+    session: Session, request: SplitRequest, source: Relation, columns: list[str], tick: Tick
+) -> Outputs:
+    """The tables to be made."""
+    if not request.is_separate and _SPLIT in columns:
+        raise InvalidArgument(
+            f"target_cols: got {_SPLIT!r}, which is a column of the output table",
+            hint="leave it out, or set separate_output_tables := true",
+        )
+    return new_outputs(
+        session,
+        request.output_table,
+        "output_table",
+        SPLIT_IN_TWO if request.is_separate else SPLIT,
+        replace=request.replace,
+        inputs=[source.oid],
+        tick=tick,
+    )
 
 
 def _written(
@@ -141,7 +151,7 @@ def _written(
     source: Relation,
     columns: list[str],
     strata: list[str],
-    tables: tuple[QualifiedName, ...],
+    outputs: Outputs,
     tick: Tick,
 ) -> Split:
     if session.run(splits.is_empty(source.name), (), tick)[0][0]:
@@ -154,11 +164,11 @@ def _written(
     session.run(splits.choose(source.name, columns, strata), values, tick)
     counts = session.run(splits.COUNTS, (), tick)[0]
     _check_parts(source, request, *counts[:2])
-    if len(tables) == 1:
-        session.run(splits.write(tables[0], columns, None, "split rows"), (), tick)
-    else:
-        session.run(splits.write(tables[0], columns, 1, "rows to train with"), (), tick)
-        session.run(splits.write(tables[1], columns, 0, "rows to test with"), (), tick)
+    for suffix, part in zip(outputs.suffixes, _PARTS[outputs.suffixes], strict=True):
+        table = outputs.draft(suffix)
+        comment = outputs.kind.comment(table, suffix)
+        session.run(splits.write(table, columns, part, comment), (), tick)
+    tables = tuple(map(outputs.table, outputs.suffixes))
     return Split(tables, counts[0], counts[1], counts[2] if strata else 0)
 
 

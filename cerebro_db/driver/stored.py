@@ -245,6 +245,7 @@ def _request(run: StoredRun) -> FitRequest:
         num_workers=None if row.schedule == ROTATION else row.num_workers,
         durability=row.durability,
         schedule=row.schedule,
+        replace=row.replaces,
     )
 
 

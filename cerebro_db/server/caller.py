@@ -26,6 +26,8 @@ class CallerSession(Session):
     ) -> list[tuple[Any, ...]]:
         """Run a statement; an error of the server is raised as it is."""
         result = self._plpy.execute(sql % tuple(map(self._literal, parameters)))
+        if not len(result):  # of a statement that returns no rows nobody can ask for columns
+            return []
         names = result.colnames()
         return [tuple(row[name] for name in names) for row in result]
 

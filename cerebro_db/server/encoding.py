@@ -18,11 +18,12 @@ def encode(
     training_table: str | None,
     output_table: str | None,
     id_col: str | None,
+    replace: bool | None,
 ) -> None:
     """Write the features of the rows of a table."""
     host = Host.of(plpy, gd)
     request = EncodeRequest(
-        source_table, training_table, output_table, id_col, search_path=host.search_path
+        source_table, training_table, output_table, id_col, replace, search_path=host.search_path
     )
     encoding_rows.encode(host.pool, request, host.tick)
 
@@ -34,10 +35,11 @@ def create_encoder(
     source_table: str | None,
     training_table: str | None,
     function_name: str | None,
+    replace: bool | None,
 ) -> None:
     """Make a function that gives the features of a row of a table."""
     host = Host.of(plpy, gd)
     request = EncoderRequest(
-        source_table, training_table, function_name, search_path=host.search_path
+        source_table, training_table, function_name, replace, search_path=host.search_path
     )
     encoding_rows.create_encoder(host.pool, request, host.tick)

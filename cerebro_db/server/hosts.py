@@ -13,11 +13,15 @@ from cerebro_db.training.devices import described
 
 @entry_of("cerebro_gpu_configuration")
 def gpu_configuration(
-    plpy: Any, gd: dict[str, Any], output_table: str | None, source: str | None
+    plpy: Any,
+    gd: dict[str, Any],
+    output_table: str | None,
+    source: str | None,
+    replace: bool | None,
 ) -> None:
     """Write down the GPUs of each host."""
     host = Host.of(plpy, gd)
-    request = gpus.GpuRequest(output_table, source, host.search_path)
+    request = gpus.GpuRequest(output_table, source, replace, host.search_path)
     gpus.write_configuration(host.pool, host.dialect, request, host.tick)
 
 

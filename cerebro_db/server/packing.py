@@ -32,6 +32,7 @@ def pack(
     num_partitions: int | None,
     seed: int | None,
     sample_weight: str | None,
+    replace: bool | None,
 ) -> None:
     """Pack a table for training."""
     host = Host.of(plpy, gd)
@@ -47,6 +48,7 @@ def pack(
         num_partitions=num_partitions,
         seed=seed,
         sample_weight=sample_weight,
+        replace=replace,
         search_path=host.search_path,
     )
     packing.pack(host.pool, host.dialect, request, host.tick, host.notice)
@@ -71,6 +73,7 @@ def pack_columns(
     seed: int | None,
     sample_weight: str | None,
     distribution_rules: str | None,
+    replace: bool | None,
 ) -> None:
     """Pack columns of mixed types for training."""
     host = Host.of(plpy, gd)
@@ -86,6 +89,7 @@ def pack_columns(
         sample_weight=sample_weight,
         distribution_rules=distribution_rules,
         encoding=EncodingRequest(numbers, categories, max_categories, encodings, excluded),
+        replace=replace,
         search_path=host.search_path,
     )
     packing.pack(host.pool, host.dialect, request, host.tick, host.notice)
@@ -108,6 +112,7 @@ def pack_images(
     seed: int | None,
     sample_weight: str | None,
     distribution_rules: str | None,
+    replace: bool | None,
 ) -> None:
     """Pack images for training."""
     host = Host.of(plpy, gd)
@@ -124,6 +129,7 @@ def pack_images(
         sample_weight=sample_weight,
         distribution_rules=distribution_rules,
         image=ImageRequest(image_shape, image_format),
+        replace=replace,
         search_path=host.search_path,
     )
     packing.pack(host.pool, host.dialect, request, host.tick, host.notice)
@@ -140,6 +146,7 @@ def pack_validation(
     training_table: str | None,
     buffer_size: int | None,
     distribution_rules: str | None,
+    replace: bool | None,
 ) -> None:
     """Pack a table the way a training table was packed."""
     host = Host.of(plpy, gd)
@@ -152,6 +159,7 @@ def pack_validation(
         distribution_rules=distribution_rules,
         training_table=training_table,
         is_validation=True,
+        replace=replace,
         search_path=host.search_path,
     )
     packing.pack(host.pool, host.dialect, request, host.tick, host.notice)

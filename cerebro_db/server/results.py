@@ -21,12 +21,12 @@ def evaluate(
     output_table: str | None,
     use_gpus: bool | None,
     mst_key: int | None,
+    replace: bool | None,
 ) -> None:
     """Score models on a packed table."""
     host = Host.of(plpy, gd)
-    request = EvaluationRequest(
-        model_table, test_table, output_table, use_gpus, mst_key, search_path=host.search_path
-    )
+    arguments = (model_table, test_table, output_table, use_gpus, mst_key, replace)
+    request = EvaluationRequest(*arguments, search_path=host.search_path)
     evaluation.evaluate(host.pool, host.dialect, request, host.tick)
 
 
@@ -39,12 +39,12 @@ def confusion_matrix(
     output_table: str | None,
     use_gpus: bool | None,
     mst_key: int | None,
+    replace: bool | None,
 ) -> None:
     """Count which classes models take for which, on a packed table."""
     host = Host.of(plpy, gd)
-    request = EvaluationRequest(
-        model_table, test_table, output_table, use_gpus, mst_key, search_path=host.search_path
-    )
+    arguments = (model_table, test_table, output_table, use_gpus, mst_key, replace)
+    request = EvaluationRequest(*arguments, search_path=host.search_path)
     confusion.confusion_matrix(host.pool, host.dialect, request, host.tick)
 
 
@@ -62,6 +62,7 @@ def predict(
     mst_key: int | None,
     num_workers: int | None,
     ensemble: int | None,
+    replace: bool | None,
 ) -> None:
     """Ask a model about the rows of a table."""
     host = Host.of(plpy, gd)
@@ -76,9 +77,10 @@ def predict(
         mst_key,
         num_workers,
         ensemble,
+        replace,
         search_path=host.search_path,
     )
-    prediction.predict(host.pool, host.dialect, request, host.tick)
+    prediction.predict(host.pool, host.dialect, request, host.tick, host.notice)
 
 
 @entry_of("cerebro_predict_byom")
@@ -86,4 +88,4 @@ def predict_byom(plpy: Any, gd: dict[str, Any], arguments: dict[str, Any]) -> No
     """Ask a model that was trained elsewhere; the arguments are those of the SQL function."""
     host = Host.of(plpy, gd)
     request = ByomRequest(**arguments, search_path=host.search_path)
-    prediction_byom.predict_byom(host.pool, host.dialect, request, host.tick)
+    prediction_byom.predict_byom(host.pool, host.dialect, request, host.tick, host.notice)

@@ -23,6 +23,7 @@ def generate_configs(
     num_configs: int | None,
     random_state: int | None,
     object_table: str | None,
+    replace: bool | None,
 ) -> None:
     """Write the configurations of a grid, or of a random search."""
     host = Host.of(plpy, gd)
@@ -36,6 +37,7 @@ def generate_configs(
         num_configs,
         random_state,
         object_table,
+        replace,
         search_path=host.search_path,
     )
     host.notice(str(selection.select(host.pool, request, host.tick)))
@@ -51,6 +53,7 @@ def load_configs(
     compile_params_list: list[str | None] | None,
     fit_params_list: list[str | None] | None,
     object_table: str | None,
+    replace: bool | None,
 ) -> None:
     """Write every combination of what is listed."""
     host = Host.of(plpy, gd)
@@ -61,6 +64,7 @@ def load_configs(
         compile_params_list,
         fit_params_list,
         object_table,
+        replace,
         search_path=host.search_path,
     )
     host.notice(str(selection.select(host.pool, request, host.tick)))

@@ -23,6 +23,7 @@ def train_test_split(
     with_replacement: bool | None,
     separate_output_tables: bool | None,
     seed: int | None,
+    replace: bool | None,
 ) -> None:
     """Split the rows of a table at random."""
     host = Host.of(plpy, gd)
@@ -36,6 +37,7 @@ def train_test_split(
         with_replacement,
         separate_output_tables,
         seed,
+        replace,
         search_path=host.search_path,
     )
     host.notice(str(splitting.split(host.pool, request, host.tick)))

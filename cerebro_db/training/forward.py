@@ -10,7 +10,7 @@ import keras
 import tensorflow as tf
 
 from cerebro_db.errors import InvalidArchitecture
-from cerebro_db.training.building import short
+from cerebro_db.training.causes import short
 
 # Rows of the batch that is traced, unless the model fixes them: a prime, so that a size that is a
 # multiple of it tells that a tensor grows with the batch.

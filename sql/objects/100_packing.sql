@@ -57,10 +57,11 @@ CREATE OR REPLACE FUNCTION cerebro.cerebro_pack(
     distribution_rules text DEFAULT 'all_segments',
     num_partitions integer DEFAULT NULL,
     seed bigint DEFAULT 0,
-    sample_weight text DEFAULT NULL
+    sample_weight text DEFAULT NULL,
+    replace boolean DEFAULT false
 ) RETURNS void LANGUAGE plpython3u AS {{ udf('cerebro_pack') }};
 COMMENT ON FUNCTION cerebro.cerebro_pack(
-    text, text, text, text, integer, double precision, integer, text, integer, bigint, text) IS
+    text, text, text, text, integer, double precision, integer, text, integer, bigint, text, boolean) IS
 'Packs a table for training: rows shuffled by the seed, spread evenly over partitions, and packed into buffers of float32 features and class ids (or float32 targets). Makes output_table and <output_table>_summary. buffer_size: most rows in a buffer (default: about 8 MB of features); normalizing_const: every feature is divided by it; num_classes: at least the classes found; dependent_varname, independent_varname: columns separated by commas for models of several inputs and outputs; distribution_rules: where there are segments, all_segments, gpu_segments for those of hosts with GPUs, or the name of a table with a column dbid; num_partitions: default the cores of the server; sample_weight: a column of weights of the rows in training.';
 
 -- The number of classes of each of several outputs, at the place where MADlib has it. The one with a
@@ -76,10 +77,11 @@ CREATE OR REPLACE FUNCTION cerebro.cerebro_pack(
     distribution_rules text DEFAULT 'all_segments',
     num_partitions integer DEFAULT NULL,
     seed bigint DEFAULT 0,
-    sample_weight text DEFAULT NULL
+    sample_weight text DEFAULT NULL,
+    replace boolean DEFAULT false
 ) RETURNS void LANGUAGE plpython3u AS {{ udf('cerebro_pack') }};
 COMMENT ON FUNCTION cerebro.cerebro_pack(
-    text, text, text, text, integer, double precision, integer[], text, integer, bigint, text) IS
+    text, text, text, text, integer, double precision, integer[], text, integer, bigint, text, boolean) IS
 'The same with the number of classes of each of several outputs; NULL for float targets.';
 
 CREATE OR REPLACE FUNCTION cerebro.cerebro_pack(
@@ -93,10 +95,11 @@ CREATE OR REPLACE FUNCTION cerebro.cerebro_pack(
     distribution_rules text DEFAULT 'all_segments',
     num_partitions integer DEFAULT NULL,
     seed bigint DEFAULT 0,
-    sample_weight text DEFAULT NULL
+    sample_weight text DEFAULT NULL,
+    replace boolean DEFAULT false
 ) RETURNS void LANGUAGE plpython3u AS {{ udf('cerebro_pack') }};
 COMMENT ON FUNCTION cerebro.cerebro_pack(
-    text, text, text, text, integer, double precision, text, text, integer, bigint, text) IS
+    text, text, text, text, integer, double precision, text, text, integer, bigint, text, boolean) IS
 'The same with the numbers of classes as the text of an array, such as {3,NULL}.';
 
 CREATE OR REPLACE FUNCTION cerebro.cerebro_pack_columns(
@@ -114,28 +117,31 @@ CREATE OR REPLACE FUNCTION cerebro.cerebro_pack_columns(
     num_partitions integer DEFAULT NULL,
     seed bigint DEFAULT 0,
     sample_weight text DEFAULT NULL,
-    distribution_rules text DEFAULT 'all_segments'
+    distribution_rules text DEFAULT 'all_segments',
+    replace boolean DEFAULT false
 ) RETURNS void LANGUAGE plpython3u AS {{ udf('cerebro_pack_columns') }};
 COMMENT ON FUNCTION cerebro.cerebro_pack_columns(
     text, text, text, text, integer, text, text, integer, json, text, integer, integer, bigint,
-    text, text) IS
+    text, text, boolean) IS
 'Packs columns of mixed types for training: numbers, booleans, categories, dates and times become the column features, with an encoding that is computed from the source and recorded. independent_varname: columns separated by commas, or * for all but the dependent variable and those of excluded. numbers: standardize, minmax or none; categories: onehot or integer, for the max_categories most frequent ones of a column; encodings: JSON from columns to methods of their own. Makes output_table, <output_table>_summary and <output_table>_encoding.';
 
 CREATE OR REPLACE FUNCTION cerebro.cerebro_encode(
     source_table text,
     training_table text,
     output_table text,
-    id_col text
+    id_col text,
+    replace boolean DEFAULT false
 ) RETURNS void LANGUAGE plpython3u AS {{ udf('cerebro_encode') }};
-COMMENT ON FUNCTION cerebro.cerebro_encode(text, text, text, text) IS
+COMMENT ON FUNCTION cerebro.cerebro_encode(text, text, text, text, boolean) IS
 'The features of the rows of a table, by the encoding that cerebro_pack_columns has recorded with training_table, which may also be a table of models trained on it, or a registered model. Makes output_table with the id and features.';
 
 CREATE OR REPLACE FUNCTION cerebro.cerebro_create_encoder(
     source_table text,
     training_table text,
-    function_name text
+    function_name text,
+    replace boolean DEFAULT false
 ) RETURNS void LANGUAGE plpython3u AS {{ udf('cerebro_create_encoder') }};
-COMMENT ON FUNCTION cerebro.cerebro_create_encoder(text, text, text) IS
+COMMENT ON FUNCTION cerebro.cerebro_create_encoder(text, text, text, boolean) IS
 'Makes a function from a row of source_table to its features, for cerebro_predict_row in queries and triggers, by the encoding that training_table has: a table that cerebro_pack_columns made, a table of models trained on it, or a registered model.';
 
 CREATE OR REPLACE FUNCTION cerebro.cerebro_pack_validation(
@@ -145,8 +151,9 @@ CREATE OR REPLACE FUNCTION cerebro.cerebro_pack_validation(
     independent_varname text,
     training_table text,
     buffer_size integer DEFAULT NULL,
-    distribution_rules text DEFAULT NULL
+    distribution_rules text DEFAULT NULL,
+    replace boolean DEFAULT false
 ) RETURNS void LANGUAGE plpython3u AS {{ udf('cerebro_pack_validation') }};
 COMMENT ON FUNCTION cerebro.cerebro_pack_validation(
-    text, text, text, text, text, integer, text) IS
+    text, text, text, text, text, integer, text, boolean) IS
 'Packs a validation table with the class values, row shape, normalizing constant and number of partitions of training_table, a table that cerebro_pack or cerebro_pack_columns made; with the encoding of the latter, where independent_varname may be NULL. As many columns, separated by commas, as the training table has. Rows keep their order. distribution_rules: as in cerebro_pack; by default the segments of training_table.';

@@ -9,8 +9,9 @@ CREATE OR REPLACE FUNCTION cerebro.cerebro_train_test_split(
     target_cols text DEFAULT NULL,
     with_replacement boolean DEFAULT false,
     separate_output_tables boolean DEFAULT false,
-    seed bigint DEFAULT 0
+    seed bigint DEFAULT 0,
+    replace boolean DEFAULT false
 ) RETURNS void LANGUAGE plpython3u AS {{ udf('cerebro_train_test_split') }};
 COMMENT ON FUNCTION cerebro.cerebro_train_test_split(
-    text, text, double precision, double precision, text, text, boolean, boolean, bigint) IS
+    text, text, double precision, double precision, text, text, boolean, boolean, bigint, boolean) IS
 'Splits the rows of a table at random into rows to train with and rows to test with, the same for the same seed whatever the physical order of the rows. grouping_cols: columns by which the split is stratified. target_cols: columns of the output, by default all. Makes output_table with a column split, 1 to train with and 0 to test with; or, with separate_output_tables, <output_table>_train and <output_table>_test.';

@@ -36,9 +36,10 @@ CREATE OR REPLACE FUNCTION cerebro.cerebro_evaluate(
     test_table text,
     output_table text,
     use_gpus boolean DEFAULT false,
-    mst_key integer DEFAULT NULL
+    mst_key integer DEFAULT NULL,
+    replace boolean DEFAULT false
 ) RETURNS void LANGUAGE plpython3u AS {{ udf('cerebro_evaluate') }};
-COMMENT ON FUNCTION cerebro.cerebro_evaluate(text, text, text, boolean, integer) IS
+COMMENT ON FUNCTION cerebro.cerebro_evaluate(text, text, text, boolean, integer, boolean) IS
 'Loss and metrics of the models of cerebro_fit_multiple on a packed table, in one scan of it. Makes output_table with a row for each model, or for the one of mst_key: loss, metric (the first one), metrics_type, loss_type, mst_key, metrics; of a registered model also model and version_id.';
 
 CREATE OR REPLACE FUNCTION cerebro.cerebro_confusion_matrix(
@@ -46,9 +47,10 @@ CREATE OR REPLACE FUNCTION cerebro.cerebro_confusion_matrix(
     test_table text,
     output_table text,
     use_gpus boolean DEFAULT false,
-    mst_key integer DEFAULT NULL
+    mst_key integer DEFAULT NULL,
+    replace boolean DEFAULT false
 ) RETURNS void LANGUAGE plpython3u AS {{ udf('cerebro_confusion_matrix') }};
-COMMENT ON FUNCTION cerebro.cerebro_confusion_matrix(text, text, text, boolean, integer) IS
+COMMENT ON FUNCTION cerebro.cerebro_confusion_matrix(text, text, text, boolean, integer, boolean) IS
 'How many rows of each class the models of cerebro_fit_multiple take for which class, on a packed table, in one scan of it. Makes output_table with mst_key, actual, predicted and num_rows, for the pairs that occur; of a registered model also model and version_id.';
 
 CREATE OR REPLACE FUNCTION cerebro.cerebro_predict(
@@ -61,10 +63,11 @@ CREATE OR REPLACE FUNCTION cerebro.cerebro_predict(
     use_gpus boolean DEFAULT false,
     mst_key integer DEFAULT NULL,
     num_workers integer DEFAULT NULL,
-    ensemble integer DEFAULT NULL
+    ensemble integer DEFAULT NULL,
+    replace boolean DEFAULT false
 ) RETURNS void LANGUAGE plpython3u AS {{ udf('cerebro_predict') }};
 COMMENT ON FUNCTION cerebro.cerebro_predict(
-    text, text, text, text, text, text, boolean, integer, integer, integer) IS
+    text, text, text, text, text, text, boolean, integer, integer, integer, boolean) IS
 'Predictions of a model of cerebro_fit_multiple for the rows of a table; the normalizing constant of the training is applied. Makes output_table with the id, class_name, class_value, prob and rank. A packed table has no id: id_col and independent_varname are NULL, and the rows are named by partition_key, buffer_id and row_number. pred_type: prob for all classes, response for the best one, a whole number for that many, a number between 0 and 1 for those of a higher probability. For float targets only response, and output_table has the id, class_name and estimated. mst_key may be left out where the table has one model; ensemble: the mean of so many of the best models instead. num_workers: sessions that predict, which does not show in the results.';
 
 -- Numbers as numbers; has no default for pred_type, so that a call without it is not ambiguous.
@@ -78,10 +81,11 @@ CREATE OR REPLACE FUNCTION cerebro.cerebro_predict(
     use_gpus boolean DEFAULT false,
     mst_key integer DEFAULT NULL,
     num_workers integer DEFAULT NULL,
-    ensemble integer DEFAULT NULL
+    ensemble integer DEFAULT NULL,
+    replace boolean DEFAULT false
 ) RETURNS void LANGUAGE plpython3u AS {{ udf('cerebro_predict') }};
 COMMENT ON FUNCTION cerebro.cerebro_predict(
-    text, text, text, text, text, double precision, boolean, integer, integer, integer) IS
+    text, text, text, text, text, double precision, boolean, integer, integer, integer, boolean) IS
 'The same with a number for pred_type: so many of the best classes, or those of a higher probability.';
 
 CREATE OR REPLACE FUNCTION cerebro.cerebro_predict_row(
@@ -119,10 +123,11 @@ CREATE OR REPLACE FUNCTION cerebro.cerebro_predict_byom(
     class_values text[] DEFAULT NULL,
     normalizing_const double precision DEFAULT 1.0,
     dependent_count integer DEFAULT 1,
-    num_workers integer DEFAULT NULL
+    num_workers integer DEFAULT NULL,
+    replace boolean DEFAULT false
 ) RETURNS void LANGUAGE plpython3u AS {{ udf('cerebro_predict_byom') }};
 COMMENT ON FUNCTION cerebro.cerebro_predict_byom(
-    text, integer, text, text, text, text, text, boolean, text[], double precision, integer, integer) IS
+    text, integer, text, text, text, text, text, boolean, text[], double precision, integer, integer, boolean) IS
 'Predictions of a model that was trained elsewhere, with the weights that an architecture table has of it, for the rows of a table. Makes the same output_table as cerebro_predict; the target is called dependent_var. class_values: in the order of the outputs, default 0, 1, and so on; a model of one output has two of them, or, with pred_type response, none: its outputs are numbers then. normalizing_const: features are divided by it.';
 
 CREATE OR REPLACE FUNCTION cerebro.cerebro_predict_byom(
@@ -137,8 +142,14 @@ CREATE OR REPLACE FUNCTION cerebro.cerebro_predict_byom(
     class_values text[] DEFAULT NULL,
     normalizing_const double precision DEFAULT 1.0,
     dependent_count integer DEFAULT 1,
-    num_workers integer DEFAULT NULL
+    num_workers integer DEFAULT NULL,
+    replace boolean DEFAULT false
 ) RETURNS void LANGUAGE plpython3u AS {{ udf('cerebro_predict_byom') }};
 COMMENT ON FUNCTION cerebro.cerebro_predict_byom(
-    text, integer, text, text, text, text, double precision, boolean, text[], double precision, integer, integer) IS
+    text, integer, text, text, text, text, double precision, boolean, text[], double precision, integer, integer, boolean) IS
 'The same with a number for pred_type: so many of the best classes, or those of a higher probability.';
+
+CREATE OR REPLACE FUNCTION cerebro.cerebro_drop_outputs(output_table text)
+RETURNS SETOF text LANGUAGE plpython3u AS {{ udf('cerebro_drop_outputs') }};
+COMMENT ON FUNCTION cerebro.cerebro_drop_outputs(text) IS
+'Drops a table that Cerebro-DB made and those beside it, such as <output_table>_summary, in the transaction of the caller; returns their names. Refuses tables of others, and those that Cerebro-DB did not make.';

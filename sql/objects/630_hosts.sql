@@ -7,7 +7,8 @@ COMMENT ON FUNCTION cerebro._gpus(text) IS
 
 CREATE OR REPLACE FUNCTION cerebro.cerebro_gpu_configuration(
     output_table text,
-    source text DEFAULT 'tensorflow'
+    source text DEFAULT 'tensorflow',
+    replace boolean DEFAULT false
 ) RETURNS void LANGUAGE plpython3u AS {{ udf('cerebro_gpu_configuration') }};
-COMMENT ON FUNCTION cerebro.cerebro_gpu_configuration(text, text) IS
+COMMENT ON FUNCTION cerebro.cerebro_gpu_configuration(text, text, boolean) IS
 'Lists the GPUs of each host that computes. source: tensorflow, or nvidia for what nvidia-smi tells. Makes output_table with hostname and gpu_descr, a row for each GPU.';

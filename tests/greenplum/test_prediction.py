@@ -17,7 +17,7 @@ from cerebro_db.database.sessions import Session
 
 SQL = GreenplumPrediction(90426)
 ROWS = RowSource(
-    QualifiedName("public", "plain"), (("id", "integer"),), "t.id", "t.x", addressed=True
+    QualifiedName("public", "plain"), (("id", "integer"),), ("t.id",), "t.x", addressed=True
 )
 PACKED = PackedSource(QualifiedName("public", "packed"), (("x", 8),))
 MORE_ROWS = replace(ROWS, more=("ARRAY[t.id]",))

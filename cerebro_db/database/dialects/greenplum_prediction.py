@@ -65,6 +65,8 @@ class GreenplumPrediction(PostgreSQLPrediction):
         text = super().create(table, source, columns, unfinished)
         if not isinstance(source, PackedSource):
             return text
+        if isinstance(source, RowSource) and not source.comparable:  # nor is there a hash of them
+            return text.replace("; COMMENT", " DISTRIBUTED RANDOMLY; COMMENT", 1)
         ids = ", ".join(quote(name) for name, _ in source.ids)
         return text.replace("; COMMENT", f" DISTRIBUTED BY ({ids}); COMMENT", 1)
 
@@ -111,11 +113,12 @@ class GreenplumPrediction(PostgreSQLPrediction):
         """Spread the rows of a view, say; and what is read of the copy."""
         listed = "".join(f", {one} AS x{place}" for place, one in enumerate(source.more))
         text = (
-            f"CREATE TEMPORARY TABLE {_COPY.sql} ON COMMIT DROP AS SELECT {source.id} AS id, "
+            f"CREATE TEMPORARY TABLE {_COPY.sql} ON COMMIT DROP AS SELECT {source.named}, "
             f"{source.features} AS features{listed} FROM {source.table.sql} t DISTRIBUTED RANDOMLY"
         )
         more = tuple(f"t.x{place}" for place in range(len(source.more)))
-        return text, replace(source, table=_COPY, id="t.id", features="t.features", more=more)
+        keys = tuple(f"t.id{place}" for place in range(len(source.keys)))
+        return text, replace(source, table=_COPY, keys=keys, features="t.features", more=more)
 
     def predict(
         self, output: QualifiedName, source: Source, answer: Answer, batch_rows: int
@@ -187,5 +190,7 @@ def _named(source: Source, ranks: int) -> str:
             f"pg_catalog.split_part(p.piece, ',', {n})::integer" for n in (1, 2, 3)
         )
         return f"{key}, {buffer_id}, {start} + (p.k - 1) / {ranks} + 1"
-    ((_, kind),) = source.ids
-    return f"p.id::{kind.replace('%', '%%')}"
+    kinds = [kind.replace("%", "%%") for _, kind in source.ids]
+    if len(kinds) == 1:
+        return f"p.id::{kinds[0]}"
+    return ", ".join(f"(p.id::json ->> {place})::{kind}" for place, kind in enumerate(kinds))

@@ -14,6 +14,7 @@ from cerebro_db.database.dialects import packing_extras
 from cerebro_db.database.dialects.packing_extras import Extra
 from cerebro_db.database.images import image_fault, image_sent, image_shape
 from cerebro_db.database.names import QualifiedName, quote
+from cerebro_db.database.outputs import PACKED
 
 # Blocks whose row addresses are fetched at once: their text stays far below a gigabyte.
 BLOCKS_PER_FETCH = 131_072
@@ -251,21 +252,21 @@ class PostgreSQLPacking:
         drops: Sequence[QualifiedName],
         more: str = "",
     ) -> str:
-        """The packed table gets its name and its summary, at once; ``drops`` go.
+        """The packed table gets its name and its summary, within a transaction; ``drops`` go.
 
         Parameters: the values of ``fields``, which are names and SQL types, then those of ``more``,
-        which are statements of the same transaction.
+        which are further statements.
         """
         columns = ", ".join(f"{quote(name)} {kind}" for name, kind in fields)
         values = ", ".join(f"%s::{kind}" for _, kind in fields)
         drop = f"{self.drop(drops)}; " if drops else ""
         return (
-            f"BEGIN; ALTER TABLE {table.sql} RENAME TO {quote(output.name)}; "
+            f"ALTER TABLE {table.sql} RENAME TO {quote(output.name)}; "
             f"ALTER TABLE {output.sql} ADD PRIMARY KEY ({self.primary_key()}); "
-            f"COMMENT ON TABLE {output.sql} IS 'Cerebro-DB: packed rows'; "
+            f"{PACKED.comment(output)}; "
             f"CREATE TABLE {summary.sql} ({columns}); "
-            f"COMMENT ON TABLE {summary.sql} IS 'Cerebro-DB: what the packed table holds'; "
-            f"INSERT INTO {summary.sql} VALUES ({values}); {more}{drop}COMMIT"
+            f"{PACKED.comment(summary, '_summary')}; "
+            f"INSERT INTO {summary.sql} VALUES ({values}); {more}{drop}"
         )
 
     def _mark(self, table: QualifiedName) -> str:

@@ -12,6 +12,7 @@ from cerebro_db.database.dialects.postgresql_packing import dimensions, fault, s
 from cerebro_db.database.dialects.prediction_answers import Answer, Several, Values, estimate
 from cerebro_db.database.images import image_fault, image_sent
 from cerebro_db.database.names import QualifiedName, quote
+from cerebro_db.database.outputs import PREDICTIONS
 
 Statement = tuple[str, list[Any]]
 # Which rows of a source a statement is about: None for all, the first block and the one after the
@@ -34,24 +35,47 @@ class RowSource:
 
     Attributes:
         table: any table or view.
-        ids: name and type of the column that names a row.
-        id: expression over the alias ``t`` of that column.
+        ids: name and type of each column that names a row.
+        keys: expressions over the alias ``t`` of these columns, or of their text.
         features: expression over ``t`` of an array type, or of images.
         addressed: whether the rows have addresses that may be read.
         image: what images are read as; None for arrays.
         more: expressions of further inputs, arrays.
+        comparable: whether all keys can be compared as they are.
     """
 
     table: QualifiedName
     ids: tuple[tuple[str, str], ...]
-    id: str
+    keys: tuple[str, ...]
     features: str
     addressed: bool
     image: ImageEncoding | None = None
     more: tuple[str, ...] = ()
+    comparable: bool = True
 
-    row_ids = "i.id"
-    places = "unnest(p.ids) WITH ORDINALITY AS u(id, place)"
+    @property
+    def id(self) -> str:
+        """What names a row in one value; NULL where one of its keys is."""
+        if len(self.keys) == 1:
+            return self.keys[0]
+        missing = " OR ".join(f"{key} IS NULL" for key in self.keys)
+        listed = ", ".join(f"{key}::text" for key in self.keys)
+        return f"CASE WHEN {missing} THEN NULL ELSE pg_catalog.json_build_array({listed})::text END"
+
+    @property
+    def row_ids(self) -> str:
+        """The columns that name a row, over its place ``i`` in a batch."""
+        return ", ".join(
+            f"i.id{place}::{kind.replace('%', '%%')}" for place, (_, kind) in enumerate(self.ids)
+        )
+
+    @property
+    def places(self) -> str:
+        """The rows of a batch ``p``, with what names them."""
+        numbers = range(len(self.keys))
+        arrays = ", ".join(f"p.ids{place}" for place in numbers)
+        names = ", ".join(f"id{place}" for place in numbers)
+        return f"unnest({arrays}) WITH ORDINALITY AS u({names}, place)"
 
     def batches(self, token: int, batch_rows: int, piece: Piece) -> Statement:
         """Batches ``p``: ids of their rows, and what was predicted for these one after another.
@@ -67,13 +91,15 @@ class RowSource:
             for place in range(len(self.more))
         )
         ends = [] if piece is None else [f"({block},0)" for block in piece]
+        numbers = range(len(self.keys))
+        known = " AND ".join(f"s.id{place} IS NOT NULL" for place in numbers)
         sql = f"""
-        (SELECT b.ids, q.classes, q.numbers
-           FROM (SELECT pg_catalog.array_agg(s.id) AS ids,
-                        pg_catalog.count(s.id)::integer AS known,
+        (SELECT {", ".join(f"b.ids{place}" for place in numbers)}, q.classes, q.numbers
+           FROM (SELECT {", ".join(f"pg_catalog.array_agg(s.id{n}) AS ids{n}" for n in numbers)},
+                        pg_catalog.count(CASE WHEN {known} THEN 1 END)::integer AS known,
                         pg_catalog.count(*)::integer AS n,
                         pg_catalog.string_agg({self.sent("s.x")}, ''::bytea){joined} AS x
-                   FROM (SELECT {self.id} AS id, {self.features} AS x{listed},
+                   FROM (SELECT {self.named}, {self.features} AS x{listed},
                                 (pg_catalog.row_number() OVER () - 1) / %s AS batch
                            FROM {self.table.sql} t {where}) s
                   GROUP BY s.batch) b,
@@ -81,6 +107,11 @@ class RowSource:
          OFFSET 0) p
         """
         return sql, [batch_rows, *ends, token]
+
+    @property
+    def named(self) -> str:
+        """The keys in a list of columns, by the names that they have there."""
+        return ", ".join(f"{key} AS id{place}" for place, key in enumerate(self.keys))
 
     def sent(self, features: str) -> str:
         """The bytes of features, as a worker reads them."""
@@ -189,7 +220,7 @@ class PostgreSQLPrediction:
     def create(self, table: QualifiedName, source: Source, columns: str, unfinished: bool) -> str:
         """The table of predictions, empty; ``columns`` are those of Classes or Values."""
         ids = ", ".join(f"{quote(name)} {kind.replace('%', '%%')}" for name, kind in source.ids)
-        comment = UNFINISHED if unfinished else "Cerebro-DB: predictions"
+        comment = UNFINISHED if unfinished else PREDICTIONS.text()
         return (
             f"CREATE TABLE {table.sql} ({ids}, class_name text, {columns}); "
             f"COMMENT ON TABLE {table.sql} IS '{comment}'"
@@ -198,8 +229,7 @@ class PostgreSQLPrediction:
     def finish(self, table: QualifiedName, output: QualifiedName) -> str:
         """A table that is complete gets its name."""
         return (
-            f"ALTER TABLE {table.sql} RENAME TO {quote(output.name)}; "
-            f"COMMENT ON TABLE {output.sql} IS 'Cerebro-DB: predictions'"
+            f"ALTER TABLE {table.sql} RENAME TO {quote(output.name)}; {PREDICTIONS.comment(output)}"
         )
 
     def leftover(self, table: QualifiedName) -> Statement:
@@ -226,6 +256,17 @@ class PostgreSQLPrediction:
     def is_empty(self, source: Source) -> str:
         """Whether there is no row at all."""
         return f"SELECT NOT EXISTS (SELECT 1 FROM {source.table.sql} t)"
+
+    def repeated(self, source: RowSource) -> str:
+        """How many ids several rows have, and how many rows these are."""
+        keys = source.keys
+        if not source.comparable:
+            keys = tuple(f'{key}::text COLLATE "C"' for key in keys)
+        return (
+            "SELECT pg_catalog.count(*), COALESCE(pg_catalog.sum(d.n), 0)::bigint FROM ("
+            f"SELECT pg_catalog.count(*) AS n FROM {source.table.sql} t "
+            f"GROUP BY {', '.join(keys)} HAVING pg_catalog.count(*) > 1) d"
+        )
 
     def extent(self, source: Source) -> Statement | None:
         """What pieces are cut from; None for a source that is one piece."""

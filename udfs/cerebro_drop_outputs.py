@@ -1,0 +1,3 @@
+from cerebro_db.server import outputs
+
+return outputs.drop(plpy, GD, output_table)
