@@ -64,6 +64,8 @@ def verify(dsn: Dsn = "") -> None:
         print(f"{name} {version}")
     if report.segments:
         print(f"the same on {report.segments} segments")
+    for note in report.notes:
+        print(f"note: {note}")
 
 
 def uninstall(

@@ -47,11 +47,11 @@ def write(
         ended: status and error of configurations that failed or were cancelled, by mst_key.
     """
     run_id = run.run_id
+    ends = _ends(catalog, setup, run_id, ended)
     catalog.execute("BEGIN")
     try:
         earlier = history.put_aside(catalog, setup, run_id) if setup.replaces else None
         kept = _put_aside(catalog, setup, ended) if setup.replaces else []
-        ends = _ends(catalog, setup, run_id, ended)
         _write_models(catalog, dialect, setup, store, ends)
         for table, aside in kept:  # where a configuration failed, its earlier model stays
             catalog.execute(f"INSERT INTO {table.sql} SELECT * FROM {aside.sql}")
@@ -60,6 +60,7 @@ def write(
         _write_summary(catalog, setup, run_id)
         epochs = {key: end.model_epoch or 1 for key, end in ends.items()}
         history.write(catalog, setup, run_id, earlier, epochs)
+        catalog.lock("runs", "configurations")
         catalog.configurations_finished(run_id, list(ends))
         record_ends(catalog, run_id, ends)
         if drop_states(catalog, dialect, run.row.states):
