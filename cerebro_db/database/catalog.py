@@ -17,6 +17,11 @@ from cerebro_db.errors import CerebroError, UndefinedRun
 STATES_SCHEMA = "cerebro_states"
 # How a run stands that somebody drives, or did so until its session was gone.
 GOING_ON = ("starting", "running")
+# That have rows of a run.
+RUN_TABLES = (
+    "runs", "configurations", "architectures", "plan", "hops", "metrics", "requests",
+)  # fmt: skip
+LOCK_CATALOG = "SELECT cerebro._lock_catalog(%s::text[])"
 
 _Value = TypeVar("_Value")
 
@@ -239,7 +244,8 @@ class Catalog:
 
     def driven(self, run_id: int) -> Driving:
         """This session drives a run from now on; what its earlier drivers took is added up."""
-        self._run(
+        self.change(
+            "runs",
             "UPDATE cerebro._runs AS r SET status = 'starting', error = NULL, driver_pid = %s, "
             "finished = NULL, active = r.active + greatest(0, extract(epoch FROM ("
             "    SELECT max(h.finished) FROM cerebro._hops h WHERE h.run_id = r.run_id"
@@ -265,12 +271,14 @@ class Catalog:
 
     def started(self, run_id: int, manifest: Mapping[str, Any]) -> None:
         """The workers are ready."""
-        self._run(
+        self.change(
+            "runs",
             "UPDATE cerebro._runs SET status = 'running', "
             "started = coalesce(started, statement_timestamp()), manifest = %s WHERE run_id = %s",
             [json.dumps(manifest, sort_keys=True), run_id],
         )
-        self._run(
+        self.change(
+            "configurations",
             "UPDATE cerebro._configurations SET status = 'training' "
             "WHERE run_id = %s AND status = 'waiting'",
             [run_id],
@@ -313,7 +321,8 @@ class Catalog:
     def forget_metrics(self, run_id: int, pairs: Sequence[tuple[int, int]]) -> None:
         """Drop results of configurations after epochs that are to be scored again."""
         for mst_key, epoch in pairs:
-            self._run(
+            self.change(
+                "metrics",
                 "DELETE FROM cerebro._metrics WHERE run_id = %s AND mst_key = %s AND epoch = %s",
                 [run_id, mst_key, epoch],
             )
@@ -321,11 +330,22 @@ class Catalog:
     def forget_hops(self, run_id: int, done: Mapping[int, int], hops_an_epoch: int) -> None:
         """Drop the rows of hops whose states are lost; ``done`` counts those that are not."""
         for count, mst_keys in keys_by_value(done).items():
-            self._run(
+            self.change(
+                "hops",
                 "DELETE FROM cerebro._hops WHERE run_id = %s AND mst_key = ANY (%s::int[]) "
                 "AND (epoch - 1) * %s + position >= %s",
                 [run_id, mst_keys, hops_an_epoch, count],
             )
+
+    def has_recorded(self, run_id: int, done: Mapping[int, int], hops_an_epoch: int) -> bool:
+        """Whether the hops of configurations that have a row are the first ones, as many as ``done``."""
+        rows = self._run(
+            "SELECT mst_key, count(*), max((epoch - 1) * %s + position + 1) FROM cerebro._hops "
+            "WHERE run_id = %s GROUP BY mst_key",
+            [hops_an_epoch, run_id],
+        )
+        found = {mst_key: (int(count), int(last)) for mst_key, count, last in rows}
+        return all(found.get(key, (0, 0)) == (count, count) for key, count in done.items())
 
     def recorded_hops(self, run_id: int) -> dict[int, int]:
         """How many hops of each configuration have a row."""
@@ -370,7 +390,8 @@ class Catalog:
         self, run_id: int, mst_key: int, status: str, error: str | None
     ) -> None:
         """A configuration is finished or failed."""
-        self._run(
+        self.change(
+            "configurations",
             "UPDATE cerebro._configurations SET status = %s, error = %s "
             "WHERE run_id = %s AND mst_key = %s",
             [status, error, run_id, mst_key],
@@ -378,7 +399,8 @@ class Catalog:
 
     def configurations_finished(self, run_id: int, mst_keys: Sequence[int]) -> None:
         """These configurations were trained to the end."""
-        self._run(
+        self.change(
+            "configurations",
             "UPDATE cerebro._configurations SET status = 'finished' "
             "WHERE run_id = %s AND mst_key = ANY (%s::int[])",
             [run_id, list(mst_keys)],
@@ -386,7 +408,8 @@ class Catalog:
 
     def run_ended(self, run_id: int, status: str, error: str | None = None) -> None:
         """A run is finished, failed, cancelled, paused or interrupted."""
-        self._run(
+        self.change(
+            "runs",
             "UPDATE cerebro._runs SET status = %s, error = %s, finished = statement_timestamp() "
             "WHERE run_id = %s",
             [status, error, run_id],
@@ -404,7 +427,8 @@ class Catalog:
         self, run_id: int, status: str, reason: str, before: Sequence[str] = GOING_ON
     ) -> None:
         """A run stopped before its end; one that has ended, which was none of ``before``, stays so."""
-        self._run(
+        self.change(
+            "runs",
             "UPDATE cerebro._runs SET status = %s, error = %s, finished = statement_timestamp() "
             "WHERE run_id = %s AND status = ANY (%s::text[])",
             [status, reason, run_id, list(before)],
@@ -428,15 +452,19 @@ class Catalog:
         return int(self._run(sql, [run_id, action, mst_key])[0][0])
 
     def forget_requests(self, run_id: int, up_to: int | None = None) -> None:
-        """Drop what has been answered: all, or up to a request."""
-        self._run(
+        """Drop what has been answered, if there is any: all, or up to a request."""
+        if not self.requests(run_id):
+            return
+        self.change(
+            "requests",
             "DELETE FROM cerebro._requests WHERE run_id = %s AND request_id <= %s",
             [run_id, 2**63 - 1 if up_to is None else up_to],
         )
 
     def states_dropped(self, run_id: int) -> None:
         """The states of a run are gone."""
-        self._run("UPDATE cerebro._runs SET states = NULL WHERE run_id = %s", [run_id])
+        sql = "UPDATE cerebro._runs SET states = NULL WHERE run_id = %s"
+        self.change("runs", sql, [run_id])
 
     def stopped_runs(self, older_than: float) -> list[int]:
         """Runs that nobody drives, stopped so many seconds ago, and still have states."""
@@ -475,6 +503,17 @@ class Catalog:
         for table in tables:
             self._run(f"DELETE FROM cerebro._{table} WHERE run_id = %s", [run_id])
         self._run("DELETE FROM cerebro._runs WHERE run_id = %s", [run_id])
+
+    def lock(self, *tables: str) -> None:
+        """Be the only one who changes rows of tables, where the server allows one only.
+
+        A transaction that changes several tables begins with this, and does not insert into them before.
+        """
+        self._run(LOCK_CATALOG, [list(tables)])
+
+    def change(self, table: str, sql: str, parameters: Sequence[Any]) -> None:
+        """Run an ``UPDATE`` or ``DELETE``, in one transaction with the lock that it needs."""
+        self._run(f"{LOCK_CATALOG}; {sql}", [[table], *parameters])
 
     def execute(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """Run a statement of the dialect."""

@@ -9,12 +9,15 @@ from typing import Any
 from cerebro_db.configs.arguments import nearest
 from cerebro_db.configs.messages import shown
 from cerebro_db.configs.registry import PREFIX, ModelReference
+from cerebro_db.database.catalog import LOCK_CATALOG
 from cerebro_db.database.names import QualifiedName
 from cerebro_db.database.sessions import Session, Tick
 from cerebro_db.errors import InvalidArgument, UndefinedModel
 
 # A list of names that is longer is no help.
 _MOST_NAMES = 200
+# That have rows of a model.
+_TABLES = ("models", "model_versions", "model_states", "model_aliases", "model_grants")
 
 
 @dataclass(frozen=True)
@@ -81,6 +84,7 @@ class Registry:
 
     def made(self, reference: ModelReference) -> int:
         """The model_id of a model of the caller, which is made where there is none."""
+        self._run(LOCK_CATALOG, [["models"]])
         found = self._find("_models", reference)
         if found is None:
             sql = "INSERT INTO cerebro._models (name) VALUES (%s) RETURNING model_id"
@@ -234,7 +238,8 @@ class Registry:
 
     def lock(self, model_id: int) -> None:
         """Be the only one who changes a model until the transaction ends."""
-        self._run("UPDATE cerebro._models SET versions = versions WHERE model_id = %s", [model_id])
+        sql = "UPDATE cerebro._models SET versions = versions WHERE model_id = %s"
+        self._run(f"{LOCK_CATALOG}; {sql}", [list(_TABLES), model_id])
 
     # -- inside ------------------------------------------------------------------
     def _find(self, view: str, reference: ModelReference, rule: str = "") -> int | None:

@@ -8,6 +8,7 @@ import re
 import select
 import sys
 import time
+import weakref
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -46,6 +47,8 @@ _NO_COMMIT = re.compile(
     r"|dispatching subtransaction|DTM transaction)"
 )
 
+_DEADLOCK = "40P01"
+
 Tick = Callable[[], None]
 
 
@@ -61,6 +64,10 @@ class StatementFailed(CerebroError):
     def last_resort(self) -> str | None:
         """What to do about what the server refused; an error of ours has its hint already."""
         return advice_of_server(self.sqlstate)
+
+
+class Deadlocked(StatementFailed):
+    """The server ended a statement because sessions waited for each other: it can be run again."""
 
 
 class SessionLost(CerebroError):
@@ -212,7 +219,8 @@ class Session:
             self.close()
             return SessionLost(f"a server session ended: {_lost(error)}")
         diagnostics = error.diag
-        return StatementFailed(
+        kind = Deadlocked if error.pgcode == _DEADLOCK else StatementFailed
+        return kind(
             _told(diagnostics.message_primary or _first_line(error), diagnostics.context),
             error.pgcode,
             diagnostics.message_hint,
@@ -303,6 +311,11 @@ class SessionPool:
         self.dsn = dsn
         self._settings = settings
         self._idle: list[Session] = []
+        self._sessions: weakref.WeakSet[Session] = weakref.WeakSet()
+
+    def busy(self) -> list[Session]:
+        """The sessions of this pool that wait for the server."""
+        return [one for one in self._sessions if one.busy and not one.closed]
 
     def take(
         self,
@@ -322,6 +335,7 @@ class SessionPool:
         try:
             while len(taken) + len(fresh) < count:
                 fresh.append(Session(self.dsn, "cerebro worker"))
+                self._sessions.add(fresh[-1])
             _settle_all(fresh, tick)
             for session in fresh:
                 session.send("; ".join([*self._settings.first, self._settings.in_use]))

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from cerebro_db.database.relations import forget_search_path, use_search_path
-from cerebro_db.database.sessions import Session, SessionPool, Tick, no_tick
+from cerebro_db.database.sessions import Session, SessionPool, StatementFailed, Tick, no_tick
 from cerebro_db.driver.crew import recover
-from cerebro_db.errors import CerebroError
+from cerebro_db.errors import CerebroError, InvalidData
 
 NO_RUN = 0
 # Of a session that has no TensorFlow yet: as many as training uses where partitions are enough.
@@ -17,6 +17,8 @@ SCORING_THREADS = 1
 
 NUMBER = "number"  # what a session knows that has been a worker of a run
 
+_THERE_ALREADY = "23505"
+_DIFFERENCES = "SELECT message, hint FROM cerebro._catalog_differences() LIMIT 1"
 _LOCK = "SELECT pg_catalog.pg_advisory_xact_lock(%s)"
 
 
@@ -74,12 +76,24 @@ def transaction(session: Session, tick: Tick = no_tick) -> Iterator[None]:
     session.run("BEGIN", (), tick)
     try:
         yield
-    except BaseException:
+    except BaseException as error:
         session.cancel()
         recover(session)
+        if isinstance(error, StatementFailed) and error.sqlstate == _THERE_ALREADY:
+            _check_copies(session)
         raise
     # No tick: a cancel request must not leave it unknown whether this was done.
     session.run("COMMIT")
+
+
+def _check_copies(session: Session) -> None:
+    """Where segments have copies of the catalog: a row may be on one of them only.
+
+    Raises:
+        InvalidData: a copy differs from the others.
+    """
+    for message, hint in session.run(_DIFFERENCES):
+        raise InvalidData(message, hint=hint)
 
 
 def lock(session: Session, subject: str, tick: Tick = no_tick) -> None:

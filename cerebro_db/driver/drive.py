@@ -16,6 +16,7 @@ from cerebro_db.database.dialects.choice import PostgreSQL
 from cerebro_db.database.names import QualifiedName
 from cerebro_db.database.sessions import (
     POLL_SECONDS,
+    Deadlocked,
     Session,
     SessionLost,
     SessionPool,
@@ -63,6 +64,8 @@ from cerebro_db.errors import (
 )
 
 _CANCELLED = ("57014", "QueryCanceled")
+# After these the run goes on by itself.
+_LOST = (SessionLost, LoopbackFailed, Deadlocked)
 _RESUMABLE = ("interrupted", "cancelled", "paused", "failed")
 # Seconds before the first try to go on, doubled with each; a server that crashed takes some.
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 30.0
@@ -178,7 +181,7 @@ class Drive:
                 break
             except Stopped as stopped:
                 return self._stopped(stopped)
-            except (SessionLost, LoopbackFailed, _NotFree) as error:
+            except (*_LOST, _NotFree) as error:
                 if self._driving is None:
                     raise
                 lost = error
@@ -224,7 +227,7 @@ class Drive:
             self._driving = catalog.driven(self._run_id)
             try:
                 self._run(control, catalog, setup)
-            except (SessionLost, LoopbackFailed):
+            except _LOST:
                 raise
             except BaseException as error:
                 self._record_in(control, error)
@@ -368,7 +371,8 @@ class Drive:
             RunInterrupted: there were too many without a hop in between.
             Stopped: the seconds of this driver are over.
         """
-        self._notify(f"run {self._run_id} lost its sessions: {error.message}")
+        what = "met another one" if isinstance(error, Deadlocked) else "lost its sessions"
+        self._notify(f"run {self._run_id} {what}: {error.message}")
         with suppress(CerebroError), control_session(self._pool, None, self._tick) as control:
             hops = Catalog(control, self._tick).count_hops(self._run_id)
             self._hops, self._lost = hops, 0 if hops > self._hops >= 0 else self._lost

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from cerebro_db.database.catalog import GOING_ON, STATES_SCHEMA, Catalog, StoredRun
+from cerebro_db.database.catalog import GOING_ON, RUN_TABLES, STATES_SCHEMA, Catalog, StoredRun
 from cerebro_db.database.dialects.choice import PostgreSQL
 from cerebro_db.database.names import QualifiedName
 from cerebro_db.database.sessions import (
@@ -68,6 +68,7 @@ def drop_run(
         catalog = Catalog(control, tick)
         with transaction(control, tick):
             run = _stopped_run(control, catalog, run_id, tick)
+            catalog.lock(*RUN_TABLES)
             if not results.drop_states(catalog, dialect, run.row.states):
                 raise ObjectInUse(
                     f"run_id: got {run.run_id}, whose states another transaction reads",

@@ -33,13 +33,9 @@ def register(
     catalog = Catalog(session, tick)
     row = _run_row(session, setup, tick)
     with transaction(session, tick):
-        configurations = [_row(configuration) for configuration in setup.configurations]
-        run_id = catalog.new_run(row, configurations, _architectures(setup), models)
-        if setup.replaces:
-            store = StateStore(states_of(row), len(configurations), catalog, dialect.training)
-            states = store.create(lasting=True).name
-            _start_from_previous(catalog, dialect, run_id, setup, states)
-    return run_id
+        warm = _started_from_previous(catalog, dialect, row, setup) if setup.replaces else set()
+        configurations = [_row(c, c.mst_key in warm) for c in setup.configurations]
+        return catalog.new_run(row, configurations, _architectures(setup), models)
 
 
 def states_of(row: RunRow) -> StateTables:
@@ -82,7 +78,7 @@ def _run_row(session: Session, setup: RunSetup, tick: Tick) -> RunRow:
     )
 
 
-def _row(configuration: Configuration) -> ConfigurationRow:
+def _row(configuration: Configuration, is_warm: bool) -> ConfigurationRow:
     return ConfigurationRow(
         mst_key=configuration.mst_key,
         model_id=configuration.architecture.model_id,
@@ -93,6 +89,7 @@ def _row(configuration: Configuration) -> ConfigurationRow:
         jit=configuration.jit,
         steps_per_call=configuration.steps_per_call,
         goal=configuration.goal,
+        is_warm=is_warm,
     )
 
 
@@ -104,18 +101,15 @@ def _architectures(setup: RunSetup) -> list[ArchitectureRow]:
     ]
 
 
-def _start_from_previous(
-    catalog: Catalog, dialect: PostgreSQL, run_id: int, setup: RunSetup, states: QualifiedName
-) -> None:
-    """Warm start: a configuration goes on from the state that is there under its mst_key."""
+def _started_from_previous(
+    catalog: Catalog, dialect: PostgreSQL, row: RunRow, setup: RunSetup
+) -> set[int]:
+    """Warm start: copy the state that is there under an mst_key; returns the keys that have one."""
     previous, sql = setup.output.suffixed(STATES_SUFFIX), dialect.training
+    store = StateStore(states_of(row), len(setup.configurations), catalog, sql)
+    states = store.create(lasting=True).name
     catalog.execute(*sql.begin_states(states, previous, setup.packed, _first_partitions(setup)))
-    warm = {mst_key for mst_key, _, _ in catalog.execute(sql.contents(states))}
-    catalog.execute(
-        "UPDATE cerebro._configurations SET is_warm = true WHERE run_id = %s "
-        "AND mst_key = ANY (%s::int[])",
-        (run_id, sorted(warm)),
-    )
+    return {mst_key for mst_key, _, _ in catalog.execute(sql.contents(states))}
 
 
 def _first_partitions(setup: RunSetup) -> dict[int, int]:

@@ -50,10 +50,12 @@ def write(
         ended: status and error of configurations that failed or were cancelled, by mst_key.
     """
     run_id = run.run_id
+    ends = _ends(catalog, setup, run_id, ended)
     catalog.execute("BEGIN")
     try:
         with _giving_way(catalog, setup):
-            ends = _write_tables(catalog, dialect, setup, run_id, store, ended)
+            _write_tables(catalog, dialect, setup, run_id, store, ended, ends)
+        catalog.lock("runs", "configurations")
         catalog.configurations_finished(run_id, list(ends))
         record_ends(catalog, run_id, ends)
         if drop_states(catalog, dialect, run.row.states):
@@ -104,11 +106,11 @@ def _write_tables(
     run_id: int,
     store: StateStore,
     ended: Ended,
-) -> dict[int, EndRow]:
-    """Make the tables; returns where the configurations have ended that have a model."""
+    ends: dict[int, EndRow],
+) -> None:
+    """Make the tables; ``ends`` tells where the configurations have ended that have a model."""
     earlier = history.put_aside(catalog, setup, run_id) if setup.replaces else None
     kept = _put_aside(catalog, setup, ended) if setup.replaces else []
-    ends = _ends(catalog, setup, run_id, ended)
     _write_models(catalog, dialect, setup, store, ends)
     for table, aside in kept:  # where a configuration failed, its earlier model stays
         catalog.execute(f"INSERT INTO {table.sql} SELECT * FROM {aside.sql}")
@@ -119,7 +121,6 @@ def _write_tables(
     history.write(catalog, setup, run_id, earlier, epochs)
     for suffix in MODELS.suffixes:
         catalog.execute(MODELS.comment(setup.output.suffixed(suffix), suffix))
-    return ends
 
 
 def drop_states(catalog: Catalog, dialect: PostgreSQL, name: str | None) -> bool:

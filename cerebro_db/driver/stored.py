@@ -103,24 +103,34 @@ def load_progress(
     done = {c.mst_key: 0 for c in setup.configurations}
     for mst_key, version in store.kept():
         done[mst_key] = max(done.get(mst_key, 0), version)
+    # Also if the run cannot go on: the hops whose states are there have been made.
+    store.restore_hops(run.run_id, _numbered(setup, states))
+    stored = catalog.configurations(run.run_id)
+    ended = {
+        c.mst_key: (status, error or status)
+        for c, status, error in stored
+        if status in ("failed", "cancelled")
+    }
+    bad = {
+        mst_key: ("failed", diverged(dataset, epoch, loss))
+        for mst_key, epoch, dataset, loss in catalog.diverged(run.run_id)
+        if mst_key not in ended
+    }
+    ended |= bad
+    going = {key: version for key, version in done.items() if key not in ended}
+    scored, partly = _scored(catalog, run, setup, set(going))
+    verdicts = Verdicts(catalog, run.run_id, setup.configurations)
+    is_recorded = catalog.has_recorded(run.run_id, going, states.hops_an_epoch)
     with transaction(session, tick):
-        for mst_key, epoch, dataset, loss in catalog.diverged(run.run_id):
-            catalog.configuration_ended(
-                run.run_id, mst_key, "failed", diverged(dataset, epoch, loss)
-            )
-        stored = catalog.configurations(run.run_id)
-        ended = {
-            c.mst_key: (status, error or status)
-            for c, status, error in stored
-            if status in ("failed", "cancelled")
-        }
-        store.restore_hops(run.run_id, _numbered(setup, states))
-        going = {key: version for key, version in done.items() if key not in ended}
-        _go_back(catalog, store, run.run_id, going, states)
+        if bad or partly or not is_recorded or any(map(verdicts.watches, going)):
+            catalog.lock("configurations", "hops", "metrics")
+        for mst_key, (status, error) in bad.items():
+            catalog.configuration_ended(run.run_id, mst_key, status, error)
+        if not is_recorded:
+            _go_back(catalog, store, run.run_id, going, states)
         done |= going
         warm = {c.mst_key for c, _, _ in stored if c.is_warm}
-        scored = _scored(catalog, run, setup, set(going))
-        verdicts = Verdicts(catalog, run.run_id, setup.configurations)
+        catalog.forget_metrics(run.run_id, partly)
         verdicts.update(going)
         for mst_key in ended:
             store.forget_all(mst_key)
@@ -166,12 +176,12 @@ def diverged(dataset: str, epoch: int, loss: float) -> str:
 
 def _scored(
     catalog: Catalog, run: StoredRun, setup: RunSetup, going: set[int]
-) -> frozenset[tuple[int, int]]:
+) -> tuple[frozenset[tuple[int, int]], list[tuple[int, int]]]:
+    """What has results on all data sets, and what on some only: mst_key and epoch."""
     wanted = {TRAINING} if setup.validation is None else {TRAINING, VALIDATION}
     results = catalog.scored(run.run_id)
     partly = [pair for pair, names in results.items() if pair[0] in going and names != wanted]
-    catalog.forget_metrics(run.run_id, partly)
-    return frozenset(pair for pair, names in results.items() if names == wanted)
+    return frozenset(pair for pair, names in results.items() if names == wanted), partly
 
 
 def _check_states(

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import sqlalchemy
 
 import cerebro_db
 from cerebro_db.database.dialects.greenplum_install import (
+    PRIORITY,
     SEGMENT_VERSIONS,
     SEGMENTS,
+    SLOTS,
+    STATEMENTS_BESIDE_WORKERS,
     VERSION_HERE,
 )
 from cerebro_db.errors import InstallationFailed
@@ -21,13 +24,18 @@ from cerebro_db.install.script import Script, sql_array
 
 @dataclass(frozen=True)
 class Report:
-    """What an installation was found to be, and to run on."""
+    """What an installation was found to be, and to run on.
+
+    Attributes:
+        notes: what an administrator may want to change.
+    """
 
     version: str
     functions: tuple[str, ...]
     versions: Mapping[str, str]
     segments: int = 0
     warnings: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 def install(dsn: str, script: Script) -> tuple[str, ...]:
@@ -69,8 +77,9 @@ def verify(dsn: str, script: Script) -> Report:
         libraries = {str(name): str(value) for name, value in versions}
         segments = _verify_segments(connection, {"Cerebro-DB": version, **libraries})
         execute(connection, script.render("finish/020_earlier_schemas.sql"), "the search_path")
+        notes = tuple(_notes_on_segments(connection, segments)) if segments else ()
         connection.rollback()
-    return Report(version, script.functions(), libraries, segments, tuple(warnings.texts))
+    return Report(version, script.functions(), libraries, segments, tuple(warnings.texts), notes)
 
 
 def _verify_segments(connection: sqlalchemy.Connection, expected: Mapping[str, str]) -> int:
@@ -88,6 +97,25 @@ def _verify_segments(connection: sqlalchemy.Connection, expected: Mapping[str, s
                     "Install the same versions at the same place on every host.",
                 )
     return len({segment for _, segment, *_ in found})
+
+
+def _notes_on_segments(connection: sqlalchemy.Connection, segments: int) -> Iterator[str]:
+    """What holds runs up there; raises where copies of the catalog differ."""
+    for row in rows(connection, queries.CATALOG_DIFFERENCES, "the copies of the catalog"):
+        message, hint = map(str, row)
+        raise InstallationFailed(message, hint)
+    statements = segments + STATEMENTS_BESIDE_WORKERS
+    for kind, name, limit in rows(connection, SLOTS, "the resource queues and groups"):
+        yield (
+            f"{kind} {name} allows {limit} active statements; a run on {segments} segments takes "
+            f"{statements}, so {int(str(limit)) // statements} runs of its roles at a time"
+        )
+    ((priority,),) = rows(connection, PRIORITY, "the priority of segments")
+    if priority:
+        yield (
+            f"segments train at nice {priority} (gp_segworker_relative_priority); "
+            'with "gpconfig -c gp_segworker_relative_priority -v 0" and a restart they do not give way'
+        )
 
 
 def uninstall(dsn: str, force: bool = False) -> tuple[str, ...]:

@@ -19,6 +19,8 @@ VERSION = "SELECT cerebro.cerebro_version()"
 
 LIBRARY_VERSIONS = "SELECT name, version FROM pg_temp.cerebro_library_versions()"
 
+CATALOG_DIFFERENCES = "SELECT message, hint FROM cerebro._catalog_differences()"
+
 MISSING_FUNCTIONS = """
 SELECT name FROM unnest({names}) AS name
  WHERE NOT EXISTS (SELECT 1 FROM pg_catalog.pg_proc p

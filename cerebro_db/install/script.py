@@ -15,9 +15,11 @@ import cerebro_db
 from cerebro_db.configs.settings import described
 from cerebro_db.database.dialects.capabilities import HAS_SEGMENTS
 from cerebro_db.database.dialects.greenplum_install import (
+    CATALOG_DIFFERENCES,
     CHECK_MODEL,
     CHECK_RUN,
     HELD_LOCKS,
+    LOCK_CATALOG,
     OWN_NUMBERS,
     REPLICATE_CATALOG,
 )
@@ -139,10 +141,12 @@ class Script:
             body=self.body,
             package_version=cerebro_db.__version__,
             settings=described(),
+            catalog_differences=CATALOG_DIFFERENCES,
             check_model=CHECK_MODEL,
             check_run=CHECK_RUN,
             has_segments=HAS_SEGMENTS,
             held_locks=HELD_LOCKS,
+            lock_catalog=LOCK_CATALOG,
             own_numbers=OWN_NUMBERS,
             replicate_catalog=REPLICATE_CATALOG,
             search_path=search_path,

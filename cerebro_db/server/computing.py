@@ -20,9 +20,10 @@ from contextlib import contextmanager
 from queue import SimpleQueue
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
+from cerebro_db.database.dialects.backend import client_is_gone
 from cerebro_db.database.dialects.capabilities import interrupts_python
 from cerebro_db.database.dialects.interrupts import raise_pending
-from cerebro_db.errors import CerebroError, RunFailed
+from cerebro_db.errors import CerebroError, RunFailed, RunInterrupted
 from cerebro_db.training.causes import of_the_model
 from cerebro_db.training.ending import end_at_once
 
@@ -201,8 +202,14 @@ def computing(function: Callable[Concatenate[Tick, P], R]) -> Callable[Concatena
 
 
 def listen(plpy: Any) -> None:
-    """Let the server act on a cancel request, a timeout, a lost client, its own end."""
+    """Let the server act on a cancel request, a timeout, its own end; nobody works for a lost client.
+
+    Raises:
+        RunInterrupted: the client is gone.
+    """
     assert threading.current_thread() is threading.main_thread()
     if not interrupts_python():
         plpy.execute("SELECT 1")
     raise_pending()
+    if client_is_gone():
+        raise RunInterrupted("the client is gone; its session ends too")

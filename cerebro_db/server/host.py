@@ -13,6 +13,7 @@ from cerebro_db.database.dialects.interrupts import held, put_off
 from cerebro_db.database.sessions import SessionPool
 from cerebro_db.errors import InvalidArgument, LoopbackFailed, NotSupported, RunInterrupted
 from cerebro_db.server.computing import listen
+from cerebro_db.server.waiting import Waiting
 
 _POOL_KEY = "cerebro.pool"
 
@@ -27,6 +28,7 @@ class Host:
         dialect: what this server can do.
         search_path: the caller's, for the names that it gives.
         postmaster: the process that started this one.
+        waiting: whether its sessions wait for their turn.
     """
 
     plpy: Any
@@ -34,6 +36,7 @@ class Host:
     dialect: PostgreSQL
     search_path: str
     postmaster: int = field(default_factory=os.getppid)
+    waiting: Waiting = field(default_factory=Waiting)
 
     @classmethod
     def of(cls, plpy: Any, gd: dict[str, Any]) -> Host:
@@ -68,6 +71,8 @@ class Host:
         if os.getppid() != self.postmaster:
             raise RunInterrupted("the server has died; this session ends too")
         listen(self.plpy)
+        if self.dialect.queues_statements and self.waiting.tells(self.pool.busy()):
+            self.notice(_WAITING)
 
     def notice(self, message: str) -> None:
         """Tell the caller how far the work is."""
@@ -75,6 +80,10 @@ class Host:
             self.plpy.notice(message)
 
 
+_WAITING = (
+    "waiting for a slot: the resource queue or group of this role runs no more statements at a time; "
+    "pg_stat_activity shows them"
+)
 _ON_SEGMENT = "got a call for rows that lie on segments; allowed: calls in FROM, or with values"
 _VALUES_HINT = (
     "take a value out of a table by a query in parentheses: f((SELECT x FROM t WHERE id = 1))"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -246,6 +248,38 @@ def test_a_run_whose_caller_was_killed_is_told_to_be_interrupted(bench: Any, fit
     )
     background.join()
     bench.run(DROP, ("orphan",))
+
+
+_CLIENT = """
+import sys, psycopg2
+connection = psycopg2.connect(sys.argv[1])
+connection.autocommit = True
+cursor = connection.cursor()
+cursor.execute("SET client_min_messages = error")
+cursor.execute("SELECT name FROM pg_settings WHERE name = 'client_connection_check_interval'")
+if cursor.fetchall():
+    cursor.execute("SET client_connection_check_interval = 0")
+cursor.execute("SELECT cerebro_fit_multiple('packed', 'alone', 'configs', 100000, name := 'alone')")
+"""
+
+
+def test_a_run_whose_client_was_killed_stops_within_seconds(bench: Any, fit: Fit) -> None:
+    # Nothing is sent to the client, and the server does not look for it by itself.
+    with subprocess.Popen([sys.executable, "-c", _CLIENT, bench.dsn]) as client:
+        try:
+            until(
+                bench,
+                "SELECT count(*) > 5 FROM cerebro.hops JOIN cerebro.runs USING (run_id) "
+                "WHERE name = 'alone'",
+            )
+        finally:
+            client.kill()
+    stopped = "SELECT status = 'interrupted' FROM cerebro.progress WHERE name = 'alone'"
+    until(bench, stopped, seconds=5)
+    error = bench.value("SELECT error FROM cerebro.runs WHERE name = 'alone'")
+    assert error == "the client is gone; its session ends too"
+    run_id = bench.value("SELECT run_id FROM cerebro.runs WHERE name = 'alone'")
+    bench.run("SELECT cerebro_drop_run(%s)", (run_id,))
 
 
 def test_sessions_are_reused_and_none_is_leaked(bench: Any, fit: Fit) -> None:

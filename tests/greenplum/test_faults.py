@@ -41,6 +41,10 @@ class Call:
         self.connection.autocommit = True
         for statement in before:
             self.connection.cursor().execute(statement)
+        self.again(sql)
+
+    def again(self, sql: str) -> None:
+        """Another statement in the same session."""
         self.error: psycopg2.Error | None = None
         self._thread = threading.Thread(target=self._run, args=(sql,))
         self._thread.start()
@@ -301,7 +305,7 @@ def test_processes_of_segments_give_back_what_a_run_took(bench: Bench) -> None:
     pool = SessionPool(bench.server.dsn, dialect.session_settings())
     request = FitRequest("packed", "held", "configs", 2, search_path="public", cores=2)
     fit_multiple(pool, dialect, request)
-    sessions = pool.take(3, lambda session: "number" in session.facts)
+    sessions = pool.take(bench.server.partitions, lambda session: "number" in session.facts)
     packed = load_packed(sessions[0], "public.packed", "source_table")
     keys = [partition.partition_key for partition in packed.partitions]
     for session in sessions:

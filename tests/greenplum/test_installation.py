@@ -41,7 +41,7 @@ def test_the_package_runs_on_every_segment(segments: Sql) -> None:
         "SELECT gp_segment_id, cerebro._pack_labels(int4send(gp_segment_id), "
         "'\\x000000000001'::bytea, NULL) FROM gp_dist_random('gp_id') ORDER BY 1"
     )
-    assert len(rows) >= 3
+    assert len(rows) >= 2
     assert [bytes(label) for _, label in rows] == [
         number.to_bytes(4, "little") for number in range(len(rows))
     ]

@@ -47,7 +47,7 @@ def packed(worker: Session) -> PackedTable:
 def _order(**changes: object) -> HopOrder:
     fields: dict[str, object] = dict(
         source=STATES, target=STATES, run_id=1, mst_key=1, epoch=1, position=1, partition_key=1,
-        version=1, next_partition_key=2, worker=0, waited=0.0, task="{}", salt="s", passes=1,
+        version=1, next_partition_key=0, worker=0, waited=0.0, task="{}", salt="s", passes=1,
         reads=True, weights_of=None, preparation="{}",
     )  # fmt: skip
     return HopOrder(**{**fields, **changes})  # type: ignore[arg-type]
@@ -156,7 +156,7 @@ def _together(**changes: object) -> list[HopOrder]:
     others = QualifiedName("public", "states_too")
     sources = (STATES, others, None)
     return [
-        _order(mst_key=key, source=source, reads=False, next_partition_key=2 * (key % 2), **changes)
+        _order(mst_key=key, source=source, reads=False, next_partition_key=key % 2, **changes)
         for key, source in enumerate(sources, 1)
     ]
 
@@ -223,9 +223,9 @@ def test_a_step_sends_each_state_to_its_next_segment(worker: Session, packed: Pa
 def test_the_state_goes_where_the_configuration_goes_next(
     worker: Session, packed: PackedTable
 ) -> None:
-    _, parameters = _first(SQL.hop(packed, _order(next_partition_key=2)))
+    _, parameters = _first(SQL.hop(packed, _order(next_partition_key=0)))
     keys = {p.partition_key: p.segment_key for p in packed.partitions}
-    assert parameters[0] == keys[2]
+    assert parameters[0] == keys[0]
     _, parameters = _first(SQL.hop(packed, _order(next_partition_key=None)))
     assert parameters[0] == keys[1]
 

@@ -1,12 +1,13 @@
-"""What a backend with segments knows of itself, asked without its SQL interface.
+"""What a backend knows of itself, asked without its SQL interface.
 
-There each statement of that interface may fail because of a segment, and such an error jumps over the
-frames of Python: the next function of the session would find a broken interpreter.
+Where there are segments each statement of that interface may fail because of a segment, and such an
+error jumps over the frames of Python: the next function of the session would find a broken interpreter.
 """
 
 from __future__ import annotations
 
 import ctypes
+import select
 from typing import Any
 
 from cerebro_db.database.dialects.capabilities import interrupts_python
@@ -37,3 +38,21 @@ def own_facts() -> dict[str, Any] | None:
         "directories": ctypes.c_char_p.in_dll(program, "Unix_socket_directories").value,
     }
     return {name: (value or b"").decode() for name, value in found.items()}
+
+
+def client_is_gone() -> bool:
+    """Whether nobody is at the other end of this process's connection any more.
+
+    Servers look for themselves only when they read or write, or where
+    ``client_connection_check_interval`` is set, which PostgreSQL has since 14.
+    """
+    try:
+        port = ctypes.c_void_p.in_dll(ctypes.CDLL(None), "MyProcPort").value
+    except ValueError:  # no server's process
+        return False
+    if port is None:  # nor is there a client of a background worker
+        return False
+    # In all versions the socket is the first field of the structure.
+    poller = select.poll()
+    poller.register(ctypes.c_int.from_address(port).value, select.POLLRDHUP)
+    return bool(poller.poll(0))

@@ -99,6 +99,97 @@ IF {HAS_SEGMENTS} THEN
 END IF;
 """
 
+# The order in which everybody locks tables of the catalog: whoever begins a run or adds a version
+# inserts in it too.
+_LOCK_ORDER = (
+    "runs", "configurations", "architectures", "plan", "hops", "metrics", "requests",
+    "models", "model_versions", "model_states", "model_aliases", "model_grants",
+)  # fmt: skip
+
+# Statements of a PL/pgSQL block: there an UPDATE or DELETE locks the whole table, unless the server
+# looks for deadlocks between segments.
+LOCK_CATALOG = f"""
+IF {HAS_SEGMENTS} THEN
+    EXECUTE $own$CREATE OR REPLACE FUNCTION cerebro._lock_catalog(tables text[])
+        RETURNS void LANGUAGE plpgsql SECURITY DEFINER
+        SET search_path = pg_catalog, pg_temp AS $body$
+        DECLARE
+            found text;
+        BEGIN
+            IF current_setting('gp_enable_global_deadlock_detector') = 'on' THEN
+                RETURN;
+            END IF;
+            FOREACH found IN ARRAY '{{{", ".join(_LOCK_ORDER)}}}'::text[] LOOP
+                IF found = ANY ($1) THEN
+                    EXECUTE format('LOCK TABLE cerebro.catalog_%s IN EXCLUSIVE MODE', found);
+                END IF;
+            END LOOP;
+        END
+        $body$$own$;
+    ALTER FUNCTION cerebro._lock_catalog(text[]) OWNER TO cerebro_owner;
+END IF;
+"""
+
+# Statements of a PL/pgSQL block: rows of the catalog that some segments have and others do not. Whoever
+# can reach a segment itself may have written them there.
+CATALOG_DIFFERENCES = f"""
+IF {HAS_SEGMENTS} THEN
+    EXECUTE $own$CREATE OR REPLACE FUNCTION cerebro._catalog_differences()
+        RETURNS TABLE (message text, hint text) LANGUAGE plpgsql SECURITY DEFINER
+        SET search_path = pg_catalog, pg_temp AS $body$
+        DECLARE
+            spread text;
+            keys text;
+            own text;
+            found integer[];
+            node record;
+        BEGIN
+            FOR spread, keys IN
+                SELECT i.indrelid::regclass::text,
+                       string_agg(quote_ident(a.attname), ', ' ORDER BY a.attnum)
+                  FROM pg_index i
+                  JOIN pg_class c ON c.oid = i.indrelid
+                  JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = ANY (i.indkey)
+                 WHERE i.indisprimary AND c.relnamespace = (
+                           SELECT n.oid FROM pg_namespace n WHERE n.nspname = 'cerebro')
+                 GROUP BY 1 ORDER BY 1
+            LOOP
+                FOR own, found IN EXECUTE format(
+                    'SELECT ROW(%s)::text, array_agg(gp_execution_segment()) '
+                    'FROM gp_dist_random(%L) GROUP BY %s HAVING count(*) <> %s '
+                    'ORDER BY %s LIMIT 5', keys, spread, keys,
+                    (SELECT count(*) FROM gp_segment_configuration c
+                      WHERE c.role = 'p' AND c.content >= 0), keys)
+                LOOP
+                    FOR node IN SELECT c.content, c.address, c.port,
+                                       c.content = ANY (found) AS has
+                          FROM gp_segment_configuration c
+                         WHERE c.role = 'p' AND c.content >= 0
+                           AND (c.content = ANY (found)) = (2 * cardinality(found) <= (
+                                   SELECT count(*) FROM gp_segment_configuration o
+                                    WHERE o.role = 'p' AND o.content >= 0))
+                         ORDER BY 1
+                    LOOP
+                        message := format(
+                            'segment %s (%s:%s) %s the row of %s whose %s is %s, unlike the others',
+                            node.content, node.address, node.port,
+                            CASE WHEN node.has THEN 'has' ELSE 'lacks' END, spread, keys, own);
+                        hint := CASE WHEN node.has THEN format(
+                            'as a superuser of that segment: PGOPTIONS=''-c gp_session_role=utility'' '
+                            'psql -h %s -p %s -d %s -c "DELETE FROM %s WHERE ROW(%s)::text = ''%s''"; ',
+                            node.address, node.port, current_database(), spread, keys, own)
+                            ELSE 'copy it there in utility mode, or delete it on the others; ' END
+                            || 'pg_hba.conf of segments should let in the coordinator only';
+                        RETURN NEXT;
+                    END LOOP;
+                END LOOP;
+            END LOOP;
+        END
+        $body$$own$;
+    ALTER FUNCTION cerebro._catalog_differences() OWNER TO cerebro_owner;
+END IF;
+"""
+
 # Statements of a PL/pgSQL block: there the next number of a sequence needs the right to update it, and
 # who has that may set it back as well. So a function of the owner takes it.
 OWN_NUMBERS = f"""
@@ -157,3 +248,20 @@ SELECT c.hostname::text, v.segment, v.package, (v.library).name, (v.library).ver
   JOIN pg_catalog.gp_segment_configuration c ON c.content = v.segment AND c.role = 'p'
  ORDER BY 2, 4
 """
+
+# What limits how many statements run at once: kind, name, how many.
+SLOTS = """
+SELECT 'resource queue', q.rsqname::text, q.rsqcountlimit::integer FROM pg_catalog.pg_resqueue q
+ WHERE q.rsqcountlimit > 0 AND pg_catalog.current_setting('gp_resource_manager') = 'queue'
+UNION ALL
+SELECT 'resource group', g.rsgname::text, c.value::integer
+  FROM pg_catalog.pg_resgroup g
+  JOIN pg_catalog.pg_resgroupcapability c ON c.resgroupid = g.oid AND c.reslimittype = 1
+ WHERE c.value::integer > 0 AND pg_catalog.current_setting('gp_resource_manager') = 'group'
+ ORDER BY 1, 2
+"""
+# Beside its workers, a run is a statement of its caller and one that looks after it.
+STATEMENTS_BESIDE_WORKERS = 2
+
+# By how much processes of segments give way to others on their hosts.
+PRIORITY = "SELECT pg_catalog.current_setting('gp_segworker_relative_priority')::integer"

@@ -35,6 +35,9 @@ class PostgreSQL:
     # Where one statement can train on all partitions at once.
     rotation: RotationStatements | None = None
 
+    # Whether it may run so many statements of a role at a time only.
+    queues_statements = False
+
     def __init__(self, server_version: int) -> None:
         self.server_version = server_version
         self.prediction = PostgreSQLPrediction(server_version)

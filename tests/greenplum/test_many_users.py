@@ -1,0 +1,159 @@
+"""Several roles at a time: runs that are disturbed together, and tables that only one may change."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import psycopg2.extensions
+import pytest
+from conftest import Sql
+
+from cerebro_db.database.catalog import RUN_TABLES, Catalog
+from cerebro_db.database.sessions import Session, no_tick
+from chaos.segments import NotHere, Segments
+from chaos.server import until
+from tests.greenplum.test_catalog import _new
+from tests.greenplum.test_faults import Call
+from tests.greenplum.test_fitting import make_tables
+
+ROLES = "many_ada", "many_bob", "many_cyd"
+FIT = "SELECT cerebro_fit_multiple('packed', 'out', 'configs', 100000)"
+TIMES, SECONDS = 20, 120.0
+
+
+@pytest.fixture
+def users(segments: Sql) -> Iterator[list[str]]:
+    """Connection strings of roles that have a schema each."""
+    for role in ROLES:
+        segments.run(f"CREATE ROLE {role} LOGIN; GRANT cerebro_user TO {role}")
+        segments.run(f"CREATE SCHEMA {role} AUTHORIZATION {role}")
+    yield [psycopg2.extensions.make_dsn(segments.dsn, user=role) for role in ROLES]
+    for role in ROLES:
+        segments.run(f"DROP OWNED BY {role} CASCADE; DROP ROLE {role}")
+
+
+def _side_by_side(works: list[Callable[[], object]]) -> None:
+    errors: list[BaseException] = []
+
+    def done(work: Callable[[], object]) -> None:
+        try:
+            work()
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=done, args=(work,)) for work in works]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors == []
+
+
+def test_changes_of_the_catalog_wait_for_each_other_and_none_is_lost(
+    segments: Sql, users: list[str]
+) -> None:
+    segments.run("CREATE TABLE m (model_id int, model_weights bytea); GRANT SELECT ON m TO PUBLIC")
+    sessions = [Session(dsn, "test") for dsn in users]
+    for session in sessions:
+        session.settle()
+    catalogs = [Catalog(session, no_tick) for session in sessions]
+
+    def changes(catalog: Catalog, number: int) -> Callable[[], object]:
+        def work() -> None:
+            for turn in range(15):
+                run_id = _new(catalog, 100 * number + turn)
+                catalog.driven(run_id)
+                catalog.started(run_id, {})
+                catalog.configuration_ended(run_id, 1, "failed", "why")
+                catalog.execute("BEGIN")
+                catalog.lock("runs", "configurations")
+                catalog.configurations_finished(run_id, [2])
+                catalog.run_ended(run_id, "finished")
+                catalog.commit()
+                catalog.execute("BEGIN")
+                catalog.lock(*RUN_TABLES)
+                catalog.drop_run(run_id)
+                catalog.commit()
+
+        return work
+
+    try:
+        _side_by_side([changes(catalog, n) for n, catalog in enumerate(catalogs, 1)])
+    finally:
+        for session in sessions:
+            session.close()
+        segments.run("DROP TABLE m")
+
+
+class _User:
+    """A role, its run, and the session that drives it."""
+
+    def __init__(self, dsn: str, blobs: Any, connect: Callable[[str], Sql]) -> None:
+        self.dsn, self.sql = dsn, connect(dsn)
+        make_tables(self.sql, blobs, "")
+        self.call = Call(dsn, FIT)
+        self.run_id: int = until(self._begun, SECONDS, "a run begins") or 0
+
+    def _begun(self) -> int | None:
+        assert not self.call.over, self.call.error
+        found = self.sql.column("SELECT run_id FROM cerebro.runs WHERE status = 'running'")
+        return found[0] if found and self.hops(found[0]) else None
+
+    def hops(self, run_id: int | None = None) -> int:
+        query = "SELECT count(*)::int FROM cerebro.hops WHERE run_id = %s"
+        return int(self.sql.value(query, (run_id or self.run_id,)))
+
+    def trains(self, more_than: int) -> None:
+        """Wait until it has done more hops."""
+
+        def found() -> bool:
+            assert not self.call.over, self.call.error
+            return self.hops() > more_than
+
+        until(found, SECONDS, "a run goes on")
+
+    def paused(self) -> None:
+        self.sql.run("SELECT cerebro_pause(%s)", (self.run_id,))
+        assert self.call.wait() is None
+
+    def resumed(self) -> None:
+        self.call.again(f"SELECT cerebro_resume({self.run_id})")
+
+
+@pytest.mark.slow
+def test_runs_of_several_users_that_are_disturbed_together_all_go_on(
+    segments: Sql, users: list[str], blobs: Any, connect: Callable[[str], Sql]
+) -> None:
+    try:
+        server = Segments(segments.dsn)
+    except NotHere as error:
+        pytest.skip(str(error))
+    segments.run("SELECT cerebro_set('worker_retries', '100')")
+    everybody: list[_User] = []
+    try:
+        for dsn in users:
+            everybody.append(_User(dsn, blobs, connect))
+        for turn in range(TIMES):
+            done = [user.hops() for user in everybody]
+            if turn % 4 == 3:
+                assert server.kill_on_segment(server.drivers(), True, random.Random(turn))
+            else:
+                _side_by_side([user.paused for user in everybody])
+                _side_by_side([user.resumed for user in everybody])
+            for user, hops in zip(everybody, done, strict=True):
+                user.trains(hops)
+        _side_by_side([user.paused for user in everybody])
+        for user in everybody:
+            told = "".join(user.call.connection.notices)
+            assert "deadlock" not in told
+    finally:
+        server.forget_session()
+        segments.run("SELECT cerebro_set('worker_retries', NULL)")
+        for user in everybody:
+            user.call.connection.close()
+            until(lambda call=user.call: call.over, SECONDS, "its session ends")
+            user.sql.run("SELECT cerebro_drop_run(%s)", (user.run_id,))
+            user.sql.connection.close()
