@@ -16,39 +16,39 @@ help: ## show this
 	@sed -n 's/^\([a-z]*\):.*## /make \1\t/p' Makefile | expand -t 14
 
 demo: start ## train 16 configurations on scikit-learn's digits, in SQL
-	@$(SETUP) cpu demo
+	@$(SETUP)
 	@$(PYTHON) demo/run.py
 
 test: ## run all tests, side by side on the cores; ARGS="-k ..." goes to pytest
-	@$(SETUP) cpu test
+	@$(SETUP)
 	@"$(BIN)/pytest" -n auto --maxprocesses=4 --dist=loadfile $(ARGS)
 
 fuzz: ## hand 100,000 damaged models, parameters and states to the checks; FUZZ_INPUTS=... for another number
-	@$(SETUP) cpu test
+	@$(SETUP)
 	@FUZZ_INPUTS=$(or $(FUZZ_INPUTS),100000) "$(BIN)/pytest" tests/fuzz $(ARGS)
 
 chaos: ## kill what trains 100 times, and resume; ARGS="--kills N --seed S --victims ..." goes to the test
-	@$(SETUP) cpu
+	@$(SETUP)
 	@$(PYTHON) chaos/run.py $(ARGS)
 
 check: ## lint, check the types and the layers
-	@$(SETUP) dev
+	@$(SETUP)
 	@"$(BIN)/ruff" check .
 	@"$(BIN)/ruff" format --check .
 	@"$(BIN)/mypy"
 	@"$(BIN)/lint-imports"
 
 format: ## let ruff format the sources
-	@$(SETUP) dev
+	@$(SETUP)
 	@"$(BIN)/ruff" format .
 	@"$(BIN)/ruff" check --fix .
 
 bench: ## measure against the peers; ARGS="..." goes to the benchmark
-	@$(SETUP) cpu demo
+	@$(SETUP)
 	@$(PYTHON) benchmarks/run.py $(ARGS)
 
 start: ## start the embedded server, with Cerebro-DB in its database
-	@$(SETUP) cpu
+	@$(SETUP)
 	@$(CEREBRO) server start
 	@$(CEREBRO) install --dsn "$$($(CEREBRO) server dsn)"
 

@@ -98,7 +98,7 @@ def _directory(name: str, text: str) -> str:
 
 
 def _worker_dsn(text: str) -> str:
-    hint = "keep passwords in a file of the server's user: passfile=..., or service=..."
+    hint = "keep passwords in a file of the server's user: passfile=..., or service=...; docs/install.md tells all keywords"
     if "\0" in text:
         raise InvalidArgument("setting worker_dsn: got a text with a NUL character")
     if not _DSN.fullmatch(text):
@@ -109,17 +109,27 @@ def _worker_dsn(text: str) -> str:
             hint=hint,
         )
     for keyword in _PAIR.findall(text):
-        if keyword.lower() in _NOT_IN_DSN:
+        if keyword not in WORKER_DSN_KEYWORDS:
             raise InvalidArgument(
-                f"setting worker_dsn: got a connection string with the keyword {keyword}; "
-                f"allowed: any but {', '.join(_NOT_IN_DSN)}",
+                f"setting worker_dsn: got a connection string with the keyword {shown(keyword)}; "
+                "allowed: host, port, dbname, service, passfile, require_auth, and those of TLS, GSSAPI and timeouts",
                 hint=hint,
             )
     return text.strip()
 
 
-# A password would be in a table; the user is always the role whose rights count.
-_NOT_IN_DSN = ("password", "sslpassword", "user")
+# What only a superuser may set: it decides whom the server's operating system user sends passwords to.
+OF_SUPERUSERS = frozenset({"worker_dsn"})
+
+# No password, which would be in a table; no user, which is always the role whose rights count; no options,
+# which would be settings of the session; nothing by which another server passes for the one that is named.
+WORKER_DSN_KEYWORDS = (
+    "host", "port", "dbname", "service", "passfile", "require_auth", "requirepeer", "channel_binding",
+    "sslmode", "sslrootcert", "sslcert", "sslkey", "sslcrl", "sslcrldir", "sslsni", "sslnegotiation",
+    "ssl_min_protocol_version", "ssl_max_protocol_version", "gssencmode", "krbsrvname",
+    "connect_timeout", "tcp_user_timeout", "keepalives", "keepalives_idle", "keepalives_interval",
+    "keepalives_count", "target_session_attrs",
+)  # fmt: skip
 _PAIR_TEXT = (
     r"\s*(\w+)\s*=\s*(?:'(?:[^'\\]|\\.)*'(?=\s|$)|(?:[^'\s\\]|\\.)(?:[^\s\\]|\\.)*|(?=\s|$))"
 )

@@ -13,7 +13,13 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cerebro_db.errors import UNNAMED, CerebroError, LoopbackFailed, advice_of_server
+from cerebro_db.errors import (
+    UNNAMED,
+    CerebroError,
+    InvalidArgument,
+    LoopbackFailed,
+    advice_of_server,
+)
 
 
 def _import_psycopg2() -> Any:
@@ -226,6 +232,46 @@ class Session:
             diagnostics.message_hint,
             diagnostics.message_detail,
         )
+
+
+def check_dsn(dsn: str) -> None:
+    """Refuse a connection string that the client library of sessions cannot use.
+
+    Raises:
+        InvalidArgument: it has a keyword that is not known, of a later version for example.
+    """
+    try:
+        psycopg2.extensions.parse_dsn(dsn)
+    except psycopg2.ProgrammingError as error:
+        raise InvalidArgument(
+            f"setting worker_dsn: got a connection string that libpq {_libpq()} cannot use: {_first_line(error)}",
+            hint="leave that keyword out, or install a psycopg2 with a newer libpq",
+        ) from None
+
+
+def without_cleartext(dsn: str) -> str:
+    """The connection string with which no server gets a password in clear text.
+
+    One that tells itself what is required is left as it is, and one that leaves it to a service. A libpq
+    before 16 cannot be told: there a server that asks for it gets it.
+    """
+    if _libpq() < _KNOWS_REQUIRE_AUTH:
+        return dsn
+    try:
+        told = psycopg2.extensions.parse_dsn(dsn)
+    except psycopg2.ProgrammingError:  # told where it is used
+        return dsn
+    if "require_auth" in told or "service" in told:
+        return dsn
+    return f"{dsn} require_auth='!password'"
+
+
+def _libpq() -> int:
+    """The major version of the client library."""
+    return int(psycopg2.extensions.libpq_version()) // 10000
+
+
+_KNOWS_REQUIRE_AUTH = 16
 
 
 def _first_settings(dsn: str) -> dict[str, str]:

@@ -12,7 +12,7 @@ from pathlib import Path
 import jinja2
 
 import cerebro_db
-from cerebro_db.configs.settings import described
+from cerebro_db.configs.settings import OF_SUPERUSERS, described
 from cerebro_db.database.dialects.capabilities import HAS_SEGMENTS
 from cerebro_db.database.dialects.greenplum_install import (
     CATALOG_DIFFERENCES,
@@ -147,6 +147,7 @@ class Script:
             has_segments=HAS_SEGMENTS,
             held_locks=HELD_LOCKS,
             lock_catalog=LOCK_CATALOG,
+            of_superusers=sorted(OF_SUPERUSERS),
             own_numbers=OWN_NUMBERS,
             replicate_catalog=REPLICATE_CATALOG,
             search_path=search_path,

@@ -6,11 +6,12 @@ import os
 from dataclasses import dataclass, field
 from typing import Any
 
+from cerebro_db.configs.settings import parse_setting
 from cerebro_db.database.dialects.backend import own_facts
 from cerebro_db.database.dialects.capabilities import segment_of_process
 from cerebro_db.database.dialects.choice import HAS_SEGMENTS, PostgreSQL, dialect_of
 from cerebro_db.database.dialects.interrupts import held, put_off
-from cerebro_db.database.sessions import SessionPool
+from cerebro_db.database.sessions import SessionPool, without_cleartext
 from cerebro_db.errors import InvalidArgument, LoopbackFailed, NotSupported, RunInterrupted
 from cerebro_db.server.computing import listen
 from cerebro_db.server.waiting import Waiting
@@ -137,14 +138,19 @@ def _pool(gd: dict[str, Any], dsn: str, dialect: PostgreSQL) -> SessionPool:
 
 def _dsn(facts: dict[str, Any]) -> str:
     """Where the server reaches itself, always as the role whose rights count in this call."""
+    user = f"user={_value(facts['user'])}"
+    if facts["worker_dsn"]:
+        # An earlier version may have stored what is no longer allowed.
+        given = str(parse_setting("worker_dsn", facts["worker_dsn"]))
+        # Of a keyword that is given twice the last one counts: the user cannot be overridden.
+        return without_cleartext(f"{given} {user}")
     fields = {
         "host": _socket_directory(facts["directories"]) or "localhost",
         "port": facts["port"],
         "dbname": facts["dbname"],
     }
     common = " ".join(f"{name}={_value(text)}" for name, text in fields.items())
-    # Of a keyword that is given twice the last one counts: the user cannot be overridden.
-    return f"{facts['worker_dsn'] or common} user={_value(facts['user'])}"
+    return f"{common} {user}"
 
 
 def _socket_directory(directories: str | None) -> str:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from cerebro_db.configs.settings import Settings, parse_setting
+from cerebro_db.configs.settings import OF_SUPERUSERS, Settings, parse_setting
+from cerebro_db.database.sessions import check_dsn
 from cerebro_db.errors import InvalidArgument, NotPermitted
 from cerebro_db.server.entry import entry_of
 
@@ -20,7 +21,7 @@ def set_value(plpy: Any, name: str | None, value: str | None) -> None:
     """Set a setting, or bring its default back where ``value`` is NULL.
 
     Raises:
-        NotPermitted: the caller is no administrator.
+        NotPermitted: the caller is no administrator, or no superuser where it takes one.
         InvalidArgument: the name is not known, or the value not allowed.
     """
     require_administrator(plpy)
@@ -29,9 +30,15 @@ def set_value(plpy: Any, name: str | None, value: str | None) -> None:
     text = None if value is None else str(parse_setting(name, value))
     if text is None:
         parse_setting(name, str(getattr(Settings(), name, "")))
-    plpy.execute(plpy.prepare(_REMOVE, ["pg_catalog.text"]), [name])
+    table = "cerebro._settings"
+    if name in OF_SUPERUSERS:
+        _require_superuser(plpy, name)
+        table = "cerebro.catalog_settings"
+    if name == "worker_dsn" and text is not None:
+        check_dsn(text)
+    plpy.execute(plpy.prepare(_REMOVE.format(table), ["pg_catalog.text"]), [name])
     if text is not None:
-        plpy.execute(plpy.prepare(_ADD, ["pg_catalog.text"] * 2), [name, text])
+        plpy.execute(plpy.prepare(_ADD.format(table), ["pg_catalog.text"] * 2), [name, text])
 
 
 def require_administrator(plpy: Any) -> None:
@@ -47,6 +54,18 @@ def require_administrator(plpy: Any) -> None:
         )
 
 
+def _require_superuser(plpy: Any, name: str) -> None:
+    if not plpy.execute(_IS_SUPERUSER)[0]["allowed"]:
+        raise NotPermitted(
+            f"permission denied to set {name}, which decides where the server sends passwords to",
+            hint="superusers may",
+        )
+
+
 _IS_ADMINISTRATOR = "SELECT pg_catalog.pg_has_role('cerebro_admin', 'USAGE') AS allowed"
-_REMOVE = "DELETE FROM cerebro.catalog_settings WHERE name OPERATOR(pg_catalog.=) $1"
-_ADD = "INSERT INTO cerebro.catalog_settings (name, value) VALUES ($1, $2)"
+_IS_SUPERUSER = (
+    "SELECT r.rolsuper AS allowed FROM pg_catalog.pg_roles r "
+    "WHERE r.rolname OPERATOR(pg_catalog.=) current_user"
+)
+_REMOVE = "DELETE FROM {} WHERE name OPERATOR(pg_catalog.=) $1"
+_ADD = "INSERT INTO {} (name, value) VALUES ($1, $2)"

@@ -1,6 +1,6 @@
 -- What is seen of runs while they go on and afterwards.
 
-{%- set views = ['registered_functions', 'progress', 'leaderboard', 'metrics', 'hops', 'runs', 'settings', '_requests',
+{%- set views = ['registered_functions', 'progress', 'leaderboard', 'metrics', 'hops', 'runs', 'settings', '_settings', '_requests',
                  '_metrics', '_hops', '_plan', '_architectures', '_architecture_keys', '_configurations', '_runs'] %}
 {% for view in views %}
 DROP VIEW IF EXISTS cerebro.{{ view }};
@@ -87,6 +87,31 @@ SELECT d.name, coalesce(s.value, d.value) AS value, d.value AS default_value, d.
  WHERE d.name <> 'worker_dsn' OR pg_has_role('cerebro_admin', 'USAGE');
 COMMENT ON VIEW cerebro.settings IS
 'What an administrator has set with cerebro_set, and the defaults.';
+
+-- Through this administrators write the settings that are theirs.
+CREATE VIEW cerebro._settings WITH (security_barrier) AS
+SELECT s.name, s.value FROM cerebro.catalog_settings s WHERE s.name <> ALL ({{ of_superusers | sql_array }})
+  WITH CASCADED CHECK OPTION;
+COMMENT ON VIEW cerebro._settings IS 'Internal: the settings that members of cerebro_admin may change.';
+GRANT SELECT, INSERT, DELETE ON cerebro._settings TO cerebro_admin;
+REVOKE INSERT, UPDATE, DELETE ON cerebro.catalog_settings FROM cerebro_admin;
+-- Where tables lie on segments the option of the view is not looked at.
+CREATE OR REPLACE FUNCTION cerebro._check_setting() RETURNS trigger
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF NEW.name = ANY ({{ of_superusers | sql_array }})
+        AND NOT EXISTS (SELECT 1 FROM pg_catalog.pg_roles r WHERE r.rolname = current_user AND r.rolsuper)
+    THEN
+        RAISE EXCEPTION USING ERRCODE = '42501',
+            MESSAGE = pg_catalog.format('permission denied to set %s', NEW.name), HINT = 'Superusers may.';
+    END IF;
+    RETURN NEW;
+END
+$$;
+COMMENT ON FUNCTION cerebro._check_setting() IS 'Internal: refuses settings that only superusers may change.';
+DROP TRIGGER IF EXISTS check_setting ON cerebro.catalog_settings;
+CREATE TRIGGER check_setting BEFORE INSERT ON cerebro.catalog_settings
+    FOR EACH ROW EXECUTE PROCEDURE cerebro._check_setting();
 
 CREATE VIEW cerebro.registered_functions WITH (security_barrier) AS
 SELECT f.name, f.path, f.package, f.version, f.places, pg_get_userbyid(f.registered_by) AS registered_by,

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from cerebro_db.configs.settings import DESCRIPTIONS, Settings, parse_setting
+from cerebro_db.database import sessions
 from cerebro_db.errors import InvalidArgument
 from tests.security.conftest import NET, Person
 
@@ -58,10 +59,14 @@ def test_set_and_restore(dave: Person, alice: Person) -> None:
         ("tensorboard_dir", "/srv//logs", "allowed: an absolute path"),
         ("__class__", None, "setting"),
         (None, "1", "name: got NULL"),
-        ("worker_dsn", "host=/tmp password=x", "with the keyword password"),
+        ("worker_dsn", "host=/tmp password=x", "with the keyword 'password'"),
         ("worker_dsn", "host=/tmp PASSWORD = 'x'", "with the keyword"),
-        ("worker_dsn", "host=/tmp sslpassword=x", "with the keyword sslpassword"),
-        ("worker_dsn", "host=/tmp user=postgres", "with the keyword user"),
+        ("worker_dsn", "host=/tmp sslpassword=x", "with the keyword 'sslpassword'"),
+        ("worker_dsn", "host=/tmp user=postgres", "with the keyword 'user'"),
+        ("worker_dsn", "host=a hostaddr=10.0.0.1", "with the keyword 'hostaddr'"),
+        ("worker_dsn", "host=a options='-c search_path=x'", "with the keyword 'options'"),
+        ("worker_dsn", "host=a sslkeylogfile=/tmp/keys", "allowed: host, port"),
+        ("worker_dsn", "host=a unheard=x", "with the keyword 'unheard'"),
         ("worker_dsn", "postgresql://alice:secret@localhost/sales", "keyword=value"),
         ("worker_dsn", "host='/tmp", "keyword=value"),
         ("worker_dsn", "host", "keyword=value"),
@@ -80,7 +85,8 @@ def test_what_is_refused(name: str | None, value: str | None, message: str, dave
     [
         "service=cerebro dbname=sales",
         "host=localhost port=5433 passfile=/etc/cerebro/passwords",
-        r"host='/a b\'c' application_name = x",
+        r"host='/a b\'c' connect_timeout = 3",
+        "host=a require_auth='!password,!md5'",
         "",
     ],
 )
@@ -91,6 +97,58 @@ def test_connection_strings_without_a_password(value: str) -> None:
 def test_nul_is_refused_by_the_package_too() -> None:
     with pytest.raises(InvalidArgument):
         parse_setting("worker_dsn", "host=\0")
+
+
+def test_only_superusers_say_where_the_server_sends_passwords(dave: Person, root: Person) -> None:
+    given = "host=/tmp passfile=/srv/passwords"
+    for value in (given, None):
+        error = dave.refused("SELECT cerebro.cerebro_set('worker_dsn', %s)", (value,))
+        assert (error.pgcode, "superusers may" in str(error.diag.message_hint)) == ("42501", True)
+    # Nor by statements of their own, whatever the function does.
+    add = "INSERT INTO cerebro.{} VALUES ('worker_dsn', 'host=/tmp')"
+    change = "UPDATE cerebro.{} SET name = 'worker_dsn'"
+    root.rows("SELECT cerebro.cerebro_set('cache_mb', '64')")
+    for table in ("catalog_settings", "_settings"):
+        assert dave.refused(add.format(table)).pgcode in ("42501", "44000")
+        assert dave.refused(change.format(table)).pgcode == "42501"
+    root.rows("SELECT cerebro.cerebro_set('worker_dsn', %s)", (given,))
+    assert dave.value("SELECT value FROM cerebro.settings WHERE name = 'worker_dsn'") == given
+    assert dave.refused("DELETE FROM cerebro.catalog_settings").pgcode == "42501"
+    dave.rows("DELETE FROM cerebro._settings")
+    assert root.rows("SELECT name FROM cerebro.catalog_settings") == [("worker_dsn",)]
+    root.rows("SELECT cerebro.cerebro_set('worker_dsn', NULL)")
+    assert root.rows("SELECT name FROM cerebro.catalog_settings") == []
+
+
+def test_what_an_earlier_version_stored_is_checked_when_it_is_used(
+    root: Person, alice: Person
+) -> None:
+    root.rows(
+        "INSERT INTO cerebro.catalog_settings VALUES ('worker_dsn', 'host=a hostaddr=10.0.0.1')"
+    )
+    error = alice.refused("SELECT cerebro.cerebro_pack('rows', 'again', 'y', 'x')")
+    assert (error.pgcode, "with the keyword 'hostaddr'" in str(error)) == ("22023", True)
+
+
+@pytest.mark.parametrize(
+    ("libpq", "dsn", "expected"),
+    [
+        (170000, "host=a user='x'", "host=a user='x' require_auth='!password'"),
+        (170000, "host=a require_auth=password", "host=a require_auth=password"),
+        (170000, "service=a", "service=a"),
+        (150004, "host=a", "host=a"),
+    ],
+)
+def test_no_password_in_clear_text_unless_told(
+    libpq: int, dsn: str, expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sessions.psycopg2.extensions, "libpq_version", lambda: libpq)
+    assert sessions.without_cleartext(dsn) == expected
+
+
+def test_a_keyword_that_the_client_library_does_not_know_is_refused() -> None:
+    with pytest.raises(InvalidArgument, match=r'libpq \d+ cannot use: invalid .* "of_tomorrow"'):
+        sessions.check_dsn("host=a of_tomorrow=1")
 
 
 def test_users_may_not(alice: Person) -> None:

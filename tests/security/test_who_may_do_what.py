@@ -22,7 +22,7 @@ from tests.security.conftest import (
 DENIED = "42501"
 UNDEFINED_RUN = "42704"
 
-TRIGGERS = ("_check_model", "_check_run")  # they cannot be called
+TRIGGERS = ("_check_model", "_check_run", "_check_setting")  # they cannot be called
 FUNCTIONS = """
 SELECT p.proname, pg_get_function_identity_arguments(p.oid), p.oid::regprocedure::text,
        ARRAY(SELECT format('NULL::%s', a::regtype) FROM unnest(p.proargtypes) a)
@@ -52,7 +52,7 @@ def relations(root: Person, *kinds: str) -> list[str]:
 def of_runs(root: Person, *kinds: str) -> list[str]:
     """Those of them that have rows of runs: all but the settings and the registry of models."""
     others = re.compile(
-        "settings|.*migrations|catalog_functions|.*models?(_.*)?|registered_.*|_usable_.*"
+        "_?settings|.*migrations|catalog_functions|.*models?(_.*)?|registered_.*|_usable_.*"
     )
     return [name for name in relations(root, *kinds) if not others.fullmatch(name)]
 
@@ -192,7 +192,7 @@ OF_RUNS = {
 }
 # These reach nothing but what the caller's own session was given, or the caller's own.
 OF_OWN_SESSION = {
-    "_begin_prediction", "_check_model", "_check_run", "_combine_measures", "_cores", "_export_model",
+    "_begin_prediction", "_check_model", "_check_run", "_check_setting", "_combine_measures", "_cores", "_export_model",
     "_extend_prediction", "_gpus", "_image_array", "_image_fault", "_inspect_model",
     "_join_state", "_loopback", "_measure_final", "_measure_step", "_pack_arrays", "_pack_labels", "_pack_weights",
     "_predict_batch", "_predict_buffer", "_predict_spread", "_prepare_process", "_prepare_worker", "_read_model_file", "_release_worker",

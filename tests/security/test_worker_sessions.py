@@ -106,10 +106,10 @@ def test_over_the_socket_by_a_map_of_names(guarded: Guarded, enter: Any) -> None
 def test_with_a_file_of_passwords(guarded: Guarded, enter: Any) -> None:
     guarded.admits("scram-sha-256")
     file = guarded.cluster.home / "work" / "passwords"
-    guarded.write(file, f"*:*:*:{NAME}:{PASSWORD}\n")
+    guarded.write(file, f"{_of_passwords(guarded)}:{PASSWORD}\n")
     guarded.sets(f"{_address(guarded)} passfile={file}")
     assert works(enter(password=PASSWORD))
-    guarded.write(file, f"*:*:*:{NAME}:another\n")
+    guarded.write(file, f"{_of_passwords(guarded)}:another\n")
     error = enter(password=PASSWORD).refused(PACK)
     assert error.pgcode == "08001"
     assert PASSWORD not in str(error)
@@ -118,7 +118,7 @@ def test_with_a_file_of_passwords(guarded: Guarded, enter: Any) -> None:
 def test_with_a_service(guarded: Guarded, enter: Any) -> None:
     guarded.admits("scram-sha-256")
     work = guarded.cluster.home / "work"
-    guarded.write(work / "passwords", f"*:*:*:{NAME}:{PASSWORD}\n")
+    guarded.write(work / "passwords", f"{_of_passwords(guarded)}:{PASSWORD}\n")
     pairs = [*_address(guarded).split(), f"passfile={work / 'passwords'}", "user=postgres"]
     guarded.write(work / ".pg_service.conf", "[workers]\n" + "\n".join(pairs) + "\n")
     guarded.sets("service=workers")
@@ -126,6 +126,24 @@ def test_with_a_service(guarded: Guarded, enter: Any) -> None:
     # A user in the service does not count: workers have the rights of the caller.
     assert works(person)
     assert person.value("SELECT tableowner FROM pg_tables WHERE tablename = 'p'") == NAME
+
+
+def test_no_password_in_clear_text(guarded: Guarded, enter: Any) -> None:
+    """A server that asks for it, one that passes for ours perhaps, gets it only where that is said."""
+    guarded.admits("password")
+    file = guarded.cluster.home / "work" / "passwords"
+    guarded.write(file, f"{_of_passwords(guarded)}:{PASSWORD}\n")
+    guarded.sets(f"{_address(guarded)} passfile={file}")
+    error = enter(password=PASSWORD).refused(PACK)
+    assert (error.pgcode, "cleartext password" in str(error)) == ("08001", True)
+    guarded.sets(f"{_address(guarded)} passfile={file} require_auth=password")
+    assert works(enter(password=PASSWORD))
+
+
+def _of_passwords(guarded: Guarded) -> str:
+    """The fields of a line of a file of passwords, but for the password."""
+    folder = str(guarded.cluster.socket_directory).replace(":", r"\:")
+    return f"{folder}:5432:cerebro:{NAME}"
 
 
 def _address(guarded: Guarded) -> str:
