@@ -160,6 +160,16 @@ class ConfigurationFailed(CerebroError):
     sqlstate = "22000"
 
 
+class OutOfMemory(CerebroError):
+    """A computation needs more memory than its process may use."""
+
+    sqlstate = "54000"  # a limit, not a lack that concerns a whole run
+    advice = (
+        "use a smaller batch_size or model; an administrator can allow more: "
+        "SELECT cerebro.cerebro_set('max_worker_mb', '...')"
+    )
+
+
 class RunFailed(CerebroError):
     """A run cannot go on."""
 

@@ -26,7 +26,7 @@ from cerebro_db.driver.control import control_session, transaction
 from cerebro_db.driver.crew import recover
 from cerebro_db.driver.events import check_events
 from cerebro_db.driver.fit_request import FitRequest
-from cerebro_db.driver.fit_setup import RunSetup, check_memory, set_up
+from cerebro_db.driver.fit_setup import RunSetup, set_up, within_memory
 from cerebro_db.driver.functions import functions_of
 from cerebro_db.driver.gpus import check_gpus, gpu_places, gpu_tables
 from cerebro_db.driver.registration import register, states_of
@@ -180,7 +180,7 @@ class Drive:
         if not self._limits.any_version:
             _check_version(run)
         setup = with_workers(load_setup(control, run, self._tick), self._limits.num_workers)
-        check_memory(setup, Catalog(control, self._tick).settings())
+        setup = within_memory(control, setup, self._tick)
         check_gpus(control, self._dialect.hosts, gpu_tables(setup), self._tick)
         with reserved(control, setup, self._tick, self._notify):
             self._attempt(control, setup)

@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import functools
 import math
+import re
+import resource
 import signal
 import threading
 import time
@@ -22,13 +24,14 @@ from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
 from cerebro_db.database.dialects.capabilities import interrupts_python
 from cerebro_db.database.dialects.interrupts import raise_pending
-from cerebro_db.errors import RunFailed
+from cerebro_db.errors import OutOfMemory, RunFailed
 from cerebro_db.training.ending import end_at_once
 
 P = ParamSpec("P")
 R = TypeVar("R")
 Tick = Callable[[], None]
 
+_TENSOR = re.compile(r"shape(\[[\d,]*\])")
 LISTEN_SECONDS = 0.05
 SETTLE_SECONDS = 0.5
 # Compilers recurse; a thread would get what the server's own limit happens to be.
@@ -62,7 +65,7 @@ class _Job(Generic[R]):
             check()
             self._results.append(work(check))
         except BaseException as error:
-            self._error = error
+            self._error = _as_ours(error)
         finally:
             del work  # its arguments may be large
             self.done.set()
@@ -76,6 +79,20 @@ class _Job(Generic[R]):
             finally:
                 del error  # its traceback holds this frame
         return self._results.pop()
+
+
+def _as_ours(error: BaseException) -> BaseException:
+    """An error of TensorFlow, or of Python, about memory as one of ours."""
+    if type(error).__name__ == "ResourceExhaustedError":
+        found = _TENSOR.search(str(error))
+        what = f"a tensor of shape {found[1]}" if found else "a tensor"
+    elif isinstance(error, MemoryError):
+        what = "the data of this worker"
+    else:
+        return error
+    limit = resource.getrlimit(resource.RLIMIT_DATA)[0]
+    allowed = f"; allowed: {limit // 2**20} MB a worker" if limit != resource.RLIM_INFINITY else ""
+    return OutOfMemory(f"got no memory for {what}{allowed}")
 
 
 class ComputingThread:
