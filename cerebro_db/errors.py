@@ -170,6 +170,13 @@ class OutOfMemory(CerebroError):
     )
 
 
+class ProcessSpoiled(CerebroError):
+    """A process of the server can no longer compute; other sessions can."""
+
+    sqlstate = "57P01"  # for who drives it, the session is lost
+    advice = "connect anew; a run goes on by itself"
+
+
 class RunFailed(CerebroError):
     """A run cannot go on."""
 
@@ -204,6 +211,15 @@ class LoopbackFailed(CerebroError):
     """The server cannot be reached from itself for worker sessions."""
 
     sqlstate = "08001"
+
+
+class TooManyConnections(LoopbackFailed):
+    """No connection is free for a session that is needed."""
+
+    sqlstate = "53300"
+    advice = (
+        "end sessions that nobody uses (pg_stat_activity), or have an administrator raise the limit"
+    )
 
 
 class NotSupported(CerebroError):

@@ -283,11 +283,13 @@ class SessionSettings:
     Attributes:
         first: statements for each new session.
         in_use, idle: statements for a session that is taken, and for one that is given back.
+        keeps_light: whether a session without TensorFlow is kept, too, as a new one is expensive.
     """
 
     first: Sequence[str] = ()
     in_use: str = "SELECT 1"
     idle: str = "SELECT 1"
+    keeps_light: bool = True
 
 
 class SessionPool:
@@ -342,7 +344,12 @@ class SessionPool:
         """Keep sessions for the next call; those that are busy, or not to be kept, are closed."""
         for session in sessions:
             drop = session.closed or session.busy or not session.keep
-            if drop or not _runs(session, self._settings.idle):
+            light = "tensorflow" not in session.facts
+            if (
+                drop
+                or (light and not self._settings.keeps_light)
+                or not _runs(session, self._settings.idle)
+            ):
                 session.close()
             else:
                 self._idle.append(session)

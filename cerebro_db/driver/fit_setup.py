@@ -7,7 +7,7 @@ import hashlib
 import json
 import math
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from cerebro_db.configs.freezing import with_frozen
@@ -138,7 +138,7 @@ def set_up(
         num_workers=min(request.num_workers or busy, most_workers(packed, len(configurations))),
         threads=max(1, request.cores // session.run(*sql.neighbours(packed), tick)[0][0]),
     )
-    return table.name, within_memory(session, setup, tick)
+    return table.name, setup
 
 
 def most_workers(packed: PackedTable, configurations: int) -> int:
@@ -157,8 +157,8 @@ def _chosen(
     return str(selection.name), rows, _architecture_table(session, selection, tick)
 
 
-def within_memory(session: Session, setup: RunSetup, tick: Tick) -> RunSetup:
-    """The setup with no more workers than the memory of the server is enough for.
+def memory_workers(session: Session, setup: RunSetup, tick: Tick) -> int:
+    """The most workers that the memory of the server is enough for.
 
     Raises:
         InvalidArgument: one of them may need more than it may use, with what the estimate is made of.
@@ -172,9 +172,8 @@ def within_memory(session: Session, setup: RunSetup, tick: Tick) -> RunSetup:
     limit = worker_limit_mb(settings.max_worker_mb, memory_mb, cores)
     check_worker_memory(estimate, limit, "configurations")
     if setup.packed.is_spread:  # segments have processes of their own, whatever the workers are
-        return setup
-    most = max(1, usable_mb(memory_mb) * 2**20 // estimate.total)
-    return replace(setup, num_workers=min(setup.num_workers, most))
+        return setup.num_workers
+    return max(1, usable_mb(memory_mb) * 2**20 // estimate.total)
 
 
 _MACHINE = "SELECT cerebro._memory_mb(), cerebro._cores()"

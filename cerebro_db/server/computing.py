@@ -24,7 +24,7 @@ from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
 from cerebro_db.database.dialects.capabilities import interrupts_python
 from cerebro_db.database.dialects.interrupts import raise_pending
-from cerebro_db.errors import OutOfMemory, RunFailed
+from cerebro_db.errors import OutOfMemory, ProcessSpoiled, RunFailed
 from cerebro_db.training.ending import end_at_once
 
 P = ParamSpec("P")
@@ -102,6 +102,7 @@ class ComputingThread:
         self._jobs: SimpleQueue[_Job[Any]] = SimpleQueue()
         self._current: _Job[Any] | None = None
         self._thread: threading.Thread | None = None
+        self._spoiled = False
 
     def run(self, work: Callable[[Tick], R], tick: Tick) -> R:
         """Do ``work`` in the thread; meanwhile call ``tick``, here and often.
@@ -111,6 +112,7 @@ class ComputingThread:
             tick: an exception of it ends the waiting. The work goes on until it notices, and the
                 next call waits for that.
         """
+        self.require_sound()
         self.settle(tick)
         job: _Job[R] = _Job(work)
         del work
@@ -123,7 +125,20 @@ class ComputingThread:
             job.abandoned = True
             raise
         self._current = None
-        return job.result()
+        try:
+            return job.result()
+        except OutOfMemory:
+            self._spoiled = True
+            raise
+
+    def require_sound(self) -> None:
+        """Refuse to go on where memory ran out: TensorFlow may end the process at its next tensor.
+
+        Raises:
+            ProcessSpoiled: that is so.
+        """
+        if self._spoiled:
+            raise ProcessSpoiled("got more work in a process that has run out of memory before")
 
     def settle(self, tick: Tick, seconds: float = math.inf) -> bool:
         """Wait for abandoned work; whether there is none after so many seconds."""
@@ -188,7 +203,9 @@ def require_idle(plpy: Any) -> None:
 
     Raises:
         RunFailed: it goes on, so that this session is better closed than kept.
+        ProcessSpoiled: so it is, as memory ran out.
     """
+    _thread.require_sound()
     if not _thread.settle(lambda: listen(plpy), SETTLE_SECONDS):
         raise RunFailed("this session still computes what was cancelled; close it")
 
