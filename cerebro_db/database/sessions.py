@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cerebro_db import errors
-from cerebro_db.errors import CerebroError, LoopbackFailed, advice_of_server
+from cerebro_db.errors import CerebroError, LoopbackFailed, TooManyConnections, advice_of_server
 
 
 def _import_psycopg2() -> Any:
@@ -96,7 +96,7 @@ class Session:
                 dsn, async_=True, application_name=application_name, **_first_settings(dsn)
             )
         except psycopg2.Error as error:
-            raise LoopbackFailed(_first_line(error), hint=_LOOPBACK_HINT) from None
+            raise _refused(error) from None
         self._connected = False
         self._busy = True
         self.waits_for = select.POLLOUT
@@ -207,7 +207,7 @@ class Session:
     def _translated(self, error: Any) -> CerebroError:
         if not self._connected:
             self.close()
-            return LoopbackFailed(_first_line(error), hint=_LOOPBACK_HINT)
+            return _refused(error)
         if self._connection.closed or _tells_of_loss(error):
             self.close()
             return SessionLost(f"a server session ended: {_lost(error)}")
@@ -237,6 +237,18 @@ _LOOPBACK_HINT = (
     "worker sessions connect from the server to itself as the calling role; "
     "docs/install.md tells how to allow it (worker_dsn, pg_hba.conf, pg_ident.conf)"
 )
+
+
+# An error of connecting has no SQLSTATE in libpq.
+_TOO_MANY = re.compile(r"too many (clients|connections)|connection slots are reserved")
+
+
+def _refused(error: Any) -> LoopbackFailed:
+    """Why a session was not opened."""
+    line = _first_line(error)
+    if _TOO_MANY.search(line):
+        return TooManyConnections(line)
+    return LoopbackFailed(line, hint=_LOOPBACK_HINT)
 
 
 def _tells_of_loss(error: Any) -> bool:

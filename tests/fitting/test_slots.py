@@ -108,6 +108,15 @@ def test_few_connections_mean_few_workers_or_an_error_at_once(
         ):
             cursor.execute(call, ("narrower_out",))
         assert time.monotonic() - started < 10
+        administrator.run("ALTER ROLE narrow CONNECTION LIMIT 1")
+        pack = "SELECT cerebro_pack('blobs_train', 'narrow_packed', 'label', 'x')"
+        with (
+            connection.cursor() as cursor,
+            pytest.raises(
+                psycopg2.errors.TooManyConnections, match="too many connections for role"
+            ),
+        ):
+            cursor.execute(pack)
     finally:
         connection.close()
         bench.run("DROP OWNED BY narrow")
