@@ -175,6 +175,23 @@ class ConfigurationFailed(CerebroError):
     advice = "change the model, its parameters or the data"
 
 
+class OutOfMemory(CerebroError):
+    """A computation needs more memory than its process may use."""
+
+    sqlstate = "54000"  # a limit, not a lack that concerns a whole run
+    advice = (
+        "use a smaller batch_size or model; an administrator can allow more: "
+        "SELECT cerebro.cerebro_set('max_worker_mb', '...')"
+    )
+
+
+class ProcessSpoiled(CerebroError):
+    """A process of the server can no longer compute; other sessions can."""
+
+    sqlstate = "57P01"  # for who drives it, the session is lost
+    advice = "connect anew; a run goes on by itself"
+
+
 class RunFailed(CerebroError):
     """A run cannot go on."""
 
@@ -207,6 +224,15 @@ class LoopbackFailed(CerebroError):
     """The server cannot be reached from itself for worker sessions."""
 
     sqlstate = "08001"
+
+
+class TooManyConnections(LoopbackFailed):
+    """No connection is free for a session that is needed."""
+
+    sqlstate = "53300"
+    advice = (
+        "end sessions that nobody uses (pg_stat_activity), or have an administrator raise the limit"
+    )
 
 
 class NotSupported(CerebroError):

@@ -23,6 +23,9 @@ class ArchitectureFacts:
         has_random: whether layers draw random numbers while they train, as dropout does.
         layers: number of layers, nested ones included.
         input_shapes, output_shapes: without the batch dimension; None where a size is free.
+        row_bytes: of all tensors of a forward pass in training, for each row.
+        largest_bytes: of the largest of them, for each row.
+        fixed_bytes: of tensors that do not grow with the batch.
     """
 
     parameters: int
@@ -32,6 +35,9 @@ class ArchitectureFacts:
     layers: int
     input_shapes: Shapes
     output_shapes: Shapes
+    row_bytes: int = 0
+    largest_bytes: int = 0
+    fixed_bytes: int = 0
 
     def to_json(self) -> str:
         """Returns canonical JSON."""
@@ -42,7 +48,7 @@ class ArchitectureFacts:
         """Reads what `to_json` wrote; a table of models may hold anything else, too."""
         try:
             values = json.loads(text)
-            if not isinstance(values, dict) or set(values) != set(_READERS):
+            if not isinstance(values, dict) or set(values) | _LATER != set(_READERS):
                 raise ValueError("not the facts of a model")
             return cls(**{key: _READERS[key](value) for key, value in values.items()})
         except (ValueError, TypeError, RecursionError) as error:
@@ -78,4 +84,9 @@ _READERS: dict[str, Callable[[Any], Any]] = {
     "has_random": _truth,
     "input_shapes": _shapes,
     "output_shapes": _shapes,
+    "row_bytes": _count,
+    "largest_bytes": _count,
+    "fixed_bytes": _count,
 }
+# Tables of earlier versions lack these; a worker finds them anew before it trains.
+_LATER = {"row_bytes", "largest_bytes", "fixed_bytes"}

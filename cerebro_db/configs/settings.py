@@ -21,10 +21,12 @@ class Settings:
     """
 
     cache_mb: int = 1024
+    idle_seconds: int = 300
     max_image_pixels: int = DEFAULT_PIXELS
     max_layers: int = 1_000
     max_parameters: int = 1_000_000_000
     max_worker_mb: int = 0
+    max_workers: int = 64
     state_chunk_kb: int = 262_144
     tensorboard_dir: str = ""
     worker_dsn: str = ""
@@ -42,10 +44,12 @@ class Settings:
 
 DESCRIPTIONS = {
     "cache_mb": "megabytes of decoded partitions that each worker of a run may keep in memory",
+    "idle_seconds": "a worker session that nobody uses ends after so many seconds",
     "max_image_pixels": "most pixels of a JPEG or PNG image that is read; it is refused by what its first bytes tell",
     "max_layers": "most layers of an architecture, nested ones counted",
     "max_parameters": "most parameters of an architecture, trainable or not",
-    "max_worker_mb": "a run is refused if the estimated memory of one of its workers exceeds so many megabytes; 0 for any",
+    "max_worker_mb": "most megabytes that a worker may use, by an estimate before it works and by the kernel; 0 for a share of the memory of the machine",
+    "max_workers": "most workers that all runs of a role may use together",
     "state_chunk_kb": "a state is stored in rows of at most so many kilobytes",
     "tensorboard_dir": "directory of the server below which the callback TensorBoard writes; empty for nowhere",
     "worker_dsn": "how the server reaches itself for worker sessions; empty for its Unix socket",
@@ -55,10 +59,12 @@ DESCRIPTIONS = {
 # Kilobytes of a chunk: PostgreSQL holds values of up to 1 GB, and copies them.
 _RANGES = {
     "cache_mb": (0, 2**31),
+    "idle_seconds": (1, 86_400),
     "max_image_pixels": (1, MAX_PIXELS),
     "max_layers": (1, 100_000),
     "max_parameters": (1, 10**12),
     "max_worker_mb": (0, 2**31),
+    "max_workers": (1, 10_000),
     "state_chunk_kb": (1, 1_000_000),
     "worker_retries": (0, 1_000),
 }

@@ -18,6 +18,7 @@ from cerebro_db.errors import (
     CerebroError,
     InvalidArgument,
     LoopbackFailed,
+    TooManyConnections,
     advice_of_server,
 )
 
@@ -109,7 +110,7 @@ class Session:
                 dsn, async_=True, application_name=application_name, **_first_settings(dsn)
             )
         except psycopg2.Error as error:
-            raise LoopbackFailed(_first_line(error), hint=_LOOPBACK_HINT) from None
+            raise _refused(error) from None
         self._connected = False
         self._busy = True
         self.waits_for = select.POLLOUT
@@ -220,7 +221,7 @@ class Session:
     def _translated(self, error: Any) -> CerebroError:
         if not self._connected:
             self.close()
-            return LoopbackFailed(_first_line(error), hint=_LOOPBACK_HINT)
+            return _refused(error)
         if self._connection.closed or _tells_of_loss(error):
             self.close()
             return SessionLost(f"a server session ended: {_lost(error)}")
@@ -293,6 +294,18 @@ _LOOPBACK_HINT = (
 )
 
 
+# An error of connecting has no SQLSTATE in libpq.
+_TOO_MANY = re.compile(r"too many (clients|connections)|connection slots are reserved")
+
+
+def _refused(error: Any) -> LoopbackFailed:
+    """Why a session was not opened."""
+    line = _first_line(error)
+    if _TOO_MANY.search(line):
+        return TooManyConnections(line)
+    return LoopbackFailed(line, hint=_LOOPBACK_HINT)
+
+
 def _tells_of_loss(error: Any) -> bool:
     if error.pgcode == _INTERNAL:
         return _NO_COMMIT.match(str(error)) is not None
@@ -338,11 +351,13 @@ class SessionSettings:
     Attributes:
         first: statements for each new session.
         in_use, idle: statements for a session that is taken, and for one that is given back.
+        keeps_light: whether a session without TensorFlow is kept, too, as a new one is expensive.
     """
 
     first: Sequence[str] = ()
     in_use: str = "SELECT 1"
     idle: str = "SELECT 1"
+    keeps_light: bool = True
 
 
 class SessionPool:
@@ -403,7 +418,12 @@ class SessionPool:
         """Keep sessions for the next call; those that are busy, or not to be kept, are closed."""
         for session in sessions:
             drop = session.closed or session.busy or not session.keep
-            if drop or not _runs(session, self._settings.idle):
+            light = "tensorflow" not in session.facts
+            if (
+                drop
+                or (light and not self._settings.keeps_light)
+                or not _runs(session, self._settings.idle)
+            ):
                 session.close()
             else:
                 self._idle.append(session)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,7 +29,7 @@ from cerebro_db.driver.control import control_session, transaction
 from cerebro_db.driver.crew import recover
 from cerebro_db.driver.events import check_events
 from cerebro_db.driver.fit_request import FitRequest
-from cerebro_db.driver.fit_setup import RunSetup, check_memory, set_up
+from cerebro_db.driver.fit_setup import RunSetup, set_up
 from cerebro_db.driver.functions import functions_of
 from cerebro_db.driver.gpus import check_gpus, gpu_places, gpu_tables
 from cerebro_db.driver.leftovers import new_output
@@ -38,6 +38,7 @@ from cerebro_db.driver.requests import Requests, Stopped
 from cerebro_db.driver.reservation import reserved
 from cerebro_db.driver.rotation import RotationRun, check_schedule, rotates
 from cerebro_db.driver.run import Run
+from cerebro_db.driver.slots import worker_slots
 from cerebro_db.driver.state_store import StateStore
 from cerebro_db.driver.stored import (
     Progress,
@@ -141,7 +142,10 @@ class Drive:
                 check_events(control, setup.configurations, self._tick)
                 if setup.replaces:
                     check_previous(control, self._pool, setup, self._tick)
-                with reserved(control, setup, self._tick, self._notify):
+                with (
+                    self._slots(control, setup) as setup,
+                    reserved(control, setup, self._tick, self._notify),
+                ):
                     self._run_id = register(control, self._dialect, setup, models, self._tick)
                     self._attempt(control, setup)
 
@@ -207,10 +211,15 @@ class Drive:
             _check_version(run)
         setup = with_workers(load_setup(control, run, self._tick), self._limits.num_workers)
         setup = with_output(setup, self._output)
-        check_memory(setup, Catalog(control, self._tick).settings())
         check_gpus(control, self._dialect.hosts, gpu_tables(setup), self._tick)
-        with reserved(control, setup, self._tick, self._notify):
+        with (
+            self._slots(control, setup) as setup,
+            reserved(control, setup, self._tick, self._notify),
+        ):
             self._attempt(control, setup)
+
+    def _slots(self, control: Session, setup: RunSetup) -> AbstractContextManager[RunSetup]:
+        return worker_slots(control, self._pool, setup, self._tick, self._notify)
 
     def _attempt(self, control: Session, setup: RunSetup) -> None:
         catalog = Catalog(control, self._tick)

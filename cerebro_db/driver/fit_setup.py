@@ -11,6 +11,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from cerebro_db.configs.freezing import may_train, with_frozen
+from cerebro_db.configs.memory import (
+    Load,
+    check_worker_memory,
+    usable_mb,
+    worker_limit_mb,
+    worker_memory,
+)
 from cerebro_db.configs.model_outputs import OutputSpec, output_names, outputs_of, with_all_metrics
 from cerebro_db.configs.parameters import (
     CompileParams,
@@ -18,7 +25,6 @@ from cerebro_db.configs.parameters import (
     parse_compile_params,
     parse_fit_params,
 )
-from cerebro_db.configs.settings import Settings
 from cerebro_db.database.catalog import Catalog
 from cerebro_db.database.dialects.postgresql_training import PostgreSQLTraining
 from cerebro_db.database.names import QualifiedName
@@ -38,7 +44,6 @@ from cerebro_db.driver.outputs import Outputs
 from cerebro_db.errors import CerebroError, InvalidArgument, WrongObjectType
 from cerebro_db.planning import callbacks
 from cerebro_db.planning.cost import hop_seconds, steps_per_call, use_jit
-from cerebro_db.planning.memory import Load, worker_memory
 from cerebro_db.training.targets import TargetFacts
 
 STATES_SUFFIX = "_states"
@@ -153,7 +158,6 @@ def set_up(
         num_workers=min(request.num_workers or busy, most_workers(packed, len(configurations))),
         threads=max(1, request.cores // session.run(*sql.neighbours(packed), tick)[0][0]),
     )
-    check_memory(setup, Catalog(session, tick).settings())
     return table.name, setup
 
 
@@ -173,33 +177,42 @@ def _chosen(
     return str(selection.name), rows, _architecture_table(session, selection, tick)
 
 
-def check_memory(setup: RunSetup, settings: Settings) -> None:
-    """Refuse a run whose workers may need more memory than an administrator allows.
+def memory_workers(session: Session, setup: RunSetup, tick: Tick) -> int:
+    """The most workers that the memory of the server is enough for.
 
     Raises:
-        InvalidArgument: with the estimate and what it is made of.
+        InvalidArgument: one of them may need more than it may use, with what the estimate is made of.
     """
-    if not settings.max_worker_mb:
-        return
-    loads = [
-        Load(
-            _program_key(c.architecture, c.compile_params, c.fit_params, c.jit),
-            c.architecture.facts.parameters,
-            c.compile_params.optimizer.name,
-            c.jit,
-            c.compile_params.optimizer.keeps_averages,
-        )
-        for c in setup.configurations
-    ]
+    settings = Catalog(session, tick).settings()
+    loads = [_load(configuration) for configuration in setup.configurations]
     tables = [setup.packed] if setup.validation is None else [setup.packed, setup.validation]
     cache = settings.cache_mb * 2**20 if setup.request.use_caching else 0
     estimate = worker_memory(loads, sum(map(decoded_bytes, tables)), cache)
-    if estimate.total > settings.max_worker_mb * 2**20:
-        raise InvalidArgument(
-            f"got configurations for which a worker may need {estimate.total // 2**20} MB "
-            f"({estimate}); allowed: {settings.max_worker_mb} MB, the setting max_worker_mb",
-            hint="smaller models, fewer different programs in one run, or use_caching := false",
-        )
+    memory_mb, cores = session.run(_MACHINE, (), tick)[0]
+    limit = worker_limit_mb(settings.max_worker_mb, memory_mb, cores)
+    check_worker_memory(estimate, limit, "configurations")
+    if setup.packed.is_spread:  # segments have processes of their own, whatever the workers are
+        return setup.num_workers
+    return max(1, usable_mb(memory_mb) * 2**20 // estimate.total)
+
+
+_MACHINE = "SELECT cerebro._memory_mb(), cerebro._cores()"
+
+
+def _load(configuration: Configuration) -> Load:
+    facts, params = configuration.architecture.facts, configuration.compile_params
+    fit = configuration.fit_params
+    return Load(
+        _program_key(configuration.architecture, params, fit, configuration.jit),
+        facts.parameters,
+        params.optimizer.name,
+        configuration.jit,
+        params.optimizer.keeps_averages,
+        fit.batch_size,
+        facts.row_bytes,
+        facts.largest_bytes,
+        facts.fixed_bytes,
+    )
 
 
 def row_bytes(packed: PackedTable) -> int:

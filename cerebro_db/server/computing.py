@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import functools
 import math
+import re
+import resource
 import signal
 import threading
 import time
@@ -23,7 +25,13 @@ from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 from cerebro_db.database.dialects.backend import client_is_gone
 from cerebro_db.database.dialects.capabilities import interrupts_python
 from cerebro_db.database.dialects.interrupts import raise_pending
-from cerebro_db.errors import CerebroError, RunFailed, RunInterrupted
+from cerebro_db.errors import (
+    CerebroError,
+    OutOfMemory,
+    ProcessSpoiled,
+    RunFailed,
+    RunInterrupted,
+)
 from cerebro_db.training.causes import of_the_model
 from cerebro_db.training.ending import end_at_once
 
@@ -31,6 +39,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 Tick = Callable[[], None]
 
+_TENSOR = re.compile(r"shape(\[[\d,]*\])")
 LISTEN_SECONDS = 0.05
 SETTLE_SECONDS = 0.5
 # Compilers recurse; a thread would get what the server's own limit happens to be.
@@ -64,7 +73,7 @@ class _Job(Generic[R]):
             check()
             self._results.append(work(check))
         except BaseException as error:
-            self._error = error
+            self._error = _as_ours(error)
         finally:
             del work  # its arguments may be large
             self.done.set()
@@ -80,6 +89,20 @@ class _Job(Generic[R]):
         return self._results.pop()
 
 
+def _as_ours(error: BaseException) -> BaseException:
+    """An error of TensorFlow, or of Python, about memory as one of ours."""
+    if type(error).__name__ == "ResourceExhaustedError":
+        found = _TENSOR.search(str(error))
+        what = f"a tensor of shape {found[1]}" if found else "a tensor"
+    elif isinstance(error, MemoryError):
+        what = "the data of this worker"
+    else:
+        return error
+    limit = resource.getrlimit(resource.RLIMIT_DATA)[0]
+    allowed = f"; allowed: {limit // 2**20} MB a worker" if limit != resource.RLIM_INFINITY else ""
+    return OutOfMemory(f"got no memory for {what}{allowed}")
+
+
 class ComputingThread:
     """One thread, as long as the process lives; it does one job after the other."""
 
@@ -87,6 +110,7 @@ class ComputingThread:
         self._jobs: SimpleQueue[_Job[Any]] = SimpleQueue()
         self._current: _Job[Any] | None = None
         self._thread: threading.Thread | None = None
+        self._spoiled = False
 
     def run(self, work: Callable[[Tick], R], tick: Tick) -> R:
         """Do ``work`` in the thread; meanwhile call ``tick``, here and often.
@@ -96,6 +120,7 @@ class ComputingThread:
             tick: an exception of it ends the waiting. The work goes on until it notices, and the
                 next call waits for that.
         """
+        self.require_sound()
         self.settle(tick)
         job: _Job[R] = _Job(work)
         del work
@@ -108,7 +133,20 @@ class ComputingThread:
             job.abandoned = True
             raise
         self._current = None
-        return job.result()
+        try:
+            return job.result()
+        except OutOfMemory:
+            self._spoiled = True
+            raise
+
+    def require_sound(self) -> None:
+        """Refuse to go on where memory ran out: TensorFlow may end the process at its next tensor.
+
+        Raises:
+            ProcessSpoiled: that is so.
+        """
+        if self._spoiled:
+            raise ProcessSpoiled("got more work in a process that has run out of memory before")
 
     def settle(self, tick: Tick, seconds: float = math.inf) -> bool:
         """Wait for abandoned work; whether there is none after so many seconds."""
@@ -186,7 +224,9 @@ def require_idle(plpy: Any) -> None:
 
     Raises:
         RunFailed: it goes on, so that this session is better closed than kept.
+        ProcessSpoiled: so it is, as memory ran out.
     """
+    _thread.require_sound()
     if not _thread.settle(lambda: listen(plpy), SETTLE_SECONDS):
         raise RunFailed("this session still computes what was cancelled; close it")
 

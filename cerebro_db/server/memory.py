@@ -10,6 +10,7 @@ from cerebro_db.configs.architecture import ArchitectureLimits
 from cerebro_db.configs.settings import Settings
 from cerebro_db.errors import RunFailed
 from cerebro_db.server.entry import entry
+from cerebro_db.server.limits import limit_memory
 from cerebro_db.training.functions import Function, know
 
 if TYPE_CHECKING:  # TensorFlow is imported when a worker is made ready, not before
@@ -101,7 +102,7 @@ def remember(gd: dict[str, Any], run_id: int, cache_bytes: int, settings: Settin
     memory.cache.limit = cache_bytes
     memory.keeps_errors = False
     memory.chunk_bytes = settings.state_chunk_kb * 1024
-    memory.architectures.limit(ArchitectureLimits.of(settings))
+    memory.architectures.limit(ArchitectureLimits.of(settings), limit_memory(settings))
     return memory
 
 

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict, replace
 from typing import Any
 
 from cerebro_db.configs.architecture import ArchitectureLimits, check_architecture
 from cerebro_db.server.computing import Tick, compute
 from cerebro_db.server.entry import entry
+from cerebro_db.server.limits import limit_memory
 from cerebro_db.server.settings import settings_of
 
 
 @entry
 def inspect(plpy: Any, gd: dict[str, Any], model_arch: str, model_weights: bytes | None) -> str:
     """Build a model within the limits of the database and tell its size, work and shapes as JSON."""
-    limits = ArchitectureLimits.of(settings_of(plpy))
+    settings = settings_of(plpy)
+    limits, memory = ArchitectureLimits.of(settings), limit_memory(settings)
     config = check_architecture(model_arch, limits)
 
     def work(tick: Tick) -> str:
@@ -23,11 +26,11 @@ def inspect(plpy: Any, gd: dict[str, Any], model_arch: str, model_weights: bytes
         from cerebro_db.training import models
         from cerebro_db.training.sizes import check_size
 
-        check_size(config, limits)
+        size = check_size(config, limits, memory)
         model = models.build(config, seed=0)
         if model_weights is not None:
             models.set_weights(model, model_weights)
-        return models.facts_of(model).to_json()
+        return replace(models.facts_of(model), **asdict(size)).to_json()
 
     return compute(plpy, work)
 
@@ -35,7 +38,8 @@ def inspect(plpy: Any, gd: dict[str, Any], model_arch: str, model_weights: bytes
 @entry
 def read_file(plpy: Any, gd: dict[str, Any], file: bytes | None) -> tuple[str, bytes]:
     """The architecture and the weights in a file of Keras."""
-    limits = ArchitectureLimits.of(settings_of(plpy))
+    settings = settings_of(plpy)
+    limits, memory = ArchitectureLimits.of(settings), limit_memory(settings)
 
     def work(tick: Tick) -> tuple[str, bytes]:
         from cerebro_db.training.environment import configure
@@ -43,6 +47,6 @@ def read_file(plpy: Any, gd: dict[str, Any], file: bytes | None) -> tuple[str, b
         configure(threads=1)
         from cerebro_db.training import keras_file
 
-        return keras_file.read(file or b"", limits, tick)
+        return keras_file.read(file or b"", limits, memory, tick)
 
     return compute(plpy, work)

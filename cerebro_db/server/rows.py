@@ -7,7 +7,6 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from cerebro_db.configs.architecture import ArchitectureLimits
 from cerebro_db.configs.messages import shown
 from cerebro_db.configs.registry import is_registered, model_reference
 from cerebro_db.database.dialects.capabilities import interrupts_python
@@ -197,7 +196,7 @@ def _table(plpy: Any, oid: int) -> _Table:
 
 def _loaded(plpy: Any, text: str, mst_key: int | None) -> RowModel:
     """A model with all that is needed to ask it, read with the caller's rights."""
-    limits = ArchitectureLimits.of(settings_of(plpy))
+    settings = settings_of(plpy)
     with caller_session(plpy) as session:
         asked, data = read_model(session, text, mst_key)
-    return built(plpy, asked, data, limits)
+    return built(plpy, asked, data, settings)

@@ -10,7 +10,6 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from cerebro_db.configs.architecture import ArchitectureLimits
 from cerebro_db.database.catalog import Catalog
 from cerebro_db.database.dialects.capabilities import statement_began
 from cerebro_db.database.sessions import Session
@@ -57,9 +56,9 @@ def _current(
         version = _version(session, text, mst_key)
         if known is not None and known.version == version:
             return _Kept(known.model, version, statement)
-        limits = ArchitectureLimits.of(Catalog(session, host.tick).settings())
+        settings = Catalog(session, host.tick).settings()
         asked, data = read_model(session, text, mst_key)
-    return _Kept(built(host.plpy, asked, data, limits), version, statement)
+    return _Kept(built(host.plpy, asked, data, settings), version, statement)
 
 
 def _version(session: Session, text: str, mst_key: int | None) -> tuple[Any, ...]:

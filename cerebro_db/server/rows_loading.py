@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from cerebro_db.configs.architecture import ArchitectureLimits
+from cerebro_db.configs.settings import Settings
 from cerebro_db.database.sessions import Session
 from cerebro_db.driver.prediction_models import Asked, models_of_table
 from cerebro_db.driver.registered import named_models
 from cerebro_db.errors import InvalidState
 from cerebro_db.server.computing import Tick, compute
+from cerebro_db.server.limits import limit_memory
 
 if TYPE_CHECKING:  # TensorFlow is imported at the first call
     from cerebro_db.training.rows import RowModel
@@ -33,7 +35,7 @@ def read_model(session: Session, text: str, mst_key: int | None) -> tuple[Asked,
     return asked, b"".join(chunks)
 
 
-def built(plpy: Any, asked: Asked, data: bytes, limits: ArchitectureLimits) -> RowModel:
+def built(plpy: Any, asked: Asked, data: bytes, settings: Settings) -> RowModel:
     """The model, ready to be asked."""
 
     def work(tick: Tick) -> RowModel:
@@ -41,8 +43,10 @@ def built(plpy: Any, asked: Asked, data: bytes, limits: ArchitectureLimits) -> R
 
         configure_once(threads=1)
         from cerebro_db.training.rows import RowModel
+        from cerebro_db.training.tasks import Architectures
 
+        known = Architectures(ArchitectureLimits.of(settings), limit_memory(settings))
         task, classes = asked.members[0].task, asked.class_values
-        return RowModel(task, data, limits, asked.names, classes, asked.shapes, asked.divisor)
+        return RowModel(task, data, known, asked.names, classes, asked.shapes, asked.divisor)
 
     return compute(plpy, work)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -23,21 +24,23 @@ _GRAPHS = ("body", "then_branch", "else_branch", "f")  # attributes that name an
 
 
 @dataclass(frozen=True)
-class ForwardSize:
-    """Memory of a forward pass in training.
+class ModelSize:
+    """Memory of a model and of a forward pass in training.
 
     Attributes:
+        parameters: number of weights, trainable or not.
         row_bytes: of all tensors, for each row of a batch.
         largest_bytes: of the largest one of them, for each row.
         fixed_bytes: of tensors that do not grow with the batch.
     """
 
+    parameters: int
     row_bytes: int
     largest_bytes: int
     fixed_bytes: int
 
 
-def forward_size(model: keras.Model) -> ForwardSize:
+def model_size(model: keras.Model) -> ModelSize:
     """Trace a model that need not have values, and add up what it would allocate.
 
     Raises:
@@ -55,7 +58,8 @@ def forward_size(model: keras.Model) -> ForwardSize:
                 largest = max(largest, times * size // rows)
             else:
                 fixed += times * size
-    return ForwardSize(each_row, largest, fixed)
+    parameters = sum(math.prod(weight.shape) for weight in model.weights)
+    return ModelSize(parameters, each_row, largest, fixed)
 
 
 def _traced(model: keras.Model, rows: int) -> tf.Graph:
@@ -105,10 +109,7 @@ def _bytes(operation: Any, tensor: Any) -> int:
             "allowed: every size from 1",
             hint=NO_ELEMENTS_HINT,
         )
-    count = int(tensor.dtype.size)
-    for size in sizes:
-        count *= size
-    return count
+    return int(tensor.dtype.size) * math.prod(sizes)
 
 
 NO_ELEMENTS_HINT = "Give the layer a larger input, or a smaller kernel, pool, crop or stride."

@@ -39,12 +39,15 @@ Wanted = Mapping[str, tuple[tuple[int, ...], np.dtype[Any]]]
 
 
 @hinted("model.save('model.keras') of Keras 3 writes such a file; it may be damaged")
-def read(data: bytes, limits: ArchitectureLimits, tick: Callable[[], None]) -> tuple[str, bytes]:
+def read(
+    data: bytes, limits: ArchitectureLimits, memory_mb: int | None, tick: Callable[[], None]
+) -> tuple[str, bytes]:
     """The architecture in a file, as JSON, and its weights, float32 in the order of ``get_weights()``.
 
     Args:
         data: a ``.keras`` file.
         limits: how large the architecture may be.
+        memory_mb: megabytes that this process may use; None for any.
         tick: called now and then.
 
     Raises:
@@ -53,7 +56,7 @@ def read(data: bytes, limits: ArchitectureLimits, tick: Callable[[], None]) -> t
     """
     archive = _archive(data)
     config = check_architecture(_architecture(archive, limits), limits)
-    check_size(config, limits)
+    check_size(config, limits, memory_mb)
     tick()
     model = models.build(config, seed=0)
     models.facts_of(model)  # refuses open shapes

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from cerebro_db.configs.architecture import ArchitectureLimits
 from cerebro_db.errors import InvalidArgument, InvalidData
 from cerebro_db.training.blocks import Shapes, side_by_side
 from cerebro_db.training.buffers import to_float32
@@ -26,7 +25,7 @@ class RowModel:
     Args:
         task: the recipe of the model, and ``format``, how ``data`` is written.
         data: the model's state.
-        limits: of architectures.
+        known: architectures of this process.
         names: of the targets.
         class_values: of each output, in the order of the ids; empty for float targets.
         shapes: of a row of each input.
@@ -37,14 +36,14 @@ class RowModel:
         self,
         task: Mapping[str, Any],
         data: bytes,
-        limits: ArchitectureLimits,
+        known: Architectures,
         names: Sequence[str],
         class_values: Sequence[Sequence[str | None]],
         shapes: Shapes,
         divisor: float,
     ) -> None:
         # A scorer of its own: what else is computed in this process must not load another state.
-        self._model = Predictor(Fields(task), data, Scorers(1), Architectures(limits))
+        self._model = Predictor(Fields(task), data, Scorers(1), known)
         self.names = tuple(names)
         self._forward = self._model.scorer.one_row()
         self._class_values, self._shapes, self._divisor = class_values, shapes, divisor

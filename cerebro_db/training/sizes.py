@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 import keras
@@ -11,21 +12,30 @@ import tensorflow as tf
 from keras.src.backend.common import global_state
 
 from cerebro_db.configs.architecture import ArchitectureLimits
+from cerebro_db.configs.memory import Load, check_worker_memory, worker_memory
 from cerebro_db.errors import InvalidArchitecture
 from cerebro_db.training.building import made
-from cerebro_db.training.forward import NO_ELEMENTS_HINT, ForwardSize, forward_size
+from cerebro_db.training.forward import NO_ELEMENTS_HINT, ModelSize, model_size
 
 _WAITING = "uninitialized_variables"  # where Keras keeps the variables that have no value yet
 
 
-def check_size(config: Mapping[str, Any], limits: ArchitectureLimits) -> ForwardSize:
+def check_size(
+    config: Mapping[str, Any], limits: ArchitectureLimits, memory_mb: int | None = None
+) -> ModelSize:
     """Refuse a checked architecture that is too large or too small, without taking memory for it.
 
     Native code of TensorFlow ends the whole process where a tensor has no elements.
 
+    Args:
+        config: of the architecture, checked.
+        limits: of its size.
+        memory_mb: megabytes that this process may use; None for any.
+
     Raises:
         InvalidArchitecture: it has too many parameters, an output is too large, a tensor has no
             elements, a size is open, or Keras refuses the architecture.
+        InvalidArgument: a model that only predicts may need more memory.
     """
     # Variables that are made in such a scope have shapes but no values; what layers compute while
     # they are built becomes operations of a graph that nobody runs.
@@ -38,7 +48,11 @@ def check_size(config: Mapping[str, Any], limits: ArchitectureLimits) -> Forward
             for layer in model._flatten_layers(include_self=False, recursive=True):
                 _check_layer(layer, limits)
             _check_whole_rows(model)
-            return forward_size(model)
+            size = model_size(model)
+            if memory_mb is not None:
+                load = Load(None, optimizer="", compiled=False, **asdict(size))
+                check_worker_memory(worker_memory([load], 0, 0), memory_mb, "a model")
+            return size
     finally:
         global_state.set_global_attribute(_WAITING, waiting)
 

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from cerebro_db.configs.architecture import ArchitectureLimits, check_architecture
 from cerebro_db.configs.by_output import MAX_OUTPUTS
+from cerebro_db.configs.memory import Load, check_worker_memory, worker_memory
 from cerebro_db.configs.messages import shown
 from cerebro_db.configs.parameters import parse_compile_params, parse_fit_params
 from cerebro_db.errors import InvalidArgument, RunFailed
 from cerebro_db.training.blocks import MAX_INPUTS, Shapes
 from cerebro_db.training.fields import Fields
+from cerebro_db.training.forward import ModelSize
 from cerebro_db.training.partitions import Buffers, CacheKey, VisitOrder
 from cerebro_db.training.program import Recipe
 from cerebro_db.training.sizes import check_size
@@ -30,25 +32,51 @@ class Architectures:
 
     Args:
         limits: what an administrator allows.
+        memory_mb: megabytes that this process may use; None for any.
     """
 
-    def __init__(self, limits: ArchitectureLimits = ArchitectureLimits()) -> None:  # noqa: B008
+    def __init__(
+        self,
+        limits: ArchitectureLimits = ArchitectureLimits(),  # noqa: B008
+        memory_mb: int | None = None,
+    ) -> None:
         self._limits = limits
+        self._memory_mb = memory_mb
         self._known: dict[str, dict[str, Any]] = {}
+        self._sizes: dict[str, ModelSize] = {}
 
-    def limit(self, limits: ArchitectureLimits) -> None:
-        """Check against these limits from now on."""
-        if limits != self._limits:
-            self._limits = limits
+    def limit(self, limits: ArchitectureLimits, memory_mb: int | None = None) -> None:
+        """Check against these limits from now on, and against the memory of this process."""
+        if (limits, memory_mb) != (self._limits, self._memory_mb):
+            self._limits, self._memory_mb = limits, memory_mb
             self._known.clear()
 
     def get(self, architecture_id: str, text: str) -> dict[str, Any]:
         """The checked JSON of an architecture."""
         if architecture_id not in self._known:
             config = check_architecture(text, self._limits)
-            check_size(config, self._limits)
+            self._sizes[architecture_id] = check_size(config, self._limits, self._memory_mb)
             self._known[architecture_id] = config
         return self._known[architecture_id]
+
+    def check_training(self, recipe: Recipe) -> None:
+        """Refuse to train a configuration for which this process has too little memory.
+
+        Raises:
+            InvalidArgument: with the estimate.
+        """
+        if self._memory_mb is None:
+            return
+        optimizer = recipe.compile_params.optimizer
+        load = Load(
+            program=None,
+            optimizer=optimizer.name,
+            compiled=recipe.jit,
+            averages=optimizer.keeps_averages,
+            batch_size=recipe.fit_params.batch_size,
+            **asdict(self._sizes[recipe.architecture_id]),
+        )
+        check_worker_memory(worker_memory([load], 0, 0), self._memory_mb, "a configuration")
 
 
 def recipe_of(given: Fields | Mapping[str, Any], known: Architectures) -> Recipe:
@@ -74,6 +102,7 @@ def visit_of(text: str, run_id: int, known: Architectures) -> VisitTask:
     task = Fields.parse(text)
     cache_key = _cache_key(task, run_id)
     recipe = recipe_of(task, known)
+    known.check_training(recipe)
     order = VisitOrder(
         seed=task.integer("seed", 0),
         epoch=task.integer("epoch", 1),

@@ -13,3 +13,8 @@ COMMENT ON FUNCTION cerebro._role() IS 'Internal: the oid of the current role.';
 CREATE OR REPLACE FUNCTION cerebro._cores()
     RETURNS integer LANGUAGE plpython3u STABLE AS {{ udf('_cores') }};
 COMMENT ON FUNCTION cerebro._cores() IS 'Internal: the processor cores that the server may use.';
+
+CREATE OR REPLACE FUNCTION cerebro._memory_mb()
+    RETURNS integer LANGUAGE plpython3u STABLE AS {{ udf('_memory_mb') }};
+COMMENT ON FUNCTION cerebro._memory_mb() IS
+'Internal: megabytes of memory of the server, or of the control group that it runs in.';

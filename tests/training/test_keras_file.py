@@ -32,7 +32,7 @@ FIRST = "layers/dense/vars/0"
 def read(data: bytes) -> tuple[str, bytes]:
     from cerebro_db.training.keras_file import read
 
-    return read(data, LIMITS, lambda: None)
+    return read(data, LIMITS, None, lambda: None)
 
 
 @pytest.fixture(scope="module")

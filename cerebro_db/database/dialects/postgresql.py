@@ -14,7 +14,11 @@ from cerebro_db.database.sessions import SessionSettings
 SESSION_CHECKS_SINCE = 140000
 TRANSACTION_TIMEOUT_SINCE = 170000
 # Sessions that are kept for a next call end some time; those of a run may wait for any time.
-_IDLE_SECONDS = 3600
+_NEVER_IDLE = "SET idle_session_timeout = 0"
+_ENDS_IDLE = (
+    "SELECT pg_catalog.set_config('idle_session_timeout', (SELECT s.value FROM cerebro.settings s "
+    "WHERE s.name = 'idle_seconds') || 's', false)"
+)
 _NEWER_SETTINGS = (
     (90600, "SET idle_in_transaction_session_timeout = 0"),
     (90600, "SET max_parallel_workers_per_gather = 0"),
@@ -67,8 +71,7 @@ class PostgreSQL:
         if self.server_version >= SESSION_CHECKS_SINCE:
             # A caller that was killed must not leave its workers at work, holding locks.
             settings.append("SET client_connection_check_interval = '2s'")
-            limit = "SET idle_session_timeout = '{}s'"
             if self.server_version >= TRANSACTION_TIMEOUT_SINCE:
                 settings.append("SET transaction_timeout = 0")
-            return SessionSettings(settings, limit.format(0), limit.format(_IDLE_SECONDS))
+            return SessionSettings(settings, _NEVER_IDLE, _ENDS_IDLE, keeps_light=False)
         return SessionSettings(settings)

@@ -1,0 +1,165 @@
+"""Memory of a worker: the limit, and an estimate that is asked before any work."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from cerebro_db.errors import InvalidArgument
+
+_MB = 2**20
+# Measured with TensorFlow 2.21 on x86-64, resident, peaks: a server process with TensorFlow in it;
+# a program, of a plain loop and of one that XLA compiled; what a hop holds of a model at once, as
+# multiples of the bytes of its parameters (gradients, updates) and of its whole state (as it comes,
+# in variables, in the next state's bytes and their copy for the row).
+_BASE_BYTES = 750 * _MB
+_PROGRAM_BYTES = 20 * _MB
+_COMPILED_BYTES = 60 * _MB
+_PARAMETERS, _STATE = 3.0, 5.2
+# Share of the machine's memory that all workers may use together, and the least that one gets:
+# enough for TensorFlow and a small net.
+_USABLE = 0.8
+_LEAST_MB = 2048
+# Scoring splits rows such that a tensor has 16 MB, unless one row has more; some are there at once.
+_SCORING_BYTES = 16 * _MB
+_SCORING_TENSORS = 4
+# Arrays as large as the parameters that an optimizer keeps; those that are not here keep two.
+_SLOTS = {"SGD": 1, "Adagrad": 1, "Adafactor": 1, "Lion": 1}
+_DEFAULT_SLOTS = 2
+_FLOAT_BYTES = 4
+
+
+@dataclass(frozen=True)
+class Load:
+    """What one configuration asks of a worker.
+
+    Attributes:
+        program: equal for configurations that share a program.
+        parameters: of the model.
+        optimizer: name of the class.
+        compiled: whether XLA compiles the program.
+        averages: whether the optimizer keeps averages of the parameters.
+        batch_size: rows of a batch in training; 0 where the model is only loaded, or predicts.
+        row_bytes: of all tensors of a row in training.
+        largest_bytes: of the largest of them.
+        fixed_bytes: of tensors that do not grow with the batch.
+    """
+
+    program: object
+    parameters: int
+    optimizer: str
+    compiled: bool
+    averages: bool = False
+    batch_size: int = 0
+    row_bytes: int = 0
+    largest_bytes: int = 0
+    fixed_bytes: int = 0
+
+    @property
+    def state_bytes(self) -> int:
+        """Of the whole state."""
+        slots = _SLOTS.get(self.optimizer, _DEFAULT_SLOTS)
+        if not self.batch_size:
+            slots = 0
+        return _FLOAT_BYTES * self.parameters * (1 + slots + self.averages)
+
+    @property
+    def training_bytes(self) -> int:
+        """Of the model while it is trained or asked: states, gradients, updates."""
+        gradients = _PARAMETERS * _FLOAT_BYTES * self.parameters if self.batch_size else 0.0
+        return int(gradients + _STATE * self.state_bytes)
+
+    @property
+    def activation_bytes(self) -> int:
+        """Of the tensors of a batch, in training or in scoring."""
+        scoring = _SCORING_TENSORS * max(_SCORING_BYTES, self.largest_bytes)
+        return self.fixed_bytes + max(scoring, self.batch_size * self.row_bytes)
+
+
+@dataclass(frozen=True)
+class MemoryEstimate:
+    """Bytes that a worker is expected to need at most.
+
+    Attributes:
+        base: with TensorFlow, before it trains anything.
+        cache: decoded partitions.
+        programs: compiled ones.
+        states: of the largest model, while it is trained.
+        activations: of the largest batch.
+    """
+
+    base: int
+    cache: int
+    programs: int
+    states: int
+    activations: int
+
+    @property
+    def total(self) -> int:
+        """All of them."""
+        return self.base + self.cache + self.programs + self.states + self.activations
+
+    def __str__(self) -> str:
+        parts = {
+            "TensorFlow": self.base,
+            "data": self.cache,
+            "programs": self.programs,
+            "states": self.states,
+            "activations": self.activations,
+        }
+        return ", ".join(f"{name} {size // _MB} MB" for name, size in parts.items())
+
+
+def worker_memory(loads: Collection[Load], data_bytes: int, cache_bytes: int) -> MemoryEstimate:
+    """Estimate the peak of a worker that may meet every configuration.
+
+    Args:
+        loads: of the configurations.
+        data_bytes: of all packed tables of the run, decoded.
+        cache_bytes: of them that a worker may keep.
+    """
+    programs = {load.program: load.compiled for load in loads}
+    return MemoryEstimate(
+        base=_BASE_BYTES,
+        cache=min(data_bytes, cache_bytes),
+        programs=sum(_COMPILED_BYTES if jit else _PROGRAM_BYTES for jit in programs.values()),
+        states=max((load.training_bytes for load in loads), default=0),
+        activations=max((load.activation_bytes for load in loads), default=0),
+    )
+
+
+def usable_mb(memory_mb: int) -> int:
+    """Megabytes of a machine that all workers may use together."""
+    return int(_USABLE * memory_mb)
+
+
+def worker_limit_mb(setting: int, memory_mb: int, cores: int) -> int:
+    """Megabytes that one worker may use.
+
+    Args:
+        setting: ``max_worker_mb``, 0 where nobody has set it.
+        memory_mb, cores: of the machine.
+    """
+    usable = usable_mb(memory_mb)
+    return setting or min(usable, max(usable // max(cores, 1), _LEAST_MB))
+
+
+def check_worker_memory(estimate: MemoryEstimate, limit_mb: int, what: str) -> None:
+    """Refuse what may need more memory than a worker may use.
+
+    Args:
+        estimate: of the worker.
+        limit_mb: megabytes that it may use.
+        what: names what was asked for.
+
+    Raises:
+        InvalidArgument: with the estimate and what it is made of.
+    """
+    if estimate.total > limit_mb * _MB:
+        raise InvalidArgument(
+            f"got {what} for which a worker may need {estimate.total // _MB} MB "
+            f"({estimate}); allowed: {limit_mb} MB",
+            hint="use a smaller batch_size or model, fewer different programs in one run, or "
+            "use_caching := false; an administrator can allow more: "
+            "SELECT cerebro.cerebro_set('max_worker_mb', '...')",
+        )

@@ -1,0 +1,101 @@
+"""Workers of a run: no more than memory, connections and the limit of a role are enough for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+
+from cerebro_db.database.catalog import Catalog
+from cerebro_db.database.sessions import Session, SessionPool, Tick
+from cerebro_db.driver.control import lock_key, runs_tensorflow
+from cerebro_db.driver.fit_setup import RunSetup, memory_workers
+from cerebro_db.errors import CerebroError, ObjectInUse, TooManyConnections
+
+Notify = Callable[[str], None]
+
+# Limits of a database and of a role are not for superusers, for whom some connections are kept.
+_FREE = """
+SELECT least(pg_catalog.current_setting('max_connections')::integer
+             - CASE WHEN r.rolsuper THEN 0 ELSE
+               pg_catalog.current_setting('superuser_reserved_connections')::integer END
+             - (SELECT sum(s.numbackends) FROM pg_catalog.pg_stat_database s),
+             CASE WHEN d.datconnlimit >= 0 AND NOT r.rolsuper THEN d.datconnlimit
+               - (SELECT s.numbackends FROM pg_catalog.pg_stat_database s WHERE s.datid = d.oid) END,
+             CASE WHEN r.rolconnlimit >= 0 AND NOT r.rolsuper THEN r.rolconnlimit
+               - (SELECT count(*) FROM pg_catalog.pg_stat_activity a WHERE a.usesysid = r.oid) END
+       )::integer
+  FROM pg_catalog.pg_database d, pg_catalog.pg_roles r
+ WHERE d.datname = pg_catalog.current_database() AND r.rolname = current_user
+"""
+
+
+@contextmanager
+def worker_slots(
+    control: Session, pool: SessionPool, setup: RunSetup, tick: Tick, notify: Notify
+) -> Iterator[RunSetup]:
+    """The setup with as many workers as there may be; while this lasts, nobody else has their slots.
+
+    Args:
+        control: session of the driver; it holds the slots, which end with it.
+        pool: of sessions; workers of an earlier run have their connections already.
+        setup: of the run.
+        tick: called while waiting.
+        notify: is told of fewer workers.
+
+    Raises:
+        InvalidArgument: one worker alone may need more memory than it may use.
+        TooManyConnections: there is no connection for a single worker.
+        ObjectInUse: other runs of this role have all workers that it may use.
+    """
+    wanted = setup.num_workers
+    by_memory = min(wanted, memory_workers(control, setup, tick))
+    free = max(0, control.run(_FREE, (), tick)[0][0]) + pool.idle(runs_tensorflow)
+    if not free:
+        raise TooManyConnections(
+            "got no free connection for a worker; allowed: at least one (max_connections, or a "
+            "CONNECTION LIMIT of the role or the database)"
+        )
+    most = Catalog(control, tick).settings().max_workers
+    keys = _taken(control, min(by_memory, free), most, tick)
+    try:
+        if not keys:
+            raise ObjectInUse(
+                f"got {wanted} workers beside those of other runs of this role; allowed: {most} "
+                "together, the setting max_workers"
+            )
+        if len(keys) < wanted:
+            notify(_told(len(keys), wanted, by_memory, free, most))
+        yield replace(setup, num_workers=len(keys))
+    finally:
+        with suppress(CerebroError):
+            if not control.busy and not control.closed:
+                control.run(f"SELECT {_UNLOCK} FROM pg_catalog.unnest(%s::bigint[]) AS k", (keys,))
+
+
+_UNLOCK = "pg_catalog.pg_advisory_unlock(k)"
+_TRY = "SELECT pg_catalog.pg_try_advisory_lock(%s)"
+
+
+def _taken(control: Session, wanted: int, most: int, tick: Tick) -> list[int]:
+    """Locks of as many slots of the role, of ``most`` that it has."""
+    role = control.run("SELECT cerebro._role()", (), tick)[0][0]
+    taken: list[int] = []
+    for number in range(most):
+        if len(taken) == wanted:
+            break
+        key = lock_key(f"worker {number} of role {role}")
+        if control.run(_TRY, (key,), tick)[0][0]:
+            taken.append(key)
+    return taken
+
+
+def _told(got: int, wanted: int, by_memory: int, free: int, most: int) -> str:
+    """Why there are fewer workers; their number does not show in the results."""
+    if got == by_memory:
+        why = "memory of the server is enough for no more"
+    elif got == free:
+        why = f"{free} connections are free"
+    else:
+        why = f"all runs of a role may use {most} together, the setting max_workers"
+    return f"{got} workers instead of {wanted}: {why}"

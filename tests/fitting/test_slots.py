@@ -1,0 +1,140 @@
+"""Workers are bounded by connections and by a setting, which is told before any work."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import psycopg2
+import pytest
+from reasons import EMBEDDED_ONLY
+from servers import connected
+
+Fit = Callable[..., tuple[str, int]]
+WORKERS = (
+    "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'cerebro worker' "
+    "AND datname = current_database()"
+)
+
+
+@pytest.fixture
+def setting(bench: Any) -> Any:
+    names = []
+
+    def change(name: str, value: int) -> None:
+        names.append(name)
+        bench.run("SELECT cerebro_set(%s, %s)", (name, str(value)))
+
+    yield change
+    for name in names:
+        bench.run("SELECT cerebro_set(%s, NULL)", (name,))
+
+
+def test_a_role_has_so_many_workers(bench: Any, fit: Fit, setting: Any) -> None:
+    setting("max_workers", 1)
+    bench.connection.notices.clear()
+    _, run_id = fit(epochs=1, num_workers=3)
+    assert "1 workers instead of 3: all runs of a role may use 1 together" in "".join(
+        bench.connection.notices
+    )
+    hops = "SELECT count(DISTINCT worker) FROM cerebro.hops WHERE run_id = %s"
+    assert bench.value(hops, (run_id,)) == 1
+
+
+def test_runs_of_a_role_share_its_workers(bench: Any, fit: Fit, setting: Any) -> None:
+    setting("max_workers", 1)
+    other = connected(bench.dsn)
+    errors: list[BaseException] = []
+
+    def train() -> None:
+        try:
+            with other.cursor() as cursor:
+                cursor.execute(
+                    "SELECT cerebro_fit_multiple('packed', 'shared_out', 'configs', 2000)"
+                )
+        except psycopg2.Error as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=train)
+    thread.start()
+    try:
+        _until(lambda: bench.value("SELECT count(*) FROM cerebro.runs WHERE status = 'running'"))
+        with pytest.raises(psycopg2.errors.ObjectInUse, match="allowed: 1 together") as refused:
+            fit(epochs=1)
+        assert refused.value.diag.message_hint
+    finally:
+        bench.run("SELECT r.run_id FROM cerebro.runs r, cerebro_cancel(r.run_id) "
+                  "WHERE r.status = 'running'")  # fmt: skip
+        thread.join()
+        other.close()
+    assert isinstance(errors[0], psycopg2.errors.QueryCanceled)
+    fit(epochs=1)
+
+
+def _until(what: Callable[[], Any]) -> None:
+    deadline = time.monotonic() + 60
+    while not what():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+@pytest.mark.not_on_segments(EMBEDDED_ONLY)
+def test_few_connections_mean_few_workers_or_an_error_at_once(
+    bench: Any, administrator: Any
+) -> None:
+    administrator.run("DROP ROLE IF EXISTS narrow")
+    administrator.run("CREATE ROLE narrow LOGIN IN ROLE cerebro_user")
+    bench.run("GRANT ALL ON SCHEMA public TO narrow")
+    bench.run("GRANT SELECT ON ALL TABLES IN SCHEMA public TO narrow")
+    administrator.run("ALTER ROLE narrow CONNECTION LIMIT 3")
+    connection = connected(bench.dsn.replace("user=postgres", "user=narrow"))
+    call = "SELECT cerebro_fit_multiple('packed', %s, 'configs', 1, num_workers := 4)"
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute(call, ("narrow_out",))
+            told = "".join(connection.notices)
+            assert "1 workers instead of 4: 1 connections are free" in told
+        administrator.run("ALTER ROLE narrow CONNECTION LIMIT 2")
+        connection.close()
+        connection = connected(bench.dsn.replace("user=postgres", "user=narrow"))
+        started = time.monotonic()
+        with (
+            connection.cursor() as cursor,
+            pytest.raises(
+                psycopg2.errors.TooManyConnections, match="no free connection for a worker"
+            ),
+        ):
+            cursor.execute(call, ("narrower_out",))
+        assert time.monotonic() - started < 10
+        administrator.run("ALTER ROLE narrow CONNECTION LIMIT 1")
+        pack = "SELECT cerebro_pack('blobs_train', 'narrow_packed', 'label', 'x')"
+        with (
+            connection.cursor() as cursor,
+            pytest.raises(
+                psycopg2.errors.TooManyConnections, match="too many connections for role"
+            ),
+        ):
+            cursor.execute(pack)
+    finally:
+        connection.close()
+        bench.run("DROP OWNED BY narrow")
+        administrator.run("DROP ROLE narrow")
+
+
+@pytest.mark.not_on_segments(EMBEDDED_ONLY)
+def test_idle_sessions_end_and_new_ones_are_taken(bench: Any, fit: Fit, setting: Any) -> None:
+    connection = connected(bench.dsn)
+    try:
+        before = bench.value(WORKERS)
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT cerebro_pack('blobs_train', 'idle_packed', 'label', 'x')")
+            assert bench.value(WORKERS) == before  # what is light is not left behind
+            setting("idle_seconds", 1)
+            cursor.execute("SELECT cerebro_fit_multiple('packed', 'idle_out', 'configs', 1)")
+            assert bench.value(WORKERS) > before
+            _until(lambda: bench.value(WORKERS) <= before)
+            cursor.execute("SELECT cerebro_fit_multiple('packed', 'idle_out_2', 'configs', 1)")
+    finally:
+        connection.close()

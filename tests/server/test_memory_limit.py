@@ -1,0 +1,44 @@
+"""The kernel bounds what a process allocates, and TensorFlow tells of it as an error."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+LIMITED = r"""
+import sys
+from cerebro_db.configs.settings import Settings
+from cerebro_db.errors import CerebroError
+from cerebro_db.server import computing
+from cerebro_db.server.limits import limit_memory
+from cerebro_db.training.environment import configure
+
+computing.listen = lambda plpy: None
+assert limit_memory(Settings(max_worker_mb=1000)) == 1000
+
+def work(elements):
+    def do(tick):
+        configure(threads=1)
+        import tensorflow as tf
+        return float(tf.reduce_sum(tf.ones([elements])))
+    return do
+
+for elements in (2**20, 2**30, 2**21):
+    try:
+        sys.stdout.write(f"{computing.compute(None, work(elements)):.0f}\n")
+    except CerebroError as error:
+        sys.stdout.write(f"{error.sqlstate} {error.message}\n")
+"""
+
+
+def test_a_tensor_beyond_the_limit_is_an_error_and_the_last_of_its_process() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", LIMITED], capture_output=True, text=True, check=True
+    )
+    first, refused, last = done.stdout.splitlines()
+    assert first == str(2**20)
+    assert last == "57P01 got more work in a process that has run out of memory before"
+    assert (
+        refused
+        == "54000 got no memory for a tensor of shape [1073741824]; allowed: 1000 MB a worker"
+    )

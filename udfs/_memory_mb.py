@@ -1,0 +1,3 @@
+from cerebro_db.server import version
+
+return version.memory_mb()
