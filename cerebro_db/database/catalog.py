@@ -244,8 +244,7 @@ class Catalog:
 
     def driven(self, run_id: int) -> Driving:
         """This session drives a run from now on; what its earlier drivers took is added up."""
-        self.change(
-            "runs",
+        self._run(
             "UPDATE cerebro._runs AS r SET status = 'starting', error = NULL, driver_pid = %s, "
             "finished = NULL, active = r.active + greatest(0, extract(epoch FROM ("
             "    SELECT max(h.finished) FROM cerebro._hops h WHERE h.run_id = r.run_id"
@@ -271,14 +270,12 @@ class Catalog:
 
     def started(self, run_id: int, manifest: Mapping[str, Any]) -> None:
         """The workers are ready."""
-        self.change(
-            "runs",
+        self._run(
             "UPDATE cerebro._runs SET status = 'running', "
             "started = coalesce(started, statement_timestamp()), manifest = %s WHERE run_id = %s",
             [json.dumps(manifest, sort_keys=True), run_id],
         )
-        self.change(
-            "configurations",
+        self._run(
             "UPDATE cerebro._configurations SET status = 'training' "
             "WHERE run_id = %s AND status = 'waiting'",
             [run_id],
@@ -321,8 +318,7 @@ class Catalog:
     def forget_metrics(self, run_id: int, pairs: Sequence[tuple[int, int]]) -> None:
         """Drop results of configurations after epochs that are to be scored again."""
         for mst_key, epoch in pairs:
-            self.change(
-                "metrics",
+            self._run(
                 "DELETE FROM cerebro._metrics WHERE run_id = %s AND mst_key = %s AND epoch = %s",
                 [run_id, mst_key, epoch],
             )
@@ -330,8 +326,7 @@ class Catalog:
     def forget_hops(self, run_id: int, done: Mapping[int, int], hops_an_epoch: int) -> None:
         """Drop the rows of hops whose states are lost; ``done`` counts those that are not."""
         for count, mst_keys in keys_by_value(done).items():
-            self.change(
-                "hops",
+            self._run(
                 "DELETE FROM cerebro._hops WHERE run_id = %s AND mst_key = ANY (%s::int[]) "
                 "AND (epoch - 1) * %s + position >= %s",
                 [run_id, mst_keys, hops_an_epoch, count],
@@ -390,8 +385,7 @@ class Catalog:
         self, run_id: int, mst_key: int, status: str, error: str | None
     ) -> None:
         """A configuration is finished or failed."""
-        self.change(
-            "configurations",
+        self._run(
             "UPDATE cerebro._configurations SET status = %s, error = %s "
             "WHERE run_id = %s AND mst_key = %s",
             [status, error, run_id, mst_key],
@@ -399,8 +393,7 @@ class Catalog:
 
     def configurations_finished(self, run_id: int, mst_keys: Sequence[int]) -> None:
         """These configurations were trained to the end."""
-        self.change(
-            "configurations",
+        self._run(
             "UPDATE cerebro._configurations SET status = 'finished' "
             "WHERE run_id = %s AND mst_key = ANY (%s::int[])",
             [run_id, list(mst_keys)],
@@ -408,8 +401,7 @@ class Catalog:
 
     def run_ended(self, run_id: int, status: str, error: str | None = None) -> None:
         """A run is finished, failed, cancelled, paused or interrupted."""
-        self.change(
-            "runs",
+        self._run(
             "UPDATE cerebro._runs SET status = %s, error = %s, finished = statement_timestamp() "
             "WHERE run_id = %s",
             [status, error, run_id],
@@ -427,8 +419,7 @@ class Catalog:
         self, run_id: int, status: str, reason: str, before: Sequence[str] = GOING_ON
     ) -> None:
         """A run stopped before its end; one that has ended, which was none of ``before``, stays so."""
-        self.change(
-            "runs",
+        self._run(
             "UPDATE cerebro._runs SET status = %s, error = %s, finished = statement_timestamp() "
             "WHERE run_id = %s AND status = ANY (%s::text[])",
             [status, reason, run_id, list(before)],
@@ -455,8 +446,7 @@ class Catalog:
         """Drop what has been answered, if there is any: all, or up to a request."""
         if not self.requests(run_id):
             return
-        self.change(
-            "requests",
+        self._run(
             "DELETE FROM cerebro._requests WHERE run_id = %s AND request_id <= %s",
             [run_id, 2**63 - 1 if up_to is None else up_to],
         )
@@ -464,7 +454,7 @@ class Catalog:
     def states_dropped(self, run_id: int) -> None:
         """The states of a run are gone."""
         sql = "UPDATE cerebro._runs SET states = NULL WHERE run_id = %s"
-        self.change("runs", sql, [run_id])
+        self._run(sql, [run_id])
 
     def stopped_runs(self, older_than: float) -> list[int]:
         """Runs that nobody drives, stopped so many seconds ago, and still have states."""
@@ -505,15 +495,12 @@ class Catalog:
         self._run("DELETE FROM cerebro._runs WHERE run_id = %s", [run_id])
 
     def lock(self, *tables: str) -> None:
-        """Be the only one who changes rows of tables, where the server allows one only.
+        """Be the only one who writes into tables, where a server wants that for every change of rows.
 
-        A transaction that changes several tables begins with this, and does not insert into them before.
+        A transaction that changes rows of several tables begins with this, and so does one that both
+        inserts and changes.
         """
         self._run(LOCK_CATALOG, [list(tables)])
-
-    def change(self, table: str, sql: str, parameters: Sequence[Any]) -> None:
-        """Run an ``UPDATE`` or ``DELETE``, in one transaction with the lock that it needs."""
-        self._run(f"{LOCK_CATALOG}; {sql}", [[table], *parameters])
 
     def execute(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """Run a statement of the dialect."""

@@ -47,8 +47,7 @@ def record_ends(catalog: Catalog, run_id: int, ends: Mapping[int, EndRow]) -> No
     """Write down where configurations end; one that was stopped early is finished."""
     # Not all at once, as not every server can join in an update; but most ends are the same.
     for row, mst_keys in keys_by_value(ends).items():
-        catalog.change(
-            "configurations",
+        catalog.execute(
             "UPDATE cerebro._configurations SET stopped_epoch = %s, best_epoch = %s, "
             "model_epoch = %s, status = CASE WHEN %s::int IS NULL THEN status ELSE 'finished' END "
             "WHERE run_id = %s AND mst_key = ANY (%s::int[])",

@@ -16,8 +16,6 @@ from cerebro_db.errors import InvalidArgument, UndefinedModel
 
 # A list of names that is longer is no help.
 _MOST_NAMES = 200
-# That have rows of a model.
-_TABLES = ("models", "model_versions", "model_states", "model_aliases", "model_grants")
 
 
 @dataclass(frozen=True)
@@ -238,8 +236,7 @@ class Registry:
 
     def lock(self, model_id: int) -> None:
         """Be the only one who changes a model until the transaction ends."""
-        sql = "UPDATE cerebro._models SET versions = versions WHERE model_id = %s"
-        self._run(f"{LOCK_CATALOG}; {sql}", [list(_TABLES), model_id])
+        self._run("UPDATE cerebro._models SET versions = versions WHERE model_id = %s", [model_id])
 
     # -- inside ------------------------------------------------------------------
     def _find(self, view: str, reference: ModelReference, rule: str = "") -> int | None:

@@ -1,6 +1,5 @@
--- Called before rows of the catalog are changed or deleted, where a server locks the whole table for
--- that: the weak lock of the view, or of an earlier insertion, would be made a strong one otherwise, and
--- two sessions that do so wait for each other.
+-- Where an UPDATE or DELETE locks a whole table, a transaction that inserted into it before wants a
+-- stronger lock than it has; two that do so wait for each other. So it begins with this.
 CREATE OR REPLACE FUNCTION cerebro._lock_catalog(tables text[]) RETURNS void
 LANGUAGE sql AS $$ $$;
 DO $locks$
@@ -9,4 +8,4 @@ BEGIN
 END
 $locks$;
 COMMENT ON FUNCTION cerebro._lock_catalog(text[]) IS
-'Internal: locks tables of the catalog before rows of them are changed, in one order for everybody.';
+'Internal: locks tables of the catalog before a transaction writes into several, in one order for everybody.';

@@ -13,6 +13,8 @@ import pytest
 from conftest import Sql
 from servers import VARIABLE, connected, drop_database, make_database
 
+from cerebro_db.database.catalog import Catalog
+from cerebro_db.database.sessions import Session, no_tick
 from cerebro_db.install import installer
 from cerebro_db.install.script import Script
 from tests.fitting.conftest import blobs as blobs
@@ -58,3 +60,16 @@ def segments_dsn() -> Iterator[str]:
 def segments(segments_dsn: str, connect: Callable[[str], Sql]) -> Sql:
     """A connection to that database."""
     return connect(segments_dsn)
+
+
+@pytest.fixture
+def catalog(segments: Sql) -> Iterator[Catalog]:
+    """The catalog as a member of cerebro_user sees it."""
+    segments.run("CREATE ROLE trainer LOGIN; GRANT cerebro_user TO trainer")
+    segments.run("CREATE TABLE m (model_id int, model_weights bytea)")
+    segments.run("GRANT SELECT ON m TO trainer")
+    session = Session(psycopg2.extensions.make_dsn(segments.dsn, user="trainer"), "test")
+    session.settle()
+    yield Catalog(session, no_tick)
+    session.close()
+    segments.run("DELETE FROM cerebro.catalog_runs; DROP TABLE m; DROP ROLE trainer")

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import psycopg2
-import psycopg2.extensions
 import pytest
 from conftest import Sql
 
@@ -17,7 +14,6 @@ from cerebro_db.database.catalog import (
     RunRow,
 )
 from cerebro_db.database.names import QualifiedName
-from cerebro_db.database.sessions import Session, no_tick
 from cerebro_db.planning.orders import Visit
 
 COPIES = "SELECT count(*) FROM gp_dist_random('cerebro.catalog_{}') WHERE run_id = %s"
@@ -36,27 +32,14 @@ def _row(number: int) -> RunRow:
     )  # fmt: skip
 
 
-@pytest.fixture
-def catalog(segments: Sql) -> Iterator[Catalog]:
-    """The catalog as a member of cerebro_user sees it."""
-    segments.run("CREATE ROLE trainer LOGIN; GRANT cerebro_user TO trainer")
-    segments.run("CREATE TABLE m (model_id int, model_weights bytea)")
-    segments.run("GRANT SELECT ON m TO trainer")
-    session = Session(psycopg2.extensions.make_dsn(segments.dsn, user="trainer"), "test")
-    session.settle()
-    yield Catalog(session, no_tick)
-    session.close()
-    segments.run("DELETE FROM cerebro.catalog_runs; DROP TABLE m; DROP ROLE trainer")
-
-
-def _new(catalog: Catalog, number: int) -> int:
+def new_run(catalog: Catalog, number: int) -> int:
     configurations = [ConfigurationRow(key, 1, "c", "f", 0.5, 7, False, 3, "min") for key in (1, 2)]
     models = [ArchitectureRow(1, "{}", "{}", False)]
     return catalog.new_run(_row(number), configurations, models, QualifiedName("public", "m"))
 
 
 def test_a_run_from_its_beginning_to_its_end(catalog: Catalog, segments: Sql) -> None:
-    run_id = _new(catalog, 1)
+    run_id = new_run(catalog, 1)
     assert catalog.run(run_id).status == "interrupted"  # nobody holds its lock
     catalog.driven(run_id)
     catalog.started(run_id, {"tensorflow": "x"})
@@ -88,7 +71,7 @@ def test_a_run_from_its_beginning_to_its_end(catalog: Catalog, segments: Sql) ->
 
 
 def test_a_run_is_its_owners(catalog: Catalog, segments: Sql) -> None:
-    run_id = _new(catalog, 2)
+    run_id = new_run(catalog, 2)
     segments.run("CREATE ROLE other; GRANT cerebro_user TO other; SET ROLE other")
     try:
         assert segments.fetch("SELECT * FROM cerebro.runs") == []

@@ -15,7 +15,7 @@ from cerebro_db.database.catalog import RUN_TABLES, Catalog
 from cerebro_db.database.sessions import Session, no_tick
 from chaos.segments import NotHere, Segments
 from chaos.server import until
-from tests.greenplum.test_catalog import _new
+from tests.greenplum.test_catalog import new_run
 from tests.greenplum.test_faults import Call
 from tests.greenplum.test_fitting import make_tables
 
@@ -64,7 +64,7 @@ def test_changes_of_the_catalog_wait_for_each_other_and_none_is_lost(
     def changes(catalog: Catalog, number: int) -> Callable[[], object]:
         def work() -> None:
             for turn in range(15):
-                run_id = _new(catalog, 100 * number + turn)
+                run_id = new_run(catalog, 100 * number + turn)
                 catalog.driven(run_id)
                 catalog.started(run_id, {})
                 catalog.configuration_ended(run_id, 1, "failed", "why")

@@ -192,7 +192,8 @@ OF_RUNS = {
 }
 # These reach nothing but what the caller's own session was given, or the caller's own.
 OF_OWN_SESSION = {
-    "_begin_prediction", "_check_model", "_check_run", "_check_setting", "_combine_measures", "_cores", "_export_model",
+    "_begin_prediction", "_catalog_differences", "_check_model", "_check_run", "_check_setting", "_combine_measures", "_cores",
+    "_export_model", "_lock_catalog",
     "_extend_prediction", "_gpus", "_image_array", "_image_fault", "_inspect_model",
     "_join_state", "_loopback", "_measure_final", "_memory_mb", "_measure_step", "_pack_arrays", "_pack_labels", "_pack_weights",
     "_predict_batch", "_predict_buffer", "_predict_spread", "_prepare_process", "_prepare_worker", "_read_model_file", "_release_worker",

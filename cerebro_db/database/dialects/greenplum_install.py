@@ -99,34 +99,27 @@ IF {HAS_SEGMENTS} THEN
 END IF;
 """
 
-# The order in which everybody locks tables of the catalog: whoever begins a run or adds a version
-# inserts in it too.
+# The order in which everybody locks what has rows of runs: whoever begins a run inserts in it, too.
 _LOCK_ORDER = (
-    "runs", "configurations", "architectures", "plan", "hops", "metrics", "requests",
-    "models", "model_versions", "model_states", "model_aliases", "model_grants",
+    "runs", "configurations", "architectures", "plan", "hops", "metrics", "requests", "models",
 )  # fmt: skip
 
-# Statements of a PL/pgSQL block: there an UPDATE or DELETE locks the whole table, unless the server
-# looks for deadlocks between segments.
+# Statements of a PL/pgSQL block: there an UPDATE or DELETE locks the view, and then the table, such that
+# nobody else writes. LOCK takes no views, so this is one of no rows.
 LOCK_CATALOG = f"""
 IF {HAS_SEGMENTS} THEN
     EXECUTE $own$CREATE OR REPLACE FUNCTION cerebro._lock_catalog(tables text[])
-        RETURNS void LANGUAGE plpgsql SECURITY DEFINER
-        SET search_path = pg_catalog, pg_temp AS $body$
+        RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $body$
         DECLARE
             found text;
         BEGIN
-            IF current_setting('gp_enable_global_deadlock_detector') = 'on' THEN
-                RETURN;
-            END IF;
             FOREACH found IN ARRAY '{{{", ".join(_LOCK_ORDER)}}}'::text[] LOOP
                 IF found = ANY ($1) THEN
-                    EXECUTE format('LOCK TABLE cerebro.catalog_%s IN EXCLUSIVE MODE', found);
+                    EXECUTE format('DELETE FROM cerebro._%s WHERE false', found);
                 END IF;
             END LOOP;
         END
         $body$$own$;
-    ALTER FUNCTION cerebro._lock_catalog(text[]) OWNER TO cerebro_owner;
 END IF;
 """
 
@@ -152,11 +145,13 @@ IF {HAS_SEGMENTS} THEN
                   JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = ANY (i.indkey)
                  WHERE i.indisprimary AND c.relnamespace = (
                            SELECT n.oid FROM pg_namespace n WHERE n.nspname = 'cerebro')
+                   AND pg_get_userbyid(c.relowner) = current_user
                  GROUP BY 1 ORDER BY 1
             LOOP
                 FOR own, found IN EXECUTE format(
-                    'SELECT ROW(%s)::text, array_agg(gp_execution_segment()) '
-                    'FROM gp_dist_random(%L) GROUP BY %s HAVING count(*) <> %s '
+                    'SELECT ROW(%s)::text, array_agg(s.segment) '
+                    'FROM (SELECT gp_execution_segment() AS segment, * FROM gp_dist_random(%L) '
+                    'OFFSET 0) s GROUP BY %s HAVING count(*) <> %s '
                     'ORDER BY %s LIMIT 5', keys, spread, keys,
                     (SELECT count(*) FROM gp_segment_configuration c
                       WHERE c.role = 'p' AND c.content >= 0), keys)

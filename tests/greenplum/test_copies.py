@@ -1,0 +1,86 @@
+"""Rows that somebody has written into the catalog's copy of one segment, where nobody else has them."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+import psycopg2
+import psycopg2.extensions
+import pytest
+from conftest import Sql
+
+from cerebro_db.database.catalog import Catalog
+from cerebro_db.database.sessions import Session, no_tick
+from cerebro_db.driver.control import transaction
+from cerebro_db.errors import InstallationFailed, InvalidData
+from cerebro_db.install import installer
+from cerebro_db.install.script import Script
+from tests.greenplum.test_catalog import new_run
+
+
+@pytest.fixture
+def next_run(segments: Sql, catalog: Catalog) -> Iterator[int]:
+    """The number of the next run, whose row is on segment 1 already."""
+    number = segments.value("SELECT last_value + 1 FROM cerebro.catalog_runs_run_id_seq")
+    columns = segments.value(
+        "SELECT string_agg(quote_ident(attname), ', ') FROM pg_attribute "
+        "WHERE attrelid = 'cerebro.catalog_runs'::regclass AND attnum > 1 AND NOT attisdropped"
+    )
+    new_run(catalog, 1)
+    alone = _alone(segments)
+    with contextlib.closing(alone), alone.cursor() as cursor:
+        cursor.execute(
+            f"INSERT INTO cerebro.catalog_runs (run_id, {columns}) SELECT %s, {columns} "
+            "FROM (SELECT * FROM cerebro.catalog_runs LIMIT 1) AS r".replace(
+                "*",
+                columns.replace("states", "NULL::text AS states").replace(
+                    "lock_key", "-1 AS lock_key"
+                ),
+            ),
+            (number + 1,),
+        )
+    yield number + 1
+    alone = _alone(segments)
+    with contextlib.closing(alone), alone.cursor() as cursor:
+        cursor.execute("DELETE FROM cerebro.catalog_runs WHERE run_id = %s", (number + 1,))
+
+
+def _alone(segments: Sql) -> psycopg2.extensions.connection:
+    """A session of segment 1 by itself."""
+    address, port = segments.row(
+        "SELECT address, port FROM gp_segment_configuration WHERE content = 1 AND role = 'p'"
+    )
+    dsn = psycopg2.extensions.make_dsn(
+        segments.dsn, host=address, port=port, options="-c gp_session_role=utility"
+    )
+    connection = psycopg2.connect(dsn)
+    connection.autocommit = True
+    return connection
+
+
+def test_the_next_run_says_which_segment_differs(
+    segments: Sql,
+    catalog: Catalog,
+    next_run: int,
+) -> None:
+    session = Session(psycopg2.extensions.make_dsn(segments.dsn, user="trainer"), "test")
+    session.settle()
+    try:
+        with pytest.raises(InvalidData) as failure, transaction(session):
+            new_run(Catalog(session, no_tick), 2)
+    finally:
+        session.close()
+    said = failure.value.message
+    assert said.startswith("segment 1 ("), said
+    assert f"has the row of cerebro.catalog_runs whose run_id is ({next_run})" in said
+    hint = failure.value.hint or ""
+    assert "gp_session_role=utility" in hint
+    delete = hint[hint.index("DELETE") : hint.index('"; pg_hba')]
+    with pytest.raises(InstallationFailed, match="segment 1"):
+        installer.verify(segments.dsn, Script())
+    alone = _alone(segments)
+    with contextlib.closing(alone), alone.cursor() as cursor:
+        cursor.execute(delete)
+        assert cursor.rowcount == 1
+    assert segments.fetch("SELECT * FROM cerebro._catalog_differences()") == []
