@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 from cerebro_db.database.sessions import Session, StatementFailed, Tick
-from cerebro_db.driver.control import lock_key
+from cerebro_db.driver.control import END_HOLDER, holder_of, lock_key
 from cerebro_db.driver.crew import recover
 from cerebro_db.driver.fit_setup import RunSetup
 from cerebro_db.driver.leftovers import cleared_output
@@ -38,8 +38,9 @@ def reserved(
     key = lock_key(f"output {setup.output}")
     if not session.run("SELECT pg_catalog.pg_try_advisory_lock(%s)", (key,), tick)[0][0]:
         raise ObjectInUse(
-            f"{ROLE}: got {setup.output}, which another run is making at this moment",
-            hint="choose another name, or wait for that run; cerebro.progress shows it",
+            f"{ROLE}: got {setup.output}, which another run is making at this moment: "
+            f"{holder_of(session, key, tick)}",
+            hint=f"choose another name, or {END_HOLDER}",
         )
     try:
         if not setup.replaces:  # again, now that no other run can make them

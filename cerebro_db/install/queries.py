@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-# The same key as in sql/prepare/010_begin.sql.
-LOCK = "DO $$ BEGIN PERFORM pg_catalog.pg_advisory_xact_lock(4820170531); END $$"
+# The same lock as in sql/prepare/010_begin.sql, and as long waited for.
+LOCK = """
+SET LOCAL lock_timeout = '60s';
+LOCK TABLE pg_catalog.pg_user_mapping IN SHARE UPDATE EXCLUSIVE MODE;
+SET LOCAL lock_timeout = 0
+"""
 
 INSTALLED = """
 SELECT current_database(),
