@@ -7,7 +7,10 @@ BEGIN
     SET LOCAL lock_timeout = '60s';
     LOCK TABLE pg_catalog.pg_user_mapping IN SHARE UPDATE EXCLUSIVE MODE;
     SET LOCAL lock_timeout = 0;
-EXCEPTION WHEN lock_not_available THEN
+EXCEPTION
+WHEN insufficient_privilege THEN
+    NULL;  -- the checks that follow tell who may install
+WHEN lock_not_available THEN
     SELECT pg_catalog.concat('process ', l.pid, ' of role ', a.usename) INTO busy
       FROM pg_catalog.pg_locks l LEFT JOIN pg_catalog.pg_stat_activity a ON a.pid OPERATOR(pg_catalog.=) l.pid
      WHERE l.relation OPERATOR(pg_catalog.=) 'pg_catalog.pg_user_mapping'::pg_catalog.regclass AND l.granted
