@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass, replace
 
 from cerebro_db.configs.messages import shown
+from cerebro_db.configs.plain_texts import MAX_DESCRIPTION, check_text
 from cerebro_db.errors import InvalidArgument
 
 # What begins so is no table; a table of such a name can still be named in double quotes.
@@ -19,7 +20,7 @@ _REFERENCE = re.compile(
 )
 _WORDS = "a letter or _, then up to 62 letters, digits, _ and -"
 _FORMS = "name, name@alias or name:version, each also as owner.name"
-_MAX_TAGS, _MAX_TAG, _MAX_TEXT = 64, 1000, 10_000
+_MAX_TAGS, _MAX_TAG = 64, 1000
 
 
 @dataclass(frozen=True)
@@ -109,10 +110,7 @@ def checked_tags(text: str | None) -> str | None:
 
 def checked_description(text: str | None) -> str | None:
     """The description of a model."""
-    if text is not None and len(text) > _MAX_TEXT:
-        raise InvalidArgument(
-            f"description: got a text of {len(text)} characters; allowed: up to {_MAX_TEXT}"
-        )
+    check_text("description", text, MAX_DESCRIPTION)
     return text
 
 

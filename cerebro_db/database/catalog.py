@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, fields
 from typing import Any, TypeVar
 
+from cerebro_db.configs.plain_texts import plain_text
 from cerebro_db.configs.settings import Settings
 from cerebro_db.database.names import QualifiedName
 from cerebro_db.database.sessions import Session, Tick
@@ -388,7 +389,7 @@ class Catalog:
         self._run(
             "UPDATE cerebro._configurations SET status = %s, error = %s "
             "WHERE run_id = %s AND mst_key = %s",
-            [status, error, run_id, mst_key],
+            [status, plain_text(error), run_id, mst_key],
         )
 
     def configurations_finished(self, run_id: int, mst_keys: Sequence[int]) -> None:
@@ -404,7 +405,7 @@ class Catalog:
         self._run(
             "UPDATE cerebro._runs SET status = %s, error = %s, finished = statement_timestamp() "
             "WHERE run_id = %s",
-            [status, error, run_id],
+            [status, plain_text(error), run_id],
         )
 
     def output_renamed(self, run_id: int, output: QualifiedName) -> None:
@@ -422,7 +423,7 @@ class Catalog:
         self._run(
             "UPDATE cerebro._runs SET status = %s, error = %s, finished = statement_timestamp() "
             "WHERE run_id = %s AND status = ANY (%s::text[])",
-            [status, reason, run_id, list(before)],
+            [status, plain_text(reason), run_id, list(before)],
         )
 
     def requests(self, run_id: int) -> list[tuple[int, str, int | None, str]]:

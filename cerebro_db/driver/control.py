@@ -101,6 +101,30 @@ def lock(session: Session, subject: str, tick: Tick = no_tick) -> None:
     session.run(_LOCK, (lock_key(subject),), tick)
 
 
+def holder_of(session: Session, key: int, tick: Tick = no_tick) -> str:
+    """Who holds an advisory lock, for messages: any role can, whatever it has to do with us."""
+    rows = session.run(_HOLDER, (key,), tick)
+    if not rows:  # gone meanwhile
+        return "a session that has just ended"
+    return f"process {rows[0][0]} of role {rows[0][1]}"
+
+
+_HOLDER = """
+SELECT l.pid, COALESCE(a.usename::text, 'unknown')
+  FROM pg_catalog.pg_locks l LEFT JOIN pg_catalog.pg_stat_activity a ON a.pid = l.pid
+ WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 1
+   AND l.database = (SELECT d.oid FROM pg_catalog.pg_database d
+                      WHERE d.datname = pg_catalog.current_database())
+   AND (l.classid::bigint << 32) | l.objid::bigint = %s
+ ORDER BY l.pid LIMIT 1
+"""
+# Where it may be no session of ours that holds a lock.
+END_HOLDER = (
+    "wait for that process; one that does no such thing is ended by an administrator: "
+    "SELECT pg_terminate_backend(process)"
+)
+
+
 def lock_key(subject: str) -> int:
     """The advisory lock of a subject, a bigint."""
     digest = hashlib.sha256(f"cerebro {subject}".encode()).digest()

@@ -25,7 +25,7 @@ from cerebro_db.database.sessions import (
     no_tick,
 )
 from cerebro_db.driver import results
-from cerebro_db.driver.control import control_session, transaction
+from cerebro_db.driver.control import END_HOLDER, control_session, holder_of, transaction
 from cerebro_db.driver.crew import recover
 from cerebro_db.driver.events import check_events
 from cerebro_db.driver.fit_request import FitRequest
@@ -448,7 +448,11 @@ def _check_version(run: StoredRun) -> None:
 def _locked(session: Session, run_id: int, key: int, tick: Tick) -> Iterator[None]:
     """While this lasts nobody else drives the run."""
     if not session.run("SELECT pg_catalog.pg_try_advisory_lock(%s)", (key,), tick)[0][0]:
-        raise ObjectInUse(f"run {run_id} is driven by another session at this moment")
+        raise ObjectInUse(
+            f"run {run_id} is driven by another session at this moment: its lock is held by "
+            f"{holder_of(session, key, tick)}",
+            hint=END_HOLDER,
+        )
     try:
         yield
     finally:
@@ -465,8 +469,9 @@ def _wait_for_orphans(session: Session, run: StoredRun, tick: Tick) -> None:
     while not session.run("SELECT pg_catalog.pg_try_advisory_lock(%s)", (key,), tick)[0][0]:
         if time.monotonic() > end:
             raise WrongRunStatus(
-                f"run {run.run_id}: a worker of its earlier driver is still at work",
-                hint="pg_locks shows who holds the advisory lock; pg_terminate_backend ends it",
+                f"run {run.run_id}: a worker of its earlier driver is still at work, "
+                f"{holder_of(session, key, tick)}",
+                hint=END_HOLDER,
             )
         tick()
         time.sleep(POLL_SECONDS)

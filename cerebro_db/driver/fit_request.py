@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cerebro_db.configs.messages import shown
+from cerebro_db.configs.plain_texts import MAX_DESCRIPTION, MAX_NAME, check_text
 from cerebro_db.driver.one_model import OneModel
 from cerebro_db.errors import InvalidArgument
 
@@ -57,6 +58,8 @@ class FitRequest:
         check_range("num_workers", self.num_workers, 1, MAX_WORKERS)
         check_range("seed", self.seed, 0, 2**63 - 1, optional=False)
         check_seconds(self.max_seconds)
+        check_text("name", self.name, MAX_NAME)
+        check_text("description", self.description, MAX_DESCRIPTION)
         check_choice("durability", self.durability, DURABILITIES)
         check_choice("schedule", self.schedule, SCHEDULES)
         check_workers(self.schedule, self.num_workers)

@@ -18,7 +18,7 @@ from cerebro_db.database.sessions import (
     no_tick,
 )
 from cerebro_db.driver import results
-from cerebro_db.driver.control import control_session, transaction
+from cerebro_db.driver.control import END_HOLDER, control_session, holder_of, transaction
 from cerebro_db.errors import (
     CerebroError,
     InvalidArgument,
@@ -161,7 +161,11 @@ def _stop_interrupted(
     status, sql = _STOPPED[action], "SELECT pg_catalog.pg_try_advisory_xact_lock(%s)"
     with transaction(session, tick):
         if not session.run(sql, (run.row.lock_key,), tick)[0][0]:
-            raise ObjectInUse(f"run_id: got {run.run_id}, which somebody takes up at this moment")
+            holder = holder_of(session, run.row.lock_key, tick)
+            raise ObjectInUse(
+                f"run_id: got {run.run_id}, which somebody takes up at this moment: {holder}",
+                hint=END_HOLDER,
+            )
         role = session.run("SELECT current_user::text", (), tick)[0][0]
         catalog.run_stopped(run.run_id, status, f"{status} by {role}", (*GOING_ON, "interrupted"))
     return catalog.run(run.run_id).status
@@ -210,8 +214,10 @@ def _stopped_run(session: Session, catalog: Catalog, run_id: int | None, tick: T
     if run.row.lock_key is not None:
         sql = "SELECT pg_catalog.pg_try_advisory_xact_lock(%s)"
         if not session.run(sql, (run.row.lock_key,), tick)[0][0]:
+            holder = holder_of(session, run.row.lock_key, tick)
             raise WrongRunStatus(
-                f"run_id: got {run.run_id}, which is going on; allowed: a run that has stopped",
-                hint=f"SELECT cerebro.cerebro_cancel({run.run_id}) stops it",
+                f"run_id: got {run.run_id}, which is going on, driven by {holder}; allowed: a run "
+                "that has stopped",
+                hint=f"SELECT cerebro.cerebro_cancel({run.run_id}) stops it; {END_HOLDER}",
             )
     return run

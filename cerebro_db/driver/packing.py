@@ -28,6 +28,7 @@ from cerebro_db.database.relations import (
     use_search_path,
 )
 from cerebro_db.database.sessions import Session, SessionPool, StatementFailed, Tick, no_tick
+from cerebro_db.driver.control import END_HOLDER, holder_of
 from cerebro_db.driver.crew import Statement, borrowed, recover, run_all, run_each
 from cerebro_db.driver.encoding_fit import Fitter
 from cerebro_db.driver.outputs import new_outputs, replaced
@@ -207,8 +208,9 @@ class _Job:
         key = int.from_bytes(digest[:8], "big", signed=True)
         if not self._control.run(self._sql.try_lock, (key,), self._tick)[0][0]:
             raise DuplicateTable(
-                f"output_table: {output} is being packed by another session",
-                hint="choose another name, or wait until that session is done",
+                f"output_table: {output} is being packed by another session, "
+                f"{holder_of(self._control, key, self._tick)}",
+                hint=f"choose another name, or {END_HOLDER}",
             )
         try:
             yield

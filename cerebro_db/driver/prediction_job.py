@@ -17,7 +17,9 @@ from cerebro_db.database.dialects.prediction_answers import Answer, Several
 from cerebro_db.database.names import QualifiedName
 from cerebro_db.database.sessions import Session, SessionPool, StatementFailed, Tick
 from cerebro_db.driver.control import (
+    END_HOLDER,
     SCORING_THREADS,
+    holder_of,
     lock_key,
     preparation,
     release,
@@ -250,10 +252,12 @@ class PredictionJob(Job):
     def _together(self, work: Work, others: Sequence[Session], pieces: Sequence[Piece]) -> None:
         """All insert into a table that the others can see; it gets its name when it is complete."""
         build, source = work.build, work.source.sql
-        if not self._control.run(self._sql.try_lock, (lock_key(build.text),), self._tick)[0][0]:
+        key = lock_key(build.text)
+        if not self._control.run(self._sql.try_lock, (key,), self._tick)[0][0]:
             raise DuplicateTable(
-                f"output_table: {work.output} is being made by another session",
-                hint="choose another name, or wait until that session is done",
+                f"output_table: {work.output} is being made by another session, "
+                f"{holder_of(self._control, key, self._tick)}",
+                hint=f"choose another name, or {END_HOLDER}",
             )
         self._drop_leftover(others[0], build)
         create = self._sql.create(build, source, work.answer.columns, unfinished=True)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 from cerebro_db.database.sessions import Session, StatementFailed, Tick
+from cerebro_db.driver.control import END_HOLDER, holder_of
 from cerebro_db.driver.crew import recover
 from cerebro_db.driver.fit_setup import RunSetup
 from cerebro_db.driver.leftovers import cleared_output
@@ -38,8 +39,9 @@ def reserved(
     key = output_key(setup.output)
     if not session.run("SELECT pg_catalog.pg_try_advisory_lock(%s)", (key,), tick)[0][0]:
         raise ObjectInUse(
-            f"{ROLE}: got {setup.output}, which another run is making at this moment",
-            hint="choose another name, or wait for that run; cerebro.progress shows it",
+            f"{ROLE}: got {setup.output}, which another run is making at this moment: "
+            f"{holder_of(session, key, tick)}",
+            hint=f"choose another name, or {END_HOLDER}",
         )
     try:
         _keep_inputs(session, setup, tick)

@@ -125,6 +125,7 @@ def uninstall(dsn: str, force: bool = False) -> tuple[str, ...]:
         What was dropped besides: objects outside the schema that depended on it.
     """
     with transaction(dsn) as connection:
+        _require_superuser(connection)
         execute(connection, queries.LOCK, "the lock")
         _require_installed(connection)
         dependent = tuple(

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from cerebro_db.install.search_path import SET_FOR_DATABASE, names_of, set_to
 
-# The same key as in sql/prepare/010_begin.sql.
-LOCK = "DO $$ BEGIN PERFORM pg_catalog.pg_advisory_xact_lock(4820170531); END $$"
+# The same lock as in sql/prepare/010_begin.sql, and as long waited for.
+LOCK = """
+SET LOCAL lock_timeout = '60s';
+LOCK TABLE pg_catalog.pg_user_mapping IN SHARE UPDATE EXCLUSIVE MODE;
+SET LOCAL lock_timeout = 0
+"""
 
 INSTALLED = """
 SELECT current_database(),

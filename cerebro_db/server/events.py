@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -57,5 +58,23 @@ def _folder(base: str, role: str) -> Path:
             "that the server's user can write to",
             hint="an administrator can make it, or name another: SELECT cerebro.cerebro_set('tensorboard_dir', '/path')",
         )
+    if fault := _fault(base):
+        raise InvalidArgument(
+            f"TensorBoard: the setting tensorboard_dir is {base}, which {fault}; allowed: a directory "
+            "into which no other user of the server's operating system writes",
+            hint="chown it to the server's user and chmod o-w it, or name another",
+        )
     # No name of a role is a way out of the directory.
     return Path(base) / quote(role, safe="").replace(".", "%2E")
+
+
+def _fault(base: str) -> str | None:
+    """Why others could lead what is written there to another place, if they can."""
+    if os.path.islink(base):
+        return "is a symbolic link"
+    found = os.stat(base)
+    if found.st_uid not in (os.geteuid(), 0):
+        return "belongs to another user than the server"
+    if found.st_mode & stat.S_IWOTH:
+        return "everyone may write to"
+    return None

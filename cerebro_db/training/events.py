@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import tempfile
@@ -53,6 +54,7 @@ def series_of(task: Fields) -> list[Series]:
 def write(folder: Path, series: Iterable[Series]) -> None:
     """Write the epochs that are not there yet."""
     for one in series:
+        _refuse_links(folder, one.folder)
         for epoch, logs in one.epochs:
             ours = {name: v for name, v in logs.items() if not name.startswith(_OF_VALIDATION)}
             theirs = {
@@ -61,6 +63,15 @@ def write(folder: Path, series: Iterable[Series]) -> None:
             for name, values in (("train", ours), ("validation", theirs)):
                 if values:
                     _write_epoch(folder / one.folder / name, epoch, values)
+
+
+def _refuse_links(folder: Path, below: str) -> None:
+    """Nothing is written to where a symbolic link leads."""
+    parts = ["", *Path(below).parts]
+    for place in (folder.joinpath(*parts[:count]) for count in range(1, len(parts) + 1)):
+        for each in (place, place / "train", place / "validation"):
+            if each.is_symlink():
+                raise OSError(errno.ELOOP, "it is a symbolic link, or has one in it")
 
 
 def _write_epoch(folder: Path, epoch: int, values: Mapping[str, float]) -> None:

@@ -2,5 +2,26 @@
 SET LOCAL search_path = pg_catalog, pg_temp;
 SET LOCAL standard_conforming_strings = on;
 SET LOCAL client_min_messages = warning;
--- One installation at a time in a database.
-DO $$ BEGIN PERFORM pg_catalog.pg_advisory_xact_lock(4820170531); END $$;
+-- One installation at a time in a database. The lock is one that
+-- superusers alone can take, and that is in nobody's way: an advisory lock is for everyone.
+DO $$
+DECLARE
+    busy text;
+BEGIN
+    SET LOCAL lock_timeout = '60s';
+    LOCK TABLE pg_catalog.pg_user_mapping IN SHARE UPDATE EXCLUSIVE MODE;
+    SET LOCAL lock_timeout = 0;
+EXCEPTION
+WHEN insufficient_privilege THEN
+    NULL;  -- the checks that follow tell who may install
+WHEN lock_not_available THEN
+    SELECT pg_catalog.concat('process ', l.pid, ' of role ', a.usename) INTO busy
+      FROM pg_catalog.pg_locks l LEFT JOIN pg_catalog.pg_stat_activity a ON a.pid OPERATOR(pg_catalog.=) l.pid
+     WHERE l.relation OPERATOR(pg_catalog.=) 'pg_catalog.pg_user_mapping'::pg_catalog.regclass AND l.granted
+       AND l.mode OPERATOR(pg_catalog.=) 'ShareUpdateExclusiveLock' AND l.pid OPERATOR(pg_catalog.<>) pg_catalog.pg_backend_pid()
+     LIMIT 1;
+    RAISE EXCEPTION USING ERRCODE = 'lock_not_available',
+        MESSAGE = pg_catalog.concat('another installation has been under way for 60 seconds: ', busy),
+        HINT = 'try again when it has ended';
+END
+$$;

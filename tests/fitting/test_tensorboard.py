@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,9 +19,10 @@ Fit = Callable[..., tuple[str, int]]
 
 @pytest.fixture
 def allowed(bench: Any) -> Iterator[Path]:
-    """A directory that the server may write to."""
+    """A directory of the server's user."""
     with tempfile.TemporaryDirectory(prefix="cerebro_events") as name:
-        Path(name).chmod(0o777)
+        data = Path(bench.value("SHOW data_directory")).stat()
+        os.chown(name, data.st_uid, data.st_gid)
         bench.run("SELECT cerebro_set('tensorboard_dir', %s)", (name,))
         yield Path(name)
         bench.run("SELECT cerebro_set('tensorboard_dir', NULL)")
@@ -80,3 +82,52 @@ def test_a_file_that_cannot_be_written_does_not_stop_a_run(
     del bench.connection.notices[:]
     fit(configs=selection([1], [ADAM], ["callbacks=[TensorBoard()]"]), epochs=1)
     assert any("TensorBoard: cannot write to" in line for line in bench.connection.notices)
+
+
+def _everyone_writes(folder: Path) -> str:
+    folder.chmod(0o777)
+    return str(folder)
+
+
+def _of_another_user(folder: Path) -> str:
+    if os.geteuid() != 0:
+        pytest.skip("only root gives a directory to somebody else")
+    os.chown(folder, 12345, 12345)
+    return str(folder)
+
+
+def _link(folder: Path) -> str:
+    link = folder / "link"
+    link.symlink_to(folder)
+    return str(link)
+
+
+@pytest.mark.parametrize("unsafe", [_everyone_writes, _of_another_user, _link])
+def test_a_directory_that_others_write_to_is_refused(
+    bench: Any,
+    fit: Fit,
+    selection: Callable[..., str],
+    allowed: Path,
+    unsafe: Callable[[Path], str],
+) -> None:
+    bench.run("SELECT cerebro_set('tensorboard_dir', %s)", (unsafe(allowed),))
+    configs = selection([1], [ADAM], ["callbacks=[TensorBoard()]"])
+    told = "tensorboard_dir is .*, which .*; allowed|that the server's user can write to"
+    with pytest.raises(psycopg2.errors.InvalidParameterValue, match=told):
+        fit(configs=configs)
+
+
+@pytest.mark.parametrize("place", ["postgres", "postgres/logs", "postgres/logs/run_{}"])
+def test_nothing_is_written_through_a_link(
+    bench: Any, fit: Fit, selection: Callable[..., str], allowed: Path, place: str
+) -> None:
+    with tempfile.TemporaryDirectory() as elsewhere:
+        Path(elsewhere).chmod(0o777)
+        last = bench.value("SELECT max(run_id) FROM cerebro.runs") or 0
+        link = allowed / place.format(last + 1)
+        link.parent.mkdir(parents=True, exist_ok=True)
+        link.symlink_to(elsewhere)
+        del bench.connection.notices[:]
+        fit(configs=selection([1], [ADAM], ["callbacks=[TensorBoard('logs')]"]), epochs=1)
+        assert os.listdir(elsewhere) == []
+    assert any("symbolic link" in line for line in bench.connection.notices)
