@@ -8,7 +8,8 @@ import re
 import select
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -203,6 +204,16 @@ class Session:
             self.cancel()
             raise
 
+    @contextlib.contextmanager
+    def attempt(self) -> Iterator[None]:
+        """Inside of a transaction: a statement that fails ends what is run inside, and no more."""
+        self.run("SAVEPOINT attempt")
+        try:
+            yield
+        except StatementFailed:
+            self.run("ROLLBACK TO SAVEPOINT attempt")
+            raise
+
     # -- inside --------------------------------------------------------------
     def _translated(self, error: Any) -> CerebroError:
         if not self._connected:
@@ -213,7 +224,7 @@ class Session:
             return SessionLost(f"a server session ended: {_lost(error)}")
         diagnostics = error.diag
         return StatementFailed(
-            _told(diagnostics.message_primary or _first_line(error)),
+            told(diagnostics.message_primary or _first_line(error)),
             error.pgcode,
             diagnostics.message_hint,
             diagnostics.message_detail,
@@ -251,7 +262,7 @@ def _lost(error: Any) -> str:
     return f"{_first_line(error)}: {' '.join(detail.split())}" if detail else _first_line(error)
 
 
-def _told(message: str) -> str:
+def told(message: str) -> str:
     """A message of ours as it was raised; any other as it is."""
     ours = _PREFIX.sub("", message)
     return message if ours == message else _WHERE.sub("", ours)
@@ -302,6 +313,7 @@ class SessionPool:
         self.dsn = dsn
         self._settings = settings
         self._idle: list[Session] = []
+        self._known: weakref.WeakSet[Session] = weakref.WeakSet()
 
     def take(
         self,
@@ -322,6 +334,7 @@ class SessionPool:
             while len(taken) + len(fresh) < count:
                 fresh.append(Session(self.dsn, "cerebro worker"))
             _settle_all(fresh, tick)
+            self._known.update(fresh)
             for session in fresh:
                 session.send("; ".join([*self._settings.first, self._settings.in_use]))
             for session in taken:
@@ -332,6 +345,10 @@ class SessionPool:
                 session.close()
             raise
         return taken + fresh
+
+    def busy(self) -> list[int]:
+        """The process ids of its sessions that run a statement."""
+        return [one.pid for one in self._known if one.busy and not one.closed]
 
     def idle(self, fits: Callable[[Session], bool]) -> int:
         """How many sessions that fit wait for work."""

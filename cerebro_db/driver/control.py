@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from cerebro_db.database.relations import forget_search_path, use_search_path
+from cerebro_db.database.relations import CallerPath, forget_search_path, use_search_path
 from cerebro_db.database.sessions import Session, SessionPool, Tick, no_tick
 from cerebro_db.driver.crew import recover
 from cerebro_db.errors import CerebroError
@@ -33,7 +33,7 @@ def runs_no_tensorflow(session: Session) -> bool:
 @contextmanager
 def control_session(
     pool: SessionPool,
-    search_path: str | None,
+    search_path: CallerPath | None,
     tick: Tick = no_tick,
     fits: Callable[[Session], bool] = is_no_worker,
     prefer: Callable[[Session], bool] = runs_no_tensorflow,

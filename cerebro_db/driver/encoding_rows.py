@@ -10,8 +10,7 @@ from cerebro_db.database.encoding import write_function, write_rows
 from cerebro_db.database.names import QualifiedName
 from cerebro_db.database.packed import SUMMARY_SUFFIX, recorded_encoding
 from cerebro_db.database.relations import Relation, column, find, new_name, new_table
-from cerebro_db.database.sessions import Session, SessionPool, StatementFailed, Tick, no_tick
-from cerebro_db.driver.control import control_session, transaction
+from cerebro_db.database.sessions import Session, StatementFailed, Tick, no_tick
 from cerebro_db.driver.encoding_plan import matched
 from cerebro_db.driver.packing_source import FEATURES, check_source
 from cerebro_db.driver.registered import registered
@@ -29,30 +28,28 @@ _HINT = "cerebro_pack_columns makes such tables, and training on them makes tabl
 
 @dataclass(frozen=True)
 class EncodeRequest:
-    """The arguments of ``cerebro_encode``, as given; search_path is for the names."""
+    """The arguments of ``cerebro_encode``, as given."""
 
     source_table: str | None
     training_table: str | None
     output_table: str | None
     id_col: str | None
-    search_path: str | None = None
 
 
 @dataclass(frozen=True)
 class EncoderRequest:
-    """The arguments of ``cerebro_create_encoder``, as given; search_path is for the names."""
+    """The arguments of ``cerebro_create_encoder``, as given."""
 
     source_table: str | None
     training_table: str | None
     function_name: str | None
-    search_path: str | None = None
 
 
-def encode(pool: SessionPool, request: EncodeRequest, tick: Tick = no_tick) -> QualifiedName:
+def encode(session: Session, request: EncodeRequest, tick: Tick = no_tick) -> QualifiedName:
     """Make a table with a row for each row of the source; returns its name.
 
     Args:
-        pool: of sessions of the role whose rights count.
+        session: in a transaction; knows where the names are looked for.
         request: what to encode.
         tick: called while waiting; may raise to cancel.
 
@@ -60,27 +57,25 @@ def encode(pool: SessionPool, request: EncodeRequest, tick: Tick = no_tick) -> Q
         WrongObjectType: the training table has no encoding.
         UndefinedColumn: the source lacks a column that the encoding needs.
     """
-    with control_session(pool, request.search_path, tick) as session:
-        source, encoding = _read(session, request, tick)
-        id_column = column(source, request.id_col, "id_col")
-        if id_column.name == FEATURES:
-            raise InvalidArgument(
-                f"id_col: got {FEATURES!r}, which is a column of the output table",
-                hint="select it under another name in a view",
-            )
-        output = new_table(session, request.output_table, "output_table", (), tick)
-        with transaction(session, tick):
-            session.run(write_rows(output, source.name, id_column.name, encoding), (), tick)
+    source, encoding = _read(session, request, tick)
+    id_column = column(source, request.id_col, "id_col")
+    if id_column.name == FEATURES:
+        raise InvalidArgument(
+            f"id_col: got {FEATURES!r}, which is a column of the output table",
+            hint="select it under another name in a view",
+        )
+    output = new_table(session, request.output_table, "output_table", (), tick)
+    session.run(write_rows(output, source.name, id_column.name, encoding), (), tick)
     return output
 
 
 def create_encoder(
-    pool: SessionPool, request: EncoderRequest, tick: Tick = no_tick
+    session: Session, request: EncoderRequest, tick: Tick = no_tick
 ) -> QualifiedName:
     """Make a function that gives the features of a row of the source; returns its name.
 
     Args:
-        pool: of sessions of the role whose rights count.
+        session: in a transaction; knows where the names are looked for.
         request: which encoding, of which rows.
         tick: called while waiting; may raise to cancel.
 
@@ -90,27 +85,25 @@ def create_encoder(
         DuplicateFunction: there is such a function, or, on an old server, such a column.
     """
     role = "function_name"
-    with control_session(pool, request.search_path, tick) as session:
-        source, encoding = _read(session, request, tick)
-        # The type of a row may be used without the right to read rows.
-        session.run(f"SELECT FROM {source.name.sql} LIMIT 0", (), tick)
-        name = new_name(session, request.function_name, role, tick)
-        if session.run(_FUNCTION, (name.schema, name.name, source.oid), tick):
-            raise DuplicateFunction(
-                f"{role}: got {request.function_name!r}; the function {name} of rows of "
-                f"{source.name} exists already",
-            )
-        try:
-            with transaction(session, tick):
-                session.run(write_function(name, source.name, encoding), (), tick)
-        except StatementFailed as error:
-            if error.sqlstate != _LIKE_A_COLUMN:
-                raise
-            raise DuplicateFunction(
-                f"{role}: got {request.function_name!r}; on this server no function of rows of "
-                f"{source.name} can have the name of one of their columns",
-                hint="choose another name",
-            ) from None
+    source, encoding = _read(session, request, tick)
+    # The type of a row may be used without the right to read rows.
+    session.run(f"SELECT FROM {source.name.sql} LIMIT 0", (), tick)
+    name = new_name(session, request.function_name, role, tick)
+    if session.run(_FUNCTION, (name.schema, name.name, source.oid), tick):
+        raise DuplicateFunction(
+            f"{role}: got {request.function_name!r}; the function {name} of rows of "
+            f"{source.name} exists already",
+        )
+    try:
+        session.run(write_function(name, source.name, encoding), (), tick)
+    except StatementFailed as error:
+        if error.sqlstate != _LIKE_A_COLUMN:
+            raise
+        raise DuplicateFunction(
+            f"{role}: got {request.function_name!r}; on this server no function of rows of "
+            f"{source.name} can have the name of one of their columns",
+            hint="choose another name",
+        ) from None
     return name
 
 

@@ -17,7 +17,7 @@ from cerebro_db.database.dialects.choice import PostgreSQL
 from cerebro_db.database.dialects.postgresql_training import ScanOrder
 from cerebro_db.database.names import QualifiedName
 from cerebro_db.database.packed import PackedTable, PartitionInfo, load_packed
-from cerebro_db.database.relations import new_table
+from cerebro_db.database.relations import CallerPath, new_table
 from cerebro_db.database.sessions import Session, SessionPool, Tick, no_tick
 from cerebro_db.driver.control import (
     NO_RUN,
@@ -66,7 +66,7 @@ class EvaluationRequest:
     output_table: str | None
     use_gpus: bool | None = False
     mst_key: int | None = None
-    search_path: str | None = None
+    search_path: CallerPath | None = None
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cerebro_db.configs.messages import shown
+from cerebro_db.database.relations import CallerPath
 from cerebro_db.driver.one_model import OneModel
 from cerebro_db.errors import InvalidArgument
 
@@ -43,7 +44,7 @@ class FitRequest:
     durability: str | None = "hop"
     max_seconds: float | None = None
     schedule: str | None = HOPPER
-    search_path: str | None = None
+    search_path: CallerPath | None = None
     cores: int = 1
     one: OneModel | None = None
 

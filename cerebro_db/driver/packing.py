@@ -21,6 +21,7 @@ from cerebro_db.database.dialects.postgresql_packing import UNFINISHED, PostgreS
 from cerebro_db.database.names import QualifiedName
 from cerebro_db.database.packed import SUMMARY_SUFFIX, PackedTable, load_packed
 from cerebro_db.database.relations import (
+    CallerPath,
     Relation,
     find,
     forget_search_path,
@@ -183,7 +184,7 @@ class _Job:
 
     # -- around the work -----------------------------------------------------
     @contextlib.contextmanager
-    def _search_path(self, path: str | None) -> Iterator[None]:
+    def _search_path(self, path: CallerPath | None) -> Iterator[None]:
         use_search_path(self._control, path, self._tick)
         try:
             yield

@@ -9,7 +9,7 @@ from cerebro_db.database.dialects.choice import PostgreSQL, SpreadPrediction
 from cerebro_db.database.dialects.prediction_answers import Answer as Answers
 from cerebro_db.database.dialects.prediction_answers import Classes, Several, Values
 from cerebro_db.database.names import QualifiedName
-from cerebro_db.database.relations import new_table
+from cerebro_db.database.relations import CallerPath, new_table
 from cerebro_db.database.sessions import Session, SessionPool, Tick, no_tick
 from cerebro_db.driver.control import control_session, runs_tensorflow
 from cerebro_db.driver.fit_request import MAX_WORKERS, check_range
@@ -36,7 +36,7 @@ class PredictionRequest:
     mst_key: int | None = None
     num_workers: int | None = None
     ensemble: int | None = None
-    search_path: str | None = None
+    search_path: CallerPath | None = None
 
     @property
     def wanted(self) -> PredictionType:

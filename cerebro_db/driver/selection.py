@@ -12,10 +12,16 @@ from cerebro_db.configs.model_selection import ConfigurationText
 from cerebro_db.configs.parameters import CompileParams, parse_compile_params
 from cerebro_db.database import libraries
 from cerebro_db.database.names import QualifiedName
-from cerebro_db.database.relations import Relation, find, find_if_there, new_table, require_text
-from cerebro_db.database.sessions import Session, SessionPool, Tick, no_tick
+from cerebro_db.database.relations import (
+    Relation,
+    find,
+    find_if_there,
+    new_table,
+    require_text,
+)
+from cerebro_db.database.sessions import Session, Tick, no_tick
 from cerebro_db.driver.architectures import limits_of
-from cerebro_db.driver.control import control_session, lock, transaction
+from cerebro_db.driver.control import lock
 from cerebro_db.driver.one_model import refuse_objects
 from cerebro_db.errors import CerebroError, InvalidArgument, UndefinedTable, WrongObjectType
 
@@ -36,7 +42,6 @@ class GridRequest:
     num_configs: int | None = None
     random_state: int | None = None
     object_table: str | None = None
-    search_path: str | None = None
 
     @property
     def appends(self) -> bool:
@@ -68,7 +73,6 @@ class ListRequest:
     compile_params_list: Sequence[str | None] | None
     fit_params_list: Sequence[str | None] | None
     object_table: str | None = None
-    search_path: str | None = None
 
     @property
     def appends(self) -> bool:
@@ -96,11 +100,11 @@ class Selected:
         return f"{self.added} configurations added to {self.table}{already}"
 
 
-def select(pool: SessionPool, request: GridRequest | ListRequest, tick: Tick = no_tick) -> Selected:
+def select(session: Session, request: GridRequest | ListRequest, tick: Tick = no_tick) -> Selected:
     """Write configurations and the summary beside them, or nothing at all.
 
     Args:
-        pool: of sessions of the role whose rights count.
+        session: in a transaction; knows where the names are looked for.
         request: what to write.
         tick: called while waiting; may raise to cancel.
 
@@ -113,13 +117,11 @@ def select(pool: SessionPool, request: GridRequest | ListRequest, tick: Tick = n
     require_text(request.model_selection_table, ROLE)
     refuse_objects(request.object_table)
     rows = request.configurations(tick)
-    with control_session(pool, request.search_path, tick) as session:
-        models = find(session, request.model_arch_table, "model_arch_table", tick)
-        _check_models(session, models, rows, tick)
-        with transaction(session, tick):
-            name, _ = _target(session, request, tick)
-            lock(session, f"configurations of {name}", tick)
-            added = _written(session, request, models, rows, tick)
+    models = find(session, request.model_arch_table, "model_arch_table", tick)
+    _check_models(session, models, rows, tick)
+    name, _ = _target(session, request, tick)
+    lock(session, f"configurations of {name}", tick)
+    added = _written(session, request, models, rows, tick)
     return Selected(name, len(rows), added)
 
 
@@ -192,9 +194,8 @@ def _written(
     name, found = _target(session, request, tick)
     summary = name.suffixed(libraries.SELECTION_SUFFIX)
     if found is None:
-        spelled = session.run(libraries.SPELLED, (models.name.schema, models.name.name), tick)[0][0]
         session.run(libraries.create_selection(name), (), tick)
-        session.run(libraries.create_selection_summary(summary), (spelled,), tick)
+        session.run(libraries.create_selection_summary(summary), (str(models.name),), tick)
     else:
         _check_selection(session, found, models, tick)
     columns = (
@@ -212,9 +213,8 @@ def _check_selection(session: Session, found: Relation, models: Relation, tick: 
         what = f"no column {missing[0]}" if missing else "no rows that could be added to"
         raise WrongObjectType(f"{ROLE}: {found.name} has {what}", hint=_HINT)
     summary = found.name.suffixed(libraries.SELECTION_SUFFIX)
-    spelled = session.run(libraries.SPELLED, (summary.schema, summary.name), tick)[0][0]
     try:
-        find(session, spelled, ROLE, tick)
+        find(session, str(summary), ROLE, tick)
     except UndefinedTable:
         raise WrongObjectType(
             f"{ROLE}: {found.name} exists and has no summary table {summary}", hint=_HINT

@@ -10,8 +10,7 @@ from cerebro_db.database import splits
 from cerebro_db.database.columns import ALL, listed_columns
 from cerebro_db.database.names import QualifiedName
 from cerebro_db.database.relations import Relation, find, new_table
-from cerebro_db.database.sessions import Session, SessionPool, Tick, no_tick
-from cerebro_db.driver.control import control_session, transaction
+from cerebro_db.database.sessions import Session, Tick, no_tick
 from cerebro_db.driver.packing_source import check_source
 from cerebro_db.errors import NO_ROWS, InvalidArgument, InvalidData
 
@@ -21,7 +20,7 @@ _SPLIT = "split"
 
 @dataclass(frozen=True)
 class SplitRequest:
-    """The arguments of ``cerebro_train_test_split``, as given; search_path is for the names."""
+    """The arguments of ``cerebro_train_test_split``, as given."""
 
     source_table: str | None
     output_table: str | None
@@ -32,7 +31,6 @@ class SplitRequest:
     with_replacement: bool | None = False
     separate_output_tables: bool | None = False
     seed: int | None = 0
-    search_path: str | None = None
 
     @property
     def train(self) -> Decimal:
@@ -82,11 +80,11 @@ class Split:
         return f"{self.train} rows to train with and {self.test} to test with{strata}: {names}"
 
 
-def split(pool: SessionPool, request: SplitRequest, tick: Tick = no_tick) -> Split:
+def split(session: Session, request: SplitRequest, tick: Tick = no_tick) -> Split:
     """Make one table or two, or nothing at all.
 
     Args:
-        pool: of sessions of the role whose rights count.
+        session: in a transaction; knows where the names are looked for.
         request: what to split.
         tick: called while waiting; may raise to cancel.
 
@@ -95,14 +93,12 @@ def split(pool: SessionPool, request: SplitRequest, tick: Tick = no_tick) -> Spl
         InvalidData: one of the parts would have no rows.
     """
     request.check()
-    with control_session(pool, request.search_path, tick) as session:
-        source = find(session, request.source_table, "source_table", tick)
-        check_source(source)
-        strata = _names(source, request.grouping_cols, "grouping_cols")
-        columns = _names(source, request.target_cols or ALL, "target_cols")
-        tables = _tables(session, request, columns, tick)
-        with transaction(session, tick):
-            return _written(session, request, source, columns, strata, tables, tick)
+    source = find(session, request.source_table, "source_table", tick)
+    check_source(source)
+    strata = _names(source, request.grouping_cols, "grouping_cols")
+    columns = _names(source, request.target_cols or ALL, "target_cols")
+    tables = _tables(session, request, columns, tick)
+    return _written(session, request, source, columns, strata, tables, tick)
 
 
 def _share(role: str, value: float | None) -> Decimal:
@@ -159,6 +155,7 @@ def _written(
     else:
         session.run(splits.write(tables[0], columns, 1, "rows to train with"), (), tick)
         session.run(splits.write(tables[1], columns, 0, "rows to test with"), (), tick)
+    session.run(splits.FORGET, (), tick)
     return Split(tables, counts[0], counts[1], counts[2] if strata else 0)
 
 

@@ -9,7 +9,6 @@ from dataclasses import replace
 
 from cerebro_db.configs.architecture import fingerprint
 from cerebro_db.database.dialects.capabilities import HERE
-from cerebro_db.database.libraries import SPELLED
 from cerebro_db.database.relations import find_if_there
 from cerebro_db.database.sessions import Session, SessionPool, StatementFailed, Tick
 from cerebro_db.driver.control import (
@@ -53,9 +52,8 @@ def check_previous(session: Session, pool: SessionPool, setup: RunSetup, tick: T
         WrongObjectType: a table that a run would replace was made by someone else.
     """
     _check_history(session, setup, tick)
-    name = session.run(SPELLED, (setup.output.schema, setup.output.name), tick)[0][0]
     try:
-        earlier = load_model_table(session, name, tick)
+        earlier = load_model_table(session, str(setup.output), tick)
     except WrongObjectType:
         return  # no model was trained to the end: all start fresh
     _check_targets(setup, earlier)
@@ -67,8 +65,7 @@ def check_previous(session: Session, pool: SessionPool, setup: RunSetup, tick: T
 
 def _check_history(session: Session, setup: RunSetup, tick: Tick) -> None:
     table = setup.output.suffixed(HISTORY_SUFFIX)
-    spelled = session.run(SPELLED, (table.schema, table.name), tick)[0][0]
-    found = find_if_there(session, spelled, ROLE, tick)
+    found = find_if_there(session, str(table), ROLE, tick)
     if found is not None and not all(map(found.has, _HISTORY)):
         raise WrongObjectType(
             f"{ROLE}: {table} was not made by cerebro_fit_multiple, and warm_start := true would "

@@ -34,7 +34,7 @@ def pack(
     sample_weight: str | None,
 ) -> None:
     """Pack a table for training."""
-    host = Host.of(plpy, gd)
+    host = Host.apart(plpy, gd)
     request = PackRequest(
         source_table,
         output_table,
@@ -73,7 +73,7 @@ def pack_columns(
     distribution_rules: str | None,
 ) -> None:
     """Pack columns of mixed types for training."""
-    host = Host.of(plpy, gd)
+    host = Host.apart(plpy, gd)
     request = PackRequest(
         source_table,
         output_table,
@@ -110,7 +110,7 @@ def pack_images(
     distribution_rules: str | None,
 ) -> None:
     """Pack images for training."""
-    host = Host.of(plpy, gd)
+    host = Host.apart(plpy, gd)
     request = PackRequest(
         source_table,
         output_table,
@@ -142,7 +142,7 @@ def pack_validation(
     distribution_rules: str | None,
 ) -> None:
     """Pack a table the way a training table was packed."""
-    host = Host.of(plpy, gd)
+    host = Host.apart(plpy, gd)
     request = PackRequest(
         source_table,
         output_table,

@@ -23,7 +23,7 @@ def evaluate(
     mst_key: int | None,
 ) -> None:
     """Score models on a packed table."""
-    host = Host.of(plpy, gd)
+    host = Host.apart(plpy, gd)
     request = EvaluationRequest(
         model_table, test_table, output_table, use_gpus, mst_key, search_path=host.search_path
     )
@@ -41,7 +41,7 @@ def confusion_matrix(
     mst_key: int | None,
 ) -> None:
     """Count which classes models take for which, on a packed table."""
-    host = Host.of(plpy, gd)
+    host = Host.apart(plpy, gd)
     request = EvaluationRequest(
         model_table, test_table, output_table, use_gpus, mst_key, search_path=host.search_path
     )
@@ -64,7 +64,7 @@ def predict(
     ensemble: int | None,
 ) -> None:
     """Ask a model about the rows of a table."""
-    host = Host.of(plpy, gd)
+    host = Host.apart(plpy, gd)
     request = PredictionRequest(
         model_table,
         test_table,
@@ -84,6 +84,6 @@ def predict(
 @entry_of("cerebro_predict_byom")
 def predict_byom(plpy: Any, gd: dict[str, Any], arguments: dict[str, Any]) -> None:
     """Ask a model that was trained elsewhere; the arguments are those of the SQL function."""
-    host = Host.of(plpy, gd)
+    host = Host.apart(plpy, gd)
     request = ByomRequest(**arguments, search_path=host.search_path)
     prediction_byom.predict_byom(host.pool, host.dialect, request, host.tick)

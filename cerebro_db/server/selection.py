@@ -6,8 +6,9 @@ from typing import Any
 
 from cerebro_db.driver import selection
 from cerebro_db.driver.selection import GridRequest, ListRequest
+from cerebro_db.server.caller import caller_session
+from cerebro_db.server.computing import listen
 from cerebro_db.server.entry import entry_of
-from cerebro_db.server.host import Host
 
 
 @entry_of("cerebro_generate_configs")
@@ -25,7 +26,6 @@ def generate_configs(
     object_table: str | None,
 ) -> None:
     """Write the configurations of a grid, or of a random search."""
-    host = Host.of(plpy, gd)
     request = GridRequest(
         model_arch_table,
         model_selection_table,
@@ -36,9 +36,8 @@ def generate_configs(
         num_configs,
         random_state,
         object_table,
-        search_path=host.search_path,
     )
-    host.notice(str(selection.select(host.pool, request, host.tick)))
+    _select(plpy, request)
 
 
 @entry_of("cerebro_load_configs")
@@ -53,7 +52,6 @@ def load_configs(
     object_table: str | None,
 ) -> None:
     """Write every combination of what is listed."""
-    host = Host.of(plpy, gd)
     request = ListRequest(
         model_arch_table,
         model_selection_table,
@@ -61,6 +59,11 @@ def load_configs(
         compile_params_list,
         fit_params_list,
         object_table,
-        search_path=host.search_path,
     )
-    host.notice(str(selection.select(host.pool, request, host.tick)))
+    _select(plpy, request)
+
+
+def _select(plpy: Any, request: GridRequest | ListRequest) -> None:
+    with caller_session(plpy, writes=True) as session:
+        selected = selection.select(session, request, lambda: listen(plpy))
+    plpy.notice(str(selected))
