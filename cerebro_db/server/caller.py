@@ -12,6 +12,8 @@ from cerebro_db.database.relations import SearchPath, use_search_path
 from cerebro_db.database.sessions import Session, StatementFailed, Tick, no_tick, told
 from cerebro_db.errors import NotSupported, ReadOnlyTransaction
 
+# Types of parameters: without a schema they would be looked for on the caller's path.
+TEXT, BYTEA, OID, INT4 = "pg_catalog.text", "pg_catalog.bytea", "pg_catalog.oid", "pg_catalog.int4"
 # Of a cancel, a timeout, an end of the session: these are nobody's to explain.
 _INTERVENTION = "57"
 
@@ -39,7 +41,7 @@ class CallerSession(Session):
         text = sql % tuple(self._written(value, data) for value in parameters)
         try:
             if data:
-                result = self._plpy.execute(self._plpy.prepare(text, ["bytea"] * len(data)), data)
+                result = self._plpy.execute(self._plpy.prepare(text, [BYTEA] * len(data)), data)
             else:
                 result = self._plpy.execute(text)
         except self._plpy.SPIError as error:
@@ -105,7 +107,7 @@ def caller_session(plpy: Any, *, writes: bool = False) -> Iterator[CallerSession
     yield session
     # Of a statement that fails nothing stays, its settings neither.
     for name in _KEPT:
-        plpy.execute(plpy.prepare(_RESTORED, ["text", "text"]), [name, before[name]])
+        plpy.execute(plpy.prepare(_RESTORED, [TEXT, TEXT]), [name, before[name]])
 
 
 def search_path_of(facts: Any, *, in_callers: bool = False) -> SearchPath:

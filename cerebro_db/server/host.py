@@ -20,6 +20,7 @@ from cerebro_db.database.relations import (
 from cerebro_db.database.sessions import Session, SessionPool
 from cerebro_db.errors import InvalidArgument, LoopbackFailed, OpenTransaction, RunInterrupted
 from cerebro_db.server.caller import (
+    INT4,
     PATH_FACTS,
     CallerSession,
     caller_session,
@@ -56,7 +57,7 @@ class OwnLocks:
         if sql is None or time.monotonic() < self._next or not (busy := pool.busy()):
             return
         self._next = time.monotonic() + _LOOK_SECONDS
-        if rows := plpy.execute(plpy.prepare(sql, ["integer[]"]), [busy]):
+        if rows := plpy.execute(plpy.prepare(sql, [f"{INT4}[]"]), [busy]):
             table = rows[0]["relation"]
             what = "something" if table is None else table
             raise OpenTransaction(

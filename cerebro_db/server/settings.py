@@ -6,6 +6,7 @@ from typing import Any
 
 from cerebro_db.configs.settings import Settings, parse_setting
 from cerebro_db.errors import InvalidArgument, NotPermitted
+from cerebro_db.server.caller import caller_session
 from cerebro_db.server.entry import entry_of
 
 
@@ -29,9 +30,10 @@ def set_value(plpy: Any, name: str | None, value: str | None) -> None:
     text = None if value is None else str(parse_setting(name, value))
     if text is None:
         parse_setting(name, str(getattr(Settings(), name, "")))
-    plpy.execute(plpy.prepare(_REMOVE, ["text"]), [name])
-    if text is not None:
-        plpy.execute(plpy.prepare(_ADD, ["text", "text"]), [name, text])
+    with caller_session(plpy, writes=True) as session:
+        session.run(_REMOVE, (name,))
+        if text is not None:
+            session.run(_ADD, (name, text))
 
 
 def require_administrator(plpy: Any) -> None:
@@ -48,5 +50,5 @@ def require_administrator(plpy: Any) -> None:
 
 
 _IS_ADMINISTRATOR = "SELECT pg_catalog.pg_has_role('cerebro_admin', 'USAGE') AS allowed"
-_REMOVE = "DELETE FROM cerebro.catalog_settings WHERE name = $1"
-_ADD = "INSERT INTO cerebro.catalog_settings (name, value) VALUES ($1, $2)"
+_REMOVE = "DELETE FROM cerebro.catalog_settings WHERE name = %s"
+_ADD = "INSERT INTO cerebro.catalog_settings (name, value) VALUES (%s, %s)"
