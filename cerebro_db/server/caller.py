@@ -100,14 +100,13 @@ def caller_session(plpy: Any, *, writes: bool = False) -> Iterator[CallerSession
     facts = plpy.execute(_FACTS)[0]
     if writes:
         refuse_read_only(facts["read_only"])
-    before = plpy.execute(_SETTINGS)[0]
     session = CallerSession(plpy)
     use_search_path(session, search_path_of(facts, in_callers=True))
     plpy.execute(f"SELECT {', '.join(map(_set, DECIDING_SETTINGS.items()))}")
     yield session
     # Of a statement that fails nothing stays, its settings neither.
-    for name in _KEPT:
-        plpy.execute(plpy.prepare(_RESTORED, [TEXT, TEXT]), [name, before[name]])
+    before = [facts[name] for name in _KEPT]
+    plpy.execute(plpy.prepare(_RESTORED, [TEXT] * len(_KEPT)), before)
 
 
 def search_path_of(facts: Any, *, in_callers: bool = False) -> SearchPath:
@@ -155,10 +154,11 @@ PATH_FACTS = """
          WHERE n.oid OPERATOR(pg_catalog.=) pg_catalog.pg_my_temp_schema()) AS temporary,
        pg_catalog.current_setting('transaction_read_only') AS read_only
 """
-_FACTS = f"SELECT {PATH_FACTS}"
 # What is set here, or by statements of a job for the rest of its transaction.
 _KEPT = (*DECIDING_SETTINGS, "lock_timeout")
-_SETTINGS = "SELECT " + ", ".join(
-    f"pg_catalog.current_setting('{name}') AS \"{name}\"" for name in _KEPT
+_FACTS = f"SELECT {PATH_FACTS}" + "".join(
+    f", pg_catalog.current_setting('{name}') AS \"{name}\"" for name in _KEPT
 )
-_RESTORED = "SELECT pg_catalog.set_config($1, $2, true)"
+_RESTORED = "SELECT " + ", ".join(
+    f"pg_catalog.set_config('{name}', ${number}, true)" for number, name in enumerate(_KEPT, 1)
+)
