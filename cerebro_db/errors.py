@@ -213,6 +213,25 @@ class NotPermitted(CerebroError):
     advice = "the owner, or an administrator, can GRANT what is lacking"
 
 
+class OpenTransaction(CerebroError):
+    """The caller's transaction has done what sessions of a function cannot see, or wait for."""
+
+    sqlstate = "25001"
+    advice = (
+        "COMMIT first; statements of one string, of a function or of a DO block are one transaction"
+    )
+
+
+class ReadOnlyTransaction(CerebroError):
+    """The caller's transaction may not write."""
+
+    sqlstate = "25006"
+    advice = (
+        "BEGIN READ WRITE begins one that may; SET default_transaction_read_only = off lets all, "
+        "unless this server is a standby: call it on the primary"
+    )
+
+
 class MissingLibrary(CerebroError):
     """The server's Python lacks an optional package."""
 

@@ -1,3 +1,3 @@
 from cerebro_db.server import outputs
 
-return outputs.drop(plpy, GD, output_table)
+return outputs.drop(plpy, output_table)

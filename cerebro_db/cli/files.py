@@ -51,6 +51,7 @@ def import_model(
     """Puts the architecture and the weights of a .keras file into a table of architectures."""
     from cerebro_db.database.client import Client
     from cerebro_db.driver import model_loading
+    from cerebro_db.driver.control import control_session, transaction
     from cerebro_db.driver.model_loading import FileRequest
 
     try:
@@ -58,6 +59,7 @@ def import_model(
     except OSError as error:
         raise InvalidArgument(f"got the file {file}; {error.strerror}") from None
     client = Client.of(dsn)
-    request = FileRequest(model_arch_table, data, name, description, client.search_path)
-    model_id = model_loading.load_model_file(client.pool, request)
+    request = FileRequest(model_arch_table, data, name, description)
+    with control_session(client.pool, client.search_path) as session, transaction(session):
+        model_id = model_loading.load_model_file(session, client.pool, request)
     print(f"model_id {model_id} in {model_arch_table}")

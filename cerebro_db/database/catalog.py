@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, fields
 from typing import Any, TypeVar
 
@@ -506,6 +506,10 @@ class Catalog:
     def execute(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """Run a statement of the dialect."""
         return self._run(sql, parameters)
+
+    def attempt(self) -> AbstractContextManager[None]:
+        """A statement that fails ends what is run inside, and not the transaction."""
+        return self._session.attempt()
 
     def commit(self) -> None:
         """End a transaction; no tick, which could leave it unknown whether this was done."""

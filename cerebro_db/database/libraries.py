@@ -9,9 +9,6 @@ ARCHITECTURE_COLUMNS = ("model_id", "model_arch", "model_weights", "name", "desc
 SELECTION_COLUMNS = ("mst_key", "model_id", "compile_params", "fit_params")
 SELECTION_SUFFIX = "_summary"
 
-# Parameters: schema, name. A name as users write it, quoted where it must be.
-SPELLED = "SELECT pg_catalog.format('%%I.%%I', %s::text, %s::text)"
-
 
 def create_architectures(table: QualifiedName) -> str:
     """The table of architectures, if it is not there."""

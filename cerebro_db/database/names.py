@@ -2,11 +2,38 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from cerebro_db.errors import InvalidArgument
 
 MAX_IDENTIFIER_BYTES = 63
+
+# What the server's quote_ident() leaves as it is, unless it is a keyword that is none of the
+# unreserved ones, in any version.
+_PLAIN = re.compile(r"[a-z_][a-z0-9_]*")
+_KEYWORDS = {
+    "all", "analyse", "analyze", "and", "any", "array", "as", "asc", "asymmetric", "authorization",
+    "between", "bigint", "binary", "bit", "boolean", "both", "case", "cast", "char", "character",
+    "check", "coalesce", "collate", "collation", "column", "concurrently", "constraint", "create",
+    "cross", "current_catalog", "current_date", "current_role", "current_schema", "current_time",
+    "current_timestamp", "current_user", "dec", "decimal", "default", "deferrable", "desc",
+    "distinct", "do", "else", "end", "except", "exists", "extract", "false", "fetch", "float",
+    "for", "foreign", "freeze", "from", "full", "grant", "greatest", "group", "grouping", "having",
+    "ilike", "in", "initially", "inner", "inout", "int", "integer", "intersect", "interval", "into",
+    "is", "isnull", "join", "json", "json_array", "json_arrayagg", "json_exists", "json_object",
+    "json_objectagg", "json_query", "json_scalar", "json_serialize", "json_table", "json_value",
+    "lateral", "leading", "least", "left", "like", "limit", "localtime", "localtimestamp",
+    "merge_action", "national", "natural", "nchar", "none", "normalize", "not", "notnull", "null",
+    "nullif", "numeric", "offset", "on", "only", "or", "order", "out", "outer", "over", "overlaps",
+    "overlay", "placing", "position", "precision", "primary", "real", "references", "returning",
+    "right", "row", "select", "session_user", "setof", "similar", "smallint", "some", "substring",
+    "symmetric", "system_user", "table", "tablesample", "then", "time", "timestamp", "to",
+    "trailing", "treat", "trim", "true", "union", "unique", "user", "using", "values", "varchar",
+    "variadic", "verbose", "when", "where", "window", "with", "xmlattributes", "xmlconcat",
+    "xmlelement", "xmlexists", "xmlforest", "xmlnamespaces", "xmlparse", "xmlpi", "xmlroot",
+    "xmlserialize", "xmltable",
+}  # fmt: skip
 
 
 def quote(identifier: str) -> str:
@@ -30,6 +57,13 @@ def literal(value: str) -> str:
         raise InvalidArgument(f"got the text {value!r}; allowed: no NUL")
     text = value.replace("\\", "\\\\").replace("'", "''").replace("%", "%%")
     return f"E'{text}'" if "\\" in value else f"'{text}'"
+
+
+def shown_identifier(identifier: str) -> str:
+    """An identifier as people are told it, and may give it: in quotes only where it needs them."""
+    if _PLAIN.fullmatch(identifier) and identifier not in _KEYWORDS:
+        return identifier
+    return '"' + identifier.replace('"', '""') + '"'
 
 
 @dataclass(frozen=True)
@@ -61,4 +95,5 @@ class QualifiedName:
         return QualifiedName(self.schema, name)
 
     def __str__(self) -> str:
-        return f"{self.schema}.{self.name}"
+        """The name as the server would quote it, which names the same table when it is given."""
+        return f"{shown_identifier(self.schema)}.{shown_identifier(self.name)}"

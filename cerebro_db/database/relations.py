@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from cerebro_db.configs.arguments import nearest
 from cerebro_db.configs.registry import is_registered
-from cerebro_db.database.names import MAX_IDENTIFIER_BYTES, QualifiedName
+from cerebro_db.database.names import MAX_IDENTIFIER_BYTES, QualifiedName, shown_identifier
 from cerebro_db.database.sessions import Session, Tick, no_tick
 from cerebro_db.errors import (
     DuplicateTable,
@@ -31,9 +31,9 @@ _FIRST, _MORE = r"[^\x00-@\[-^`{-\x7f]", r"[^\x00-#%-/:-@\[-^`{-\x7f]"
 _PART = rf'(?:"(?:[^"\0]|"")+"|{_FIRST}{_MORE}*)'
 _NAME = re.compile(rf"\s*({_PART})(?:\s*\.\s*({_PART}))?\s*")
 _ASCII_LOWER = str.maketrans("ABCDEFGHIJKLMNOPQRSTUVWXYZ", "abcdefghijklmnopqrstuvwxyz")
-_NOT_SEEN_HINT = (
-    "worker sessions see only what is committed: a table made in a transaction that has not "
-    "committed, and a temporary table, cannot be used; commit first"
+_TEMPORARY_HINT = (
+    "the function works in sessions of its own, which cannot read temporary tables: make it a "
+    "table that lasts"
 )
 _NO_TABLE_HINT = "it is an index, a sequence or the like: name the table itself"
 _REGISTERED_HINT = (
@@ -91,13 +91,30 @@ class SearchPath:
     Attributes:
         schemas: in their order, those that the server adds by itself included.
         first: where new tables are made.
+        temporary: the schema of the caller's temporary tables; None where it has none yet.
+        in_callers: whether names are looked up in the caller's own session, which can see them.
     """
 
     schemas: tuple[str, ...] = ()
     first: str | None = None
+    temporary: str | None = None
+    in_callers: bool = False
+
+    def is_temporary(self, schema: str) -> bool:
+        """Whether a schema that is named is that of the caller's temporary tables."""
+        return schema in (_TEMPORARY, self.temporary)
+
+    def hides(self, schema: str) -> bool:
+        """Whether temporary tables come before those of a schema where none is named."""
+        before = self.schemas[: self.schemas.index(schema)] if schema in self.schemas else ()
+        return not self.in_callers and self.temporary in before
 
 
-def use_search_path(session: Session, path: str | None, tick: Tick = no_tick) -> SearchPath:
+# As text it is what ``SHOW search_path`` tells; then the caller has no temporary tables.
+CallerPath = SearchPath | str
+
+
+def use_search_path(session: Session, path: CallerPath | None, tick: Tick = no_tick) -> SearchPath:
     """From now on the names that a caller gives are looked for on their search path.
 
     The session's own stays as it is: a function or an operator that someone has put into a
@@ -108,15 +125,30 @@ def use_search_path(session: Session, path: str | None, tick: Tick = no_tick) ->
         path: of the caller; None for the session's own.
         tick: called while waiting.
     """
-    schemas, first = session.run(_SCHEMAS, (path,), tick)[0]
-    found = SearchPath(tuple(schemas), first)
-    session.facts[_PATH_FACT] = found
-    return found
+    if not isinstance(path, SearchPath):
+        schemas, first = session.run(_SCHEMAS, (path,), tick)[0]
+        path = SearchPath(tuple(schemas), first)
+    session.facts[_PATH_FACT] = path
+    return path
 
 
-def known_search_path(session: Session, schemas: Sequence[str], first: str | None) -> None:
-    """The same where someone has asked the server already."""
-    session.facts[_PATH_FACT] = SearchPath(tuple(schemas), first)
+def search_path_with(
+    session: Session, path: str, temporary: str, tick: Tick = no_tick
+) -> SearchPath:
+    """Where names are looked for by a caller who is not asked, but for the text of their path.
+
+    Args:
+        session: in no transaction.
+        path: of the caller.
+        temporary: how the schema of their temporary tables is called, if there is one.
+        tick: called while waiting.
+    """
+    found = use_search_path(session, path, tick)
+    if not session.run(_SCHEMA, (temporary,), tick):
+        return found
+    comes_first = _TEMPORARY not in path  # as long as nobody has put it somewhere else
+    schemas = (temporary, *found.schemas) if comes_first else (*found.schemas, temporary)
+    return replace(found, schemas=schemas, temporary=temporary)
 
 
 def forget_search_path(session: Session) -> None:
@@ -130,6 +162,8 @@ def _search_path(session: Session, tick: Tick) -> SearchPath:
 
 
 _PATH_FACT = "search_path"
+# How every session calls the schema of its own temporary tables.
+_TEMPORARY = "pg_temp"
 # Two statements, of which the second runs with a path that is not to be trusted: every name of it
 # has its schema, and there is no operator. At their end the session's path is as it was.
 _SCHEMAS = """
@@ -171,10 +205,17 @@ def find(session: Session, text: str | None, role: str, tick: Tick = no_tick) ->
     given = require_text(text, role)
     raise UndefinedTable(
         f"{role}: got {given!r}; no table or view of that name exists",
-        hint=_REGISTERED_HINT
-        if is_registered(given)
-        else _nearest_table(session, given, tick) + _NOT_SEEN_HINT,
+        hint=_hint_where_none_is(session, given, tick),
     )
+
+
+def _hint_where_none_is(session: Session, given: str, tick: Tick) -> str:
+    if is_registered(given):
+        return _REGISTERED_HINT
+    path, schema = _search_path(session, tick), _readings(given)[0][:-1]
+    if schema and path.is_temporary(schema[0]) and not path.in_callers:
+        return _TEMPORARY_HINT
+    return _nearest_table(session, given, tick) + (UndefinedTable.advice or "")
 
 
 def new_table(
@@ -202,7 +243,39 @@ def new_table(
     for table in tables:
         if table.name in there:
             raise exists_already(text, role, table)
+    check_not_hidden(session, text, role, tables, tick)
     return name
+
+
+def check_not_hidden(
+    session: Session,
+    text: str | None,
+    role: str,
+    tables: Sequence[QualifiedName],
+    tick: Tick = no_tick,
+) -> None:
+    """Refuse tables to be made that a temporary one of the caller would hide.
+
+    Args:
+        session: knows the caller's search path.
+        text: as a user has named the first of them; with a schema nothing is hidden.
+        role: the name of the argument, for messages.
+        tables: to be made.
+        tick: called while waiting.
+
+    Raises:
+        DuplicateTable: there is such a temporary table.
+    """
+    path = _search_path(session, tick)
+    if len(_readings(require_text(text, role))[0]) > 1 or not path.hides(tables[0].schema):
+        return
+    there = own_columns(session, str(path.temporary), [table.name for table in tables], tick)
+    for table in tables:
+        if table.name in there:
+            raise DuplicateTable(
+                f"{role}: got {text!r}; a temporary table of this session hides {table}",
+                hint=f"drop the temporary table first, or name the schema: {tables[0]}",
+            )
 
 
 def exists_already(text: str | None, role: str, table: QualifiedName) -> DuplicateTable:
@@ -251,7 +324,7 @@ def column(relation: Relation, text: str | None, role: str) -> Column:
         for candidate in relation.columns:
             if candidate.name == name:
                 return candidate
-    names = [candidate.name for candidate in relation.columns]
+    names = [shown_identifier(candidate.name) for candidate in relation.columns]
     near = nearest(given.strip().strip('"'), names)
     raise UndefinedColumn(
         f"{role}: got {given!r}; the columns of {relation.name} are: {', '.join(names)}",
@@ -292,16 +365,19 @@ def _fold(part: str) -> str:
 
 
 def _found(session: Session, parts: tuple[str, ...], tick: Tick) -> list[tuple[object, ...]]:
+    path = _search_path(session, tick)
     if len(parts) > 1:
+        if path.is_temporary(parts[0]) and not path.in_callers:
+            return []
         return session.run(_OF_SCHEMA, (_path(parts),), tick)
-    return session.run(_ON_PATH, (list(_search_path(session, tick).schemas), parts[0]), tick)
+    return session.run(_ON_PATH, (list(path.schemas), parts[0]), tick)
 
 
 def _nearest_table(session: Session, given: str, tick: Tick) -> str:
     """The table that was meant, perhaps, among those that the caller may read; or nothing."""
     *schema, name = _readings(given)[0]
     schemas = schema or list(_search_path(session, tick).schemas)
-    names = [row[0] for row in session.run(_READABLE, (schemas,), tick)]
+    names = [shown_identifier(row[0]) for row in session.run(_READABLE, (schemas,), tick)]
     near = nearest(name[:MAX_IDENTIFIER_BYTES], names)
     return f"{near} Otherwise: " if near.startswith("Did") else ""
 
@@ -315,13 +391,15 @@ def _relation(
     session: Session, row: tuple[object, ...], given: str, role: str, tick: Tick
 ) -> Relation:
     oid, schema, name, kind, persistence = row
+    path = _search_path(session, tick)
     if kind not in KINDS:
         raise WrongObjectType(
             f"{role}: got {given!r}; allowed: a table or a view", hint=_NO_TABLE_HINT
         )
-    if persistence == "t":
+    if persistence == "t" and not path.in_callers:
         raise UndefinedTable(
-            f"{role}: got {given!r}; temporary tables are not allowed", hint=_NOT_SEEN_HINT
+            f"{role}: got {given!r}, which is a temporary table; allowed: a table that lasts",
+            hint=_TEMPORARY_HINT,
         )
     return Relation(
         QualifiedName(str(schema), str(name)),
@@ -348,13 +426,21 @@ def _check_length(name: str, role: str) -> None:
 
 
 def _schema_for_new(session: Session, schema: str | None, role: str, tick: Tick) -> str:
+    path = _search_path(session, tick)
     if schema is None:
-        schema = _search_path(session, tick).first
+        schema = path.first
         if schema is None:
             raise InvalidArgument(
                 f"{role}: no schema of the search_path exists; name one",
                 hint="write schema.table, or SET search_path",
             )
+    if path.is_temporary(schema):
+        if path.in_callers:
+            return path.temporary or _TEMPORARY
+        raise UndefinedTable(
+            f"{role}: got the schema {schema}, that of temporary tables; allowed: one that lasts",
+            hint=_TEMPORARY_HINT,
+        )
     rows = session.run(_SCHEMA, (schema,), tick)
     if not rows:
         raise UndefinedTable(

@@ -9,7 +9,7 @@ import select
 import sys
 import time
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -217,6 +217,37 @@ class Session:
             self.cancel()
             raise
 
+    @contextlib.contextmanager
+    def attempt(self) -> Iterator[None]:
+        """Inside of a transaction: a statement that fails ends what is run inside, and no more."""
+        self.run("SAVEPOINT attempt")
+        try:
+            yield
+        except StatementFailed:
+            self.run("ROLLBACK TO SAVEPOINT attempt")
+            raise
+
+    @contextlib.contextmanager
+    def rehearsal(self, tick: Tick = no_tick) -> Iterator[None]:
+        """Outside of a transaction: what is run inside is taken back."""
+        self.run("BEGIN", (), tick)
+        try:
+            yield
+        finally:
+            self.cancel()
+            self.recover()
+
+    def recover(self) -> None:
+        """Leave whatever the session is in: no statement, no transaction."""
+        with contextlib.suppress(CerebroError):
+            self.settle()
+        # A cancel request that comes late may still hit the first statement after it.
+        for _ in range(2):
+            if not self.closed:
+                with contextlib.suppress(CerebroError):
+                    self.run("ROLLBACK")
+                    return
+
     # -- inside --------------------------------------------------------------
     def _translated(self, error: Any) -> CerebroError:
         if not self._connected:
@@ -228,7 +259,7 @@ class Session:
         diagnostics = error.diag
         kind = Deadlocked if error.pgcode == _DEADLOCK else StatementFailed
         return kind(
-            _told(diagnostics.message_primary or _first_line(error), diagnostics.context),
+            told(diagnostics.message_primary or _first_line(error), diagnostics.context),
             error.pgcode,
             diagnostics.message_hint,
             diagnostics.message_detail,
@@ -318,7 +349,7 @@ def _lost(error: Any) -> str:
     return f"{_first_line(error)}: {' '.join(detail.split())}" if detail else _first_line(error)
 
 
-def _told(message: str, context: str | None) -> str:
+def told(message: str, context: str | None = _PYTHON) -> str:
     """A message of ours as it was raised; any other as it is."""
     if _PYTHON not in (context or "") or message.startswith(_SERVERS):
         return message
@@ -396,8 +427,8 @@ class SessionPool:
         try:
             while len(taken) + len(fresh) < count:
                 fresh.append(Session(self.dsn, "cerebro worker"))
-                self._sessions.add(fresh[-1])
             _settle_all(fresh, tick)
+            self._sessions.update(fresh)
             for session in fresh:
                 session.send("; ".join([*self._settings.first, self._settings.in_use]))
             for session in taken:

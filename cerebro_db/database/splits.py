@@ -24,7 +24,7 @@ def choose(source: QualifiedName, columns: Sequence[str], strata: Sequence[str])
     kept = ", ".join(f"d.c{place}" for place in range(len(columns)))
     first = "d.train OR (NOT d.trained AND d.number = d.first)" if strata else "d.train"
     return f"""
-    CREATE TEMPORARY TABLE cerebro_split ON COMMIT DROP AS
+    CREATE TEMPORARY TABLE {_CHOSEN} ON COMMIT DROP AS
     SELECT {kept}, d.place, d.stratum, CASE WHEN {first} THEN 1 ELSE 0 END AS split
       FROM (SELECT c.*, pg_catalog.bool_or(c.train) OVER w AS trained,
                    pg_catalog.min(c.number) OVER w AS first
@@ -43,10 +43,13 @@ def choose(source: QualifiedName, columns: Sequence[str], strata: Sequence[str])
 
 # Columns: rows for training, rows for testing, strata.
 COUNTS = (
-    "SELECT COALESCE(pg_catalog.sum(split), 0)::bigint, "
-    "COALESCE(pg_catalog.sum(1 - split), 0)::bigint, "
-    f"pg_catalog.count(DISTINCT stratum) FROM {_CHOSEN}"
+    "SELECT COALESCE(pg_catalog.sum(split), 0)::bigint AS train, "
+    "COALESCE(pg_catalog.sum(1 - split), 0)::bigint AS test, "
+    f"pg_catalog.count(DISTINCT stratum) AS strata FROM {_CHOSEN}"
 )
+
+# The transaction may go on, and split more.
+FORGET = f"DROP TABLE {_CHOSEN}"
 
 
 def is_empty(source: QualifiedName) -> str:

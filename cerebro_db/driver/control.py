@@ -6,9 +6,8 @@ import hashlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from cerebro_db.database.relations import forget_search_path, use_search_path
+from cerebro_db.database.relations import CallerPath, forget_search_path, use_search_path
 from cerebro_db.database.sessions import Session, SessionPool, StatementFailed, Tick, no_tick
-from cerebro_db.driver.crew import recover
 from cerebro_db.errors import CerebroError, InvalidData
 
 NO_RUN = 0
@@ -35,7 +34,7 @@ def runs_no_tensorflow(session: Session) -> bool:
 @contextmanager
 def control_session(
     pool: SessionPool,
-    search_path: str | None,
+    search_path: CallerPath | None,
     tick: Tick = no_tick,
     fits: Callable[[Session], bool] = is_no_worker,
     prefer: Callable[[Session], bool] = runs_no_tensorflow,
@@ -55,7 +54,7 @@ def control_session(
         yield session
     finally:
         session.cancel()
-        recover(session)
+        session.recover()
         forget_search_path(session)
         _unlock(session)
         pool.give([session])
@@ -78,7 +77,7 @@ def transaction(session: Session, tick: Tick = no_tick) -> Iterator[None]:
         yield
     except BaseException as error:
         session.cancel()
-        recover(session)
+        session.recover()
         if isinstance(error, StatementFailed) and error.sqlstate == _THERE_ALREADY:
             _check_copies(session)
         raise
@@ -161,7 +160,7 @@ def preparation(
 
 def release(session: Session) -> None:
     """Let a session forget what it scored; its programs stay."""
-    recover(session)
+    session.recover()
     try:
         if not session.closed:
             session.run("SELECT cerebro._release_worker()")

@@ -14,7 +14,6 @@ from cerebro_db.database.sessions import (
     no_tick,
     wait_any,
 )
-from cerebro_db.errors import CerebroError
 
 Statement = tuple[str, Sequence[Any]]
 
@@ -79,20 +78,8 @@ def borrowed(pool: SessionPool, count: int, tick: Tick = no_tick) -> Iterator[li
         for session in sessions:
             session.cancel()
         for session in sessions:
-            recover(session)
+            session.recover()
         pool.give(sessions)
-
-
-def recover(session: Session) -> None:
-    """Bring a session out of whatever it is in: no statement, no transaction."""
-    with contextlib.suppress(CerebroError):
-        session.settle()
-    # A cancel request that comes late may still hit the first statement after it.
-    for _ in range(2):
-        if not session.closed:
-            with contextlib.suppress(CerebroError):
-                session.run("ROLLBACK")
-                return
 
 
 def _first_free(sessions: Sequence[Session], tick: Tick) -> Session:

@@ -14,6 +14,7 @@ from cerebro_db.database.catalog import Catalog, Driving, StoredRun
 from cerebro_db.database.dialects.capabilities import ends_process
 from cerebro_db.database.dialects.choice import PostgreSQL
 from cerebro_db.database.names import QualifiedName
+from cerebro_db.database.relations import CallerPath
 from cerebro_db.database.sessions import (
     POLL_SECONDS,
     Deadlocked,
@@ -26,7 +27,6 @@ from cerebro_db.database.sessions import (
 )
 from cerebro_db.driver import results
 from cerebro_db.driver.control import END_HOLDER, control_session, holder_of, transaction
-from cerebro_db.driver.crew import recover
 from cerebro_db.driver.events import check_events
 from cerebro_db.driver.fit_request import FitRequest
 from cerebro_db.driver.fit_setup import RunSetup, set_up
@@ -91,7 +91,7 @@ class Limits:
     num_workers: int | None = None
     any_version: bool = False
     model_output_table: str | None = None
-    search_path: str | None = None
+    search_path: CallerPath | None = None
 
 
 class _NotFree(CerebroError):
@@ -405,7 +405,7 @@ class Drive:
         """Tell how the run stopped before its lock is free, so that nobody sees anything else."""
         status = error.status if isinstance(error, Stopped) else status_after(error)
         control.cancel()
-        recover(control)
+        control.recover()
         with suppress(CerebroError):
             if not control.closed:
                 reason = error.reason if isinstance(error, Stopped) else _text(error)
@@ -457,7 +457,7 @@ def _locked(session: Session, run_id: int, key: int, tick: Tick) -> Iterator[Non
         yield
     finally:
         session.cancel()
-        recover(session)
+        session.recover()
         with suppress(CerebroError):
             if not session.closed:
                 session.run("SELECT pg_catalog.pg_advisory_unlock(%s)", (key,))

@@ -19,6 +19,7 @@ from cerebro_db.configs.encodings import (
 )
 from cerebro_db.configs.messages import shown
 from cerebro_db.database.columns import ALL, listed_columns
+from cerebro_db.database.names import shown_identifier
 from cerebro_db.database.relations import Column, Relation, column
 from cerebro_db.errors import InvalidArgument, InvalidData, WrongObjectType
 
@@ -120,7 +121,7 @@ def matched(source: Relation, listed: str | None, encoding: Encoding, role: str)
         if sorted(given) != sorted(names):
             raise InvalidArgument(
                 f"{role}: got {shown(listed)}; allowed: NULL, '*' or the columns of the recorded "
-                f"encoding: {', '.join(names)}"
+                f"encoding: {', '.join(map(shown_identifier, names))}"
             )
     for known in encoding.columns:
         found = column(source, '"' + known.name.replace('"', '""') + '"', role)
@@ -129,7 +130,7 @@ def matched(source: Relation, listed: str | None, encoding: Encoding, role: str)
             raise InvalidData(
                 f"{role}: the column {found.name!r} is of type {found.type}; the recorded encoding "
                 f"is of {known.type}",
-                hint=f"cast it in a view: SELECT {found.name}::{known.type}",
+                hint=f"cast it in a view: SELECT {shown_identifier(found.name)}::{known.type}",
             )
         if kind is None:
             raise _unsuitable(found, role)

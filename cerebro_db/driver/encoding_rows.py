@@ -11,8 +11,7 @@ from cerebro_db.database.names import QualifiedName
 from cerebro_db.database.outputs import ENCODED
 from cerebro_db.database.packed import SUMMARY_SUFFIX, recorded_encoding
 from cerebro_db.database.relations import Relation, find, new_name
-from cerebro_db.database.sessions import Session, SessionPool, StatementFailed, Tick, no_tick
-from cerebro_db.driver.control import control_session, transaction
+from cerebro_db.database.sessions import Session, StatementFailed, Tick, no_tick
 from cerebro_db.driver.encoding_plan import matched
 from cerebro_db.driver.outputs import new_outputs, publish
 from cerebro_db.driver.packing_columns import id_columns
@@ -37,32 +36,30 @@ _HINT = (
 
 @dataclass(frozen=True)
 class EncodeRequest:
-    """The arguments of ``cerebro_encode``, as given; search_path is for the names."""
+    """The arguments of ``cerebro_encode``, as given."""
 
     source_table: str | None
     training_table: str | None
     output_table: str | None
     id_col: str | None
     replace: bool | None = False
-    search_path: str | None = None
 
 
 @dataclass(frozen=True)
 class EncoderRequest:
-    """The arguments of ``cerebro_create_encoder``, as given; search_path is for the names."""
+    """The arguments of ``cerebro_create_encoder``, as given."""
 
     source_table: str | None
     training_table: str | None
     function_name: str | None
     replace: bool | None = False
-    search_path: str | None = None
 
 
-def encode(pool: SessionPool, request: EncodeRequest, tick: Tick = no_tick) -> QualifiedName:
+def encode(session: Session, request: EncodeRequest, tick: Tick = no_tick) -> QualifiedName:
     """Make a table with a row for each row of the source; returns its name.
 
     Args:
-        pool: of sessions of the role whose rights count.
+        session: in a transaction; knows where the names are looked for.
         request: what to encode.
         tick: called while waiting; may raise to cancel.
 
@@ -70,31 +67,29 @@ def encode(pool: SessionPool, request: EncodeRequest, tick: Tick = no_tick) -> Q
         WrongObjectType: the training table has no encoding.
         UndefinedColumn: the source lacks a column that the encoding needs.
     """
-    with control_session(pool, request.search_path, tick) as session:
-        source, encoding = _read(session, request, tick)
-        ids = [one.name for one in id_columns(source, request.id_col, (FEATURES,))]
-        outputs = new_outputs(
-            session,
-            request.output_table,
-            "output_table",
-            ENCODED,
-            replace=request.replace,
-            inputs=[source.oid],
-            tick=tick,
-        )
-        with transaction(session, tick):
-            session.run(write_rows(outputs.draft(), source.name, ids, encoding), (), tick)
-            publish(session, outputs, tick)
+    source, encoding = _read(session, request, tick)
+    ids = [one.name for one in id_columns(source, request.id_col, (FEATURES,))]
+    outputs = new_outputs(
+        session,
+        request.output_table,
+        "output_table",
+        ENCODED,
+        replace=request.replace,
+        inputs=[source.oid],
+        tick=tick,
+    )
+    session.run(write_rows(outputs.draft(), source.name, ids, encoding), (), tick)
+    publish(session, outputs, tick)
     return outputs.name
 
 
 def create_encoder(
-    pool: SessionPool, request: EncoderRequest, tick: Tick = no_tick
+    session: Session, request: EncoderRequest, tick: Tick = no_tick
 ) -> QualifiedName:
     """Make a function that gives the features of a row of the source; returns its name.
 
     Args:
-        pool: of sessions of the role whose rights count.
+        session: in a transaction; knows where the names are looked for.
         request: which encoding, of which rows.
         tick: called while waiting; may raise to cancel.
 
@@ -104,29 +99,27 @@ def create_encoder(
         DuplicateFunction: there is such a function, or, on an old server, such a column.
     """
     role = "function_name"
-    with control_session(pool, request.search_path, tick) as session:
-        source, encoding = _read(session, request, tick)
-        # The type of a row may be used without the right to read rows.
-        session.run(f"SELECT FROM {source.name.sql} LIMIT 0", (), tick)
-        name = new_name(session, request.function_name, role, tick)
-        rows = session.run(_FUNCTION, (name.schema, name.name, source.oid), tick)
-        if rows and not (request.replace and rows[0] == (FUNCTION, True)):
-            raise DuplicateFunction(
-                f"{role}: got {request.function_name!r}; the function {name} of rows of "
-                f"{source.name} exists already",
-            )
-        try:
-            with transaction(session, tick):
-                text = write_function(name, source.name, encoding, bool(request.replace))
-                session.run(text, (), tick)
-        except StatementFailed as error:
-            if error.sqlstate != _LIKE_A_COLUMN:
-                raise
-            raise DuplicateFunction(
-                f"{role}: got {request.function_name!r}; on this server no function of rows of "
-                f"{source.name} can have the name of one of their columns",
-                hint="choose another name",
-            ) from None
+    source, encoding = _read(session, request, tick)
+    # The type of a row may be used without the right to read rows.
+    session.run(f"SELECT FROM {source.name.sql} LIMIT 0", (), tick)
+    name = new_name(session, request.function_name, role, tick)
+    rows = session.run(_FUNCTION, (name.schema, name.name, source.oid), tick)
+    if rows and not (request.replace and rows[0] == (FUNCTION, True)):
+        raise DuplicateFunction(
+            f"{role}: got {request.function_name!r}; the function {name} of rows of "
+            f"{source.name} exists already",
+        )
+    try:
+        text = write_function(name, source.name, encoding, bool(request.replace))
+        session.run(text, (), tick)
+    except StatementFailed as error:
+        if error.sqlstate != _LIKE_A_COLUMN:
+            raise
+        raise DuplicateFunction(
+            f"{role}: got {request.function_name!r}; on this server no function of rows of "
+            f"{source.name} can have the name of one of their columns",
+            hint="choose another name",
+        ) from None
     return name
 
 

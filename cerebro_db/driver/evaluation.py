@@ -18,6 +18,7 @@ from cerebro_db.database.dialects.postgresql_training import ScanOrder
 from cerebro_db.database.outputs import SCORES
 from cerebro_db.database.packed import PackedTable, load_packed
 from cerebro_db.database.packed_buffers import PartitionInfo
+from cerebro_db.database.relations import CallerPath
 from cerebro_db.database.sessions import Session, SessionPool, Tick, no_tick
 from cerebro_db.driver.control import (
     NO_RUN,
@@ -68,7 +69,7 @@ class EvaluationRequest:
     use_gpus: bool | None = False
     mst_key: int | None = None
     replace: bool | None = False
-    search_path: str | None = None
+    search_path: CallerPath | None = None
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from cerebro_db.configs.exports import Format, export_format
 from cerebro_db.database.dialects.capabilities import HERE
+from cerebro_db.database.relations import CallerPath
 from cerebro_db.database.sessions import Session, SessionPool, Tick, no_tick
 from cerebro_db.driver.control import (
     control_session,
@@ -26,7 +27,7 @@ class ExportRequest:
     model_table: str | None
     mst_key: int | None = None
     format: str | None = Format.KERAS
-    search_path: str | None = None
+    search_path: CallerPath | None = None
 
 
 def export(pool: SessionPool, request: ExportRequest, tick: Tick = no_tick) -> bytes:

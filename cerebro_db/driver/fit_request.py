@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from cerebro_db.configs.messages import shown
 from cerebro_db.configs.plain_texts import MAX_DESCRIPTION, MAX_NAME, check_text
+from cerebro_db.database.relations import CallerPath
 from cerebro_db.driver.one_model import OneModel
 from cerebro_db.errors import InvalidArgument
 
@@ -45,7 +46,7 @@ class FitRequest:
     max_seconds: float | None = None
     schedule: str | None = HOPPER
     replace: bool | None = False
-    search_path: str | None = None
+    search_path: CallerPath | None = None
     cores: int = 1
     one: OneModel | None = None
 

@@ -289,7 +289,7 @@ def _architecture_table(session: Session, selection: Relation, tick: Tick) -> Re
     found = session.run("SELECT pg_catalog.to_regclass(%s)::text", (summary.text,), tick)
     if found[0][0] is None:
         raise WrongObjectType(
-            f"model_selection_table: {selection.name} has no summary table {summary.text}",
+            f"model_selection_table: {selection.name} has no summary table {summary}",
             hint="cerebro.cerebro_generate_configs and cerebro.cerebro_load_configs make both",
         )
     rows = session.run(f"SELECT model_arch_table FROM {summary.sql}", (), tick)

@@ -13,7 +13,7 @@ from cerebro_db.database.dialects.postgresql_hosts import LOCALHOST, PostgreSQLH
 from cerebro_db.database.outputs import GPUS
 from cerebro_db.database.packed import PackedTable
 from cerebro_db.database.sessions import Session, SessionPool, Tick
-from cerebro_db.driver.control import control_session, transaction
+from cerebro_db.driver.control import control_session
 from cerebro_db.driver.fit_setup import RunSetup
 from cerebro_db.driver.outputs import new_outputs, replaced
 from cerebro_db.errors import InvalidArgument, RunFailed
@@ -21,12 +21,11 @@ from cerebro_db.errors import InvalidArgument, RunFailed
 
 @dataclass(frozen=True)
 class GpuRequest:
-    """The arguments of ``cerebro_gpu_configuration``, as given; search_path is for the name."""
+    """The arguments of ``cerebro_gpu_configuration``, as given."""
 
     output_table: str | None
     source: str | None = TENSORFLOW
     replace: bool | None = False
-    search_path: str | None = None
 
     def checked_source(self) -> str:
         """Who is asked; capitals do not matter."""
@@ -38,39 +37,34 @@ class GpuRequest:
 
 
 def write_configuration(
-    pool: SessionPool, dialect: PostgreSQL, request: GpuRequest, tick: Tick
+    session: Session, pool: SessionPool, dialect: PostgreSQL, request: GpuRequest, tick: Tick
 ) -> None:
     """Make a table with a row for each GPU.
 
     Args:
-        pool: of sessions of the role whose rights count.
+        session: in a transaction; knows where the table's name is looked for.
+        pool: of sessions that ask the hosts, and see no tables.
         dialect: of the server.
         request: what is asked for.
         tick: called while waiting; may raise to cancel.
     """
     source = request.checked_source()
-    with control_session(pool, request.search_path, tick) as control:
-        outputs = new_outputs(
-            control,
-            request.output_table,
-            "output_table",
-            GPUS,
-            replace=request.replace,
-            tick=tick,
-        )
-        output = outputs.name
+    outputs = new_outputs(
+        session, request.output_table, "output_table", GPUS, replace=request.replace, tick=tick
+    )
+    output = outputs.name
+    with control_session(pool, None, tick) as control:
         servers = servers_of(control, dialect.hosts, tick)
         found = gpus_of_hosts(control, dialect.hosts, servers, source, tick)
-        rows = [(host, line) for host, lines in sorted(found.items()) for line in lines]
-        with transaction(control, tick), replaced(control, outputs, tick):
-            control.run(
-                f"CREATE TABLE {output.sql} (hostname text NOT NULL, gpu_descr text NOT NULL); "
-                f"{GPUS.comment(output)}",
-                (),
-                tick,
-            )
-            for row in rows:
-                control.run(f"INSERT INTO {output.sql} VALUES (%s, %s)", row, tick)
+    with replaced(session, outputs, tick):
+        session.run(
+            f"CREATE TABLE {output.sql} (hostname text NOT NULL, gpu_descr text NOT NULL); "
+            f"{GPUS.comment(output)}",
+            (),
+            tick,
+        )
+        for row in [(host, line) for host, lines in sorted(found.items()) for line in lines]:
+            session.run(f"INSERT INTO {output.sql} VALUES (%s, %s)", row, tick)
 
 
 def servers_of(session: Session, hosts: PostgreSQLHosts, tick: Tick) -> list[Server]:

@@ -6,7 +6,12 @@ from collections.abc import Callable
 
 from cerebro_db.database.names import QualifiedName
 from cerebro_db.database.outputs import MODELS
-from cerebro_db.database.relations import exists_already, new_name, own_columns
+from cerebro_db.database.relations import (
+    check_not_hidden,
+    exists_already,
+    new_name,
+    own_columns,
+)
 from cerebro_db.database.sessions import Session, Tick
 from cerebro_db.driver.control import transaction
 
@@ -63,4 +68,5 @@ def _found(
             if columns is None or not columns <= there[table.name]:
                 raise exists_already(text, role, table)
             left.append(table)
+    check_not_hidden(session, text, role, list(wanted), tick)
     return output, left

@@ -56,25 +56,29 @@ def pause(pool: SessionPool, run_id: int | None, tick: Tick = no_tick) -> str:
 
 
 def drop_run(
-    pool: SessionPool, dialect: PostgreSQL, run_id: int | None, tick: Tick = no_tick
+    session: Session, dialect: PostgreSQL, run_id: int | None, tick: Tick = no_tick
 ) -> None:
     """Forget a run and remove its states; its output tables stay.
+
+    Args:
+        session: in a transaction.
+        dialect: of the server.
+        run_id: which run.
+        tick: called while waiting.
 
     Raises:
         UndefinedRun: the caller has no such run.
         WrongRunStatus: it is going on.
     """
-    with control_session(pool, None, tick) as control:
-        catalog = Catalog(control, tick)
-        with transaction(control, tick):
-            run = _stopped_run(control, catalog, run_id, tick)
-            catalog.lock(*RUN_TABLES)
-            if not results.drop_states(catalog, dialect, run.row.states):
-                raise ObjectInUse(
-                    f"run_id: got {run.run_id}, whose states another transaction reads",
-                    hint="such as that of pg_dump; try again when it is over",
-                )
-            catalog.drop_run(run.run_id)
+    catalog = Catalog(session, tick)
+    run = _stopped_run(session, catalog, run_id, tick)
+    catalog.lock(*RUN_TABLES)
+    if not results.drop_states(catalog, dialect, run.row.states):
+        raise ObjectInUse(
+            f"run_id: got {run.run_id}, whose states another transaction reads",
+            hint="such as that of pg_dump; try again when it is over",
+        )
+    catalog.drop_run(run.run_id)
 
 
 def vacuum(

@@ -16,7 +16,7 @@ def lineage_of(session: Session, run: StoredRun, mst_key: int, tick: Tick) -> st
     """The lineage of one configuration of a run, as JSON.
 
     Args:
-        session: in no transaction.
+        session: in a transaction.
         run: which one.
         mst_key: of the configuration.
         tick: called while waiting.
@@ -77,8 +77,9 @@ def _configuration(session: Session, run_id: int, mst_key: int, tick: Tick) -> d
 def _rows(session: Session, oid: int, told: str | None, tick: Tick) -> int | None:
     """Rows of a packed table; None where it is no longer what the run has read."""
     try:
-        packed = packed_of(session, oid, "source_table", tick)
-        same = fingerprint(session, packed, tick) == told
+        with session.attempt():
+            packed = packed_of(session, oid, "source_table", tick)
+            same = fingerprint(session, packed, tick) == told
     except CerebroError:  # dropped since, or no longer to be read
         return None
     return packed.rows if same else None

@@ -7,10 +7,16 @@ from dataclasses import dataclass, replace
 from cerebro_db.configs.architecture import check_architecture
 from cerebro_db.database import libraries
 from cerebro_db.database.names import QualifiedName
-from cerebro_db.database.relations import KINDS, Relation, find_if_there, new_table, require_text
+from cerebro_db.database.relations import (
+    KINDS,
+    Relation,
+    find_if_there,
+    new_table,
+    require_text,
+)
 from cerebro_db.database.sessions import Session, SessionPool, StatementFailed, Tick, no_tick
 from cerebro_db.driver.architectures import INSPECTION, inspect, limits_of
-from cerebro_db.driver.control import control_session, lock, transaction
+from cerebro_db.driver.control import control_session, lock
 from cerebro_db.errors import (
     CerebroError,
     InvalidArchitecture,
@@ -26,21 +32,23 @@ _MAX_FILE_BYTES = 2**29 - 2**20
 
 @dataclass(frozen=True)
 class LoadRequest:
-    """The arguments of ``cerebro_load_model``, as given; search_path is for the table's name."""
+    """The arguments of ``cerebro_load_model``, as given."""
 
     model_arch_table: str | None
     model_arch: str | None
     model_weights: bytes | None = None
     name: str | None = None
     description: str | None = None
-    search_path: str | None = None
 
 
-def load_model(pool: SessionPool, request: LoadRequest, tick: Tick = no_tick) -> int:
+def load_model(
+    session: Session, pool: SessionPool, request: LoadRequest, tick: Tick = no_tick
+) -> int:
     """Put a model into an architecture table, which is made if need be; returns the model_id.
 
     Args:
-        pool: of sessions of the role whose rights count.
+        session: in a transaction; knows where the table's name is looked for.
+        pool: of sessions that look into models, and see no tables.
         request: what to load.
         tick: called while waiting; may raise to cancel.
 
@@ -52,14 +60,11 @@ def load_model(pool: SessionPool, request: LoadRequest, tick: Tick = no_tick) ->
     require_text(request.model_arch_table, ROLE)
     if request.model_arch is None:
         raise InvalidArgument("model_arch: got NULL; allowed: the JSON text of a model's to_json()")
-    with control_session(
-        pool, request.search_path, tick, fits=_inspects, prefer=_is_ready
-    ) as session:
-        check_architecture(request.model_arch, limits_of(session, tick))
-        _target(session, request, tick)  # a wrong name is told before TensorFlow is loaded
-        facts = _built(session, request, tick)
-        with transaction(session, tick):
-            return _inserted(session, request, facts, tick)
+    check_architecture(request.model_arch, limits_of(session, tick))
+    _target(session, request, tick)  # a wrong name is told before TensorFlow is loaded
+    with control_session(pool, None, tick, fits=_inspects, prefer=_is_ready) as worker:
+        facts = _built(worker, request, tick)
+    return _inserted(session, request, facts, tick)
 
 
 @dataclass(frozen=True)
@@ -70,11 +75,17 @@ class FileRequest:
     file: bytes | None
     name: str | None = None
     description: str | None = None
-    search_path: str | None = None
 
 
-def load_model_file(pool: SessionPool, request: FileRequest, tick: Tick = no_tick) -> int:
+def load_model_file(
+    session: Session, pool: SessionPool, request: FileRequest, tick: Tick = no_tick
+) -> int:
     """Put the model of a ``.keras`` file into an architecture table; returns the model_id.
+
+    Args:
+        session, pool: as above.
+        request: what to load.
+        tick: called while waiting; may raise to cancel.
 
     Raises:
         InvalidArchitecture: the architecture is refused, or no model can be built from it.
@@ -85,22 +96,17 @@ def load_model_file(pool: SessionPool, request: FileRequest, tick: Tick = no_tic
     if request.file is None or len(request.file) > _MAX_FILE_BYTES:
         got = "NULL" if request.file is None else f"{len(request.file)} bytes"
         raise InvalidArgument(f"file: got {got}; allowed: up to {_MAX_FILE_BYTES} bytes")
-    loaded = LoadRequest(
-        request.model_arch_table, "", None, request.name, request.description, request.search_path
-    )
-    with control_session(
-        pool, request.search_path, tick, fits=_inspects, prefer=_is_ready
-    ) as session:
-        _target(session, loaded, tick)
-        session.facts["tensorflow"] = INSPECTION
+    loaded = LoadRequest(request.model_arch_table, "", None, request.name, request.description)
+    _target(session, loaded, tick)
+    with control_session(pool, None, tick, fits=_inspects, prefer=_is_ready) as worker:
+        worker.facts["tensorflow"] = INSPECTION
         sql = "SELECT f.model_arch, f.model_weights FROM cerebro._read_model_file(%s) f"
         try:
-            rows = session.run(sql, (request.file,), tick)
+            rows = worker.run(sql, (request.file,), tick)
         except StatementFailed as failure:
             raise _refusal(failure) from None
-    return load_model(
-        pool, replace(loaded, model_arch=rows[0][0], model_weights=bytes(rows[0][1])), tick
-    )
+    found = replace(loaded, model_arch=rows[0][0], model_weights=bytes(rows[0][1]))
+    return load_model(session, pool, found, tick)
 
 
 def _inspects(session: Session) -> bool:

@@ -22,7 +22,6 @@ from cerebro_db.database.relations import (
 )
 from cerebro_db.database.sessions import Session, StatementFailed, Tick, no_tick
 from cerebro_db.driver.control import lock_key
-from cerebro_db.driver.crew import recover
 from cerebro_db.errors import (
     DependentObjects,
     DuplicateTable,
@@ -107,7 +106,7 @@ def new_outputs(
     """The names of tables to be made, checked: they are free, or what is there may give way.
 
     Args:
-        session: knows the caller's search path; in no transaction where something may give way.
+        session: knows the caller's search path; one of our own is in no transaction.
         text: identifier syntax is read as such, anything else is taken exactly.
         role: the name of the argument, for messages.
         kind: of the tables.
@@ -139,13 +138,9 @@ def check(session: Session, outputs: Outputs, tick: Tick = no_tick) -> None:
     earlier = _earlier(session, outputs, tick)
     if not earlier:
         return
-    try:
-        session.run("BEGIN", (), tick)
+    with session.rehearsal(tick):
         session.run(_TRIAL, (), tick)
         _drop(session, outputs, earlier, tick)
-    finally:
-        session.cancel()
-        recover(session)
 
 
 @contextmanager

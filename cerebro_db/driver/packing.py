@@ -22,6 +22,7 @@ from cerebro_db.database.names import QualifiedName
 from cerebro_db.database.outputs import PACKED
 from cerebro_db.database.packed import SUMMARY_SUFFIX, PackedTable, load_packed
 from cerebro_db.database.relations import (
+    CallerPath,
     Relation,
     find,
     forget_search_path,
@@ -29,7 +30,7 @@ from cerebro_db.database.relations import (
 )
 from cerebro_db.database.sessions import Session, SessionPool, StatementFailed, Tick, no_tick
 from cerebro_db.driver.control import END_HOLDER, holder_of
-from cerebro_db.driver.crew import Statement, borrowed, recover, run_all, run_each
+from cerebro_db.driver.crew import Statement, borrowed, run_all, run_each
 from cerebro_db.driver.encoding_fit import Fitter
 from cerebro_db.driver.outputs import new_outputs, replaced
 from cerebro_db.driver.packing_columns import (
@@ -193,12 +194,12 @@ class _Job:
 
     # -- around the work -----------------------------------------------------
     @contextlib.contextmanager
-    def _search_path(self, path: str | None) -> Iterator[None]:
+    def _search_path(self, path: CallerPath | None) -> Iterator[None]:
         use_search_path(self._control, path, self._tick)
         try:
             yield
         finally:
-            recover(self._control)
+            self._control.recover()
             forget_search_path(self._control)
 
     @contextlib.contextmanager
@@ -215,7 +216,7 @@ class _Job:
         try:
             yield
         finally:
-            recover(self._control)
+            self._control.recover()
             if not self._control.closed:
                 self._control.run(self._sql.unlock, (key,))
 
@@ -227,7 +228,7 @@ class _Job:
         try:
             yield
         except BaseException:
-            recover(self._control)
+            self._control.recover()
             # If even this fails, the next packing into the same table clears what is left.
             with contextlib.suppress(CerebroError), borrowed(self._pool, 1) as (session,):
                 session.run(self._sql.drop((work.build, work.stage)))

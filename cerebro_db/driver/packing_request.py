@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from cerebro_db.configs.images import ImageEncoding, image_encoding
 from cerebro_db.configs.scaling import check_divisor
 from cerebro_db.database.names import QualifiedName
+from cerebro_db.database.relations import CallerPath
 from cerebro_db.database.summaries import MAX_CLASSES
 from cerebro_db.driver.encoding_plan import EncodingRequest
 from cerebro_db.errors import InvalidArgument
@@ -51,7 +52,7 @@ class PackRequest:
     seed: int | None = 0
     training_table: str | None = None
     is_validation: bool = False
-    search_path: str | None = None
+    search_path: CallerPath | None = None
     encoding: EncodingRequest | None = None
     image: ImageRequest | None = None
     sample_weight: str | None = None

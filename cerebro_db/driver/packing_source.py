@@ -8,7 +8,7 @@ from cerebro_db.configs.encodings import Encoding, Recorded
 from cerebro_db.configs.images import ImageEncoding, ImageFormat
 from cerebro_db.database.catalog import Catalog
 from cerebro_db.database.encoding import encoded
-from cerebro_db.database.names import quote
+from cerebro_db.database.names import quote, shown_identifier
 from cerebro_db.database.packed import PackedTable
 from cerebro_db.database.relations import Column, Relation, column
 from cerebro_db.database.sessions import Session, Tick
@@ -126,7 +126,7 @@ class Target:
                 f"the column {self.column.name!r} of type {self.column.type} holds {self.kind} "
                 f"targets; those of {training.relation.name} are {model.kind} targets "
                 f"of type {model.type}",
-                hint=f"cast it in a view: SELECT {self.column.name}::{model.type}",
+                hint=f"cast it in a view: SELECT {shown_identifier(self.column.name)}::{model.type}",
             )
         known = model.class_values[: model.classes_found]
         return replace(

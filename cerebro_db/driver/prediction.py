@@ -11,6 +11,7 @@ from cerebro_db.database.dialects.prediction_answers import Answer as Answers
 from cerebro_db.database.dialects.prediction_answers import Classes, Several, Values
 from cerebro_db.database.names import QualifiedName
 from cerebro_db.database.outputs import PREDICTIONS
+from cerebro_db.database.relations import CallerPath
 from cerebro_db.database.sessions import Session, SessionPool, Tick, no_tick
 from cerebro_db.driver.control import control_session, runs_tensorflow
 from cerebro_db.driver.fit_request import MAX_WORKERS, check_range
@@ -39,7 +40,7 @@ class PredictionRequest:
     num_workers: int | None = None
     ensemble: int | None = None
     replace: bool | None = False
-    search_path: str | None = None
+    search_path: CallerPath | None = None
 
     @property
     def wanted(self) -> PredictionType:

@@ -14,7 +14,7 @@ from cerebro_db.configs.scaling import check_divisor
 from cerebro_db.database.dialects.choice import PostgreSQL
 from cerebro_db.database.dialects.postgresql_prediction import StoredModel
 from cerebro_db.database.names import QualifiedName
-from cerebro_db.database.relations import Relation, find
+from cerebro_db.database.relations import CallerPath, Relation, find
 from cerebro_db.database.sessions import Session, SessionPool, Tick, no_tick
 from cerebro_db.driver.architectures import Architecture, load_architectures
 from cerebro_db.driver.control import control_session, runs_tensorflow
@@ -50,7 +50,7 @@ class ByomRequest:
     dependent_count: int | None = 1
     num_workers: int | None = None
     replace: bool | None = False
-    search_path: str | None = None
+    search_path: CallerPath | None = None
 
     @property
     def divisor(self) -> float:

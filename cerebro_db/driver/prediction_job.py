@@ -26,7 +26,7 @@ from cerebro_db.driver.control import (
     runs_tensorflow,
     transaction,
 )
-from cerebro_db.driver.crew import recover, run_all_made, run_each
+from cerebro_db.driver.crew import run_all_made, run_each
 from cerebro_db.driver.outputs import Outputs, publish, replaced
 from cerebro_db.driver.prediction_models import Asked, Member
 from cerebro_db.driver.prediction_source import Buffers, Rows
@@ -139,7 +139,7 @@ class Job(ABC):
             # Class 22: something about the data.
             if not failure.sqlstate.startswith("22"):
                 raise
-            recover(self._control)
+            self._control.recover()
             explained = work.source.explained
             raise explained(self._control, self._dialect, work.asked, failure, self._tick) from None
         finally:
@@ -275,7 +275,7 @@ class PredictionJob(Job):
         except BaseException:
             for session in [*others, self._control]:
                 session.cancel()
-                recover(session)
+                session.recover()
             # If even this fails, the next call for the same output clears what is left.
             with suppress(CerebroError):
                 self._control.run(self._sql.drop(build))

@@ -10,7 +10,6 @@ from cerebro_db.database.catalog import Catalog
 from cerebro_db.database.dialects.choice import Brought, PostgreSQL, SpreadPrediction
 from cerebro_db.database.sessions import Session, Tick
 from cerebro_db.driver.control import NO_RUN, SCORING_THREADS
-from cerebro_db.driver.crew import recover
 from cerebro_db.driver.prediction_job import Job, Work
 from cerebro_db.driver.prediction_source import Rows
 from cerebro_db.driver.tasks import worker_task
@@ -55,7 +54,7 @@ class SpreadJob(Job):
         self._publish(work)
 
     def _end(self) -> None:
-        recover(self._control)
+        self._control.recover()
 
     def _bring(self, work: Work) -> None:
         """The models, to all segments."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 
 from cerebro_db.configs.registry import (
@@ -17,8 +15,8 @@ from cerebro_db.configs.registry import (
 from cerebro_db.database.catalog import Catalog, StoredRun
 from cerebro_db.database.names import QualifiedName
 from cerebro_db.database.registry import NewVersion, Registry
-from cerebro_db.database.sessions import Session, SessionPool, Tick, no_tick
-from cerebro_db.driver.control import control_session, lock, transaction
+from cerebro_db.database.sessions import Session, Tick, no_tick
+from cerebro_db.driver.control import lock
 from cerebro_db.driver.lineage import lineage_of
 from cerebro_db.driver.registered import stored_facts
 from cerebro_db.driver.trained import ModelTable, load_model_table, load_models
@@ -38,11 +36,11 @@ class RegisterRequest:
     tags: str | None = None
 
 
-def register(pool: SessionPool, request: RegisterRequest, tick: Tick = no_tick) -> int:
+def register(session: Session, request: RegisterRequest, tick: Tick = no_tick) -> int:
     """Copy a model of a finished run into the registry; returns the number of the new version.
 
     Args:
-        pool: of sessions of the role whose rights count.
+        session: in a transaction.
         request: what to register.
         tick: called while waiting; may raise to cancel.
 
@@ -58,32 +56,27 @@ def register(pool: SessionPool, request: RegisterRequest, tick: Tick = no_tick) 
             "the role that registers it"
         )
     description, tags = checked_description(request.description), checked_tags(request.tags)
-    with control_session(pool, None, tick) as session:
-        run = Catalog(session, tick).run(request.run_id)
-        table = _models_of(session, run, tick)
-        mst_key = table.only_key() if request.mst_key is None else request.mst_key
-        table.check_key(mst_key)
-        # Before the transaction: what cannot be read any more is left out, and would end that.
-        lineage = lineage_of(session, run, mst_key, tick)
-        with transaction(session, tick):
-            table = _models_of(session, run, tick)
-            model = load_models(session, table, [mst_key], tick)[0]
-            new = NewVersion(
-                description=description,
-                tags=tags,
-                run_id=run.run_id,
-                mst_key=mst_key,
-                model_arch=model.architecture,
-                compile_params=model.compile_text,
-                fit_params=model.fit_text,
-                facts=stored_facts(table),
-                lineage=lineage,
-            )
-            return _added(session, reference, new, table.states, tick)
+    run = Catalog(session, tick).run(request.run_id)
+    table = _models_of(session, run, tick)
+    mst_key = table.only_key() if request.mst_key is None else request.mst_key
+    table.check_key(mst_key)
+    model = load_models(session, table, [mst_key], tick)[0]
+    new = NewVersion(
+        description=description,
+        tags=tags,
+        run_id=run.run_id,
+        mst_key=mst_key,
+        model_arch=model.architecture,
+        compile_params=model.compile_text,
+        fit_params=model.fit_text,
+        facts=stored_facts(table),
+        lineage=lineage_of(session, run, mst_key, tick),
+    )
+    return _added(session, reference, new, table.states, tick)
 
 
 def set_alias(
-    pool: SessionPool,
+    session: Session,
     name: str | None,
     alias: str | None,
     version: int | None,
@@ -95,20 +88,20 @@ def set_alias(
         UndefinedModel: the caller has no such model, or it has no such version or alias.
     """
     reference, word = model_name(name, "name"), alias_name(alias)
-    with _kept(pool, reference, tick) as (registry, model_id):
-        last = registry.alias(model_id, word)
-        if version is not None:
-            registry.check_version(model_id, reference, version)
-        elif last is None or last[1] is None:
-            raise UndefinedModel(
-                f"got the alias {word!r}; {reference} has no such alias", hint=_ALIASES
-            )
-        if last is None or last[1] != version:
-            registry.set_alias(model_id, word, version, last[0] if last else None)
+    registry, model_id = _kept(session, reference, tick)
+    last = registry.alias(model_id, word)
+    if version is not None:
+        registry.check_version(model_id, reference, version)
+    elif last is None or last[1] is None:
+        raise UndefinedModel(
+            f"got the alias {word!r}; {reference} has no such alias", hint=_ALIASES
+        )
+    if last is None or last[1] != version:
+        registry.set_alias(model_id, word, version, last[0] if last else None)
 
 
 def rollback_alias(
-    pool: SessionPool, name: str | None, alias: str | None, tick: Tick = no_tick
+    session: Session, name: str | None, alias: str | None, tick: Tick = no_tick
 ) -> int | None:
     """Let an alias mean again what it meant before; returns that version, None for none.
 
@@ -116,22 +109,22 @@ def rollback_alias(
         UndefinedModel: there is nothing to go back to.
     """
     reference, word = model_name(name, "name"), alias_name(alias)
-    with _kept(pool, reference, tick) as (registry, model_id):
-        last = registry.alias(model_id, word)
-        if last is None or last[2] is None:
-            raise UndefinedModel(
-                f"got the alias {word!r}; {reference} has no such alias with an earlier version",
-                hint=_ALIASES,
-            )
-        version, previous = registry.alias_change(last[2])
-        if version is not None:
-            registry.check_version(model_id, reference, version)
-        registry.set_alias(model_id, word, version, previous)
-        return version
+    registry, model_id = _kept(session, reference, tick)
+    last = registry.alias(model_id, word)
+    if last is None or last[2] is None:
+        raise UndefinedModel(
+            f"got the alias {word!r}; {reference} has no such alias with an earlier version",
+            hint=_ALIASES,
+        )
+    version, previous = registry.alias_change(last[2])
+    if version is not None:
+        registry.check_version(model_id, reference, version)
+    registry.set_alias(model_id, word, version, previous)
+    return version
 
 
 def describe(
-    pool: SessionPool,
+    session: Session,
     name: str | None,
     description: str | None,
     tags: str | None,
@@ -144,35 +137,35 @@ def describe(
         raise InvalidArgument(
             f"name: got {reference}; allowed: a name, or name:version, as an alias may move"
         )
-    with _kept(pool, reference, tick) as (registry, model_id):
-        if reference.version is not None:
-            registry.check_version(model_id, reference, reference.version)
-        registry.describe(model_id, reference.version, text, checked)
+    registry, model_id = _kept(session, reference, tick)
+    if reference.version is not None:
+        registry.check_version(model_id, reference, reference.version)
+    registry.describe(model_id, reference.version, text, checked)
 
 
-def grant(pool: SessionPool, name: str | None, role: str | None, tick: Tick = no_tick) -> None:
+def grant(session: Session, name: str | None, role: str | None, tick: Tick = no_tick) -> None:
     """Let the members of a role use all versions of a model."""
-    with _kept(pool, model_name(name, "name"), tick) as (registry, model_id):
-        registry.grant(model_id, registry.role(role))
+    registry, model_id = _kept(session, model_name(name, "name"), tick)
+    registry.grant(model_id, registry.role(role))
 
 
-def revoke(pool: SessionPool, name: str | None, role: str | None, tick: Tick = no_tick) -> None:
+def revoke(session: Session, name: str | None, role: str | None, tick: Tick = no_tick) -> None:
     """Take back what was granted.
 
     Raises:
         InvalidArgument: the role was not granted it.
     """
     reference = model_name(name, "name")
-    with _kept(pool, reference, tick) as (registry, model_id):
-        if not registry.revoke(model_id, registry.role(role)):
-            raise InvalidArgument(
-                f"role: got {role!r}; it was not granted {reference}",
-                hint="granted_to in cerebro.registered_models tells to whom a model is granted",
-            )
+    registry, model_id = _kept(session, reference, tick)
+    if not registry.revoke(model_id, registry.role(role)):
+        raise InvalidArgument(
+            f"role: got {role!r}; it was not granted {reference}",
+            hint="granted_to in cerebro.registered_models tells to whom a model is granted",
+        )
 
 
 def drop(
-    pool: SessionPool, name: str | None, version: int | None = None, tick: Tick = no_tick
+    session: Session, name: str | None, version: int | None = None, tick: Tick = no_tick
 ) -> None:
     """Remove a version, or the model with all versions; also an administrator may.
 
@@ -180,29 +173,27 @@ def drop(
         ObjectInUse: the version has an alias.
     """
     reference = model_name(name, "name")
-    with _kept(pool, reference, tick, by_administrator=True) as (registry, model_id):
-        if version is None:
-            registry.drop(model_id)
-            return
-        registry.check_version(model_id, reference, version)
-        if aliases := registry.aliases_of(model_id, version):
-            raise ObjectInUse(
-                f"version: got {version}, which has the aliases: {', '.join(aliases)}",
-                hint="cerebro.cerebro_set_alias gives them to another version",
-            )
-        registry.drop_version(model_id, version)
+    registry, model_id = _kept(session, reference, tick, by_administrator=True)
+    if version is None:
+        registry.drop(model_id)
+        return
+    registry.check_version(model_id, reference, version)
+    if aliases := registry.aliases_of(model_id, version):
+        raise ObjectInUse(
+            f"version: got {version}, which has the aliases: {', '.join(aliases)}",
+            hint="cerebro.cerebro_set_alias gives them to another version",
+        )
+    registry.drop_version(model_id, version)
 
 
-@contextmanager
 def _kept(
-    pool: SessionPool, reference: ModelReference, tick: Tick, *, by_administrator: bool = False
-) -> Iterator[tuple[Registry, int]]:
-    """A transaction on a model of the caller's that nobody else changes meanwhile."""
-    with control_session(pool, None, tick) as session, transaction(session, tick):
-        registry = Registry(session, tick)
-        model_id = registry.kept(reference, by_administrator=by_administrator)
-        registry.lock(model_id)
-        yield registry, model_id
+    session: Session, reference: ModelReference, tick: Tick, *, by_administrator: bool = False
+) -> tuple[Registry, int]:
+    """A model of the caller's that nobody else changes until the transaction ends."""
+    registry = Registry(session, tick)
+    model_id = registry.kept(reference, by_administrator=by_administrator)
+    registry.lock(model_id)
+    return registry, model_id
 
 
 def _models_of(session: Session, run: StoredRun, tick: Tick) -> ModelTable:

@@ -7,7 +7,6 @@ from contextlib import contextmanager, suppress
 
 from cerebro_db.database.sessions import Session, StatementFailed, Tick
 from cerebro_db.driver.control import END_HOLDER, holder_of
-from cerebro_db.driver.crew import recover
 from cerebro_db.driver.fit_setup import RunSetup
 from cerebro_db.driver.leftovers import cleared_output
 from cerebro_db.driver.outputs import check, output_key, table_key
@@ -98,4 +97,4 @@ def _try_replacing(session: Session, setup: RunSetup, tick: Tick) -> None:
         raise
     finally:
         session.cancel()
-        recover(session)
+        session.recover()

@@ -133,15 +133,14 @@ def drop_states(catalog: Catalog, dialect: PostgreSQL, name: str | None) -> bool
     """
     if name is None:
         return True
-    catalog.execute("SAVEPOINT before_states")
     try:
-        catalog.execute("SET LOCAL lock_timeout = '2s'")
-        for (table,) in catalog.execute(*dialect.training.tables(name)):
-            catalog.execute(f"DROP TABLE {QualifiedName(STATES_SCHEMA, table).sql}")
+        with catalog.attempt():
+            catalog.execute("SET LOCAL lock_timeout = '2s'")
+            for (table,) in catalog.execute(*dialect.training.tables(name)):
+                catalog.execute(f"DROP TABLE {QualifiedName(STATES_SCHEMA, table).sql}")
     except StatementFailed as error:
         if error.sqlstate not in IN_USE:
             raise
-        catalog.execute("ROLLBACK TO SAVEPOINT before_states")
         return False
     return True
 

@@ -21,9 +21,9 @@ from cerebro_db.database.relations import (
     new_table,
     require_text,
 )
-from cerebro_db.database.sessions import Session, SessionPool, Tick, no_tick
+from cerebro_db.database.sessions import Session, Tick, no_tick
 from cerebro_db.driver.architectures import limits_of
-from cerebro_db.driver.control import control_session, lock, transaction
+from cerebro_db.driver.control import lock
 from cerebro_db.driver.one_model import refuse_objects
 from cerebro_db.driver.outputs import Outputs, replaced
 from cerebro_db.errors import CerebroError, InvalidArgument, UndefinedTable, WrongObjectType
@@ -46,7 +46,6 @@ class GridRequest:
     random_state: int | None = None
     object_table: str | None = None
     replace: bool | None = False
-    search_path: str | None = None
 
     @property
     def appends(self) -> bool:
@@ -79,7 +78,6 @@ class ListRequest:
     fit_params_list: Sequence[str | None] | None
     object_table: str | None = None
     replace: bool | None = False
-    search_path: str | None = None
 
     @property
     def appends(self) -> bool:
@@ -107,11 +105,11 @@ class Selected:
         return f"{self.added} configurations added to {self.table}{already}"
 
 
-def select(pool: SessionPool, request: GridRequest | ListRequest, tick: Tick = no_tick) -> Selected:
+def select(session: Session, request: GridRequest | ListRequest, tick: Tick = no_tick) -> Selected:
     """Write configurations and the summary beside them, or nothing at all.
 
     Args:
-        pool: of sessions of the role whose rights count.
+        session: in a transaction; knows where the names are looked for.
         request: what to write.
         tick: called while waiting; may raise to cancel.
 
@@ -124,13 +122,11 @@ def select(pool: SessionPool, request: GridRequest | ListRequest, tick: Tick = n
     require_text(request.model_selection_table, ROLE)
     refuse_objects(request.object_table)
     rows = request.configurations(tick)
-    with control_session(pool, request.search_path, tick) as session:
-        models = find(session, request.model_arch_table, "model_arch_table", tick)
-        _check_models(session, models, rows, tick)
-        with transaction(session, tick):
-            name, _ = _target(session, request, tick)
-            lock(session, f"configurations of {name}", tick)
-            added = _written(session, request, models, rows, tick)
+    models = find(session, request.model_arch_table, "model_arch_table", tick)
+    _check_models(session, models, rows, tick)
+    name, _ = _target(session, request, tick)
+    lock(session, f"configurations of {name}", tick)
+    added = _written(session, request, models, rows, tick)
     return Selected(name, len(rows), added)
 
 
@@ -211,10 +207,9 @@ def _written(
     name, found = _target(session, request, tick)
     summary = name.suffixed(libraries.SELECTION_SUFFIX)
     if found is None:
-        spelled = session.run(libraries.SPELLED, (models.name.schema, models.name.name), tick)[0][0]
         with replaced(session, _outputs(name, request, models), tick):
             session.run(libraries.create_selection(name), (), tick)
-            session.run(libraries.create_selection_summary(summary), (spelled,), tick)
+            session.run(libraries.create_selection_summary(summary), (str(models.name),), tick)
     else:
         _check_selection(session, found, models, tick)
     columns = (
@@ -232,9 +227,8 @@ def _check_selection(session: Session, found: Relation, models: Relation, tick: 
         what = f"no column {missing[0]}" if missing else "no rows that could be added to"
         raise WrongObjectType(f"{ROLE}: {found.name} has {what}", hint=_HINT)
     summary = found.name.suffixed(libraries.SELECTION_SUFFIX)
-    spelled = session.run(libraries.SPELLED, (summary.schema, summary.name), tick)[0][0]
     try:
-        find(session, spelled, ROLE, tick)
+        find(session, str(summary), ROLE, tick)
     except UndefinedTable:
         raise WrongObjectType(
             f"{ROLE}: {found.name} exists and has no summary table {summary}", hint=_HINT

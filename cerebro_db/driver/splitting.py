@@ -11,8 +11,7 @@ from cerebro_db.database.columns import ALL, listed_columns
 from cerebro_db.database.names import QualifiedName
 from cerebro_db.database.outputs import SPLIT, SPLIT_IN_TWO
 from cerebro_db.database.relations import Relation, find
-from cerebro_db.database.sessions import Session, SessionPool, Tick, no_tick
-from cerebro_db.driver.control import control_session, transaction
+from cerebro_db.database.sessions import Session, Tick, no_tick
 from cerebro_db.driver.outputs import Outputs, new_outputs, publish
 from cerebro_db.driver.packing_source import check_source
 from cerebro_db.errors import NO_ROWS, InvalidArgument, InvalidData
@@ -24,7 +23,7 @@ _PARTS = {SPLIT.suffixes: (None,), SPLIT_IN_TWO.suffixes: (1, 0)}
 
 @dataclass(frozen=True)
 class SplitRequest:
-    """The arguments of ``cerebro_train_test_split``, as given; search_path is for the names."""
+    """The arguments of ``cerebro_train_test_split``, as given."""
 
     source_table: str | None
     output_table: str | None
@@ -36,7 +35,6 @@ class SplitRequest:
     separate_output_tables: bool | None = False
     seed: int | None = 0
     replace: bool | None = False
-    search_path: str | None = None
 
     @property
     def train(self) -> Decimal:
@@ -86,11 +84,11 @@ class Split:
         return f"{self.train} rows to train with and {self.test} to test with{strata}: {names}"
 
 
-def split(pool: SessionPool, request: SplitRequest, tick: Tick = no_tick) -> Split:
+def split(session: Session, request: SplitRequest, tick: Tick = no_tick) -> Split:
     """Make one table or two, or nothing at all.
 
     Args:
-        pool: of sessions of the role whose rights count.
+        session: in a transaction; knows where the names are looked for.
         request: what to split.
         tick: called while waiting; may raise to cancel.
 
@@ -99,15 +97,13 @@ def split(pool: SessionPool, request: SplitRequest, tick: Tick = no_tick) -> Spl
         InvalidData: one of the parts would have no rows.
     """
     request.check()
-    with control_session(pool, request.search_path, tick) as session:
-        source = find(session, request.source_table, "source_table", tick)
-        check_source(source)
-        strata = _names(source, request.grouping_cols, "grouping_cols")
-        columns = _names(source, request.target_cols or ALL, "target_cols")
-        outputs = _outputs(session, request, source, columns, tick)
-        with transaction(session, tick):
-            made = _written(session, request, source, columns, strata, outputs, tick)
-            publish(session, outputs, tick)
+    source = find(session, request.source_table, "source_table", tick)
+    check_source(source)
+    strata = _names(source, request.grouping_cols, "grouping_cols")
+    columns = _names(source, request.target_cols or ALL, "target_cols")
+    outputs = _outputs(session, request, source, columns, tick)
+    made = _written(session, request, source, columns, strata, outputs, tick)
+    publish(session, outputs, tick)
     return made
 
 
@@ -168,6 +164,7 @@ def _written(
         table = outputs.draft(suffix)
         comment = outputs.kind.comment(table, suffix)
         session.run(splits.write(table, columns, part, comment), (), tick)
+    session.run(splits.FORGET, (), tick)
     tables = tuple(map(outputs.table, outputs.suffixes))
     return Split(tables, counts[0], counts[1], counts[2] if strata else 0)
 

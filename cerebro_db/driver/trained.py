@@ -12,7 +12,6 @@ from cerebro_db.configs.architecture import ArchitectureLimits, check_architectu
 from cerebro_db.configs.encodings import Recorded
 from cerebro_db.configs.model_outputs import OutputSpec, output_names, outputs_of
 from cerebro_db.configs.parameters import CompileParams, parse_compile_params
-from cerebro_db.database.libraries import SPELLED
 from cerebro_db.database.names import QualifiedName, quote
 from cerebro_db.database.packed import recorded_encoding
 from cerebro_db.database.relations import Relation, find
@@ -205,9 +204,8 @@ def _model(row: tuple[Any, ...], limits: ArchitectureLimits) -> TrainedModel:
 
 def _companion(session: Session, relation: Relation, suffix: str, tick: Tick) -> Relation:
     name = relation.name.suffixed(suffix)
-    spelled = session.run(SPELLED, (name.schema, name.name), tick)[0][0]
     try:
-        return find(session, spelled, ROLE, tick)
+        return find(session, str(name), ROLE, tick)
     except UndefinedTable:
         raise WrongObjectType(
             f"{ROLE}: {relation.name} has no table {name} beside it", hint=_HINT

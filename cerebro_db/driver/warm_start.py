@@ -9,7 +9,6 @@ from dataclasses import replace
 
 from cerebro_db.configs.architecture import fingerprint
 from cerebro_db.database.dialects.capabilities import HERE
-from cerebro_db.database.libraries import SPELLED
 from cerebro_db.database.relations import find_if_there
 from cerebro_db.database.sessions import Session, SessionPool, StatementFailed, Tick
 from cerebro_db.driver.control import (
@@ -55,8 +54,7 @@ def check_previous(session: Session, pool: SessionPool, setup: RunSetup, tick: T
     _check_history(session, setup, tick)
     if not _has_states(session, setup, tick):
         return  # no model was trained to the end: all start fresh
-    name = session.run(SPELLED, (setup.output.schema, setup.output.name), tick)[0][0]
-    earlier = load_model_table(session, name, tick)
+    earlier = load_model_table(session, str(setup.output), tick)
     _check_targets(setup, earlier)
     if changed := _changed(session, setup, earlier, tick):
         fits = (lambda one: may_score(one, use_gpus=False), runs_tensorflow)
@@ -66,8 +64,7 @@ def check_previous(session: Session, pool: SessionPool, setup: RunSetup, tick: T
 
 def _check_history(session: Session, setup: RunSetup, tick: Tick) -> None:
     table = setup.output.suffixed(HISTORY_SUFFIX)
-    spelled = session.run(SPELLED, (table.schema, table.name), tick)[0][0]
-    found = find_if_there(session, spelled, ROLE, tick)
+    found = find_if_there(session, str(table), ROLE, tick)
     if found is not None and not all(map(found.has, _HISTORY)):
         raise WrongObjectType(
             f"{ROLE}: {table} was not made by cerebro.cerebro_fit_multiple, and warm_start := true would "
@@ -80,9 +77,7 @@ def _has_states(session: Session, setup: RunSetup, tick: Tick) -> bool:
     """Whether there is any state to go on from; each model that is there must have one."""
     output, states = setup.output, setup.output.suffixed(STATES_SUFFIX)
     models = f"SELECT m.mst_key FROM {output.sql} m"
-    beside = output.suffixed("_info")
-    spelled = session.run(SPELLED, (beside.schema, beside.name), tick)[0][0]
-    info = find_if_there(session, spelled, ROLE, tick)
+    info = find_if_there(session, str(output.suffixed("_info")), ROLE, tick)
     if info is not None and info.has("mst_key") and info.has("status"):
         models += f" UNION SELECT i.mst_key FROM {info.name.sql} i WHERE i.status = 'finished'"
     there = {row[0] for row in session.run(f"SELECT DISTINCT mst_key FROM {states.sql}", (), tick)}

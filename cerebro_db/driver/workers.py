@@ -15,7 +15,6 @@ from cerebro_db.database.dialects.postgresql_training import HopOrder, StateTabl
 from cerebro_db.database.packed import PackedTable
 from cerebro_db.database.sessions import POLL_SECONDS, Session, SessionPool, Tick, wait_any
 from cerebro_db.driver.control import NUMBER
-from cerebro_db.driver.crew import recover
 from cerebro_db.driver.requests import Requests
 from cerebro_db.driver.state_store import StateStore, StateTable
 from cerebro_db.errors import CerebroError
@@ -146,7 +145,7 @@ def _numbered(sessions: Sequence[Session]) -> dict[int, Session]:
 def is_calm(worker: Worker) -> bool:
     """Whether no cancel request of what a worker did can hit its next statement."""
     if worker.cancelled and not worker.partition_keys:
-        recover(worker.session)
+        worker.session.recover()
         worker.cancelled = False
     return not worker.cancelled
 
@@ -227,7 +226,7 @@ def stop(workers: list[Worker], context: RunContext) -> None:
         if not worker.is_ready or _busy(worker.session):
             worker.session.close()
         else:
-            recover(worker.session)
+            worker.session.recover()
     give_back(workers, context)
 
 

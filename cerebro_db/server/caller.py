@@ -3,15 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
-from cerebro_db.database.relations import known_search_path
-from cerebro_db.database.sessions import Session, Tick, no_tick
+from cerebro_db.database.dialects.capabilities import segment_of_process
+from cerebro_db.database.dialects.postgresql import DECIDING_SETTINGS
+from cerebro_db.database.relations import SearchPath, use_search_path
+from cerebro_db.database.sessions import Session, StatementFailed, Tick, no_tick, told
+from cerebro_db.errors import NotSupported, ReadOnlyTransaction
+
+# Types of parameters: without a schema they would be looked for on the caller's path.
+TEXT, BYTEA, OID, INT4 = "pg_catalog.text", "pg_catalog.bytea", "pg_catalog.oid", "pg_catalog.int4"
+# Of a cancel, a timeout, an end of the session: these are nobody's to explain.
+_INTERVENTION = "57"
+
+
+class _TakenBack(Exception):
+    """The end of a rehearsal."""
 
 
 class CallerSession(Session):
-    """What reads tables through a session may read them in the caller's, which sees its own changes.
+    """What reads and writes tables through a session may do so in the caller's transaction.
 
     Args:
         plpy: the module that the server hands to PL/Python bodies.
@@ -24,12 +36,49 @@ class CallerSession(Session):
     def run(
         self, sql: str, parameters: Sequence[Any] = (), tick: Tick = no_tick
     ) -> list[tuple[Any, ...]]:
-        """Run a statement; an error of the server is raised as it is."""
-        result = self._plpy.execute(sql % tuple(map(self._literal, parameters)))
+        """Run a statement; the server itself looks whether it was cancelled meanwhile.
+
+        Raises:
+            StatementFailed: the server refused it. Nothing of it stays, and the transaction goes on.
+        """
+        data: list[bytes] = []
+        text = sql % tuple(self._written(value, data) for value in parameters)
+        try:
+            if data:
+                result = self._plpy.execute(self._plpy.prepare(text, [BYTEA] * len(data)), data)
+            else:
+                result = self._plpy.execute(text)
+        except self._plpy.SPIError as error:
+            if error.sqlstate.startswith(_INTERVENTION):
+                raise
+            _, detail, hint, *_ = error.spidata
+            raise StatementFailed(told(str(error)), error.sqlstate, hint, detail) from None
         if not len(result):  # of a statement that returns no rows nobody can ask for columns
             return []
         names = result.colnames()
+        if len(set(names)) < len(names):  # a row comes by the names of its columns
+            raise RuntimeError(f"columns without names of their own: {', '.join(names)}")
         return [tuple(row[name] for name in names) for row in result]
+
+    @contextmanager
+    def attempt(self) -> Iterator[None]:
+        """A statement that fails ends what is run inside, and no more."""
+        with self._plpy.subtransaction():
+            yield
+
+    @contextmanager
+    def rehearsal(self, tick: Tick = no_tick) -> Iterator[None]:
+        """What is run inside is taken back."""
+        with suppress(_TakenBack), self._plpy.subtransaction():
+            yield
+            raise _TakenBack
+
+    def _written(self, value: Any, data: list[bytes]) -> str:
+        """A value as SQL; bytes are given beside the statement."""
+        if isinstance(value, bytes | memoryview):
+            data.append(bytes(value))
+            return f"${len(data)}"
+        return self._literal(value)
 
     def _literal(self, value: Any) -> str:
         if value is None:
@@ -44,33 +93,83 @@ class CallerSession(Session):
 
 
 @contextmanager
-def caller_session(plpy: Any) -> Iterator[CallerSession]:
+def caller_session(plpy: Any, *, writes: bool = False) -> Iterator[CallerSession]:
     """The session with names looked up on the caller's search path, and operators never on it.
 
     Otherwise an operator that someone has put into a schema of that path could be taken for one
-    of the server.
+    of the server. Nor do other settings of the caller decide what is read and written.
+
+    Args:
+        plpy: the module that the server hands to PL/Python bodies.
+        writes: whether tables are written.
+
+    Raises:
+        ReadOnlyTransaction: tables are written, and the transaction may not.
+        NotSupported: it was called for rows that lie on segments, and runs there.
     """
-    facts = plpy.execute(_PATH)[0]
+    refuse_on_segments()
+    facts = plpy.execute(_FACTS)[0]
+    if writes:
+        refuse_read_only(facts["read_only"])
     session = CallerSession(plpy)
-    known_search_path(session, facts["schemas"], facts["first"])
-    plpy.execute(_SAFE)
-    try:
-        yield session
-    except BaseException:
-        # Of a statement that fails nothing stays, unless the caller catches the error.
-        _restore(plpy, facts["path"])
-        raise
-    _restore(plpy, facts["path"])
+    use_search_path(session, search_path_of(facts, in_callers=True))
+    plpy.execute(f"SELECT {', '.join(map(_set, DECIDING_SETTINGS.items()))}")
+    yield session
+    # Of a statement that fails nothing stays, its settings neither.
+    before = [facts[name] for name in _KEPT]
+    plpy.execute(plpy.prepare(_RESTORED, [TEXT] * len(_KEPT)), before)
 
 
-def _restore(plpy: Any, path: str) -> None:
-    plpy.execute(plpy.prepare(_RESTORED, ["pg_catalog.text"]), [path])
+def search_path_of(facts: Any, *, in_callers: bool = False) -> SearchPath:
+    """Where names are looked for, as the caller's session tells."""
+    return SearchPath(tuple(facts["schemas"]), facts["first"], facts["temporary"], in_callers)
 
 
-_PATH = """
-SELECT pg_catalog.current_setting('search_path') AS path,
+def refuse_read_only(setting: str) -> None:
+    """Refuse to write in a transaction that may not.
+
+    Args:
+        setting: ``transaction_read_only`` of the caller.
+
+    Raises:
+        ReadOnlyTransaction: that is so.
+    """
+    if setting == "on":
+        raise ReadOnlyTransaction("the transaction is read-only; allowed: one that may write")
+
+
+def refuse_on_segments() -> None:
+    """Refuse a call in a process of a segment.
+
+    Raises:
+        NotSupported: this is one.
+    """
+    if segment_of_process() is not None:
+        raise NotSupported(
+            "got a call for rows that lie on segments; allowed: calls in FROM, or with values",
+            hint="take a value out of a table by a query in parentheses: "
+            "f((SELECT x FROM t WHERE id = 1))",
+        )
+
+
+def _set(setting: tuple[str, str]) -> str:
+    name, value = setting
+    return f"pg_catalog.set_config('{name}', '{value}', true)"
+
+
+# Where the caller's path has names of others: every name has its schema.
+PATH_FACTS = """
        pg_catalog.current_schemas(true)::pg_catalog.text[] AS schemas,
-       pg_catalog.current_schema()::pg_catalog.text AS first
+       pg_catalog.current_schema()::pg_catalog.text AS first,
+       (SELECT n.nspname::pg_catalog.text FROM pg_catalog.pg_namespace n
+         WHERE n.oid OPERATOR(pg_catalog.=) pg_catalog.pg_my_temp_schema()) AS temporary,
+       pg_catalog.current_setting('transaction_read_only') AS read_only
 """
-_SAFE = "SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true)"
-_RESTORED = "SELECT pg_catalog.set_config('search_path', $1, true)"
+# What is set here, or by statements of a job for the rest of its transaction.
+_KEPT = (*DECIDING_SETTINGS, "lock_timeout")
+_FACTS = f"SELECT {PATH_FACTS}" + "".join(
+    f", pg_catalog.current_setting('{name}') AS \"{name}\"" for name in _KEPT
+)
+_RESTORED = "SELECT " + ", ".join(
+    f"pg_catalog.set_config('{name}', ${number}, true)" for number, name in enumerate(_KEPT, 1)
+)

@@ -6,8 +6,8 @@ from typing import Any
 
 from cerebro_db.driver import encoding_rows
 from cerebro_db.driver.encoding_rows import EncodeRequest, EncoderRequest
+from cerebro_db.server.caller import caller_session
 from cerebro_db.server.entry import entry_of
-from cerebro_db.server.host import Host
 
 
 @entry_of("cerebro_encode")
@@ -21,11 +21,9 @@ def encode(
     replace: bool | None,
 ) -> None:
     """Write the features of the rows of a table."""
-    host = Host.of(plpy, gd)
-    request = EncodeRequest(
-        source_table, training_table, output_table, id_col, replace, search_path=host.search_path
-    )
-    encoding_rows.encode(host.pool, request, host.tick)
+    request = EncodeRequest(source_table, training_table, output_table, id_col, replace)
+    with caller_session(plpy, writes=True) as session:
+        encoding_rows.encode(session, request)
 
 
 @entry_of("cerebro_create_encoder")
@@ -38,8 +36,6 @@ def create_encoder(
     replace: bool | None,
 ) -> None:
     """Make a function that gives the features of a row of a table."""
-    host = Host.of(plpy, gd)
-    request = EncoderRequest(
-        source_table, training_table, function_name, replace, search_path=host.search_path
-    )
-    encoding_rows.create_encoder(host.pool, request, host.tick)
+    request = EncoderRequest(source_table, training_table, function_name, replace)
+    with caller_session(plpy, writes=True) as session:
+        encoding_rows.create_encoder(session, request)

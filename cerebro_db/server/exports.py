@@ -23,7 +23,7 @@ def export(
     wanted: str | None,
 ) -> bytes:
     """A model as the bytes of a file."""
-    host = Host.of(plpy, gd)
+    host = Host.apart(plpy, gd, writes=False)
     request = ExportRequest(model_table, mst_key, wanted, search_path=host.search_path)
     return driver.export(host.pool, request, host.tick)
 

@@ -10,6 +10,7 @@ from cerebro_db.driver.fit import fit_multiple
 from cerebro_db.driver.fit import resume as resume_run
 from cerebro_db.driver.fit_request import FitRequest
 from cerebro_db.driver.one_model import OneModel
+from cerebro_db.server.caller import refuse_read_only
 from cerebro_db.server.entry import entry_of
 from cerebro_db.server.host import Host
 from cerebro_db.server.version import cores
@@ -18,7 +19,7 @@ from cerebro_db.server.version import cores
 @entry_of("cerebro_fit_multiple")
 def fit(plpy: Any, gd: dict[str, Any], arguments: dict[str, Any]) -> int:
     """Train a grid; the arguments are those of the SQL function, by name."""
-    host = Host.of(plpy, gd)
+    host = Host.apart(plpy, gd)
     request = FitRequest(**arguments, search_path=host.search_path, cores=cores())
     return fit_multiple(host.pool, host.dialect, request, host.tick, host.notice)
 
@@ -28,7 +29,7 @@ def fit_one(
     plpy: Any, gd: dict[str, Any], configuration: dict[str, Any], arguments: dict[str, Any]
 ) -> int:
     """Train one configuration; the arguments are those of the SQL function, by name."""
-    host = Host.of(plpy, gd)
+    host = Host.apart(plpy, gd)
     one = OneModel(**configuration)
     request = FitRequest(**arguments, one=one, search_path=host.search_path, cores=cores())
     return fit_multiple(host.pool, host.dialect, request, host.tick, host.notice)
@@ -45,7 +46,7 @@ def resume(
     model_output_table: str | None,
 ) -> int:
     """Go on with a run that stopped."""
-    host = Host.of(plpy, gd)
+    host = Host.apart(plpy, gd)
     limits = Limits(
         max_seconds, num_workers, bool(any_version), model_output_table, host.search_path
     )
@@ -55,14 +56,14 @@ def resume(
 @entry_of("cerebro_cancel")
 def cancel(plpy: Any, gd: dict[str, Any], run_id: int | None, mst_key: int | None) -> str:
     """Stop a run, or one of its configurations."""
-    host = Host.of(plpy, gd)
+    host = _asking(plpy, gd)
     return lifecycle.cancel(host.pool, run_id, mst_key, host.tick)
 
 
 @entry_of("cerebro_pause")
 def pause(plpy: Any, gd: dict[str, Any], run_id: int | None) -> str:
     """Stop a run such that its call returns."""
-    host = Host.of(plpy, gd)
+    host = _asking(plpy, gd)
     return lifecycle.pause(host.pool, run_id, host.tick)
 
 
@@ -70,11 +71,19 @@ def pause(plpy: Any, gd: dict[str, Any], run_id: int | None) -> str:
 def drop_run(plpy: Any, gd: dict[str, Any], run_id: int | None) -> None:
     """Forget a run and remove its states."""
     host = Host.of(plpy, gd)
-    lifecycle.drop_run(host.pool, host.dialect, run_id, host.tick)
+    with host.callers() as session:
+        lifecycle.drop_run(session, host.dialect, run_id, host.tick)
 
 
 @entry_of("cerebro_vacuum")
 def vacuum(plpy: Any, gd: dict[str, Any], older_than: float | None) -> list[tuple[int | None, int]]:
     """Remove the states of runs that stopped long ago."""
-    host = Host.of(plpy, gd)
+    host = Host.apart(plpy, gd)
     return lifecycle.vacuum(host.pool, host.dialect, older_than, host.tick)
+
+
+def _asking(plpy: Any, gd: dict[str, Any]) -> Host:
+    """The host of a call that asks a driver for something, whatever its transaction has done."""
+    host = Host.of(plpy, gd)
+    refuse_read_only(host.read_only)
+    return host

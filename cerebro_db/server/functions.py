@@ -7,6 +7,7 @@ from typing import Any
 from cerebro_db.configs.custom import check_name, check_path
 from cerebro_db.configs.names import is_taken
 from cerebro_db.errors import InvalidArgument
+from cerebro_db.server.caller import caller_session
 from cerebro_db.server.computing import Tick, compute
 from cerebro_db.server.entry import entry_of
 from cerebro_db.server.settings import require_administrator
@@ -16,9 +17,9 @@ from cerebro_db.training.functions import distribution_of, imported, places_of
 _KNOWN = "SELECT name FROM cerebro.registered_functions ORDER BY 1"
 _ADD = (
     "INSERT INTO cerebro.catalog_functions (name, path, package, version, places) "
-    "VALUES ($1, $2, $3, $4, $5)"
+    "VALUES (%s, %s, %s, %s, %s)"
 )
-_REMOVE = "DELETE FROM cerebro.catalog_functions WHERE name OPERATOR(pg_catalog.=) $1 RETURNING 1"
+_REMOVE = "DELETE FROM cerebro.catalog_functions WHERE name OPERATOR(pg_catalog.=) %s RETURNING 1"
 
 
 def _names(plpy: Any) -> list[str]:
@@ -55,8 +56,8 @@ def register(plpy: Any, name: str | None, path: str | None) -> None:
         return places_of(imported(path))
 
     places = compute(plpy, work)
-    kinds = ["pg_catalog.text"] * 4 + ["integer"]
-    plpy.execute(plpy.prepare(_ADD, kinds), [name, path, package, version, places])
+    with caller_session(plpy, writes=True) as session:
+        session.run(_ADD, (name, path, package, version, places))
 
 
 @entry_of("cerebro_unregister_function")
@@ -69,7 +70,9 @@ def unregister(plpy: Any, name: str | None) -> None:
     """
     require_administrator(plpy)
     name = check_name(name)
-    if not plpy.execute(plpy.prepare(_REMOVE, ["pg_catalog.text"]), [name]):
+    with caller_session(plpy, writes=True) as session:
+        removed = session.run(_REMOVE, (name,))
+    if not removed:
         known = ", ".join(_names(plpy)) or "none is registered"
         raise InvalidArgument(
             f"name: got {name!r}; registered functions: {known}",

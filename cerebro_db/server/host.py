@@ -3,20 +3,69 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
+import time
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from cerebro_db.configs.settings import parse_setting
-from cerebro_db.database.dialects.backend import own_facts
-from cerebro_db.database.dialects.capabilities import segment_of_process
+from cerebro_db.database.dialects.backend import own_facts, own_temporary_schema
 from cerebro_db.database.dialects.choice import HAS_SEGMENTS, PostgreSQL, dialect_of
 from cerebro_db.database.dialects.interrupts import held, put_off
-from cerebro_db.database.sessions import SessionPool, without_cleartext
-from cerebro_db.errors import InvalidArgument, LoopbackFailed, NotSupported, RunInterrupted
+from cerebro_db.database.relations import (
+    CallerPath,
+    SearchPath,
+    forget_search_path,
+    search_path_with,
+)
+from cerebro_db.database.sessions import Session, SessionPool, without_cleartext
+from cerebro_db.errors import InvalidArgument, LoopbackFailed, OpenTransaction, RunInterrupted
+from cerebro_db.server.caller import (
+    INT4,
+    PATH_FACTS,
+    CallerSession,
+    caller_session,
+    refuse_on_segments,
+    refuse_read_only,
+    search_path_of,
+)
 from cerebro_db.server.computing import listen
 from cerebro_db.server.waiting import Waiting
 
 _POOL_KEY = "cerebro.pool"
+_LOOK_SECONDS = 1.0
+
+
+class OwnLocks:
+    """Looks now and then whether sessions wait for a lock that the caller's transaction holds.
+
+    It would hold that until the call ends, and the server cannot see that the call waits for them.
+    """
+
+    def __init__(self) -> None:
+        self._next = 0.0
+
+    def check(self, plpy: Any, pool: SessionPool, sql: str | None) -> None:
+        """Look, unless that was done a moment ago.
+
+        Args:
+            plpy: of the caller.
+            pool: of the sessions.
+            sql: of the dialect; None where this session is not to be asked.
+
+        Raises:
+            OpenTransaction: one waits.
+        """
+        if sql is None or time.monotonic() < self._next or not (busy := pool.busy()):
+            return
+        self._next = time.monotonic() + _LOOK_SECONDS
+        if rows := plpy.execute(plpy.prepare(sql, [f"{INT4}[]"]), [[one.pid for one in busy]]):
+            table = rows[0]["relation"]
+            what = "something" if table is None else table
+            raise OpenTransaction(
+                f"the transaction of this call holds a lock of {what}, for which a session of the "
+                "function waits"
+            )
 
 
 @dataclass(frozen=True)
@@ -28,20 +77,24 @@ class Host:
         pool: worker sessions, kept from call to call of the same caller.
         dialect: what this server can do.
         search_path: the caller's, for the names that it gives.
+        read_only: ``transaction_read_only`` of the caller.
         postmaster: the process that started this one.
         waiting: whether its sessions wait for their turn.
+        own_locks: looks for locks of the caller that the sessions wait for.
     """
 
     plpy: Any
     pool: SessionPool
     dialect: PostgreSQL
-    search_path: str
+    search_path: CallerPath
+    read_only: str
     postmaster: int = field(default_factory=os.getppid)
     waiting: Waiting = field(default_factory=Waiting)
+    own_locks: OwnLocks = field(default_factory=OwnLocks)
 
     @classmethod
     def of(cls, plpy: Any, gd: dict[str, Any]) -> Host:
-        """The host of this call.
+        """The host of this call, whatever the caller's transaction has done.
 
         Args:
             plpy: the module that the server hands to PL/Python bodies.
@@ -50,17 +103,47 @@ class Host:
         Raises:
             NotSupported: it was called for rows that lie on segments, and runs there.
         """
-        if segment_of_process() is not None:
-            raise NotSupported(_ON_SEGMENT, hint=_VALUES_HINT)
+        refuse_on_segments()
         own = own_facts()
         facts = plpy.execute(_FACTS)[0] if own is None else {**own, "has_segments": True}
         put_off()
         dialect = dialect_of(int(facts["version"]), facts["has_segments"])
         if own is None:
-            pool = _pool(gd, _dsn(facts), dialect)
+            pool, path = _pool(gd, _dsn(facts), dialect), search_path_of(facts)
         else:
-            pool = _asking_pool(plpy, gd, facts, dialect)
-        return cls(plpy, pool, dialect, facts["search_path"])
+            pool, path = _asking_pool(plpy, gd, facts, dialect), facts["search_path"]
+        return cls(plpy, pool, dialect, path, facts["read_only"])
+
+    @classmethod
+    def apart(cls, plpy: Any, gd: dict[str, Any], *, writes: bool = True) -> Host:
+        """The host of a call that works in sessions of its own, which see what is committed.
+
+        Args:
+            plpy, gd: as above.
+            writes: whether it makes tables.
+
+        Raises:
+            ReadOnlyTransaction: it makes tables, and the caller's transaction may not.
+            OpenTransaction: that has written something.
+        """
+        host = cls.of(plpy, gd)
+        if writes:
+            refuse_read_only(host.read_only)
+        (session,) = host.pool.take(1, tick=host.tick)
+        try:
+            if session.run(host.dialect.has_written, (os.getpid(),), host.tick)[0][0]:
+                raise OpenTransaction(_HAS_WRITTEN)
+            return replace(host, search_path=host._known_path(session))
+        finally:
+            host.pool.give([session])
+
+    def _known_path(self, session: Session) -> SearchPath:
+        """Where names are looked for, with the temporary tables of the caller."""
+        if isinstance(self.search_path, SearchPath):
+            return self.search_path
+        path = search_path_with(session, self.search_path, own_temporary_schema(), self.tick)
+        forget_search_path(session)
+        return path
 
     def tick(self) -> None:
         """Let the server act on a cancel request or a timeout; then this raises.
@@ -74,6 +157,11 @@ class Host:
         listen(self.plpy)
         if self.dialect.queues_statements and self.waiting.tells(self.pool.busy()):
             self.notice(_WAITING)
+        self.own_locks.check(self.plpy, self.pool, self.dialect.blockers)
+
+    def callers(self) -> AbstractContextManager[CallerSession]:
+        """The caller's own session, to write tables in."""
+        return caller_session(self.plpy, writes=True)
 
     def notice(self, message: str) -> None:
         """Tell the caller how far the work is."""
@@ -85,16 +173,16 @@ _WAITING = (
     "waiting for a slot: the resource queue or group of this role runs no more statements at a time; "
     "pg_stat_activity shows them"
 )
-_ON_SEGMENT = "got a call for rows that lie on segments; allowed: calls in FROM, or with values"
-_VALUES_HINT = (
-    "take a value out of a table by a query in parentheses: f((SELECT x FROM t WHERE id = 1))"
+_HAS_WRITTEN = (
+    "the transaction has written, or locked rows, before this call; allowed: one that has not, as "
+    "the function works in sessions of its own, which see what is committed"
 )
 
 # The socket's folder may be read by superusers only, hence the function that tells it.
 _FACTS = f"""
 SELECT {HAS_SEGMENTS} AS has_segments,
        pg_catalog.current_setting('server_version_num') AS version,
-       pg_catalog.current_setting('search_path') AS search_path,
+       {PATH_FACTS},
        pg_catalog.current_setting('port') AS port,
        pg_catalog.current_database() AS dbname,
        current_user AS "user",

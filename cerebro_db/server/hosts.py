@@ -21,8 +21,9 @@ def gpu_configuration(
 ) -> None:
     """Write down the GPUs of each host."""
     host = Host.of(plpy, gd)
-    request = gpus.GpuRequest(output_table, source, replace, host.search_path)
-    gpus.write_configuration(host.pool, host.dialect, request, host.tick)
+    request = gpus.GpuRequest(output_table, source, replace)
+    with host.callers() as session:
+        gpus.write_configuration(session, host.pool, host.dialect, request, host.tick)
 
 
 @entry

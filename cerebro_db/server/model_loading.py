@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from cerebro_db.driver import model_deletion, model_loading
-from cerebro_db.driver.model_deletion import DeleteRequest
 from cerebro_db.driver.model_loading import FileRequest, LoadRequest
+from cerebro_db.server.caller import caller_session
 from cerebro_db.server.entry import entry_of
 from cerebro_db.server.host import Host
 
@@ -23,15 +23,9 @@ def load_model(
 ) -> int:
     """Put a model into an architecture table."""
     host = Host.of(plpy, gd)
-    request = LoadRequest(
-        model_arch_table,
-        model_arch,
-        model_weights,
-        name,
-        description,
-        search_path=host.search_path,
-    )
-    return model_loading.load_model(host.pool, request, host.tick)
+    request = LoadRequest(model_arch_table, model_arch, model_weights, name, description)
+    with host.callers() as session:
+        return model_loading.load_model(session, host.pool, request, host.tick)
 
 
 @entry_of("cerebro_load_model_file")
@@ -45,8 +39,9 @@ def load_model_file(
 ) -> int:
     """Put the model of a file into an architecture table."""
     host = Host.of(plpy, gd)
-    request = FileRequest(model_arch_table, file, name, description, host.search_path)
-    return model_loading.load_model_file(host.pool, request, host.tick)
+    request = FileRequest(model_arch_table, file, name, description)
+    with host.callers() as session:
+        return model_loading.load_model_file(session, host.pool, request, host.tick)
 
 
 @entry_of("cerebro_delete_model")
@@ -54,6 +49,6 @@ def delete_model(
     plpy: Any, gd: dict[str, Any], model_arch_table: str | None, model_id: int | None
 ) -> None:
     """Take a model out of an architecture table."""
-    host = Host.of(plpy, gd)
-    request = DeleteRequest(model_arch_table, model_id, host.search_path)
-    host.notice(model_deletion.delete_model(host.pool, request, host.tick))
+    with caller_session(plpy, writes=True) as session:
+        done = model_deletion.delete_model(session, model_arch_table, model_id)
+    plpy.notice(done)

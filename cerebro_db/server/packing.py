@@ -35,7 +35,7 @@ def pack(
     replace: bool | None,
 ) -> None:
     """Pack a table for training."""
-    host = Host.of(plpy, gd)
+    host = Host.apart(plpy, gd)
     request = PackRequest(
         source_table,
         output_table,
@@ -76,7 +76,7 @@ def pack_columns(
     replace: bool | None,
 ) -> None:
     """Pack columns of mixed types for training."""
-    host = Host.of(plpy, gd)
+    host = Host.apart(plpy, gd)
     request = PackRequest(
         source_table,
         output_table,
@@ -115,7 +115,7 @@ def pack_images(
     replace: bool | None,
 ) -> None:
     """Pack images for training."""
-    host = Host.of(plpy, gd)
+    host = Host.apart(plpy, gd)
     request = PackRequest(
         source_table,
         output_table,
@@ -149,7 +149,7 @@ def pack_validation(
     replace: bool | None,
 ) -> None:
     """Pack a table the way a training table was packed."""
-    host = Host.of(plpy, gd)
+    host = Host.apart(plpy, gd)
     request = PackRequest(
         source_table,
         output_table,

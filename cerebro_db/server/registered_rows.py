@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cerebro_db.configs.registry import ModelReference
+from cerebro_db.server.caller import TEXT
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,7 @@ class Versions:
         form, value = _form(reference)
         if form not in self.plans:
             sql = _SQL.format(**_FORMS[form])
-            self.plans[form] = plpy.prepare(sql, ["pg_catalog.text"] * 3)
+            self.plans[form] = plpy.prepare(sql, [TEXT] * 3)
         rows = plpy.execute(self.plans[form], [reference.name, reference.owner, value])
         if not rows:
             return None

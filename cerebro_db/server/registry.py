@@ -6,8 +6,8 @@ from typing import Any
 
 from cerebro_db.driver import registry
 from cerebro_db.driver.registry import RegisterRequest
+from cerebro_db.server.caller import caller_session
 from cerebro_db.server.entry import entry_of
-from cerebro_db.server.host import Host
 
 
 @entry_of("cerebro_register_model")
@@ -21,9 +21,9 @@ def register(
     tags: str | None,
 ) -> int:
     """Copy a model of a run into the registry."""
-    host = Host.of(plpy, gd)
     request = RegisterRequest(run_id, mst_key, name, description, tags)
-    return registry.register(host.pool, request, host.tick)
+    with caller_session(plpy, writes=True) as session:
+        return registry.register(session, request)
 
 
 @entry_of("cerebro_set_alias")
@@ -31,8 +31,8 @@ def set_alias(
     plpy: Any, gd: dict[str, Any], name: str | None, alias: str | None, version: int | None
 ) -> None:
     """Let an alias mean a version."""
-    host = Host.of(plpy, gd)
-    registry.set_alias(host.pool, name, alias, version, host.tick)
+    with caller_session(plpy, writes=True) as session:
+        registry.set_alias(session, name, alias, version)
 
 
 @entry_of("cerebro_rollback_alias")
@@ -40,8 +40,8 @@ def rollback_alias(
     plpy: Any, gd: dict[str, Any], name: str | None, alias: str | None
 ) -> int | None:
     """Let an alias mean what it meant before."""
-    host = Host.of(plpy, gd)
-    return registry.rollback_alias(host.pool, name, alias, host.tick)
+    with caller_session(plpy, writes=True) as session:
+        return registry.rollback_alias(session, name, alias)
 
 
 @entry_of("cerebro_describe_model")
@@ -49,26 +49,26 @@ def describe(
     plpy: Any, gd: dict[str, Any], name: str | None, description: str | None, tags: str | None
 ) -> None:
     """Set the description and the tags of a model or of a version."""
-    host = Host.of(plpy, gd)
-    registry.describe(host.pool, name, description, tags, host.tick)
+    with caller_session(plpy, writes=True) as session:
+        registry.describe(session, name, description, tags)
 
 
 @entry_of("cerebro_grant_model")
 def grant(plpy: Any, gd: dict[str, Any], name: str | None, role: str | None) -> None:
     """Let a role use a model."""
-    host = Host.of(plpy, gd)
-    registry.grant(host.pool, name, role, host.tick)
+    with caller_session(plpy, writes=True) as session:
+        registry.grant(session, name, role)
 
 
 @entry_of("cerebro_revoke_model")
 def revoke(plpy: Any, gd: dict[str, Any], name: str | None, role: str | None) -> None:
     """Take a grant back."""
-    host = Host.of(plpy, gd)
-    registry.revoke(host.pool, name, role, host.tick)
+    with caller_session(plpy, writes=True) as session:
+        registry.revoke(session, name, role)
 
 
 @entry_of("cerebro_drop_model")
 def drop(plpy: Any, gd: dict[str, Any], name: str | None, version: int | None) -> None:
     """Remove a version or a model."""
-    host = Host.of(plpy, gd)
-    registry.drop(host.pool, name, version, host.tick)
+    with caller_session(plpy, writes=True) as session:
+        registry.drop(session, name, version)

@@ -24,7 +24,7 @@ def evaluate(
     replace: bool | None,
 ) -> None:
     """Score models on a packed table."""
-    host = Host.of(plpy, gd)
+    host = Host.apart(plpy, gd)
     arguments = (model_table, test_table, output_table, use_gpus, mst_key, replace)
     request = EvaluationRequest(*arguments, search_path=host.search_path)
     evaluation.evaluate(host.pool, host.dialect, request, host.tick)
@@ -42,7 +42,7 @@ def confusion_matrix(
     replace: bool | None,
 ) -> None:
     """Count which classes models take for which, on a packed table."""
-    host = Host.of(plpy, gd)
+    host = Host.apart(plpy, gd)
     arguments = (model_table, test_table, output_table, use_gpus, mst_key, replace)
     request = EvaluationRequest(*arguments, search_path=host.search_path)
     confusion.confusion_matrix(host.pool, host.dialect, request, host.tick)
@@ -65,7 +65,7 @@ def predict(
     replace: bool | None,
 ) -> None:
     """Ask a model about the rows of a table."""
-    host = Host.of(plpy, gd)
+    host = Host.apart(plpy, gd)
     request = PredictionRequest(
         model_table,
         test_table,
@@ -86,6 +86,6 @@ def predict(
 @entry_of("cerebro_predict_byom")
 def predict_byom(plpy: Any, gd: dict[str, Any], arguments: dict[str, Any]) -> None:
     """Ask a model that was trained elsewhere; the arguments are those of the SQL function."""
-    host = Host.of(plpy, gd)
+    host = Host.apart(plpy, gd)
     request = ByomRequest(**arguments, search_path=host.search_path)
     prediction_byom.predict_byom(host.pool, host.dialect, request, host.tick, host.notice)

@@ -15,7 +15,7 @@ from cerebro_db.database.relations import require_text, spellings
 from cerebro_db.driver.fit_setup import STATES_SUFFIX
 from cerebro_db.driver.trained import ROLE
 from cerebro_db.errors import InvalidArgument
-from cerebro_db.server.caller import caller_session
+from cerebro_db.server.caller import INT4, OID, TEXT, caller_session
 from cerebro_db.server.computing import compute
 from cerebro_db.server.entry import entry_of
 from cerebro_db.server.registered_rows import Versions
@@ -143,7 +143,7 @@ class _Kept:
     def _place(self, plpy: Any, text: str) -> tuple[str, int] | None:
         """Role and table; None where no table has that name."""
         if self.plan is None:
-            self.plan = plpy.prepare(_PLACE, ["pg_catalog.text"])
+            self.plan = plpy.prepare(_PLACE, [TEXT])
         for spelled in spellings(text):
             try:
                 row = plpy.execute(self.plan, [spelled])[0]
@@ -188,10 +188,10 @@ _OF_KEY = " AND s.mst_key OPERATOR(pg_catalog.=) $1"
 
 
 def _table(plpy: Any, oid: int) -> _Table:
-    row = plpy.execute(plpy.prepare(_NAME, ["pg_catalog.oid"]), [oid])[0]
+    row = plpy.execute(plpy.prepare(_NAME, [OID]), [oid])[0]
     states = QualifiedName(row["schema"], row["name"]).suffixed(STATES_SUFFIX)
     sql = _VERSION.format(states.text)
-    return _Table(plpy.prepare(sql + _OF_KEY, ["pg_catalog.int4"]), plpy.prepare(sql + " LIMIT 2"))
+    return _Table(plpy.prepare(sql + _OF_KEY, [INT4]), plpy.prepare(sql + " LIMIT 2"))
 
 
 def _loaded(plpy: Any, text: str, mst_key: int | None) -> RowModel:

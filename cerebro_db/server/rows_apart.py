@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from cerebro_db.database.catalog import Catalog
 from cerebro_db.database.dialects.capabilities import statement_began
+from cerebro_db.database.relations import CallerPath
 from cerebro_db.database.sessions import Session
 from cerebro_db.driver.control import control_session
 from cerebro_db.driver.registered import RegisteredModel, named_models
@@ -23,7 +24,7 @@ if TYPE_CHECKING:  # TensorFlow is imported at the first call
 
 _KEY = "cerebro.rows_apart"
 _MOST_MODELS = 16
-_Place = tuple[str, str, str, int | None]
+_Place = tuple[str, CallerPath, str, int | None]
 
 
 @dataclass

@@ -6,8 +6,9 @@ from typing import Any
 
 from cerebro_db.driver import selection
 from cerebro_db.driver.selection import GridRequest, ListRequest
+from cerebro_db.server.caller import caller_session
+from cerebro_db.server.computing import listen
 from cerebro_db.server.entry import entry_of
-from cerebro_db.server.host import Host
 
 
 @entry_of("cerebro_generate_configs")
@@ -26,7 +27,6 @@ def generate_configs(
     replace: bool | None,
 ) -> None:
     """Write the configurations of a grid, or of a random search."""
-    host = Host.of(plpy, gd)
     request = GridRequest(
         model_arch_table,
         model_selection_table,
@@ -38,9 +38,8 @@ def generate_configs(
         random_state,
         object_table,
         replace,
-        search_path=host.search_path,
     )
-    host.notice(str(selection.select(host.pool, request, host.tick)))
+    _select(plpy, request)
 
 
 @entry_of("cerebro_load_configs")
@@ -56,7 +55,6 @@ def load_configs(
     replace: bool | None,
 ) -> None:
     """Write every combination of what is listed."""
-    host = Host.of(plpy, gd)
     request = ListRequest(
         model_arch_table,
         model_selection_table,
@@ -65,6 +63,11 @@ def load_configs(
         fit_params_list,
         object_table,
         replace,
-        search_path=host.search_path,
     )
-    host.notice(str(selection.select(host.pool, request, host.tick)))
+    _select(plpy, request)
+
+
+def _select(plpy: Any, request: GridRequest | ListRequest) -> None:
+    with caller_session(plpy, writes=True) as session:
+        selected = selection.select(session, request, lambda: listen(plpy))
+    plpy.notice(str(selected))

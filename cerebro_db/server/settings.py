@@ -7,6 +7,7 @@ from typing import Any
 from cerebro_db.configs.settings import OF_SUPERUSERS, Settings, parse_setting
 from cerebro_db.database.sessions import check_dsn
 from cerebro_db.errors import InvalidArgument, NotPermitted
+from cerebro_db.server.caller import caller_session
 from cerebro_db.server.entry import entry_of
 
 
@@ -36,9 +37,10 @@ def set_value(plpy: Any, name: str | None, value: str | None) -> None:
         table = "cerebro.catalog_settings"
     if name == "worker_dsn" and text is not None:
         check_dsn(text)
-    plpy.execute(plpy.prepare(_REMOVE.format(table), ["pg_catalog.text"]), [name])
-    if text is not None:
-        plpy.execute(plpy.prepare(_ADD.format(table), ["pg_catalog.text"] * 2), [name, text])
+    with caller_session(plpy, writes=True) as session:
+        session.run(_REMOVE.format(table), (name,))
+        if text is not None:
+            session.run(_ADD.format(table), (name, text))
 
 
 def require_administrator(plpy: Any) -> None:
@@ -67,5 +69,5 @@ _IS_SUPERUSER = (
     "SELECT r.rolsuper AS allowed FROM pg_catalog.pg_roles r "
     "WHERE r.rolname OPERATOR(pg_catalog.=) current_user"
 )
-_REMOVE = "DELETE FROM {} WHERE name OPERATOR(pg_catalog.=) $1"
-_ADD = "INSERT INTO {} (name, value) VALUES ($1, $2)"
+_REMOVE = "DELETE FROM {} WHERE name OPERATOR(pg_catalog.=) %s"
+_ADD = "INSERT INTO {} (name, value) VALUES (%s, %s)"

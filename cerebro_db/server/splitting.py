@@ -6,8 +6,8 @@ from typing import Any
 
 from cerebro_db.driver import splitting
 from cerebro_db.driver.splitting import SplitRequest
+from cerebro_db.server.caller import caller_session
 from cerebro_db.server.entry import entry_of
-from cerebro_db.server.host import Host
 
 
 @entry_of("cerebro_train_test_split")
@@ -26,7 +26,6 @@ def train_test_split(
     replace: bool | None,
 ) -> None:
     """Split the rows of a table at random."""
-    host = Host.of(plpy, gd)
     request = SplitRequest(
         source_table,
         output_table,
@@ -38,6 +37,7 @@ def train_test_split(
         separate_output_tables,
         seed,
         replace,
-        search_path=host.search_path,
     )
-    host.notice(str(splitting.split(host.pool, request, host.tick)))
+    with caller_session(plpy, writes=True) as session:
+        split = splitting.split(session, request)
+    plpy.notice(str(split))

@@ -148,21 +148,22 @@ def _train(db: Database, network: Network) -> None:
         "grids": ("grid", (6, "linear"), layer("Reshape", target_shape=[2, 3], name="grid")),
     }
     for model_id, (name, (target, *layers)) in enumerate(shapes.items(), 1):
-        db.fetch(
-            "SELECT cerebro_load_model('library', %(json)s); "
-            "SELECT cerebro_load_configs('library', %(name)s || '_configs', ARRAY[%(id)s], "
-            "ARRAY[%(compile)s], %(fit)s); "
-            "SELECT cerebro_pack('rows', %(name)s || '_packed', %(target)s, 'x', "
-            "num_partitions := 2, normalizing_const := 2.0); "
-            "SELECT cerebro_fit_multiple(%(name)s || '_packed', %(name)s, "
-            "%(name)s || '_configs', 2, num_workers := 1)",
-            {
-                "name": name,
-                "json": network((4,), *layers),
-                "id": model_id,
-                "target": target,
-                "compile": COMPILE[name],
-                "fit": ["batch_size=8", "batch_size=16"] if name == "flowers" else ["batch_size=8"],
-            },
-        )
+        values = {
+            "name": name,
+            "json": network((4,), *layers),
+            "id": model_id,
+            "target": target,
+            "compile": COMPILE[name],
+            "fit": ["batch_size=8", "batch_size=16"] if name == "flowers" else ["batch_size=8"],
+        }
+        for statement in (
+            "cerebro_load_model('library', %(json)s)",
+            "cerebro_load_configs('library', %(name)s || '_configs', ARRAY[%(id)s], "
+            "ARRAY[%(compile)s], %(fit)s)",
+            "cerebro_pack('rows', %(name)s || '_packed', %(target)s, 'x', "
+            "num_partitions := 2, normalizing_const := 2.0)",
+            "cerebro_fit_multiple(%(name)s || '_packed', %(name)s, %(name)s || '_configs', 2, "
+            "num_workers := 1)",
+        ):
+            db.fetch(f"SELECT {statement}", values)
     db.notices()

@@ -203,12 +203,6 @@ def test_what_no_text_of_the_server_can_hold(db, small):
             db.fetch("SELECT cerebro_load_model('odd', %s)", (small.replace("tiny", name),))
 
 
-def test_uncommitted_and_temporary_tables(db, small):
-    db.fetch("CREATE TEMP TABLE passing (model_id int)")
-    assert db.value("SELECT cerebro_load_model('passing', %s)", (small,)) == 1
-    assert "public.passing" in db.tables()
-
-
 def test_the_callers_backend_stays_light(db, small):
     db.fetch("SELECT cerebro_load_model('light', %s)", (small,))
     mapped = Path(f"/proc/{db.value('SELECT pg_backend_pid()')}/maps").read_text()

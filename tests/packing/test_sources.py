@@ -133,7 +133,7 @@ def test_a_wrong_name_is_told_with_the_nearest_table_that_the_caller_may_read(db
         'CREATE SCHEMA sales; GRANT USAGE ON SCHEMA sales TO packing_user; CREATE TABLE sales."Mistyped" AS SELECT 1 AS x'
     )
     wrong = ("mistypd", "sales.mistypd", "mistyped_or_nt", "theirs.mistypd", "nothing like it")
-    near = ("mistyped", "Mistyped", "mistyped_or_not", None, None)
+    near = ("mistyped", '"Mistyped"', "mistyped_or_not", None, None)
     with plain_user.cursor() as mine, db.connection.cursor() as theirs:
         db.fetch("GRANT SELECT (x) ON mistyped TO packing_user")
         for cursor, seen in ((theirs, near), (mine, ("mistyped", None, "mistyped", None, None))):
@@ -141,8 +141,8 @@ def test_a_wrong_name_is_told_with_the_nearest_table_that_the_caller_may_read(db
                 with pytest.raises(psycopg2.errors.UndefinedTable) as caught:
                     cursor.execute("SELECT cerebro_pack(%s, 'theirs.n', 'x', 'x')", (name,))
                 told = caught.value.diag.message_hint
-                assert told.startswith(f"Did you mean '{meant}'? " if meant else "worker sessions")
-                assert "commit first" in told
+                assert told.startswith(f"Did you mean '{meant}'? " if meant else "the schemas")
+                assert "schemas of the search_path" in told
 
 
 def test_foreign_tables(db):

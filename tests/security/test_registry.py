@@ -29,7 +29,8 @@ KEPT = ("_models", "_model_versions", "_model_states", "_model_aliases", "_model
 def run(alice: Person) -> int:
     """The finished run of alice."""
     sql = (
-        "SELECT run_id FROM cerebro.runs WHERE status = 'finished' AND model_output_table ~ 'out$'"
+        "SELECT run_id FROM cerebro.runs "
+        "WHERE status = 'finished' AND model_output_table ~ 'out\\W?$'"
     )
     return int(alice.rows(sql)[0][0])
 

@@ -35,6 +35,7 @@ def own_facts() -> dict[str, Any] | None:
         "port": setting("port"),
         "dbname": program.get_database_name(database),
         "user": program.GetUserNameFromId(ctypes.c_uint32(program.GetUserId()), False),
+        "read_only": setting("transaction_read_only"),
         "directories": ctypes.c_char_p.in_dll(program, "Unix_socket_directories").value,
     }
     return {name: (value or b"").decode() for name, value in found.items()}
@@ -56,3 +57,11 @@ def client_is_gone() -> bool:
     poller = select.poll()
     poller.register(ctypes.c_int.from_address(port).value, select.POLLRDHUP)
     return bool(poller.poll(0))
+
+
+def own_temporary_schema() -> str:
+    """How the schema of temporary tables is called where there are segments: after the session."""
+    program = ctypes.PyDLL(None)
+    program.GetConfigOptionByName.restype = ctypes.c_char_p
+    number = program.GetConfigOptionByName(b"gp_session_id", None, False)
+    return f"pg_temp_{(number or b'').decode()}"

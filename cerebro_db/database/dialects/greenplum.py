@@ -33,6 +33,14 @@ class Greenplum(PostgreSQL):
     rotation: RotationStatements | None = GreenplumRotation()
 
     queues_statements = True
+    # Most is written by processes of segments, which work for the same session.
+    has_written = (
+        "SELECT EXISTS (SELECT 1 FROM pg_catalog.pg_locks l WHERE l.locktype = 'transactionid' "
+        "AND l.mode = 'ExclusiveLock' AND l.granted AND l.mppsessionid IN "
+        "(SELECT a.sess_id FROM pg_catalog.pg_stat_activity a WHERE a.pid = %s))"
+    )
+
+    blockers = None
 
     def __init__(self, server_version: int) -> None:
         super().__init__(server_version)

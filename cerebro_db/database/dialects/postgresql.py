@@ -11,6 +11,7 @@ from cerebro_db.database.dialects.postgresql_training import (
 )
 from cerebro_db.database.sessions import SessionSettings
 
+BLOCKING_PIDS_SINCE = 90600
 SESSION_CHECKS_SINCE = 140000
 TRANSACTION_TIMEOUT_SINCE = 170000
 # Sessions that are kept for a next call end some time; those of a run may wait for any time.
@@ -19,6 +20,18 @@ _ENDS_IDLE = (
     "SELECT pg_catalog.set_config('idle_session_timeout', (SELECT s.value FROM cerebro.settings s "
     "WHERE s.name = 'idle_seconds') || 's', false)"
 )
+# What a role, or a session, has set for itself must not change what is read and written; and
+# objects of other users cannot get in between, whatever their names are.
+DECIDING_SETTINGS = {
+    "search_path": "pg_catalog, pg_temp",
+    "extra_float_digits": "3",
+    "standard_conforming_strings": "on",
+    "DateStyle": "ISO, MDY",
+    "IntervalStyle": "postgres",
+    "TimeZone": "UTC",
+    "bytea_output": "hex",
+    "client_min_messages": "warning",
+}
 _NEWER_SETTINGS = (
     (90600, "SET idle_in_transaction_session_timeout = 0"),
     (90600, "SET max_parallel_workers_per_gather = 0"),
@@ -42,24 +55,34 @@ class PostgreSQL:
     # Whether it may run so many statements of a role at a time only.
     queues_statements = False
 
+    # Whether a transaction has written, or locked rows. Parameter: the process id of its session.
+    has_written = (
+        "SELECT EXISTS (SELECT 1 FROM pg_catalog.pg_locks l WHERE l.locktype = 'transactionid' "
+        "AND l.mode = 'ExclusiveLock' AND l.granted AND l.pid = %s)"
+    )
+
+    # Tables that sessions wait for, of this one. Parameter: their process ids. Every name and operator
+    # has its schema: it is run on a search path that others may have put something on.
+    blockers: str | None = """
+        SELECT l.relation::pg_catalog.regclass::pg_catalog.text AS relation
+          FROM pg_catalog.pg_locks l
+         WHERE NOT l.granted AND l.pid OPERATOR(pg_catalog.=) ANY ($1)
+           AND pg_catalog.pg_backend_pid() OPERATOR(pg_catalog.=) ANY (
+               pg_catalog.pg_blocking_pids(l.pid)) LIMIT 1
+    """
+
     def __init__(self, server_version: int) -> None:
         self.server_version = server_version
         self.prediction = PostgreSQLPrediction(server_version)
+        if server_version < BLOCKING_PIDS_SINCE:
+            self.blockers = None
 
     def session_settings(self) -> SessionSettings:
         """What makes a session fit for work of any length."""
         settings = [
-            # Objects of other users cannot get in between, whatever their names are.
-            "SET search_path = pg_catalog, pg_temp",
-            # What a role has set for itself must not change what is read and written.
+            *(f"SET {name} = {value}" for name, value in DECIDING_SETTINGS.items()),
             "SET default_transaction_isolation = 'read committed'",
             "SET default_transaction_read_only = off",
-            "SET extra_float_digits = 3",
-            "SET standard_conforming_strings = on",
-            "SET DateStyle = 'ISO, MDY'",
-            "SET IntervalStyle = 'postgres'",
-            "SET TimeZone = 'UTC'",
-            "SET client_min_messages = warning",
             "SET statement_timeout = 0",
             "SET lock_timeout = '30s'",
             # A connection that was cut without a word must not hold its locks for hours.
