@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from cerebro_db.database.dialects.capabilities import segment_of_process
+from cerebro_db.database.dialects.capabilities import segment_of_process, unpacked_sqlstate
 from cerebro_db.database.dialects.postgresql import DECIDING_SETTINGS
 from cerebro_db.database.relations import SearchPath, use_search_path
 from cerebro_db.database.sessions import Session, StatementFailed, Tick, no_tick, told
@@ -49,10 +49,11 @@ class CallerSession(Session):
             else:
                 result = self._plpy.execute(text)
         except self._plpy.SPIError as error:
-            if error.sqlstate.startswith(_INTERVENTION):
+            number, detail, hint, *_ = error.spidata
+            sqlstate = unpacked_sqlstate(number)  # not every one has a class that knows it
+            if sqlstate.startswith(_INTERVENTION):
                 raise
-            _, detail, hint, *_ = error.spidata
-            raise StatementFailed(told(str(error)), error.sqlstate, hint, detail) from None
+            raise StatementFailed(told(str(error)), sqlstate, hint, detail) from None
         if not len(result):  # of a statement that returns no rows nobody can ask for columns
             return []
         names = result.colnames()

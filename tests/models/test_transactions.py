@@ -7,6 +7,7 @@ import os
 import time
 from contextlib import contextmanager
 
+import psycopg2
 import pytest
 from psycopg2 import errors
 from reasons import WAITS_FOR_LOCKS
@@ -158,6 +159,30 @@ def test_an_error_ends_the_statement_alone(user, net):
                 (net,),
             )
         assert caught.value.diag.message_hint
+
+
+def test_what_a_trigger_raises(user, net):
+    user.fetch("SELECT cerebro_load_model('guarded', %s)", (net,))
+    user.fetch(
+        "CREATE FUNCTION guard() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION "
+        "USING ERRCODE = 'U0042', MESSAGE = 'no more', HINT = 'ask', DETAIL = 'full'; END $$; "
+        "CREATE TRIGGER guard BEFORE INSERT ON guarded FOR EACH ROW EXECUTE PROCEDURE guard()"
+    )
+    with pytest.raises(psycopg2.Error, match="no more") as caught:
+        user.fetch("SELECT cerebro_load_model('guarded', %s)", (net,))
+    found = caught.value.diag
+    assert (found.sqlstate, found.message_hint, found.message_detail) == ("U0042", "ask", "full")
+    user.fetch("DROP TABLE guarded; DROP FUNCTION guard()")
+
+
+def test_a_timeout_is_told_as_one(user):
+    user.fetch("CREATE VIEW slow AS SELECT id, pg_sleep(0.2)::text AS s FROM rows")
+    user.fetch("SET statement_timeout = '1s'")
+    try:
+        with pytest.raises(errors.QueryCanceled, match="statement timeout"):
+            user.fetch("SELECT cerebro_train_test_split('slow', 'o', 0.5)")
+    finally:
+        user.fetch("SET statement_timeout = 0; DROP VIEW slow")
 
 
 def test_a_temporary_table_counts(user, net):

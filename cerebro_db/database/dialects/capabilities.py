@@ -75,3 +75,8 @@ def reads_error_attributes(plpy: Any) -> bool:
 def packed_sqlstate(sqlstate: str) -> int:
     """An SQLSTATE as the server keeps it: six bits a character."""
     return sum(((ord(character) - 48) & 0x3F) << 6 * n for n, character in enumerate(sqlstate))
+
+
+def unpacked_sqlstate(number: int) -> str:
+    """The SQLSTATE that a number of the server stands for."""
+    return "".join(chr((number >> 6 * n & 0x3F) + 48) for n in range(5))
