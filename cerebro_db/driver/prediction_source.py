@@ -14,8 +14,8 @@ from cerebro_db.database.relations import Column, Relation, column, find
 from cerebro_db.database.sessions import Session, StatementFailed, Tick
 from cerebro_db.driver.packing_columns import listed_features
 from cerebro_db.driver.packing_source import Feature, recorded_feature
-from cerebro_db.driver.packing_survey import reason
 from cerebro_db.driver.prediction_models import Asked
+from cerebro_db.driver.row_faults import NULL, reason, remedy
 from cerebro_db.errors import CerebroError, InvalidArgument, InvalidData, WrongObjectType
 from cerebro_db.training.buffers import wire_bytes
 
@@ -59,12 +59,14 @@ class Rows:
         feature, shape = self.features[place], asked.shapes[place]
         where = dialect.prediction.named_row(number, self.sql.table)
         if row_id is None:
-            return InvalidData(f"{where}: column {self.id.name!r} is NULL; allowed: no NULL")
-        what = reason(fault, got, shape)
-        if fault == "shape" and got is not None:
-            what = f"has shape {tuple(got)}; allowed: {shape}, the shape of the model's rows"
+            return InvalidData(
+                f"{where}: column {self.id.name!r} is NULL; allowed: no NULL",
+                remedy(NULL, None, (), self.id),
+            )
+        what = reason(fault, got, shape, "the shape of the model's rows")
         return InvalidData(
-            f"{where}, {self.id.name} = {row_id}: column {feature.column.name!r} {what}"
+            f"{where}, {self.id.name} = {row_id}: column {feature.column.name!r} {what}",
+            remedy(fault, got, shape, feature.column),
         )
 
 
