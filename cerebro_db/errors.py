@@ -149,7 +149,7 @@ class InvalidData(CerebroError):
     """The rows of a table cannot be used: NULL, ragged, or an unseen class."""
 
     sqlstate = "22000"
-    advice = "mend such rows, or leave them out in a view: SELECT ... WHERE x IS NOT NULL"
+    advice = "mend such rows, or leave them out in a view"
 
 
 class InvalidArchitecture(CerebroError):

@@ -261,16 +261,31 @@ def _selection_rows(
     )
     if not rows:
         raise InvalidArgument(f"model_selection_table: {selection.name} is empty", hint=_HINT)
-    if not any(value is None for row in rows for value in row):
-        rows = [_checked(selection, row) for row in rows]
-    repeated = [key for key, count in Counter(str(row[0]) for row in rows).items() if count > 1]
-    if repeated or any(value is None for row in rows for value in row):
+    for row in rows:
+        _check_nulls(selection, row)
+    checked = [_checked(selection, row) for row in rows]
+    repeated = [key for key, count in Counter(row[0] for row in checked).items() if count > 1]
+    if repeated:
         raise InvalidArgument(
-            f"model_selection_table: {selection.name} has NULLs or repeats mst_key {repeated[:5]}; "
-            "allowed: each mst_key once, no NULLs",
-            hint=_HINT,
+            f"model_selection_table: {selection.name} has the mst_key {repeated[0]} more than once; "
+            "allowed: each mst_key once",
+            hint="give each configuration a mst_key of its own",
         )
-    return [(row[0], row[1], row[2], row[3]) for row in rows]
+    return checked
+
+
+def _check_nulls(selection: Relation, row: tuple[Any, ...]) -> None:
+    missing = [name for name, value in zip(_SELECTION, row, strict=True) if value is None]
+    if missing:
+        mst_key = row[0]
+        which = f"the row of mst_key {mst_key}" if mst_key is not None else "a row"
+        raise InvalidArgument(
+            f"model_selection_table: {which} of {selection.name} has NULL in the column "
+            f"{missing[0]}; allowed: no NULL",
+            hint=f"UPDATE {selection.name} SET {missing[0]} = ... fills it; fit_params may be ''"
+            if mst_key is not None
+            else f"DELETE FROM {selection.name} WHERE mst_key IS NULL removes it",
+        )
 
 
 _HINT = "cerebro.cerebro_generate_configs and cerebro.cerebro_load_configs make such tables"

@@ -17,10 +17,12 @@ from cerebro_db.database.dialects.postgresql_packing import (
 )
 from cerebro_db.database.names import QualifiedName, quote
 from cerebro_db.database.packed import PackedTable
+from cerebro_db.database.relations import Column
 from cerebro_db.database.sessions import Session, Tick
 from cerebro_db.driver.packing_columns import NO_OTHERS, Others
 from cerebro_db.driver.packing_layout import parse_addresses
 from cerebro_db.driver.packing_source import Feature, Target
+from cerebro_db.driver.row_faults import ELEMENT, NULL, reason, remedy, unseen
 from cerebro_db.errors import NO_ROWS, CerebroError, InvalidData
 
 
@@ -171,7 +173,7 @@ class Surveyor:
         except CerebroError:  # the server already fails on reading that row, and says why
             return failure
         found = [fault for fault in faults if fault is not None]
-        return InvalidData(min(found, key=lambda fault: fault[0])[1]) if found else failure
+        return min(found, key=lambda fault: fault[0])[1] if found else failure
 
     def _addresses(self, table: QualifiedName) -> NDArray[np.int64]:
         if self._sql.in_one_statement:  # where rows have none that another session could use
@@ -194,7 +196,7 @@ class Surveyor:
         if features is None or (wants_target and targets is None):
             known = replace(survey, feature=replace(survey.feature, shape=tuple(features or ())))
             fault = self._fault(known)
-            raise InvalidData(fault[1] if fault else f"source_table: {survey.source} is unusable")
+            raise (fault[1] if fault else InvalidData(f"source_table: {survey.source} is unusable"))
         shape, target_shape = tuple(features), tuple(targets) if wants_target else ()
         if training is not None:
             wanted, of_target = training.inputs[places[0]], training.targets[places[1]]
@@ -202,8 +204,8 @@ class Surveyor:
             _check_shape(survey.target.column.name, target_shape, of_target.shape, training)
         return shape, target_shape
 
-    def _fault(self, survey: Survey) -> tuple[int, str] | None:
-        """The number of the first row that cannot be packed, and what is wrong with it."""
+    def _fault(self, survey: Survey) -> tuple[int, InvalidData] | None:
+        """The number of the first row that cannot be packed, and the error that tells of it."""
         # Where no row has a shape, any shape finds the first row.
         shape, target_shape = survey.feature.shape or (1,), survey.target.wire_shape
         statement = self._sql.culprit(survey.scan, shape, target_shape)
@@ -219,24 +221,33 @@ class Surveyor:
         row: Sequence[Any],
         shape: tuple[int, ...],
         target_shape: tuple[int, ...],
-    ) -> str:
+    ) -> InvalidData:
         number, address, fault, got, target_fault, target_got, label, weight = row
         of_copy = survey.is_staged and not self._sql.in_one_statement
         where = self._sql.named_row(number, survey.source, None if of_copy else address)
-        name, target_name = survey.feature.column.name, survey.target.column.name
+        column, target = survey.feature.column, survey.target.column
         if fault:
-            where += f", {target_name} = {label!r}" if label is not None else ""
-            return f"{where}: column {name!r} {reason(fault, got, shape)}"
+            where += f", {target.name} = {label!r}" if label is not None else ""
+            return _of_row(where, column, fault, got, shape)
         if weight is not None:
-            return (
+            return InvalidData(
                 f"{where}: column {survey.weight!r} holds {weight} as a sample weight; "
-                "allowed: finite numbers from 0"
+                "allowed: finite numbers from 0",
+                hint="put a weight from 0 there in a view, or leave the row out",
             )
         if target_fault == "class":
-            return f"{where}: {_unseen(label, survey.target)}"
-        if target_fault == "element" and not survey.target.column.is_array:
-            target_fault = "null"  # a number is read as an array of one
-        return f"{where}: column {target_name!r} {reason(target_fault, target_got, target_shape)}"
+            what, hint = unseen(label, target.name, survey.target.values)
+            return InvalidData(f"{where}: column {target.name!r} {what}", hint)
+        if target_fault == ELEMENT and not target.is_array:
+            target_fault = NULL  # a number is read as an array of one
+        return _of_row(where, target, target_fault, target_got, target_shape)
+
+
+def _of_row(
+    where: str, column: Column, fault: str, got: Sequence[int] | None, shape: tuple[int, ...]
+) -> InvalidData:
+    what = reason(fault, got, shape, "the shape of the first row")
+    return InvalidData(f"{where}: column {column.name!r} {what}", remedy(fault, got, shape, column))
 
 
 def _pairs(survey: Survey) -> list[tuple[tuple[int, int], Survey]]:
@@ -287,24 +298,6 @@ def _check_shape(
             f"those of {training.relation.name} have shape {_shown(wanted)}",
             hint="give arrays of that shape, or pack the training table anew",
         )
-
-
-def reason(fault: str, got: Sequence[int] | None, shape: Sequence[int]) -> str:
-    if fault == "null":
-        return "is NULL; allowed: no NULL"
-    if fault == "element":
-        return "holds a NULL; allowed: no NULL"
-    if fault == "value":
-        return "holds a value that is NaN, infinite or too large; allowed: finite float32 numbers"
-    if fault != "shape":
-        return fault  # of an image, which tells more
-    if got is None:
-        return "is an empty array; allowed: at least one element"
-    return f"has shape {_shown(got)}; allowed: {_shown(shape)}, the shape of the first row"
-
-
-def _unseen(label: str | None, target: Target) -> str:
-    return f"column {target.column.name!r}: got the class {label!r}; allowed: {target.values}"
 
 
 def _shown(shape: Sequence[int]) -> str:

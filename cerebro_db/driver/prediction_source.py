@@ -14,8 +14,8 @@ from cerebro_db.database.relations import Column, Relation, column, find
 from cerebro_db.database.sessions import Session, StatementFailed, Tick
 from cerebro_db.driver.packing_columns import id_columns, listed_features
 from cerebro_db.driver.packing_source import Feature, recorded_feature, within_limits
-from cerebro_db.driver.packing_survey import reason
 from cerebro_db.driver.prediction_models import Asked
+from cerebro_db.driver.row_faults import reason, remedy, without_nulls
 from cerebro_db.errors import CerebroError, InvalidArgument, InvalidData, WrongObjectType
 from cerebro_db.training.buffers import wire_bytes
 
@@ -70,11 +70,15 @@ class Rows:
         names = ", ".join(one.name for one in self.ids)
         if row_id is None:
             listed = " or ".join(repr(one.name) for one in self.ids)
-            return InvalidData(f"{where}: column {listed} is NULL; allowed: no NULL")
-        what = reason(fault, got, shape)
-        if fault == "shape" and got is not None:
-            what = f"has shape {tuple(got)}; allowed: {shape}, the shape of the model's rows"
-        return InvalidData(f"{where}, {names} = {row_id}: column {feature.column.name!r} {what}")
+            return InvalidData(
+                f"{where}: column {listed} is NULL; allowed: no NULL",
+                without_nulls([one.name for one in self.ids]),
+            )
+        what = reason(fault, got, shape, "the shape of the model's rows")
+        return InvalidData(
+            f"{where}, {names} = {row_id}: column {feature.column.name!r} {what}",
+            remedy(fault, got, shape, feature.column),
+        )
 
 
 @dataclass(frozen=True)

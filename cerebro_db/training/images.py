@@ -125,7 +125,7 @@ def _decoded(data: bytes, image: ImageEncoding, tick: Tick) -> NDArray[np.uint8]
     except Exception as error:  # what a damaged image raises is of any kind
         raise InvalidData(
             f"holds no JPEG or PNG that can be read ({type(error).__name__})",
-            hint="image_format := 'raw' takes the values themselves",
+            hint="store that image anew; image_format := 'raw' takes the values themselves",
         ) from None
 
 

@@ -106,6 +106,12 @@ def encoding_for(facts: TargetFacts, wanted: Target, units: int) -> str:
         return "onehot"
     if wanted not in (Target.IDS, Target.ONEHOT) and units == 1 and facts.num_classes <= 2:
         return "binary"
+    if facts.num_classes < 2:
+        raise InvalidArgument(
+            "got a target of one class; allowed: of two classes or more",
+            hint="all rows of the packed table have the same class, so there is nothing to tell "
+            "apart; pack rows of other classes, too, or name num_classes",
+        )
     raise InvalidArgument(
         f"got an architecture with {units} outputs for {facts.num_classes} classes; "
         "allowed: as many outputs as classes, or one output for two classes with a binary loss",

@@ -118,6 +118,42 @@ def test_a_metric_that_wants_predicted_ids(
         fit(configs=configs)
 
 
+def test_a_target_of_one_class(bench: Any, fit: Fit) -> None:
+    bench.run("CREATE VIEW alike AS SELECT x, 'a'::text AS label FROM blobs")
+    bench.run("SELECT cerebro_pack('alike', 'alike_packed', 'label', 'x', num_partitions := 2)")
+    one = model(DENSE, layer("Dense", units=1, activation="softmax"))
+    bench.run("SELECT cerebro_load_model('ones', %s)", (one,))
+    bench.run(
+        "SELECT cerebro_load_configs('ones', 'one_configs', ARRAY[1], "
+        "ARRAY['loss=categorical_crossentropy,optimizer=Adam'], ARRAY[''])"
+    )
+    told = "got a target of one class; allowed: of two classes or more"
+    with pytest.raises(psycopg2.errors.InvalidParameterValue, match=told):
+        fit("alike_packed", "one_configs")
+
+
+def test_a_null_among_configurations_is_told_with_its_row_and_column(
+    bench: Any, fit: Fit, selection: Callable[..., str]
+) -> None:
+    configs = selection([1, 2], [ADAM])
+    loose = f"{configs}_loose"  # without its constraints
+    bench.run(f"CREATE TABLE {loose} AS SELECT * FROM {configs} WHERE mst_key = 1")
+    bench.run(f"CREATE TABLE {loose}_summary AS TABLE {configs}_summary")
+    for given, told in (
+        ("2, model_id, compile_params, NULL", "the row of mst_key 2 {} in the column fit_params"),
+        ("NULL, model_id, compile_params, ''", "a row {} in the column mst_key"),
+    ):
+        bench.run(f"INSERT INTO {loose} SELECT {given} FROM {loose} WHERE mst_key = 1")
+        told = told.format(f"of public.{loose} has NULL")
+        with pytest.raises(psycopg2.errors.InvalidParameterValue, match=told):
+            fit(configs=loose)
+        bench.run(f"UPDATE {loose} SET fit_params = ''")
+    bench.run(f"UPDATE {loose} SET mst_key = 1")
+    told = "has the mst_key 1 more than once"
+    with pytest.raises(psycopg2.errors.InvalidParameterValue, match=told):
+        fit(configs=loose)
+
+
 def test_a_table_of_an_open_transaction_cannot_be_seen(bench: Any, fit: Fit) -> None:
     bench.run("BEGIN")
     try:

@@ -174,12 +174,38 @@ def test_numeric_beyond_double(shop):
     assert "huge_p_packing" not in shop.tables()
 
 
+REMEDIES = {
+    "null": ("'{1,2}', NULL", "SELECT ... WHERE y IS NOT NULL"),
+    "no array": ("NULL, 1", "SELECT ... WHERE x IS NOT NULL"),
+    "element": ("'{1,NULL}', 1", "a view can replace it: SELECT array_replace(x, NULL, 0)"),
+    "nan": ("'{1,NaN}', 1", "SELECT ... WHERE 'NaN' <> ALL (x); infinite"),
+    "ragged": ("'{1,2,3}', 1", "SELECT ... WHERE array_length(x, 1) = 2"),
+    "empty": ("'{}', 1", "SELECT ... WHERE array_length(x, 1) > 0"),
+}
+
+
+@pytest.mark.parametrize("case", REMEDIES)
+def test_the_hint_leaves_out_the_row_that_is_wrong(shop, case):
+    row, hint = REMEDIES[case]
+    shop.fetch(
+        "DROP TABLE IF EXISTS wrong; CREATE TABLE wrong (x real[], y real); "
+        f"INSERT INTO wrong SELECT ARRAY[i, i], i FROM generate_series(1, 4) i; "
+        f"INSERT INTO wrong VALUES ({row})"
+    )
+    with pytest.raises(errors.DataException) as caught:
+        shop.pack("wrong", "wrong_p", "y", "x")
+    told = caught.value.diag.message_hint
+    assert hint in told
+    for condition in re.findall(r"(WHERE [^;]*)", told):
+        assert shop.fetch(f"SELECT count(*) FROM wrong {condition}") == [(4,)]
+
+
 VALIDATION = {
     "unseen": ("SELECT x, 77 AS y FROM digits", errors.DataException, "row 1 .*class '77'"),
     "null": (
         "SELECT x, nullif(y, 1) AS y FROM digits ORDER BY id",
         errors.DataException,
-        "row 1 .*class None",
+        "row 1 .*'y' is NULL; allowed: no NULL, as in the training table",
     ),
     "shape": (
         "SELECT x || 1::real AS x, y FROM digits",

@@ -100,8 +100,9 @@ def test_bad_raw_images_are_named(pictures, value, has_segments):
 def test_bad_encoded_images_are_named(pictures):
     pictures.fetch("DROP TABLE IF EXISTS bad; CREATE TABLE bad AS TABLE pictures_view")
     pictures.fetch('UPDATE bad SET "P %% ""g" = \'no image\' WHERE id = 7', ())
-    with pytest.raises(errors.DataException, match="holds no JPEG or PNG"):
+    with pytest.raises(errors.DataException, match="holds no JPEG or PNG") as caught:
         pictures.fetch("SELECT cerebro_pack_images('bad', 'o', 'y', %s, ARRAY[4, 3])", ('P % "g',))
+    assert caught.value.diag.message_hint.startswith("store that image anew, or leave its row out")
 
 
 def tall(rows):
