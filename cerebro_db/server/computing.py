@@ -65,7 +65,7 @@ class _Job(Generic[R]):
             check()
             self._results.append(work(check))
         except BaseException as error:
-            self._error = _as_ours(error)
+            self._error = as_ours(error)
         finally:
             del work  # its arguments may be large
             self.done.set()
@@ -81,7 +81,7 @@ class _Job(Generic[R]):
         return self._results.pop()
 
 
-def _as_ours(error: BaseException) -> BaseException:
+def as_ours(error: BaseException) -> BaseException:
     """An error of TensorFlow, or of Python, about memory as one of ours."""
     if type(error).__name__ == "ResourceExhaustedError":
         found = _TENSOR.search(str(error))
