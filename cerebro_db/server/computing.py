@@ -37,6 +37,7 @@ from cerebro_db.training.ending import end_at_once
 
 P = ParamSpec("P")
 R = TypeVar("R")
+E = TypeVar("E", bound=BaseException)
 Tick = Callable[[], None]
 
 _TENSOR = re.compile(r"shape(\[[\d,]*\])")
@@ -73,7 +74,7 @@ class _Job(Generic[R]):
             check()
             self._results.append(work(check))
         except BaseException as error:
-            self._error = _as_ours(error)
+            self._error = as_ours(error)
         finally:
             del work  # its arguments may be large
             self.done.set()
@@ -89,7 +90,7 @@ class _Job(Generic[R]):
         return self._results.pop()
 
 
-def _as_ours(error: BaseException) -> BaseException:
+def as_ours(error: E) -> E | OutOfMemory:
     """An error of TensorFlow, or of Python, about memory as one of ours."""
     if type(error).__name__ == "ResourceExhaustedError":
         found = _TENSOR.search(str(error))

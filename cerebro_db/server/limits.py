@@ -9,6 +9,10 @@ from cerebro_db.configs.settings import Settings
 from cerebro_db.server.version import cores, memory_mb
 from cerebro_db.training.environment import configured
 
+# Native code may end the process where it gets no memory for something small, such as a library that
+# is loaded: the estimate refuses what does not fit into less.
+_LEAST_MB = 1024
+
 
 def limit_memory(settings: Settings) -> int | None:
     """Bound the memory that this process may allocate from now on; returns the limit in megabytes.
@@ -22,7 +26,7 @@ def limit_memory(settings: Settings) -> int | None:
         return None
     limit = worker_limit_mb(settings.max_worker_mb, memory_mb(), cores())
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)
-    most = limit * 2**20
+    most = max(limit, _LEAST_MB) * 2**20
     resource.setrlimit(
         resource.RLIMIT_DATA, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard)
     )

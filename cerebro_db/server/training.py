@@ -10,8 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 from cerebro_db.configs.settings import Settings
 from cerebro_db.database.dialects.capabilities import interrupts_python, segment_of_process
-from cerebro_db.errors import CerebroError, InvalidArgument, InvalidState, concerns_all
-from cerebro_db.server.computing import Tick, compute, computing, require_idle, wait_until_idle
+from cerebro_db.errors import CerebroError, InvalidArgument, InvalidState, OutOfMemory, concerns_all
+from cerebro_db.server.computing import (
+    Tick,
+    as_ours,
+    compute,
+    computing,
+    require_idle,
+    wait_until_idle,
+)
 from cerebro_db.server.entry import entry
 from cerebro_db.server.memory import WorkerMemory, recall, release_memory, remember
 from cerebro_db.server.settings import settings_of
@@ -177,8 +184,9 @@ def _unless_failed(memory: WorkerMemory, token: int | None, work: Callable[[], N
     try:
         work()
     except Exception as error:
-        failure = of_the_model(error)
-        if not memory.keeps_errors or concerns_all(failure.sqlstate):
+        failure = of_the_model(as_ours(error))
+        spoiled = isinstance(failure, OutOfMemory)
+        if not memory.keeps_errors or concerns_all(failure.sqlstate) or spoiled:
             raise
         memory.under_way, memory.error = None, _described(failure)
 

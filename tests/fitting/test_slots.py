@@ -113,7 +113,7 @@ def test_few_connections_mean_few_workers_or_an_error_at_once(
         with (
             connection.cursor() as cursor,
             pytest.raises(
-                psycopg2.errors.TooManyConnections, match="too many connections for role"
+                psycopg2.errors.TooManyConnections, match=r"too many connections for role"
             ),
         ):
             cursor.execute(pack)

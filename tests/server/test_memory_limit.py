@@ -14,7 +14,7 @@ from cerebro_db.server.limits import limit_memory
 from cerebro_db.training.environment import configure
 
 computing.listen = lambda plpy: None
-assert limit_memory(Settings(max_worker_mb=1000)) == 1000
+assert limit_memory(Settings(max_worker_mb=1100)) == 1100
 
 def work(elements):
     def do(tick):
@@ -40,5 +40,5 @@ def test_a_tensor_beyond_the_limit_is_an_error_and_the_last_of_its_process() -> 
     assert last == "57P01 got more work in a process that has run out of memory before"
     assert (
         refused
-        == "54000 got no memory for a tensor of shape [1073741824]; allowed: 1000 MB a worker"
+        == "54000 got no memory for a tensor of shape [1073741824]; allowed: 1100 MB a worker"
     )
