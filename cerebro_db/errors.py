@@ -260,6 +260,12 @@ class NotSupported(CerebroError):
     sqlstate = "0A000"
 
 
+class Unexpected(CerebroError):
+    """A defect, or what a library raises that nobody has thought of."""
+
+    sqlstate = "38000"
+
+
 class MissingPrerequisite(CerebroError):
     """Something that an installation needs is missing on the server."""
 

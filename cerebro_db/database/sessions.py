@@ -358,7 +358,11 @@ def told(message: str, context: str | None = _PYTHON) -> str:
 
 def _first_line(error: BaseException) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[0] if lines else type(error).__name__
+    # Where the socket of the server lies is for administrators to know.
+    return _SOCKET.sub("on its socket", lines[0]) if lines else type(error).__name__
+
+
+_SOCKET = re.compile(r'on socket "[^"]*"')
 
 
 def wait_any(sessions: Iterable[Session], timeout: float) -> None:

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import functools
+import os
+import secrets
+import sys
+import traceback
 from collections.abc import Callable
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from cerebro_db.database.dialects.capabilities import packed_sqlstate, reads_error_attributes
 from cerebro_db.database.dialects.interrupts import restored
-from cerebro_db.errors import UNNAMED, CerebroError
+from cerebro_db.errors import UNNAMED, CerebroError, Unexpected
+
+_MOST_TEXT = 1000
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -20,7 +26,7 @@ def entry(
     """Decorate what a PL/Python body calls; its first argument is ``plpy``.
 
     A ``CerebroError`` becomes a server error with its SQLSTATE and hint and without the frames
-    of this package; any other exception is a defect and keeps its traceback.
+    of this package; any other exception is a defect: its traceback goes to the server's log.
     """
 
     @functools.wraps(function)
@@ -30,9 +36,29 @@ def entry(
                 return function(plpy, *args, **kwargs)
         except CerebroError as error:
             failure = server_error(plpy, error)
+        except (plpy.Error, plpy.SPIError):
+            raise
+        except Exception as error:
+            failure = server_error(plpy, _unexpected(error))
         raise failure
 
     return wrapper
+
+
+def _unexpected(error: Exception) -> Unexpected:
+    """A defect in one line; its traceback tells where files of the server lie, and is for its log.
+
+    The standard error of a server process is its log, which no client can ask for.
+    """
+    number = secrets.token_hex(4)
+    told = "".join(traceback.format_exception(error))
+    sys.stderr.write(f"Cerebro-DB: unexpected error {number}: {told}")
+    sys.stderr.flush()
+    text = " ".join(str(error)[:_MOST_TEXT].split())
+    return Unexpected(
+        f"unexpected error {number}, {type(error).__name__}: {text}",
+        hint=f"the log of the server has its traceback, under the number {number}",
+    )
 
 
 def entry_of(
@@ -91,4 +117,13 @@ def _told(text: str | None) -> str | None:
 
 def _tellable(text: str) -> str:
     """A text as the server can take it: no half characters, no NUL."""
-    return text.encode("utf-8", "backslashreplace").decode().replace("\0", "\\x00")
+    told = text.encode("utf-8", "backslashreplace").decode().replace("\0", "\\x00")
+    for place in _places():
+        told = told.replace(f"{place}/", "")
+    return told
+
+
+def _places() -> list[str]:
+    """Where on the server Python, its packages and the data lie: nothing for users to know."""
+    places = {*sys.path, sys.prefix, sys.base_prefix, os.getcwd()}
+    return sorted((one for one in places if len(one) > 1), key=len, reverse=True)

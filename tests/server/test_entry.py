@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import re
 import sys
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from cerebro_db.errors import InvalidArgument
-from cerebro_db.server.entry import entry_of
+from cerebro_db.errors import InvalidArgument, RunFailed
+from cerebro_db.server.entry import entry, entry_of
 
 
 class _Told(Exception):
@@ -44,6 +46,48 @@ def test_the_server_shows_the_message_as_it_is(message: str, told: str) -> None:
 
 def test_the_hint_of_last_resort_is_how_the_function_is_called() -> None:
     assert "cerebro_pause(run_id" in _told("got 1")[1]
+
+
+PLPY = SimpleNamespace(Error=_Told, SPIError=_Told)
+
+
+@entry
+def _defect(plpy: Any, error: Exception) -> None:
+    raise error
+
+
+def test_a_defect_is_one_line_and_its_traceback_is_in_the_log(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(_Told) as raised:
+        _defect(PLPY, KeyError("a\nb"))
+    message, hint = str(raised.value), vars(raised.value)
+    assert re.search(r"unexpected error [0-9a-f]{8}, KeyError: 'a", message)
+    assert "\n" not in message
+    assert "Traceback" not in f"{message}{hint}"
+    number = re.findall("[0-9a-f]{8}", message)[0]
+    log = capfd.readouterr().err
+    assert f"unexpected error {number}:" in log
+    assert "Traceback" in log
+    assert "test_entry.py" in log
+
+
+def test_errors_of_the_server_stay_as_they_are() -> None:
+    error = _Told("as it was")
+    with pytest.raises(_Told, match="as it was") as raised:
+        _defect(PLPY, error)
+    assert raised.value is error
+
+
+@pytest.mark.parametrize("place", [sys.prefix, os.getcwd(), max(sys.path, key=len)])
+def test_places_of_the_server_are_not_told(place: str) -> None:
+    for error in (
+        FileNotFoundError(2, "not there", f"{place}/of/x.py"),
+        RunFailed(f"{place}/x.py"),
+    ):
+        with pytest.raises(_Told, match=r"x\.py") as raised:
+            _defect(PLPY, error)
+        assert place not in str(raised.value)
 
 
 def test_a_package_that_has_gone_since_hides_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
