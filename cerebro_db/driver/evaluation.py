@@ -16,8 +16,9 @@ from cerebro_db.database.catalog import Catalog
 from cerebro_db.database.dialects.choice import PostgreSQL
 from cerebro_db.database.dialects.postgresql_training import ScanOrder
 from cerebro_db.database.outputs import SCORES
-from cerebro_db.database.packed import PackedTable, PartitionInfo, load_packed
+from cerebro_db.database.packed import PackedTable, PartitionInfo, check_has_rows, load_packed
 from cerebro_db.database.sessions import Session, SessionPool, Tick, no_tick
+from cerebro_db.database.times import Styles
 from cerebro_db.driver.control import (
     NO_RUN,
     control_session,
@@ -68,6 +69,7 @@ class EvaluationRequest:
     mst_key: int | None = None
     replace: bool | None = False
     search_path: str | None = None
+    styles: Styles | None = None
 
 
 @dataclass(frozen=True)
@@ -129,6 +131,7 @@ def evaluate(
 
 def check_alike(table: ModelTable, test: PackedTable) -> None:
     """Refuse a packed table whose rows mean something else than those of the training."""
+    check_has_rows(test, "test_table")
     ours = {
         "rows of shape": one_or_all(table.input_shapes),
         "targets of the kind": one_or_all([one.kind for one in table.targets.each]),

@@ -11,6 +11,7 @@ from cerebro_db.database.dialects.capabilities import segment_of_process
 from cerebro_db.database.dialects.choice import HAS_SEGMENTS, PostgreSQL, dialect_of
 from cerebro_db.database.dialects.interrupts import held, put_off
 from cerebro_db.database.sessions import SessionPool
+from cerebro_db.database.times import Styles
 from cerebro_db.errors import InvalidArgument, LoopbackFailed, NotSupported, RunInterrupted
 from cerebro_db.server.computing import listen
 
@@ -26,6 +27,7 @@ class Host:
         pool: worker sessions, kept from call to call of the same caller.
         dialect: what this server can do.
         search_path: the caller's, for the names that it gives.
+        styles: in which the caller's session shows dates and times.
         postmaster: the process that started this one.
     """
 
@@ -33,6 +35,7 @@ class Host:
     pool: SessionPool
     dialect: PostgreSQL
     search_path: str
+    styles: Styles
     postmaster: int = field(default_factory=os.getppid)
 
     @classmethod
@@ -56,7 +59,8 @@ class Host:
             pool = _pool(gd, _dsn(facts), dialect)
         else:
             pool = _asking_pool(plpy, gd, facts, dialect)
-        return cls(plpy, pool, dialect, facts["search_path"])
+        styles = Styles(facts["date_style"], facts["interval_style"], facts["time_zone"])
+        return cls(plpy, pool, dialect, facts["search_path"], styles)
 
     def tick(self) -> None:
         """Let the server act on a cancel request or a timeout; then this raises.
@@ -85,6 +89,9 @@ _FACTS = f"""
 SELECT {HAS_SEGMENTS} AS has_segments,
        pg_catalog.current_setting('server_version_num') AS version,
        pg_catalog.current_setting('search_path') AS search_path,
+       pg_catalog.current_setting('DateStyle') AS date_style,
+       pg_catalog.current_setting('IntervalStyle') AS interval_style,
+       pg_catalog.current_setting('TimeZone') AS time_zone,
        pg_catalog.current_setting('port') AS port,
        pg_catalog.current_database() AS dbname,
        current_user AS "user",

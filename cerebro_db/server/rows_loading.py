@@ -43,6 +43,8 @@ def built(plpy: Any, asked: Asked, data: bytes, limits: ArchitectureLimits) -> R
         from cerebro_db.training.rows import RowModel
 
         task, classes = asked.members[0].task, asked.class_values
-        return RowModel(task, data, limits, asked.names, classes, asked.shapes, asked.divisor)
+        return RowModel(
+            task, data, limits, asked.names, classes, asked.shapes, asked.divisor, asked.class_kinds
+        )
 
     return compute(plpy, work)
