@@ -224,7 +224,6 @@ def new_table(
     role: str,
     suffixes: Sequence[str] = ("_summary",),
     tick: Tick = no_tick,
-    itself: bool = True,
 ) -> QualifiedName:
     """The name of a table to be made, checked: it and its companions do not exist yet.
 
@@ -234,11 +233,9 @@ def new_table(
         role: the name of the argument, for messages.
         suffixes: of the companion tables.
         tick: called while waiting.
-        itself: whether a table of that very name is made, and not its companions alone.
     """
     name = new_name(session, text, role, tick)
-    companions = [name.suffixed(suffix) for suffix in suffixes]
-    tables = [name, *companions] if itself else companions
+    tables = [name, *(name.suffixed(suffix) for suffix in suffixes)]
     there = own_columns(session, name.schema, [table.name for table in tables], tick)
     for table in tables:
         if table.name in there:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from cerebro_db.configs.exactness import CONFUSION
@@ -11,6 +12,7 @@ from cerebro_db.database.names import QualifiedName
 from cerebro_db.database.outputs import CONFUSION as CONFUSION_MATRICES
 from cerebro_db.database.packed import load_packed
 from cerebro_db.database.sessions import Session, SessionPool, Tick, no_tick
+from cerebro_db.driver.class_texts import shown_classes
 from cerebro_db.driver.control import control_session, transaction
 from cerebro_db.driver.evaluation import EvaluationRequest, ScoringJob, check_alike
 from cerebro_db.driver.outputs import new_outputs, replaced
@@ -62,7 +64,9 @@ def confusion_matrix(
         details = {model.mst_key: CONFUSION for model in models}
         job = ScoringJob(pool, dialect, table, test, models, details, tick)
         results, origin = job.run(bool(request.use_gpus)), origin_of(table)
-        rows = _rows(table, results, origin)
+        kinds, styles = table.class_kinds, request.styles
+        values = shown_classes(control, table.class_values, kinds, styles, tick)
+        rows = _rows(replace(table, class_values=values), results, origin)
         with transaction(control, tick), replaced(control, outputs, tick):
             _write(control, outputs.name, rows, table, origin, tick)
     return outputs.name

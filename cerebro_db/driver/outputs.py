@@ -354,12 +354,26 @@ def _check_unused(session: Session, outputs: Outputs, tables: Sequence[Table], t
             )
 
 
+def _check_same(session: Session, outputs: Outputs, tables: Sequence[Table], tick: Tick) -> None:
+    """The names mean what was looked at, also where a snapshot is older than what they mean now."""
+    for table in tables:
+        found = session.run(
+            "SELECT pg_catalog.to_regclass(%s)::oid::bigint", (table.name.text,), tick
+        )
+        if found != [(table.oid,)]:
+            raise ObjectInUse(
+                f"{outputs.role}: got {outputs.text!r}; {table.name} was replaced or dropped by "
+                "another session meanwhile"
+            )
+
+
 def _drop_statement(tables: Sequence[Table]) -> str:
     return "DROP TABLE " + ", ".join(table.name.sql for table in tables)
 
 
 def _drop(session: Session, outputs: Outputs, tables: Sequence[Table], tick: Tick) -> None:
     _check_unused(session, outputs, tables, tick)
+    _check_same(session, outputs, tables, tick)
     what = f"{outputs.role}: got {outputs.text!r}, which replace := true replaces"
     try:
         session.run(_drop_statement(tables), (), tick)

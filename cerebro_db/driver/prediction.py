@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from cerebro_db.configs.predictions import Answer, PredictionType, prediction_type
 from cerebro_db.database.dialects.choice import PostgreSQL, SpreadPrediction
@@ -13,6 +13,8 @@ from cerebro_db.database.names import QualifiedName
 from cerebro_db.database.outputs import PREDICTIONS
 from cerebro_db.database.relations import CallerPath
 from cerebro_db.database.sessions import Session, SessionPool, Tick, no_tick
+from cerebro_db.database.times import Styles
+from cerebro_db.driver.class_texts import shown_classes
 from cerebro_db.driver.control import control_session, runs_tensorflow
 from cerebro_db.driver.fit_request import MAX_WORKERS, check_range
 from cerebro_db.driver.outputs import new_outputs
@@ -27,7 +29,11 @@ from cerebro_db.training.targets import TargetFacts
 
 @dataclass(frozen=True)
 class PredictionRequest:
-    """The arguments of ``cerebro_predict``, as given; search_path is for the names."""
+    """The arguments of ``cerebro_predict``, as given; search_path is for the names.
+
+    Attributes:
+        styles: of the caller's session, in which classes are told.
+    """
 
     model_table: str | None
     test_table: str | None
@@ -41,6 +47,7 @@ class PredictionRequest:
     ensemble: int | None = None
     replace: bool | None = False
     search_path: CallerPath | None = None
+    styles: Styles | None = None
 
     @property
     def wanted(self) -> PredictionType:
@@ -89,6 +96,9 @@ def predict(
         table = named_models(session, request.model_table, tick)
         keys = chosen_keys(session, table, request.mst_key, request.ensemble, tick)
         asked = models_of_table(session, table, keys, tick)
+        kinds, styles = asked.class_kinds, request.styles
+        values = shown_classes(session, asked.class_values, kinds, styles, tick)
+        asked = replace(asked, class_values=values)
         work = resolved(session, dialect, request, asked, wanted, tick)
         job_of(pool, dialect, session, tick, notify).run(work)
         return work.output

@@ -42,6 +42,7 @@ class Asked:
         shapes: of one row of each input.
         divisor: the features are divided by it.
         encoding: how columns or images become features; None where rows have an array.
+        class_kinds: as of a table of models.
     """
 
     members: tuple[Member, ...]
@@ -51,6 +52,7 @@ class Asked:
     shapes: tuple[tuple[int, ...], ...]
     divisor: float
     encoding: Recorded | None = field(default=None, kw_only=True)
+    class_kinds: tuple[str | None, ...] = field(default=(), kw_only=True)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -78,6 +80,7 @@ def models_of_table(session: Session, table: ModelTable, keys: Sequence[int], ti
         shapes=table.input_shapes,
         divisor=table.normalizing_const,
         encoding=table.encoding,
+        class_kinds=table.class_kinds,
     )
 
 

@@ -14,6 +14,7 @@ from cerebro_db.database.registry import Registry
 from cerebro_db.database.relations import Relation
 from cerebro_db.database.sessions import Session, Tick
 from cerebro_db.database.summaries import MAX_DIMENSIONS, MAX_SIZE
+from cerebro_db.database.times import kind_named
 from cerebro_db.driver.trained import ROLE, ModelTable, load_model_table
 from cerebro_db.errors import InvalidArgument
 from cerebro_db.training.fields import Fields
@@ -59,6 +60,7 @@ def registered(session: Session, reference: ModelReference, tick: Tick) -> Regis
         ),
         normalizing_const=facts.number("normalizing_const"),
         encoding=_encoding(facts, reference),
+        class_kinds=tuple(map(_class_kind, outputs)),
         facts=found.facts,
         run_key=found.run_key,
         full_name=str(replace(reference, owner=found.owner).at(found.version)),
@@ -76,9 +78,14 @@ def stored_facts(table: ModelTable) -> str:
             },
             "dependent_varname": name,
             "class_values": list(values),
+            "class_kind": kind,
         }
-        for target, name, values in zip(
-            table.targets.each, table.dependent_varnames, table.class_values, strict=True
+        for target, name, values, kind in zip(
+            table.targets.each,
+            table.dependent_varnames,
+            table.class_values,
+            table.class_kinds or [None] * len(table.class_values),
+            strict=True,
         )
     ]
     inputs = [{"input_shape": list(shape)} for shape in table.input_shapes]
@@ -92,6 +99,11 @@ def stored_facts(table: ModelTable) -> str:
             **more,
         }
     )
+
+
+def _class_kind(facts: Fields) -> str | None:
+    """As it was found when the model was registered; an earlier version wrote none."""
+    return kind_named(facts.raw("class_kind")) if facts.has("class_kind") else None
 
 
 def _target(facts: Fields) -> TargetFacts:

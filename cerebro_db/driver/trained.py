@@ -17,6 +17,7 @@ from cerebro_db.database.packed import recorded_encoding
 from cerebro_db.database.relations import Relation, find
 from cerebro_db.database.sessions import Session, Tick
 from cerebro_db.database.summaries import MAX_TARGETS, Facts, Shape
+from cerebro_db.database.times import time_kind
 from cerebro_db.driver.architectures import limits_of
 from cerebro_db.driver.fit_setup import STATES_SUFFIX
 from cerebro_db.driver.worker_facts import input_task, target_task
@@ -60,6 +61,8 @@ class ModelTable:
         input_shapes: of one row of each input.
         normalizing_const: the features were divided by it.
         encoding: how columns or images become features; None where rows have an array.
+        class_kinds: of each target, the SQL name of the type of its class values, if they are dates
+            or times; empty where that is not known.
     """
 
     relation: Relation
@@ -72,6 +75,7 @@ class ModelTable:
     input_shapes: tuple[tuple[int, ...], ...]
     normalizing_const: float
     encoding: Recorded | None = field(default=None, kw_only=True)
+    class_kinds: tuple[str | None, ...] = field(default=(), kw_only=True)
 
     def check_key(self, mst_key: int) -> None:
         """Refuse a key that no model has."""
@@ -131,6 +135,7 @@ def load_model_table(session: Session, text: str | None, tick: Tick) -> ModelTab
         input_shapes=_input_shapes(facts),
         normalizing_const=facts.divisor("normalizing_const"),
         encoding=recorded_encoding(session, summary, ROLE, tick),
+        class_kinds=_class_kinds(session, summary, len(names), tick),
     )
 
 
@@ -262,6 +267,18 @@ def _input_shapes(facts: Facts) -> tuple[Shape, ...]:
     name = "input_shapes"
     places = range(len(facts.names("independent_varname")))
     return tuple(facts.shape(name, facts.at(name, place)) for place in places)
+
+
+def _class_kinds(
+    session: Session, summary: Relation, count: int, tick: Tick
+) -> tuple[str | None, ...]:
+    if not summary.has("dependent_vartype"):
+        return ()
+    sql = f"SELECT s.dependent_vartype::text[] FROM {summary.name.sql} s"
+    types = session.run(sql, (), tick)[0][0] or []
+    if len(types) != count:
+        return ()
+    return tuple(time_kind(session, str(name), tick) for name in types)
 
 
 def _class_values(

@@ -19,6 +19,7 @@ from cerebro_db.database.relations import (
     search_path_with,
 )
 from cerebro_db.database.sessions import Session, SessionPool, without_cleartext
+from cerebro_db.database.times import Styles
 from cerebro_db.errors import InvalidArgument, LoopbackFailed, OpenTransaction, RunInterrupted
 from cerebro_db.server.caller import (
     INT4,
@@ -78,6 +79,7 @@ class Host:
         dialect: what this server can do.
         search_path: the caller's, for the names that it gives.
         read_only: ``transaction_read_only`` of the caller.
+        styles: in which the caller's session shows dates and times.
         postmaster: the process that started this one.
         waiting: whether its sessions wait for their turn.
         own_locks: looks for locks of the caller that the sessions wait for.
@@ -88,6 +90,7 @@ class Host:
     dialect: PostgreSQL
     search_path: CallerPath
     read_only: str
+    styles: Styles
     postmaster: int = field(default_factory=os.getppid)
     waiting: Waiting = field(default_factory=Waiting)
     own_locks: OwnLocks = field(default_factory=OwnLocks)
@@ -112,7 +115,8 @@ class Host:
             pool, path = _pool(gd, _dsn(facts), dialect), search_path_of(facts)
         else:
             pool, path = _asking_pool(plpy, gd, facts, dialect), facts["search_path"]
-        return cls(plpy, pool, dialect, path, facts["read_only"])
+        styles = Styles(facts["date_style"], facts["interval_style"], facts["time_zone"])
+        return cls(plpy, pool, dialect, path, facts["read_only"], styles)
 
     @classmethod
     def apart(cls, plpy: Any, gd: dict[str, Any], *, writes: bool = True) -> Host:
@@ -183,6 +187,9 @@ _FACTS = f"""
 SELECT {HAS_SEGMENTS} AS has_segments,
        pg_catalog.current_setting('server_version_num') AS version,
        {PATH_FACTS},
+       pg_catalog.current_setting('DateStyle') AS date_style,
+       pg_catalog.current_setting('IntervalStyle') AS interval_style,
+       pg_catalog.current_setting('TimeZone') AS time_zone,
        pg_catalog.current_setting('port') AS port,
        pg_catalog.current_database() AS dbname,
        current_user AS "user",

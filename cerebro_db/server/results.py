@@ -44,7 +44,7 @@ def confusion_matrix(
     """Count which classes models take for which, on a packed table."""
     host = Host.apart(plpy, gd)
     arguments = (model_table, test_table, output_table, use_gpus, mst_key, replace)
-    request = EvaluationRequest(*arguments, search_path=host.search_path)
+    request = EvaluationRequest(*arguments, search_path=host.search_path, styles=host.styles)
     confusion.confusion_matrix(host.pool, host.dialect, request, host.tick)
 
 
@@ -79,6 +79,7 @@ def predict(
         ensemble,
         replace,
         search_path=host.search_path,
+        styles=host.styles,
     )
     prediction.predict(host.pool, host.dialect, request, host.tick, host.notice)
 

@@ -27,6 +27,8 @@ if TYPE_CHECKING:  # TensorFlow is imported at the first call
     from cerebro_db.training.rows import RowModel
 
 _KEY = "cerebro.rows"
+_SHOWN_KEY = "cerebro.rows_shown"
+_SHOWN = "SELECT $1::{}::pg_catalog.text AS shown"
 _MOST_MODELS = 16
 _UNDEFINED = ("42P01", "42703", "3F000", "42602")
 
@@ -46,7 +48,8 @@ def predict_row(
     if features is None:
         return None
     model = _model(plpy, gd, text, mst_key)
-    return compute(plpy, lambda tick: model.answer(features))
+    answer = compute(plpy, lambda tick: model.answer(features))
+    return _shown(plpy, gd, model, [answer])[0]
 
 
 @entry_of("cerebro_predict_outputs")
@@ -64,7 +67,23 @@ def predict_outputs(
     inputs = _inputs(features)
     model = _model(plpy, gd, text, mst_key)
     answers = compute(plpy, lambda tick: model.answers(inputs))
+    answers = _shown(plpy, gd, model, answers)
     return [(name, *answer) for name, answer in zip(model.names, answers, strict=True)]
+
+
+def _shown(plpy: Any, gd: dict[str, Any], model: RowModel, answers: list[Answer]) -> list[Answer]:
+    """The answers with dates and times as the caller's session shows them."""
+    if not any(model.class_kinds):
+        return answers
+    plans = gd.setdefault(_SHOWN_KEY, {})
+    shown = []
+    for (value, prob, numbers), kind in zip(answers, model.class_kinds, strict=True):
+        if kind is not None and value is not None:
+            if kind not in plans:
+                plans[kind] = plpy.prepare(_SHOWN.format(kind), ["text"])
+            value = plpy.execute(plans[kind], [value])[0]["shown"]
+        shown.append((value, prob, numbers))
+    return shown
 
 
 def _model(plpy: Any, gd: dict[str, Any], text: str, mst_key: int | None) -> RowModel:

@@ -7,13 +7,15 @@ replaced is asked once in each statement of the caller, not for each of its rows
 from __future__ import annotations
 
 from collections import OrderedDict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from cerebro_db.database.catalog import Catalog
 from cerebro_db.database.dialects.capabilities import statement_began
 from cerebro_db.database.relations import CallerPath
 from cerebro_db.database.sessions import Session
+from cerebro_db.database.times import Styles
+from cerebro_db.driver.class_texts import shown_classes
 from cerebro_db.driver.control import control_session
 from cerebro_db.driver.registered import RegisteredModel, named_models
 from cerebro_db.server.host import Host
@@ -24,7 +26,7 @@ if TYPE_CHECKING:  # TensorFlow is imported at the first call
 
 _KEY = "cerebro.rows_apart"
 _MOST_MODELS = 16
-_Place = tuple[str, CallerPath, str, int | None]
+_Place = tuple[str, CallerPath, Styles, str, int | None]
 
 
 @dataclass
@@ -40,7 +42,7 @@ def model_apart(plpy: Any, gd: dict[str, Any], text: str, mst_key: int | None) -
     """The model of a table, loaded where it has not been, or where it was replaced."""
     host = Host.of(plpy, gd)
     kept: OrderedDict[_Place, _Kept] = gd.setdefault(_KEY, OrderedDict())
-    place = (host.pool.dsn, host.search_path, text, mst_key)
+    place = (host.pool.dsn, host.search_path, host.styles, text, mst_key)
     found, statement = kept.get(place), statement_began()
     if found is None or found.statement != statement:
         kept.pop(place, None)
@@ -59,6 +61,9 @@ def _current(
             return _Kept(known.model, version, statement)
         settings = Catalog(session, host.tick).settings()
         asked, data = read_model(session, text, mst_key)
+        kinds, values = asked.class_kinds, asked.class_values
+        values = shown_classes(session, values, kinds, host.styles, host.tick)
+        asked = replace(asked, class_values=values, class_kinds=())  # nothing is left to be shown
     return _Kept(built(host.plpy, asked, data, settings), version, statement)
 
 

@@ -47,6 +47,8 @@ def built(plpy: Any, asked: Asked, data: bytes, settings: Settings) -> RowModel:
 
         known = Architectures(ArchitectureLimits.of(settings), limit_memory(settings))
         task, classes = asked.members[0].task, asked.class_values
-        return RowModel(task, data, known, asked.names, classes, asked.shapes, asked.divisor)
+        return RowModel(
+            task, data, known, asked.names, classes, asked.shapes, asked.divisor, asked.class_kinds
+        )
 
     return compute(plpy, work)

@@ -30,6 +30,7 @@ class RowModel:
         class_values: of each output, in the order of the ids; empty for float targets.
         shapes: of a row of each input.
         divisor: the features are divided by it.
+        class_kinds: of each output, the type of its class values where these are dates or times.
     """
 
     def __init__(
@@ -41,10 +42,11 @@ class RowModel:
         class_values: Sequence[Sequence[str | None]],
         shapes: Shapes,
         divisor: float,
+        class_kinds: Sequence[str | None] = (),
     ) -> None:
         # A scorer of its own: what else is computed in this process must not load another state.
         self._model = Predictor(Fields(task), data, Scorers(1), known)
-        self.names = tuple(names)
+        self.names, self.class_kinds = tuple(names), tuple(class_kinds)
         self._forward = self._model.scorer.one_row()
         self._class_values, self._shapes, self._divisor = class_values, shapes, divisor
 

@@ -20,6 +20,8 @@ OF_RUNS = {
     "cerebro_drop_run": "-1",
     "cerebro_register_model": "-1, 1, 'plants'",
 }
+# This one gives what is there more rows.
+ADDS_ROWS = ("cerebro_generate_configs",)
 
 
 def told() -> dict[str, set[str]]:
@@ -59,7 +61,11 @@ def test_what_is_not_there_gives_what_is_told(documented: Documented) -> None:
 
 
 def test_what_is_there_gives_what_is_told(documented: Documented) -> None:
-    tried = [name for name, codes in told().items() if TAKEN in codes and name not in OF_RUNS]
+    tried = [
+        name
+        for name, codes in told().items()
+        if TAKEN in codes and name not in (*OF_RUNS, *ADDS_ROWS)
+    ]
     assert len(tried) > 10
     for name in tried:
         with pytest.raises(psycopg2.Error) as caught:

@@ -210,7 +210,6 @@ BAD = {
     "'halves','rows','id','x','rows'": ("DuplicateTable", "public.rows exists"),
     "'halves','rows','id','x',''": ("InvalidParameterValue", "output_table: got ''"),
     "'halves','rows','id','pair','o'": ("DataError", r"row 1 .*id = 1: .*\(2,\); allowed: \(4,\)"),
-    "'halves','none','id','x','o'": ("DataError", 'public."none" has no rows'),
     "'halves','missing','id','x','o'": ("DataError", "row 3 .*id = 3: column 'x' is NULL"),
     "'halves','no_id','id','x','o'": ("DataError", "row 3 .*column 'id' is NULL"),
     "'halves','ragged','id','x','o'": ("DataError", r"row 3 .*id = 3: .*shape \(5,\).*\(4,\)"),

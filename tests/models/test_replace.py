@@ -7,6 +7,7 @@ from typing import Any
 
 import psycopg2
 import pytest
+from reasons import NO_SUCH_SQL
 from servers import connected
 
 from tests.models.conftest import Database
@@ -168,6 +169,7 @@ def test_tables_of_another_kind_stay(db: Database) -> None:
     assert db.tables() == before
 
 
+@pytest.mark.not_on_segments(NO_SUCH_SQL)
 def test_what_others_depend_on_stays(db: Database) -> None:
     call = f"SELECT {CALLS['predict'].format('needed')}"
     run(db, f"{call}; CREATE VIEW reader AS SELECT * FROM needed")
@@ -270,3 +272,47 @@ def test_an_encoder_gives_way_in_place(db: Database) -> None:
     run(db, "DROP VIEW features; COMMENT ON FUNCTION told(wide) IS 'mine'")
     assert refused(db, make.format(", replace := true")).pgcode == "42723"
     db.fetch("DROP FUNCTION told(wide)")
+
+
+@pytest.mark.not_on_segments(NO_SUCH_SQL)
+def test_outputs_of_another_role_stay(db: Database, administrator: Any) -> None:
+    users = {}
+    for name in ("ann", "ben"):
+        administrator.run(f"CREATE ROLE replacing_{name} LOGIN IN ROLE cerebro_user")
+        users[name] = Database(
+            db.dsn, connected(f"{db.dsn} user=replacing_{name}".replace("user=postgres", ""))
+        )
+    try:
+        for statement in (
+            "CREATE SCHEMA shared",
+            "GRANT ALL ON SCHEMA shared TO cerebro_user",
+            'CREATE TABLE shared."Of all" (id integer, half boolean, x real[]) PARTITION BY '
+            "RANGE (id)",
+            'CREATE TABLE shared.part PARTITION OF shared."Of all" FOR VALUES FROM (0) TO (999)',
+            'INSERT INTO shared."Of all" SELECT id, half, x FROM rows',
+            'GRANT SELECT ON shared."Of all" TO cerebro_user',
+        ):
+            db.fetch(statement)
+        call = (
+            "SELECT cerebro.cerebro_pack('shared.\"Of all\"', 'shared.\"Its Pack\"', "
+            "'half', 'x', replace := true)"
+        )
+        users["ann"].fetch(call)
+        before = oids(db, "Its Pack")
+        for person in (users["ben"], db):  # a superuser does not own it either
+            error = refused(person, call)
+            assert error.pgcode == "42501"
+            assert "replacing_ann" in str(error)
+        drop = "SELECT cerebro.cerebro_drop_outputs('shared.\"Its Pack\"')"
+        assert refused(users["ben"], drop).pgcode == "42501"
+        assert oids(db, "Its Pack") == before
+        users["ann"].fetch(call)
+        assert not set(before.values()) & set(oids(db, "Its Pack").values())
+        assert len(users["ann"].fetch(drop)) == 2
+    finally:
+        for person in users.values():
+            person.connection.close()
+        db.fetch("DROP SCHEMA IF EXISTS shared CASCADE")
+        for name in users:
+            db.fetch(f"DROP OWNED BY replacing_{name}")
+            administrator.run(f"DROP ROLE replacing_{name}")

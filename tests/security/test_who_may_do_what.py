@@ -95,6 +95,7 @@ ATTACKS: dict[str, list[str]] = {
     "cerebro_pack": [
         "'A.rows', 'stolen', 'y', 'x'",
         "'rows', 'A.planted', 'y', 'x'",
+        "'rows', 'A.packed', 'y', 'x', replace := true",
     ],
     "cerebro_pack_validation": [
         "'A.rows', 'stolen', 'y', 'x', 'packed'",
@@ -178,6 +179,7 @@ ATTACKS: dict[str, list[str]] = {
     "cerebro_export": ["'A.out'", "'A.out', 1, 'npz'"],
     "cerebro_load_model_file": ["'A.models', cerebro_export('out')", "'A.planted', 'x'"],
     "cerebro_gpu_configuration": ["'A.planted'"],
+    "cerebro_drop_outputs": ["'A.packed'", "'A.out'", "'A.models'"],
     "cerebro_set": ["'cache_mb', '1'", "'worker_dsn', 'host=/tmp'"],
     "cerebro_register_function": ["'evil', 'keras.losses:log_cosh'", "'evil', 'os:system'"],
     "cerebro_unregister_function": ["'evil'"],

@@ -16,7 +16,7 @@ _UTF8 = 6  # the number of that encoding in the server
 
 
 def own_facts() -> dict[str, Any] | None:
-    """Version, search_path, port, database, role and socket folders; None where SQL is to be asked."""
+    """Version, search_path, styles, port, database, role and socket folders; None where SQL is asked."""
     # Unlike CDLL this one keeps the interpreter's lock.
     program = ctypes.PyDLL(None)
     if not interrupts_python() or program.GetDatabaseEncoding() != _UTF8:
@@ -32,6 +32,9 @@ def own_facts() -> dict[str, Any] | None:
     found = {
         "version": setting("server_version_num"),
         "search_path": setting("search_path"),
+        "date_style": setting("DateStyle"),
+        "interval_style": setting("IntervalStyle"),
+        "time_zone": setting("TimeZone"),
         "port": setting("port"),
         "dbname": program.get_database_name(database),
         "user": program.GetUserNameFromId(ctypes.c_uint32(program.GetUserId()), False),
