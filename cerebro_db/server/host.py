@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import time
 from contextlib import AbstractContextManager
@@ -158,9 +159,7 @@ class Host:
         """
         if os.getppid() != self.postmaster:
             raise RunInterrupted("the server has died; this session ends too")
-        listen(self.plpy)
-        if self.dialect.queues_statements and self.waiting.tells(self.pool.busy()):
-            self.notice(_WAITING)
+        _listen(self.plpy, self.pool, self.dialect, self.waiting)
         self.own_locks.check(self.plpy, self.pool, self.dialect.blockers)
 
     def callers(self) -> AbstractContextManager[CallerSession]:
@@ -169,8 +168,19 @@ class Host:
 
     def notice(self, message: str) -> None:
         """Tell the caller how far the work is."""
-        with held():  # a cancel request is told as one by the next tick
-            self.plpy.notice(message)
+        _notice(self.plpy, message)
+
+
+def _listen(plpy: Any, pool: SessionPool, dialect: PostgreSQL, waiting: Waiting) -> None:
+    """What is done again and again while sessions are waited for."""
+    listen(plpy)
+    if dialect.queues_statements and waiting.tells(pool.busy()):
+        _notice(plpy, _WAITING)
+
+
+def _notice(plpy: Any, message: str) -> None:
+    with held():  # a cancel request is told as one by the next tick
+        plpy.notice(message)
 
 
 _WAITING = (
@@ -211,9 +221,10 @@ def _asking_pool(
     facts["worker_dsn"] = gd.get(_WORKER_DSN_KEY)
     pool = _pool(gd, _dsn(facts), dialect)
     if _WORKER_DSN_KEY not in gd:
+        tick = functools.partial(_listen, plpy, pool, dialect, Waiting())
         try:
-            (session,) = pool.take(1)
-            gd[_WORKER_DSN_KEY] = session.run(_WORKER_DSN)[0][0]
+            (session,) = pool.take(1, tick=tick)
+            gd[_WORKER_DSN_KEY] = session.run(_WORKER_DSN, (), tick)[0][0]
             pool.give([session])
         except LoopbackFailed:
             gd[_WORKER_DSN_KEY] = plpy.execute(_WORKER_DSN)[0]["worker_dsn"]

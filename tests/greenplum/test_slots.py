@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Iterator
@@ -14,6 +15,10 @@ from conftest import Sql
 
 from cerebro_db.install import installer
 from cerebro_db.install.script import Script
+from chaos.server import until
+
+PACK = "SELECT cerebro_pack('source', 'packed', 'y', 'x')"
+SLOTS = "SELECT count(*) FROM pg_locks WHERE locktype = 'resource queue' AND {} granted"
 
 
 @pytest.fixture
@@ -37,15 +42,28 @@ def test_a_call_that_waits_for_a_slot_says_so(segments: Sql, queued: Any) -> Non
     if segments.value("SHOW gp_resource_manager") != "queue":
         pytest.skip("this server has resource groups")
     other = psycopg2.connect(psycopg2.extensions.make_dsn(segments.dsn, user="slow"))
-    sleeps = threading.Thread(target=other.cursor().execute, args=("SELECT pg_sleep(8)",))
-    sleeps.start()
-    time.sleep(0.5)
+    sleeper, caller = (
+        threading.Thread(target=_quietly, args=(connection, text))
+        for connection, text in ((other, "SELECT pg_sleep(600)"), (queued, PACK))
+    )
+    sleeper.start()
+    until(lambda: segments.value(SLOTS.format("")) == 1, 60, "one has a slot")
+    caller.start()
     try:
-        queued.cursor().execute("SELECT cerebro_pack('source', 'packed', 'y', 'x')")
+        until(lambda: segments.value(SLOTS.format("NOT")) > 0, 60, "a session waits for one")
+        time.sleep(5)
     finally:
-        sleeps.join()
+        segments.run("SELECT pg_cancel_backend(%s)", (other.info.backend_pid,))
+        sleeper.join()
+        caller.join()
         other.close()
     assert any("waiting for a slot" in notice for notice in queued.notices), queued.notices
+    assert any("packed 9 rows" in notice for notice in queued.notices), queued.notices
+
+
+def _quietly(connection: Any, statement: str) -> None:
+    with contextlib.suppress(psycopg2.Error):
+        connection.cursor().execute(statement)
 
 
 @pytest.mark.slow
