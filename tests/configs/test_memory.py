@@ -28,7 +28,8 @@ def load(parameters: int = 1000, optimizer: str = "Adam", *, jit: bool = False) 
 )
 def test_it_fits_what_was_measured(model: Load, measured_mb: int) -> None:
     estimate = worker_memory([model], 0, 0).total / MB
-    assert measured_mb <= estimate < 1.5 * measured_mb
+    # Scoring is counted, too, which was not measured here: 64 MB.
+    assert measured_mb <= estimate - 64 < 1.5 * measured_mb
 
 
 def test_the_largest_model_counts_and_every_program() -> None:
