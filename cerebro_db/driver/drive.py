@@ -380,7 +380,7 @@ class Drive:
             RunInterrupted: there were too many without a hop in between.
             Stopped: the seconds of this driver are over.
         """
-        what = "met another one" if isinstance(error, Deadlocked) else "lost its sessions"
+        what = "goes on after a deadlock" if isinstance(error, Deadlocked) else "lost its sessions"
         self._notify(f"run {self._run_id} {what}: {error.message}")
         with suppress(CerebroError), control_session(self._pool, None, self._tick) as control:
             hops = Catalog(control, self._tick).count_hops(self._run_id)

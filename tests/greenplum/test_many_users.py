@@ -147,6 +147,7 @@ def test_runs_of_several_users_that_are_disturbed_together_all_go_on(
                 assert server.kill_on_segment(server.drivers(), True, random.Random(turn))
             else:
                 _side_by_side([user.paused for user in everybody])
+                done = [user.hops() for user in everybody]
                 _side_by_side([user.resumed for user in everybody])
             for user, hops in zip(everybody, done, strict=True):
                 user.trains(hops)
@@ -158,7 +159,8 @@ def test_runs_of_several_users_that_are_disturbed_together_all_go_on(
         server.forget_session()
         segments.run("SELECT cerebro_set('worker_retries', NULL)")
         for user in everybody:
-            user.call.connection.close()
+            pid = user.call.connection.info.backend_pid
+            segments.run("SELECT pg_terminate_backend(%s)", (pid,))
             until(lambda call=user.call: call.over, SECONDS, "its session ends")
             user.sql.run("SELECT cerebro_drop_run(%s)", (user.run_id,))
             user.sql.connection.close()
