@@ -59,9 +59,10 @@ def _goes_on(bench: Bench, call: Call, output: str, run_id: int) -> None:
     bench.is_same(output, run_id)
 
 
-def test_a_mirror_takes_over_from_a_primary(bench: Bench, hosts: Hosts) -> None:
+@pytest.mark.parametrize("durability", ["hop", "epoch"])
+def test_a_mirror_takes_over_from_a_primary(bench: Bench, hosts: Hosts, durability: str) -> None:
     lost = _mirrored(hosts, 0)
-    call, output, run_id = bench.begin()
+    call, output, run_id = bench.begin(durability)
     hosts.kill(lost)
     _goes_on(bench, call, output, run_id)
     now = hosts.node(0, "p")
