@@ -20,6 +20,7 @@ from typing import Any
 import psycopg2
 import psycopg2.extensions
 
+from cerebro_db.errors import ClusterFailed
 from cerebro_db.install import installer, processes
 from cerebro_db.install.script import Script
 from chaos.server import UP_SECONDS, Server, until
@@ -27,7 +28,6 @@ from chaos.server import UP_SECONDS, Server, until
 VARIABLE = "CEREBRO_GREENPLUM_DSN"
 _COORDINATOR = -1
 _SESSION = re.compile(rb" con(\d+) ")
-_LOCAL = ("localhost", "127.0.0.1", "::1", os.uname().nodename)
 
 _log = logging.getLogger(__name__)
 
@@ -56,12 +56,11 @@ class Segments(Server):
     def __init__(self, dsn: str) -> None:
         super().__init__(dsn)
         rows = self.fetch(_NODES)
-        folders = {content: Path(folder) for content, _, folder in rows}
-        away = [host for _, host, _ in rows if host not in _LOCAL]
-        if away or not all(os.access(folder, os.R_OK) for folder in folders.values()):
+        away = [host for _, host, folder in rows if not _is_here(Path(folder))]
+        if away:
             raise NotHere(f"the cluster is not on this machine, or another user's: {away}")
-        self.folders = folders
-        self.partitions = self.workers = len(folders) - 1
+        self.folders = {content: Path(folder) for content, _, folder in rows}
+        self.partitions = self.workers = len(rows) - 1
 
     # -- what is seen ------------------------------------------------------------
     def run(self, output: str) -> tuple[Any, ...] | None:
@@ -166,13 +165,17 @@ class Control:
     """Stops and starts a server as it was started before.
 
     Args:
-        program: pg_ctl.
+        programs: folder of pg_ctl.
         folder: its data directory.
         environment: that it had.
+        network: the network namespace that it was in.
     """
 
-    def __init__(self, program: Path, folder: Path, environment: dict[str, str]) -> None:
-        self._program, self._folder, self._environment = program, folder, environment
+    def __init__(
+        self, programs: Path, folder: Path, environment: dict[str, str], network: Network
+    ) -> None:
+        self._programs, self.folder, self._environment = programs, folder, environment
+        self.network = network
         options = (folder / "postmaster.opts").read_text().split('"')[1::2]
         self._options = " ".join(options[options.index(str(folder)) + 1 :])
 
@@ -182,26 +185,54 @@ class Control:
         process = Path("/proc") / str(pid)
         pairs = (process / "environ").read_bytes().decode(errors="replace").split("\0")
         environment = dict(pair.split("=", 1) for pair in pairs if "=" in pair)
-        program = Path(os.readlink(process / "exe")).with_name("pg_ctl")
-        return cls(program, folder, environment)
+        programs = Path(os.readlink(process / "exe")).parent
+        return cls(programs, folder, environment, Network(pid))
 
     def start(self) -> None:
         """Start it."""
         self.run("start", "-o", self._options)
 
     def run(self, *arguments: str) -> None:
-        """pg_ctl as the user whose server it is; the server must not keep our files open."""
-        user = self._folder.stat().st_uid
+        """pg_ctl."""
+        self.program("pg_ctl", "-D", str(self.folder), "-w", "-t", "60", *arguments)
+
+    def program(self, name: str, *arguments: str) -> None:
+        """A program of the server, as the user whose server it is and where it was; what that starts
+        must not keep our files open."""
+        owner = self.folder.stat()
+        user = ("setpriv", f"--reuid={owner.st_uid}", f"--regid={owner.st_gid}", "--clear-groups")
         subprocess.run(
-            [self._program, "-D", self._folder, "-w", "-t", "60", *arguments],
+            [
+                *self.network.entering,
+                *(user if os.geteuid() == 0 else ()),
+                self._programs / name,
+                *arguments,
+            ],
             check=True,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             env=self._environment,
-            user=user if os.geteuid() == 0 else None,
             cwd="/",
         )
+
+
+class Network:
+    """The network namespace of a process: it stays when the process ends.
+
+    Args:
+        pid: of the process.
+    """
+
+    def __init__(self, pid: int) -> None:
+        self._file = os.open(f"/proc/{pid}/ns/net", os.O_RDONLY)
+        self.is_ours = os.path.samestat(os.fstat(self._file), os.stat("/proc/self/ns/net"))
+
+    @property
+    def entering(self) -> Sequence[str]:
+        """What runs a command there; entering another one needs root."""
+        path = f"/proc/{os.getpid()}/fd/{self._file}"
+        return () if self.is_ours else ("nsenter", f"--net={path}")
 
 
 @contextmanager
@@ -239,6 +270,14 @@ def _end_waiting(database: str, folders: Sequence[Path]) -> None:
             if database.encode() in title.split():
                 _log.warning("was left: %s", title.decode(errors="replace").strip())
                 os.kill(pid, signal.SIGTERM)
+
+
+def _is_here(folder: Path) -> bool:
+    """Whether a server with that data directory runs on this machine, and can be killed."""
+    with suppress(ClusterFailed):
+        pid = processes.read_pid(folder / "postmaster.pid")
+        return pid is not None and processes.works_in(pid, folder)
+    return False
 
 
 def _execute(dsn: str, *statements: str) -> None:
