@@ -103,9 +103,9 @@ def _query(table: QualifiedName, keys: Sequence[str], blocks: Sequence[Block]) -
     # One size more than a shape should have is enough to see that it is another one. OFFSET 0 has
     # this computed where the rows lie, as in ``print_query``.
     sizes = (
-        f"(p.{quote(one.name + '_shape')})[1:{len(one.shape) + 2}], "
-        f"pg_catalog.octet_length(p.{quote(one.name)})"
-        for one in blocks
+        f"(p.{quote(one.name + '_shape')})[1:{len(one.shape) + 2}] AS shape{place}, "
+        f"pg_catalog.octet_length(p.{quote(one.name)}) AS bytes{place}"
+        for place, one in enumerate(blocks)
     )
     listed = ", ".join([*(f"p.{name}" for name in keys), *sizes])
     return f"SELECT * FROM (SELECT {listed} FROM {table.sql} p OFFSET 0) AS q ORDER BY 1, 2"
