@@ -14,6 +14,7 @@ from cerebro_db.database.relations import (
     KINDS as RELATION_KINDS,
 )
 from cerebro_db.database.relations import (
+    check_not_hidden,
     exists_already,
     find_if_there,
     new_name,
@@ -136,6 +137,8 @@ def check(session: Session, outputs: Outputs, tick: Tick = no_tick) -> None:
         DuplicateTable, DependentObjects, ObjectInUse: as above.
     """
     earlier = _earlier(session, outputs, tick)
+    made = [outputs.table(suffix) for suffix in outputs.suffixes]
+    check_not_hidden(session, outputs.text, outputs.role, made, tick)
     if not earlier:
         return
     with session.rehearsal(tick):

@@ -6,7 +6,7 @@ import pytest
 
 from cerebro_db.database.dialects.choice import dialect_of
 from cerebro_db.database.names import QualifiedName
-from cerebro_db.database.sessions import _told
+from cerebro_db.database.sessions import told as as_raised
 
 TABLE = QualifiedName("public", "digits")
 PLAIN, SEGMENTS = dialect_of(150000, False).packing, dialect_of(90426, True).packing
@@ -44,4 +44,4 @@ PYTHON = 'PL/Python function "_train_step"'
 def test_our_own_messages_are_told_as_they_were_raised(
     message: str, context: str | None, told: str | None
 ) -> None:
-    assert _told(message, context) == (told or message)
+    assert as_raised(message, context) == (told or message)

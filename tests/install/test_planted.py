@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import re
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -200,7 +199,7 @@ def test_nothing_planted_is_run_by_what_administrators_call(
         assert person.value("SHOW search_path") == f"{PATH}, cerebro"
         for call in CALLS:
             told = error_of(person, call)
-            assert told is None or re.match(r"[A-Z]\w+: ", told), (call, told)
+            assert told is None or 'PL/Python function "' in told, (call, told)
         assert calls(person) == 0
     finally:
         administrator.run(f"DROP ROLE {dave}")
