@@ -17,4 +17,5 @@ return packing.pack_images(
     sample_weight,
     distribution_rules,
     replace,
+    on_error,
 )

@@ -11,4 +11,5 @@ return packing.pack_validation(
     buffer_size,
     distribution_rules,
     replace,
+    on_error,
 )

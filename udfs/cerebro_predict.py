@@ -14,4 +14,5 @@ return results.predict(
     num_workers,
     ensemble,
     replace,
+    on_error,
 )

@@ -28,6 +28,35 @@ class ImageFormat(StrEnum):
     ENCODED = "encoded"
 
 
+class OnError(StrEnum):
+    """What is done about an image that cannot be read."""
+
+    STOP = "stop"
+    IGNORE = "ignore"
+
+
+def ignores_errors(on_error: str | None) -> bool:
+    """Reads ``on_error``: whether rows of images that cannot be read are left out.
+
+    Raises:
+        InvalidArgument: it is no such word.
+    """
+    if on_error not in tuple(OnError):
+        raise InvalidArgument(
+            f"on_error: got {'NULL' if on_error is None else shown(on_error)}; allowed: "
+            "'stop', 'ignore'"
+        )
+    return on_error == OnError.IGNORE
+
+
+def check_ignores(ignores: bool, image: ImageEncoding | None) -> None:
+    """Refuse to leave rows out where features are no images."""
+    if ignores and image is None:
+        raise InvalidArgument(
+            "on_error: got 'ignore' for features that are no images; allowed: 'stop'"
+        )
+
+
 @dataclass(frozen=True)
 class ImageEncoding:
     """A column of images.

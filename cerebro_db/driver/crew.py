@@ -34,22 +34,23 @@ def run_all(
     _drain(sessions, tick)
 
 
-def run_all_made(
-    sessions: Sequence[Session],
-    makers: Iterable[Callable[[Session], Statement]],
-    tick: Tick = no_tick,
-) -> None:
-    """The same with statements that depend on the session that runs them."""
-    for make in makers:
-        session = _first_free(sessions, tick)
-        session.send(*make(session))
-    _drain(sessions, tick)
-
-
 def gather(
     sessions: Sequence[Session], statements: Sequence[Statement], tick: Tick = no_tick
 ) -> list[list[tuple[Any, ...]]]:
     """Run every statement in one of the sessions; their rows, in the order of the statements."""
+
+    def maker(statement: Statement) -> Callable[[Session], Statement]:
+        return lambda session: statement
+
+    return gather_made(sessions, [maker(statement) for statement in statements], tick)
+
+
+def gather_made(
+    sessions: Sequence[Session],
+    makers: Iterable[Callable[[Session], Statement]],
+    tick: Tick = no_tick,
+) -> list[list[tuple[Any, ...]]]:
+    """The same with statements that depend on the session that runs them."""
     found: dict[int, list[tuple[Any, ...]]] = {}
     under_way: dict[Session, int] = {}
 
@@ -57,15 +58,15 @@ def gather(
         if session in under_way:
             found[under_way.pop(session)] = session.rows()
 
-    for number, statement in enumerate(statements):
+    for number, make in enumerate(makers):
         session = _first_free(sessions, tick)
         collect(session)
-        session.send(*statement)
+        session.send(*make(session))
         under_way[session] = number
     _drain(sessions, tick)
     for session in sessions:
         collect(session)
-    return [found[number] for number in range(len(statements))]
+    return [found[number] for number in range(len(found))]
 
 
 @contextlib.contextmanager

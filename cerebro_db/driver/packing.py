@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from cerebro_db.configs.encodings import Encoding
+from cerebro_db.configs.images import check_ignores
 from cerebro_db.database.dialects.choice import SpreadPacking
 from cerebro_db.database.dialects.packing_extras import add_columns
 from cerebro_db.database.dialects.postgresql import PostgreSQL
@@ -41,6 +42,7 @@ from cerebro_db.driver.packing_columns import (
     listed_targets,
     wanted_classes,
 )
+from cerebro_db.driver.packing_damaged import Damaged, find_damaged
 from cerebro_db.driver.packing_layout import Layout, lay_out
 from cerebro_db.driver.packing_request import PackRequest, PackSummary
 from cerebro_db.driver.packing_segments import choose_segments
@@ -56,6 +58,7 @@ from cerebro_db.driver.packing_work import (
     readable_encoding,
     weight_of,
 )
+from cerebro_db.driver.row_faults import left_out
 from cerebro_db.errors import (
     CerebroError,
     DuplicateTable,
@@ -154,6 +157,7 @@ class _Job:
             [one.column.name for one in (feature, *features)],
             [one.column.name for one in (target, *targets)],
         )
+        check_ignores(request.ignores, feature.image)
         if training is not None:
             check_counts(training, (feature, *features), (target, *targets))
             target, *targets = [
@@ -253,8 +257,11 @@ class _Job:
             self._control.run(add_columns(work.build, extras), (), self._tick)
         snapshot = self._control.run(self._sql.begin_reading, (), self._tick)[0][0]
         work = self._fitted(work, table)
-        surveyor = Surveyor(self._sql, self._control, self._tick)
+        damaged = self._damaged(work, table, snapshot)
+        surveyor = Surveyor(self._sql, self._control, self._tick, damaged)
         survey = _survey(surveyor, work, table)
+        if damaged is not None and damaged.rows:
+            self._tell_damaged(survey, damaged)
         layout = _layout(work, survey)
         try:
             self._fill(work, survey, layout, snapshot)
@@ -281,6 +288,8 @@ class _Job:
             like=work.segments.like,
             survey=lambda surveyor: _survey(surveyor, self._fitted(work, sql.staged), sql.staged),
             buffer_size=lambda survey: buffer_size(work, survey),
+            ignored=work.feature if request.ignores else None,
+            notify=self._notify,
         )
         survey, layout, used = spread(sql, self._control, spread_work, self._tick)
         check_size(survey, layout)
@@ -317,13 +326,44 @@ class _Job:
         self._control.run(statement, (), self._tick)
         return work.stage
 
-    def _fill(self, work: Work, survey: Survey, layout: Layout, snapshot: str) -> None:
-        count = min(_cores(), len(layout.rows_per_partition()))
-        begin: Statement = (self._sql.begin_writing, (snapshot,))
+    def _damaged(self, work: Work, table: QualifiedName, snapshot: str) -> Damaged | None:
+        """The rows to leave out."""
+        feature = work.feature
+        if not work.request.ignores or feature.image is None:
+            return None
+        parameters = (table.schema, table.name)
+        blocks = self._control.run(self._sql.blocks, parameters, self._tick)[0][0]
+        with self._workers(_cores(), snapshot) as workers:
+            return find_damaged(
+                self._sql,
+                workers,
+                table,
+                feature.expression("s"),
+                feature.image,
+                blocks,
+                self._tick,
+            )
+
+    def _tell_damaged(self, survey: Survey, damaged: Damaged) -> None:
+        """Tell of the rows that are left out, as the user finds them."""
+        first = []
+        for number, address, fault in damaged.first_among(survey.addresses):
+            known = None if survey.is_staged else address
+            first.append((self._sql.named_row(number, survey.source, known), fault))
+        column = survey.feature.column.name
+        self._notify(left_out(damaged.rows, survey.source, column, first))
+
+    @contextlib.contextmanager
+    def _workers(self, count: int, snapshot: str) -> Iterator[list[Session]]:
+        """Sessions that read what the control session reads."""
         with borrowed(self._pool, count, self._tick) as workers:
-            run_each(workers, begin, self._tick)
-            run_all(workers, _fillings(self._sql, work, survey, layout), self._tick)
+            run_each(workers, (self._sql.begin_writing, (snapshot,)), self._tick)
+            yield workers
             run_each(workers, ("COMMIT", ()), self._tick)
+
+    def _fill(self, work: Work, survey: Survey, layout: Layout, snapshot: str) -> None:
+        with self._workers(min(_cores(), len(layout.rows_per_partition())), snapshot) as workers:
+            run_all(workers, _fillings(self._sql, work, survey, layout), self._tick)
 
     def _finish(self, work: Work, survey: Survey, layout: Layout) -> None:
         """Give the table its name, and end the transaction that is open."""

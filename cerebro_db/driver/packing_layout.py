@@ -57,10 +57,7 @@ class Layout:
 
     def tids(self, slot: Slot) -> str:
         """The addresses of a buffer's rows as text of the server's type ``tid[]``, sorted."""
-        rows = np.sort(self._chosen(slot))
-        numbers = self.addresses[rows]
-        pairs = zip((numbers >> 16).tolist(), (numbers & 0xFFFF).tolist(), strict=True)
-        return "{" + ",".join(['"(%d,%d)"' % pair for pair in pairs]) + "}"  # noqa: UP031
+        return tid_array(self.addresses[np.sort(self._chosen(slot))])
 
     def positions(self, slot: Slot) -> bytes | None:
         """For each row of the buffer its rank among the sorted addresses; None if it is its own."""
@@ -110,6 +107,12 @@ def parse_addresses(pieces: list[bytes]) -> NDArray[np.int64]:
     numbers: NDArray[np.int64] = (blocks << 16) | address["offset"]
     numbers.sort()
     return numbers
+
+
+def tid_array(numbers: NDArray[np.int64]) -> str:
+    """Row addresses as text of the server's type ``tid[]``."""
+    pairs = zip((numbers >> 16).tolist(), (numbers & 0xFFFF).tolist(), strict=True)
+    return "{" + ",".join(['"(%d,%d)"' % pair for pair in pairs]) + "}"  # noqa: UP031
 
 
 def default_buffer_size(elements: int) -> int:

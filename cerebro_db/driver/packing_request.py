@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from cerebro_db.configs.images import ImageEncoding, image_encoding
+from cerebro_db.configs.images import ImageEncoding, OnError, ignores_errors, image_encoding
 from cerebro_db.configs.scaling import check_divisor
 from cerebro_db.database.names import QualifiedName
 from cerebro_db.database.relations import CallerPath
@@ -38,6 +38,7 @@ class PackRequest:
         sample_weight: a column of weights of the rows in training.
         is_validation: follow ``training_table`` and keep the order of the rows.
         search_path: for the names above; None leaves the sessions' own.
+        on_error: of images that cannot be read.
     """
 
     source_table: str | None
@@ -57,6 +58,12 @@ class PackRequest:
     image: ImageRequest | None = None
     sample_weight: str | None = None
     replace: bool | None = False
+    on_error: str | None = OnError.STOP
+
+    @property
+    def ignores(self) -> bool:
+        """Whether rows of images that cannot be read are left out."""
+        return ignores_errors(self.on_error)
 
     @property
     def makes_features(self) -> bool:
@@ -77,6 +84,7 @@ class PackRequest:
         check_divisor(self.normalizing_const)
         if self.seed is None:
             raise InvalidArgument("seed: got NULL; allowed: any bigint")
+        ignores_errors(self.on_error)
 
 
 @dataclass(frozen=True)

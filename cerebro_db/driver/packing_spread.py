@@ -9,8 +9,11 @@ from cerebro_db.database.dialects.choice import Spreading, SpreadPacking
 from cerebro_db.database.dialects.packing_extras import add_columns
 from cerebro_db.database.names import QualifiedName
 from cerebro_db.database.sessions import Session, StatementFailed, Tick
+from cerebro_db.driver.packing_damaged import Damaged
 from cerebro_db.driver.packing_layout import Layout, lay_out
+from cerebro_db.driver.packing_source import Feature
 from cerebro_db.driver.packing_survey import Survey, Surveyor
+from cerebro_db.driver.row_faults import left_out
 from cerebro_db.errors import InvalidArgument
 
 
@@ -29,6 +32,8 @@ class SpreadWork:
         like: segment keys whose segments are used instead, if any.
         survey: looks at the rows of the stage.
         buffer_size: most rows in a buffer, once the rows are known.
+        ignored: images; rows of those that cannot be read are left out.
+        notify: is told of these.
     """
 
     source: QualifiedName
@@ -41,6 +46,8 @@ class SpreadWork:
     like: Sequence[int]
     survey: Callable[[Surveyor], Survey]
     buffer_size: Callable[[Survey], int]
+    ignored: Feature | None
+    notify: Callable[[str], None]
 
 
 def spread(
@@ -67,7 +74,7 @@ def spread(
     seeds = () if work.seed is None else (work.seed,)
     control.run(sql.shuffle(source, work.columns, bool(seeds)), seeds, tick)
     control.run(sql.create(work.build, *work.names), (), tick)
-    surveyor = Surveyor(sql, control, tick)
+    surveyor = Surveyor(sql, control, tick, _left_out(sql, control, work, tick))
     survey = work.survey(surveyor)
     if survey.scan.extras:
         control.run(add_columns(work.build, survey.scan.extras), (), tick)
@@ -86,6 +93,22 @@ def spread(
         control.run("ROLLBACK TO SAVEPOINT before_filling", (), tick)
         raise surveyor.explained(survey, failure) from None
     return survey, layout, segments[:partitions]
+
+
+def _left_out(sql: SpreadPacking, control: Session, work: SpreadWork, tick: Tick) -> Damaged | None:
+    """Delete the rows whose images cannot be read, and tell of them."""
+    feature = work.ignored
+    if feature is None or feature.image is None:
+        return None
+    control.run(sql.mark_damaged(feature.expression("s"), feature.image), (), tick)
+    rows, addresses, faults = control.run(sql.marked, (), tick)[0]
+    if not rows:
+        return None
+    control.run(sql.delete_marked, (), tick)
+    where = [sql.named_row(0, work.source, address) for address in addresses]
+    told = left_out(rows, work.source, feature.column.name, list(zip(where, faults, strict=True)))
+    work.notify(told)
+    return Damaged(rows, faults=tuple(faults))
 
 
 def _segments(

@@ -20,7 +20,8 @@ from cerebro_db.database.packed import PackedTable
 from cerebro_db.database.relations import Column
 from cerebro_db.database.sessions import Session, Tick
 from cerebro_db.driver.packing_columns import NO_OTHERS, Others
-from cerebro_db.driver.packing_layout import parse_addresses
+from cerebro_db.driver.packing_damaged import Damaged
+from cerebro_db.driver.packing_layout import parse_addresses, tid_array
 from cerebro_db.driver.packing_source import Feature, Target
 from cerebro_db.driver.row_faults import ELEMENT, NULL, reason, remedy, unseen
 from cerebro_db.errors import NO_ROWS, CerebroError, InvalidData
@@ -87,12 +88,20 @@ class Surveyor:
         sql: of the dialect.
         control: the session.
         tick: called while waiting.
+        damaged: rows that are left out.
     """
 
-    def __init__(self, sql: PostgreSQLPacking, control: Session, tick: Tick) -> None:
+    def __init__(
+        self,
+        sql: PostgreSQLPacking,
+        control: Session,
+        tick: Tick,
+        damaged: Damaged | None = None,
+    ) -> None:
         self._sql = sql
         self._control = control
         self._tick = tick
+        self._damaged = damaged or Damaged()
 
     def survey(
         self,
@@ -124,10 +133,11 @@ class Surveyor:
         """
         scan = scan_of(table, feature, target, weight)
         addresses = self._addresses(table)
+        if len(self._damaged.addresses):
+            scan = replace(scan, left_out=tid_array(self._damaged.addresses))
+            addresses = np.setdiff1d(addresses, self._damaged.addresses, assume_unique=True)
         if not len(addresses):
-            raise InvalidData(
-                f"source_table: {source} has no rows; allowed: at least one row", NO_ROWS
-            )
+            raise self._empty(source)
         found = Survey(source, scan, feature, target, addresses, divisor, weight, others)
         pairs = [
             self._looked_at(pair, places, num_classes[places[1]], training)
@@ -174,6 +184,17 @@ class Surveyor:
             return failure
         found = [fault for fault in faults if fault is not None]
         return min(found, key=lambda fault: fault[0])[1] if found else failure
+
+    def _empty(self, source: QualifiedName) -> InvalidData:
+        if self._damaged.rows:
+            return InvalidData(
+                f"source_table: {source} has no image that can be read; allowed: at least one. The "
+                f"first one {reason(self._damaged.faults[0], None, (), '')}",
+                hint="image_shape and image_format must be those of the stored bytes",
+            )
+        return InvalidData(
+            f"source_table: {source} has no rows; allowed: at least one row", NO_ROWS
+        )
 
     def _addresses(self, table: QualifiedName) -> NDArray[np.int64]:
         if self._sql.in_one_statement:  # where rows have none that another session could use

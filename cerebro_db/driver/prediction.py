@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from cerebro_db.configs.images import OnError, ignores_errors
 from cerebro_db.configs.predictions import Answer, PredictionType, prediction_type
 from cerebro_db.database.dialects.choice import PostgreSQL, SpreadPrediction
 from cerebro_db.database.dialects.prediction_answers import Answer as Answers
@@ -33,6 +34,7 @@ class PredictionRequest:
 
     Attributes:
         styles: of the caller's session, in which classes are told.
+        on_error: of images that cannot be read.
     """
 
     model_table: str | None
@@ -48,6 +50,12 @@ class PredictionRequest:
     replace: bool | None = False
     search_path: CallerPath | None = None
     styles: Styles | None = None
+    on_error: str | None = OnError.STOP
+
+    @property
+    def ignores(self) -> bool:
+        """Whether rows of images that cannot be read are left out."""
+        return ignores_errors(self.on_error)
 
     @property
     def wanted(self) -> PredictionType:
@@ -85,6 +93,7 @@ def predict(
         InvalidData: a row has no id, or features that are no row of the model.
     """
     check_range("num_workers", request.num_workers, 1, MAX_WORKERS)
+    ignores_errors(request.on_error)
     wanted, use_gpus = request.wanted, bool(request.use_gpus)
     with control_session(
         pool,
@@ -128,7 +137,7 @@ def resolved(
     """What is to be done for a request, its names looked up; the models are known."""
     answer = answer_for(asked, wanted)
     names = (request.test_table, request.id_col, request.independent_varname)
-    source = test_source(session, dialect, asked, names, tick)
+    source = test_source(session, dialect, asked, names, request.ignores, tick)
     outputs = new_outputs(
         session,
         request.output_table,

@@ -26,7 +26,7 @@ from cerebro_db.driver.control import (
     runs_tensorflow,
     transaction,
 )
-from cerebro_db.driver.crew import run_all_made, run_each
+from cerebro_db.driver.crew import gather_made, run_each
 from cerebro_db.driver.outputs import Outputs, publish, replaced
 from cerebro_db.driver.prediction_models import Asked, Member
 from cerebro_db.driver.prediction_source import Buffers, Rows
@@ -162,6 +162,11 @@ class Job(ABC):
                 "apart"
             )
 
+    def _tell_left_out(self, work: Work, found: Sequence[Any]) -> None:
+        """Tell of rows whose images cannot be read."""
+        if isinstance(work.source, Rows) and (told := work.source.left_out(found)):
+            self._notify(told)
+
     def _create(self, work: Work) -> None:
         """Make the table, empty."""
         sql = self._dialect.prediction
@@ -293,15 +298,16 @@ class PredictionJob(Job):
     def _insert(
         self, workers: Sequence[Session], work: Work, table: QualifiedName, pieces: Sequence[Piece]
     ) -> None:
-        source, answer, rows = work.source.sql, work.answer, work.batch_rows
+        source, answer, batch_rows = work.source.sql, work.answer, work.batch_rows
         tokens = self._loaded(workers, work)
 
         def maker(piece: Piece) -> Callable[[Session], Statement]:
             return lambda session: self._sql.insertion(
-                table, source, answer, tokens[session], rows, piece
+                table, source, answer, tokens[session], batch_rows, piece
             )
 
-        run_all_made(workers, map(maker, pieces), self._tick)
+        found = gather_made(workers, map(maker, pieces), self._tick)
+        self._tell_left_out(work, [row for rows in found for row in rows])
 
     def _loaded(self, workers: Sequence[Session], work: Work) -> dict[Session, int]:
         """Load the models in every worker; the tokens by which they are found there."""

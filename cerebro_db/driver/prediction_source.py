@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from cerebro_db.configs.images import check_ignores
 from cerebro_db.database.columns import split_names
 from cerebro_db.database.dialects.choice import PostgreSQL
 from cerebro_db.database.dialects.postgresql_prediction import PackedSource, RowSource
+from cerebro_db.database.images import FAULTS_SHOWN
 from cerebro_db.database.names import quote
 from cerebro_db.database.packed import PackedTable, load_packed
 from cerebro_db.database.relations import Column, Relation, column, find
@@ -15,7 +18,7 @@ from cerebro_db.database.sessions import Session, StatementFailed, Tick
 from cerebro_db.driver.packing_columns import id_columns, listed_features
 from cerebro_db.driver.packing_source import Feature, recorded_feature, within_limits
 from cerebro_db.driver.prediction_models import Asked
-from cerebro_db.driver.row_faults import reason, remedy, without_nulls
+from cerebro_db.driver.row_faults import left_out, reason, remedy, without_nulls
 from cerebro_db.errors import CerebroError, InvalidArgument, InvalidData, WrongObjectType
 from cerebro_db.training.buffers import wire_bytes
 
@@ -47,6 +50,20 @@ class Rows:
             wire_bytes(shape, feature.element_oid)
             for shape, feature in zip(asked.shapes, self.features, strict=True)
         )
+
+    def left_out(
+        self, found: Sequence[tuple[int, list[str | None] | None, list[str] | None]]
+    ) -> str:
+        """The notice of rows that are left out, of each statement; empty where there are none."""
+        rows = sum(count for count, *_ in found)
+        listed = ", ".join(one.name for one in self.ids)
+        first = [
+            ("a row without id" if row_id is None else f"{listed} = {row_id}", fault)
+            for _, ids, faults in found
+            for row_id, fault in zip(ids or (), faults or (), strict=True)
+        ]
+        column = self.features[0].column.name
+        return left_out(rows, self.table.name, column, first[:FAULTS_SHOWN]) if rows else ""
 
     def explained(
         self,
@@ -109,9 +126,13 @@ def test_source(
     dialect: PostgreSQL,
     asked: Asked,
     names: tuple[str | None, str | None, str | None],
+    ignores: bool,
     tick: Tick,
 ) -> Rows | Buffers:
     """What a user names as test_table, id_col and independent_varname.
+
+    Args:
+        ignores: whether rows of images that cannot be read are left out.
 
     Raises:
         CerebroError: there is none of that name, or it does not fit the models.
@@ -119,10 +140,12 @@ def test_source(
     text, id_text, feature_text = names
     found = find(session, text, ROLE, tick)
     if found.has("partition_key") and found.has("buffer_id"):
+        check_ignores(ignores, None)
         packed = load_packed(session, text, ROLE, tick)
         return _buffers(packed, asked, id_text, feature_text)
     ids = _ids(found, id_text)
     feature, *more = _features(found, feature_text, asked)
+    check_ignores(ignores, feature.image)
     feature = within_limits(session, feature, tick)
     addressed = not session.run(dialect.packing.needs_staging, (found.oid,), tick)[0][0]
     rows = RowSource(
@@ -134,6 +157,7 @@ def test_source(
         image=feature.image,
         more=tuple(one.expression("t") for one in more),
         comparable=all(map(_is_comparable, ids)),
+        ignores=ignores,
     )
     return Rows(rows, found, ids, (feature, *more))
 

@@ -44,8 +44,11 @@ class SpreadJob(Job):
         self._bring(work)
         if isinstance(work.source, Rows):
             text, copy = self._sql.copy(work.source.sql)
-            if run(self._sql.needs_copy, (source.table.text,), self._tick)[0][0]:
+            ignores = work.source.sql.ignores
+            if ignores or run(self._sql.needs_copy, (source.table.text,), self._tick)[0][0]:
                 run(text, (), self._tick)
+                if ignores:
+                    self._tell_left_out(work, run(self._sql.left_out, (), self._tick))
                 work = replace(work, source=replace(work.source, sql=copy))
         statement = self._sql.predict(
             work.outputs.draft(), work.source.sql, work.answer, work.batch_rows

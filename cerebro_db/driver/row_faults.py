@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from cerebro_db.database.names import shown_identifier
+from cerebro_db.database.names import QualifiedName, shown_identifier
 from cerebro_db.database.relations import Column
 
 NULL, ELEMENT, VALUE, SHAPE = "null", "element", "value", "shape"
@@ -48,13 +48,29 @@ def remedy(
         return f"{_without(nan)}; infinite and too large values can be replaced in a view, too"
     if fault != SHAPE:
         return (
-            "store that image anew, or leave its row out in a view; image_shape and image_format "
-            "must be those of the stored bytes"
+            "store that image anew, or leave its row out with on_error := 'ignore'; image_shape and "
+            "image_format must be those of the stored bytes"
         )
     if got is None:
         return _without(f"array_length({name}, 1) > 0")
     sizes = (f"array_length({name}, {place}) = {size}" for place, size in enumerate(shape, 1))
     return _without(" AND ".join(sizes))
+
+
+def left_out(rows: int, table: QualifiedName, column: str, first: Sequence[tuple[str, str]]) -> str:
+    """The notice of rows whose images cannot be read.
+
+    Args:
+        rows: how many.
+        table: whose they are.
+        column: of the images.
+        first: some of the rows, each with what is wrong.
+    """
+    are = "row is" if rows == 1 else "rows are"
+    told = [
+        f"on_error: {rows} {are} left out of {table}, as the images of column {column!r} cannot be read"
+    ]
+    return "\n".join(told + [f"{where}: {reason(fault, None, (), '')}" for where, fault in first])
 
 
 def unseen(label: Any, name: str, values: str | None) -> tuple[str, str]:

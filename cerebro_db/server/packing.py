@@ -113,6 +113,7 @@ def pack_images(
     sample_weight: str | None,
     distribution_rules: str | None,
     replace: bool | None,
+    on_error: str | None,
 ) -> None:
     """Pack images for training."""
     host = Host.apart(plpy, gd)
@@ -130,6 +131,7 @@ def pack_images(
         distribution_rules=distribution_rules,
         image=ImageRequest(image_shape, image_format),
         replace=replace,
+        on_error=on_error,
         search_path=host.search_path,
     )
     packing.pack(host.pool, host.dialect, request, host.tick, host.notice)
@@ -147,6 +149,7 @@ def pack_validation(
     buffer_size: int | None,
     distribution_rules: str | None,
     replace: bool | None,
+    on_error: str | None,
 ) -> None:
     """Pack a table the way a training table was packed."""
     host = Host.apart(plpy, gd)
@@ -160,6 +163,7 @@ def pack_validation(
         training_table=training_table,
         is_validation=True,
         replace=replace,
+        on_error=on_error,
         search_path=host.search_path,
     )
     packing.pack(host.pool, host.dialect, request, host.tick, host.notice)

@@ -63,6 +63,7 @@ def predict(
     num_workers: int | None,
     ensemble: int | None,
     replace: bool | None,
+    on_error: str | None,
 ) -> None:
     """Ask a model about the rows of a table."""
     host = Host.apart(plpy, gd)
@@ -78,6 +79,7 @@ def predict(
         num_workers,
         ensemble,
         replace,
+        on_error=on_error,
         search_path=host.search_path,
         styles=host.styles,
     )

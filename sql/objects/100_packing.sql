@@ -152,8 +152,9 @@ CREATE OR REPLACE FUNCTION cerebro.cerebro_pack_validation(
     training_table text,
     buffer_size integer DEFAULT NULL,
     distribution_rules text DEFAULT NULL,
-    replace boolean DEFAULT false
+    replace boolean DEFAULT false,
+    on_error text DEFAULT 'stop'
 ) RETURNS void LANGUAGE plpython3u AS {{ udf('cerebro_pack_validation') }};
 COMMENT ON FUNCTION cerebro.cerebro_pack_validation(
-    text, text, text, text, text, integer, text, boolean) IS
-'Packs a validation table with the class values, row shape, normalizing constant and number of partitions of training_table, a table that cerebro_pack or cerebro_pack_columns made; with the encoding of the latter, where independent_varname may be NULL. As many columns, separated by commas, as the training table has. Rows keep their order. distribution_rules: as in cerebro_pack; by default the segments of training_table.';
+    text, text, text, text, text, integer, text, boolean, text) IS
+'Packs a validation table with the class values, row shape, normalizing constant and number of partitions of training_table, a table that cerebro_pack or cerebro_pack_columns made; with the encoding of the latter, where independent_varname may be NULL. As many columns, separated by commas, as the training table has. Rows keep their order. distribution_rules: as in cerebro_pack; by default the segments of training_table. on_error: as in cerebro_pack_images, of images.';

@@ -432,7 +432,7 @@ def test_tokens(trained, network):
     np.testing.assert_allclose([row[1] for row in rows], wanted[:, 0], atol=1e-6)
 
 
-def test_images(trained, network):
+def test_images(trained, network, has_segments):
     """Raw images are read as those of the training, also from a column of another name."""
     trained.fetch(
         "CREATE TABLE images AS SELECT id, decode(lpad(to_hex(id), 2, '0') || 'ff0080', 'hex') AS image, "
@@ -473,6 +473,44 @@ def test_images(trained, network):
         errors.WrongObjectType, match="'sum' is of type double precision; allowed: bytea"
     ):
         trained.fetch("SELECT cerebro_predict('im', 'images', 'id', 'sum', 'o', 'response')")
+
+    trained.fetch(
+        "CREATE TABLE damaged AS SELECT id, CASE id WHEN 5 THEN 'abc' WHEN 9 THEN NULL ELSE image END "
+        "AS image FROM images; CREATE VIEW all_damaged AS SELECT id, ''::bytea AS image FROM images; "
+        "CREATE VIEW damaged_view AS TABLE damaged; "
+        "CREATE VIEW without_id AS SELECT nullif(nullif(id, 5), 8) AS id, image FROM damaged"
+    )
+    trained.notices()
+    wanted = np.delete(wanted, [4, 8])
+    call = "SELECT cerebro_predict('im', '{}', 'id', NULL, 'p_images', 'response', replace := true, {})"
+    for source in ("damaged", "damaged_view"):
+        trained.fetch(call.format(source, "on_error := 'ignore'"))
+        found = trained.fetch("SELECT id, estimated FROM p_images ORDER BY id")
+        assert [row[0] for row in found] == [i for i in range(1, 121) if i not in (5, 9)]
+        np.testing.assert_allclose([row[1] for row in found], wanted, atol=1e-6)
+        told = trained.notices()
+        assert f"on_error: 2 rows are left out of public.{source}" in told
+        assert "id = 5: holds 3 bytes; allowed: 4" in told
+        assert "id = 9: is NULL" in told
+    trained.fetch(call.format("images", "on_error := 'ignore'"))
+    assert "on_error" not in trained.notices()
+    trained.fetch(call.format("all_damaged", "on_error := 'ignore'"))
+    assert trained.value("SELECT count(*) FROM p_images") == 0
+    with pytest.raises(errors.DataException, match="'id' is NULL; allowed: no NULL") as caught:
+        trained.fetch(call.format("without_id", "on_error := 'ignore'"))
+    assert has_segments or "row 8 " in str(caught.value)
+    for model, values in (("im", "'images_val', NULL, NULL"), ("sums", "'rows', 'id', 'x'")):
+        with pytest.raises(
+            errors.InvalidParameterValue,
+            match="on_error: got 'ignore' for features that are no images",
+        ):
+            trained.fetch(
+                f"SELECT cerebro_predict('{model}', {values}, 'o', 'response', on_error := 'ignore')"
+            )
+    with pytest.raises(
+        errors.InvalidParameterValue, match="on_error: got 'go on'; allowed: 'stop'"
+    ):
+        trained.fetch(call.format("images", "on_error := 'go on'"))
 
 
 def test_weights_of_rows(trained, network):

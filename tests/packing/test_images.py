@@ -162,6 +162,126 @@ def test_the_limit_on_pixels_is_a_setting(slow, reader):
         slow.fetch("SELECT cerebro_set('max_image_pixels', NULL)")
 
 
+IGNORE = "on_error := 'ignore'"
+SOURCES = {
+    "table": "damaged",
+    "view": "damaged_view",
+    "partitioned table": "damaged_parts",
+}
+
+
+@pytest.fixture(scope="module")
+def damaged(pictures, has_segments):
+    """Rows 3 and 12 have images that cannot be read, row 7 has none; of class 9 there is only such."""
+    parts = "" if has_segments else " PARTITION BY RANGE (id)"
+    image = "CASE id WHEN 3 THEN 'no image' WHEN 12 THEN '' WHEN 7 THEN NULL ELSE {} END"
+    raw, encoded = image.format("raw"), image.format('"P %% ""g"')
+    pictures.fetch(
+        "CREATE TABLE damaged AS SELECT id, CASE id WHEN 12 THEN 9 ELSE y END AS y, "
+        f'{raw} AS raw, {encoded} AS "P %% ""g" FROM pictures',
+        (),
+    )
+    pictures.fetch(f"CREATE TABLE damaged_parts (LIKE damaged){parts}")
+    if not has_segments:
+        pictures.fetch(
+            "CREATE TABLE damaged_1 PARTITION OF damaged_parts FOR VALUES FROM (0) TO (9)"
+        )
+        pictures.fetch("CREATE TABLE damaged_2 PARTITION OF damaged_parts DEFAULT")
+    pictures.fetch(
+        "INSERT INTO damaged_parts TABLE damaged; CREATE VIEW damaged_view AS TABLE damaged_parts; "
+        "CREATE VIEW good AS SELECT * FROM damaged WHERE id NOT IN (3, 7, 12)"
+    )
+    return pictures
+
+
+@pytest.mark.parametrize("source", SOURCES)
+@pytest.mark.parametrize(("column", "kind"), [("raw", "raw"), ('P % "g', "encoded")])
+def test_damaged_images_are_left_out(damaged, source, column, kind, has_segments):
+    arguments = f"ARRAY[4, 3, 3], '{kind}', num_partitions := 2"
+    pack(damaged, column, arguments, output="without", source="good")
+    damaged.connection.notices.clear()
+    pack(damaged, column, f"{arguments}, {IGNORE}", source=SOURCES[source])
+    told = "".join(damaged.connection.notices)
+    assert (
+        f"on_error: 3 rows are left out of public.{SOURCES[source]}, as the images of column {column!r} cannot be read"
+        in told
+    )
+    assert ": is NULL; allowed: no NULL" in told
+    found, wanted = damaged.unpack("i", column), damaged.unpack("without", column)
+    if has_segments:
+        assert np.array_equal(np.sort(found.targets), np.sort(wanted.targets))
+    else:
+        assert found.raw == wanted.raw
+        assert "row 3 of the scan" in told
+        assert ("ctid" in told) == (source == "table")
+    facts = "SELECT num_classes, y_class_values, rows_per_partition FROM {}_summary"
+    assert damaged.fetch(facts.format("i")) == damaged.fetch(facts.format("without"))
+    assert "i_staging" not in damaged.tables()
+
+
+def test_damaged_images_of_a_validation_table_are_left_out(damaged):
+    pack(damaged, "raw", f"ARRAY[4, 3, 3], 'raw', {IGNORE}", source="damaged")
+    damaged.fetch("DROP TABLE IF EXISTS v, v_summary, w, w_summary")
+    call = "SELECT cerebro_pack_validation('{}', '{}', 'y', NULL, 'i'{})"
+    with pytest.raises(errors.DataException, match="'raw'"):
+        damaged.fetch(call.format("damaged", "v", ""))
+    damaged.fetch(call.format("damaged", "v", f", {IGNORE}"))
+    damaged.fetch(call.format("good", "w", ""))
+    assert np.array_equal(
+        np.unique(damaged.unpack("v", "raw").features, axis=0),
+        np.unique(damaged.unpack("w", "raw").features, axis=0),
+    )
+
+
+def test_other_faults_still_stop(damaged):
+    damaged.fetch(
+        "DROP TABLE IF EXISTS weighed; CREATE TABLE weighed AS SELECT *, "
+        "CASE WHEN id IN (3, 15) THEN -1 ELSE 1 END AS w FROM damaged"
+    )
+    with pytest.raises(errors.DataException, match="'w' holds -1 as a sample weight") as caught:
+        damaged.fetch(
+            "SELECT cerebro_pack_images('weighed', 'o', 'y', 'raw', ARRAY[4, 3, 3], 'raw', "
+            f"sample_weight := 'w', {IGNORE})"
+        )
+    assert "row 3 " not in str(caught.value)
+
+
+def test_nothing_but_damaged_images(damaged):
+    damaged.fetch("CREATE VIEW none_good AS SELECT * FROM damaged WHERE id IN (3, 7, 12)")
+    before = damaged.tables()
+    with pytest.raises(errors.DataException, match="none_good has no image that can be read"):
+        damaged.fetch(
+            "SELECT cerebro_pack_images('none_good', 'o', 'y', 'raw', ARRAY[4, 3, 3], 'raw', "
+            f"{IGNORE})"
+        )
+    assert damaged.tables() == before
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ("'skip'", "on_error: got 'skip'; allowed: 'stop', 'ignore'"),
+        ("NULL", "on_error: got NULL; allowed: 'stop', 'ignore'"),
+    ],
+)
+def test_bad_on_error(pictures, value, message):
+    with pytest.raises(errors.InvalidParameterValue, match=message):
+        pictures.fetch(
+            "SELECT cerebro_pack_images('pictures', 'o', 'y', 'raw', ARRAY[36], 'raw', "
+            f"on_error := {value})"
+        )
+
+
+def test_only_images_are_left_out(pictures):
+    pictures.fetch("DROP TABLE IF EXISTS n, n_summary, plain")
+    pictures.fetch("CREATE TABLE plain AS SELECT y, ARRAY[id] AS x FROM pictures")
+    pictures.fetch("SELECT cerebro_pack('plain', 'n', 'y', 'x')")
+    with pytest.raises(
+        errors.InvalidParameterValue, match="on_error: got 'ignore' for features that"
+    ):
+        pictures.fetch(f"SELECT cerebro_pack_validation('plain', 'o', 'y', 'x', 'n', {IGNORE})")
+
+
 BAD = {
     "'id', ARRAY[4, 3]": (errors.WrongObjectType, "'id' is of type integer; allowed: bytea"),
     "'nope', ARRAY[4, 3]": (errors.UndefinedColumn, "independent_varname: got 'nope'"),

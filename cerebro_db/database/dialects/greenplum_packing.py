@@ -10,6 +10,7 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from cerebro_db.configs.images import ImageEncoding
 from cerebro_db.database.dialects import packing_extras
 from cerebro_db.database.dialects.postgresql_packing import (
     PostgreSQLPacking,
@@ -19,6 +20,7 @@ from cerebro_db.database.dialects.postgresql_packing import (
     label,
     sent,
 )
+from cerebro_db.database.images import FAULTS_SHOWN, image_fault
 from cerebro_db.database.names import QualifiedName, quote
 
 # The column by which packed rows are distributed: one value for each segment.
@@ -26,6 +28,7 @@ SEGMENT_KEY = "segment_key"
 STAGE = QualifiedName("pg_temp", "cerebro_stage")
 _COPY = QualifiedName("pg_temp", "cerebro_copy")
 _RANKS = QualifiedName("pg_temp", "cerebro_ranks")
+_DAMAGED = QualifiedName("pg_temp", "cerebro_damaged")
 _KEYS = QualifiedName("pg_temp", "cerebro_segment_keys")
 # Many times more keys than segments are tried, so that each segment gets one.
 _KEYS_A_SEGMENT = 64
@@ -124,6 +127,26 @@ class GreenplumPacking(PostgreSQLPacking):
             return f"a row of {table}"
         segment, block, item = _PLACE.unpack(place)
         return f"a row of {table}, gp_segment_id {segment}, ctid ({block},{item})"
+
+    def mark_damaged(self, data: str, image: ImageEncoding) -> str:
+        """List the rows of the stage whose images cannot be read; ``data`` is over its alias ``s``."""
+        return (
+            f"CREATE TEMPORARY TABLE {_DAMAGED.sql} ON COMMIT DROP AS "
+            "SELECT f.cerebro_key, f.address, f.fault "
+            f"FROM (SELECT s.cerebro_key, {self.row_address} AS address, "
+            f"{image_fault(data, image)} AS fault FROM {STAGE.sql} s OFFSET 0) f "
+            "WHERE f.fault IS NOT NULL DISTRIBUTED BY (cerebro_key)"
+        )
+
+    # How many there are, and the first ones: address, what is wrong.
+    marked = f"""
+    SELECT pg_catalog.count(*), (pg_catalog.array_agg(d.address ORDER BY d.address))[1:{FAULTS_SHOWN}],
+           (pg_catalog.array_agg(d.fault ORDER BY d.address))[1:{FAULTS_SHOWN}]
+      FROM {_DAMAGED.sql} d
+    """
+    delete_marked = (
+        f"DELETE FROM {STAGE.sql} s USING {_DAMAGED.sql} d WHERE d.cerebro_key = s.cerebro_key"
+    )
 
     # Only the keys travel to be ranked. The groups are sorted, as all at once may not fit into memory.
     rank = f"""

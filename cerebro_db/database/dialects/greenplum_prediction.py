@@ -20,6 +20,7 @@ from cerebro_db.database.dialects.postgresql_prediction import (
     Source,
     Statement,
     StoredModel,
+    told,
 )
 from cerebro_db.database.dialects.prediction_answers import (
     Answer,
@@ -112,6 +113,8 @@ class GreenplumPrediction(PostgreSQLPrediction):
     def copy(self, source: RowSource) -> tuple[str, RowSource]:
         """Spread the rows of a view, say; and what is read of the copy."""
         listed = "".join(f", {one} AS x{place}" for place, one in enumerate(source.more))
+        if source.ignores:
+            listed += f", {source.id}::text AS id, {source.fault} AS fault"
         text = (
             f"CREATE TEMPORARY TABLE {_COPY.sql} ON COMMIT DROP AS SELECT {source.named}, "
             f"{source.features} AS features{listed} FROM {source.table.sql} t DISTRIBUTED RANDOMLY"
@@ -119,6 +122,9 @@ class GreenplumPrediction(PostgreSQLPrediction):
         more = tuple(f"t.x{place}" for place in range(len(source.more)))
         keys = tuple(f"t.id{place}" for place in range(len(source.keys)))
         return text, replace(source, table=_COPY, keys=keys, features="t.features", more=more)
+
+    # The rows of the copy that are left out.
+    left_out = told(_COPY.sql, " ORDER BY t.id")
 
     def predict(
         self, output: QualifiedName, source: Source, answer: Answer, batch_rows: int
@@ -169,9 +175,10 @@ def _rows(source: Source, batch_rows: int) -> Statement:
             listed = [data, *(sent(f"r.x{place}") for place in range(len(source.more)))]
             data = f"pg_catalog.array_send(ARRAY[{', '.join(listed)}])"
         more = "".join(f", {one} AS x{place}" for place, one in enumerate(source.more))
+        kept = "WHERE t.fault IS NULL" if source.ignores else ""
         sql = (
             f"SELECT 1, 0, 0, NULL, {data}, r.id::text FROM (SELECT {source.id} AS id, "
-            f"{source.features} AS x{more} FROM {source.table.sql} t) r"
+            f"{source.features} AS x{more} FROM {source.table.sql} t {kept}) r"
         )
         return sql, []
     sql = f"""

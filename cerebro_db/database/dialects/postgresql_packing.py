@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from cerebro_db.configs.images import ImageEncoding
 from cerebro_db.database.dialects import packing_extras
 from cerebro_db.database.dialects.packing_extras import Extra
-from cerebro_db.database.images import image_fault, image_sent, image_shape
+from cerebro_db.database.images import FAULTS_SHOWN, image_fault, image_sent, image_shape
 from cerebro_db.database.names import QualifiedName, quote
 from cerebro_db.database.outputs import PACKED
 
@@ -35,6 +35,7 @@ class Scan:
         image: what images are read as; None for arrays.
         weight: expression of a number; None where rows have no weights.
         extras: further inputs and outputs.
+        left_out: addresses of rows that do not count, as text of an array.
     """
 
     table: QualifiedName
@@ -44,6 +45,17 @@ class Scan:
     image: ImageEncoding | None = None
     weight: str | None = None
     extras: tuple[Extra, ...] = ()
+    left_out: str | None = None
+
+    @property
+    def kept(self) -> str:
+        """The condition that a row counts."""
+        if self.left_out is None:
+            return "true"
+        return (
+            f"NOT EXISTS (SELECT 1 FROM unnest('{self.left_out}'::tid[]) AS l(address) "
+            "WHERE l.address = s.ctid)"
+        )
 
     @property
     def sent(self) -> str:
@@ -141,8 +153,8 @@ class PostgreSQLPacking:
 
     def shapes(self, scan: Scan) -> str:
         """The shapes of the first rows that have one: features, target (NULL without arrays)."""
-        parts = [image_shape(scan.image) if scan.image else _first_shape(scan.table, scan.features)]
-        parts.append("NULL" if scan.class_type else _first_shape(scan.table, scan.target))
+        parts = [image_shape(scan.image) if scan.image else _first_shape(scan, scan.features)]
+        parts.append("NULL" if scan.class_type else _first_shape(scan, scan.target))
         return "SELECT " + ", ".join(parts)
 
     def count(self, table: QualifiedName) -> str:
@@ -162,8 +174,24 @@ class PostgreSQLPacking:
         return (
             "SELECT pg_catalog.array_agg(d.v ORDER BY d.v)::text, pg_catalog.count(*), "
             "COALESCE(pg_catalog.bool_or(d.v IS NULL), false) "
-            f"FROM (SELECT DISTINCT {scan.target} AS v FROM ONLY {scan.table.sql} s) d"
+            f"FROM (SELECT DISTINCT {scan.target} AS v FROM ONLY {scan.table.sql} s "
+            f"WHERE {scan.kept}) d"
         )
+
+    def damaged(self, table: QualifiedName, data: str, image: ImageEncoding) -> str:
+        """The rows of some blocks whose images cannot be read.
+
+        Parameters: the first tid, the one after the last. Columns: the addresses of all of them as
+        bytes; what is wrong with the first ones.
+        """
+        return f"""
+        SELECT pg_catalog.string_agg(pg_catalog.tidsend(f.ctid), ''::bytea ORDER BY f.ctid),
+               (pg_catalog.array_agg(f.fault ORDER BY f.ctid))[1:{FAULTS_SHOWN}]
+          FROM (SELECT s.ctid, {image_fault(data, image)} AS fault
+                  FROM ONLY {table.sql} s
+                 WHERE s.ctid >= %s::tid AND s.ctid < %s::tid OFFSET 0) f
+         WHERE f.fault IS NOT NULL
+        """
 
     def fill(self, table: QualifiedName, scan: Scan, columns: Sequence[str]) -> str:
         """Fill one buffer.
@@ -218,6 +246,10 @@ class PostgreSQLPacking:
         features, x_shape = fault("r.x", shape, "%s"), dimensions("r.x")
         if scan.image is not None:
             features, x_shape = image_fault("r.x", scan.image, "%s"), "NULL::integer[]"
+        found = ["f.y_fault IS NOT NULL", "f.w_fault IS NOT NULL"]
+        if scan.left_out is None:
+            found.append("f.x_fault IS NOT NULL")
+        kept = "true" if scan.left_out is None else "f.x_fault IS NULL"
         if scan.class_type is None:
             target = fault("r.y", target_shape, "1.0")
         else:
@@ -239,7 +271,7 @@ class PostgreSQLPacking:
                            {self.row_address} AS address, {scan.features} AS x, {scan.target} AS y,
                            {scan.weight or "1"} AS w
                       FROM ONLY {scan.table.sql} s) r) f
-         WHERE f.x_fault IS NOT NULL OR f.y_fault IS NOT NULL OR f.w_fault IS NOT NULL
+         WHERE ({" OR ".join(found)}) AND {kept}
          ORDER BY f.n LIMIT 1
         """
 
@@ -298,10 +330,10 @@ def classes_join(scan: Scan) -> str:
     """
 
 
-def _first_shape(table: QualifiedName, expression: str) -> str:
+def _first_shape(scan: Scan, expression: str) -> str:
     return (
-        f"(SELECT {dimensions(expression)} FROM ONLY {table.sql} s "
-        f"WHERE {expression} IS NOT NULL LIMIT 1)"
+        f"(SELECT {dimensions(expression)} FROM ONLY {scan.table.sql} s "
+        f"WHERE {expression} IS NOT NULL AND {scan.kept} LIMIT 1)"
     )
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from cerebro_db.configs.images import ImageEncoding
 from cerebro_db.database.dialects.postgresql_packing import dimensions, fault, sent
 from cerebro_db.database.dialects.prediction_answers import Answer, Several, Values, estimate
-from cerebro_db.database.images import image_fault, image_sent
+from cerebro_db.database.images import FAULTS_SHOWN, image_fault, image_sent
 from cerebro_db.database.names import QualifiedName, quote
 from cerebro_db.database.outputs import PREDICTIONS
 
@@ -20,6 +20,8 @@ Statement = tuple[str, list[Any]]
 Piece = tuple[int, ...] | None
 
 PACKED_IDS = (("partition_key", "integer"), ("buffer_id", "integer"), ("row_number", "integer"))
+# The rows of a piece in a statement that leaves some of them out.
+READ = "cerebro_rows"
 UNFINISHED = "Cerebro-DB: predictions that are not finished"
 
 # A piece is a few batches: small enough to keep all workers busy to the end. It depends on the
@@ -42,6 +44,7 @@ class RowSource:
         image: what images are read as; None for arrays.
         more: expressions of further inputs, arrays.
         comparable: whether all keys can be compared as they are.
+        ignores: whether rows of images that cannot be read are left out.
     """
 
     table: QualifiedName
@@ -52,6 +55,22 @@ class RowSource:
     image: ImageEncoding | None = None
     more: tuple[str, ...] = ()
     comparable: bool = True
+    ignores: bool = False
+
+    @property
+    def fault(self) -> str:
+        """What is wrong with an image, or NULL: expression over ``t``."""
+        return "NULL::text" if self.image is None else image_fault(self.features, self.image)
+
+    def read(self, piece: Piece) -> Statement:
+        """The rows of a piece with what is wrong with them, from which ``batches`` then takes them."""
+        where = "" if piece is None else "WHERE t.ctid >= %s::tid AND t.ctid < %s::tid"
+        ends = [] if piece is None else [f"({block},0)" for block in piece]
+        sql = (
+            f"SELECT {self.named}, {self.features} AS x, {self.id}::text AS id, "
+            f"{self.fault} AS fault FROM {self.table.sql} t {where}"
+        )
+        return sql, ends
 
     @property
     def id(self) -> str:
@@ -93,15 +112,19 @@ class RowSource:
         ends = [] if piece is None else [f"({block},0)" for block in piece]
         numbers = range(len(self.keys))
         known = " AND ".join(f"s.id{place} IS NOT NULL" for place in numbers)
+        rows = f"{self.named}, {self.features} AS x{listed}", f"{self.table.sql} t {where}"
+        if self.ignores:
+            ends = []
+            names = ", ".join(f"t.id{place}" for place in numbers)
+            rows = f"{names}, t.x", f"{READ} t WHERE t.fault IS NULL"
         sql = f"""
         (SELECT {", ".join(f"b.ids{place}" for place in numbers)}, q.classes, q.numbers
            FROM (SELECT {", ".join(f"pg_catalog.array_agg(s.id{n}) AS ids{n}" for n in numbers)},
                         pg_catalog.count(CASE WHEN {known} THEN 1 END)::integer AS known,
                         pg_catalog.count(*)::integer AS n,
                         pg_catalog.string_agg({self.sent("s.x")}, ''::bytea){joined} AS x
-                   FROM (SELECT {self.named}, {self.features} AS x{listed},
-                                (pg_catalog.row_number() OVER () - 1) / %s AS batch
-                           FROM {self.table.sql} t {where}) s
+                   FROM (SELECT {rows[0]}, (pg_catalog.row_number() OVER () - 1) / %s AS batch
+                           FROM {rows[1]}) s
                   GROUP BY s.batch) b,
                 LATERAL cerebro._predict_batch(%s, b.x, b.n, b.known) q
          OFFSET 0) p
@@ -303,7 +326,26 @@ class PostgreSQLPrediction:
         batch_rows: int,
         piece: Piece,
     ) -> Statement:
-        """Predict the rows of a piece and insert what is asked of each."""
+        """Predict the rows of a piece and insert what is asked of each.
+
+        Where rows are left out: how many, the first ids, and what is wrong with these.
+        """
+        statement = self._inserted(output, source, answer, token, batch_rows, piece)
+        if not (isinstance(source, RowSource) and source.ignores):
+            return statement
+        rows, ends = source.read(piece)
+        sql = f"WITH {READ} AS ({rows}), inserted AS ({statement[0]}) {told(READ)}"
+        return sql, [*ends, *statement[1]]
+
+    def _inserted(
+        self,
+        output: QualifiedName,
+        source: Source,
+        answer: Answer,
+        token: int,
+        batch_rows: int,
+        piece: Piece,
+    ) -> Statement:
         batches, parameters = source.batches(token, batch_rows, piece)
         if isinstance(answer, Several):
             rows, given = answer.rows()
@@ -357,10 +399,20 @@ class PostgreSQLPrediction:
                 f"FROM (SELECT {self.row_number} AS n, "
                 f"{source.id} AS id, {features} AS x FROM {source.table.sql} t) r"
             )
+        faulty = "f.fault IS NULL AND" if source.ignores else "f.fault IS NOT NULL OR"
         return f"""
         SELECT f.n, f.id, f.place, f.fault, f.shape FROM ({" UNION ALL ".join(parts)}) f
-         WHERE f.fault IS NOT NULL OR f.id IS NULL ORDER BY {self.first_row}, f.place LIMIT 1
+         WHERE {faulty} f.id IS NULL ORDER BY {self.first_row}, f.place LIMIT 1
         """
+
+
+def told(relation: str, order: str = "") -> str:
+    """Of rows that are left out: how many, the first ids, and what is wrong with these."""
+    return (
+        f"SELECT pg_catalog.count(*), (pg_catalog.array_agg(t.id{order}))[1:{FAULTS_SHOWN}], "
+        f"(pg_catalog.array_agg(t.fault{order}))[1:{FAULTS_SHOWN}] "
+        f"FROM {relation} t WHERE t.fault IS NOT NULL"
+    )
 
 
 def _load(call: str, stored: StoredModel) -> str:
