@@ -11,7 +11,7 @@ from cerebro_db.database.packed_buffers import Block, PartitionInfo, read_buffer
 from cerebro_db.database.relations import Relation, find
 from cerebro_db.database.sessions import Session, Tick, no_tick
 from cerebro_db.database.summaries import MAX_TARGETS, Facts, Shape
-from cerebro_db.errors import InvalidData, UndefinedTable, WrongObjectType
+from cerebro_db.errors import UndefinedTable, WrongObjectType
 
 FORMAT_VERSION = 1
 SUMMARY_SUFFIX = "_summary"
@@ -147,19 +147,6 @@ def load_packed(session: Session, text: str | None, role: str, tick: Tick = no_t
         encoding=recorded_encoding(session, summary, role, tick),
         sample_weight=weight,
     )
-
-
-def check_has_rows(packed: PackedTable, role: str) -> None:
-    """Refuse a table without rows where these mean something.
-
-    Raises:
-        InvalidData: there is none.
-    """
-    if not packed.rows:
-        raise InvalidData(
-            f"{role}: {packed.relation.name} has no rows; allowed: at least one",
-            hint="someone has deleted them: pack the source again",
-        )
 
 
 def recorded_encoding(

@@ -29,7 +29,7 @@ from cerebro_db.database.catalog import Catalog
 from cerebro_db.database.dialects.postgresql_training import PostgreSQLTraining
 from cerebro_db.database.names import QualifiedName
 from cerebro_db.database.outputs import MODELS
-from cerebro_db.database.packed import PackedTable, check_has_rows, load_packed
+from cerebro_db.database.packed import PackedTable, load_packed
 from cerebro_db.database.relations import Relation, find, find_if_there, new_name
 from cerebro_db.database.sessions import Session, Tick
 from cerebro_db.database.summaries import Facts
@@ -132,13 +132,11 @@ def set_up(
     """
     request.check()
     packed = load_packed(session, request.source_table, "source_table", tick)
-    check_has_rows(packed, "source_table")
     targets = target_facts(packed)
     output = _output(session, request, tick)
     validation = None
     if request.validation_table is not None:
         validation = load_packed(session, request.validation_table, "validation_table", tick)
-        check_has_rows(validation, "validation_table")
         check_alike(packed, validation)
     selection, rows, table = _chosen(session, request, tick)
     known = load_architectures(session, table, {row[1] for row in rows}, tick)
