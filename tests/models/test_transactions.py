@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import threading
 import time
 from contextlib import contextmanager
 
@@ -338,6 +339,24 @@ def test_a_lock_of_the_caller_is_not_waited_for(user, lock, call, table):
     assert time.monotonic() - began < 25
     user.fetch("DROP TABLE IF EXISTS o")
     assert user.tables() == before
+
+
+@pytest.mark.not_on_segments(WAITS_FOR_LOCKS)
+def test_nor_is_one_behind_which_somebody_else_waits(user):
+    other = connected(user.dsn)
+    began = time.monotonic()
+    with transaction(user):
+        user.fetch("SELECT count(*) FROM own.rows")
+        waiting = threading.Thread(
+            target=other.cursor().execute, args=("BEGIN; LOCK TABLE own.rows; COMMIT",)
+        )
+        waiting.start()
+        time.sleep(0.5)  # until it stands in the queue
+        with pytest.raises(errors.ActiveSqlTransaction, match="holds a lock of"):
+            user.fetch("SELECT cerebro_pack('rows', 'o', 'y', 'x')")
+    waiting.join()
+    other.close()
+    assert time.monotonic() - began < 25
 
 
 # -- temporary tables ----------------------------------------------------------------------------

@@ -61,14 +61,20 @@ class PostgreSQL:
         "AND l.mode = 'ExclusiveLock' AND l.granted AND l.pid = %s)"
     )
 
-    # Tables that sessions wait for, of this one. Parameter: their process ids. Every name and operator
-    # has its schema: it is run on a search path that others may have put something on.
+    # Tables that sessions wait for, of this one, also by way of others that wait for it. Parameter: their
+    # process ids. Every name and operator has its schema: it is run on a search path that others may
+    # have put something on.
     blockers: str | None = """
+        WITH RECURSIVE waits(pid, blocker) AS (
+            SELECT w.pid, b.pid FROM pg_catalog.unnest($1) AS w(pid),
+                   pg_catalog.unnest(pg_catalog.pg_blocking_pids(w.pid)) AS b(pid)
+             UNION
+            SELECT w.pid, b.pid FROM waits w,
+                   pg_catalog.unnest(pg_catalog.pg_blocking_pids(w.blocker)) AS b(pid))
         SELECT l.relation::pg_catalog.regclass::pg_catalog.text AS relation
-          FROM pg_catalog.pg_locks l
-         WHERE NOT l.granted AND l.pid OPERATOR(pg_catalog.=) ANY ($1)
-           AND pg_catalog.pg_backend_pid() OPERATOR(pg_catalog.=) ANY (
-               pg_catalog.pg_blocking_pids(l.pid)) LIMIT 1
+          FROM waits w, pg_catalog.pg_locks l
+         WHERE w.blocker OPERATOR(pg_catalog.=) pg_catalog.pg_backend_pid()
+           AND l.pid OPERATOR(pg_catalog.=) w.pid AND NOT l.granted LIMIT 1
     """
 
     def __init__(self, server_version: int) -> None:
