@@ -37,7 +37,6 @@ from cerebro_db.training.ending import end_at_once
 
 P = ParamSpec("P")
 R = TypeVar("R")
-E = TypeVar("E", bound=BaseException)
 Tick = Callable[[], None]
 
 _TENSOR = re.compile(r"shape(\[[\d,]*\])")
@@ -74,7 +73,7 @@ class _Job(Generic[R]):
             check()
             self._results.append(work(check))
         except BaseException as error:
-            self._error = as_ours(error)
+            self._error = error
         finally:
             del work  # its arguments may be large
             self.done.set()
@@ -90,7 +89,7 @@ class _Job(Generic[R]):
         return self._results.pop()
 
 
-def as_ours(error: E) -> E | OutOfMemory:
+def as_ours(error: Exception) -> Exception:
     """An error of TensorFlow, or of Python, about memory as one of ours."""
     if type(error).__name__ == "ResourceExhaustedError":
         found = _TENSOR.search(str(error))
@@ -210,7 +209,7 @@ def compute(plpy: Any, work: Callable[[Tick], R]) -> R:
         except CerebroError:
             raise
         except Exception as error:
-            raise of_the_model(error) from None
+            raise of_the_model(as_ours(error)) from None
 
     return _thread.run(told, lambda: listen(plpy))
 
