@@ -80,7 +80,7 @@ def _shown(plpy: Any, gd: dict[str, Any], model: RowModel, answers: list[Answer]
     for (value, prob, numbers), kind in zip(answers, model.class_kinds, strict=True):
         if kind is not None and value is not None:
             if kind not in plans:
-                plans[kind] = plpy.prepare(_SHOWN.format(kind), ["text"])
+                plans[kind] = plpy.prepare(_SHOWN.format(kind), [TEXT])
             value = plpy.execute(plans[kind], [value])[0]["shown"]
         shown.append((value, prob, numbers))
     return shown
