@@ -49,7 +49,7 @@ DESCRIPTIONS = {
     "max_layers": "most layers of an architecture, nested ones counted",
     "max_parameters": "most parameters of an architecture, trainable or not",
     "max_worker_mb": "most megabytes that a worker may use, by an estimate before it works and by the kernel; 0 for a share of the memory of the machine",
-    "max_workers": "most workers that all runs of a role may use together",
+    "max_workers": "most workers that all fits and predictions of a role may use together",
     "state_chunk_kb": "a state is stored in rows of at most so many kilobytes",
     "tensorboard_dir": "directory of the server below which the callback TensorBoard writes; empty for nowhere",
     "worker_dsn": "how the server reaches itself for worker sessions; empty for its Unix socket",

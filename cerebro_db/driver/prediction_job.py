@@ -9,6 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from cerebro_db.database.dialects.choice import PostgreSQL
@@ -30,6 +31,7 @@ from cerebro_db.driver.crew import gather_made, run_each
 from cerebro_db.driver.outputs import Outputs, publish, replaced
 from cerebro_db.driver.prediction_models import Asked, Member
 from cerebro_db.driver.prediction_source import Buffers, Rows
+from cerebro_db.driver.slots import slots
 from cerebro_db.driver.trained import no_state
 from cerebro_db.errors import CerebroError, DuplicateTable
 
@@ -110,7 +112,7 @@ class Job(ABC):
         dialect: of the server.
         control: a session; its transaction gives the output its name.
         tick: called while waiting; may raise to cancel.
-        notify: is told of ids that several rows have.
+        notify: is told of ids that several rows have, and of fewer workers.
     """
 
     def __init__(
@@ -124,6 +126,7 @@ class Job(ABC):
 
         Raises:
             InvalidData: a row has no id, or features that are no row of the models.
+            ObjectInUse, TooManyConnections: there is no worker for it, or no connection.
         """
         try:
             sql = self._dialect.prediction
@@ -212,9 +215,14 @@ class PredictionJob(Job):
         self._pool, self._sql = pool, dialect.prediction
 
     def _predicted(self, work: Work) -> None:
-        extent = self._extent(work)
-        pieces = self._sql.pieces(work.source.sql, extent)
-        with self._others(work, len(pieces)) as others:
+        pieces = self._sql.pieces(work.source.sql, self._extent(work))
+        fits = partial(may_predict, use_gpus=work.use_gpus)
+        ready = 1 + self._pool.idle(lambda one: fits(one) and runs_tensorflow(one))
+        wanted = _workers(work.num_workers, len(pieces), ready)
+        with (
+            slots(self._control, wanted, ready, self._tick, self._notify) as count,
+            self._others(work, count - 1) as others,
+        ):
             if others:
                 self._together(work, others, pieces)
             else:
@@ -231,15 +239,10 @@ class PredictionJob(Job):
 
     # -- several workers -------------------------------------------------------
     @contextmanager
-    def _others(self, work: Work, pieces: int) -> Iterator[list[Session]]:
+    def _others(self, work: Work, count: int) -> Iterator[list[Session]]:
         """The workers beside the first, ready to predict; at the end they are given back."""
-
-        def fits(session: Session) -> bool:
-            return may_predict(session, work.use_gpus)
-
-        ready = 1 + self._pool.idle(lambda session: fits(session) and runs_tensorflow(session))
-        count = _workers(work.num_workers, pieces, ready)
-        others = self._pool.take(count - 1, fits, self._tick, runs_tensorflow)
+        fits = partial(may_predict, use_gpus=work.use_gpus)
+        others = self._pool.take(count, fits, self._tick, runs_tensorflow)
         try:
             # Side by side: each takes seconds where TensorFlow is not there yet.
             for place, session in enumerate([self._control, *others]):

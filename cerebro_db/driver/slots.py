@@ -1,4 +1,4 @@
-"""Workers of a run: no more than memory, connections and the limit of a role are enough for."""
+"""Workers of a run or a prediction: no more than memory, connections and the limit of a role are enough for."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from dataclasses import replace
 from cerebro_db.database.catalog import Catalog
 from cerebro_db.database.sessions import Session, SessionPool, Tick
 from cerebro_db.driver.control import lock_key, runs_tensorflow
+from cerebro_db.driver.fit_request import MAX_WORKERS
 from cerebro_db.driver.fit_setup import RunSetup, memory_workers
 from cerebro_db.errors import CerebroError, ObjectInUse, TooManyConnections
 
@@ -46,11 +47,39 @@ def worker_slots(
     Raises:
         InvalidArgument: one worker alone may need more memory than it may use.
         TooManyConnections: there is no connection for a single worker.
-        ObjectInUse: other runs of this role have all workers that it may use.
+        ObjectInUse: other calls of this role have all workers that it may use.
     """
-    wanted = setup.num_workers
-    by_memory = min(wanted, memory_workers(control, setup, tick))
-    free = max(0, control.run(_FREE, (), tick)[0][0]) + pool.idle(runs_tensorflow)
+    wanted, fitting = setup.num_workers, memory_workers(control, setup, tick)
+    ready = pool.idle(runs_tensorflow)
+    with slots(control, wanted, ready, tick, notify, fitting) as got:
+        yield replace(setup, num_workers=got)
+
+
+@contextmanager
+def slots(
+    control: Session,
+    wanted: int,
+    ready: int,
+    tick: Tick,
+    notify: Notify,
+    fitting: int = MAX_WORKERS,
+) -> Iterator[int]:
+    """How many workers there may be; while this lasts, nobody else has their slots.
+
+    Args:
+        control: a session; it holds the slots, which end with it.
+        wanted: so many at most.
+        ready: how many of them have their connections already.
+        tick: called while waiting.
+        notify: is told of fewer workers.
+        fitting: what memory is enough for.
+
+    Raises:
+        TooManyConnections: there is no connection for a single worker.
+        ObjectInUse: other calls of this role have all workers that it may use.
+    """
+    by_memory = min(wanted, fitting)
+    free = max(0, control.run(_FREE, (), tick)[0][0]) + ready
     if not free:
         raise TooManyConnections(
             "got no free connection for a worker; allowed: at least one (max_connections, or a "
@@ -61,12 +90,12 @@ def worker_slots(
     try:
         if not keys:
             raise ObjectInUse(
-                f"got {wanted} workers beside those of other runs of this role; allowed: {most} "
+                f"got {wanted} workers beside those of other calls of this role; allowed: {most} "
                 "together, the setting max_workers"
             )
         if len(keys) < wanted:
             notify(_told(len(keys), wanted, by_memory, free, most))
-        yield replace(setup, num_workers=len(keys))
+        yield len(keys)
     finally:
         with suppress(CerebroError):
             if not control.busy and not control.closed:
@@ -97,5 +126,5 @@ def _told(got: int, wanted: int, by_memory: int, free: int, most: int) -> str:
     elif got == free:
         why = f"{free} connections are free"
     else:
-        why = f"all runs of a role may use {most} together, the setting max_workers"
+        why = f"all calls of a role may use {most} together, the setting max_workers"
     return f"{got} workers instead of {wanted}: {why}"

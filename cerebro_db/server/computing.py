@@ -18,7 +18,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from queue import SimpleQueue
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
@@ -37,7 +37,6 @@ from cerebro_db.training.ending import end_at_once
 
 P = ParamSpec("P")
 R = TypeVar("R")
-E = TypeVar("E", bound=BaseException)
 Tick = Callable[[], None]
 
 _TENSOR = re.compile(r"shape(\[[\d,]*\])")
@@ -74,7 +73,7 @@ class _Job(Generic[R]):
             check()
             self._results.append(work(check))
         except BaseException as error:
-            self._error = as_ours(error)
+            self._error = error
         finally:
             del work  # its arguments may be large
             self.done.set()
@@ -90,7 +89,7 @@ class _Job(Generic[R]):
         return self._results.pop()
 
 
-def as_ours(error: E) -> E | OutOfMemory:
+def as_ours(error: Exception) -> Exception:
     """An error of TensorFlow, or of Python, about memory as one of ours."""
     if type(error).__name__ == "ResourceExhaustedError":
         found = _TENSOR.search(str(error))
@@ -197,20 +196,31 @@ def _signals_held_back() -> Iterator[None]:
 _thread = ComputingThread()
 
 
-def compute(plpy: Any, work: Callable[[Tick], R]) -> R:
+def compute(
+    plpy: Any,
+    work: Callable[[Tick], R],
+    within: Callable[[], AbstractContextManager[Any]] = nullcontext,
+) -> R:
     """Do ``work`` in the computing thread of this process; a cancel ends the waiting for it.
+
+    Args:
+        plpy: of the backend.
+        work: gets a tick, to be called now and then.
+        within: what is entered in the thread before the work, and left when that ends, abandoned
+            or not.
 
     Raises:
         CerebroError: of the work; what Keras and TensorFlow raise there is told by its cause.
     """
 
     def told(tick: Tick) -> R:
-        try:
-            return work(tick)
-        except CerebroError:
-            raise
-        except Exception as error:
-            raise of_the_model(error) from None
+        with within():
+            try:
+                return work(tick)
+            except CerebroError:
+                raise
+            except Exception as error:
+                raise of_the_model(as_ours(error)) from None
 
     return _thread.run(told, lambda: listen(plpy))
 

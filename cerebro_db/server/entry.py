@@ -125,5 +125,5 @@ def _tellable(text: str) -> str:
 
 def _places() -> list[str]:
     """Where on the server Python, its packages and the data lie: nothing for users to know."""
-    places = {*sys.path, sys.prefix, sys.base_prefix, os.getcwd()}
+    places = {*map(str, sys.path), sys.prefix, sys.base_prefix, os.getcwd()}  # paths may be objects
     return sorted((one for one in places if len(one) > 1), key=len, reverse=True)

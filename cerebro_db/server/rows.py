@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from collections import OrderedDict
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cerebro_db.configs.messages import shown
 from cerebro_db.configs.registry import is_registered, model_reference
@@ -16,15 +17,11 @@ from cerebro_db.driver.fit_setup import STATES_SUFFIX
 from cerebro_db.driver.trained import ROLE
 from cerebro_db.errors import InvalidArgument
 from cerebro_db.server.caller import INT4, OID, TEXT, caller_session
-from cerebro_db.server.computing import compute
 from cerebro_db.server.entry import entry_of
 from cerebro_db.server.registered_rows import Versions
 from cerebro_db.server.rows_apart import model_apart
-from cerebro_db.server.rows_loading import built, read_model
+from cerebro_db.server.rows_loading import LoadedModel, built, read_model
 from cerebro_db.server.settings import settings_of
-
-if TYPE_CHECKING:  # TensorFlow is imported at the first call
-    from cerebro_db.training.rows import RowModel
 
 _KEY = "cerebro.rows"
 _SHOWN_KEY = "cerebro.rows_shown"
@@ -47,9 +44,9 @@ def predict_row(
     text = require_text(model_table, ROLE)
     if features is None:
         return None
-    model = _model(plpy, gd, text, mst_key)
-    answer = compute(plpy, lambda tick: model.answer(features))
-    return _shown(plpy, gd, model, [answer])[0]
+    loaded = _model(plpy, gd, text, mst_key)
+    answer = loaded.ask(plpy, lambda model: model.answer(features))
+    return _shown(plpy, gd, loaded.model.class_kinds, [answer])[0]
 
 
 @entry_of("cerebro_predict_outputs")
@@ -65,28 +62,30 @@ def predict_outputs(
     if features is None:
         return []
     inputs = _inputs(features)
-    model = _model(plpy, gd, text, mst_key)
-    answers = compute(plpy, lambda tick: model.answers(inputs))
-    answers = _shown(plpy, gd, model, answers)
-    return [(name, *answer) for name, answer in zip(model.names, answers, strict=True)]
+    loaded = _model(plpy, gd, text, mst_key)
+    answers = loaded.ask(plpy, lambda model: model.answers(inputs))
+    answers = _shown(plpy, gd, loaded.model.class_kinds, answers)
+    return [(name, *answer) for name, answer in zip(loaded.model.names, answers, strict=True)]
 
 
-def _shown(plpy: Any, gd: dict[str, Any], model: RowModel, answers: list[Answer]) -> list[Answer]:
+def _shown(
+    plpy: Any, gd: dict[str, Any], kinds: Sequence[str | None], answers: list[Answer]
+) -> list[Answer]:
     """The answers with dates and times as the caller's session shows them."""
-    if not any(model.class_kinds):
+    if not any(kinds):
         return answers
     plans = gd.setdefault(_SHOWN_KEY, {})
     shown = []
-    for (value, prob, numbers), kind in zip(answers, model.class_kinds, strict=True):
+    for (value, prob, numbers), kind in zip(answers, kinds, strict=True):
         if kind is not None and value is not None:
             if kind not in plans:
-                plans[kind] = plpy.prepare(_SHOWN.format(kind), ["text"])
+                plans[kind] = plpy.prepare(_SHOWN.format(kind), [TEXT])
             value = plpy.execute(plans[kind], [value])[0]["shown"]
         shown.append((value, prob, numbers))
     return shown
 
 
-def _model(plpy: Any, gd: dict[str, Any], text: str, mst_key: int | None) -> RowModel:
+def _model(plpy: Any, gd: dict[str, Any], text: str, mst_key: int | None) -> LoadedModel:
     if interrupts_python():  # where statements of this session may fail in ways that end it
         return model_apart(plpy, gd, text, mst_key)
     kept: _Kept = gd.setdefault(_KEY, _Kept())
@@ -131,10 +130,10 @@ class _Kept:
 
     versions: Versions = field(default_factory=Versions)
     tables: dict[int, _Table] = field(default_factory=dict)
-    models: OrderedDict[tuple[Any, ...], RowModel] = field(default_factory=OrderedDict)
+    models: OrderedDict[tuple[Any, ...], LoadedModel] = field(default_factory=OrderedDict)
     plan: Any = None
 
-    def model(self, plpy: Any, text: str, mst_key: int | None) -> RowModel:
+    def model(self, plpy: Any, text: str, mst_key: int | None) -> LoadedModel:
         """The model of a name; loaded where this role has not, or where it was replaced."""
         text, key = self._found(plpy, text, mst_key)
         if key is None:  # none, as is told; or made in between, and the next call finds it
@@ -213,7 +212,7 @@ def _table(plpy: Any, oid: int) -> _Table:
     return _Table(plpy.prepare(sql + _OF_KEY, [INT4]), plpy.prepare(sql + " LIMIT 2"))
 
 
-def _loaded(plpy: Any, text: str, mst_key: int | None) -> RowModel:
+def _loaded(plpy: Any, text: str, mst_key: int | None) -> LoadedModel:
     """A model with all that is needed to ask it, read with the caller's rights."""
     settings = settings_of(plpy)
     with caller_session(plpy) as session:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cerebro_db.database.catalog import Catalog
 from cerebro_db.database.dialects.capabilities import statement_began
@@ -19,10 +19,7 @@ from cerebro_db.driver.class_texts import shown_classes
 from cerebro_db.driver.control import control_session
 from cerebro_db.driver.registered import RegisteredModel, named_models
 from cerebro_db.server.host import Host
-from cerebro_db.server.rows_loading import built, read_model
-
-if TYPE_CHECKING:  # TensorFlow is imported at the first call
-    from cerebro_db.training.rows import RowModel
+from cerebro_db.server.rows_loading import LoadedModel, built, read_model
 
 _KEY = "cerebro.rows_apart"
 _MOST_MODELS = 16
@@ -33,12 +30,12 @@ _Place = tuple[str, CallerPath, Styles, str, int | None]
 class _Kept:
     """A model, which version it is, and the statement that asked for that."""
 
-    model: RowModel
+    model: LoadedModel
     version: tuple[Any, ...]
     statement: int
 
 
-def model_apart(plpy: Any, gd: dict[str, Any], text: str, mst_key: int | None) -> RowModel:
+def model_apart(plpy: Any, gd: dict[str, Any], text: str, mst_key: int | None) -> LoadedModel:
     """The model of a table, loaded where it has not been, or where it was replaced."""
     host = Host.of(plpy, gd)
     kept: OrderedDict[_Place, _Kept] = gd.setdefault(_KEY, OrderedDict())

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from cerebro_db.configs.architecture import ArchitectureLimits
 from cerebro_db.configs.settings import Settings
@@ -11,10 +13,31 @@ from cerebro_db.driver.prediction_models import Asked, models_of_table
 from cerebro_db.driver.registered import named_models
 from cerebro_db.errors import InvalidState
 from cerebro_db.server.computing import Tick, compute
-from cerebro_db.server.limits import limit_memory
+from cerebro_db.server.limits import memory_limit, memory_limited
 
 if TYPE_CHECKING:  # TensorFlow is imported at the first call
     from cerebro_db.training.rows import RowModel
+
+R = TypeVar("R")
+
+
+@dataclass(frozen=True)
+class LoadedModel:
+    """A model that is ready to be asked.
+
+    Attributes:
+        model: what computes.
+        memory_mb: megabytes that this process may allocate while it does; None for any.
+    """
+
+    model: RowModel
+    memory_mb: int | None
+
+    def ask(self, plpy: Any, question: Callable[[RowModel], R]) -> R:
+        """Ask the model, in the computing thread."""
+        return compute(
+            plpy, lambda tick: question(self.model), lambda: memory_limited(self.memory_mb)
+        )
 
 
 def read_model(session: Session, text: str, mst_key: int | None) -> tuple[Asked, bytes]:
@@ -35,8 +58,9 @@ def read_model(session: Session, text: str, mst_key: int | None) -> tuple[Asked,
     return asked, b"".join(chunks)
 
 
-def built(plpy: Any, asked: Asked, data: bytes, settings: Settings) -> RowModel:
+def built(plpy: Any, asked: Asked, data: bytes, settings: Settings) -> LoadedModel:
     """The model, ready to be asked."""
+    memory = memory_limit(settings)
 
     def work(tick: Tick) -> RowModel:
         from cerebro_db.training.environment import configure_once
@@ -45,10 +69,10 @@ def built(plpy: Any, asked: Asked, data: bytes, settings: Settings) -> RowModel:
         from cerebro_db.training.rows import RowModel
         from cerebro_db.training.tasks import Architectures
 
-        known = Architectures(ArchitectureLimits.of(settings), limit_memory(settings))
+        known = Architectures(ArchitectureLimits.of(settings), memory)
         task, classes = asked.members[0].task, asked.class_values
         return RowModel(
             task, data, known, asked.names, classes, asked.shapes, asked.divisor, asked.class_kinds
         )
 
-    return compute(plpy, work)
+    return LoadedModel(compute(plpy, work, lambda: memory_limited(memory)), memory)

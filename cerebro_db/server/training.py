@@ -187,7 +187,7 @@ def _unless_failed(memory: WorkerMemory, token: int | None, work: Callable[[], N
         failure = of_the_model(as_ours(error))
         spoiled = isinstance(failure, OutOfMemory)
         if not memory.keeps_errors or concerns_all(failure.sqlstate) or spoiled:
-            raise
+            raise failure from None
         memory.under_way, memory.error = None, _described(failure)
 
 

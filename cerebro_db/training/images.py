@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import math
+import re
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -20,6 +21,11 @@ Tick = Callable[[], None]
 _FORMATS = ("JPEG", "PNG")
 # Of a PNG so many bytes are decoded at a time; they may be a thousand times as many pixels.
 _BLOCK_BYTES = 1024
+# Each scan of a JPEG decodes all pixels once more, and hears no tick. Programs write about ten.
+_MOST_SCANS = 64
+# Markers that may have parameters; in the data between them, 0xFF is followed by other bytes.
+_MARKER = re.compile(rb"\xff([\xc0-\xcf\xd8-\xfe])")
+_START, _END, _SCAN = 0xD8, 0xD9, 0xDA
 _MODES = {1: "L", 3: "RGB", 4: "RGBA"}
 
 
@@ -117,6 +123,8 @@ def _decoded(data: bytes, image: ImageEncoding, tick: Tick) -> NDArray[np.uint8]
                 _check_size(opened.size, image.max_pixels)
                 if opened.format == "PNG":
                     opened.decodermaxblock = _BLOCK_BYTES
+                else:
+                    _check_scans(data, tick)
                 opened.load()
                 tick()
                 return _resized(pillow, opened, image.shape, tick)
@@ -138,6 +146,23 @@ def _check_size(size: tuple[int, int], most: int) -> None:
             "max_image_pixels",
             hint="resize it before it is stored",
         )
+
+
+def _check_scans(data: bytes, tick: Tick) -> None:
+    """A few bytes of a JPEG may be a scan, which takes as long as the pixels are many."""
+    scans, found = 0, _MARKER.search(data)
+    while found and (marker := found[1][0]) != _END:
+        tick()
+        scans += marker == _SCAN
+        if scans > _MOST_SCANS:
+            raise InvalidData(
+                f"holds a JPEG of more than {_MOST_SCANS} scans; allowed: {_MOST_SCANS}",
+                hint="store that image anew, as a JPEG that is not progressive or as a PNG",
+            )
+        place = found.end()
+        if marker != _START:  # the others begin with their length
+            place += max(2, int.from_bytes(data[place : place + 2], "big"))
+        found = _MARKER.search(data, place)
 
 
 def _resized(pillow: Any, opened: Any, shape: tuple[int, ...], tick: Tick) -> NDArray[np.uint8]:

@@ -36,7 +36,7 @@ def test_a_role_has_so_many_workers(bench: Any, fit: Fit, setting: Any) -> None:
     setting("max_workers", 1)
     bench.connection.notices.clear()
     _, run_id = fit(epochs=1, num_workers=3)
-    assert "1 workers instead of 3: all runs of a role may use 1 together" in "".join(
+    assert "1 workers instead of 3: all calls of a role may use 1 together" in "".join(
         bench.connection.notices
     )
     hops = "SELECT count(DISTINCT worker) FROM cerebro.hops WHERE run_id = %s"

@@ -8,6 +8,7 @@ import os
 import pytest
 from psycopg2 import errors
 from reasons import NO_TABLES_ON_SEGMENTS
+from servers import connected
 
 _numbers = itertools.count(1)
 
@@ -55,6 +56,23 @@ def test_features_of_any_type(trained, kind):
     assert row_of(trained, f"'halves', ARRAY[1, 2, 3, 4]::{kind}[]") == row_of(
         trained, "'halves', ARRAY[1, 2, 3, 4]::double precision[]"
     )
+
+
+def test_the_callers_session_has_no_limit_of_memory_afterwards(trained):
+    told = (
+        "DO $$import resource; plpy.notice(resource.getrlimit(resource.RLIMIT_DATA))$$ "
+        "LANGUAGE plpython3u"
+    )
+    connection = connected(trained.dsn)
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute(told)
+            cursor.execute("SELECT * FROM cerebro.cerebro_predict_row('halves', ARRAY[1, 2, 3, 4])")
+            cursor.execute(told)
+        before, after = connection.notices[0], connection.notices[-1]
+        assert before == after
+    finally:
+        connection.close()
 
 
 def test_null_gives_null(trained):

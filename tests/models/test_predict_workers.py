@@ -8,6 +8,9 @@ import numpy as np
 import pytest
 from psycopg2 import errors
 from reasons import NO_ADDRESSES
+from servers import connected
+
+from cerebro_db.driver.control import lock_key
 
 FLOWERS = ["iris", "ro'se", None]
 ROWS = 9000
@@ -69,6 +72,28 @@ def test_several_workers_leave_nothing_of_a_failure(sparse):
     with pytest.raises(errors.DataException, match=rf"id = {ROWS}: .*shape \(3,\)"):
         answers(sparse, "broken", "'id', 'x', 'answers', mst_key := 1, num_workers := 2)")
     assert sparse.tables() == [name for name in before if name != "public.answers"]
+
+
+@pytest.mark.not_on_segments(NO_ADDRESSES)
+def test_predictions_take_workers_of_the_role(sparse):
+    sparse.fetch("SELECT cerebro_set('max_workers', '1')")
+    call = "'id', 'x', 'answers', mst_key := 1, num_workers := 2)"
+    key = lock_key(f"worker 0 of role {sparse.value('SELECT cerebro._role()')}")
+    other = connected(sparse.dsn)
+    try:
+        sparse.notices()
+        assert len(answers(sparse, "sparse", call)) == 3 * ROWS
+        told = sparse.notices()
+        assert "1 workers instead of 2: all calls of a role may use 1 together" in told
+        with other.cursor() as cursor:
+            cursor.execute("SELECT pg_advisory_lock(%s)", (key,))  # as another call does
+        with pytest.raises(errors.ObjectInUse, match="max_workers") as refused:
+            answers(sparse, "sparse", call)
+        assert refused.value.diag.message_hint
+    finally:
+        other.close()
+        sparse.fetch("SELECT cerebro_set('max_workers', NULL)")
+    assert len(answers(sparse, "sparse", call)) == 3 * ROWS
 
 
 @pytest.mark.not_on_segments(NO_ADDRESSES)

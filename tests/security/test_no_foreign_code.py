@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import cerebro_db
 from tests.security.conftest import ADAM, NET, Person, Recruit, log_in, quoted
 
 # Functions of the server that statements call, with types of arguments that may fit better than
@@ -263,3 +266,23 @@ def test_nobody_passes_for_the_owner_of_a_run(bob: Person, alice: Person) -> Non
         assert bob.value("SELECT current_user OPERATOR(pg_catalog.=) %s", (bob.name,))
     finally:
         bob.rows("RESET search_path; DROP FUNCTION alike(name, name) CASCADE")
+
+
+def test_types_of_prepared_statements_name_their_schema() -> None:
+    """The caller's search path decides about others."""
+    found, calls = [], 0
+    for file in Path(cerebro_db.__file__).parent.rglob("*.py"):
+        for call in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if not (isinstance(call, ast.Call) and ast.unparse(call.func).endswith("prepare")):
+                continue
+            calls += "plpy" in ast.unparse(call.func)
+            texts = [node for given in call.args[1:] for node in ast.walk(given)]
+            found += [
+                f"{file.name}:{call.lineno} {text.value}"
+                for text in texts
+                if isinstance(text, ast.Constant)
+                and isinstance(text.value, str)
+                and not text.value.startswith(("pg_catalog.", "["))  # of an array of such a type
+            ]
+    assert calls > 5
+    assert found == []

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from cerebro_db.errors import InvalidData, RunFailed
+from cerebro_db.errors import InvalidData, OutOfMemory, ProcessSpoiled, RunFailed
 from cerebro_db.server import computing
 from cerebro_db.server.computing import Abandoned, ComputingThread, Tick
 
@@ -102,6 +102,16 @@ def test_errors_arrive(thread: ComputingThread) -> None:
     with pytest.raises(InvalidData, match="no"):
         thread.run(fail, lambda: None)
     assert thread.run(lambda tick: 1, lambda: None) == 1
+
+
+def test_work_that_gets_no_memory_is_the_last_of_its_process(thread: ComputingThread) -> None:
+    def fail(tick: Tick) -> None:
+        raise MemoryError
+
+    with pytest.raises(OutOfMemory, match="the data of this worker"):
+        computing.compute(Server(), fail)
+    with pytest.raises(ProcessSpoiled):
+        computing.compute(Server(), lambda tick: 1)
 
 
 def test_cancelled_work_ends_where_it_asks(thread: ComputingThread) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -61,7 +62,7 @@ def test_a_defect_is_one_line_and_its_traceback_is_in_the_log(
 ) -> None:
     with pytest.raises(_Told) as raised:
         _defect(PLPY, KeyError("a\nb"))
-    message, hint = str(raised.value), vars(raised.value)
+    message, hint = f"{raised.type.__name__}: {raised.value}", vars(raised.value)
     assert re.search(r"unexpected error [0-9a-f]{8}, KeyError: 'a", message)
     assert "\n" not in message
     assert "Traceback" not in f"{message}{hint}"
@@ -88,6 +89,11 @@ def test_places_of_the_server_are_not_told(place: str) -> None:
         with pytest.raises(_Told, match=r"x\.py") as raised:
             _defect(PLPY, error)
         assert place not in str(raised.value)
+
+
+def test_places_may_be_paths(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", [*sys.path, Path("/some/where")])
+    assert _told("got /some/where/x.py: 1")[0] == "got x.py: 1"
 
 
 def test_a_package_that_has_gone_since_hides_no_error(monkeypatch: pytest.MonkeyPatch) -> None:

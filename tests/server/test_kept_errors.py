@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from cerebro_db.errors import ConfigurationFailed, RunFailed
+from cerebro_db.errors import ConfigurationFailed, OutOfMemory, RunFailed
 from cerebro_db.server.memory import WorkerMemory
 from cerebro_db.server.training import FAILED, _unless_failed, saved_state
 
@@ -67,4 +67,12 @@ def test_other_errors_end_the_statement(keeps_errors: bool, error: BaseException
     memory = _memory(keeps_errors)
     with pytest.raises(type(error)):
         _unless_failed(memory, memory.token, _raising(error))
+    assert memory.error is None
+
+
+@pytest.mark.parametrize("keeps_errors", [False, True])
+def test_a_process_that_ran_out_of_memory_trains_no_other_configuration(keeps_errors: bool) -> None:
+    memory = _memory(keeps_errors)
+    with pytest.raises(OutOfMemory):
+        _unless_failed(memory, memory.token, _raising(MemoryError()))
     assert memory.error is None

@@ -65,6 +65,31 @@ def test_a_jpeg_is_about_what_it_was():
     assert np.abs(read(stored(values, "JPEG"), (16, 16, 3)) - values.astype(int)).max() < 5
 
 
+def progressive(scans, more=b""):
+    """A JPEG with so many scans: its last one, again and again."""
+    pillow = pytest.importorskip("PIL.Image")
+    file = io.BytesIO()
+    pillow.fromarray(np.full((16, 16), 90, np.uint8)).save(file, "JPEG", progressive=True)
+    first, *parts = file.getvalue().removesuffix(b"\xff\xd9").split(b"\xff\xda")
+    parts += parts[-1:] * (scans - len(parts))
+    start = first[:2] + more + first[2:]
+    return b"\xff\xda".join([start, *parts]) + b"\xff\xd9"
+
+
+def test_a_jpeg_has_so_many_scans():
+    assert read(progressive(64), (16, 16)).mean() == pytest.approx(90, abs=3)
+    many = progressive(65)
+    with pytest.raises(InvalidData, match="JPEG of more than 64 scans; allowed: 64") as refused:
+        read(many, (16, 16))
+    assert refused.value.hint
+
+
+def test_what_looks_like_a_scan_in_a_comment_is_none():
+    comment = b"\xff\xda" * 100
+    comment = b"\xff\xfe" + struct.pack(">H", len(comment) + 2) + comment
+    assert read(progressive(10, comment), (16, 16)).mean() == pytest.approx(90, abs=3)
+
+
 @pytest.mark.parametrize("mode", ["1", "P", "LA", "L"])
 def test_other_modes(mode):
     values = np.zeros((8, 8), np.uint8)
