@@ -59,6 +59,11 @@ def literal(value: str) -> str:
     return f"E'{text}'" if "\\" in value else f"'{text}'"
 
 
+def shown_literal(value: str) -> str:
+    """A text as people are told it in a statement, which they may copy."""
+    return "'" + value.replace("'", "''") + "'"
+
+
 def shown_identifier(identifier: str) -> str:
     """An identifier as people are told it, and may give it: in quotes only where it needs them."""
     if _PLAIN.fullmatch(identifier) and identifier not in _KEYWORDS:

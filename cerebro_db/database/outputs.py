@@ -93,7 +93,8 @@ SELECT c.relname::text, c.oid::bigint, c.relkind::text,
   FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
  WHERE n.nspname = %s AND c.relname = ANY (%s::name[])
 """
-# What a user has given a table, which a new one would lack. Parameters: oid, oid.
+# What a user has given a table, which a new one would lack. Parameters: oid, three times.
+# Columns that only newer servers have are looked at as JSON.
 GIVEN = """
 SELECT pg_catalog.pg_describe_object(d.classid, d.objid, d.objsubid)
   FROM pg_catalog.pg_depend d
@@ -106,6 +107,10 @@ SELECT pg_catalog.pg_describe_object(d.classid, d.objid, d.objsubid)
 UNION ALL
 SELECT 'a parent, ' || i.inhparent::pg_catalog.regclass::text
   FROM pg_catalog.pg_inherits i WHERE i.inhrelid = %s
+UNION ALL
+SELECT 'row level security'
+  FROM (SELECT pg_catalog.row_to_json(c) AS facts FROM pg_catalog.pg_class c WHERE c.oid = %s) t
+ WHERE 'true' IN (t.facts ->> 'relrowsecurity', t.facts ->> 'relforcerowsecurity')
 """
 # What others than the owner may do with a table: privilege, column or NULL, to whom as SQL, with
 # the option to grant it. Parameters: oid, oid.

@@ -8,7 +8,12 @@ from dataclasses import dataclass, replace
 
 from cerebro_db.configs.arguments import nearest
 from cerebro_db.configs.registry import is_registered
-from cerebro_db.database.names import MAX_IDENTIFIER_BYTES, QualifiedName, shown_identifier
+from cerebro_db.database.names import (
+    MAX_IDENTIFIER_BYTES,
+    QualifiedName,
+    shown_identifier,
+    shown_literal,
+)
 from cerebro_db.database.sessions import Session, Tick, no_tick
 from cerebro_db.errors import (
     DuplicateTable,
@@ -277,11 +282,10 @@ def check_not_hidden(
 
 def exists_already(text: str | None, role: str, table: QualifiedName) -> DuplicateTable:
     """The error where one of the tables to be made is there."""
-    written = str(text).replace("'", "''")
     return DuplicateTable(
         f"{role}: got {text!r}; the table {table} exists already",
-        hint="replace := true replaces what Cerebro-DB has made, SELECT "
-        f"cerebro.cerebro_drop_outputs('{written}') drops it; or choose another name",
+        hint="choose another name; or, if Cerebro-DB made it, replace := true replaces it, and SELECT "
+        f"cerebro.cerebro_drop_outputs({shown_literal(str(text))}) drops it",
     )
 
 

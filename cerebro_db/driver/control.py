@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import hashlib
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from cerebro_db.database.relations import CallerPath, forget_search_path, use_search_path
-from cerebro_db.database.sessions import Session, SessionPool, StatementFailed, Tick, no_tick
-from cerebro_db.errors import CerebroError, InvalidData
+from cerebro_db.database.sessions import (
+    POLL_SECONDS,
+    Session,
+    SessionPool,
+    StatementFailed,
+    Tick,
+    no_tick,
+)
+from cerebro_db.errors import CerebroError, InvalidData, ObjectInUse
 
 NO_RUN = 0
 # Of a session that has no TensorFlow yet: as many as training uses where partitions are enough.
@@ -18,7 +26,8 @@ NUMBER = "number"  # what a session knows that has been a worker of a run
 
 _THERE_ALREADY = "23505"
 _DIFFERENCES = "SELECT message, hint FROM cerebro._catalog_differences() LIMIT 1"
-_LOCK = "SELECT pg_catalog.pg_advisory_xact_lock(%s)"
+_LOCK = "SELECT pg_catalog.pg_try_advisory_xact_lock(%s)"
+LOCK_SECONDS = 30.0
 
 
 def is_no_worker(session: Session) -> bool:
@@ -96,8 +105,22 @@ def _check_copies(session: Session) -> None:
 
 
 def lock(session: Session, subject: str, tick: Tick = no_tick) -> None:
-    """Be the only one who works on a subject until the transaction ends."""
-    session.run(_LOCK, (lock_key(subject),), tick)
+    """Be the only one who works on a subject until the transaction ends.
+
+    Raises:
+        ObjectInUse: a session holds the lock for longer than others wait.
+    """
+    key = lock_key(subject)
+    deadline = time.monotonic() + LOCK_SECONDS
+    while not session.run(_LOCK, (key,), tick)[0][0]:
+        if time.monotonic() >= deadline:
+            raise ObjectInUse(
+                f"{subject}: got no lock within {LOCK_SECONDS:.0f} seconds; it is held by "
+                f"{holder_of(session, key, tick)}",
+                hint=END_HOLDER,
+            )
+        tick()
+        time.sleep(POLL_SECONDS)
 
 
 def holder_of(session: Session, key: int, tick: Tick = no_tick) -> str:

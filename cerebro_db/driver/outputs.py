@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from cerebro_db.database.names import QualifiedName, literal, quote
+from cerebro_db.database.names import QualifiedName, quote, shown_literal
 from cerebro_db.database.outputs import GIVEN, GRANTS, KINDS, MODELS, TABLES, Kind
 from cerebro_db.database.relations import (
     KINDS as RELATION_KINDS,
@@ -22,7 +22,7 @@ from cerebro_db.database.relations import (
     require_text,
 )
 from cerebro_db.database.sessions import Session, StatementFailed, Tick, no_tick
-from cerebro_db.driver.control import lock_key
+from cerebro_db.driver.control import END_HOLDER, holder_of, lock_key
 from cerebro_db.errors import (
     DependentObjects,
     DuplicateTable,
@@ -285,7 +285,7 @@ def _check_own(outputs: Outputs, table: Table) -> None:
 
 
 def _check_given(session: Session, outputs: Outputs, table: Table, tick: Tick) -> None:
-    if given := session.run(GIVEN, (table.oid, table.oid), tick):
+    if given := session.run(GIVEN, (table.oid,) * 3, tick):
         listed = ", ".join(sorted(row[0] for row in given))
         raise DependentObjects(
             f"{outputs.role}: got {outputs.text!r}; {table.name} has {listed}, which a new table "
@@ -323,8 +323,8 @@ def _not_ours(
                     return WrongObjectType(
                         f"{role}: got {text!r}, which is beside {first}; allowed: the name that was "
                         "given to the function that made both",
-                        hint=f"SELECT cerebro.cerebro_drop_outputs({literal(str(first))}) drops all "
-                        "of them",
+                        hint=f"SELECT cerebro.cerebro_drop_outputs({shown_literal(str(first))}) "
+                        "drops all of them",
                     )
     return WrongObjectType(
         f"{role}: got {text!r}, which is no output of Cerebro-DB",
@@ -352,8 +352,10 @@ def _check_unused(session: Session, outputs: Outputs, tables: Sequence[Table], t
     for key in keys:
         if not session.run("SELECT pg_catalog.pg_try_advisory_xact_lock(%s)", (key,), tick)[0][0]:
             raise ObjectInUse(
-                f"{outputs.role}: got {outputs.text!r}; a run that goes on uses {outputs.name}",
-                hint="wait for that run, or choose another name; cerebro.progress shows your runs",
+                f"{outputs.role}: got {outputs.text!r}; a run that goes on uses {outputs.name}: "
+                f"{holder_of(session, key, tick)}",
+                hint="choose another name, or wait for that run, which cerebro.progress shows if it "
+                f"is yours; {END_HOLDER}",
             )
 
 

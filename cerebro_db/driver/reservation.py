@@ -64,18 +64,14 @@ def _keep_inputs(session: Session, setup: RunSetup, tick: Tick) -> None:
         ObjectInUse: a transaction is about to do so.
     """
     for table in (setup.packed, setup.validation):
-        if (
-            table is not None
-            and not session.run(
-                "SELECT pg_catalog.pg_try_advisory_lock_shared(%s)",
-                (table_key(table.relation.oid),),
-                tick,
-            )[0][0]
-        ):
+        if table is None:
+            continue
+        key = table_key(table.relation.oid)
+        if not session.run("SELECT pg_catalog.pg_try_advisory_lock_shared(%s)", (key,), tick)[0][0]:
             raise ObjectInUse(
                 f"source_table, validation_table: {table.relation.name} is replaced or dropped at "
-                "this moment",
-                hint="try again when that is over",
+                f"this moment: {holder_of(session, key, tick)}",
+                hint=f"try again when that is over; {END_HOLDER}",
             )
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from cerebro_db.database.catalog import Catalog
 from cerebro_db.database.sessions import Session, SessionPool, Tick
-from cerebro_db.driver.control import lock_key, runs_tensorflow
+from cerebro_db.driver.control import END_HOLDER, holder_of, lock_key, runs_tensorflow
 from cerebro_db.driver.fit_request import MAX_WORKERS
 from cerebro_db.driver.fit_setup import RunSetup, memory_workers
 from cerebro_db.errors import CerebroError, ObjectInUse, TooManyConnections
@@ -86,12 +86,15 @@ def slots(
             "CONNECTION LIMIT of the role or the database)"
         )
     most = Catalog(control, tick).settings().max_workers
-    keys = _taken(control, min(by_memory, free), most, tick)
+    of_role = _slots(control, most, tick)
+    keys = _taken(control, of_role, min(by_memory, free), tick)
     try:
         if not keys:
             raise ObjectInUse(
                 f"got {wanted} workers beside those of other calls of this role; allowed: {most} "
-                "together, the setting max_workers"
+                "together, the setting max_workers; the first is held by "
+                f"{holder_of(control, of_role[0], tick)}",
+                hint=END_HOLDER,
             )
         if len(keys) < wanted:
             notify(_told(len(keys), wanted, by_memory, free, most))
@@ -103,20 +106,22 @@ def slots(
 
 
 _UNLOCK = "pg_catalog.pg_advisory_unlock(k)"
-_TRY = "SELECT pg_catalog.pg_try_advisory_lock(%s)"
+# No more are tried than are needed: a LIMIT ends the scan.
+_TAKE = """
+SELECT k FROM pg_catalog.unnest(%s::bigint[]) AS k
+ WHERE pg_catalog.pg_try_advisory_lock(k) LIMIT %s
+"""
 
 
-def _taken(control: Session, wanted: int, most: int, tick: Tick) -> list[int]:
-    """Locks of as many slots of the role, of ``most`` that it has."""
+def _slots(control: Session, most: int, tick: Tick) -> list[int]:
+    """The locks of the slots that the role has."""
     role = control.run("SELECT cerebro._role()", (), tick)[0][0]
-    taken: list[int] = []
-    for number in range(most):
-        if len(taken) == wanted:
-            break
-        key = lock_key(f"worker {number} of role {role}")
-        if control.run(_TRY, (key,), tick)[0][0]:
-            taken.append(key)
-    return taken
+    return [lock_key(f"worker {number} of role {role}") for number in range(most)]
+
+
+def _taken(control: Session, slots: list[int], wanted: int, tick: Tick) -> list[int]:
+    """The locks of as many of the slots as are wanted and free."""
+    return [key for (key,) in control.run(_TAKE, (slots, wanted), tick)]
 
 
 def _told(got: int, wanted: int, by_memory: int, free: int, most: int) -> str:

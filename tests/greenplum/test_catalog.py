@@ -28,7 +28,7 @@ def _row(number: int) -> RunRow:
         durability="hop", output_schema="public", output_name="o", source_oid=1,
         source_print="", validation_oid=None, validation_print=None,
         states=f"run_{number:032x}", lock_key=2 * number, cerebro_version="0",
-        schedule="hopper",
+        schedule="hopper", replaces=False,
     )  # fmt: skip
 
 

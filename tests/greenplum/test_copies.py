@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterator
 
 import psycopg2
@@ -22,7 +23,9 @@ from tests.greenplum.test_catalog import new_run
 @pytest.fixture
 def next_run(segments: Sql, catalog: Catalog) -> Iterator[int]:
     """The number of the next run, whose row is on segment 1 already."""
-    number = segments.value("SELECT last_value + 1 FROM cerebro.catalog_runs_run_id_seq")
+    number = segments.value(
+        "SELECT last_value + is_called::integer FROM cerebro.catalog_runs_run_id_seq"
+    )
     columns = segments.value(
         "SELECT string_agg(quote_ident(attname), ', ') FROM pg_attribute "
         "WHERE attrelid = 'cerebro.catalog_runs'::regclass AND attnum > 1 AND NOT attisdropped"
@@ -71,16 +74,24 @@ def test_the_next_run_says_which_segment_differs(
             new_run(Catalog(session, no_tick), 2)
     finally:
         session.close()
-    said = failure.value.message
-    assert said.startswith("segment 1 ("), said
-    assert f"has the row of cerebro.catalog_runs whose run_id is ({next_run})" in said
-    hint = failure.value.hint or ""
-    assert "gp_session_role=utility" in hint
-    delete = hint[hint.index("DELETE") : hint.index('"; pg_hba')]
-    with pytest.raises(InstallationFailed, match="segment 1"):
+    assert failure.value.message == "copies of the catalog differ on segment 1"
+    assert "cerebro verify" in str(failure.value.hint)
+    with pytest.raises(InstallationFailed) as verified:
         installer.verify(segments.dsn, Script())
+    said = verified.value.message
+    assert said.startswith("segment 1 ("), said
+    assert f"has the row of cerebro.catalog_runs whose run_id is '({next_run})'" in said
+    hint = verified.value.hint or ""
+    told = re.match(
+        r"as a superuser in utility mode \(gp_session_role\) on segment 1: (SELECT .*) shows where the "
+        r"row is, and (DELETE .*)<its ctid> removes it; ",
+        hint,
+    )
+    assert told, hint
     alone = _alone(segments)
     with contextlib.closing(alone), alone.cursor() as cursor:
-        cursor.execute(delete)
+        cursor.execute(told[1])
+        (place,) = (ctid for ctid, run_id in cursor.fetchall() if run_id == next_run)
+        cursor.execute(f"{told[2]}%s", (place,))
         assert cursor.rowcount == 1
     assert segments.fetch("SELECT * FROM cerebro._catalog_differences()") == []

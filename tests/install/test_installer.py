@@ -169,6 +169,61 @@ class TestMigrations:
         with pytest.raises(MissingPrerequisite, match="does not know: 9999_more"):
             installer.install(database, Script())
 
+    def test_rows_with_control_characters_can_change(
+        self, empty_database: str, connect: Any
+    ) -> None:
+        """As an earlier version let them in, which had no bounds."""
+        installer.install(empty_database, Script())
+        sql = connect(empty_database)
+        sql.run(
+            "DO $$ DECLARE bound record; BEGIN FOR bound IN SELECT conrelid::regclass AS spread, conname "
+            "FROM pg_constraint WHERE conname LIKE 'bounded%' LOOP EXECUTE format("
+            "'ALTER TABLE %s DROP CONSTRAINT %I', bound.spread, bound.conname); END LOOP; END $$; "
+            "DELETE FROM cerebro.catalog_migrations WHERE name = '0017_bounds'"
+        )
+        values = {
+            "name": r"E'a\x1b[2Jb'",
+            "description": "repeat('x', 10001)",
+            "compile_params": "repeat('x', 65537)",
+            "error": r"E'one\ntwo\x07'",
+        }
+        for relation in ("runs", "configurations"):
+            required = sql.fetch(
+                "SELECT attname, format_type(atttypid, NULL) FROM pg_attribute "
+                "LEFT JOIN pg_attrdef ON adrelid = attrelid AND adnum = attnum WHERE attnum > 0 "
+                "AND attrelid = ('cerebro.catalog_' || %s)::regclass AND NOT attisdropped "
+                "AND (attname IN ('name', 'description', 'error') OR attnotnull AND adrelid IS NULL)",
+                (relation,),
+            )
+            usual = {"text": "''", "json": "'{}'", "boolean": "false"}
+            columns = {name: values.get(name, usual.get(kind, "'1'")) for name, kind in required}
+            if relation == "runs":
+                columns["run_id"] = "1"
+            sql.run(
+                f"INSERT INTO cerebro.catalog_{relation} ({', '.join(columns)}) "
+                f"VALUES ({', '.join(columns.values())})"
+            )
+        installer.install(empty_database, Script())
+        sql.run("UPDATE cerebro.catalog_runs SET status = 'failed'")
+        assert sql.fetch(
+            "SELECT r.name, length(r.description), r.error, c.error, length(c.compile_params) "
+            "FROM cerebro.catalog_runs r JOIN cerebro.catalog_configurations c USING (run_id)"
+        ) == [("a[2Jb", 10000, "one\ntwo", "one\ntwo", 65537)]
+
+    def test_a_worker_dsn_of_earlier_times_is_told_once(
+        self, empty_database: str, connect: Any
+    ) -> None:
+        installer.install(empty_database, Script())
+        connect(empty_database).run(
+            "INSERT INTO cerebro.catalog_settings VALUES ('worker_dsn', 'host=secret'); "
+            "DELETE FROM cerebro.catalog_migrations WHERE name = '0019_worker_dsn'"
+        )
+        (told,) = installer.upgrade(empty_database, Script())
+        assert told.startswith("the setting worker_dsn is set; ")
+        assert "cerebro.cerebro_set('worker_dsn', NULL)" in told
+        assert "secret" not in told
+        assert installer.upgrade(empty_database, Script()) == ()
+
 
 class TestMissing:
     """What is missing is told before anything is changed."""

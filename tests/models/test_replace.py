@@ -179,7 +179,12 @@ def test_what_others_depend_on_stays(db: Database) -> None:
     assert "view public.reader" in str(refused(db, "SELECT cerebro_drop_outputs('needed')"))
     run(db, "DROP VIEW reader; CREATE POLICY mine ON needed USING (id > 3)")
     assert "policy mine" in str(refused(db, call))
-    run(db, "DROP POLICY mine ON needed; CREATE RULE quiet AS ON DELETE TO needed DO NOTHING")
+    run(db, "DROP POLICY mine ON needed; ALTER TABLE needed ENABLE ROW LEVEL SECURITY")
+    assert "has row level security" in str(refused(db, call))
+    run(
+        db,
+        "ALTER TABLE needed DISABLE ROW LEVEL SECURITY; CREATE RULE quiet AS ON DELETE TO needed DO NOTHING",
+    )
     assert "rule quiet" in str(refused(db, call))
     run(
         db,

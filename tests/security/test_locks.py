@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+import psycopg2.extensions
+import pytest
+
+from cerebro_db.database.sessions import Session
+from cerebro_db.driver import control
+from cerebro_db.driver.outputs import table_key
+from cerebro_db.errors import ObjectInUse
 from cerebro_db.install import installer
 from cerebro_db.install.script import Script
 from tests.security.conftest import Person
@@ -27,6 +34,62 @@ def test_who_holds_the_lock_of_a_run_is_told(root: Person, alice: Person, carol:
     finally:
         carol.rows("SELECT pg_advisory_unlock_all()")
         alice.rows("SELECT cerebro_drop_run(%s)", (run_id,))
+
+
+def test_nobody_waits_for_ever_for_a_lock(
+    security_dsn: str, alice: Person, carol: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(control, "LOCK_SECONDS", 0.3)
+    carol.rows("SELECT pg_advisory_lock(%s)", (control.lock_key("models of public.zoo"),))
+    holder = f"process {carol.connection.info.backend_pid} of role {carol.name}"
+    ticks: list[None] = []
+    session = Session(psycopg2.extensions.make_dsn(security_dsn, user=alice.name), "test")
+    try:
+        session.settle()
+        with pytest.raises(ObjectInUse) as caught, control.transaction(session):
+            control.lock(session, "models of public.zoo", lambda: ticks.append(None))
+        assert holder in caught.value.message
+        assert "pg_terminate_backend" in str(caught.value.hint)
+        assert ticks
+        carol.rows("SELECT pg_advisory_unlock_all()")
+        with control.transaction(session):
+            control.lock(session, "models of public.zoo")
+    finally:
+        session.close()
+        carol.rows("SELECT pg_advisory_unlock_all()")
+
+
+def test_who_holds_a_table_is_told(alice: Person, carol: Person) -> None:
+    key = table_key(alice.value("SELECT 'packed'::regclass::oid::bigint"))
+    carol.rows("SELECT pg_advisory_lock(%s)", (key,))
+    holder = f"process {carol.connection.info.backend_pid} of role {carol.name}"
+    fit = "SELECT cerebro_fit_multiple('packed', 'locked', 'configs', 1, num_workers := 1)"
+    try:
+        for call in (fit, "SELECT cerebro_drop_outputs('packed')"):
+            error = alice.refused(call)
+            assert error.pgcode == IN_USE
+            assert holder in error.diag.message_primary
+            assert "pg_terminate_backend" in error.diag.message_hint
+    finally:
+        carol.rows("SELECT pg_advisory_unlock_all()")
+
+
+def test_who_holds_the_workers_is_told(root: Person, alice: Person, carol: Person) -> None:
+    role = root.value("SELECT oid::bigint FROM pg_roles WHERE rolname = %s", (alice.name,))
+    most = root.value("SELECT value::integer FROM cerebro.settings WHERE name = 'max_workers'")
+    for number in range(most):
+        key = control.lock_key(f"worker {number} of role {role}")
+        carol.rows("SELECT pg_advisory_lock(%s)", (key,))
+    try:
+        error = alice.refused(
+            "SELECT cerebro_fit_multiple('packed', 'locked', 'configs', 1, num_workers := 1)"
+        )
+        assert error.pgcode == IN_USE
+        holder = f"process {carol.connection.info.backend_pid} of role {carol.name}"
+        assert holder in error.diag.message_primary
+        assert "pg_terminate_backend" in error.diag.message_hint
+    finally:
+        carol.rows("SELECT pg_advisory_unlock_all()")
 
 
 def test_nobody_is_in_the_way_of_an_installation(

@@ -124,7 +124,8 @@ END IF;
 """
 
 # Statements of a PL/pgSQL block: rows of the catalog that some segments have and others do not. Whoever
-# can reach a segment itself may have written them there.
+# can reach a segment itself may have written them there: what they hold is never part of a statement
+# that somebody is told to run. Rows and addresses are told to superusers only.
 CATALOG_DIFFERENCES = f"""
 IF {HAS_SEGMENTS} THEN
     EXECUTE $own$CREATE OR REPLACE FUNCTION cerebro._catalog_differences()
@@ -136,6 +137,7 @@ IF {HAS_SEGMENTS} THEN
             own text;
             found integer[];
             node record;
+            in_full boolean := (SELECT r.rolsuper FROM pg_roles r WHERE r.rolname = session_user);
         BEGIN
             FOR spread, keys IN
                 SELECT i.indrelid::regclass::text,
@@ -165,16 +167,23 @@ IF {HAS_SEGMENTS} THEN
                                     WHERE o.role = 'p' AND o.content >= 0))
                          ORDER BY 1
                     LOOP
-                        message := format(
-                            'segment %s (%s:%s) %s the row of %s whose %s is %s, unlike the others',
-                            node.content, node.address, node.port,
-                            CASE WHEN node.has THEN 'has' ELSE 'lacks' END, spread, keys, own);
-                        hint := CASE WHEN node.has THEN format(
-                            'as a superuser of that segment: PGOPTIONS=''-c gp_session_role=utility'' '
-                            'psql -h %s -p %s -d %s -c "DELETE FROM %s WHERE ROW(%s)::text = ''%s''"; ',
-                            node.address, node.port, current_database(), spread, keys, own)
-                            ELSE 'copy it there in utility mode, or delete it on the others; ' END
-                            || 'pg_hba.conf of segments should let in the coordinator only';
+                        IF in_full THEN
+                            message := format(
+                                'segment %s (%s:%s) %s the row of %s whose %s is %L, unlike the others',
+                                node.content, node.address, node.port,
+                                CASE WHEN node.has THEN 'has' ELSE 'lacks' END, spread, keys,
+                                left(regexp_replace(own, '[[:cntrl:]]', '?', 'g'), 100));
+                            hint := CASE WHEN node.has THEN format(
+                                'as a superuser in utility mode (gp_session_role) on segment %1$s: SELECT ctid, '
+                                '%2$s FROM %3$s shows where the row is, and DELETE FROM %3$s WHERE '
+                                'gp_segment_id = %1$s AND ctid = <its ctid> removes it; ',
+                                node.content, keys, spread)
+                                ELSE 'copy it there in utility mode, or delete it on the others; ' END
+                                || 'pg_hba.conf of segments should let in the coordinator only';
+                        ELSE
+                            message := format('copies of the catalog differ on segment %s', node.content);
+                            hint := 'ask an administrator to run cerebro verify, which tells the row';
+                        END IF;
                         RETURN NEXT;
                     END LOOP;
                 END LOOP;
