@@ -15,7 +15,7 @@ from tests.models.conftest import Database
 # A call for each kind of output; "{}" is its name.
 CALLS = {
     "pack": "cerebro_pack('rows', '{}', 'half', 'x', replace := true)",
-    "pack_columns": "cerebro_pack_columns('wide', '{}', 'half', 'id', replace := true)",
+    "pack_columns": "cerebro_pack_columns('ids_and_halves', '{}', 'half', 'id', replace := true)",
     "pack_validation": (
         "cerebro_pack_validation('rows', '{}', 'half', 'x', 'halves_packed', replace := true)"
     ),
@@ -41,9 +41,9 @@ CALLS = {
         "replace := true)"
     ),
     "predict_byom": (
-        "cerebro_predict_byom('brought', 1, 'rows', 'id', 'x', '{}', 'response', replace := true)"
+        "cerebro_predict_byom('carried_over', 1, 'rows', 'id', 'x', '{}', 'response', replace := true)"
     ),
-    "encode": "cerebro_encode('wide', 'wide_packed', '{}', 'id', replace := true)",
+    "encode": "cerebro_encode('ids_and_halves', 'wide_packed', '{}', 'id', replace := true)",
     "gpus": "cerebro_gpu_configuration('{}', 'nvidia', replace := true)",
     "fit": (
         "cerebro_fit('halves_packed', '{}', 'library', 2, "
@@ -60,18 +60,18 @@ def db(trained: Database) -> Iterator[Database]:
     """What the calls read."""
     run(
         trained,
-        "CREATE VIEW wide AS SELECT id, half FROM rows; "
-        "SELECT cerebro_pack_columns('wide', 'wide_packed', 'half', 'id'); "
+        "CREATE VIEW ids_and_halves AS SELECT id, half FROM rows; "
+        "SELECT cerebro_pack_columns('ids_and_halves', 'wide_packed', 'half', 'id'); "
         "CREATE TABLE many AS SELECT id, x, half FROM rows, generate_series(1, 300); "
         "SELECT cerebro_pack('many', 'packed_in_two', 'half', 'x', num_partitions := 2, "
         "normalizing_const := 2.0); "
-        "CREATE TABLE brought AS SELECT 1 AS model_id, model_arch, model_weights FROM sums",
+        "CREATE TABLE carried_over AS SELECT 1 AS model_id, model_arch, model_weights FROM sums",
     )
     yield trained
     run(
         trained,
-        "DROP VIEW wide; DROP TABLE wide_packed, wide_packed_summary, wide_packed_encoding, "
-        "many, packed_in_two, packed_in_two_summary, brought",
+        "DROP VIEW ids_and_halves; DROP TABLE wide_packed, wide_packed_summary, wide_packed_encoding, "
+        "many, packed_in_two, packed_in_two_summary, carried_over",
     )
 
 
@@ -269,7 +269,7 @@ def test_outputs_of_an_earlier_version_have_no_comment(db: Database) -> None:
 
 
 def test_an_encoder_gives_way_in_place(db: Database) -> None:
-    make = "SELECT cerebro_create_encoder('wide', 'wide_packed', 'told'{})"
+    make = "SELECT cerebro_create_encoder('ids_and_halves', 'wide_packed', 'told'{})"
     db.fetch(make.format(""))
     db.fetch("CREATE VIEW features AS SELECT told(w) FROM wide w")
     assert "replace := true" in str(refused(db, make.format("")).diag.message_hint)
