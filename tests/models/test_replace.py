@@ -43,7 +43,7 @@ CALLS = {
     "predict_byom": (
         "cerebro_predict_byom('carried_over', 1, 'rows', 'id', 'x', '{}', 'response', replace := true)"
     ),
-    "encode": "cerebro_encode('ids_and_halves', 'wide_packed', '{}', 'id', replace := true)",
+    "encode": "cerebro_encode('ids_and_halves', 'columns_to_give_way', '{}', 'id', replace := true)",
     "gpus": "cerebro_gpu_configuration('{}', 'nvidia', replace := true)",
     "fit": (
         "cerebro_fit('halves_packed', '{}', 'library', 2, "
@@ -61,7 +61,7 @@ def db(trained: Database) -> Iterator[Database]:
     run(
         trained,
         "CREATE VIEW ids_and_halves AS SELECT id, half FROM rows; "
-        "SELECT cerebro_pack_columns('ids_and_halves', 'wide_packed', 'half', 'id'); "
+        "SELECT cerebro_pack_columns('ids_and_halves', 'columns_to_give_way', 'half', 'id'); "
         "CREATE TABLE many AS SELECT id, x, half FROM rows, generate_series(1, 300); "
         "SELECT cerebro_pack('many', 'packed_in_two', 'half', 'x', num_partitions := 2, "
         "normalizing_const := 2.0); "
@@ -70,7 +70,7 @@ def db(trained: Database) -> Iterator[Database]:
     yield trained
     run(
         trained,
-        "DROP VIEW ids_and_halves; DROP TABLE wide_packed, wide_packed_summary, wide_packed_encoding, "
+        "DROP VIEW ids_and_halves; DROP TABLE columns_to_give_way, columns_to_give_way_summary, columns_to_give_way_encoding, "
         "many, packed_in_two, packed_in_two_summary, carried_over",
     )
 
@@ -199,7 +199,7 @@ def test_what_others_depend_on_stays(db: Database) -> None:
 def test_what_is_read_stays(db: Database) -> None:
     db.fetch(f"SELECT {CALLS['encode'].format('loop')}")
     error = refused(
-        db, "SELECT cerebro_encode('loop', 'wide_packed', 'loop', 'id', replace := true)"
+        db, "SELECT cerebro_encode('loop', 'columns_to_give_way', 'loop', 'id', replace := true)"
     )
     assert error.pgcode in ("22023", "42703")  # it lacks the columns, too
     db.fetch("SELECT cerebro_pack('rows', 'loops', 'half', 'x')")
@@ -269,14 +269,14 @@ def test_outputs_of_an_earlier_version_have_no_comment(db: Database) -> None:
 
 
 def test_an_encoder_gives_way_in_place(db: Database) -> None:
-    make = "SELECT cerebro_create_encoder('ids_and_halves', 'wide_packed', 'told'{})"
+    make = "SELECT cerebro_create_encoder('ids_and_halves', 'columns_to_give_way', 'told'{})"
     db.fetch(make.format(""))
-    db.fetch("CREATE VIEW features AS SELECT told(w) FROM wide w")
+    db.fetch("CREATE VIEW features AS SELECT told(w) FROM ids_and_halves w")
     assert "replace := true" in str(refused(db, make.format("")).diag.message_hint)
     db.fetch(make.format(", replace := true"))
-    run(db, "DROP VIEW features; COMMENT ON FUNCTION told(wide) IS 'mine'")
+    run(db, "DROP VIEW features; COMMENT ON FUNCTION told(ids_and_halves) IS 'mine'")
     assert refused(db, make.format(", replace := true")).pgcode == "42723"
-    db.fetch("DROP FUNCTION told(wide)")
+    db.fetch("DROP FUNCTION told(ids_and_halves)")
 
 
 @pytest.mark.not_on_segments(NO_SUCH_SQL)
