@@ -101,7 +101,9 @@ class DuplicateFunction(CerebroError):
     """A function to be made exists already."""
 
     sqlstate = "42723"
-    advice = "replace := true replaces what cerebro_create_encoder made; or choose another name"
+    advice = (
+        "replace := true replaces what cerebro.cerebro_create_encoder made; or choose another name"
+    )
 
 
 class ObjectInUse(CerebroError):

@@ -237,7 +237,7 @@ def _output(session: Session, request: FitRequest, tick: Tick) -> QualifiedName:
     found = find_if_there(session, states.text, role, tick)
     if found is None or not all(found.has(column) for column in ("mst_key", "chunk", "state")):
         raise WrongObjectType(
-            f"{role}: {previous.name} is no output of cerebro_fit_multiple, as there is no table "
+            f"{role}: {previous.name} is no output of cerebro.cerebro_fit_multiple, as there is no table "
             f"{states} of states beside it, from which warm_start := true goes on",
             hint="name the table of an earlier run; without warm_start, training begins anew under "
             "another name",

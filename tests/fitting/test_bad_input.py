@@ -57,7 +57,7 @@ def wrong_tables(bench: Any) -> None:
         pytest.param({"schedule": "rotation"}, "0A000", "schedule: got 'rotation'; allowed on this server: 'hopper'", marks=pytest.mark.not_on_segments(EMBEDDED_ONLY)),
         ({"validation_table": "blobs"}, "42809", "blobs is not packed"),
         ({"validation_table": "floats"}, "22023", "validation_table: got the target target"),
-        ({"warm_start": True, "out": "taken"}, "42809", "taken is no output of cerebro_fit_multiple"),
+        ({"warm_start": True, "out": "taken"}, "42809", "taken is no output of cerebro.cerebro_fit_multiple"),
         ({"configs": "wide"}, "22023", r"configuration 1: got model_id 1 with the input shape \[7\] for features of shape \[6\]"),
         ({"configs": "five"}, "22023", "5 outputs for 3 classes"),
         ({"configs": "two"}, "22023", "2 outputs for 3 classes"),

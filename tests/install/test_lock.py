@@ -66,5 +66,5 @@ def test_the_scripts_are_scripts() -> None:
     )
     assert (done.returncode, done.stderr) == (
         1,
-        "setup: got the argument cpu; allowed: none, or --where\n",
+        "setup: got the argument cpu; allowed: none, --where, --packages, --help\n",
     )
