@@ -42,6 +42,7 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
     "json": st.sampled_from(
         ["{}", "[]", "null", "1", NET, json.dumps({"class_name": ["x"]}), '"x"']
     ),
+    "jsonb": st.sampled_from(["{}", "[]", "null", "1", NET, '"x"']),
     "bytea": st.binary(max_size=40) | st.just(b"CRBS" + bytes(60)),
     "integer": st.sampled_from([0, 1, -1, 2, 7, 2**31 - 1, -(2**31)]),
     "bigint": st.sampled_from([0, 1, -1, 2, 2**63 - 1, -(2**63)]),
@@ -137,6 +138,10 @@ def test_every_argument_of_every_function(
         return
     if name == "cerebro.cerebro_delete_model" and values == ["models", 1]:
         return  # other tests need it
+    if name == "cerebro.cerebro_drop_outputs":
+        values = [
+            value if value not in ("models", "configs", "packed") else "x" for value in values
+        ]
     arguments = ", ".join(f"%s::{kind}" for kind in kinds)
     check(mallory, f"SELECT {name}({arguments})", values)
     assert root.rows("SELECT x FROM public.sentinel") == [(42,)]

@@ -70,7 +70,7 @@ def test_set_role_counts(recruit: Recruit, root: Person, alice: Person) -> None:
     assert (error.pgcode, "another role" in str(error)) == ("42501", True)
     root.rows(f"ALTER ROLE {team.sql_name} NOLOGIN")
     gina.rows(f"SET ROLE {team.sql_name}")
-    error = gina.refused("SELECT cerebro.cerebro_drop_run(%s)", (run,))
+    error = gina.refused("SELECT cerebro.cerebro_resume(%s)", (run,))
     assert (error.pgcode, "not permitted to log in" in str(error)) == ("08001", True)
     root.rows(f"ALTER ROLE {team.sql_name} LOGIN")
     gina.rows("CREATE TABLE seen AS SELECT 1 AS y, ARRAY[1, 2] AS x")
