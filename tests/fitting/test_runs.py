@@ -250,7 +250,7 @@ def test_warm_start_is_refused_at_once_where_it_could_not_replace_the_tables(
         bench.fetch(f"SELECT * FROM {out}_summary")
         # Whichever is noticed first: the wait of the run's session, or whose lock it waits for.
         refused = (psycopg2.errors.ObjectInUse, psycopg2.errors.ActiveSqlTransaction)
-        with pytest.raises(refused, match="a transaction that goes on|holds a lock of"):
+        with pytest.raises(refused, match=r"a transaction that goes on|holds a lock of"):
             fit(epochs=1, out=out, warm_start=True)
     finally:
         bench.run("ROLLBACK")

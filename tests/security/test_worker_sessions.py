@@ -170,11 +170,10 @@ def test_where_none_works_the_call_says_so_and_leaves_nothing(
         PACK,
         "SELECT cerebro_fit_multiple('p', 'o', 'c', 1)",
         "SELECT cerebro_cancel(1)",
-        "SELECT cerebro_load_model('m', '{}')",
+        "SELECT cerebro_evaluate('o', 'p', 's')",
     ):
         error = person.refused(call)
         assert error.pgcode == "08001", call
-        assert error.pgcode == "08001"
         assert "docs/install.md" in error.diag.message_hint
     assert person.rows("SELECT tablename FROM pg_tables WHERE schemaname = 'own'") == [("x",)]
     assert person.rows("SELECT * FROM cerebro.runs") == []
