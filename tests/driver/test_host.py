@@ -8,6 +8,7 @@ import pytest
 
 from cerebro_db.database.dialects.choice import PostgreSQL
 from cerebro_db.database.sessions import SessionPool, SessionSettings
+from cerebro_db.database.times import Styles
 from cerebro_db.errors import RunInterrupted
 from cerebro_db.server.host import Host
 
@@ -23,7 +24,8 @@ class Plpy:
 
 def test_a_tick_asks_the_server_as_long_as_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
     plpy = Plpy()
-    host = Host(plpy, SessionPool("", SessionSettings()), PostgreSQL(150000), "public")
+    pool, styles = SessionPool("", SessionSettings()), Styles("ISO", "postgres", "UTC")
+    host = Host(plpy, pool, PostgreSQL(150000), "public", "off", styles)
     host.tick()
     assert plpy.asked == 1
     parent = os.getppid()

@@ -98,6 +98,8 @@ def test_few_connections_mean_few_workers_or_an_error_at_once(
             assert "1 workers instead of 4: 1 connections are free" in told
         administrator.run("ALTER ROLE narrow CONNECTION LIMIT 2")
         connection.close()
+        sessions = "SELECT count(*) = 0 FROM pg_stat_activity WHERE usename = 'narrow'"
+        _until(lambda: administrator.value(sessions))  # they take a moment to end
         connection = connected(bench.dsn.replace("user=postgres", "user=narrow"))
         started = time.monotonic()
         with (
