@@ -1,3 +1,1 @@
-from cerebro_db.server import predicting
-
-return predicting.begin_prediction(plpy, GD, task, state)
+return relay.trainer("predicting.begin_prediction", task, state)

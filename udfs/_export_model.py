@@ -1,3 +1,1 @@
-from cerebro_db.server import exports
-
-return exports.export_model(plpy, GD, task, format, state)
+return relay.trainer("exports.export_model", task, format, state)

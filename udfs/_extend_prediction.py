@@ -1,3 +1,1 @@
-from cerebro_db.server import predicting
-
-return predicting.extend_prediction(plpy, GD, token, task, state)
+return relay.trainer("predicting.extend_prediction", token, task, state)

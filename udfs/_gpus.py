@@ -1,3 +1,1 @@
-from cerebro_db.server import hosts
-
-return hosts.gpus_here(plpy, source)
+return relay.trainer("hosts.gpus_here", source)

@@ -1,3 +1,1 @@
-from cerebro_db.server import images
-
-return images.array(plpy, data, shape, format, max_pixels)
+return relay.trainer("images.array", data, shape, format, max_pixels)

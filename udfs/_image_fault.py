@@ -1,3 +1,1 @@
-from cerebro_db.server import images
-
-return images.fault(plpy, data, shape, format, max_pixels)
+return relay.trainer("images.fault", data, shape, format, max_pixels)

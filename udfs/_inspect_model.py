@@ -1,3 +1,1 @@
-from cerebro_db.server import models
-
-return models.inspect(plpy, GD, model_arch, model_weights)
+return relay.trainer("models.inspect", model_arch, model_weights)

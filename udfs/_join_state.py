@@ -1,3 +1,1 @@
-from cerebro_db.server import joining
-
-return joining.join_state(plpy, GD, token, state)
+return relay.step("joining.join_state", token, token is None, state)

@@ -1,3 +1,1 @@
-from cerebro_db.server import scoring
-
-return scoring.measure_final(plpy, GD, token)
+return relay.trainer("scoring.measure_final", token)

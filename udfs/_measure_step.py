@@ -1,3 +1,13 @@
-from cerebro_db.server import scoring
-
-return scoring.measure_step(plpy, GD, token, kind, task, state, buffer_id, x, x_shape, y, y_shape)
+return relay.step(
+    "scoring.measure_step",
+    token,
+    kind is None or kind <= 0,
+    kind,
+    task,
+    state,
+    buffer_id,
+    x,
+    x_shape,
+    y,
+    y_shape,
+)

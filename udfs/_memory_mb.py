@@ -1,3 +1,1 @@
-from cerebro_db.server import version
-
-return version.memory_mb()
+return relay.memory_mb()

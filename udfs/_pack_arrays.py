@@ -1,3 +1,1 @@
-from cerebro_db.server import packing_rows
-
-return packing_rows.arrays(plpy, rows, keys, positions, shape, divisor)
+return relay.trainer("packing_rows.arrays", rows, keys, positions, shape, divisor)

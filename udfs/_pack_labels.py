@@ -1,3 +1,1 @@
-from cerebro_db.server import packing_rows
-
-return packing_rows.labels(plpy, ids, keys, positions)
+return relay.trainer("packing_rows.labels", ids, keys, positions)

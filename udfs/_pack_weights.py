@@ -1,3 +1,1 @@
-from cerebro_db.server import packing_rows
-
-return packing_rows.weights(plpy, targets, weights, rows)
+return relay.trainer("packing_rows.weights", targets, weights, rows)

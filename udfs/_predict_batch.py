@@ -1,3 +1,1 @@
-from cerebro_db.server import predicting
-
-return predicting.predict_batch(plpy, GD, token, data, count, known)
+return relay.trainer("predicting.predict_batch", token, data, count, known)

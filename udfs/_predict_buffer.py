@@ -1,3 +1,1 @@
-from cerebro_db.server import predicting
-
-return predicting.predict_buffer(plpy, GD, token, data, count)
+return relay.trainer("predicting.predict_buffer", token, data, count)

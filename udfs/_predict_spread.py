@@ -1,3 +1,1 @@
-from cerebro_db.server import predicting_spread
-
-return predicting_spread.predict_spread(plpy, GD, kind, number, chunk, task, data, id)
+return relay.trainer("predicting_spread.predict_spread", kind, number, chunk, task, data, id)

@@ -1,3 +1,1 @@
-from cerebro_db.server import training
-
-return training.prepare_process(plpy, GD, task)
+return relay.trainer("training.prepare_process", task)

@@ -1,3 +1,3 @@
-from cerebro_db.server import training
-
-return training.prepare(plpy, GD, threads, use_gpus, cache_bytes, run_id, place)
+return relay.trainer(
+    "training.prepare", threads, use_gpus, cache_bytes, run_id, place, like=[threads, use_gpus]
+)

@@ -1,3 +1,1 @@
-from cerebro_db.server import models
-
-return models.read_file(plpy, GD, file)
+return relay.trainer("models.read_file", file)

@@ -1,3 +1,1 @@
-from cerebro_db.server import training
-
-return training.release(plpy, GD)
+return relay.trainer("training.release")

@@ -1,3 +1,1 @@
-from cerebro_db.server import training
-
-return training.saved_state(plpy, GD, token)
+return relay.trainer("training.saved_state", token)

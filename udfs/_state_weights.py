@@ -1,3 +1,1 @@
-from cerebro_db.server import joining
-
-return joining.state_weights(plpy, GD, token)
+return relay.trainer("joining.state_weights", token)

@@ -1,3 +1,1 @@
-from cerebro_db.server import training
-
-return training.train_final(plpy, GD, token)
+return relay.trainer("training.train_final", token)

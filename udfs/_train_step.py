@@ -1,5 +1,15 @@
-from cerebro_db.server import training
-
-return training.train_step(
-    plpy, GD, token, kind, task, state, weights, subepoch, buffer_id, x, x_shape, y, y_shape
+return relay.step(
+    "training.train_step",
+    token,
+    kind is None or kind <= 0,
+    kind,
+    task,
+    state,
+    weights,
+    subepoch,
+    buffer_id,
+    x,
+    x_shape,
+    y,
+    y_shape,
 )

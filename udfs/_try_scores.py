@@ -1,3 +1,1 @@
-from cerebro_db.server import scoring
-
-return scoring.try_scores(plpy, GD, task)
+return relay.trainer("scoring.try_scores", task)

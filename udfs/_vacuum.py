@@ -1,3 +1,1 @@
-from cerebro_db.server import fitting
-
-return fitting.vacuum(plpy, GD, older_than)
+return relay.driver("fitting.vacuum", older_than)

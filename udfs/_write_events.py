@@ -1,3 +1,1 @@
-from cerebro_db.server import events
-
-return events.write_events(plpy, GD, task)
+return relay.trainer("events.write_events", task)

@@ -1,3 +1,1 @@
-from cerebro_db.server import fitting
-
-return fitting.cancel(plpy, GD, run_id, mst_key)
+return relay.driver("fitting.cancel", run_id, mst_key)

@@ -1,5 +1,3 @@
-from cerebro_db.server import results
-
-return results.confusion_matrix(
-    plpy, GD, model_table, test_table, output_table, use_gpus, mst_key, replace
+return relay.driver(
+    "results.confusion_matrix", model_table, test_table, output_table, use_gpus, mst_key, replace
 )

@@ -1,3 +1,1 @@
-from cerebro_db.server import encoding
-
-return encoding.create_encoder(plpy, GD, source_table, training_table, function_name, replace)
+return relay.driver("encoding.create_encoder", source_table, training_table, function_name, replace)

@@ -1,3 +1,1 @@
-from cerebro_db.server import registry
-
-return registry.describe(plpy, GD, name, description, tags)
+return relay.driver("registry.describe", name, description, tags)

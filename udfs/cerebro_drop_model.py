@@ -1,3 +1,1 @@
-from cerebro_db.server import registry
-
-return registry.drop(plpy, GD, name, version)
+return relay.driver("registry.drop", name, version)

@@ -1,3 +1,1 @@
-from cerebro_db.server import outputs
-
-return outputs.drop(plpy, output_table)
+return relay.driver("outputs.drop", output_table)

@@ -1,3 +1,1 @@
-from cerebro_db.server import fitting
-
-return fitting.drop_run(plpy, GD, run_id)
+return relay.driver("fitting.drop_run", run_id)

@@ -1,3 +1,1 @@
-from cerebro_db.server import encoding
-
-return encoding.encode(plpy, GD, source_table, training_table, output_table, id_col, replace)
+return relay.driver("encoding.encode", source_table, training_table, output_table, id_col, replace)

@@ -1,3 +1,1 @@
-from cerebro_db.server import exports
-
-return exports.export(plpy, GD, model_table, mst_key, format)
+return relay.driver("exports.export", model_table, mst_key, format)

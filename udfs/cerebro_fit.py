@@ -1,8 +1,5 @@
-from cerebro_db.server import fitting
-
-return fitting.fit_one(
-    plpy,
-    GD,
+return relay.driver(
+    "fitting.fit_one",
     dict(
         model_arch_table=model_arch_table,
         model_id=model_id,

@@ -1,8 +1,5 @@
-from cerebro_db.server import fitting
-
-return fitting.fit(
-    plpy,
-    GD,
+return relay.driver(
+    "fitting.fit",
     dict(
         source_table=source_table,
         model_output_table=model_output_table,

@@ -1,3 +1,1 @@
-from cerebro_db.server import hosts
-
-return hosts.gpu_configuration(plpy, GD, output_table, source, replace)
+return relay.driver("hosts.gpu_configuration", output_table, source, replace)

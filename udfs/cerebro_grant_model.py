@@ -1,3 +1,1 @@
-from cerebro_db.server import registry
-
-return registry.grant(plpy, GD, name, role)
+return relay.driver("registry.grant", name, role)

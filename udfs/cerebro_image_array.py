@@ -1,3 +1,1 @@
-from cerebro_db.server import images
-
-return images.values(plpy, image, image_shape, image_format, normalizing_const)
+return relay.trainer("images.values", image, image_shape, image_format, normalizing_const)

@@ -1,8 +1,5 @@
-from cerebro_db.server import selection
-
-return selection.load_configs(
-    plpy,
-    GD,
+return relay.driver(
+    "selection.load_configs",
     model_arch_table,
     model_selection_table,
     model_id_list,

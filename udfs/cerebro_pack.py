@@ -1,8 +1,5 @@
-from cerebro_db.server import packing
-
-return packing.pack(
-    plpy,
-    GD,
+return relay.driver(
+    "packing.pack",
     source_table,
     output_table,
     dependent_varname,

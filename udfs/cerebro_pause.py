@@ -1,3 +1,1 @@
-from cerebro_db.server import fitting
-
-return fitting.pause(plpy, GD, run_id)
+return relay.driver("fitting.pause", run_id)

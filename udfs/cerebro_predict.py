@@ -1,8 +1,5 @@
-from cerebro_db.server import results
-
-return results.predict(
-    plpy,
-    GD,
+return relay.driver(
+    "results.predict",
     model_table,
     test_table,
     id_col,

@@ -1,5 +1,3 @@
-from cerebro_db.server import results
-
 arguments = {
     "model_arch_table": model_arch_table,
     "model_id": model_id,
@@ -15,4 +13,4 @@ arguments = {
     "num_workers": num_workers,
     "replace": replace,
 }
-return results.predict_byom(plpy, GD, arguments)
+return relay.driver("results.predict_byom", arguments)

@@ -1,3 +1,1 @@
-from cerebro_db.server import rows
-
-return rows.predict_outputs(plpy, GD, model_table, features, mst_key)
+return relay.trainer("rows.predict_outputs", model_table, features, mst_key)

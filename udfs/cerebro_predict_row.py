@@ -1,3 +1,1 @@
-from cerebro_db.server import rows
-
-return rows.predict_row(plpy, GD, model_table, features, mst_key)
+return relay.trainer("rows.predict_row", model_table, features, mst_key)

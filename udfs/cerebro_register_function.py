@@ -1,3 +1,1 @@
-from cerebro_db.server import functions
-
-return functions.register(plpy, name, path)
+return relay.trainer("functions.register", name, path)

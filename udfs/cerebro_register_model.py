@@ -1,3 +1,1 @@
-from cerebro_db.server import registry
-
-return registry.register(plpy, GD, run_id, mst_key, name, description, tags)
+return relay.driver("registry.register", run_id, mst_key, name, description, tags)

@@ -1,3 +1,1 @@
-from cerebro_db.server import registry
-
-return registry.revoke(plpy, GD, name, role)
+return relay.driver("registry.revoke", name, role)

@@ -1,3 +1,1 @@
-from cerebro_db.server import registry
-
-return registry.rollback_alias(plpy, GD, name, alias)
+return relay.driver("registry.rollback_alias", name, alias)

@@ -1,3 +1,1 @@
-from cerebro_db.server import settings
-
-return settings.set_value(plpy, name, value)
+return relay.driver("settings.set_value", name, value)

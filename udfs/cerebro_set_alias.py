@@ -1,3 +1,1 @@
-from cerebro_db.server import registry
-
-return registry.set_alias(plpy, GD, name, alias, version)
+return relay.driver("registry.set_alias", name, alias, version)

@@ -1,8 +1,5 @@
-from cerebro_db.server import splitting
-
-return splitting.train_test_split(
-    plpy,
-    GD,
+return relay.driver(
+    "splitting.train_test_split",
     source_table,
     output_table,
     train_proportion,

@@ -1,3 +1,1 @@
-from cerebro_db.server import functions
-
-return functions.unregister(plpy, name)
+return relay.driver("functions.unregister", name)

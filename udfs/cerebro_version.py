@@ -1,3 +1,1 @@
-from cerebro_db.server import version
-
-return version.installed()
+return relay.driver("version.installed")

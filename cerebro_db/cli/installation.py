@@ -22,12 +22,26 @@ Dsn = Annotated[
         show_default=False,
     ),
 ]
-PythonPath = Annotated[
-    list[str] | None,
+Python = Annotated[
+    str | None,
     typer.Option(
-        help="Where the server's Python finds the package; may be given several times."
-        " Default: the site-packages that this program runs from.",
+        help="The Python of the virtual environment on the server's machine. Default: the one that"
+        " runs this program.",
         show_default=False,
+    ),
+]
+Package = Annotated[
+    str | None,
+    typer.Option(
+        help="The folder of the package cerebro_db on the server's machine. Default: that of --python.",
+        show_default=False,
+    ),
+]
+KeeperDirectory = Annotated[
+    str,
+    typer.Option(
+        help="The folder on the server's machine in which the processes beside the server have a folder of"
+        " their own, for their sockets.",
     ),
 ]
 
@@ -39,19 +53,29 @@ def register(app: typer.Typer) -> None:
         app.command(name)(command)
 
 
-def install(dsn: Dsn = "", python_path: PythonPath = None) -> None:
+def install(
+    dsn: Dsn = "",
+    python: Python = None,
+    package: Package = None,
+    keeper_directory: KeeperDirectory = "/tmp",
+) -> None:
     """Installs into a database, in one transaction; again is harmless."""
     from cerebro_db.install import installer
 
-    _warn(installer.install(dsn, _script(python_path)))
+    _warn(installer.install(dsn, _script(python, package, keeper_directory)))
     print(f"Cerebro-DB {cerebro_db.__version__} is installed.")
 
 
-def upgrade(dsn: Dsn = "", python_path: PythonPath = None) -> None:
+def upgrade(
+    dsn: Dsn = "",
+    python: Python = None,
+    package: Package = None,
+    keeper_directory: KeeperDirectory = "/tmp",
+) -> None:
     """Brings an installation to this version; sessions that are open keep the old one."""
     from cerebro_db.install import installer
 
-    _warn(installer.upgrade(dsn, _script(python_path)))
+    _warn(installer.upgrade(dsn, _script(python, package, keeper_directory)))
     print(f"Cerebro-DB {cerebro_db.__version__} is installed.")
 
 
@@ -59,7 +83,7 @@ def verify(dsn: Dsn = "") -> None:
     """Checks an installation, and that TensorFlow works inside the server."""
     from cerebro_db.install import installer
 
-    report = installer.verify(dsn, _script(None))
+    report = installer.verify(dsn, _script(None, None))
     print(f"Cerebro-DB {report.version}, {len(report.functions)} functions")
     for name, version in report.versions.items():
         print(f"{name} {version}")
@@ -84,9 +108,11 @@ def uninstall(
     print("Cerebro-DB is removed. The extension plpython3u stays.")
 
 
-def print_script(python_path: PythonPath = None) -> None:
+def print_script(
+    python: Python = None, package: Package = None, keeper_directory: KeeperDirectory = "/tmp"
+) -> None:
     """Prints the SQL of an installation, for psql -1 -f."""
-    print(_script(python_path).text(), end="")
+    print(_script(python, package, keeper_directory).text(), end="")
 
 
 def _warn(texts: tuple[str, ...]) -> None:
@@ -94,7 +120,12 @@ def _warn(texts: tuple[str, ...]) -> None:
         print(f"cerebro: warning: {text}", file=sys.stderr)
 
 
-def _script(python_path: list[str] | None) -> Script:
+def _script(python: str | None, package: str | None, keeper_directory: str = "/tmp") -> Script:
+    from cerebro_db.install import sources
     from cerebro_db.install.script import Script
 
-    return Script(tuple(python_path)) if python_path else Script()
+    if python is None:
+        return Script(
+            package=package or sources.package_directory(), keeper_directory=keeper_directory
+        )
+    return Script(python, package or sources.package_of(python), keeper_directory)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -26,18 +27,24 @@ from cerebro_db.database.dialects.greenplum_install import (
 from cerebro_db.errors import InvalidArgument
 from cerebro_db.install import search_path, sources
 
-# Executed at the first call in a session; later ones compare one tuple. What is found through
-# the baked-in paths, and through their .pth files, comes before what the system has.
+# Executed at the first call in a session; later ones compare one dictionary. The relay is loaded from
+# its own folder: the server's Python finds nothing else of the package, or of what that needs.
 _PRELUDE = """\
-_paths = {paths}
-if GD.get("cerebro_db.paths") != _paths:
-    import site as _site, sys as _sys
-    _before = [_path for _path in _sys.path if _path not in _paths]
-    _sys.path[:] = _before
-    for _path in _paths:
-        _site.addsitedir(_path)
-    _sys.path.sort(key=_before.__contains__)
-    GD["cerebro_db.paths"] = _paths
+_told = {told}
+relay = GD.get("cerebro.relay")
+if relay is None or relay.told != _told:
+    import importlib.util as _util, sys as _sys
+    _folder = _told["package"] + "/relay"
+    for _name in [_name for _name in _sys.modules if _name.partition(".")[0] == "cerebro_relay"]:
+        del _sys.modules[_name]
+    _spec = _util.spec_from_file_location(
+        "cerebro_relay", _folder + "/__init__.py", submodule_search_locations=[_folder])
+    _module = _sys.modules["cerebro_relay"] = _util.module_from_spec(_spec)
+    try:
+        _spec.loader.exec_module(_module)
+    except OSError as _error:
+        plpy.error("Cerebro-DB: the package cannot be read on the server: {{}}".format(_error.strerror))
+    relay = GD["cerebro.relay"] = _module.Relay(plpy, _told)
 """
 _DEFINITION = re.compile(
     r"^\s*CREATE\s+(?:OR\s+REPLACE\s+)?(?:FUNCTION|AGGREGATE)\s+cerebro\.(\w+)", re.I | re.M
@@ -63,16 +70,24 @@ class Step:
 
 @dataclass(frozen=True)
 class Script:
-    """Renders the SQL of an installation for a server that imports from ``python_paths``."""
+    """Renders the SQL of an installation.
 
-    python_paths: tuple[str, ...] = field(default_factory=sources.default_python_paths)
+    Args:
+        python: program of the virtual environment on the server's machine.
+        package: folder of the package there.
+        keeper_directory: folder there in which keepers make theirs.
+    """
+
+    python: str = sys.executable
+    package: str = field(default_factory=sources.package_directory)
+    keeper_directory: str = "/tmp"
 
     def __post_init__(self) -> None:
-        for path in self.python_paths:
+        for name in ("python", "package", "keeper_directory"):
+            path = getattr(self, name)
             if not path.startswith("/") or "\n" in path:
                 raise InvalidArgument(
-                    f"got the Python path {path!r}, allowed are absolute paths"
-                    " of the server's machine"
+                    f"{name}: got {path!r}; allowed: an absolute path of the server's machine"
                 )
 
     def steps(self) -> Iterator[Step]:
@@ -94,22 +109,31 @@ class Script:
         return tuple(sorted({name for names in found for name in names}))
 
     def body(self, file: str) -> str:
-        """A PL/Python body of the SQL folder, which may use three constants of this script."""
-        constants = {
-            "PYTHON_PATHS": self.python_paths,
-            "PYTHON_VERSION": sources.python_version_of(self.python_paths),
-            "PACKAGE_VERSION": cerebro_db.__version__,
-        }
-        lines = "".join(f"{name} = {value!a}\n" for name, value in constants.items())
-        return dollar_quoted(lines + _text(sources.sql_directory() / file))
+        """A PL/Python body of the SQL folder, which knows the installation as ``TOLD``."""
+        told = f"TOLD = {self._told!a}\n"
+        return dollar_quoted(told + _text(sources.sql_directory() / file))
+
+    def relayed(self, file: str) -> str:
+        """A PL/Python body of the SQL folder that calls the relay."""
+        return dollar_quoted(self.prelude() + _text(sources.sql_directory() / file))
 
     def udf(self, name: str) -> str:
-        """The body of the SQL function ``name``: finds the package, then does what udfs/ says."""
+        """The body of the SQL function ``name``: loads the relay, then does what udfs/ says."""
         return dollar_quoted(self.prelude() + _text(sources.udfs_directory() / f"{name}.py"))
 
     def prelude(self) -> str:
-        """Python that puts the package on the path of a backend."""
-        return _PRELUDE.format(paths=ascii(self.python_paths))
+        """Python that loads the relay in a server process."""
+        return _PRELUDE.format(told=ascii(self._told))
+
+    @property
+    def _told(self) -> dict[str, str]:
+        """Arguments of the relay's ``Installation``."""
+        return {
+            "interpreter": self.python,
+            "package": self.package,
+            "directory": self.keeper_directory,
+            "version": cerebro_db.__version__,
+        }
 
     def render(self, template: str, **values: object) -> str:
         """Fills a template of the SQL folder."""
@@ -139,6 +163,7 @@ class Script:
         environment.globals.update(
             udf=self.udf,
             body=self.body,
+            relayed=self.relayed,
             package_version=cerebro_db.__version__,
             settings=described(),
             catalog_differences=CATALOG_DIFFERENCES,

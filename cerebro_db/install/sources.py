@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
-import sysconfig
+import subprocess
 from pathlib import Path
 
 import cerebro_db
+from cerebro_db.errors import InvalidArgument
 
 _PACKAGE = Path(cerebro_db.__file__).resolve().parent
-_VERSION_IN_PATH = re.compile(r"/python(\d+\.\d+)(?=/|$)")
 
 
 def sql_directory() -> Path:
@@ -22,19 +21,28 @@ def udfs_directory() -> Path:
     return _first_directory(_PACKAGE / "_udfs", _PACKAGE.parent / "udfs")
 
 
-def default_python_paths() -> tuple[str, ...]:
-    """What a server on this machine needs on its Python path to find this very package."""
-    site_packages = dict.fromkeys((sysconfig.get_path("purelib"), sysconfig.get_path("platlib")))
-    home = str(_PACKAGE.parent)
-    return tuple(dict.fromkeys((*site_packages, home)))
+def package_directory() -> str:
+    """The folder of this very package."""
+    return str(_PACKAGE)
 
 
-def python_version_of(paths: tuple[str, ...]) -> str | None:
-    """The Python that ``paths`` belong to, such as ``3.11``; None where they do not tell."""
-    for path in paths:
-        if found := _VERSION_IN_PATH.search(path):
-            return found[1]
-    return None
+def package_of(python: str) -> str:
+    """The folder of the package that a Python of this machine has.
+
+    Raises:
+        InvalidArgument: it is on another machine, or has none.
+    """
+    code = "import cerebro_db; print(cerebro_db.__path__[0])"
+    try:
+        done = subprocess.run(
+            [python, "-I", "-c", code], capture_output=True, text=True, check=True
+        )
+    except (OSError, subprocess.CalledProcessError):
+        raise InvalidArgument(
+            f"python: got {python}, which cannot be asked here for the folder of its cerebro_db",
+            hint="name that folder too: --package /path/to/site-packages/cerebro_db",
+        ) from None
+    return done.stdout.strip()
 
 
 def _first_directory(*candidates: Path) -> Path:

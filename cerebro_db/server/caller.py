@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from cerebro_db.database.dialects.capabilities import segment_of_process, unpacked_sqlstate
 from cerebro_db.database.dialects.postgresql import DECIDING_SETTINGS
 from cerebro_db.database.relations import SearchPath, use_search_path
 from cerebro_db.database.sessions import Session, StatementFailed, Tick, no_tick, told
@@ -49,11 +48,11 @@ class CallerSession(Session):
             else:
                 result = self._plpy.execute(text)
         except self._plpy.SPIError as error:
-            number, detail, hint, *_ = error.spidata
-            sqlstate = unpacked_sqlstate(number)  # not every one has a class that knows it
-            if sqlstate.startswith(_INTERVENTION):
+            if error.sqlstate.startswith(_INTERVENTION):
                 raise
-            raise StatementFailed(told(str(error)), sqlstate, hint, detail) from None
+            raise StatementFailed(
+                told(error.message), error.sqlstate, error.hint, error.detail
+            ) from None
         if not len(result):  # of a statement that returns no rows nobody can ask for columns
             return []
         names = result.colnames()
@@ -108,7 +107,7 @@ def caller_session(plpy: Any, *, writes: bool = False) -> Iterator[CallerSession
         ReadOnlyTransaction: tables are written, and the transaction may not.
         NotSupported: it was called for rows that lie on segments, and runs there.
     """
-    refuse_on_segments()
+    refuse_on_segments(plpy)
     facts = plpy.execute(_FACTS)[0]
     if writes:
         refuse_read_only(facts["read_only"])
@@ -139,13 +138,13 @@ def refuse_read_only(setting: str) -> None:
         raise ReadOnlyTransaction("the transaction is read-only; allowed: one that may write")
 
 
-def refuse_on_segments() -> None:
+def refuse_on_segments(plpy: Any) -> None:
     """Refuse a call in a process of a segment.
 
     Raises:
         NotSupported: this is one.
     """
-    if segment_of_process() is not None:
+    if plpy.segment is not None:
         raise NotSupported(
             "got a call for rows that lie on segments; allowed: calls in FROM, or with values",
             hint="take a value out of a table by a query in parentheses: "

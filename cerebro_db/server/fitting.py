@@ -10,10 +10,10 @@ from cerebro_db.driver.fit import fit_multiple
 from cerebro_db.driver.fit import resume as resume_run
 from cerebro_db.driver.fit_request import FitRequest
 from cerebro_db.driver.one_model import OneModel
+from cerebro_db.relay.machine import cores
 from cerebro_db.server.caller import refuse_read_only
 from cerebro_db.server.entry import entry_of
 from cerebro_db.server.host import Host
-from cerebro_db.server.version import cores
 
 
 @entry_of("cerebro_fit_multiple")

@@ -28,7 +28,7 @@ def _names(plpy: Any) -> list[str]:
 
 
 @entry_of("cerebro_register_function")
-def register(plpy: Any, name: str | None, path: str | None) -> None:
+def register(plpy: Any, gd: dict[str, Any], name: str | None, path: str | None) -> None:
     """Let a name mean a function of an installed package.
 
     Raises:
@@ -61,7 +61,7 @@ def register(plpy: Any, name: str | None, path: str | None) -> None:
 
 
 @entry_of("cerebro_unregister_function")
-def unregister(plpy: Any, name: str | None) -> None:
+def unregister(plpy: Any, gd: dict[str, Any], name: str | None) -> None:
     """Free a name.
 
     Raises:

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import functools
-import os
 import time
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from cerebro_db.configs.settings import parse_setting
-from cerebro_db.database.dialects.backend import own_facts, own_temporary_schema
 from cerebro_db.database.dialects.choice import HAS_SEGMENTS, PostgreSQL, dialect_of
-from cerebro_db.database.dialects.interrupts import held, put_off
 from cerebro_db.database.relations import (
     CallerPath,
     SearchPath,
@@ -21,7 +18,7 @@ from cerebro_db.database.relations import (
 )
 from cerebro_db.database.sessions import Session, SessionPool, without_cleartext
 from cerebro_db.database.times import Styles
-from cerebro_db.errors import InvalidArgument, LoopbackFailed, OpenTransaction, RunInterrupted
+from cerebro_db.errors import InvalidArgument, LoopbackFailed, OpenTransaction
 from cerebro_db.server.caller import (
     INT4,
     PATH_FACTS,
@@ -31,7 +28,6 @@ from cerebro_db.server.caller import (
     refuse_read_only,
     search_path_of,
 )
-from cerebro_db.server.computing import listen
 from cerebro_db.server.waiting import Waiting
 
 _POOL_KEY = "cerebro.pool"
@@ -81,7 +77,6 @@ class Host:
         search_path: the caller's, for the names that it gives.
         read_only: ``transaction_read_only`` of the caller.
         styles: in which the caller's session shows dates and times.
-        postmaster: the process that started this one.
         waiting: whether its sessions wait for their turn.
         own_locks: looks for locks of the caller that the sessions wait for.
     """
@@ -92,7 +87,6 @@ class Host:
     search_path: CallerPath
     read_only: str
     styles: Styles
-    postmaster: int = field(default_factory=os.getppid)
     waiting: Waiting = field(default_factory=Waiting)
     own_locks: OwnLocks = field(default_factory=OwnLocks)
 
@@ -107,10 +101,9 @@ class Host:
         Raises:
             NotSupported: it was called for rows that lie on segments, and runs there.
         """
-        refuse_on_segments()
-        own = own_facts()
+        refuse_on_segments(plpy)
+        own = plpy.facts() if plpy.asks_nothing else None
         facts = plpy.execute(_FACTS)[0] if own is None else {**own, "has_segments": True}
-        put_off()
         dialect = dialect_of(int(facts["version"]), facts["has_segments"])
         if own is None:
             pool, path = _pool(gd, _dsn(facts), dialect), search_path_of(facts)
@@ -136,7 +129,7 @@ class Host:
             refuse_read_only(host.read_only)
         (session,) = host.pool.take(1, tick=host.tick)
         try:
-            if session.run(host.dialect.has_written, (os.getpid(),), host.tick)[0][0]:
+            if session.run(host.dialect.has_written, (plpy.pid,), host.tick)[0][0]:
                 raise OpenTransaction(_HAS_WRITTEN)
             return replace(host, search_path=host._known_path(session))
         finally:
@@ -146,7 +139,9 @@ class Host:
         """Where names are looked for, with the temporary tables of the caller."""
         if isinstance(self.search_path, SearchPath):
             return self.search_path
-        path = search_path_with(session, self.search_path, own_temporary_schema(), self.tick)
+        path = search_path_with(
+            session, self.search_path, self.plpy.facts()["temporary_schema"], self.tick
+        )
         forget_search_path(session)
         return path
 
@@ -154,11 +149,8 @@ class Host:
         """Let the server act on a cancel request or a timeout; then this raises.
 
         Raises:
-            RunInterrupted: the first process of the server is gone. No new one starts while this
-                one is there, which would look for lost sessions for long.
+            RunInterrupted: nobody waits for the call any more.
         """
-        if os.getppid() != self.postmaster:
-            raise RunInterrupted("the server has died; this session ends too")
         _listen(self.plpy, self.pool, self.dialect, self.waiting)
         self.own_locks.check(self.plpy, self.pool, self.dialect.blockers)
 
@@ -168,19 +160,14 @@ class Host:
 
     def notice(self, message: str) -> None:
         """Tell the caller how far the work is."""
-        _notice(self.plpy, message)
+        self.plpy.notice(message)
 
 
 def _listen(plpy: Any, pool: SessionPool, dialect: PostgreSQL, waiting: Waiting) -> None:
     """What is done again and again while sessions are waited for."""
-    listen(plpy)
+    plpy.listen()
     if dialect.queues_statements and waiting.tells(pool.busy()):
-        _notice(plpy, _WAITING)
-
-
-def _notice(plpy: Any, message: str) -> None:
-    with held():  # a cancel request is told as one by the next tick
-        plpy.notice(message)
+        plpy.notice(_WAITING)
 
 
 _WAITING = (
@@ -230,6 +217,13 @@ def _asking_pool(
             gd[_WORKER_DSN_KEY] = plpy.execute(_WORKER_DSN)[0]["worker_dsn"]
         facts["worker_dsn"] = gd[_WORKER_DSN_KEY]
     return _pool(gd, _dsn(facts), dialect)
+
+
+def close_sessions(gd: dict[str, Any]) -> None:
+    """End the sessions that a call has left open."""
+    pool = gd.get(_POOL_KEY)
+    if isinstance(pool, SessionPool):
+        pool.close()
 
 
 def _pool(gd: dict[str, Any], dsn: str, dialect: PostgreSQL) -> SessionPool:

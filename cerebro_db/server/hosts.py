@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from cerebro_db.driver import gpus
-from cerebro_db.server.computing import listen
 from cerebro_db.server.entry import entry, entry_of
 from cerebro_db.server.host import Host
 from cerebro_db.training.devices import described
@@ -27,6 +26,6 @@ def gpu_configuration(
 
 
 @entry
-def gpus_here(plpy: Any, source: str | None) -> list[str]:
+def gpus_here(plpy: Any, gd: dict[str, Any], source: str | None) -> list[str]:
     """The GPUs of the host on which this process runs."""
-    return described(source, lambda: listen(plpy))
+    return described(source, plpy.listen)

@@ -15,7 +15,6 @@ from cerebro_db.configs.images import (
     image_encoding,
 )
 from cerebro_db.configs.scaling import check_divisor
-from cerebro_db.database.dialects.capabilities import segment_of_process
 from cerebro_db.server.computing import Tick, compute
 from cerebro_db.server.entry import entry, entry_of
 from cerebro_db.server.settings import settings_of
@@ -30,6 +29,7 @@ _LIMIT_SECONDS = 1.0
 @entry
 def array(
     plpy: Any,
+    gd: dict[str, Any],
     data: bytes | None,
     shape: list[int | None] | None,
     format: str | None,
@@ -47,6 +47,7 @@ def array(
 @entry
 def fault(
     plpy: Any,
+    gd: dict[str, Any],
     data: bytes | None,
     shape: list[int | None] | None,
     format: str | None,
@@ -64,6 +65,7 @@ def fault(
 @entry_of("cerebro_image_array")
 def values(
     plpy: Any,
+    gd: dict[str, Any],
     data: bytes | None,
     shape: list[int | None] | None,
     format: str | None,
@@ -91,7 +93,7 @@ class _Limit:
     def pixels(self, plpy: Any) -> int:
         """The default on a segment, which cannot ask."""
         now = time.monotonic()
-        if segment_of_process() is None and now - self._since >= _LIMIT_SECONDS:
+        if plpy.segment is None and now - self._since >= _LIMIT_SECONDS:
             self._pixels, self._since = settings_of(plpy).max_image_pixels, now
         return self._pixels
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 from cerebro_db.configs.memory import worker_limit_mb
 from cerebro_db.configs.settings import Settings
-from cerebro_db.server.version import cores, memory_mb
+from cerebro_db.relay.machine import cores, memory_mb
 from cerebro_db.training.environment import configured
 
 # Native code may end the process where it gets no memory for something small, such as a library that

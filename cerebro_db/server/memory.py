@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from cerebro_db.configs.architecture import ArchitectureLimits
 from cerebro_db.configs.settings import Settings
 from cerebro_db.errors import RunFailed
-from cerebro_db.server.entry import entry
 from cerebro_db.server.limits import limit_memory
+from cerebro_db.training.environment import configured
 from cerebro_db.training.functions import Function, know
 
 if TYPE_CHECKING:  # TensorFlow is imported when a worker is made ready, not before
@@ -20,6 +20,7 @@ if TYPE_CHECKING:  # TensorFlow is imported when a worker is made ready, not bef
     from cerebro_db.training.visit import Programs
 
 _KEY = "cerebro.worker"
+DEFAULT_SECONDS = float(Settings().idle_seconds)
 
 
 @dataclass
@@ -32,6 +33,7 @@ class WorkerMemory:
         error: JSON of why the last visit failed, where the others of its statement shall go on.
         keeps_errors: whether that is so in this run.
         chunk_bytes: most bytes of a state that one row may have.
+        idle_seconds: for which the process is kept without a caller.
     """
 
     run_id: int
@@ -45,6 +47,7 @@ class WorkerMemory:
     error: str | None = None
     keeps_errors: bool = False
     chunk_bytes: int = 2**28
+    idle_seconds: float = DEFAULT_SECONDS
 
     def begin(self, work: Any) -> int:
         """Remember what is under way, in place of anything that a cancelled statement left."""
@@ -101,14 +104,14 @@ def remember(gd: dict[str, Any], run_id: int, cache_bytes: int, settings: Settin
     memory.release()
     memory.cache.limit = cache_bytes
     memory.keeps_errors = False
+    memory.idle_seconds = settings.idle_seconds
     memory.chunk_bytes = settings.state_chunk_kb * 1024
     memory.architectures.limit(ArchitectureLimits.of(settings), limit_memory(settings))
     return memory
 
 
-@entry
-def know_functions(plpy: Any, gd: dict[str, Any], functions: str | None) -> None:
-    """What is registered, as JSON; nothing for NULL. The catalog calls this, and nobody else may."""
+def know_functions(gd: dict[str, Any], functions: str | None) -> None:
+    """Take what is registered, as JSON; nothing for None. The catalog tells it a server process."""
     found = json.loads(functions or "{}")
     changed = know({name: Function(*told) for name, told in found.items()})
     memory: WorkerMemory | None = gd.get(_KEY)
@@ -131,3 +134,11 @@ def release_memory(gd: dict[str, Any]) -> None:
     memory: WorkerMemory | None = gd.get(_KEY)
     if memory is not None:
         memory.release()
+
+
+def idle_seconds(gd: dict[str, Any]) -> float:
+    """Seconds for which the process is kept without a caller; 0 where another one is to begin anew."""
+    if configured().get("use_gpus"):  # only the end of a process gives back the memory of a GPU
+        return 0.0
+    memory: WorkerMemory | None = gd.get(_KEY)
+    return DEFAULT_SECONDS if memory is None else memory.idle_seconds

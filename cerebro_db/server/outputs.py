@@ -10,7 +10,7 @@ from cerebro_db.server.entry import entry_of
 
 
 @entry_of("cerebro_drop_outputs")
-def drop(plpy: Any, output_table: str | None) -> list[str]:
+def drop(plpy: Any, gd: dict[str, Any], output_table: str | None) -> list[str]:
     """Drop an output table and what is beside it."""
     with caller_session(plpy, writes=True) as session:
         return drop_outputs(session, output_table)

@@ -11,6 +11,7 @@ from cerebro_db.training import buffers
 @entry
 def arrays(
     plpy: Any,
+    gd: dict[str, Any],
     rows: bytes | None,
     keys: bytes | None,
     positions: bytes | None,
@@ -25,7 +26,13 @@ def arrays(
 
 
 @entry
-def labels(plpy: Any, ids: bytes | None, keys: bytes | None, positions: bytes | None) -> bytes:
+def labels(
+    plpy: Any,
+    gd: dict[str, Any],
+    ids: bytes | None,
+    keys: bytes | None,
+    positions: bytes | None,
+) -> bytes:
     """Class ids as int32; see the comment of ``cerebro._pack_labels``."""
     order = buffers.row_order(keys or b"", positions)
     count = len(keys or b"") // buffers.KEY_BYTES
@@ -33,6 +40,12 @@ def labels(plpy: Any, ids: bytes | None, keys: bytes | None, positions: bytes | 
 
 
 @entry
-def weights(plpy: Any, targets: bytes | None, weights: bytes | None, rows: int | None) -> bytes:
+def weights(
+    plpy: Any,
+    gd: dict[str, Any],
+    targets: bytes | None,
+    weights: bytes | None,
+    rows: int | None,
+) -> bytes:
     """Targets with their weights; see the comment of ``cerebro._pack_weights``."""
     return buffers.with_weights(targets or b"", weights or b"", rows or 0)

@@ -89,7 +89,7 @@ def predict_spread(
         name: the id of a row or of a piece.
     """
     if kind == PREPARE:
-        compute(plpy, lambda tick: prepared(gd, task or "").begin(_Stream()))
+        compute(plpy, lambda tick: prepared(plpy, gd, task or "").begin(_Stream()))
         return None
     memory = recall(gd)
     stream: _Stream = memory.current(memory.token, _Stream)

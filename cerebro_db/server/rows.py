@@ -10,7 +10,6 @@ from typing import Any
 
 from cerebro_db.configs.messages import shown
 from cerebro_db.configs.registry import is_registered, model_reference
-from cerebro_db.database.dialects.capabilities import interrupts_python
 from cerebro_db.database.names import QualifiedName
 from cerebro_db.database.relations import require_text, spellings
 from cerebro_db.driver.fit_setup import STATES_SUFFIX
@@ -86,7 +85,7 @@ def _shown(
 
 
 def _model(plpy: Any, gd: dict[str, Any], text: str, mst_key: int | None) -> LoadedModel:
-    if interrupts_python():  # where statements of this session may fail in ways that end it
+    if plpy.asks_nothing:  # where statements of this session may fail in ways that end it
         return model_apart(plpy, gd, text, mst_key)
     kept: _Kept = gd.setdefault(_KEY, _Kept())
     return kept.model(plpy, text, mst_key)

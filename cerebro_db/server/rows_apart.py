@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from cerebro_db.database.catalog import Catalog
-from cerebro_db.database.dialects.capabilities import statement_began
 from cerebro_db.database.relations import CallerPath
 from cerebro_db.database.sessions import Session
 from cerebro_db.database.times import Styles
@@ -40,7 +39,7 @@ def model_apart(plpy: Any, gd: dict[str, Any], text: str, mst_key: int | None) -
     host = Host.of(plpy, gd)
     kept: OrderedDict[_Place, _Kept] = gd.setdefault(_KEY, OrderedDict())
     place = (host.pool.dsn, host.search_path, host.styles, text, mst_key)
-    found, statement = kept.get(place), statement_began()
+    found, statement = kept.get(place), plpy.statement_began()
     if found is None or found.statement != statement:
         kept.pop(place, None)
         found = kept[place] = _current(host, found, text, mst_key, statement)

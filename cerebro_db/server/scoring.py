@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from cerebro_db.server.computing import Tick, computing
+from cerebro_db.server.computing import Tick, compute, computing
 from cerebro_db.server.entry import entry
-from cerebro_db.server.memory import recall
+from cerebro_db.server.memory import WorkerMemory, recall
 from cerebro_db.server.training import PREPARE, checked, prepared
 from cerebro_db.training.blocks import decode_features, decode_targets
 
@@ -14,9 +14,8 @@ BEGIN, CONFIGURATION = 0, 1  # kinds of rows; the others are buffers
 
 
 @entry
-@computing
 def measure_step(
-    tick: Tick,
+    plpy: Any,
     gd: dict[str, Any],
     token: int | None,
     kind: int | None,
@@ -30,11 +29,31 @@ def measure_step(
 ) -> int:
     """Begin a scan, add a configuration, or feed it with a buffer."""
     if kind == PREPARE:
-        return prepared(gd, task or "").token
+        return compute(plpy, lambda tick: prepared(plpy, gd, task or "").token)
+    memory = recall(gd)
+
+    def work(tick: Tick) -> int:
+        return _measured(tick, memory, token, kind, task, state, buffer_id, x, x_shape, y, y_shape)
+
+    return compute(plpy, work)
+
+
+def _measured(
+    tick: Tick,
+    memory: WorkerMemory,
+    token: int | None,
+    kind: int | None,
+    task: str | None,
+    state: bytes | None,
+    buffer_id: int | None,
+    x: bytes | None,
+    x_shape: list[int] | None,
+    y: bytes | None,
+    y_shape: list[int] | None,
+) -> int:
     from cerebro_db.training.scan import Scan
     from cerebro_db.training.tasks import scan_of
 
-    memory = recall(gd)
     if kind == BEGIN:
         return memory.begin(
             Scan(scan_of(task or "", memory.run_id), memory.scorers, memory.cache, tick)

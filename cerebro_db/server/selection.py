@@ -7,7 +7,6 @@ from typing import Any
 from cerebro_db.driver import selection
 from cerebro_db.driver.selection import GridRequest, ListRequest
 from cerebro_db.server.caller import caller_session
-from cerebro_db.server.computing import listen
 from cerebro_db.server.entry import entry_of
 
 
@@ -69,5 +68,5 @@ def load_configs(
 
 def _select(plpy: Any, request: GridRequest | ListRequest) -> None:
     with caller_session(plpy, writes=True) as session:
-        selected = selection.select(session, request, lambda: listen(plpy))
+        selected = selection.select(session, request, plpy.listen)
     plpy.notice(str(selected))

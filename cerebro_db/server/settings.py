@@ -18,7 +18,7 @@ def settings_of(plpy: Any) -> Settings:
 
 
 @entry_of("cerebro_set")
-def set_value(plpy: Any, name: str | None, value: str | None) -> None:
+def set_value(plpy: Any, gd: dict[str, Any], name: str | None, value: str | None) -> None:
     """Set a setting, or bring its default back where ``value`` is NULL.
 
     Raises:

@@ -9,16 +9,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from cerebro_db.configs.settings import Settings
-from cerebro_db.database.dialects.capabilities import interrupts_python, segment_of_process
 from cerebro_db.errors import CerebroError, InvalidArgument, InvalidState, OutOfMemory, concerns_all
-from cerebro_db.server.computing import (
-    Tick,
-    as_ours,
-    compute,
-    computing,
-    require_idle,
-    wait_until_idle,
-)
+from cerebro_db.server.computing import Tick, as_ours, compute, computing
 from cerebro_db.server.entry import entry
 from cerebro_db.server.memory import WorkerMemory, recall, release_memory, remember
 from cerebro_db.server.settings import settings_of
@@ -90,14 +82,15 @@ def prepare(
     return compute(plpy, work)
 
 
-def prepared(gd: dict[str, Any], text: str) -> WorkerMemory:
-    """In a process that only statements of a run reach: get ready, unless that was done for it.
+def prepared(plpy: Any, gd: dict[str, Any], text: str) -> WorkerMemory:
+    """Get ready in a session that only statements of a run reach, unless that was done for it.
 
     Args:
-        gd: the dictionary of the process.
+        plpy: the server's interface.
+        gd: what the process keeps.
         text: JSON of what ``prepare`` is told elsewhere, and of the settings.
     """
-    if not interrupts_python():
+    if not plpy.asks_nothing:
         raise InvalidArgument(f"kind: got {PREPARE}; allowed where sessions are told once: from 0")
     if gd.get(_PREPARED) == text:
         return recall(gd)
@@ -108,26 +101,25 @@ def prepared(gd: dict[str, Any], text: str) -> WorkerMemory:
     cache_bytes = given.integer("cache_bytes", 0, MAX_CACHE_BYTES)
     run_id = given.integer("run_id", 0)
     settings = Settings.of(given.texts("settings"))
-    configure(threads, given.flag("use_gpus"), _place(given))
+    configure(threads, given.flag("use_gpus"), _place(given, plpy.segment))
     memory = remember(gd, run_id, cache_bytes, settings)
     memory.keeps_errors = given.flag("keeps_errors", False)
     gd[_PREPARED] = text
     return memory
 
 
-def _place(given: Fields) -> int | None:
-    """The place of this process's segment among those that share the GPUs of the host."""
-    segment = str(segment_of_process())
+def _place(given: Fields, number: int | None) -> int | None:
+    """The place of a segment among those that share the GPUs of the host."""
+    segment = str(number)
     if given.has("places") and given.object("places").has(segment):
         return given.object("places").integer(segment, 0, MAX_PLACE)
     return None
 
 
 @entry
-@computing
-def prepare_process(tick: Tick, gd: dict[str, Any], task: str | None) -> str:
-    """Import TensorFlow and get ready for a run, in a process that must not ask the server."""
-    prepared(gd, task or "")
+def prepare_process(plpy: Any, gd: dict[str, Any], task: str | None) -> str:
+    """Get ready for a run, for a server process that must not be asked by SQL."""
+    compute(plpy, lambda tick: prepared(plpy, gd, task or ""))
     return json.dumps(configured())
 
 
@@ -148,12 +140,9 @@ def train_step(
     y_shape: list[int] | None,
 ) -> int:
     """Begin a visit, take a chunk of its state, or feed it with a buffer."""
-    wait_until_idle(plpy)
-    if kind == PREPARE and gd.get(_PREPARED) != (task or ""):
-        return compute(plpy, lambda tick: prepared(gd, task or "").token)
-    memory = recall(gd)
     if kind == PREPARE:
-        return memory.token
+        return compute(plpy, lambda tick: prepared(plpy, gd, task or "").token)
+    memory = recall(gd)
     if kind == BEGIN:
         return memory.begin(_Opening(task or "", weights))
     if kind == STATE:
@@ -260,15 +249,15 @@ def _result(memory: WorkerMemory, report: VisitReport) -> dict[str, Any]:
 
 
 @entry
-def saved_state(plpy: Any, gd: dict[str, Any], token: int | None) -> Iterator[tuple[int, bytes]]:
+def saved_state(plpy: Any, gd: dict[str, Any], token: int | None) -> list[tuple[int, bytes]]:
     """The state that the visit of ``token`` left: number and bytes of every chunk."""
     memory = recall(gd)
     if memory.error is not None and token == memory.token:
-        return iter([(FAILED, memory.error.encode())])
+        return [(FAILED, memory.error.encode())]
     state, memory.saved = memory.saved, b""
     if token != memory.token or not state:
         raise InvalidState(f"got the token {token}; there is no saved state of that token")
-    return _chunks(state, memory.chunk_bytes)
+    return list(_chunks(state, memory.chunk_bytes))
 
 
 def _chunks(state: bytes, size: int) -> Iterator[tuple[int, bytes]]:
@@ -283,5 +272,4 @@ def _chunks(state: bytes, size: int) -> Iterator[tuple[int, bytes]]:
 @entry
 def release(plpy: Any, gd: dict[str, Any]) -> None:
     """Give back the memory of decoded partitions; programs stay for the next run."""
-    require_idle(plpy)
     release_memory(gd)

@@ -1,63 +1,88 @@
-"""Yields what the Python inside the server lacks for Cerebro-DB, as (message, hint)."""
+"""Yields what the server lacks for Cerebro-DB, as (message, hint)."""
 
-import importlib.machinery
+import json
 import os
 import pwd
-import site
+import subprocess
 import sys
+import textwrap
+
+# What the virtual environment has, told by its own Python. The server indents bodies, strings in them too.
+REPORT = """
+import importlib.util, json, sys
+found = {"python": list(sys.version_info[:2]), "tensorflow": importlib.util.find_spec("tensorflow") is not None}
+try:
+    import cerebro_db
+    found["cerebro_db"] = cerebro_db.__version__
+except ImportError:
+    found["cerebro_db"] = None
+print(json.dumps(found))
+"""
+USER = pwd.getpwuid(os.geteuid()).pw_name
+PYTHON, PACKAGE = TOLD["interpreter"], TOLD["package"]
+PIP = os.path.join(os.path.dirname(PYTHON), "pip")
 
 
-def search_path():
-    """The directories that the functions of Cerebro-DB will import from, in their order."""
-    before = list(sys.path)
-    try:
-        for path in PYTHON_PATHS:
-            site.addsitedir(path)
-        return sorted(sys.path, key=before.__contains__)
-    finally:
-        sys.path[:] = before
-
-
-def wrong_version():
-    server = "{}.{}".format(*sys.version_info)
-    if PYTHON_VERSION not in (None, server):
+def outdated():
+    if sys.version_info < (3, 6):
         yield (
-            f"the server's plpython3u runs Python {server}, got a package for Python {PYTHON_VERSION}",
-            f"Install Cerebro-DB into a virtual environment made with Python {server} of the server:"
-            f" on Debian, {sys.prefix}/bin/python3 -m venv /opt/cerebro-db",
+            "the server's plpython3u runs Python {}.{}; allowed: 3.6 or later".format(
+                *sys.version_info
+            ),
+            "Use a server whose plpython3u is newer.",
         )
 
 
 def unreadable():
-    user = pwd.getpwuid(os.geteuid()).pw_name
-    for path in PYTHON_PATHS:
-        if not os.access(path, os.R_OK | os.X_OK):
-            yield (
-                f'the server cannot read the Python path "{path}"',
-                f'It must exist on the server\'s machine, and operating system user "{user}"'
-                " must be allowed to read it and every directory above it.",
-            )
-
-
-def absent(path):
-    def lacks(module):
-        return importlib.machinery.PathFinder.find_spec(module, path) is None
-
-    where = ", ".join(PYTHON_PATHS)
-    pip = os.path.join(PYTHON_PATHS[0].partition("/lib/python")[0], "bin", "pip")
-    if lacks("cerebro_db"):
+    relay = os.path.join(PACKAGE, "relay", "__init__.py")
+    if not os.access(relay, os.R_OK):
         yield (
-            f"the server finds no package cerebro_db in {where}",
-            f'Install it there, on the server\'s machine: {pip} install "cerebro-db[cpu]"',
-        )
-    if lacks("tensorflow"):
-        yield (
-            f"the server finds no TensorFlow in {where}",
-            f'Install it there, on the server\'s machine: {pip} install "cerebro-db[cpu]"'
-            ' (or "cerebro-db[gpu]").',
+            'the server cannot read the package "{}"'.format(PACKAGE),
+            "It must exist on the server's machine, and operating system user \"{}\""
+            " must be allowed to read it and every directory above it.".format(USER),
         )
 
 
-yield from wrong_version()
-yield from unreadable()
-yield from absent(search_path())
+def report():
+    try:
+        told = subprocess.run(
+            [PYTHON, "-I", "-c", textwrap.dedent(REPORT)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd="/"
+        )
+        return json.loads(told.stdout.decode()), None
+    except (OSError, ValueError) as error:
+        return None, error
+
+
+def lacking():
+    found, error = report()
+    if found is None:
+        yield (
+            'the server cannot run the Python "{}": {}'.format(PYTHON, error),
+            "It must exist on the server's machine, and operating system user \"{}\""
+            " must be allowed to run it.".format(USER),
+        )
+        return
+    if found["cerebro_db"] != TOLD["version"]:
+        yield (
+            "{} has {}; needed: cerebro-db {}".format(
+                PYTHON,
+                "cerebro-db " + found["cerebro_db"] if found["cerebro_db"] else "no cerebro-db",
+                TOLD["version"],
+            ),
+            'Install it there, on the server\'s machine: {} install "cerebro-db[cpu]=={}"'.format(
+                PIP, TOLD["version"]
+            ),
+        )
+    elif not found["tensorflow"]:
+        yield (
+            "{} has no TensorFlow".format(PYTHON),
+            "Install it there, on the server's machine: {} install \"cerebro-db[cpu]\""
+            ' (or "cerebro-db[gpu]").'.format(PIP),
+        )
+
+
+for check in (outdated, unreadable, lacking):
+    found = list(check())
+    if found:
+        yield from found
+        break

@@ -1,0 +1,207 @@
+"""Facts about the server process that this code runs in, and its interrupts.
+
+They are read from the process itself where SQL must not be used: in a process of a segment, and where
+an error of a segment would jump over the frames of Python.
+"""
+
+import ctypes
+import os
+import select
+
+_UTF8 = 6  # the number of that encoding in the server
+# Statements of the server itself; what they find does not depend on the search path.
+_LISTEN = "SELECT 1"
+
+
+def program():
+    # type: () -> object
+    """The server's own program."""
+    return ctypes.CDLL(None)
+
+
+def raises_interrupts():
+    # type: () -> bool
+    """Whether the server raises KeyboardInterrupt in Python when it is to stop.
+
+    A process with that hook must not be asked through its SQL interface.
+    """
+    return hasattr(program(), "cancel_pending_hook")
+
+
+def segment():
+    # type: () -> object
+    """The number of the segment that this process serves; None in any other process."""
+    try:
+        identity = _Identity.in_dll(program(), "GpIdentity")
+    except ValueError:
+        return None
+    return int(identity.segment) if identity.segment >= 0 else None
+
+
+class _Identity(ctypes.Structure):
+    """How a server with segments knows itself."""
+
+    _fields_ = (("dbid", ctypes.c_int32), ("segment", ctypes.c_int32))
+
+
+def owner():
+    # type: () -> list
+    """Whose processes this one may use: server, database and the role whose rights count now."""
+    get_user = program().GetUserId
+    get_user.restype = ctypes.c_uint32
+    database = ctypes.c_uint32.in_dll(program(), "MyDatabaseId").value
+    return [os.getcwd(), int(database), int(get_user())]
+
+
+def statement_began():
+    # type: () -> int
+    """When the client's statement began; another number for each of them."""
+    tells = ctypes.PyDLL(None).GetCurrentStatementStartTimestamp
+    tells.restype = ctypes.c_int64
+    return int(tells())
+
+
+def own_facts():
+    # type: () -> object
+    """Version, search_path, styles, port, database, role and socket folders; None where SQL is asked."""
+    # Unlike CDLL this one keeps the interpreter's lock.
+    server = ctypes.PyDLL(None)
+    if not raises_interrupts() or server.GetDatabaseEncoding() != _UTF8:
+        return None
+    for name in ("GetConfigOptionByName", "GetUserNameFromId", "get_database_name"):
+        getattr(server, name).restype = ctypes.c_char_p
+    server.GetUserId.restype = ctypes.c_uint32
+    database = ctypes.c_uint32.in_dll(server, "MyDatabaseId")
+
+    def setting(name):
+        # type: (str) -> object
+        return server.GetConfigOptionByName(name.encode(), None, False)
+
+    found = {
+        "version": setting("server_version_num"),
+        "search_path": setting("search_path"),
+        "date_style": setting("DateStyle"),
+        "interval_style": setting("IntervalStyle"),
+        "time_zone": setting("TimeZone"),
+        "port": setting("port"),
+        "dbname": server.get_database_name(database),
+        "user": server.GetUserNameFromId(ctypes.c_uint32(server.GetUserId()), False),
+        "read_only": setting("transaction_read_only"),
+        "directories": ctypes.c_char_p.in_dll(server, "Unix_socket_directories").value,
+        "temporary_schema": b"pg_temp_" + (setting("gp_session_id") or b""),
+    }
+    return {name: (value or b"").decode() for name, value in found.items()}
+
+
+class ClientGone(Exception):
+    """Nobody is at the other end of this process's connection any more."""
+
+
+_postmaster = os.getppid()
+
+
+def listen(plpy):
+    # type: (object) -> None
+    """Let the server act on a cancel request, a timeout, its own end; nobody works for a lost client.
+
+    Raises:
+        ClientGone: the client is gone, or the first process of the server. No new one starts while
+            this process is there.
+    """
+    if os.getppid() != _postmaster:
+        raise ClientGone("the server has died; this session ends too")
+    if raises_interrupts():
+        _raise_pending()
+    elif ctypes.c_int.in_dll(program(), "InterruptPending").value:
+        plpy.execute(_LISTEN)
+    if _client_is_gone():
+        raise ClientGone("the client is gone; its session ends too")
+
+
+def _client_is_gone():
+    # type: () -> bool
+    """Servers look for themselves only when they read or write, or where
+    ``client_connection_check_interval`` is set, which PostgreSQL has since 14.
+    """
+    port = ctypes.c_void_p.in_dll(program(), "MyProcPort").value
+    if port is None:  # a background worker has no client
+        return False
+    # In all versions the socket is the first field of the structure.
+    poller = select.poll()
+    poller.register(ctypes.c_int.from_address(port).value, select.POLLRDHUP)
+    return bool(poller.poll(0))
+
+
+class deferred:
+    """Interrupts come only when they are asked for, where the server raises them in Python by itself.
+
+    A timeout is two signals there, and each becomes a KeyboardInterrupt, in whatever Python is at: the
+    second one in the middle of what has to be done after the first. So a call takes the server's
+    hook away while it runs.
+    """
+
+    _hook = None  # of the server, while it is taken away
+    _told = False  # whether somebody has heard of the interrupt already
+
+    def __enter__(self):
+        # type: () -> None
+        self._mine = raises_interrupts() and deferred._hook is None
+        if self._mine:
+            hook = _cancel_hook()
+            deferred._hook, deferred._told = hook.value, False
+            hook.value = None
+
+    def __exit__(self, *error):
+        # type: (object) -> None
+        if self._mine:
+            _cancel_hook().value, deferred._hook = deferred._hook, None
+
+
+class held:
+    """Inside, the server does not act on interrupts by itself, where these are deferred.
+
+    It does so where it sends a message, and what Python gets to know of that is any error.
+    """
+
+    def __enter__(self):
+        # type: () -> None
+        self._count = None if deferred._hook is None else _holdoff()
+        if self._count is not None:
+            self._before = self._count.value
+            self._count.value = self._before + 1
+
+    def __exit__(self, *error):
+        # type: (object) -> None
+        if self._count is not None:
+            self._count.value = self._before  # which an error of the server has set to zero
+
+
+def _raise_pending():
+    # type: () -> None
+    """Raise an interrupt that is there, once, as KeyboardInterrupt."""
+    if deferred._hook is None or deferred._told:
+        return
+    if _flag("QueryCancelPending") or is_ending():
+        deferred._told = True
+        raise KeyboardInterrupt
+
+
+def is_ending():
+    # type: () -> bool
+    """Whether the server has told this process to end, not only its statement."""
+    return hasattr(program(), "ProcDiePending") and _flag("ProcDiePending")
+
+
+def _flag(name):
+    # type: (str) -> bool
+    return bool(ctypes.c_bool.in_dll(program(), name).value)
+
+
+def _cancel_hook():
+    # type: () -> object
+    return ctypes.c_void_p.in_dll(program(), "cancel_pending_hook")
+
+
+def _holdoff():
+    # type: () -> object
+    return ctypes.c_int32.in_dll(program(), "InterruptHoldoffCount")

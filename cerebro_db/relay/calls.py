@@ -1,0 +1,247 @@
+"""Calls of SQL functions, handed to processes beside the server."""
+
+import os
+import sys
+
+from . import backend, machine
+from .failures import described, failure
+from .keepers import CannotStart, Installation, connected, postmortem
+from .services import Services
+from .wire import Closed
+
+DRIVER, TRAINER = "driver", "trainer"
+CANCELLED, ENDING, LOST, NO_KEEPER = "57014", "57P01", "CB001", "58C01"
+_INTERRUPTS = {
+    CANCELLED: "canceling statement due to user request",
+    ENDING: "terminating connection due to administrator command",
+}
+_MOST_DRIVERS = 100  # for one call, of which each one was lost
+
+
+class Relay:
+    """Calls of this server process.
+
+    Args:
+        plpy: the module that the server hands to PL/Python bodies.
+        installation: arguments of ``Installation``, by name.
+    """
+
+    def __init__(self, plpy, installation):
+        # type: (object, dict) -> None
+        self._plpy = plpy
+        self.told = dict(installation)
+        self._installation = Installation(**installation)
+        self._trainers = {}  # connections, by the owner of the trainer
+        self._functions = None  # JSON of the registered functions, as the catalog has told
+
+    # -- calls -------------------------------------------------------------------
+    def driver(self, name, *arguments, **named):
+        # type: (str, object, object) -> object
+        """Have a process of its own do the work of a function that users call.
+
+        It is told of a cancel and ends its work in order. One that is lost is replaced, if it has
+        left word how to go on.
+
+        Args:
+            name: module and function, such as ``fitting.fit``.
+            arguments, named: of the function.
+        """
+        with backend.deferred():
+            for _ in range(_MOST_DRIVERS):
+                process = self._connected(DRIVER, {})
+                try:
+                    process.send(_call(name, arguments, named))
+                    return self._result(self._answer(process))
+                except Closed:
+                    if process.again is None:
+                        raise self._lost(process)
+                    (name, arguments), named = process.again, {}
+                finally:
+                    process.close()
+            raise self._lost(process)
+
+    def trainer(self, name, *arguments, **named):
+        # type: (str, object, object) -> object
+        """Have the trainer of this process do something, and wait for what comes of it.
+
+        A call that is cancelled ends the connection, and a trainer that does not notice that soon.
+
+        Args:
+            name: module and function, such as ``training.prepare``.
+            arguments, named: of the function.
+            like: settings that a trainer makes once in its life; any trainer will do where none are given.
+        """
+        with backend.deferred():
+            return self._ask(_call(name, arguments, named), named.pop("like", None))
+
+    def step(self, name, token, waits, *arguments):
+        # type: (str, object, bool, object) -> object
+        """Hand a row of an aggregate to the trainer.
+
+        Args:
+            name: of the function.
+            token: of the work under way, None before it begins.
+            waits: whether to wait for the answer. Otherwise the trainer may still be at earlier
+                rows; an error of it comes with a later one, or with the end of the aggregate.
+            arguments: of the row.
+
+        Returns:
+            The answer, or the token where nothing is waited for.
+        """
+        call = _call(name, (token,) + arguments, {}, begins=token is None)
+        with backend.deferred():
+            if waits:
+                return self._ask(call)
+            trainer = self._trainers.get(tuple(backend.owner()))
+            if trainer is None:
+                raise failure(self._plpy, LOST, "the trainer of this session is gone")
+            if trainer.has_message:  # nothing comes unasked but that a row failed, or the end
+                return self._ask(call)
+            self._exchange(trainer, dict(call, waits=False))
+            return token
+
+    def know(self, functions):
+        # type: (object) -> None
+        """Remember what is registered, as JSON, for the trainers of this process."""
+        self._functions = functions
+
+    cores = staticmethod(machine.cores)
+    memory_mb = staticmethod(machine.memory_mb)
+
+    # -- inside ------------------------------------------------------------------
+    def _ask(self, call, like=None):
+        # type: (dict, object) -> object
+        trainer = self._own_trainer(like)
+        if trainer.functions != (self._functions,):
+            trainer.functions = (self._functions,)
+            call["functions"] = self._functions
+        return self._result(self._exchange(trainer, call))
+
+    def _exchange(self, trainer, call):
+        # type: (object, dict) -> object
+        """Send a call, and wait for the answer if there is to be one; an interrupted one ends the trainer."""
+        try:
+            trainer.send(call)
+            answer = self._answer(trainer) if call["waits"] else None
+        except Closed:
+            self._drop(trainer)
+            raise self._lost(trainer)
+        except BaseException:
+            self._drop(trainer)
+            raise
+        if answer is not None and answer.get("ends"):
+            self._drop(trainer)
+        return answer
+
+    def _own_trainer(self, like):
+        # type: (object) -> object
+        """The trainer of the role whose rights count now."""
+        owner = tuple(backend.owner())
+        trainer = self._trainers.get(owner)
+        if trainer is not None and like is not None and trainer.like not in (None, like):
+            self._drop(trainer)
+            trainer = None
+        if trainer is None:
+            trainer = self._trainers[owner] = self._connected(TRAINER, {"like": like})
+        trainer.like = like or trainer.like
+        return trainer
+
+    def _connected(self, kind, wanted):
+        # type: (str, dict) -> object
+        session = {
+            "pid": os.getpid(),
+            "segment": backend.segment(),
+            "asks_nothing": backend.raises_interrupts(),
+        }
+        hello = dict(wanted, owner=backend.owner(), session=session)
+        try:
+            return connected(self._installation, kind, hello, self._listen)
+        except CannotStart as error:
+            raise failure(self._plpy, NO_KEEPER, error.message, error.hint)
+
+    def _drop(self, trainer):
+        # type: (object) -> None
+        trainer.close()
+        self._trainers = {
+            owner: known for owner, known in self._trainers.items() if known is not trainer
+        }
+
+    def _lost(self, process):
+        # type: (object) -> BaseException
+        found = postmortem(self._installation, process.kind, process.pid, self._listen)
+        return failure(self._plpy, LOST, "the {} {}".format(process.kind, found or "has ended"))
+
+    def _listen(self):
+        # type: () -> None
+        backend.listen(self._plpy)
+
+    def _answer(self, process):
+        # type: (object) -> dict
+        """The answer to a call; until it comes, what the process asks for is done.
+
+        A driver hears of an interrupt and answers all the same; for others it is raised here.
+        """
+        interrupted = []
+
+        def listen():
+            # type: () -> None
+            if interrupted:
+                return
+            try:
+                self._listen()
+            except BaseException as error:
+                if process.kind != DRIVER:
+                    raise
+                interrupted.append(error)
+                process.send({"cancel": _told(error)})
+
+        process.listen, services = listen, Services(self._plpy)
+        try:
+            while True:
+                message = process.receive()
+                if "result" in message or "error" in message:
+                    return message
+                if "again" in message:
+                    process.again = message["again"]
+                elif "row_failed" not in message:
+                    answer = services.serve(message)
+                    if answer is not None:
+                        process.send(answer)
+        finally:
+            process.listen = self._listen
+            services.leave()
+
+    def _result(self, answer):
+        # type: (dict) -> object
+        if "error" not in answer:
+            return answer["result"]
+        error = answer["error"]
+        if error["log"]:  # the standard error of a server process is the server's log
+            sys.stderr.write(error["log"])
+            sys.stderr.flush()
+        raise failure(
+            self._plpy, error["sqlstate"], error["message"], error["hint"], error["detail"]
+        )
+
+
+def _call(name, arguments, named, begins=False):
+    # type: (str, tuple, dict, bool) -> dict
+    return {
+        "call": name, "arguments": arguments, "named": named, "waits": True, "begins": begins,
+    }  # fmt: skip
+
+
+def _told(error):
+    # type: (BaseException) -> dict
+    """An interrupt, as a driver is told of it."""
+    if isinstance(error, backend.ClientGone):
+        return {"sqlstate": None, "message": str(error), "detail": None, "hint": None}
+    if isinstance(error, KeyboardInterrupt):
+        sqlstate = ENDING if backend.is_ending() else CANCELLED
+        return {
+            "sqlstate": sqlstate,
+            "message": _INTERRUPTS[sqlstate],
+            "detail": None,
+            "hint": None,
+        }
+    return described(error)

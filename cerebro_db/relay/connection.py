@@ -1,0 +1,101 @@
+"""Connection of a server process to a process beside it."""
+
+import select
+import time
+
+from .wire import Closed, encoded, received
+
+LISTEN_SECONDS = 0.05
+
+
+class Connection:
+    """Sends and receives whole messages; while it waits, it looks whether the server shall stop.
+
+    Args:
+        sock: connected socket.
+        listen: called now and then while waiting; an exception of it ends the waiting.
+    """
+
+    def __init__(self, sock, listen):
+        # type: (socket.socket, object) -> None
+        sock.setblocking(False)
+        self._socket, self.listen = sock, listen
+
+    def send(self, message):
+        # type: (object) -> None
+        """Send a message.
+
+        Raises:
+            Closed: the other side is gone.
+        """
+        for part in encoded(message):
+            view = memoryview(part)
+            while view:
+                try:
+                    view = view[self._socket.send(view) :]
+                except (BlockingIOError, InterruptedError):
+                    self._wait(select.POLLOUT)
+                except OSError:
+                    raise Closed("the other side is gone")
+
+    def receive(self):
+        # type: () -> dict
+        """The next message.
+
+        Raises:
+            Closed: the other side is gone.
+        """
+        return received(self._read)
+
+    @property
+    def has_message(self):
+        # type: () -> bool
+        """Whether something has come, or the other side is gone."""
+        return bool(self._poller(select.POLLIN).poll(0))
+
+    def close(self):
+        # type: () -> None
+        """End the connection; whatever the other side does for it is stopped."""
+        self._socket.close()
+
+    def _read(self, count):
+        # type: (int) -> bytes
+        data, got = bytearray(count), 0
+        view = memoryview(data)
+        while got < count:
+            try:
+                size = self._socket.recv_into(view[got:])
+            except (BlockingIOError, InterruptedError):
+                self._wait(select.POLLIN)
+                continue
+            except OSError:
+                raise Closed("the other side is gone")
+            if not size:
+                raise Closed("the other side is gone")
+            got += size
+        view.release()
+        return bytes(data)
+
+    def _wait(self, event):
+        # type: (int) -> None
+        poller = self._poller(event)
+        while not poller.poll(LISTEN_SECONDS * 1000):
+            self.listen()
+
+    def _poller(self, event):
+        # type: (int) -> object
+        poller = select.poll()
+        poller.register(self._socket, event)
+        return poller
+
+
+def until(what, seconds, listen):
+    # type: (object, float, object) -> bool
+    """Wait for something to become true; whether it did within so many seconds."""
+    deadline = time.monotonic() + seconds
+    while not what():
+        if time.monotonic() > deadline:
+            return False
+        listen()
+        time.sleep(LISTEN_SECONDS / 5)
+    return True

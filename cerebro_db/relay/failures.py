@@ -1,0 +1,50 @@
+"""Errors of processes beside the server, as exceptions that the server reports."""
+
+# What the server shows before a message that has no colon, which it cannot show alone.
+_UNNAMED = "cerebro"
+
+
+def failure(plpy, sqlstate, message, hint=None, detail=None):
+    # type: (object, str, str, object, object) -> BaseException
+    """An exception that the server reports with this SQLSTATE, hint and detail."""
+    # The server reports "class: text", with the module before the class unless that is "builtins",
+    # and takes the rest from attributes. A class that is named like the first words of the message
+    # lets users read the message as it is.
+    first, colon, text = message.partition(": ")
+    if not colon:
+        first, text = _UNNAMED, first
+    reads_attributes = hasattr(plpy, "commit")  # older servers take them from a tuple of their SPI
+    base = plpy.Error if reads_attributes else plpy.SPIError
+    error = type(first, (base,), {"__module__": "builtins"})(text)
+    if reads_attributes:
+        vars(error).update(sqlstate=sqlstate, hint=hint, detail=detail)
+    else:
+        vars(error).update(spidata=(_packed(sqlstate), detail, hint, None, 0))
+    return error
+
+
+def described(error):
+    # type: (BaseException) -> dict
+    """An exception of the server's interface, as a message tells it."""
+    number, detail, hint = 0, None, None
+    found = getattr(error, "spidata", None)
+    if found:
+        number, detail, hint = found[:3]
+    sqlstate = _unpacked(number) if found else getattr(error, "sqlstate", None)
+    return {
+        "sqlstate": sqlstate or "XX000",
+        "message": str(error),
+        "detail": detail,
+        "hint": hint,
+    }
+
+
+def _packed(sqlstate):
+    # type: (str) -> int
+    """An SQLSTATE as the server keeps it: six bits a character."""
+    return sum(((ord(character) - 48) & 0x3F) << 6 * n for n, character in enumerate(sqlstate))
+
+
+def _unpacked(number):
+    # type: (int) -> str
+    return "".join(chr((number >> 6 * n & 0x3F) + 48) for n in range(5))

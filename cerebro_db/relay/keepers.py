@@ -1,0 +1,276 @@
+"""Connections to the keeper of this host, which is started where it does not run."""
+
+import errno
+import fcntl
+import hashlib
+import os
+import pwd
+import socket
+import stat
+import struct
+import subprocess
+
+from .connection import Connection, until
+from .wire import Closed
+
+_START_SECONDS = 90.0
+_CREDENTIALS = struct.Struct("3i")  # process, user, group
+_MODULE = "cerebro_db.trainers"
+# What a keeper inherits of the server's environment; nothing that leads Python or libpq elsewhere.
+_PASSED_ON = ("LANG", "TZ", "HOME", "PATH")
+_PASSED_ON_PREFIXES = ("LC_", "CUDA_", "NVIDIA_", "TF_", "XLA_")
+PATH_LIMIT = 107  # bytes of a socket's name
+
+
+class CannotStart(Exception):
+    """There is no keeper, and none could be started.
+
+    Args:
+        message: why.
+        hint: what to do about it.
+    """
+
+    def __init__(self, message, hint):
+        # type: (str, str) -> None
+        super().__init__(message)
+        self.message, self.hint = message, hint
+
+
+class Installation:
+    """What an installation has told the server about the package.
+
+    Args:
+        interpreter: program of the virtual environment's Python.
+        package: folder of the package cerebro_db.
+        directory: absolute path of the folder in which keepers have theirs.
+        version: of the package when it was installed.
+    """
+
+    def __init__(self, interpreter, package, directory, version):
+        # type: (str, str, str, str) -> None
+        self.interpreter, self.package = interpreter, package
+        self.directory, self.version = directory, version
+
+    def folder(self):
+        # type: () -> str
+        """Folder of the sockets, which only this user may enter."""
+        return os.path.join(self.directory, f"cerebro-{os.geteuid()}")
+
+    def socket_name(self, kind):
+        # type: (str) -> str
+        """Name of a keeper's socket: another one as soon as the package or its interpreter is.
+
+        Args:
+            kind: of the processes that it starts.
+        """
+        known = [self.interpreter, self.package, self.version]
+        for path in (os.path.join(self.package, "__init__.py"), self.interpreter):
+            try:
+                found = os.stat(path)
+            except OSError as error:
+                raise CannotStart(
+                    f"{path}: {error.strerror}",
+                    'the package was moved or removed: an administrator can put it back, or run "cerebro'
+                    ' upgrade" with that of the new place',
+                )
+            known.append(f"{found.st_ino} {found.st_mtime_ns}")
+        digest = hashlib.sha256("\n".join(known).encode()).hexdigest()[:12]
+        return f"{kind}-{digest}"
+
+
+class Process(Connection):
+    """Connection to a driver or a trainer, and what is known of it.
+
+    Attributes:
+        kind: driver or trainer.
+        pid: of the process.
+        like: settings that it has made for the rest of its life, None before.
+        functions: the registered functions that it knows of, as a tuple of JSON.
+        again: name and arguments of the call that goes on where this process ends.
+    """
+
+    def __init__(self, sock, listen, kind):
+        # type: (socket.socket, object, str) -> None
+        super().__init__(sock, listen)
+        self.kind, self.pid = kind, 0
+        self.like = self.functions = self.again = None
+
+
+def connected(installation, kind, hello, listen):
+    # type: (Installation, str, dict, object) -> Process
+    """A connection to a process that a keeper has started, or had ready.
+
+    Args:
+        installation: which package.
+        kind: of the process: driver or trainer.
+        hello: what the keeper must know.
+        listen: called while waiting.
+
+    Raises:
+        CannotStart: there is none, with the reason.
+    """
+    name = installation.socket_name(kind)
+    folder = installation.folder()
+    path = os.path.join(folder, name)
+    _check_folder(folder, path)
+    sock = _connect(path)
+    if sock is None:
+        _start(installation, kind, folder, name)
+        sock = _started(path, listen)
+    connection = Process(sock, listen, kind)
+    try:
+        connection.send(hello)
+        answer = connection.receive()
+    except Closed:
+        raise CannotStart(
+            "the keeper of trainers ended before it answered",
+            f"its log has the reason: {path}.log",
+        )
+    except BaseException:
+        connection.close()
+        raise
+    if "error" in answer:
+        connection.close()
+        raise CannotStart(answer["error"], answer["hint"])
+    connection.pid = answer["pid"]
+    return connection
+
+
+def postmortem(installation, kind, pid, listen):
+    # type: (Installation, str, int, object) -> object
+    """How a process ended, as its keeper tells; None where nobody knows."""
+    try:
+        sock = _connect(os.path.join(installation.folder(), installation.socket_name(kind)))
+        if sock is None:
+            return None
+        connection = Connection(sock, listen)
+        connection.send({"postmortem": pid})
+        found = connection.receive().get("ended")
+        connection.close()
+        return found
+    except (CannotStart, Closed):
+        return None
+
+
+def _check_folder(folder, path):
+    # type: (str, str) -> None
+    """Make the folder, or make sure that nobody else can put anything there."""
+    if len(os.fsencode(path)) > PATH_LIMIT:
+        raise CannotStart(
+            f"{path}: got a name of {len(os.fsencode(path))} bytes for a socket; allowed: up to {PATH_LIMIT}",
+            _OTHER_FOLDER,
+        )
+    try:
+        try:
+            os.mkdir(folder, 0o700)
+        except OSError as error:
+            if error.errno != errno.EEXIST:
+                raise
+        found = os.lstat(folder)
+    except OSError as error:
+        raise CannotStart(f"{folder}: {error.strerror}", _OTHER_FOLDER)
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:
+        user = pwd.getpwuid(os.geteuid()).pw_name
+        raise CannotStart(
+            f"{folder}: got something else than a folder of {user} that nobody else may enter",
+            f"an administrator can remove it, or name another place: {_OTHER_FOLDER}",
+        )
+
+
+_OTHER_FOLDER = (
+    "the server's user must be able to make a folder there; cerebro upgrade --keeper-directory /path names"
+    " another place"
+)
+
+
+def _connect(path):
+    # type: (str) -> object
+    """A connection to who listens there, if that is a process of this very user."""
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        sock.connect(path)
+        told = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    except OSError as error:
+        sock.close()
+        if error.errno in (errno.ENOENT, errno.ECONNREFUSED):
+            return None
+        raise CannotStart(f"{path}: {error.strerror}", _OTHER_FOLDER)
+    if _CREDENTIALS.unpack(told)[1] != os.geteuid():
+        sock.close()
+        raise CannotStart(f"{path}: another user listens there", _OTHER_FOLDER)
+    return sock
+
+
+def _start(installation, kind, folder, name):
+    # type: (Installation, str, str, str) -> None
+    """Start a keeper that outlives this process and is none of its children."""
+    log = os.path.join(folder, name + ".log")
+    environment = {
+        key: value
+        for key, value in os.environ.items()
+        if key in _PASSED_ON or key.startswith(_PASSED_ON_PREFIXES)
+    }
+    command = [installation.interpreter, "-I", "-m", _MODULE, kind, folder, name]
+    try:
+        with open(log, "ab", 0) as output:
+            os.fchmod(output.fileno(), 0o600)
+            child = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=output, stderr=output,
+                env=environment, cwd="/", start_new_session=True,
+            )  # fmt: skip
+        code = child.wait()  # it leaves a process of its own behind
+    except OSError as error:
+        raise CannotStart(
+            f"the keeper of trainers cannot be started: {error.filename or installation.interpreter}: {error.strerror}",
+            f"{installation.interpreter} must be a Python that the server's user may run, and {folder} a folder that it may write"
+            " to",
+        )
+    if code:
+        raise CannotStart(
+            f"the keeper of trainers ended with exit code {code}: {_last_line(log)}",
+            f"its log has more: {log}",
+        )
+
+
+def _started(path, listen):
+    # type: (str, object) -> object
+    """The connection to a keeper that has just been started."""
+    found = []
+
+    def connects():
+        # type: () -> bool
+        sock = _connect(path)
+        if sock is not None:
+            found.append(sock)
+        return bool(found) or not _is_held(path + ".lock")
+
+    until(connects, _START_SECONDS, listen)
+    if not found:
+        found.append(_connect(path))
+    if found[0] is None:
+        raise CannotStart(
+            "the keeper of trainers did not start: {}".format(_last_line(path + ".log")),
+            f"its log has more: {path}.log",
+        )
+    return found[0]
+
+
+def _is_held(path):
+    # type: (str) -> bool
+    """Whether a keeper holds its lock."""
+    try:
+        with open(path, "ab") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    return False
+
+
+def _last_line(path):
+    # type: (str) -> str
+    try:
+        with open(path, errors="replace") as file:
+            lines = [line.strip() for line in file if line.strip()]
+    except OSError:
+        lines = []
+    return lines[-1] if lines else "it has told nothing"

@@ -1,0 +1,72 @@
+"""Messages on a local socket: JSON, and behind it the byte strings that it refers to.
+
+    uint32    bytes of the JSON
+    uint32    number of byte strings
+    uint64    bytes of each of them
+    JSON      {"$bytes": n} stands for byte string n
+    the byte strings, one after another
+
+All numbers are little-endian.
+"""
+
+import decimal
+import json
+import struct
+
+_HEAD = struct.Struct("<II")
+_BYTES, _DECIMAL = "$bytes", "$decimal"
+# Of a message that no side ever sends, so that a stray one does not take memory.
+_MOST_TEXT, _MOST_STRINGS = 2**30, 2**16
+
+
+class Closed(Exception):
+    """The other side of a connection is gone."""
+
+
+def encoded(message):
+    # type: (object) -> list
+    """The parts of a message, to be sent one after another."""
+    strings = []
+
+    def other(value):
+        # type: (object) -> object
+        if isinstance(value, (bytes, bytearray, memoryview)):
+            strings.append(value)
+            return {_BYTES: len(strings) - 1}
+        if isinstance(value, decimal.Decimal):
+            return {_DECIMAL: str(value)}
+        raise TypeError(f"a message cannot hold a value of {type(value)}")
+
+    text = json.dumps(message, default=other).encode("ascii")
+    sizes = [len(string) for string in strings]
+    head = _HEAD.pack(len(text), len(strings)) + struct.pack(f"<{len(sizes)}Q", *sizes)
+    return [head + text] + strings
+
+
+def received(receive):
+    # type: (object) -> object
+    """The next message.
+
+    Args:
+        receive: returns so many bytes of the connection as it is told.
+
+    Raises:
+        Closed: the other side is gone.
+    """
+    length, count = _HEAD.unpack(receive(_HEAD.size))
+    if length > _MOST_TEXT or count > _MOST_STRINGS:
+        raise Closed("got a message that none of ours can be")
+    sizes = struct.unpack(f"<{count}Q", receive(8 * count)) if count else ()
+    text = receive(length)
+    strings = [receive(size) for size in sizes]
+
+    def known(found):
+        # type: (dict) -> object
+        if len(found) == 1:
+            if _BYTES in found:
+                return strings[found[_BYTES]]
+            if _DECIMAL in found:
+                return decimal.Decimal(found[_DECIMAL])
+        return found
+
+    return json.loads(text.decode("ascii"), object_hook=known if b'"$' in text else None)

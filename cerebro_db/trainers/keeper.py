@@ -1,0 +1,295 @@
+"""Keeper: starts drivers or trainers for server processes of this host, and ends with the last of them.
+
+It has imported what they need and computes nothing itself, so that a fork of it is ready at once.
+"""
+
+from __future__ import annotations
+
+import array
+import gc
+import json
+import os
+import select
+import selectors
+import signal
+import socket
+import struct
+import time
+from collections import OrderedDict
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, BinaryIO
+
+from cerebro_db.relay.wire import Closed, encoded, received
+from cerebro_db.trainers import preloading
+from cerebro_db.trainers.child import MESSAGE_BYTES, TRAINER, harmless, live
+from cerebro_db.trainers.endings import ended
+
+IDLE_SECONDS = 600.0
+SETTLE_SECONDS = 0.5  # of a trainer whose caller has gone
+_HELLO_SECONDS = 5.0
+_REMEMBERED = 1000  # processes that have ended
+_OOM_SCORE = 300
+_CREDENTIALS = struct.Struct("3i")
+
+
+@dataclass
+class Child:
+    """A driver or trainer.
+
+    Attributes:
+        pid: of its process.
+        owner: server, database and role that it works for.
+        control: connection to it.
+        like: settings that it has made for the rest of its life; None where it has made none.
+        caller: a copy of its caller's connection, to see that end; None while it is idle.
+        deadline: when it is ended, on the clock ``time.monotonic``; None for never.
+    """
+
+    pid: int
+    owner: tuple[Any, ...]
+    control: socket.socket
+    like: Any = None
+    caller: socket.socket | None = None
+    deadline: float | None = None
+
+
+class Keeper:
+    """The loop of one keeper.
+
+    Args:
+        kind: of the processes that it starts.
+        listener: socket on which server processes ask for them.
+        lock: held as long as the keeper lives.
+    """
+
+    def __init__(self, kind: str, listener: socket.socket, lock: BinaryIO) -> None:
+        self._kind, self._listener, self._lock = kind, listener, lock
+        self._children: dict[int, Child] = {}
+        self._ended: OrderedDict[int, str] = OrderedDict()
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(listener, selectors.EVENT_READ)
+        self._hangups = select.poll()
+        self._last_work = time.monotonic()
+        self._most_idle = os.cpu_count() or 1
+
+    def run(self) -> None:
+        """Serve until nobody has needed anything for a while."""
+        wakeup, signalled = socket.socketpair()
+        for end in (wakeup, signalled):
+            end.setblocking(False)
+        signal.set_wakeup_fd(signalled.fileno(), warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda number, frame: None)
+        self._selector.register(wakeup, selectors.EVENT_READ)
+        while self._children or time.monotonic() - self._last_work < IDLE_SECONDS:
+            for key, _ in self._selector.select(self._patience()):
+                if key.fileobj is self._listener:
+                    self._accept()
+                elif key.fileobj is wakeup:
+                    with suppress(BlockingIOError):
+                        wakeup.recv(MESSAGE_BYTES)
+                else:
+                    self._hear(self._children.get(key.data))
+            self._reap()
+            self._look_for_hangups()
+            self._end_late()
+
+    # -- callers -----------------------------------------------------------------
+    def _accept(self) -> None:
+        self._last_work = time.monotonic()
+        try:
+            caller, _ = self._listener.accept()
+        except OSError:
+            return
+        with caller:
+            caller.settimeout(_HELLO_SECONDS)
+            with suppress(Closed, OSError, ValueError, KeyError, TypeError):
+                self._serve(caller)
+
+    def _serve(self, caller: socket.socket) -> None:
+        told = caller.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+        if _CREDENTIALS.unpack(told)[1] != os.geteuid():
+            return
+        hello: dict[str, Any] = received(lambda count: _exactly(caller, count))
+        if "postmortem" in hello:
+            _send(caller, {"ended": self._postmortem(int(hello["postmortem"]))})
+            return
+        owner, like = tuple(hello["owner"]), hello.get("like")
+        child = self._idle_child(owner, like)
+        if child is None:
+            try:
+                child = self._fork(owner, caller)
+            except OSError as error:
+                _send(caller, _cannot_fork(self._kind, error))
+                return
+        child.like = like or child.like
+        self._hand_over(child, caller, hello["session"])
+
+    def _idle_child(self, owner: tuple[Any, ...], like: Any) -> Child | None:
+        """One of the same owner that fits; best one that is set up as wanted already."""
+        found = [
+            child
+            for child in self._children.values()
+            if child.caller is None
+            and child.owner == owner
+            and (like is None or child.like in (None, like))
+        ]
+        return max(found, key=lambda child: child.like == like, default=None)
+
+    def _fork(self, owner: tuple[Any, ...], caller: socket.socket) -> Child:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        try:
+            pid = os.fork()
+        except OSError:
+            ours.close()
+            theirs.close()
+            raise
+        if not pid:
+            self._begin_child(ours, theirs, caller)
+        theirs.close()
+        child = self._children[pid] = Child(pid, owner, ours)
+        self._selector.register(ours, selectors.EVENT_READ, pid)
+        return child
+
+    def _begin_child(
+        self, ours: socket.socket, theirs: socket.socket, caller: socket.socket
+    ) -> None:
+        """In the child: leave all that is the keeper's, and begin its own life."""
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        others = [child.control for child in self._children.values()]
+        callers = [child.caller for child in self._children.values() if child.caller]
+        for one in (ours, caller, self._listener, self._lock, *others, *callers):
+            one.close()
+        self._selector.close()
+        live(theirs, self._kind)
+
+    def _hand_over(self, child: Child, caller: socket.socket, session: Any) -> None:
+        # What is set for one copy of a socket holds for all of them.
+        caller.settimeout(None)
+        handed = array.array("i", [caller.fileno()])
+        told = json.dumps(session).encode()
+        child.control.sendmsg([told], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, handed)])
+        child.caller, child.deadline = caller.dup(), None
+        self._hangups.register(child.caller, select.POLLRDHUP)
+
+    def _postmortem(self, pid: int) -> str | None:
+        end = time.monotonic() + SETTLE_SECONDS
+        while pid in self._children and time.monotonic() < end:
+            self._reap()
+            time.sleep(0.01)
+        return self._ended.get(pid)
+
+    # -- children ----------------------------------------------------------------
+    def _hear(self, child: Child | None) -> None:
+        """A child has no more to do for its caller, or has ended."""
+        if child is None:
+            return
+        data = child.control.recv(MESSAGE_BYTES)
+        if not data:
+            self._selector.unregister(child.control)  # its end is told by the system
+            return
+        self._last_work = time.monotonic()
+        self._forget_caller(child)
+        child.deadline = time.monotonic() + float(json.loads(data)["idle"])
+        idle = [one for one in self._children.values() if one.caller is None]
+        for one in sorted(idle, key=lambda one: one.deadline or 0.0)[: -self._most_idle]:
+            self._dismiss(one)
+
+    def _forget_caller(self, child: Child) -> None:
+        if child.caller is not None:
+            with suppress(KeyError):
+                self._hangups.unregister(child.caller)
+            child.caller.close()
+            child.caller = None
+
+    def _look_for_hangups(self) -> None:
+        """A child whose caller has gone has a moment to notice."""
+        gone = {number for number, _ in self._hangups.poll(0)}
+        for child in self._children.values():
+            if child.caller is not None and child.caller.fileno() in gone:
+                self._hangups.unregister(child.caller)
+                settle = SETTLE_SECONDS if self._kind == TRAINER else 60 * SETTLE_SECONDS
+                child.deadline = time.monotonic() + settle
+
+    def _end_late(self) -> None:
+        now = time.monotonic()
+        for child in list(self._children.values()):
+            if child.deadline is not None and now > child.deadline:
+                self._dismiss(child)
+
+    def _dismiss(self, child: Child) -> None:
+        """End a child: politely while it is idle, at once while it does not hear."""
+        child.deadline = None
+        if child.caller is None:
+            with suppress(KeyError):
+                self._selector.unregister(child.control)
+            child.control.close()
+        else:
+            with suppress(ProcessLookupError):
+                os.kill(child.pid, signal.SIGKILL)
+
+    def _reap(self) -> None:
+        for pid in list(self._children):
+            how = ended(pid)
+            if how is None:
+                continue
+            child = self._children.pop(pid)
+            with suppress(KeyError, ValueError):
+                self._selector.unregister(child.control)
+            child.control.close()
+            self._forget_caller(child)
+            self._ended[pid] = how
+            while len(self._ended) > _REMEMBERED:
+                self._ended.popitem(last=False)
+            self._last_work = time.monotonic()
+
+    def _patience(self) -> float:
+        """Seconds until something is due."""
+        busy = any(child.caller is not None for child in self._children.values())
+        return SETTLE_SECONDS / 2 if busy else 5.0
+
+
+def _cannot_fork(kind: str, error: OSError) -> dict[str, str]:
+    return {
+        "error": f"no {kind} can be started: {error.strerror}",
+        "hint": "the limits of processes and memory of the server's user are reached (ulimit -u, "
+        "TasksMax of systemd, pids.max of a container): raise them, or use fewer workers",
+    }
+
+
+def _exactly(sock: socket.socket, count: int) -> bytes:
+    data = b""
+    while len(data) < count:
+        part = sock.recv(count - len(data))
+        if not part:
+            raise Closed
+        data += part
+    return data
+
+
+def _send(sock: socket.socket, message: dict[str, Any]) -> None:
+    for part in encoded(message):
+        sock.sendall(part)
+
+
+def keep(kind: str, name: str, lock: BinaryIO) -> None:
+    """Listen on the socket of that name, in this process's folder, until nobody needs anything.
+
+    Args:
+        kind: of the processes to start.
+        name: of the socket.
+        lock: held as long as this keeper lives; its children must not have it.
+    """
+    harmless(_OOM_SCORE)
+    gc.disable()
+    preloading.load(kind)
+    gc.freeze()
+    with suppress(FileNotFoundError):
+        os.unlink(name)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
+        listener.bind(name)
+        os.chmod(name, 0o600)
+        listener.listen(128)
+        Keeper(kind, listener, lock).run()
+        os.unlink(name)

@@ -1,0 +1,130 @@
+"""The server's interface for PL/Python, lent by the server process whose call is under way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from cerebro_db.errors import RunInterrupted
+from cerebro_db.trainers.link import CallerGone, Link
+
+
+class ServerError(Exception):
+    """An error of the server, in a statement or because the call was cancelled.
+
+    Args:
+        told: sqlstate, message, detail and hint.
+    """
+
+    def __init__(self, told: dict[str, Any]) -> None:
+        super().__init__(told["message"])
+        self.sqlstate: str = told["sqlstate"]
+        self.message: str = told["message"]
+        self.detail: str | None = told["detail"]
+        self.hint: str | None = told["hint"]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A statement with the types of its parameters; the server process prepares it once."""
+
+    query: str
+    types: tuple[str, ...]
+
+
+class Rows(list[dict[str, Any]]):
+    """Rows of a statement, by the names of their columns."""
+
+    def __init__(self, found: dict[str, Any]) -> None:
+        self._names: list[str] = found["names"]
+        super().__init__(dict(zip(self._names, row, strict=True)) for row in found["rows"])
+
+    def colnames(self) -> list[str]:
+        """Names of the columns."""
+        return self._names
+
+
+class Plpy:
+    """Statements, notices and subtransactions in the transaction of the call.
+
+    Args:
+        link: to the server process.
+        pid: of the server process.
+        segment: number of the segment that it serves, if it does.
+        asks_nothing: whether statements of its session may fail in ways that end it.
+    """
+
+    Error = SPIError = ServerError
+
+    def __init__(self, link: Link, pid: int, segment: int | None, asks_nothing: bool) -> None:
+        self._link, self.pid = link, pid
+        self.segment, self.asks_nothing = segment, asks_nothing
+
+    def execute(self, query: str | Plan, values: Sequence[Any] = ()) -> Rows:
+        """Run a statement.
+
+        Raises:
+            ServerError: it failed, or the call was cancelled.
+        """
+        plan = query if isinstance(query, Plan) else Plan(query, ())
+        return Rows(self._asked({"execute": [plan.query, plan.types, list(values)]}))
+
+    def prepare(self, query: str, types: Sequence[str]) -> Plan:
+        """A statement with parameters."""
+        return Plan(query, tuple(types))
+
+    def notice(self, text: str) -> None:
+        """Tell the caller something."""
+        self._link.send({"notice": text})
+
+    @contextmanager
+    def subtransaction(self) -> Iterator[None]:
+        """What is run inside is taken back if it raises."""
+        self._asked({"subtransaction": "enter"})
+        try:
+            yield
+        except BaseException as error:
+            if not isinstance(error, CallerGone):
+                self._asked({"subtransaction": "undo"})
+            raise
+        self._asked({"subtransaction": "keep"})
+
+    def quote_literal(self, text: str) -> str:
+        """A text as a literal of SQL."""
+        quoted = str(text).replace("'", "''")
+        if "\\" in quoted:
+            return " E'" + quoted.replace("\\", "\\\\") + "'"
+        return f"'{quoted}'"
+
+    def facts(self) -> dict[str, str] | None:
+        """Facts of the session where it must not be asked by SQL; None elsewhere."""
+        found: dict[str, str] | None = self._asked({"facts": True})["facts"]
+        return found
+
+    def statement_began(self) -> int:
+        """When the client's statement began; another number for each of them."""
+        return int(self._asked({"facts": True})["statement"])
+
+    def listen(self) -> None:
+        """Look whether the call shall end.
+
+        Raises:
+            ServerError: the caller, a timeout or an administrator has cancelled it.
+            RunInterrupted: its client has gone.
+            CallerGone: its session has ended.
+        """
+        cancel = self._link.cancelled()
+        if cancel is None:
+            return
+        if cancel["sqlstate"] is None:  # the client has gone, and its server process follows
+            raise RunInterrupted(cancel["message"])
+        raise ServerError(cancel)
+
+    def _asked(self, question: dict[str, Any]) -> dict[str, Any]:
+        self._link.send(question)
+        answer = self._link.receive()
+        if "failed" in answer:
+            raise ServerError(answer["failed"])
+        return answer
