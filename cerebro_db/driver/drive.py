@@ -11,7 +11,6 @@ from typing import Any
 import cerebro_db
 from cerebro_db.configs.settings import Settings
 from cerebro_db.database.catalog import Catalog, Driving, StoredRun
-from cerebro_db.database.dialects.capabilities import ends_process
 from cerebro_db.database.dialects.choice import PostgreSQL
 from cerebro_db.database.names import QualifiedName
 from cerebro_db.database.relations import CallerPath
@@ -64,7 +63,7 @@ from cerebro_db.errors import (
     WrongRunStatus,
 )
 
-_CANCELLED = ("57014", "QueryCanceled")
+_CANCELLED, _ENDING = ("57014",), ("57P01", "57P02")
 # After these the run goes on by itself.
 _LOST = (SessionLost, LoopbackFailed, Deadlocked)
 _RESUMABLE = ("interrupted", "cancelled", "paused", "failed")
@@ -488,7 +487,7 @@ def status_after(error: BaseException) -> str:
     if isinstance(error, RunInterrupted) or _ends(error):
         return "interrupted"  # the server is about to end, or does not come back
     # What the server raises in a tick is an exception of its own.
-    code = getattr(error, "sqlstate", None) or type(error).__name__
+    code = getattr(error, "sqlstate", None)
     cancelled = isinstance(error, KeyboardInterrupt) or code in _CANCELLED
     return "cancelled" if cancelled else "failed"
 
@@ -513,11 +512,13 @@ def check_still_driven(found: Driving, before: Driving, run_id: int) -> None:
 
 def _ends(error: BaseException) -> bool:
     """Whether the server ends the session that drives the run."""
-    return isinstance(error, KeyboardInterrupt) and ends_process()
+    return getattr(error, "sqlstate", None) in _ENDING
 
 
 def _text(error: BaseException) -> str:
+    if _ends(error):
+        return "its session was ended"
     if isinstance(error, KeyboardInterrupt):
-        return "its session was ended" if _ends(error) else "cancelled by its caller"
+        return "cancelled by its caller"
     text = error.message if isinstance(error, CerebroError) else str(error) or type(error).__name__
     return f"cancelled: {text}" if status_after(error) == "cancelled" else text

@@ -7,20 +7,19 @@ an error of a segment would jump over the frames of Python.
 import ctypes
 import os
 import select
+from typing import Any, List
 
 _UTF8 = 6  # the number of that encoding in the server
 # Statements of the server itself; what they find does not depend on the search path.
 _LISTEN = "SELECT 1"
 
 
-def program():
-    # type: () -> object
+def program() -> Any:
     """The server's own program."""
     return ctypes.CDLL(None)
 
 
-def raises_interrupts():
-    # type: () -> bool
+def raises_interrupts() -> bool:
     """Whether the server raises KeyboardInterrupt in Python when it is to stop.
 
     A process with that hook must not be asked through its SQL interface.
@@ -28,8 +27,7 @@ def raises_interrupts():
     return hasattr(program(), "cancel_pending_hook")
 
 
-def segment():
-    # type: () -> object
+def segment() -> Any:
     """The number of the segment that this process serves; None in any other process."""
     try:
         identity = _Identity.in_dll(program(), "GpIdentity")
@@ -44,8 +42,7 @@ class _Identity(ctypes.Structure):
     _fields_ = (("dbid", ctypes.c_int32), ("segment", ctypes.c_int32))
 
 
-def owner():
-    # type: () -> list
+def owner() -> List[Any]:
     """Whose processes this one may use: server, database and the role whose rights count now."""
     get_user = program().GetUserId
     get_user.restype = ctypes.c_uint32
@@ -53,16 +50,14 @@ def owner():
     return [os.getcwd(), int(database), int(get_user())]
 
 
-def statement_began():
-    # type: () -> int
+def statement_began() -> int:
     """When the client's statement began; another number for each of them."""
     tells = ctypes.PyDLL(None).GetCurrentStatementStartTimestamp
     tells.restype = ctypes.c_int64
     return int(tells())
 
 
-def own_facts():
-    # type: () -> object
+def own_facts() -> Any:
     """Version, search_path, styles, port, database, role and socket folders; None where SQL is asked."""
     # Unlike CDLL this one keeps the interpreter's lock.
     server = ctypes.PyDLL(None)
@@ -73,8 +68,7 @@ def own_facts():
     server.GetUserId.restype = ctypes.c_uint32
     database = ctypes.c_uint32.in_dll(server, "MyDatabaseId")
 
-    def setting(name):
-        # type: (str) -> object
+    def setting(name: str) -> Any:
         return server.GetConfigOptionByName(name.encode(), None, False)
 
     found = {
@@ -100,8 +94,7 @@ class ClientGone(Exception):
 _postmaster = os.getppid()
 
 
-def listen(plpy):
-    # type: (object) -> None
+def listen(plpy: Any) -> None:
     """Let the server act on a cancel request, a timeout, its own end; nobody works for a lost client.
 
     Raises:
@@ -118,8 +111,7 @@ def listen(plpy):
         raise ClientGone("the client is gone; its session ends too")
 
 
-def _client_is_gone():
-    # type: () -> bool
+def _client_is_gone() -> bool:
     """Servers look for themselves only when they read or write, or where
     ``client_connection_check_interval`` is set, which PostgreSQL has since 14.
     """
@@ -143,16 +135,14 @@ class deferred:
     _hook = None  # of the server, while it is taken away
     _told = False  # whether somebody has heard of the interrupt already
 
-    def __enter__(self):
-        # type: () -> None
+    def __enter__(self) -> None:
         self._mine = raises_interrupts() and deferred._hook is None
         if self._mine:
             hook = _cancel_hook()
             deferred._hook, deferred._told = hook.value, False
             hook.value = None
 
-    def __exit__(self, *error):
-        # type: (object) -> None
+    def __exit__(self, *error: Any) -> None:
         if self._mine:
             _cancel_hook().value, deferred._hook = deferred._hook, None
 
@@ -163,21 +153,18 @@ class held:
     It does so where it sends a message, and what Python gets to know of that is any error.
     """
 
-    def __enter__(self):
-        # type: () -> None
+    def __enter__(self) -> None:
         self._count = None if deferred._hook is None else _holdoff()
         if self._count is not None:
             self._before = self._count.value
             self._count.value = self._before + 1
 
-    def __exit__(self, *error):
-        # type: (object) -> None
+    def __exit__(self, *error: Any) -> None:
         if self._count is not None:
             self._count.value = self._before  # which an error of the server has set to zero
 
 
-def _raise_pending():
-    # type: () -> None
+def _raise_pending() -> None:
     """Raise an interrupt that is there, once, as KeyboardInterrupt."""
     if deferred._hook is None or deferred._told:
         return
@@ -186,22 +173,18 @@ def _raise_pending():
         raise KeyboardInterrupt
 
 
-def is_ending():
-    # type: () -> bool
+def is_ending() -> bool:
     """Whether the server has told this process to end, not only its statement."""
     return hasattr(program(), "ProcDiePending") and _flag("ProcDiePending")
 
 
-def _flag(name):
-    # type: (str) -> bool
+def _flag(name: str) -> bool:
     return bool(ctypes.c_bool.in_dll(program(), name).value)
 
 
-def _cancel_hook():
-    # type: () -> object
+def _cancel_hook() -> Any:
     return ctypes.c_void_p.in_dll(program(), "cancel_pending_hook")
 
 
-def _holdoff():
-    # type: () -> object
+def _holdoff() -> Any:
     return ctypes.c_int32.in_dll(program(), "InterruptHoldoffCount")

@@ -2,19 +2,16 @@
 
 import os
 import sys
+from typing import Any, Dict, Tuple
 
 from . import backend, machine
-from .failures import described, failure
-from .keepers import CannotStart, Installation, connected, postmortem
+from .failures import failure
+from .keepers import CannotStart, Installation, Process, connected, postmortem
 from .services import Services
 from .wire import Closed
 
 DRIVER, TRAINER = "driver", "trainer"
-CANCELLED, ENDING, LOST, NO_KEEPER = "57014", "57P01", "CB001", "58C01"
-_INTERRUPTS = {
-    CANCELLED: "canceling statement due to user request",
-    ENDING: "terminating connection due to administrator command",
-}
+LOST, NO_KEEPER = "CB001", "58C01"
 _MOST_DRIVERS = 100  # for one call, of which each one was lost
 
 
@@ -26,17 +23,15 @@ class Relay:
         installation: arguments of ``Installation``, by name.
     """
 
-    def __init__(self, plpy, installation):
-        # type: (object, dict) -> None
+    def __init__(self, plpy: Any, installation: Dict[str, Any]) -> None:
         self._plpy = plpy
         self.told = dict(installation)
         self._installation = Installation(**installation)
-        self._trainers = {}  # connections, by the owner of the trainer
+        self._trainers = {}  # type: Dict[Any, Process]  # connections, by the owner of the trainer
         self._functions = None  # JSON of the registered functions, as the catalog has told
 
     # -- calls -------------------------------------------------------------------
-    def driver(self, name, *arguments, **named):
-        # type: (str, object, object) -> object
+    def driver(self, name: str, *arguments: Any, **named: Any) -> Any:
         """Have a process of its own do the work of a function that users call.
 
         It is told of a cancel and ends its work in order. One that is lost is replaced, if it has
@@ -60,8 +55,7 @@ class Relay:
                     process.close()
             raise self._lost(process)
 
-    def trainer(self, name, *arguments, **named):
-        # type: (str, object, object) -> object
+    def trainer(self, name: str, *arguments: Any, **named: Any) -> Any:
         """Have the trainer of this process do something, and wait for what comes of it.
 
         A call that is cancelled ends the connection, and a trainer that does not notice that soon.
@@ -74,8 +68,7 @@ class Relay:
         with backend.deferred():
             return self._ask(_call(name, arguments, named), named.pop("like", None))
 
-    def step(self, name, token, waits, *arguments):
-        # type: (str, object, bool, object) -> object
+    def step(self, name: str, token: Any, waits: bool, *arguments: Any) -> Any:
         """Hand a row of an aggregate to the trainer.
 
         Args:
@@ -100,8 +93,7 @@ class Relay:
             self._exchange(trainer, dict(call, waits=False))
             return token
 
-    def know(self, functions):
-        # type: (object) -> None
+    def know(self, functions: Any) -> None:
         """Remember what is registered, as JSON, for the trainers of this process."""
         self._functions = functions
 
@@ -109,16 +101,14 @@ class Relay:
     memory_mb = staticmethod(machine.memory_mb)
 
     # -- inside ------------------------------------------------------------------
-    def _ask(self, call, like=None):
-        # type: (dict, object) -> object
+    def _ask(self, call: Dict[str, Any], like: Any = None) -> Any:
         trainer = self._own_trainer(like)
         if trainer.functions != (self._functions,):
             trainer.functions = (self._functions,)
             call["functions"] = self._functions
         return self._result(self._exchange(trainer, call))
 
-    def _exchange(self, trainer, call):
-        # type: (object, dict) -> object
+    def _exchange(self, trainer: Process, call: Dict[str, Any]) -> Any:
         """Send a call, and wait for the answer if there is to be one; an interrupted one ends the trainer."""
         try:
             trainer.send(call)
@@ -133,8 +123,7 @@ class Relay:
             self._drop(trainer)
         return answer
 
-    def _own_trainer(self, like):
-        # type: (object) -> object
+    def _own_trainer(self, like: Any) -> Process:
         """The trainer of the role whose rights count now."""
         owner = tuple(backend.owner())
         trainer = self._trainers.get(owner)
@@ -146,8 +135,7 @@ class Relay:
         trainer.like = like or trainer.like
         return trainer
 
-    def _connected(self, kind, wanted):
-        # type: (str, dict) -> object
+    def _connected(self, kind: str, wanted: Dict[str, Any]) -> Process:
         session = {
             "pid": os.getpid(),
             "segment": backend.segment(),
@@ -159,60 +147,39 @@ class Relay:
         except CannotStart as error:
             raise failure(self._plpy, NO_KEEPER, error.message, error.hint)
 
-    def _drop(self, trainer):
-        # type: (object) -> None
+    def _drop(self, trainer: Process) -> None:
         trainer.close()
         self._trainers = {
             owner: known for owner, known in self._trainers.items() if known is not trainer
         }
 
-    def _lost(self, process):
-        # type: (object) -> BaseException
+    def _lost(self, process: Process) -> BaseException:
         found = postmortem(self._installation, process.kind, process.pid, self._listen)
         return failure(self._plpy, LOST, "the {} {}".format(process.kind, found or "has ended"))
 
-    def _listen(self):
-        # type: () -> None
+    def _listen(self) -> None:
         backend.listen(self._plpy)
 
-    def _answer(self, process):
-        # type: (object) -> dict
-        """The answer to a call; until it comes, what the process asks for is done.
-
-        A driver hears of an interrupt and answers all the same; for others it is raised here.
-        """
-        interrupted = []
-
-        def listen():
-            # type: () -> None
-            if interrupted:
-                return
-            try:
-                self._listen()
-            except BaseException as error:
-                if process.kind != DRIVER:
-                    raise
-                interrupted.append(error)
-                process.send({"cancel": _told(error)})
-
-        process.listen, services = listen, Services(self._plpy)
+    def _answer(self, process: Process) -> Dict[str, Any]:
+        """The answer to a call; until it comes, what the process asks for is done."""
+        services = Services(self._plpy)
+        if process.kind == DRIVER:
+            process.listen = _Listening(process, self._listen, services)
         try:
             while True:
                 message = process.receive()
                 if "result" in message or "error" in message:
+                    _raise_again(message, services)
                     return message
                 if "again" in message:
                     process.again = message["again"]
                 elif "row_failed" not in message:
-                    answer = services.serve(message)
-                    if answer is not None:
-                        process.send(answer)
+                    services.serve(message, process)
         finally:
             process.listen = self._listen
             services.leave()
 
-    def _result(self, answer):
-        # type: (dict) -> object
+    def _result(self, answer: Dict[str, Any]) -> Any:
         if "error" not in answer:
             return answer["result"]
         error = answer["error"]
@@ -224,24 +191,33 @@ class Relay:
         )
 
 
-def _call(name, arguments, named, begins=False):
-    # type: (str, tuple, dict, bool) -> dict
+class _Listening(object):
+    """Looks for interrupts while a driver works, which is told of one, once, and answers all the same."""
+
+    def __init__(self, driver: Process, listen: Any, services: Services) -> None:
+        self._driver, self._listen, self._services = driver, listen, services
+        self._told = False
+
+    def __call__(self) -> None:
+        if self._told:
+            return
+        try:
+            self._listen()
+        except BaseException as error:
+            self._told = True
+            self._driver.send({"cancel": self._services.told(error)})
+
+
+def _raise_again(answer: Dict[str, Any], services: Services) -> None:
+    """Where an error of the server has ended a call, raise that very error."""
+    number = answer.get("error", {}).get("number")
+    if number is not None:
+        raise services.errors[number]
+
+
+def _call(
+    name: str, arguments: Tuple[Any, ...], named: Dict[str, Any], begins: bool = False
+) -> Dict[str, Any]:
     return {
         "call": name, "arguments": arguments, "named": named, "waits": True, "begins": begins,
     }  # fmt: skip
-
-
-def _told(error):
-    # type: (BaseException) -> dict
-    """An interrupt, as a driver is told of it."""
-    if isinstance(error, backend.ClientGone):
-        return {"sqlstate": None, "message": str(error), "detail": None, "hint": None}
-    if isinstance(error, KeyboardInterrupt):
-        sqlstate = ENDING if backend.is_ending() else CANCELLED
-        return {
-            "sqlstate": sqlstate,
-            "message": _INTERRUPTS[sqlstate],
-            "detail": None,
-            "hint": None,
-        }
-    return described(error)

@@ -2,6 +2,7 @@
 
 import select
 import time
+from typing import Any, Dict
 
 from .wire import Closed, encoded, received
 
@@ -16,13 +17,11 @@ class Connection:
         listen: called now and then while waiting; an exception of it ends the waiting.
     """
 
-    def __init__(self, sock, listen):
-        # type: (socket.socket, object) -> None
+    def __init__(self, sock: Any, listen: Any) -> None:
         sock.setblocking(False)
         self._socket, self.listen = sock, listen
 
-    def send(self, message):
-        # type: (object) -> None
+    def send(self, message: Any) -> None:
         """Send a message.
 
         Raises:
@@ -38,28 +37,25 @@ class Connection:
                 except OSError:
                     raise Closed("the other side is gone")
 
-    def receive(self):
-        # type: () -> dict
+    def receive(self) -> Dict[str, Any]:
         """The next message.
 
         Raises:
             Closed: the other side is gone.
         """
-        return received(self._read)
+        message = received(self._read)  # type: Dict[str, Any]
+        return message
 
     @property
-    def has_message(self):
-        # type: () -> bool
+    def has_message(self) -> bool:
         """Whether something has come, or the other side is gone."""
         return bool(self._poller(select.POLLIN).poll(0))
 
-    def close(self):
-        # type: () -> None
+    def close(self) -> None:
         """End the connection; whatever the other side does for it is stopped."""
         self._socket.close()
 
-    def _read(self, count):
-        # type: (int) -> bytes
+    def _read(self, count: int) -> bytes:
         data, got = bytearray(count), 0
         view = memoryview(data)
         while got < count:
@@ -76,21 +72,18 @@ class Connection:
         view.release()
         return bytes(data)
 
-    def _wait(self, event):
-        # type: (int) -> None
+    def _wait(self, event: int) -> None:
         poller = self._poller(event)
         while not poller.poll(LISTEN_SECONDS * 1000):
             self.listen()
 
-    def _poller(self, event):
-        # type: (int) -> object
+    def _poller(self, event: int) -> Any:
         poller = select.poll()
         poller.register(self._socket, event)
         return poller
 
 
-def until(what, seconds, listen):
-    # type: (object, float, object) -> bool
+def until(what: Any, seconds: float, listen: Any) -> bool:
     """Wait for something to become true; whether it did within so many seconds."""
     deadline = time.monotonic() + seconds
     while not what():

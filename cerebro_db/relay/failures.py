@@ -1,11 +1,16 @@
 """Errors of processes beside the server, as exceptions that the server reports."""
 
+from typing import Any, Dict
+
+from . import backend
+
 # What the server shows before a message that has no colon, which it cannot show alone.
 _UNNAMED = "cerebro"
 
 
-def failure(plpy, sqlstate, message, hint=None, detail=None):
-    # type: (object, str, str, object, object) -> BaseException
+def failure(
+    plpy: Any, sqlstate: str, message: str, hint: Any = None, detail: Any = None
+) -> BaseException:
     """An exception that the server reports with this SQLSTATE, hint and detail."""
     # The server reports "class: text", with the module before the class unless that is "builtins",
     # and takes the rest from attributes. A class that is named like the first words of the message
@@ -15,7 +20,7 @@ def failure(plpy, sqlstate, message, hint=None, detail=None):
         first, text = _UNNAMED, first
     reads_attributes = hasattr(plpy, "commit")  # older servers take them from a tuple of their SPI
     base = plpy.Error if reads_attributes else plpy.SPIError
-    error = type(first, (base,), {"__module__": "builtins"})(text)
+    error = type(first, (base,), {"__module__": "builtins"})(text)  # type: BaseException
     if reads_attributes:
         vars(error).update(sqlstate=sqlstate, hint=hint, detail=detail)
     else:
@@ -23,9 +28,10 @@ def failure(plpy, sqlstate, message, hint=None, detail=None):
     return error
 
 
-def described(error):
-    # type: (BaseException) -> dict
-    """An exception of the server's interface, as a message tells it."""
+def described(error: BaseException) -> Dict[str, Any]:
+    """An exception of the server, or of this process, for a message."""
+    if not hasattr(error, "spidata") and not hasattr(error, "sqlstate"):
+        return dict(_interrupted(error), detail=None, hint=None)
     number, detail, hint = 0, None, None
     found = getattr(error, "spidata", None)
     if found:
@@ -39,12 +45,22 @@ def described(error):
     }
 
 
-def _packed(sqlstate):
-    # type: (str) -> int
+def _interrupted(error: BaseException) -> Dict[str, Any]:
+    """Why a call ends: its client has gone, or the server has interrupted Python."""
+    if not isinstance(error, KeyboardInterrupt):
+        return {"sqlstate": None, "message": str(error)}
+    if backend.is_ending():
+        return {
+            "sqlstate": "57P01",
+            "message": "terminating connection due to administrator command",
+        }
+    return {"sqlstate": "57014", "message": "canceling statement due to user request"}
+
+
+def _packed(sqlstate: str) -> int:
     """An SQLSTATE as the server keeps it: six bits a character."""
     return sum(((ord(character) - 48) & 0x3F) << 6 * n for n, character in enumerate(sqlstate))
 
 
-def _unpacked(number):
-    # type: (int) -> str
+def _unpacked(number: int) -> str:
     return "".join(chr((number >> 6 * n & 0x3F) + 48) for n in range(5))

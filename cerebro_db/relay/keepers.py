@@ -9,11 +9,12 @@ import socket
 import stat
 import struct
 import subprocess
+from typing import Any, Dict, List
 
 from .connection import Connection, until
 from .wire import Closed
 
-_START_SECONDS = 90.0
+_START_SECONDS, _STARTS = 90.0, 3
 _CREDENTIALS = struct.Struct("3i")  # process, user, group
 _MODULE = "cerebro_db.trainers"
 # What a keeper inherits of the server's environment; nothing that leads Python or libpq elsewhere.
@@ -30,8 +31,7 @@ class CannotStart(Exception):
         hint: what to do about it.
     """
 
-    def __init__(self, message, hint):
-        # type: (str, str) -> None
+    def __init__(self, message: str, hint: str) -> None:
         super().__init__(message)
         self.message, self.hint = message, hint
 
@@ -46,18 +46,15 @@ class Installation:
         version: of the package when it was installed.
     """
 
-    def __init__(self, interpreter, package, directory, version):
-        # type: (str, str, str, str) -> None
+    def __init__(self, interpreter: str, package: str, directory: str, version: str) -> None:
         self.interpreter, self.package = interpreter, package
         self.directory, self.version = directory, version
 
-    def folder(self):
-        # type: () -> str
+    def folder(self) -> str:
         """Folder of the sockets, which only this user may enter."""
         return os.path.join(self.directory, f"cerebro-{os.geteuid()}")
 
-    def socket_name(self, kind):
-        # type: (str) -> str
+    def socket_name(self, kind: str) -> str:
         """Name of a keeper's socket: another one as soon as the package or its interpreter is.
 
         Args:
@@ -89,15 +86,15 @@ class Process(Connection):
         again: name and arguments of the call that goes on where this process ends.
     """
 
-    def __init__(self, sock, listen, kind):
-        # type: (socket.socket, object, str) -> None
+    def __init__(self, sock: socket.socket, listen: Any, kind: str) -> None:
         super().__init__(sock, listen)
         self.kind, self.pid = kind, 0
-        self.like = self.functions = self.again = None
+        self.like = None  # type: Any
+        self.functions = None  # type: Any
+        self.again = None  # type: Any
 
 
-def connected(installation, kind, hello, listen):
-    # type: (Installation, str, dict, object) -> Process
+def connected(installation: Installation, kind: str, hello: Dict[str, Any], listen: Any) -> Process:
     """A connection to a process that a keeper has started, or had ready.
 
     Args:
@@ -113,10 +110,7 @@ def connected(installation, kind, hello, listen):
     folder = installation.folder()
     path = os.path.join(folder, name)
     _check_folder(folder, path)
-    sock = _connect(path)
-    if sock is None:
-        _start(installation, kind, folder, name)
-        sock = _started(path, listen)
+    sock = _connect(path) or _started(installation, kind, folder, name, listen)
     connection = Process(sock, listen, kind)
     try:
         connection.send(hello)
@@ -136,8 +130,7 @@ def connected(installation, kind, hello, listen):
     return connection
 
 
-def postmortem(installation, kind, pid, listen):
-    # type: (Installation, str, int, object) -> object
+def postmortem(installation: Installation, kind: str, pid: int, listen: Any) -> Any:
     """How a process ended, as its keeper tells; None where nobody knows."""
     try:
         sock = _connect(os.path.join(installation.folder(), installation.socket_name(kind)))
@@ -152,8 +145,7 @@ def postmortem(installation, kind, pid, listen):
         return None
 
 
-def _check_folder(folder, path):
-    # type: (str, str) -> None
+def _check_folder(folder: str, path: str) -> None:
     """Make the folder, or make sure that nobody else can put anything there."""
     if len(os.fsencode(path)) > PATH_LIMIT:
         raise CannotStart(
@@ -183,8 +175,7 @@ _OTHER_FOLDER = (
 )
 
 
-def _connect(path):
-    # type: (str) -> object
+def _connect(path: str) -> Any:
     """A connection to who listens there, if that is a process of this very user."""
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
@@ -201,8 +192,7 @@ def _connect(path):
     return sock
 
 
-def _start(installation, kind, folder, name):
-    # type: (Installation, str, str, str) -> None
+def _start(installation: Installation, kind: str, folder: str, name: str) -> None:
     """Start a keeper that outlives this process and is none of its children."""
     log = os.path.join(folder, name + ".log")
     environment = {
@@ -232,31 +222,28 @@ def _start(installation, kind, folder, name):
         )
 
 
-def _started(path, listen):
-    # type: (str, object) -> object
-    """The connection to a keeper that has just been started."""
-    found = []
+def _started(installation: Installation, kind: str, folder: str, name: str, listen: Any) -> Any:
+    """A connection to a keeper that is started for it, or that somebody else starts."""
+    path = os.path.join(folder, name)
+    found = []  # type: List[Any]
 
-    def connects():
-        # type: () -> bool
-        sock = _connect(path)
+    def connects() -> bool:
+        found[:] = [_connect(path)]
+        return found[0] is not None or not _is_held(path + ".lock")
+
+    for _ in range(_STARTS):  # one that ends at this moment still holds the lock
+        _start(installation, kind, folder, name)
+        until(connects, _START_SECONDS, listen)
+        sock = found[0] or _connect(path)
         if sock is not None:
-            found.append(sock)
-        return bool(found) or not _is_held(path + ".lock")
-
-    until(connects, _START_SECONDS, listen)
-    if not found:
-        found.append(_connect(path))
-    if found[0] is None:
-        raise CannotStart(
-            "the keeper of trainers did not start: {}".format(_last_line(path + ".log")),
-            f"its log has more: {path}.log",
-        )
-    return found[0]
+            return sock
+    raise CannotStart(
+        "the keeper of {}s did not start: {}".format(kind, _last_line(path + ".log")),
+        "its log has more: {}.log".format(path),
+    )
 
 
-def _is_held(path):
-    # type: (str) -> bool
+def _is_held(path: str) -> bool:
     """Whether a keeper holds its lock."""
     try:
         with open(path, "ab") as file:
@@ -266,8 +253,7 @@ def _is_held(path):
     return False
 
 
-def _last_line(path):
-    # type: (str) -> str
+def _last_line(path: str) -> str:
     try:
         with open(path, errors="replace") as file:
             lines = [line.strip() for line in file if line.strip()]

@@ -1,6 +1,7 @@
 """Processors and memory of the machine that the server runs on."""
 
 import os
+from typing import List
 
 _GROUPS = {
     "": ("/sys/fs/cgroup", "memory.max"),  # version 2
@@ -8,21 +9,18 @@ _GROUPS = {
 }
 
 
-def cores():
-    # type: () -> int
+def cores() -> int:
     """The processor cores that this server may use."""
     return len(os.sched_getaffinity(0))
 
 
-def memory_mb():
-    # type: () -> int
+def memory_mb() -> int:
     """Megabytes of the machine, or of the control group that this process is in."""
     pages, size = os.sysconf("SC_PHYS_PAGES"), os.sysconf("SC_PAGE_SIZE")
-    return min([pages * size] + _group_limits()) // 2**20
+    return int(min([pages * size] + _group_limits())) // 2**20
 
 
-def _group_limits():
-    # type: () -> list
+def _group_limits() -> List[int]:
     """Limits in bytes of this process's control group and of those around it."""
     found = []
     for line in _read("/proc/self/cgroup").splitlines():
@@ -40,8 +38,7 @@ def _group_limits():
     return found
 
 
-def _read(path):
-    # type: (str) -> str
+def _read(path: str) -> str:
     try:
         with open(path, encoding="utf-8") as file:
             return file.read().strip()

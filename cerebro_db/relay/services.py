@@ -1,6 +1,9 @@
 """The server's interface, lent to processes beside it while one of their calls is under way."""
 
+from typing import Any, Dict, List
+
 from . import backend
+from .connection import Connection
 from .failures import described
 
 
@@ -9,36 +12,43 @@ class Services:
 
     Args:
         plpy: the module that the server hands to PL/Python bodies.
+
+    Attributes:
+        errors: of the server that a process has been told.
     """
 
-    def __init__(self, plpy):
-        # type: (object) -> None
+    def __init__(self, plpy: Any) -> None:
         self._plpy = plpy
-        self._plans = {}
-        self._subtransactions = []
+        self.errors = []  # type: List[BaseException]
+        self._plans = {}  # type: Dict[Any, Any]
+        self._subtransactions = []  # type: List[Any]
 
-    def serve(self, message):
-        # type: (dict) -> object
-        """Do what a message asks for; the answer to send, or None where none is awaited."""
+    def serve(self, message: Dict[str, Any], process: Connection) -> None:
+        """Do what a message of a process asks for, and answer where an answer is awaited."""
         if "notice" in message:
             with backend.held():  # a cancel request is told as one by the next look for it
                 self._plpy.notice(message["notice"])
-            return None
-        if "execute" in message:
-            return self._answered(self._execute, message["execute"])
-        if "subtransaction" in message:
-            return self._answered(self._subtransaction, message["subtransaction"])
-        return {"facts": backend.own_facts(), "statement": backend.statement_began()}
+        elif "execute" in message:
+            process.send(self._answered(self._execute, message["execute"]))
+        elif "subtransaction" in message:
+            process.send(self._answered(self._subtransaction, message["subtransaction"]))
+        else:
+            began = backend.statement_began()
+            process.send({"facts": backend.own_facts(), "statement": began})
 
-    def _answered(self, work, given):
-        # type: (object, object) -> dict
+    def _answered(self, work: Any, given: Any) -> Dict[str, Any]:
         try:
-            return work(given)
+            answer = work(given)  # type: Dict[str, Any]
+            return answer
         except (self._plpy.Error, self._plpy.SPIError) as error:
-            return {"failed": described(error)}
+            return {"failed": self.told(error)}
 
-    def _execute(self, given):
-        # type: (list) -> dict
+    def told(self, error: BaseException) -> Dict[str, Any]:
+        """An error of the server for a message, with a number by which it can be raised again."""
+        self.errors.append(error)
+        return dict(described(error), number=len(self.errors) - 1)
+
+    def _execute(self, given: List[Any]) -> Dict[str, Any]:
         query, types, values = given
         if types:
             key = (query, tuple(types))
@@ -50,8 +60,7 @@ class Services:
         names = found.colnames() if len(found) else []
         return {"names": names, "rows": [[row[name] for name in names] for row in found]}
 
-    def _subtransaction(self, what):
-        # type: (str) -> dict
+    def _subtransaction(self, what: str) -> Dict[str, Any]:
         if what == "enter":
             entered = self._plpy.subtransaction()
             entered.__enter__()
@@ -62,8 +71,7 @@ class Services:
             self._subtransactions.pop().__exit__(*kept)
         return {}
 
-    def leave(self):
-        # type: () -> None
+    def leave(self) -> None:
         """Take back what a process has left open that is gone."""
         while self._subtransactions:
             self._subtransaction("undo")

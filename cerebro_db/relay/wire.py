@@ -12,6 +12,7 @@ All numbers are little-endian.
 import decimal
 import json
 import struct
+from typing import Any, Dict, List
 
 _HEAD = struct.Struct("<II")
 _BYTES, _DECIMAL = "$bytes", "$decimal"
@@ -23,13 +24,11 @@ class Closed(Exception):
     """The other side of a connection is gone."""
 
 
-def encoded(message):
-    # type: (object) -> list
+def encoded(message: Any) -> List[Any]:
     """The parts of a message, to be sent one after another."""
     strings = []
 
-    def other(value):
-        # type: (object) -> object
+    def other(value: Any) -> Any:
         if isinstance(value, (bytes, bytearray, memoryview)):
             strings.append(value)
             return {_BYTES: len(strings) - 1}
@@ -43,8 +42,7 @@ def encoded(message):
     return [head + text] + strings
 
 
-def received(receive):
-    # type: (object) -> object
+def received(receive: Any) -> Any:
     """The next message.
 
     Args:
@@ -60,8 +58,7 @@ def received(receive):
     text = receive(length)
     strings = [receive(size) for size in sizes]
 
-    def known(found):
-        # type: (dict) -> object
+    def known(found: Dict[str, Any]) -> Any:
         if len(found) == 1:
             if _BYTES in found:
                 return strings[found[_BYTES]]

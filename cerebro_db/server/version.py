@@ -7,6 +7,7 @@ from typing import Any
 
 import cerebro_db
 from cerebro_db.server.entry import entry
+from cerebro_db.training.environment import versions
 
 
 @entry
@@ -18,9 +19,4 @@ def installed(plpy: Any, gd: dict[str, Any]) -> str:
 @entry
 def libraries(plpy: Any, gd: dict[str, Any]) -> list[tuple[str, str]]:
     """Name and version of Python and of the libraries that compute."""
-    import keras
-    import numpy
-    import tensorflow
-
-    found = [(module.__name__, module.__version__) for module in (numpy, tensorflow, keras)]
-    return [("Python", platform.python_version()), *found]
+    return [("Python", platform.python_version()), *versions().items()]

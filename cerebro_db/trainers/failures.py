@@ -20,7 +20,9 @@ def described(error: Exception) -> dict[str, Any]:
     A defect is told in one line; its traceback, which tells where files lie, is for the server's log.
     """
     log = None
-    if not isinstance(error, CerebroError | ServerError):
+    if isinstance(error, ServerError):
+        return {"number": error.number}
+    if not isinstance(error, CerebroError):
         error, log = _unexpected(error)
     return {
         "sqlstate": error.sqlstate,

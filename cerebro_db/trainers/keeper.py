@@ -44,6 +44,7 @@ class Child:
         like: settings that it has made for the rest of its life; None where it has made none.
         caller: a copy of its caller's connection, to see that end; None while it is idle.
         deadline: when it is ended, on the clock ``time.monotonic``; None for never.
+        dismissed: whether it has been told to end.
     """
 
     pid: int
@@ -52,6 +53,12 @@ class Child:
     like: Any = None
     caller: socket.socket | None = None
     deadline: float | None = None
+    dismissed: bool = False
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether it can be given to a caller."""
+        return self.caller is None and not self.dismissed
 
 
 class Keeper:
@@ -86,10 +93,9 @@ class Keeper:
                 if key.fileobj is self._listener:
                     self._accept()
                 elif key.fileobj is wakeup:
-                    with suppress(BlockingIOError):
-                        wakeup.recv(MESSAGE_BYTES)
-                else:
-                    self._hear(self._children.get(key.data))
+                    wakeup.recv(MESSAGE_BYTES)
+                elif key.data in self._children:
+                    self._hear(self._children[key.data])
             self._reap()
             self._look_for_hangups()
             self._end_late()
@@ -101,10 +107,9 @@ class Keeper:
             caller, _ = self._listener.accept()
         except OSError:
             return
-        with caller:
+        with caller, suppress(Closed, OSError):  # it has gone, and whatever was begun for it ends
             caller.settimeout(_HELLO_SECONDS)
-            with suppress(Closed, OSError, ValueError, KeyError, TypeError):
-                self._serve(caller)
+            self._serve(caller)
 
     def _serve(self, caller: socket.socket) -> None:
         told = caller.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
@@ -130,7 +135,7 @@ class Keeper:
         found = [
             child
             for child in self._children.values()
-            if child.caller is None
+            if child.is_idle
             and child.owner == owner
             and (like is None or child.like in (None, like))
         ]
@@ -157,9 +162,10 @@ class Keeper:
         """In the child: leave all that is the keeper's, and begin its own life."""
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        self._lock.close()
         others = [child.control for child in self._children.values()]
         callers = [child.caller for child in self._children.values() if child.caller]
-        for one in (ours, caller, self._listener, self._lock, *others, *callers):
+        for one in (ours, caller, self._listener, *others, *callers):
             one.close()
         self._selector.close()
         live(theirs, self._kind)
@@ -181,20 +187,24 @@ class Keeper:
         return self._ended.get(pid)
 
     # -- children ----------------------------------------------------------------
-    def _hear(self, child: Child | None) -> None:
+    def _hear(self, child: Child) -> None:
         """A child has no more to do for its caller, or has ended."""
-        if child is None:
-            return
         data = child.control.recv(MESSAGE_BYTES)
         if not data:
-            self._selector.unregister(child.control)  # its end is told by the system
+            self._close_control(child)  # its end is told by the system
             return
         self._last_work = time.monotonic()
         self._forget_caller(child)
         child.deadline = time.monotonic() + float(json.loads(data)["idle"])
-        idle = [one for one in self._children.values() if one.caller is None]
+        idle = [one for one in self._children.values() if one.is_idle]
         for one in sorted(idle, key=lambda one: one.deadline or 0.0)[: -self._most_idle]:
             self._dismiss(one)
+
+    def _close_control(self, child: Child) -> None:
+        if child.control.fileno() >= 0:
+            with suppress(KeyError):
+                self._selector.unregister(child.control)
+            child.control.close()
 
     def _forget_caller(self, child: Child) -> None:
         if child.caller is not None:
@@ -222,9 +232,8 @@ class Keeper:
         """End a child: politely while it is idle, at once while it does not hear."""
         child.deadline = None
         if child.caller is None:
-            with suppress(KeyError):
-                self._selector.unregister(child.control)
-            child.control.close()
+            child.dismissed = True
+            self._close_control(child)
         else:
             with suppress(ProcessLookupError):
                 os.kill(child.pid, signal.SIGKILL)
@@ -235,9 +244,7 @@ class Keeper:
             if how is None:
                 continue
             child = self._children.pop(pid)
-            with suppress(KeyError, ValueError):
-                self._selector.unregister(child.control)
-            child.control.close()
+            self._close_control(child)
             self._forget_caller(child)
             self._ended[pid] = how
             while len(self._ended) > _REMEMBERED:

@@ -15,7 +15,7 @@ class ServerError(Exception):
     """An error of the server, in a statement or because the call was cancelled.
 
     Args:
-        told: sqlstate, message, detail and hint.
+        told: sqlstate, message, detail, hint, and the number by which the server process knows it.
     """
 
     def __init__(self, told: dict[str, Any]) -> None:
@@ -24,6 +24,7 @@ class ServerError(Exception):
         self.message: str = told["message"]
         self.detail: str | None = told["detail"]
         self.hint: str | None = told["hint"]
+        self.number: int = told["number"]
 
 
 @dataclass(frozen=True)

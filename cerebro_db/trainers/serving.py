@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from cerebro_db.errors import OutOfMemory
@@ -29,29 +29,42 @@ def serve(
     Returns:
         Whether this process can go on to work for others.
     """
-    plpy = Plpy(link, **session)
-    failed: dict[str, Any] | None = None
+    calls = _Calls(Plpy(link, **session), gd, after)
     try:
-        while True:
-            call = link.receive()
-            if call["begins"]:
-                failed = None
-            if failed is not None:
-                if call["waits"]:
-                    link.send({"error": failed})
-                    failed = None
-                continue
-            answer, usable = _done(plpy, gd, call)
-            after()
-            if call["waits"]:
+        while calls.usable:
+            for answer in calls.answered(link.receive()):
                 link.send(answer)
-            elif "error" in answer:
-                failed = answer["error"]
-                link.send({"row_failed": True})
-            if not usable:
-                return False
     except CallerGone:
         return True
+    return False
+
+
+class _Calls:
+    """Calls of one connection, of which some wait for no answer.
+
+    Where such a one fails, those that follow are left out, until one waits: it gets the error.
+    """
+
+    def __init__(self, plpy: Plpy, gd: dict[str, Any], after: Callable[[], None]) -> None:
+        self._plpy, self._gd, self._after = plpy, gd, after
+        self._failed: dict[str, Any] | None = None
+        self.usable = True
+
+    def answered(self, call: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        """Do a call; what is to be sent then."""
+        if call["begins"]:
+            self._failed = None
+        if self._failed is None:
+            answer, self.usable = _done(self._plpy, self._gd, call)
+            self._after()
+        else:
+            answer = self._failed
+        if call["waits"]:
+            self._failed = None
+            yield answer
+        elif self._failed is None and "error" in answer:
+            self._failed = answer
+            yield {"row_failed": True}
 
 
 def _done(plpy: Plpy, gd: dict[str, Any], call: dict[str, Any]) -> tuple[dict[str, Any], bool]:

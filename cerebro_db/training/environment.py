@@ -32,6 +32,17 @@ def preload() -> None:
     _import_tensorflow()
 
 
+def versions() -> dict[str, str]:
+    """Versions of NumPy, TensorFlow and Keras."""
+    _set_for_import()
+    _import_tensorflow()
+    import keras
+    import numpy as np
+    import tensorflow as tf
+
+    return {module.__name__: str(module.__version__) for module in (np, tf, keras)}
+
+
 def configure(threads: int, use_gpus: bool = False, place: int | None = None) -> dict[str, Any]:
     """Import TensorFlow with ``threads`` threads for its kernels and for BLAS.
 

@@ -328,7 +328,7 @@ def test_bad_arguments(strange, arguments):
     before = strange.tables()
     with pytest.raises(kind, match=f"(?s){message}") as caught:
         strange.fetch(f"SELECT cerebro_pack_columns({arguments})")
-    assert "driver" not in (caught.value.diag.context or "")
+    assert "cerebro_db" not in (caught.value.diag.context or "")
     assert strange.tables() == before
 
 
