@@ -27,7 +27,7 @@ class Relay:
         self._plpy = plpy
         self.told = dict(installation)
         self._installation = Installation(**installation)
-        self._trainers = {}  # type: Dict[Any, Process]  # connections, by the owner of the trainer
+        self._trainers: Dict[Any, Process] = {}  # by the owner of the trainer
         self._functions = None  # JSON of the registered functions, as the catalog has told
 
     # -- calls -------------------------------------------------------------------
@@ -119,8 +119,10 @@ class Relay:
         except BaseException:
             self._drop(trainer)
             raise
-        if answer is not None and answer.get("ends"):
-            self._drop(trainer)
+        if answer is not None:
+            trainer.like = answer["like"]
+            if answer.get("ends"):
+                self._drop(trainer)
         return answer
 
     def _own_trainer(self, like: Any) -> Process:
@@ -132,7 +134,6 @@ class Relay:
             trainer = None
         if trainer is None:
             trainer = self._trainers[owner] = self._connected(TRAINER, {"like": like})
-        trainer.like = like or trainer.like
         return trainer
 
     def _connected(self, kind: str, wanted: Dict[str, Any]) -> Process:

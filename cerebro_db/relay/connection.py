@@ -43,7 +43,7 @@ class Connection:
         Raises:
             Closed: the other side is gone.
         """
-        message = received(self._read)  # type: Dict[str, Any]
+        message: Dict[str, Any] = received(self._read)
         return message
 
     @property

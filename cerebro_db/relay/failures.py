@@ -20,7 +20,7 @@ def failure(
         first, text = _UNNAMED, first
     reads_attributes = hasattr(plpy, "commit")  # older servers take them from a tuple of their SPI
     base = plpy.Error if reads_attributes else plpy.SPIError
-    error = type(first, (base,), {"__module__": "builtins"})(text)  # type: BaseException
+    error: BaseException = type(first, (base,), {"__module__": "builtins"})(text)
     if reads_attributes:
         vars(error).update(sqlstate=sqlstate, hint=hint, detail=detail)
     else:

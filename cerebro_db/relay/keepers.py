@@ -89,9 +89,9 @@ class Process(Connection):
     def __init__(self, sock: socket.socket, listen: Any, kind: str) -> None:
         super().__init__(sock, listen)
         self.kind, self.pid = kind, 0
-        self.like = None  # type: Any
-        self.functions = None  # type: Any
-        self.again = None  # type: Any
+        self.like: Any = None
+        self.functions: Any = None
+        self.again: Any = None
 
 
 def connected(installation: Installation, kind: str, hello: Dict[str, Any], listen: Any) -> Process:
@@ -225,7 +225,7 @@ def _start(installation: Installation, kind: str, folder: str, name: str) -> Non
 def _started(installation: Installation, kind: str, folder: str, name: str, listen: Any) -> Any:
     """A connection to a keeper that is started for it, or that somebody else starts."""
     path = os.path.join(folder, name)
-    found = []  # type: List[Any]
+    found: List[Any] = []
 
     def connects() -> bool:
         found[:] = [_connect(path)]

@@ -19,9 +19,9 @@ class Services:
 
     def __init__(self, plpy: Any) -> None:
         self._plpy = plpy
-        self.errors = []  # type: List[BaseException]
-        self._plans = {}  # type: Dict[Any, Any]
-        self._subtransactions = []  # type: List[Any]
+        self.errors: List[BaseException] = []
+        self._plans: Dict[Any, Any] = {}
+        self._subtransactions: List[Any] = []
 
     def serve(self, message: Dict[str, Any], process: Connection) -> None:
         """Do what a message of a process asks for, and answer where an answer is awaited."""
@@ -38,7 +38,7 @@ class Services:
 
     def _answered(self, work: Any, given: Any) -> Dict[str, Any]:
         try:
-            answer = work(given)  # type: Dict[str, Any]
+            answer: Dict[str, Any] = work(given)
             return answer
         except (self._plpy.Error, self._plpy.SPIError) as error:
             return {"failed": self.told(error)}

@@ -18,6 +18,7 @@ from cerebro_db.server.host import close_sessions
 from cerebro_db.server.memory import idle_seconds, release_memory
 from cerebro_db.trainers.link import Link
 from cerebro_db.trainers.serving import serve
+from cerebro_db.training.environment import lasting
 
 DRIVER, TRAINER = "driver", "trainer"
 # Which processes the kernel ends first where memory runs out: trainers before all of the server's.
@@ -42,7 +43,7 @@ def live(control: socket.socket, kind: str) -> NoReturn:
             release_memory(_kept)
             if not (seconds := idle_seconds(_kept)):
                 break
-            control.sendall(json.dumps({"idle": seconds}).encode())
+            control.sendall(json.dumps({"idle": seconds, "like": lasting()}).encode())
         code = 0
     except OSError:  # the keeper has gone
         code = 0

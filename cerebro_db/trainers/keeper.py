@@ -195,7 +195,9 @@ class Keeper:
             return
         self._last_work = time.monotonic()
         self._forget_caller(child)
-        child.deadline = time.monotonic() + float(json.loads(data)["idle"])
+        told = json.loads(data)
+        child.like = told["like"]
+        child.deadline = time.monotonic() + float(told["idle"])
         idle = [one for one in self._children.values() if one.is_idle]
         for one in sorted(idle, key=lambda one: one.deadline or 0.0)[: -self._most_idle]:
             self._dismiss(one)

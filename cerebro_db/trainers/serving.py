@@ -11,6 +11,7 @@ from cerebro_db.server.memory import know_functions
 from cerebro_db.trainers.failures import described
 from cerebro_db.trainers.lent import Plpy
 from cerebro_db.trainers.link import CallerGone, Link
+from cerebro_db.training.environment import lasting
 
 _PACKAGE = "cerebro_db.server"
 
@@ -73,11 +74,14 @@ def _done(plpy: Plpy, gd: dict[str, Any], call: dict[str, Any]) -> tuple[dict[st
         if "functions" in call:
             know_functions(gd, call["functions"])
         function = _function(call["call"])
-        return {"result": function(plpy, gd, *call["arguments"], **call["named"])}, True
+        return {
+            "result": function(plpy, gd, *call["arguments"], **call["named"]),
+            "like": lasting(),
+        }, True
     except Exception as error:
         # TensorFlow may end a process that has no memory left at its next tensor.
         spoiled = isinstance(error, OutOfMemory)
-        return {"error": described(error), "ends": spoiled}, not spoiled
+        return {"error": described(error), "like": lasting(), "ends": spoiled}, not spoiled
 
 
 def _function(name: str) -> Callable[..., Any]:

@@ -81,6 +81,11 @@ def configured() -> dict[str, Any]:
     return dict(_configured)
 
 
+def lasting() -> list[Any] | None:
+    """Threads and use of GPUs, which hold for the life of this process; None before they are set."""
+    return [_configured["threads"], _configured["use_gpus"]] if _configured else None
+
+
 def configured_threads() -> int | None:
     """The threads that this process computes with; None before TensorFlow was imported."""
     found: int | None = _configured.get("threads")
