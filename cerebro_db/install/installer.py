@@ -126,7 +126,7 @@ def uninstall(dsn: str, force: bool = False) -> tuple[str, ...]:
     """
     with transaction(dsn) as connection:
         _require_superuser(connection)
-        execute(connection, queries.LOCK, "the lock")
+        execute(connection, Script().render("prepare/010_begin.sql"), "the lock")
         _require_installed(connection)
         dependent = tuple(
             f"{kind} {name}" for kind, name in rows(connection, queries.DEPENDENT, "dependencies")
