@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from cerebro_db.database.relations import CallerPath, forget_search_path, use_search_path
@@ -15,6 +15,7 @@ from cerebro_db.database.sessions import (
     StatementFailed,
     Tick,
     no_tick,
+    reset_all,
 )
 from cerebro_db.errors import CerebroError, InvalidData, ObjectInUse
 
@@ -62,8 +63,7 @@ def control_session(
             use_search_path(session, search_path, tick)
         yield session
     finally:
-        session.cancel()
-        session.recover()
+        session.reset()
         forget_search_path(session)
         _unlock(session)
         pool.give([session])
@@ -85,8 +85,7 @@ def transaction(session: Session, tick: Tick = no_tick) -> Iterator[None]:
     try:
         yield
     except BaseException as error:
-        session.cancel()
-        session.recover()
+        session.reset()
         if isinstance(error, StatementFailed) and error.sqlstate == _THERE_ALREADY:
             _check_copies(session)
         raise
@@ -181,11 +180,12 @@ def preparation(
     return sql, (threads, gpus, 0, NO_RUN, place)
 
 
-def release(session: Session) -> None:
-    """Let a session forget what it scored; its programs stay."""
-    session.recover()
-    try:
-        if not session.closed:
-            session.run("SELECT cerebro._release_worker()")
-    except CerebroError:  # it still computes what was cancelled
-        session.close()
+def release(sessions: Sequence[Session]) -> None:
+    """Let sessions forget what they scored; their programs stay."""
+    reset_all(sessions)
+    for session in sessions:
+        try:
+            if not session.closed:
+                session.run("SELECT cerebro._release_worker()")
+        except CerebroError:  # it still computes what was cancelled
+            session.close()

@@ -243,10 +243,7 @@ class ScoringJob:
                 session.settle(self._tick)
             yield sessions
         finally:
-            for session in sessions:
-                session.cancel()
-            for session in sessions:
-                release(session)
+            release(sessions)
             self._pool.give(sessions)
 
     def _prepare(self, session: Session, use_gpus: bool, place: int) -> None:

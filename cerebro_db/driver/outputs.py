@@ -69,6 +69,7 @@ class Outputs:
         kind: of the tables.
         suffixes: of those that are made.
         replace: whether tables of that kind that are there give way.
+        by: the argument that says so.
         inputs: oids of tables that the call reads.
     """
 
@@ -78,6 +79,7 @@ class Outputs:
     kind: Kind
     suffixes: tuple[str, ...] = ("",)
     replace: bool = False
+    by: str = "replace"
     inputs: Sequence[int] = field(default=(), compare=False)
 
     def table(self, suffix: str = "") -> QualifiedName:
@@ -123,7 +125,7 @@ def new_outputs(
     """
     name = new_name(session, text, role, tick)
     made = kind.suffixes if suffixes is None else tuple(suffixes)
-    outputs = Outputs(name, str(text), role, kind, made, bool(replace), tuple(inputs))
+    outputs = Outputs(name, str(text), role, kind, made, bool(replace), inputs=tuple(inputs))
     for suffix in made:
         name.suffixed(suffix)  # long names are refused
     check(session, outputs, tick)
@@ -253,8 +255,8 @@ def _earlier(session: Session, outputs: Outputs, tick: Tick) -> list[Table]:
             earlier.append(table)
         elif suffix in outputs.suffixes:
             raise DuplicateTable(
-                f"{outputs.role}: got {outputs.text!r}; {_what(table)} is there; replace := true "
-                f"replaces {outputs.kind.what} only",
+                f"{outputs.role}: got {outputs.text!r}; {_what(table)} is there; {outputs.by} := "
+                f"true replaces {outputs.kind.what} only",
                 hint="choose another name, or drop it yourself",
             )
     return earlier
@@ -274,12 +276,13 @@ def _check_own(outputs: Outputs, table: Table) -> None:
     what = f"{outputs.role}: got {outputs.text!r}"
     if not table.is_own:
         raise NotPermitted(
-            f"{what}; {table.name} belongs to {table.owner}; replace := true replaces your own only",
+            f"{what}; {table.name} belongs to {table.owner}; {outputs.by} := true replaces your own "
+            "only",
             hint="choose another name, or call this as its owner",
         )
     if table.oid in outputs.inputs:
         raise InvalidArgument(
-            f"{what}, which this call reads; allowed: replace := true for another table",
+            f"{what}, which this call reads; allowed: {outputs.by} := true for another table",
             hint="choose another name",
         )
 
@@ -379,7 +382,7 @@ def _drop_statement(tables: Sequence[Table]) -> str:
 def _drop(session: Session, outputs: Outputs, tables: Sequence[Table], tick: Tick) -> None:
     _check_unused(session, outputs, tables, tick)
     _check_same(session, outputs, tables, tick)
-    what = f"{outputs.role}: got {outputs.text!r}, which replace := true replaces"
+    what = f"{outputs.role}: got {outputs.text!r}, which {outputs.by} := true replaces"
     try:
         session.run(_drop_statement(tables), (), tick)
     except StatementFailed as error:

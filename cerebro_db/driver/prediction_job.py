@@ -16,7 +16,7 @@ from cerebro_db.database.dialects.choice import PostgreSQL
 from cerebro_db.database.dialects.postgresql_prediction import UNFINISHED, Piece, Statement
 from cerebro_db.database.dialects.prediction_answers import Answer, Several
 from cerebro_db.database.names import QualifiedName
-from cerebro_db.database.sessions import Session, SessionPool, StatementFailed, Tick
+from cerebro_db.database.sessions import Session, SessionPool, StatementFailed, Tick, reset_all
 from cerebro_db.driver.control import (
     END_HOLDER,
     SCORING_THREADS,
@@ -146,7 +146,6 @@ class Job(ABC):
             explained = work.source.explained
             raise explained(self._control, self._dialect, work.asked, failure, self._tick) from None
         finally:
-            self._control.cancel()
             self._end()
 
     def _tell_repeated(self, source: Rows) -> None:
@@ -235,7 +234,7 @@ class PredictionJob(Job):
         return self._control.run(*statement, self._tick) if statement else []
 
     def _end(self) -> None:
-        release(self._control)
+        release([self._control])
 
     # -- several workers -------------------------------------------------------
     @contextmanager
@@ -251,10 +250,7 @@ class PredictionJob(Job):
                 session.settle(self._tick)
             yield others
         finally:
-            for session in others:
-                session.cancel()
-            for session in others:
-                release(session)
+            release(others)
             self._pool.give(others)
 
     def _together(self, work: Work, others: Sequence[Session], pieces: Sequence[Piece]) -> None:
@@ -281,9 +277,7 @@ class PredictionJob(Job):
             ):
                 self._control.run(self._sql.finish(build, work.output), (), self._tick)
         except BaseException:
-            for session in [*others, self._control]:
-                session.cancel()
-                session.recover()
+            reset_all([*others, self._control])
             # If even this fails, the next call for the same output clears what is left.
             with suppress(CerebroError):
                 self._control.run(self._sql.drop(build))

@@ -15,11 +15,17 @@ from cerebro_db.errors import CerebroError, ObjectInUse, TooManyConnections
 
 Notify = Callable[[str], None]
 
-# Limits of a database and of a role are not for superusers, for whom some connections are kept.
+# Limits of a database and of a role are not for superusers, for whom some connections are kept. More are
+# kept, on newer servers, for members of a role.
 _FREE = """
 SELECT least(pg_catalog.current_setting('max_connections')::integer
              - CASE WHEN r.rolsuper THEN 0 ELSE
-               pg_catalog.current_setting('superuser_reserved_connections')::integer END
+               pg_catalog.current_setting('superuser_reserved_connections')::integer
+               + COALESCE((SELECT s.setting::integer FROM pg_catalog.pg_settings s
+                            WHERE s.name = 'reserved_connections'
+                              AND NOT EXISTS (SELECT 1 FROM pg_catalog.pg_roles u
+                                               WHERE u.rolname = 'pg_use_reserved_connections'
+                                                 AND pg_catalog.pg_has_role(u.oid, 'USAGE'))), 0) END
              - (SELECT sum(s.numbackends) FROM pg_catalog.pg_stat_database s),
              CASE WHEN d.datconnlimit >= 0 AND NOT r.rolsuper THEN d.datconnlimit
                - (SELECT s.numbackends FROM pg_catalog.pg_stat_database s WHERE s.datid = d.oid) END,

@@ -172,7 +172,7 @@ def _check_weights(
                     raise
                 # Else it cannot be built, which its first hop tells of: the others go on.
     finally:
-        release(session)
+        release([session])
 
 
 def _task(configuration: Configuration, setup: RunSetup, earlier: ModelTable) -> str:

@@ -282,6 +282,19 @@ def test_default_privileges_give_nothing(hostile: str, mallory: Any, connect: An
     superuser.run(f"DROP OWNED BY {OWNER}")
 
 
+def test_privileges_on_columns_do_not_last(hostile: str, connect: Any) -> None:
+    superuser = connect(hostile)
+    installer.install(hostile, Script())
+    superuser.run(f"GRANT UPDATE (status), REFERENCES (run_id) ON cerebro.catalog_runs TO {OWNER}")
+    superuser.run("GRANT SELECT (run_id) ON cerebro.catalog_runs TO PUBLIC")
+    installer.install(hostile, Script())
+    assert superuser.fetch(
+        "SELECT attname, aclexplode(attacl) FROM pg_attribute WHERE attacl IS NOT NULL "
+        "AND attrelid = 'cerebro.catalog_runs'::regclass"
+    ) == []  # fmt: skip
+    superuser.run(f"DROP OWNED BY {OWNER}")
+
+
 def rights(superuser: Any) -> set[str]:
     """The objects of Cerebro-DB on which others than its roles have any privilege."""
     return set(
