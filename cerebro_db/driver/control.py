@@ -41,6 +41,13 @@ def runs_no_tensorflow(session: Session) -> bool:
     return "tensorflow" not in session.facts
 
 
+Notify = Callable[[str], None]
+
+
+def no_notice(message: str) -> None:
+    """Tell nobody how far the work is."""
+
+
 @contextmanager
 def control_session(
     pool: SessionPool,

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 
 from cerebro_db.database.catalog import Catalog
 from cerebro_db.database.sessions import Session, SessionPool, Tick
-from cerebro_db.driver.control import END_HOLDER, holder_of, lock_key, runs_tensorflow
+from cerebro_db.driver.control import END_HOLDER, Notify, holder_of, lock_key, runs_tensorflow
 from cerebro_db.driver.fit_request import MAX_WORKERS
 from cerebro_db.driver.fit_setup import RunSetup, memory_workers
 from cerebro_db.errors import CerebroError, ObjectInUse, TooManyConnections
-
-Notify = Callable[[str], None]
 
 # Limits of a database and of a role are not for superusers, for whom some connections are kept. More are
 # kept, on newer servers, for members of a role.

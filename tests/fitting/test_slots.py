@@ -50,6 +50,7 @@ def test_a_role_has_so_many_workers(bench: Any, fit: Fit, setting: Any) -> None:
 
 def test_runs_of_a_role_share_its_workers(bench: Any, fit: Fit, setting: Any) -> None:
     setting("max_workers", 1)
+    out, _ = fit(epochs=1)
     other = connected(bench.dsn)
     errors: list[BaseException] = []
 
@@ -69,6 +70,9 @@ def test_runs_of_a_role_share_its_workers(bench: Any, fit: Fit, setting: Any) ->
         with pytest.raises(psycopg2.errors.ObjectInUse, match="allowed: 1 together") as refused:
             fit(epochs=1)
         assert refused.value.diag.message_hint
+        for scoring in ("cerebro_evaluate", "cerebro_confusion_matrix"):
+            with pytest.raises(psycopg2.errors.ObjectInUse, match="allowed: 1 together"):
+                bench.run(f"SELECT {scoring}(%s, 'packed', 'scores_of_too_many')", (out,))
     finally:
         bench.run("SELECT r.run_id FROM cerebro.runs r, cerebro_cancel(r.run_id) "
                   "WHERE r.status = 'running'")  # fmt: skip
