@@ -235,7 +235,7 @@ class ReadOnlyTransaction(CerebroError):
 
 
 class SerializationFailed(CerebroError):
-    """What a call needs was changed by another session after the caller's transaction began."""
+    """Another session changed something that a call needs after the caller's transaction began."""
 
     sqlstate = "40001"
     advice = (

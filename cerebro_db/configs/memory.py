@@ -31,7 +31,7 @@ _FLOAT_BYTES = 4
 
 @dataclass(frozen=True)
 class Load:
-    """What one configuration asks of a worker.
+    """Demand of one configuration on a worker.
 
     Attributes:
         program: equal for configurations that share a program.

@@ -334,7 +334,7 @@ _TOO_MANY = re.compile(r"too many (clients|connections)|connection slots are res
 
 
 def _refused(error: Any) -> LoopbackFailed:
-    """Why a session was not opened."""
+    """The error of a session that was not opened."""
     line = _first_line(error)
     if _TOO_MANY.search(line):
         return TooManyConnections(line)

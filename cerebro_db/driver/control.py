@@ -101,7 +101,7 @@ def transaction(session: Session, tick: Tick = no_tick) -> Iterator[None]:
 
 
 def _check_copies(session: Session) -> None:
-    """Where segments have copies of the catalog: a row may be on one of them only.
+    """Compare the copies of the catalog on segments: a row may be on one of them only.
 
     Raises:
         InvalidData: a copy differs from the others.
@@ -130,7 +130,7 @@ def lock(session: Session, subject: str, tick: Tick = no_tick) -> None:
 
 
 def holder_of(session: Session, key: int, tick: Tick = no_tick) -> str:
-    """Who holds an advisory lock, for messages: any role can, whatever it has to do with us."""
+    """Process and role that hold an advisory lock, for messages: any role can, whatever it has to do with us."""
     rows = session.run(_HOLDER, (key,), tick)
     if not rows:  # gone meanwhile
         return "a session that has just ended"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 from abc import ABC, abstractmethod
@@ -91,12 +90,6 @@ class Work:
         if isinstance(self.answer, Several):
             return tuple(answer.ranks for answer in self.answer.answers)
         return (self.answer.ranks,)
-
-    @property
-    def build(self) -> QualifiedName:
-        """The output while it is not finished, where others must see it too."""
-        digest = hashlib.sha256(str(self.output).encode()).hexdigest()[:24]
-        return QualifiedName(self.output.schema, f"cerebro_predicting_{digest}")
 
 
 def may_predict(session: Session, use_gpus: bool) -> bool:
@@ -255,7 +248,7 @@ class PredictionJob(Job):
 
     def _together(self, work: Work, others: Sequence[Session], pieces: Sequence[Piece]) -> None:
         """All insert into a table that the others can see; it gets its name when it is complete."""
-        build, source = work.build, work.source.sql
+        build, source = work.outputs.unfinished(), work.source.sql
         key = lock_key(build.text)
         if not self._control.run(self._sql.try_lock, (key,), self._tick)[0][0]:
             raise DuplicateTable(

@@ -68,7 +68,7 @@ def slots(
     notify: Notify,
     fitting: int = MAX_WORKERS,
 ) -> Iterator[int]:
-    """How many workers there may be; while this lasts, nobody else has their slots.
+    """Number of workers that there may be; while this lasts, nobody else has their slots.
 
     Args:
         control: a session; it holds the slots, which end with it.
@@ -129,7 +129,7 @@ def _taken(control: Session, slots: list[int], wanted: int, tick: Tick) -> list[
 
 
 def _told(got: int, wanted: int, by_memory: int, free: int, most: int) -> str:
-    """Why there are fewer workers; their number does not show in the results."""
+    """Reason for fewer workers; their number does not show in the results."""
     if got == by_memory:
         why = "memory of the server is enough for no more"
     elif got == free:

@@ -27,7 +27,7 @@ SET plpython3.python_path = '';
 
 
 class Warnings:
-    """What the server warned of, each with its hint; takes the place of a connection's list of notices."""
+    """Warnings of the server, each with its hint; in the place of a connection's list of notices."""
 
     def __init__(self) -> None:
         self.texts: list[str] = []

@@ -24,7 +24,7 @@ from cerebro_db.install.script import Script, sql_array
 
 @dataclass(frozen=True)
 class Report:
-    """What an installation was found to be, and to run on.
+    """Findings about an installation and about its server.
 
     Attributes:
         warnings: what an administrator may want to change.

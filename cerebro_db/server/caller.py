@@ -25,7 +25,7 @@ class _TakenBack(Exception):
 
 
 class CallerSession(Session):
-    """What reads and writes tables through a session may do so in the caller's transaction.
+    """Session that runs statements in the caller's transaction.
 
     Args:
         plpy: the module that the server hands to PL/Python bodies.
@@ -71,7 +71,7 @@ class CallerSession(Session):
 
     @contextmanager
     def rehearsal(self, tick: Tick = no_tick) -> Iterator[None]:
-        """What is run inside is taken back."""
+        """Take back all that is run inside."""
         with suppress(_TakenBack), self._plpy.subtransaction():
             yield
             raise _TakenBack
@@ -148,7 +148,7 @@ def _changes_told(isolation: str) -> Iterator[None]:
 
 
 def search_path_of(facts: Any, *, in_callers: bool = False) -> SearchPath:
-    """Where names are looked for, as the caller's session tells."""
+    """Search path for names, as the caller's session tells."""
     return SearchPath(tuple(facts["schemas"]), facts["first"], facts["temporary"], in_callers)
 
 

@@ -69,7 +69,7 @@ def _folder(base: str, role: str) -> Path:
 
 
 def _fault(base: str) -> str | None:
-    """Why others could lead what is written there to another place, if they can."""
+    """Reason why others could lead files that are written there to another place, if they can."""
     if os.path.islink(base):
         return "which is a symbolic link"
     if fault := _open_to_others(os.stat(base), 0):
@@ -83,7 +83,7 @@ def _fault(base: str) -> str | None:
 
 
 def _open_to_others(found: os.stat_result, protecting: int) -> str | None:
-    """How others than root and the server's user could change what is in a directory, if they can.
+    """Reason why others than root and the server's user could change a directory, if they can.
 
     Args:
         found: its status.

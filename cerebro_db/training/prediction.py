@@ -48,7 +48,7 @@ class Predictor:
 
     @property
     def kept_bytes(self) -> int:
-        """What is kept of the model beside its scorer."""
+        """Bytes that are kept of the model beside its scorer."""
         return len(self._data)
 
     def load(self) -> None:

@@ -179,7 +179,7 @@ CALLS = [
 
 
 def error_of(person: Any, call: str) -> str | None:
-    """What a call ends with, if it is an error."""
+    """The error that a call ends with, if any."""
     try:
         person.fetch(call)
     except psycopg2.Error as error:
@@ -214,7 +214,7 @@ ACTIONS = [
 
 
 def refused(dsn: str) -> set[str]:
-    """What all commands say."""
+    """Messages of all commands."""
     told = set()
     for action in ACTIONS:
         with pytest.raises(MissingPrerequisite) as caught:

@@ -1,4 +1,4 @@
-"""What functions do in a transaction of their caller, called by a plain member of cerebro_user."""
+"""Functions in a transaction of their caller, who is a plain member of cerebro_user."""
 
 from __future__ import annotations
 
