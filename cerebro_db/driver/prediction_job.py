@@ -162,8 +162,35 @@ class Job(ABC):
         if isinstance(work.source, Rows) and (told := work.source.left_out(found)):
             self._notify(told)
 
+    def _reserve(self, work: Work, session: Session) -> None:
+        """Keep the name of the unfinished table for this call, until its session ends or is given back.
+
+        Args:
+            work: whose table it is.
+            session: drops what is left there of a call whose process was killed.
+        """
+        build = work.outputs.unfinished()
+        key = lock_key(build.text)
+        if not self._control.run(self._dialect.prediction.try_lock, (key,), self._tick)[0][0]:
+            raise DuplicateTable(
+                f"output_table: {work.output} is being made by another session, "
+                f"{holder_of(self._control, key, self._tick)}",
+                hint=f"choose another name, or {END_HOLDER}",
+            )
+        self._drop_leftover(session, build)
+
+    def _drop_leftover(self, session: Session, build: QualifiedName) -> None:
+        """Of a call whose process was killed."""
+        rows = session.run(*self._dialect.prediction.leftover(build), self._tick)
+        if rows and rows[0][0] != UNFINISHED:
+            raise DuplicateTable(f"output_table: the table {build} exists; its name is needed")
+        if rows:
+            session.run(self._dialect.prediction.drop(build), (), self._tick)
+
     def _create(self, work: Work) -> None:
         """Make the table, empty."""
+        if work.outputs.replace:
+            self._reserve(work, self._control)
         sql = self._dialect.prediction
         columns, source = work.answer.columns, work.source.sql
         create = sql.create(work.outputs.draft(), source, columns, unfinished=False)
@@ -249,14 +276,7 @@ class PredictionJob(Job):
     def _together(self, work: Work, others: Sequence[Session], pieces: Sequence[Piece]) -> None:
         """All insert into a table that the others can see; it gets its name when it is complete."""
         build, source = work.outputs.unfinished(), work.source.sql
-        key = lock_key(build.text)
-        if not self._control.run(self._sql.try_lock, (key,), self._tick)[0][0]:
-            raise DuplicateTable(
-                f"output_table: {work.output} is being made by another session, "
-                f"{holder_of(self._control, key, self._tick)}",
-                hint=f"choose another name, or {END_HOLDER}",
-            )
-        self._drop_leftover(others[0], build)
+        self._reserve(work, others[0])
         create = self._sql.create(build, source, work.answer.columns, unfinished=True)
         others[0].run(create, (), self._tick)
         try:
@@ -275,14 +295,6 @@ class PredictionJob(Job):
             with suppress(CerebroError):
                 self._control.run(self._sql.drop(build))
             raise
-
-    def _drop_leftover(self, session: Session, build: QualifiedName) -> None:
-        """Of a call whose process was killed."""
-        rows = session.run(*self._sql.leftover(build), self._tick)
-        if rows and rows[0][0] != UNFINISHED:
-            raise DuplicateTable(f"output_table: the table {build} exists; its name is needed")
-        if rows:
-            session.run(self._sql.drop(build), (), self._tick)
 
     # -- the work --------------------------------------------------------------
     def _insert(
