@@ -26,6 +26,7 @@ from cerebro_db.database.dialects.greenplum_install import (
 )
 from cerebro_db.errors import InvalidArgument
 from cerebro_db.install import search_path, sources
+from cerebro_db.install.pins import pinned
 
 # Executed at the first call in a session; later ones compare one dictionary. The relay is loaded from
 # its own folder: the server's Python finds nothing else of the package, or of what that needs.
@@ -49,6 +50,9 @@ if relay is None or relay.told != _told:
 _DEFINITION = re.compile(
     r"^\s*CREATE\s+(?:OR\s+REPLACE\s+)?(?:FUNCTION|AGGREGATE)\s+cerebro\.(\w+)", re.I | re.M
 )
+
+# Another installation in the same database is waited for so long.
+LOCK_SECONDS = 60
 
 HEADER = """\
 -- Cerebro-DB {version}. Apply as a superuser, in one transaction:
@@ -176,6 +180,8 @@ class Script:
             own_numbers=OWN_NUMBERS,
             replicate_catalog=REPLICATE_CATALOG,
             search_path=search_path,
+            lock_seconds=LOCK_SECONDS,
+            pinned=pinned,
             migration_names=[path.stem for path in _files("migrations")],
         )
         filters: dict[str, Callable[..., str]] = {
