@@ -10,13 +10,14 @@ from pathlib import Path
 import numpy as np
 
 from cerebro_db.configs.architecture import check_architecture
+from cerebro_db.core.spec import Configuration
 from cerebro_db.database.dialects.choice import HAS_SEGMENTS, dialect_of
 from cerebro_db.database.packed import PackedTable
 from cerebro_db.database.sessions import Session, no_tick
-from cerebro_db.driver.fit_request import FitRequest
-from cerebro_db.driver.fit_setup import Configuration, RunSetup, set_up
-from cerebro_db.driver.tasks import TaskWriter
-from cerebro_db.planning.orders import plan_epoch
+from cerebro_db.decide.plan import plan_epoch
+from cerebro_db.executors.tasks import TaskWriter
+from cerebro_db.runs.request import FitRequest
+from cerebro_db.runs.setup import RunSetup, set_up
 from cerebro_db.training.buffers import decode
 
 
@@ -89,10 +90,10 @@ def partition_file(folder: str | Path, partition_key: int, name: str) -> Path:
 
 
 def _jobs(setup: RunSetup) -> list[Job]:
-    writer = TaskWriter(setup, run_id=0)
+    writer = TaskWriter(setup.tables, setup.targets, setup.spec.seed, run_id=0)
     costs = {c.mst_key: c.hop_seconds for c in setup.configurations}
     keys = [partition.partition_key for partition in setup.packed.partitions]
-    seed, epochs = setup.request.seed or 0, setup.request.num_iterations or 1
+    seed, epochs = setup.spec.seed, setup.spec.epochs
     visits = [v for epoch in range(1, epochs + 1) for v in plan_epoch(costs, keys, seed, epoch)]
     visits.sort()
     return [

@@ -54,8 +54,8 @@ def fit(
     schedule: Annotated[str, typer.Option(help="hopper or rotation.")] = "hopper",
 ) -> None:
     """Trains like cerebro_fit_multiple, with its driver in this process."""
-    from cerebro_db.driver.fit import fit_multiple
-    from cerebro_db.driver.fit_request import FitRequest
+    from cerebro_db.runs.driver import fit_multiple
+    from cerebro_db.runs.request import FitRequest
 
     client = _client(dsn)
     request = FitRequest(
@@ -96,8 +96,8 @@ def resume(
     ] = None,
 ) -> None:
     """Goes on with a run like cerebro_resume, with its driver in this process."""
-    from cerebro_db.driver.drive import Limits
-    from cerebro_db.driver.fit import resume as resume_run
+    from cerebro_db.runs.driver import Limits
+    from cerebro_db.runs.driver import resume as resume_run
 
     client = _client(dsn)
     limits = Limits(max_seconds, num_workers, any_version, model_output_table, client.search_path)

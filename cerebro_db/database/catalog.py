@@ -10,6 +10,8 @@ from typing import Any, TypeVar
 
 from cerebro_db.configs.plain_texts import plain_text
 from cerebro_db.configs.settings import Settings
+from cerebro_db.core.spec import Hop
+from cerebro_db.core.tasks import Measures
 from cerebro_db.database.names import QualifiedName
 from cerebro_db.database.sessions import Session, Tick
 from cerebro_db.errors import CerebroError, UndefinedRun
@@ -20,7 +22,7 @@ STATES_SCHEMA = "cerebro_states"
 GOING_ON = ("starting", "running")
 # That have rows of a run.
 RUN_TABLES = (
-    "runs", "configurations", "architectures", "plan", "hops", "metrics", "requests",
+    "runs", "configurations", "architectures", "plan", "decisions", "hops", "metrics", "requests",
 )  # fmt: skip
 LOCK_CATALOG = "SELECT cerebro._lock_catalog(%s::text[])"
 
@@ -123,6 +125,7 @@ class ConfigurationRow:
     jit: bool
     steps_per_call: int
     goal: str
+    budget: int
     is_warm: bool = False
 
 
@@ -134,19 +137,6 @@ class ArchitectureRow:
     model_arch: str
     model_facts: str
     has_weights: bool
-
-
-@dataclass(frozen=True)
-class MetricRow:
-    """Results of one configuration on one data set after one epoch."""
-
-    mst_key: int
-    epoch: int
-    dataset: str
-    loss: float
-    names: list[str]
-    metrics: list[float]
-    elapsed: float
 
 
 class Catalog:
@@ -214,7 +204,7 @@ class Catalog:
             f"VALUES ({', '.join(['%s'] * len(columns))}, '{{}}', 'starting', %s) RETURNING run_id"
         )
         run_id = int(self._run(sql, [*vars(row).values(), self._session.pid])[0][0])
-        self._insert("_configurations", run_id, configurations, {"status": "'waiting'"})
+        self.add_configurations(run_id, configurations, "waiting")
         for model in architectures:
             self._run(
                 "INSERT INTO cerebro._architectures "
@@ -224,11 +214,25 @@ class Catalog:
             )
         return run_id
 
+    def add_configurations(
+        self, run_id: int, configurations: Sequence[ConfigurationRow], status: str
+    ) -> None:
+        """Configurations join a run."""
+        self._insert("_configurations", run_id, configurations, {"status": f"'{status}'"})
+
     def configurations(self, run_id: int) -> list[tuple[ConfigurationRow, str, str | None]]:
         """The configurations of a run, each with its status and error."""
         columns = [field.name for field in fields(ConfigurationRow)]
+        # Those of an earlier version have no budget of their own.
+        read = [
+            "coalesce(budget, (SELECT r.num_iterations FROM cerebro._runs r "
+            "WHERE r.run_id = c.run_id))"
+            if name == "budget"
+            else name
+            for name in columns
+        ]
         rows = self._run(
-            f"SELECT {', '.join(columns)}, status, error FROM cerebro._configurations "
+            f"SELECT {', '.join(read)}, status, error FROM cerebro._configurations c "
             "WHERE run_id = %s ORDER BY mst_key",
             [run_id],
         )
@@ -282,39 +286,28 @@ class Catalog:
             [run_id],
         )
 
-    def planned(self, run_id: int) -> int:
-        """The last epoch that is planned, 0 where there is none."""
-        sql = "SELECT coalesce(max(epoch), 0) FROM cerebro._plan WHERE run_id = %s"
-        return int(self._run(sql, [run_id])[0][0])
+    def planned(self, run_id: int) -> dict[int, int]:
+        """The last epoch that is planned of each configuration, where there is one."""
+        sql = "SELECT mst_key, max(epoch) FROM cerebro._plan WHERE run_id = %s GROUP BY mst_key"
+        return {row[0]: row[1] for row in self._run(sql, [run_id])}
 
-    def plan(self, run_id: int, first: int) -> list[tuple[int, int, int, int]]:
-        """What has been planned from an epoch on: mst_key, epoch, position, partition_key."""
+    def plan(self, run_id: int, first: int) -> list[Hop]:
+        """What has been planned from an epoch on."""
         rows = self._run(
             "SELECT mst_key, epoch, position, partition_key FROM cerebro._plan "
             "WHERE run_id = %s AND epoch >= %s",
             [run_id, first],
         )
-        return [(row[0], row[1], row[2], row[3]) for row in rows]
+        return [Hop(*row) for row in rows]
 
-    def scored(self, run_id: int) -> dict[tuple[int, int], set[str]]:
-        """Data sets that have results, by mst_key and epoch."""
-        found: dict[tuple[int, int], set[str]] = {}
+    def metrics(self, run_id: int) -> list[Measures]:
+        """All results of a run."""
         rows = self._run(
-            "SELECT mst_key, epoch, dataset FROM cerebro._metrics WHERE run_id = %s", [run_id]
-        )
-        for mst_key, epoch, dataset in rows:
-            found.setdefault((mst_key, epoch), set()).add(dataset)
-        return found
-
-    def diverged(self, run_id: int) -> list[tuple[int, int, str, float]]:
-        """Results that are no number, the first of each configuration: key, epoch, data set, loss."""
-        rows = self._run(
-            "SELECT DISTINCT ON (mst_key) mst_key, epoch, dataset, loss FROM cerebro._metrics "
-            "WHERE run_id = %s AND (loss = 'NaN' OR abs(loss) = 'Infinity') "
-            "ORDER BY mst_key, epoch, dataset",
+            "SELECT mst_key, epoch, dataset, loss, metric_names, metrics, elapsed "
+            "FROM cerebro._metrics WHERE run_id = %s ORDER BY mst_key, epoch, dataset",
             [run_id],
         )
-        return [(row[0], row[1], row[2], row[3]) for row in rows]
+        return [Measures(*row) for row in rows]
 
     def forget_metrics(self, run_id: int, pairs: Sequence[tuple[int, int]]) -> None:
         """Drop results of configurations after epochs that are to be scored again."""
@@ -362,17 +355,17 @@ class Catalog:
         sql = "SELECT count(*) FROM cerebro._hops WHERE run_id = %s"
         return int(self._run(sql, [run_id])[0][0])
 
-    def add_plan(self, run_id: int, visits: Sequence[Any]) -> None:
+    def add_plan(self, run_id: int, hops: Sequence[Hop]) -> None:
         """Store what has been planned, before any of it is done."""
         fields = ("epoch", "mst_key", "position", "partition_key")
-        columns = [[getattr(visit, field) for visit in visits] for field in fields]
+        columns = [[getattr(hop, field) for hop in hops] for field in fields]
         self._run(
             f"INSERT INTO cerebro._plan (run_id, {', '.join(fields)}) "
             "SELECT %s, t.* FROM unnest(%s::int[], %s::int[], %s::int[], %s::int[]) AS t",
             [run_id, *columns],
         )
 
-    def add_metrics(self, run_id: int, rows: Sequence[MetricRow]) -> None:
+    def add_metrics(self, run_id: int, rows: Sequence[Measures]) -> None:
         """Store results, all or none."""
         if rows:
             row_sql = "(%s, %s, %s, %s, %s, %s::text[], %s::double precision[], %s)"
@@ -490,7 +483,10 @@ class Catalog:
 
     def drop_run(self, run_id: int) -> None:
         """Drop all that the catalog knows of a run."""
-        tables = ("requests", "metrics", "hops", "plan", "architecture_keys", "configurations")
+        tables = (
+            "requests", "metrics", "hops", "decisions", "plan", "architecture_keys",
+            "configurations",
+        )  # fmt: skip
         for table in tables:
             self._run(f"DELETE FROM cerebro._{table} WHERE run_id = %s", [run_id])
         self._run("DELETE FROM cerebro._runs WHERE run_id = %s", [run_id])

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from cerebro_db.database.names import QualifiedName
 
 _BEGINNING = "Cerebro-DB: "
+STATES_SUFFIX, HISTORY_SUFFIX = "_states", "_history"
 
 
 @dataclass(frozen=True)
@@ -64,8 +65,8 @@ MODELS = Kind(
         "": "trained models",
         "_info": "how the models were trained",
         "_summary": "what the models were trained on",
-        "_states": "states of the models",
-        "_history": "results of the models",
+        STATES_SUFFIX: "states of the models",
+        HISTORY_SUFFIX: "results of the models",
     },
     {
         "": frozenset({"mst_key", "model_weights", "model_arch"}),
@@ -73,8 +74,8 @@ MODELS = Kind(
             {"mst_key", "model_id", "compile_params", "fit_params", "model_type", "status"}
         ),
         "_summary": frozenset({"run_id", "model", "model_info", "model_selection_table"}),
-        "_states": frozenset({"mst_key", "chunk", "state"}),
-        "_history": frozenset({"mst_key", "iteration", "run_id", "epoch", "dataset", "loss"}),
+        STATES_SUFFIX: frozenset({"mst_key", "chunk", "state"}),
+        HISTORY_SUFFIX: frozenset({"mst_key", "iteration", "run_id", "epoch", "dataset", "loss"}),
     },
 )
 KINDS = (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from dataclasses import dataclass
 
 from cerebro_db.configs.encodings import Recorded, parse_recorded
@@ -108,6 +109,17 @@ class PackedTable:
     def rows(self) -> int:
         """Rows of all partitions."""
         return sum(partition.rows for partition in self.partitions)
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of a row in a worker's memory: features and target."""
+        shapes = [*(one.shape for one in self.inputs), *(one.shape for one in self.targets)]
+        return 4 * sum(map(math.prod, shapes))
+
+    @property
+    def decoded_bytes(self) -> int:
+        """Bytes of the whole table in a worker's memory."""
+        return self.rows * self.row_bytes
 
 
 def load_packed(session: Session, text: str | None, role: str, tick: Tick = no_tick) -> PackedTable:

@@ -133,7 +133,7 @@ def use_search_path(session: Session, path: CallerPath | None, tick: Tick = no_t
     if not isinstance(path, SearchPath):
         schemas, first = session.run(_SCHEMAS, (path,), tick)[0]
         path = SearchPath(tuple(schemas), first)
-    session.facts[_PATH_FACT] = path
+    session.search_path = path
     return path
 
 
@@ -158,15 +158,14 @@ def search_path_with(
 
 def forget_search_path(session: Session) -> None:
     """From now on the session's own search path is used."""
-    session.facts.pop(_PATH_FACT, None)
+    session.search_path = None
 
 
 def _search_path(session: Session, tick: Tick) -> SearchPath:
-    known: SearchPath | None = session.facts.get(_PATH_FACT)
+    known: SearchPath | None = session.search_path
     return known or use_search_path(session, None, tick)
 
 
-_PATH_FACT = "search_path"
 # How every session calls the schema of its own temporary tables.
 _TEMPORARY = "pg_temp"
 # Two statements, of which the second runs with a path that is not to be trusted: every name of it

@@ -59,6 +59,23 @@ _DEADLOCK = "40P01"
 Tick = Callable[[], None]
 
 
+@dataclass(frozen=True)
+class Warmth:
+    """What the processes of a session have loaded: TensorFlow, with these settings.
+
+    Attributes:
+        number: of the worker that it was of a run; None where it has not trained.
+    """
+
+    threads: int
+    use_gpus: bool
+    number: int | None = None
+
+    def is_like(self, other: Warmth) -> bool:
+        """Whether TensorFlow has the same settings."""
+        return (self.threads, self.use_gpus) == (other.threads, other.use_gpus)
+
+
 class StatementFailed(CerebroError):
     """A statement of a session failed; carries the server's SQLSTATE, message, hint and detail."""
 
@@ -100,7 +117,10 @@ class Session:
     """
 
     def __init__(self, dsn: str, application_name: str) -> None:
-        self.facts: dict[str, Any] = {}
+        # None as long as it has not loaded TensorFlow.
+        self.warmth: Warmth | None = None
+        # Where names are looked for; None as long as nobody has asked.
+        self.search_path: Any = None
         # Whether it is worth keeping: what its processes hold may be wanted by others.
         self.keep = True
         self._rows: list[tuple[Any, ...]] | None = None
@@ -465,7 +485,7 @@ class SessionPool:
         """Keep sessions for the next call; those that are busy, or not to be kept, are closed."""
         for session in sessions:
             drop = session.closed or session.busy or not session.keep
-            light = "tensorflow" not in session.facts
+            light = session.warmth is None
             if (
                 drop
                 or (light and not self._settings.keeps_light)

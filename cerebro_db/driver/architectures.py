@@ -4,33 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection
-from dataclasses import dataclass
 
 from cerebro_db.configs.architecture import ArchitectureLimits, check_architecture, fingerprint
 from cerebro_db.configs.facts import ArchitectureFacts
+from cerebro_db.core.spec import Architecture
 from cerebro_db.database.catalog import Catalog
 from cerebro_db.database.relations import Relation
-from cerebro_db.database.sessions import Session, Tick
+from cerebro_db.database.sessions import Session, Tick, Warmth
 from cerebro_db.errors import CerebroError, InvalidArgument, WrongObjectType
 
-INSPECTION = (1, False)  # threads and GPUs of the TensorFlow that looks into models
-
-
-@dataclass(frozen=True)
-class Architecture:
-    """A model of an architecture table.
-
-    Attributes:
-        id: fingerprint of the JSON.
-        text: the JSON, checked.
-        has_weights: whether model_weights are the start of training.
-    """
-
-    model_id: int
-    id: str
-    text: str
-    facts: ArchitectureFacts
-    has_weights: bool
+INSPECTION = Warmth(threads=1, use_gpus=False)  # of the TensorFlow that looks into models
 
 
 def inspect(session: Session, text: str, weights: bytes | None, tick: Tick) -> str:
@@ -39,7 +22,7 @@ def inspect(session: Session, text: str, weights: bytes | None, tick: Tick) -> s
     Raises:
         StatementFailed: the model cannot be built, or the weights do not fit.
     """
-    session.facts["tensorflow"] = INSPECTION
+    session.warmth = session.warmth or INSPECTION
     rows = session.run("SELECT cerebro._inspect_model(%s, %s)", (text, weights), tick)
     return str(rows[0][0])
 

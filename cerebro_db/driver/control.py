@@ -14,6 +14,7 @@ from cerebro_db.database.sessions import (
     SessionPool,
     StatementFailed,
     Tick,
+    Warmth,
     no_tick,
     reset_all,
 )
@@ -23,8 +24,6 @@ NO_RUN = 0
 # Of a session that has no TensorFlow yet: as many as training uses where partitions are enough.
 SCORING_THREADS = 1
 
-NUMBER = "number"  # what a session knows that has been a worker of a run
-
 _THERE_ALREADY = "23505"
 _DIFFERENCES = "SELECT message, hint FROM cerebro._catalog_differences() LIMIT 1"
 _LOCK = "SELECT pg_catalog.pg_try_advisory_xact_lock(%s)"
@@ -33,12 +32,12 @@ LOCK_SECONDS = 30.0
 
 def is_no_worker(session: Session) -> bool:
     """Whether a session has not trained: what it has compiled is for the next run's workers."""
-    return NUMBER not in session.facts
+    return session.warmth is None or session.warmth.number is None
 
 
 def runs_no_tensorflow(session: Session) -> bool:
     """Whether a session is light: heavy ones are left to the work that needs them."""
-    return "tensorflow" not in session.facts
+    return session.warmth is None
 
 
 Notify = Callable[[str], None]
@@ -161,12 +160,12 @@ def lock_key(subject: str) -> int:
 
 def runs_tensorflow(session: Session) -> bool:
     """Whether a session has TensorFlow already, which saves seconds."""
-    return "tensorflow" in session.facts
+    return session.warmth is not None
 
 
 def may_score(session: Session, use_gpus: bool) -> bool:
     """Whether a session can score; unlike for training, any number of threads will do."""
-    return bool(session.facts.get("tensorflow", (SCORING_THREADS, use_gpus))[1] == use_gpus)
+    return session.warmth is None or session.warmth.use_gpus == use_gpus
 
 
 def preparation(
@@ -181,10 +180,11 @@ def preparation(
         computes: whether its own process does, or others that statements reach.
         place: among the sessions that share the GPUs.
     """
-    threads, gpus = session.facts.setdefault("tensorflow", (SCORING_THREADS, use_gpus))
-    session.keep, gpus = not gpus, gpus and computes
+    warmth = session.warmth = session.warmth or Warmth(SCORING_THREADS, use_gpus)
+    session.keep = not warmth.use_gpus
+    gpus = warmth.use_gpus and computes
     sql = "SELECT cerebro._prepare_worker(%s, %s, %s, %s, %s)"
-    return sql, (threads, gpus, 0, NO_RUN, place)
+    return sql, (warmth.threads, gpus, 0, NO_RUN, place)
 
 
 def release(sessions: Sequence[Session]) -> None:

@@ -37,7 +37,6 @@ from cerebro_db.driver.gpus import check_gpus, gpu_places
 from cerebro_db.driver.outputs import Outputs, new_outputs, replaced
 from cerebro_db.driver.registered import Origin, named_models, origin_of
 from cerebro_db.driver.slots import slots
-from cerebro_db.driver.tasks import worker_task
 from cerebro_db.driver.trained import (
     ModelTable,
     TrainedModel,
@@ -45,8 +44,8 @@ from cerebro_db.driver.trained import (
     one_or_all,
     recipe,
 )
-from cerebro_db.driver.worker_facts import input_task, target_task
 from cerebro_db.errors import InvalidArgument, InvalidData
+from cerebro_db.executors.tasks import input_task, target_task, worker_task
 
 # Workers that must import TensorFlow first pay off from so many rows on, each scored by one model.
 MANY_ROWS = 2_000_000

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from cerebro_db.configs.losses import Target
 from cerebro_db.configs.model_outputs import OutputSpec
 from cerebro_db.configs.parameters import FitParams, MetricSpec
+from cerebro_db.core.spec import Architecture
 from cerebro_db.database.packed import PackedTable
-from cerebro_db.driver.architectures import Architecture
 from cerebro_db.errors import InvalidArgument, hinted
 from cerebro_db.training.targets import TargetFacts, encoding_for
 

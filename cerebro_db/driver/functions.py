@@ -7,8 +7,8 @@ from typing import Any
 
 from cerebro_db.configs.arguments import nearest
 from cerebro_db.configs.custom import PREFIX, bare_name, is_custom
+from cerebro_db.core.spec import Configuration
 from cerebro_db.database.sessions import Session, Tick
-from cerebro_db.driver.fit_setup import Configuration
 from cerebro_db.errors import InvalidArgument
 
 _KNOWN = "SELECT name, path, package, version, places FROM cerebro.registered_functions"

@@ -14,7 +14,6 @@ from cerebro_db.database.outputs import GPUS
 from cerebro_db.database.packed import PackedTable
 from cerebro_db.database.sessions import Session, SessionPool, Tick
 from cerebro_db.driver.control import control_session
-from cerebro_db.driver.fit_setup import RunSetup
 from cerebro_db.driver.outputs import new_outputs, replaced
 from cerebro_db.errors import InvalidArgument, RunFailed
 
@@ -124,12 +123,6 @@ def places_on_hosts(servers: Sequence[Server]) -> dict[int, int]:
             places[server.content] = taken[server.hostname]
             taken[server.hostname] += 1
     return places
-
-
-def gpu_tables(setup: RunSetup) -> list[PackedTable]:
-    """The tables of a run that are read by what computes on GPUs."""
-    tables = (setup.packed, setup.validation)
-    return [table for table in tables if table is not None and setup.request.use_gpus]
 
 
 def check_gpus(

@@ -99,7 +99,7 @@ def load_model_file(
     loaded = LoadRequest(request.model_arch_table, "", None, request.name, request.description)
     _target(session, loaded, tick)
     with control_session(pool, None, tick, fits=_inspects, prefer=_is_ready) as worker:
-        worker.facts["tensorflow"] = INSPECTION
+        worker.warmth = worker.warmth or INSPECTION
         sql = "SELECT f.model_arch, f.model_weights FROM cerebro._read_model_file(%s) f"
         try:
             rows = worker.run(sql, (request.file,), tick)
@@ -110,11 +110,11 @@ def load_model_file(
 
 
 def _inspects(session: Session) -> bool:
-    return bool(session.facts.get("tensorflow", INSPECTION) == INSPECTION)
+    return session.warmth is None or session.warmth.is_like(INSPECTION)
 
 
 def _is_ready(session: Session) -> bool:
-    return "tensorflow" in session.facts
+    return session.warmth is not None
 
 
 def _target(

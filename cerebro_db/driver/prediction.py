@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from cerebro_db.configs.images import OnError, ignores_errors
+from cerebro_db.configs.messages import check_range
 from cerebro_db.configs.predictions import Answer, PredictionType, prediction_type
 from cerebro_db.database.dialects.choice import PostgreSQL, SpreadPrediction
 from cerebro_db.database.dialects.prediction_answers import Answer as Answers
@@ -17,13 +18,13 @@ from cerebro_db.database.sessions import Session, SessionPool, Tick, no_tick
 from cerebro_db.database.times import Styles
 from cerebro_db.driver.class_texts import shown_classes
 from cerebro_db.driver.control import Notify, control_session, no_notice, runs_tensorflow
-from cerebro_db.driver.fit_request import MAX_WORKERS, check_range
 from cerebro_db.driver.outputs import new_outputs
 from cerebro_db.driver.prediction_job import PredictionJob, Work, may_predict
 from cerebro_db.driver.prediction_models import Asked, chosen_keys, models_of_table
 from cerebro_db.driver.prediction_source import test_source
 from cerebro_db.driver.prediction_spread import SpreadJob
 from cerebro_db.driver.registered import named_models
+from cerebro_db.driver.slots import MAX_WORKERS
 from cerebro_db.errors import InvalidArgument
 from cerebro_db.training.targets import TargetFacts
 

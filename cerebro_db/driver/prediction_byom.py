@@ -7,24 +7,25 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from cerebro_db.configs.messages import shown
+from cerebro_db.configs.messages import check_range, shown
 from cerebro_db.configs.model_outputs import output_names
 from cerebro_db.configs.predictions import Answer
 from cerebro_db.configs.scaling import check_divisor
+from cerebro_db.core.spec import Architecture
 from cerebro_db.database.dialects.choice import PostgreSQL
 from cerebro_db.database.dialects.postgresql_prediction import StoredModel
 from cerebro_db.database.names import QualifiedName
 from cerebro_db.database.relations import CallerPath, Relation, find
 from cerebro_db.database.sessions import Session, SessionPool, Tick, no_tick
-from cerebro_db.driver.architectures import Architecture, load_architectures
+from cerebro_db.driver.architectures import load_architectures
 from cerebro_db.driver.control import Notify, control_session, no_notice, runs_tensorflow
 from cerebro_db.driver.fit_checks import check_order
-from cerebro_db.driver.fit_request import MAX_WORKERS, check_range
 from cerebro_db.driver.prediction import PredictionRequest, job_of, resolved
 from cerebro_db.driver.prediction_job import may_predict
 from cerebro_db.driver.prediction_models import Asked, Member
-from cerebro_db.driver.worker_facts import input_task, target_task
+from cerebro_db.driver.slots import MAX_WORKERS
 from cerebro_db.errors import InvalidArgument, WrongObjectType
+from cerebro_db.executors.tasks import input_task, target_task
 from cerebro_db.training.targets import TargetFacts
 
 ROLE = "model_arch_table"

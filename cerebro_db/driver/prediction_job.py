@@ -15,7 +15,14 @@ from cerebro_db.database.dialects.choice import PostgreSQL
 from cerebro_db.database.dialects.postgresql_prediction import UNFINISHED, Piece, Statement
 from cerebro_db.database.dialects.prediction_answers import Answer, Several
 from cerebro_db.database.names import QualifiedName
-from cerebro_db.database.sessions import Session, SessionPool, StatementFailed, Tick, reset_all
+from cerebro_db.database.sessions import (
+    Session,
+    SessionPool,
+    StatementFailed,
+    Tick,
+    Warmth,
+    reset_all,
+)
 from cerebro_db.driver.control import (
     END_HOLDER,
     SCORING_THREADS,
@@ -94,8 +101,8 @@ class Work:
 
 def may_predict(session: Session, use_gpus: bool) -> bool:
     """Whether a session computes like all others: the number of threads may show in the bits."""
-    wanted = (SCORING_THREADS, use_gpus)
-    return bool(session.facts.get("tensorflow", wanted) == wanted)
+    wanted = Warmth(SCORING_THREADS, use_gpus)
+    return session.warmth is None or session.warmth.is_like(wanted)
 
 
 class Job(ABC):

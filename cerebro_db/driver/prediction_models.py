@@ -12,8 +12,8 @@ from cerebro_db.database.dialects.postgresql_prediction import StoredModel
 from cerebro_db.database.sessions import Session, Tick
 from cerebro_db.driver.goals import LOSS, badness, common_goal
 from cerebro_db.driver.trained import ModelTable, load_models, recipe
-from cerebro_db.driver.worker_facts import input_task
 from cerebro_db.errors import InvalidArgument
+from cerebro_db.executors.tasks import input_task
 from cerebro_db.training.targets import TargetFacts
 
 

@@ -8,13 +8,13 @@ from dataclasses import replace
 
 from cerebro_db.database.catalog import Catalog
 from cerebro_db.database.dialects.choice import Brought, PostgreSQL, SpreadPrediction
-from cerebro_db.database.sessions import Session, Tick
+from cerebro_db.database.sessions import Session, Tick, Warmth
 from cerebro_db.driver.control import NO_RUN, SCORING_THREADS
 from cerebro_db.driver.prediction_job import Job, Work
 from cerebro_db.driver.prediction_source import Rows
-from cerebro_db.driver.tasks import worker_task
 from cerebro_db.driver.trained import no_state
 from cerebro_db.errors import InvalidState
+from cerebro_db.executors.tasks import worker_task
 
 
 class SpreadJob(Job):
@@ -79,8 +79,7 @@ class SpreadJob(Job):
 
     def _preparation(self, work: Work) -> str:
         """What makes a process of a segment a worker."""
-        threads, use_gpus = self._control.facts.setdefault(
-            "tensorflow", (SCORING_THREADS, work.use_gpus)
-        )
-        settings = Catalog(self._control, self._tick).settings()
-        return worker_task(NO_RUN, threads, use_gpus, 0, settings)
+        control = self._control
+        warmth = control.warmth = control.warmth or Warmth(SCORING_THREADS, work.use_gpus)
+        settings = Catalog(control, self._tick).settings()
+        return worker_task(NO_RUN, warmth.threads, warmth.use_gpus, 0, settings)

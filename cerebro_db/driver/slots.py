@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 
 from cerebro_db.database.catalog import Catalog
-from cerebro_db.database.sessions import Session, SessionPool, Tick
-from cerebro_db.driver.control import END_HOLDER, Notify, holder_of, lock_key, runs_tensorflow
-from cerebro_db.driver.fit_request import MAX_WORKERS
-from cerebro_db.driver.fit_setup import RunSetup, memory_workers
+from cerebro_db.database.sessions import Session, Tick
+from cerebro_db.driver.control import END_HOLDER, Notify, holder_of, lock_key
 from cerebro_db.errors import CerebroError, ObjectInUse, TooManyConnections
+
+MAX_WORKERS = 256
 
 # Limits of a database and of a role are not for superusers, for whom some connections are kept. More are
 # kept, on newer servers, for members of a role.
@@ -33,30 +32,6 @@ SELECT least(pg_catalog.current_setting('max_connections')::integer
   FROM pg_catalog.pg_database d, pg_catalog.pg_roles r
  WHERE d.datname = pg_catalog.current_database() AND r.rolname = current_user
 """
-
-
-@contextmanager
-def worker_slots(
-    control: Session, pool: SessionPool, setup: RunSetup, tick: Tick, notify: Notify
-) -> Iterator[RunSetup]:
-    """The setup with as many workers as there may be; while this lasts, nobody else has their slots.
-
-    Args:
-        control: session of the driver; it holds the slots, which end with it.
-        pool: of sessions; workers of an earlier run have their connections already.
-        setup: of the run.
-        tick: called while waiting.
-        notify: is told of fewer workers.
-
-    Raises:
-        InvalidArgument: one worker alone may need more memory than it may use.
-        TooManyConnections: there is no connection for a single worker.
-        ObjectInUse: other calls of this role have all workers that it may use.
-    """
-    wanted, fitting = setup.num_workers, memory_workers(control, setup, tick)
-    ready = pool.idle(runs_tensorflow)
-    with slots(control, wanted, ready, tick, notify, fitting) as got:
-        yield replace(setup, num_workers=got)
 
 
 @contextmanager

@@ -13,15 +13,15 @@ from cerebro_db.configs.encodings import Recorded
 from cerebro_db.configs.model_outputs import OutputSpec, output_names, outputs_of
 from cerebro_db.configs.parameters import CompileParams, parse_compile_params
 from cerebro_db.database.names import QualifiedName, quote
+from cerebro_db.database.outputs import STATES_SUFFIX
 from cerebro_db.database.packed import recorded_encoding
 from cerebro_db.database.relations import Relation, find
 from cerebro_db.database.sessions import Session, Tick
 from cerebro_db.database.summaries import MAX_TARGETS, Facts, Shape
 from cerebro_db.database.times import time_kind
 from cerebro_db.driver.architectures import limits_of
-from cerebro_db.driver.fit_setup import STATES_SUFFIX
-from cerebro_db.driver.worker_facts import input_task, target_task
 from cerebro_db.errors import InvalidArgument, UndefinedTable, WrongObjectType
+from cerebro_db.executors.tasks import input_task, target_task
 from cerebro_db.training.targets import TargetFacts
 
 ROLE = "model_table"

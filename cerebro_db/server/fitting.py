@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from cerebro_db.driver import lifecycle
-from cerebro_db.driver.drive import Limits
-from cerebro_db.driver.fit import fit_multiple
-from cerebro_db.driver.fit import resume as resume_run
-from cerebro_db.driver.fit_request import FitRequest
 from cerebro_db.driver.one_model import OneModel
 from cerebro_db.relay.machine import cores
+from cerebro_db.runs import lifecycle
+from cerebro_db.runs.driver import Limits, fit_multiple
+from cerebro_db.runs.driver import resume as resume_run
+from cerebro_db.runs.request import FitRequest
 from cerebro_db.server.caller import refuse_read_only
 from cerebro_db.server.entry import entry_of
 from cerebro_db.server.host import Host

@@ -1,7 +1,7 @@
 -- What is seen of runs while they go on and afterwards.
 
-{%- set views = ['registered_functions', 'progress', 'leaderboard', 'metrics', 'hops', 'runs', 'settings', '_settings', '_requests',
-                 '_metrics', '_hops', '_plan', '_architectures', '_architecture_keys', '_configurations', '_runs'] %}
+{%- set views = ['registered_functions', 'progress', 'leaderboard', 'metrics', 'decisions', 'hops', 'runs', 'settings', '_settings', '_requests',
+                 '_metrics', '_hops', '_decisions', '_plan', '_architectures', '_architecture_keys', '_configurations', '_runs'] %}
 {% for view in views %}
 DROP VIEW IF EXISTS cerebro.{{ view }};
 {%- endfor %}
@@ -13,7 +13,7 @@ SELECT r.* FROM cerebro.catalog_runs r
  WHERE pg_has_role(r.owner, 'USAGE') OR pg_has_role('cerebro_admin', 'USAGE')
   WITH CASCADED CHECK OPTION;
 COMMENT ON VIEW cerebro._runs IS 'Internal: the runs that the caller may see.';
-{% for table in ['configurations', 'plan', 'hops', 'metrics', 'requests'] %}
+{% for table in ['configurations', 'plan', 'decisions', 'hops', 'metrics', 'requests'] %}
 CREATE VIEW cerebro._{{ table }} WITH (security_barrier) AS
 SELECT t.* FROM cerebro.catalog_{{ table }} t
  WHERE EXISTS (SELECT 1 FROM cerebro._runs r WHERE r.run_id = t.run_id)
@@ -46,7 +46,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION cerebro._check_run() IS 'Internal: refuses rows of runs that the caller may not see.';
-{% for table in ['configurations', 'architectures', 'plan', 'hops', 'metrics', 'requests'] %}
+{% for table in ['configurations', 'architectures', 'plan', 'decisions', 'hops', 'metrics', 'requests'] %}
 DROP TRIGGER IF EXISTS check_run ON cerebro.catalog_{{ table }};
 CREATE TRIGGER check_run BEFORE INSERT ON cerebro.catalog_{{ table }}
     FOR EACH ROW EXECUTE PROCEDURE cerebro._check_run();
@@ -71,9 +71,11 @@ GRANT UPDATE (status, error, driver_pid, manifest, started, resumed, active, fin
     ON cerebro._runs TO cerebro_user;
 GRANT SELECT, INSERT, DELETE ON cerebro._configurations, cerebro._architectures, cerebro._plan,
     cerebro._hops, cerebro._metrics TO cerebro_user;
+GRANT SELECT, DELETE, INSERT (run_id, number, mst_key, action, epochs, source, source_epoch, reason)
+    ON cerebro._decisions TO cerebro_user;
 GRANT SELECT, DELETE ON cerebro._architecture_keys TO cerebro_user;
 GRANT SELECT, INSERT (run_id, mst_key, action), DELETE ON cerebro._requests TO cerebro_user;
-GRANT UPDATE (status, error, stopped_epoch, best_epoch, model_epoch, is_warm) ON cerebro._configurations
+GRANT UPDATE (status, error, stopped_epoch, best_epoch, model_epoch, is_warm, budget) ON cerebro._configurations
     TO cerebro_user;
 
 CREATE VIEW cerebro.settings WITH (security_barrier) AS
@@ -170,6 +172,12 @@ SELECT m.run_id, m.mst_key, m.epoch, m.dataset, m.loss, m.metric_names, m.metric
 COMMENT ON VIEW cerebro.metrics IS
 'Loss and metrics of each configuration by epoch, on the training and the validation table.';
 
+CREATE VIEW cerebro.decisions WITH (security_barrier) AS
+SELECT d.run_id, d.number, d.mst_key, d.action, d.epochs, d.source, d.source_epoch, d.reason, d.decided
+  FROM cerebro._decisions d;
+COMMENT ON VIEW cerebro.decisions IS
+'What changed the set of configurations of each run, in the order in which it was decided.';
+
 CREATE VIEW cerebro.leaderboard WITH (security_barrier) AS
 WITH latest AS (
     -- Of a configuration that has ended, those of the epoch whose state is the model.
@@ -218,7 +226,7 @@ WITH hops AS (
     SELECT c.run_id, count(*) AS all_of_them,
            count(nullif(c.status NOT IN ('failed', 'cancelled'), false)) AS alive,
            sum(CASE WHEN c.status NOT IN ('failed', 'cancelled')
-                    THEN coalesce(c.stopped_epoch, r.num_iterations)::numeric END) AS epochs
+                    THEN coalesce(c.stopped_epoch, c.budget, r.num_iterations)::numeric END) AS epochs
       FROM cerebro._configurations c
       JOIN cerebro._runs r ON r.run_id = c.run_id
      GROUP BY c.run_id
@@ -276,7 +284,7 @@ SELECT r.run_id, r.name, r.status,
 COMMENT ON VIEW cerebro.progress IS
 'Where each run stands: epoch, hops, rows a second, estimated end, best so far.';
 
-GRANT SELECT ON cerebro.registered_functions, cerebro.settings, cerebro.runs, cerebro.hops, cerebro.metrics, cerebro.leaderboard,
+GRANT SELECT ON cerebro.registered_functions, cerebro.settings, cerebro.runs, cerebro.decisions, cerebro.hops, cerebro.metrics, cerebro.leaderboard,
     cerebro.progress TO cerebro_user;
 {% for view in views %}
 ALTER VIEW cerebro.{{ view }} OWNER TO cerebro_owner;

@@ -14,8 +14,8 @@ from cerebro_db.configs.model_outputs import (
 )
 from cerebro_db.configs.parameters import parse_compile_params, parse_fit_params
 from cerebro_db.configs.texts import compile_text
+from cerebro_db.decide import callbacks
 from cerebro_db.errors import InvalidArgument
-from cerebro_db.planning import callbacks
 
 NAMES = ("kind", "size")
 

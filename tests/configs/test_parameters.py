@@ -17,8 +17,8 @@ from cerebro_db.configs.parameters import (
     parse_fit_params,
     parse_metrics,
 )
+from cerebro_db.decide import callbacks
 from cerebro_db.errors import InvalidArgument
-from cerebro_db.planning import callbacks
 
 ACCURACY = MetricSpec("accuracy", (), "accuracy")
 CROSSENTROPY = LossSpec("CategoricalCrossentropy")

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from cerebro_db.database.client import Client
-from cerebro_db.driver.fit import fit_multiple
-from cerebro_db.driver.fit_request import FitRequest
 from cerebro_db.errors import RunInterrupted
+from cerebro_db.runs.driver import fit_multiple
+from cerebro_db.runs.request import FitRequest
 
 
 def test_the_run_is_interrupted_not_failed(bench: Any) -> None:

@@ -6,15 +6,15 @@ import psycopg2
 import pytest
 from conftest import Sql
 
+from cerebro_db.core.spec import Hop
+from cerebro_db.core.tasks import Measures
 from cerebro_db.database.catalog import (
     ArchitectureRow,
     Catalog,
     ConfigurationRow,
-    MetricRow,
     RunRow,
 )
 from cerebro_db.database.names import QualifiedName
-from cerebro_db.planning.orders import Visit
 
 COPIES = "SELECT count(*) FROM gp_dist_random('cerebro.catalog_{}') WHERE run_id = %s"
 
@@ -33,7 +33,9 @@ def _row(number: int) -> RunRow:
 
 
 def new_run(catalog: Catalog, number: int) -> int:
-    configurations = [ConfigurationRow(key, 1, "c", "f", 0.5, 7, False, 3, "min") for key in (1, 2)]
+    configurations = [
+        ConfigurationRow(key, 1, "c", "f", 0.5, 7, False, 3, "min", 2) for key in (1, 2)
+    ]
     models = [ArchitectureRow(1, "{}", "{}", False)]
     return catalog.new_run(_row(number), configurations, models, QualifiedName("public", "m"))
 
@@ -43,15 +45,17 @@ def test_a_run_from_its_beginning_to_its_end(catalog: Catalog, segments: Sql) ->
     assert catalog.run(run_id).status == "interrupted"  # nobody holds its lock
     catalog.driven(run_id)
     catalog.started(run_id, {"tensorflow": "x"})
-    catalog.add_plan(run_id, [Visit(1, 1, 0, 2), Visit(1, 2, 0, 1)])
-    catalog.add_metrics(run_id, [MetricRow(1, 1, "training", 0.5, ["a"], [0.25], 1.0)])
+    catalog.add_plan(run_id, [Hop(1, 1, 0, 2), Hop(1, 2, 0, 1)])
+    measures = Measures(1, 1, "training", 0.5, ["a"], [0.25], 1.0)
+    catalog.add_metrics(run_id, [measures])
     catalog.configuration_ended(run_id, 2, "failed", "why")
     request = catalog.add_request(run_id, "pause", None)
     assert [found[0] for found in catalog.requests(run_id)] == [request]
     catalog.forget_requests(run_id)
     catalog.forget_hops(run_id, {1: 0}, 3)
     assert len(catalog.plan(run_id, 1)) == 2
-    assert catalog.scored(run_id) == {(1, 1): {"training"}}
+    assert catalog.metrics(run_id) == [measures]
+    assert catalog.planned(run_id) == {1: 2}
     assert [status for _, status, _ in catalog.configurations(run_id)] == ["training", "failed"]
     catalog.forget_metrics(run_id, [(1, 1)])
     catalog.configurations_finished(run_id, [1])

@@ -17,8 +17,8 @@ import pytest
 from cerebro_db.database.dialects.choice import dialect_of
 from cerebro_db.database.packed import load_packed
 from cerebro_db.database.sessions import SessionPool
-from cerebro_db.driver.fit import fit_multiple
-from cerebro_db.driver.fit_request import FitRequest
+from cerebro_db.runs.driver import fit_multiple
+from cerebro_db.runs.request import FitRequest
 from chaos.segments import NotHere, Segments
 from chaos.server import until
 from tests.greenplum.test_fitting import make_tables

@@ -14,7 +14,7 @@ from cerebro_db.database.dialects.postgresql_training import HopOrder, ScanOrder
 from cerebro_db.database.names import QualifiedName
 from cerebro_db.database.packed import PackedTable, load_packed, print_query
 from cerebro_db.database.sessions import Session, SessionLost, StatementFailed, no_tick
-from cerebro_db.driver.results import model_tables, models_from_states
+from cerebro_db.runs.results import model_tables, models_from_states
 
 SQL, ROTATION = Greenplum(90426).training, GreenplumRotation()
 STATES = QualifiedName("public", "states")

@@ -10,13 +10,14 @@ import psycopg2
 import psycopg2.extras
 import pytest
 from conftest import Sql
+from run_states import begin, finish, planned, run_state, view
 
+from cerebro_db.core.spec import Hop
 from cerebro_db.database.client import Client
 from cerebro_db.database.dialects.greenplum_rotation import GreenplumRotation
-from cerebro_db.driver.fit import fit_multiple
-from cerebro_db.driver.fit_request import FitRequest
-from cerebro_db.planning.orders import Visit
-from cerebro_db.planning.rotation import Rotation
+from cerebro_db.decide.strategies.rotation import next_step
+from cerebro_db.runs.driver import fit_multiple
+from cerebro_db.runs.request import FitRequest
 from tests.fitting.conftest import ADAM, FULL, PLAIN, select
 from tests.fitting.test_progress import Background, until
 from tests.greenplum.processes import computing
@@ -101,14 +102,14 @@ def _planned(sql: Sql, run_id: int, partitions: int) -> list[set[tuple[int, int,
     plan = (
         "SELECT mst_key, epoch, position, partition_key FROM cerebro.catalog_plan WHERE run_id = %s"
     )
-    rotation = Rotation(partitions, dict(sql.fetch(costs, (run_id,))))
-    rotation.add_visits(Visit(*row) for row in sql.fetch(plan, (run_id,)))
+    state = run_state(dict(sql.fetch(costs, (run_id,))), range(partitions))
+    planned(state, [Hop(*row) for row in sql.fetch(plan, (run_id,))])
     found = []
-    while not rotation.done:
-        step = rotation.next_step()
-        found.append({(v.mst_key, v.epoch, v.position, v.partition_key) for v in step})
-        for visit in step:
-            rotation.finished(visit)
+    while state.going_on:
+        step = next_step(state, view(), [])
+        found.append({(one.mst_key, one.epoch, one.position, one.partition_key) for one in step})
+        begin(state, *step, step=True)
+        finish(state, *step)
     return found
 
 

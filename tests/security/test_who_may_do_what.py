@@ -306,7 +306,7 @@ def test_views_show_ones_own_runs_only(
         assert runs <= own, name
         assert stopped not in runs
         assert root.value(f"SELECT count(*) FROM cerebro.{name} WHERE run_id = %s", (stopped,)) or (
-            name in ("_hops", "hops", "_metrics", "metrics", "_requests")
+            name in ("_hops", "hops", "_metrics", "metrics", "_requests", "_decisions", "decisions")
         )
     owners = alice.rows("SELECT DISTINCT owner FROM cerebro.runs")
     assert owners == [(alice.name,)]
@@ -345,7 +345,9 @@ def columns(root: Person, view: str) -> list[str]:
     ]
 
 
-INTERNAL = ("_configurations", "_architectures", "_plan", "_hops", "_metrics", "_requests")
+INTERNAL = (
+    "_configurations", "_architectures", "_plan", "_decisions", "_hops", "_metrics", "_requests",
+)  # fmt: skip
 KEYS = "_architecture_keys"  # what administrators may remove without reading it
 
 
@@ -379,7 +381,7 @@ def test_nobody_inserts_rows_of_another_users_run(
         "double precision[]": "'{}'", "timestamp with time zone": "now()",
     }  # fmt: skip
     given = {name: sample.get(kind, "1") for name, kind in kinds}
-    given |= {"action": "'cancel'"} if view == "_requests" else {}
+    given |= {"action": {"_requests": "'cancel'", "_decisions": "'stop'"}.get(view, "''")}
     base = view.replace("_", "catalog_", 1)
     key = root.rows(f"SELECT * FROM cerebro.{base} WHERE run_id = %s LIMIT 1", (stopped,))
     taken = dict(zip(columns(root, view), key[0], strict=True)) if key else {}

@@ -15,8 +15,9 @@ from cerebro_db.configs.metrics import METRICS
 from cerebro_db.configs.monitors import monitor_of
 from cerebro_db.configs.parameters import parse_compile_params, parse_fit_params
 from cerebro_db.configs.schedules import SCHEDULES
+from cerebro_db.core.events import Verdict
+from cerebro_db.decide.callbacks import decide
 from cerebro_db.errors import ConfigurationFailed, InvalidArgument
-from cerebro_db.planning.callbacks import Verdict, decide
 from tests.training.conftest import Data, hop, net
 
 STOPPING = [

@@ -19,8 +19,8 @@ from cerebro_db.database.dialects.greenplum_training import (
     TOLD,
     by_key,
     cases,
-    goal_of,
     partition_of,
+    segment_after,
     segment_key_of,
 )
 from cerebro_db.database.dialects.postgresql_training import (
@@ -48,7 +48,7 @@ class GreenplumRotation:
             orders: of different configurations and partitions, all with the same target.
         """
         keys = [_key(packed, order.partition_key) for order in orders]
-        goals = [goal_of(packed, order) for order in orders]
+        goals = [segment_after(packed, order) for order in orders]
         versions = [order.version + 1 for order in orders]
         return _filled(
             _STEP,

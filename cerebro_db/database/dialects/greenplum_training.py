@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from cerebro_db.core.tasks import HopFigures
 from cerebro_db.database.dialects.postgresql_training import (
     WEIGHTS,
     HopMade,
     HopOrder,
-    HopTold,
     PostgreSQLTraining,
     ScanOrder,
     Statement,
@@ -80,6 +80,24 @@ class GreenplumTraining(PostgreSQLTraining):
         places = [segment_key_of(partition_of(packed, key)) for key in first.values()]
         return sql, [list(first), places, list(first.values())]
 
+    def clone_state(
+        self,
+        source: QualifiedName,
+        target: QualifiedName,
+        state: tuple[int, int],
+        mst_key: int,
+        packed: PackedTable,
+        partition_key: int,
+    ) -> Statement:
+        """The same; the copy goes to the segment where it is trained first."""
+        sql = (
+            f"INSERT INTO {target.sql} (segment_key, mst_key, version, chunk, partition_key, state) "
+            f"SELECT %s, %s, 0, s.chunk, %s, s.state FROM {source.sql} s "
+            "WHERE s.mst_key = %s AND s.version = %s"
+        )
+        place = segment_key_of(partition_of(packed, partition_key))
+        return sql, [place, mst_key, partition_key, *state]
+
     def call(
         self,
         packed: PackedTable,
@@ -109,7 +127,7 @@ class GreenplumTraining(PostgreSQLTraining):
     def hop(self, packed: PackedTable, order: HopOrder) -> Statement:
         """Train one configuration on one partition; ``made`` reads what it returns."""
         rows, parameters = self._rows_of_hop(packed, order)
-        goal = goal_of(packed, order)
+        goal = segment_after(packed, order)
         state = [goal, order.mst_key, order.version + 1, order.next_partition_key]
         sql = _HOP.format(rows=rows, states=order.target.sql, told=TOLD)
         return sql, state + parameters
@@ -117,14 +135,14 @@ class GreenplumTraining(PostgreSQLTraining):
     def made(self, rows: Sequence[tuple[Any, ...]]) -> HopMade:
         """What the statement of a hop returned: a row for each chunk of the state."""
         first = next(row for row in rows if row[1] is not None)
-        return HopMade(first[1], first[2], sum(row[0] for row in rows), HopTold(*first[3:]))
+        return HopMade(first[1], first[2], sum(row[0] for row in rows), HopFigures(*first[3:]))
 
     def hops(self, packed: PackedTable, orders: Sequence[HopOrder]) -> Statement:
         """Train configurations one after another on one partition, by ascending mst_key."""
         if len(orders) == 1:
             return self.hop(packed, orders[0])
         keys = [order.mst_key for order in orders]
-        goals = [goal_of(packed, order) for order in orders]
+        goals = [segment_after(packed, order) for order in orders]
         goal, goals_given = by_key("c.mst_key", keys, goals)
         version, versions_given = by_key("c.mst_key", keys, [order.version + 1 for order in orders])
         following, following_given = by_key(
@@ -242,7 +260,7 @@ def by_key(
     return cases(column, keys, [("%s", [value]) for value in values], kind)
 
 
-def goal_of(packed: PackedTable, order: HopOrder) -> int:
+def segment_after(packed: PackedTable, order: HopOrder) -> int:
     """Where the state of a hop is left."""
     following = order.next_partition_key
     following = order.partition_key if following is None else following

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any, Protocol
 
+from cerebro_db.core.tasks import HopFigures
 from cerebro_db.database.catalog import STATES_SCHEMA
 from cerebro_db.database.hops import HOP_COLUMNS
 from cerebro_db.database.names import QualifiedName, quote
@@ -90,20 +90,6 @@ class HopOrder:
 
 
 @dataclass(frozen=True)
-class HopTold:
-    """What a hop says of itself that the catalog is to know; times in seconds."""
-
-    started: datetime
-    read: float
-    trained: float
-    written: float
-    loss: float
-    compiled: bool
-    cached: bool
-    memory_mb: int
-
-
-@dataclass(frozen=True)
 class HopMade:
     """What the statement of a hop returned.
 
@@ -111,13 +97,13 @@ class HopMade:
         rows: that were trained on.
         kept: names of the partitions that the worker has in memory now.
         size: bytes of the new state.
-        told: what is still to be written to the catalog; None where the statement has done that.
+        figures: what is still to be written to the catalog; None where the statement has done that.
     """
 
     rows: int
     kept: Sequence[str]
     size: int
-    told: HopTold | None = None
+    figures: HopFigures | None = None
 
 
 class PostgreSQLTraining:
@@ -200,6 +186,31 @@ class PostgreSQLTraining:
             "WHERE p.mst_key = ANY (%s::int[])"
         )
         return sql, [list(first)]
+
+    def clone_state(
+        self,
+        source: QualifiedName,
+        target: QualifiedName,
+        state: tuple[int, int],
+        mst_key: int,
+        packed: PackedTable,
+        partition_key: int,
+    ) -> Statement:
+        """Copy a state, which becomes version 0 of another configuration.
+
+        Args:
+            source, target: tables of states.
+            state: mst_key and version.
+            mst_key: of the copy.
+            packed: what is trained on.
+            partition_key: where the copy is trained first.
+        """
+        sql = (
+            f"INSERT INTO {target.sql} (mst_key, version, chunk, partition_key, state) "
+            f"SELECT %s, 0, s.chunk, %s, s.state FROM {source.sql} s "
+            "WHERE s.mst_key = %s AND s.version = %s"
+        )
+        return sql, [mst_key, partition_key, *state]
 
     def call(
         self,

@@ -1,0 +1,194 @@
+"""Everything that can happen to a run, and all that changes its state."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from cerebro_db.core.spec import Configuration, Hop
+from cerebro_db.core.tasks import Scan, Task
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What follows from the epochs of a configuration so far.
+
+    Attributes:
+        stopped_epoch: after which the configuration is not trained any more.
+        best_epoch: the one that EarlyStopping has found best.
+        restored_epoch: whose state is the result; None for the last one.
+        learning_rate: of the next epoch; None where nothing has changed it.
+    """
+
+    stopped_epoch: int | None = None
+    best_epoch: int | None = None
+    restored_epoch: int | None = None
+    learning_rate: float | None = None
+
+
+NOTHING = Verdict()
+
+
+# -- decisions: these change the set of configurations, and are stored before they are applied ------
+@dataclass(frozen=True)
+class Added:
+    """Configurations join the run, and are planned together."""
+
+    configurations: tuple[Configuration, ...]
+
+
+@dataclass(frozen=True)
+class Cloned:
+    """A configuration joins the run with the state that another one had after an epoch."""
+
+    configuration: Configuration
+    source: int
+    epoch: int
+
+
+@dataclass(frozen=True)
+class Stopped:
+    """A configuration is trained no further: its model is that after an epoch it has done."""
+
+    mst_key: int
+    epoch: int
+
+
+@dataclass(frozen=True)
+class Promoted:
+    """A configuration is trained until so many epochs are done."""
+
+    mst_key: int
+    budget: int
+
+
+Decided = Added | Cloned | Stopped | Promoted
+
+
+# -- the course of the run ---------------------------------------------------------------------------
+@dataclass(frozen=True)
+class Restored:
+    """Hops that a configuration has done, versions of its state, and the last epoch planned."""
+
+    mst_key: int
+    done: int
+    planned: int
+    versions: frozenset[int]
+
+
+@dataclass(frozen=True)
+class Planned:
+    """Hops were planned, and stored."""
+
+    hops: tuple[Hop, ...]
+
+
+@dataclass(frozen=True)
+class Submitted:
+    """A worker has got a task."""
+
+    worker: int
+    task: Task
+
+
+@dataclass(frozen=True)
+class Returned:
+    """A worker is done with its task, whatever came of it."""
+
+    worker: int
+
+
+@dataclass(frozen=True)
+class HopDone:
+    """A hop left its state; ``at`` on the clock."""
+
+    hop: Hop
+    seconds: float
+    at: float
+
+
+@dataclass(frozen=True)
+class HopDropped:
+    """A hop of a configuration that has ended is under way no more, and left nothing."""
+
+    hop: Hop
+
+
+@dataclass(frozen=True)
+class Separated:
+    """Hops of a task that failed are to be made one by one: so it is found out whose fault it was."""
+
+    hops: tuple[Hop, ...]
+
+
+@dataclass(frozen=True)
+class Scanned:
+    """A group was scanned over a partition: sums and errors by configuration."""
+
+    scan: Scan
+    partials: Mapping[int, object]
+    errors: Mapping[int, str]
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Loss and metrics of a configuration after an epoch are known, on one data set.
+
+    Attributes:
+        values: by the names that Keras has in its logs.
+    """
+
+    mst_key: int
+    epoch: int
+    dataset: str
+    values: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Scored:
+    """Configurations were measured after an epoch, on all data sets."""
+
+    epoch: int
+    mst_keys: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Judged:
+    """Callbacks have come to another verdict on a configuration."""
+
+    mst_key: int
+    verdict: Verdict
+
+
+@dataclass(frozen=True)
+class Failed:
+    """A configuration has ended early: ``status`` is failed or cancelled."""
+
+    mst_key: int
+    status: str
+    error: str
+
+
+@dataclass(frozen=True)
+class Discarded:
+    """Versions of states are gone, as mst_key and version."""
+
+    states: tuple[tuple[int, int], ...]
+
+
+Event = (
+    Decided
+    | Restored
+    | Planned
+    | Submitted
+    | Returned
+    | HopDone
+    | HopDropped
+    | Separated
+    | Scanned
+    | Measured
+    | Scored
+    | Judged
+    | Failed
+    | Discarded
+)

@@ -1,0 +1,152 @@
+"""A run and its configurations, parsed and checked once: whoever gets these asks for no defaults."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from cerebro_db.configs.facts import ArchitectureFacts
+from cerebro_db.configs.model_outputs import OutputSpec, output_names, outputs_of, with_all_metrics
+from cerebro_db.configs.parameters import CompileParams, FitParams
+
+TRAINING, VALIDATION = "training", "validation"
+HOPPER, ROTATION = "hopper", "rotation"
+EVERY_HOP, EVERY_EPOCH = "hop", "epoch"
+
+
+@dataclass(frozen=True, order=True)
+class Hop:
+    """A configuration trains on a partition, as number ``position`` of its hops in an epoch."""
+
+    mst_key: int
+    epoch: int
+    position: int
+    partition_key: int
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """A model of an architecture table.
+
+    Attributes:
+        id: fingerprint of the JSON.
+        text: the JSON, checked.
+        has_weights: whether model_weights are the start of training.
+    """
+
+    model_id: int
+    id: str
+    text: str
+    facts: ArchitectureFacts
+    has_weights: bool
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """A configuration, parsed, with what the plan makes of it.
+
+    Attributes:
+        goal: by which it is ranked, the same for all of a run.
+        budget: epochs that it is trained for, unless it is promoted.
+        cohort: configurations with the same number were added together, and are planned together;
+            0 for those that the run began with, else the number of the decision.
+        is_warm: whether it goes on from a state, of an earlier run or of another configuration.
+    """
+
+    mst_key: int
+    architecture: Architecture
+    compile_text: str
+    fit_text: str
+    compile_params: CompileParams
+    fit_params: FitParams
+    hop_seconds: float
+    initial_seed: int
+    jit: bool
+    steps_per_call: int
+    goal: str
+    budget: int
+    cohort: int = 0
+    is_warm: bool = False
+
+    @functools.cached_property
+    def outputs(self) -> tuple[OutputSpec, ...]:
+        """What each output of the model is compiled with."""
+        names = output_names(json.loads(self.architecture.text))
+        return outputs_of(self.compile_params, names)
+
+    @property
+    def monitored(self) -> CompileParams:
+        """Its parameters as callbacks know them, with the metrics of all outputs."""
+        return with_all_metrics(self.compile_params, self.outputs)
+
+
+@dataclass(frozen=True)
+class Workers:
+    """The workers of a run.
+
+    Attributes:
+        count: how many.
+        bound: whether each partition belongs to one of them.
+        most_hops: of one partition that a task may have.
+    """
+
+    count: int = 1
+    bound: bool = False
+    most_hops: int = 1
+
+    def serves(self, worker: int, partition_key: int) -> bool:
+        """Whether a worker, by its number, may have a partition."""
+        return not self.bound or self.count < 1 or partition_key % self.count == worker
+
+
+@dataclass(frozen=True)
+class RunSpec:
+    """What the course of a run depends on.
+
+    Attributes:
+        epochs: budget of the configurations that the run begins with.
+        frequency: epochs between measures.
+        partitions: keys of the partitions of each data set.
+        schedule: which strategy makes its hops.
+        durability: which states outlive a crash: those of every hop, or those at the end of an epoch.
+        scans_wait: whether a scan waits for all configurations, as partitions do not fit into memory.
+        is_open: whether decisions may change the set of configurations while the run goes on.
+        workers: of this driver.
+    """
+
+    epochs: int
+    seed: int
+    frequency: int
+    partitions: Mapping[str, tuple[int, ...]]
+    schedule: str = HOPPER
+    durability: str = EVERY_HOP
+    use_gpus: bool = False
+    scans_wait: bool = False
+    is_open: bool = False
+    workers: Workers = field(default_factory=Workers)
+
+    @property
+    def every_hop(self) -> bool:
+        """Whether all states outlive a crash."""
+        return self.durability == EVERY_HOP
+
+    @property
+    def hops_an_epoch(self) -> int:
+        """Partitions of the training table."""
+        return len(self.partitions[TRAINING])
+
+    @property
+    def measured_epochs(self) -> list[int]:
+        """Epochs after which configurations are measured that are trained for all of them."""
+        epochs = range(1, self.epochs + 1)
+        return [one for one in epochs if one % self.frequency == 0 or one == self.epochs]
+
+    def version(self, hop: Hop) -> int:
+        """Hops that a configuration has done before this one."""
+        return (hop.epoch - 1) * self.hops_an_epoch + hop.position
+
+    def is_last_of_epoch(self, hop: Hop) -> bool:
+        """Whether an epoch ends with a hop."""
+        return hop.position == self.hops_an_epoch - 1

@@ -1,0 +1,418 @@
+"""How a run stands: the only notebook, written by ``apply`` from what has happened."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, deque
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from cerebro_db.core import events
+from cerebro_db.core.events import NOTHING, Event, Verdict
+from cerebro_db.core.spec import TRAINING, Configuration, Hop, RunSpec
+from cerebro_db.core.tasks import Combine, Scan, Score, ScoringGroup, Step, Task, Train
+from cerebro_db.errors import InvalidArgument
+
+# The states of a configuration at any time, the one that is being written included, but for that
+# of the epoch that is to be restored.
+MOST_STATES = 3
+# Who looks at the scores of a run sees them that much later, or a hop of so many seconds at most;
+# short epochs share their scans.
+PATIENCE, LONGEST_WAIT = 0.5, 5.0
+
+
+@dataclass(eq=False)
+class Track:
+    """How one configuration stands.
+
+    Attributes:
+        budget: epochs that it is trained for.
+        rungs: budgets that it has had: epochs after which it is measured in any case.
+        planned: the last epoch that is planned.
+        waiting: hops that are planned, and not begun.
+        in_flight: the hop under way.
+        done: hops that are done, which is the version of the newest state.
+        states: versions that are there.
+        measured: values after each epoch, by data set.
+        scored: epochs that were measured on all data sets.
+        ended: status and error, where it failed or was cancelled.
+        seconds: that its last hop took, its share of the statement included; None before its first.
+    """
+
+    configuration: Configuration
+    budget: int
+    rungs: set[int]
+    planned: int = 0
+    waiting: deque[Hop] = field(default_factory=deque)
+    in_flight: Hop | None = None
+    done: int = 0
+    states: set[int] = field(default_factory=set)
+    measured: dict[int, dict[str, Mapping[str, float]]] = field(default_factory=dict)
+    scored: set[int] = field(default_factory=set)
+    verdict: Verdict = NOTHING
+    ended: tuple[str, str] | None = None
+    seconds: float | None = None
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it goes on: it has neither failed nor been stopped."""
+        return self.ended is None and self.verdict.stopped_epoch is None
+
+    @property
+    def work(self) -> float:
+        """Estimated seconds of all its planned hops that are not finished."""
+        hops = len(self.waiting) + (self.in_flight is not None)
+        return self.configuration.hop_seconds * hops
+
+    @property
+    def history(self) -> list[tuple[int, dict[str, float]]]:
+        """Epochs in their order, and all that was measured after each, as Keras names it in its logs.
+
+        Values of the validation table are last: where names are equal they count, as in Keras.
+        """
+        return [
+            (
+                epoch,
+                {
+                    name: value
+                    for _, values in sorted(sets.items())
+                    for name, value in values.items()
+                },
+            )
+            for epoch, sets in sorted(self.measured.items())
+        ]
+
+
+@dataclass
+class Pending:
+    """Configurations that have finished an epoch, and are in no group yet.
+
+    Attributes:
+        due: when they are scanned if some worker has nothing else to do.
+        late: when they are although each could train.
+    """
+
+    mst_keys: set[int] = field(default_factory=set)
+    due: float = math.inf
+    late: float = math.inf
+
+
+class RunState:
+    """A run from its beginning, or from where it is: what is known follows from the events.
+
+    Args:
+        spec: of the run.
+        configurations: that it begins with.
+
+    Attributes:
+        tracks: how each configuration stands, by mst_key.
+        cohorts: keys of the configurations that are planned together.
+        decisions: how many were made.
+        tasks: under way, by the number of the worker.
+        alone: hops that are made one by one.
+        pending: configurations to be scored, by epoch.
+        groups: that are being scanned.
+        combining: groups and data sets whose sums are complete.
+        trained: configurations that have finished each epoch.
+    """
+
+    def __init__(self, spec: RunSpec, configurations: Iterable[Configuration]) -> None:
+        self.spec = spec
+        self.tracks: dict[int, Track] = {}
+        self.cohorts: dict[int, list[int]] = {}
+        self.decisions = 0
+        self.tasks: dict[int, Task] = {}
+        self.alone: list[Hop] = []
+        self.pending: dict[int, Pending] = {}
+        self.groups: list[ScoringGroup] = []
+        self.combining: list[Combine] = []
+        self.trained: Counter[int] = Counter()
+        self._unfinished: Counter[int] = Counter()
+        self._planned: set[int] = set()
+        self._grouped: dict[int, set[int]] = {}
+        self._join(configurations)
+
+    # -- questions -------------------------------------------------------------------------------
+    @property
+    def alive(self) -> list[Track]:
+        """The configurations that go on."""
+        return [track for track in self.tracks.values() if track.is_alive]
+
+    @property
+    def going_on(self) -> list[Track]:
+        """Those that have planned hops that are not finished."""
+        return [track for track in self.tracks.values() if track.waiting or track.in_flight]
+
+    @property
+    def ended(self) -> dict[int, tuple[str, str]]:
+        """Status and error of those that failed or were cancelled, by mst_key."""
+        return {key: track.ended for key, track in self.tracks.items() if track.ended}
+
+    @property
+    def is_training(self) -> bool:
+        """Whether a worker trains."""
+        return any(isinstance(task, Train | Step) for task in self.tasks.values())
+
+    @property
+    def longest_hop(self) -> float:
+        """Seconds of the longest last hop of those that go on; infinite where one has made none."""
+        seconds = [track.seconds for track in self.going_on]
+        return max((math.inf if one is None else one for one in seconds), default=0.0)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether nothing is left to train or to score."""
+        planned = all(track.planned >= track.budget for track in self.alive)
+        trained = planned and not self._unfinished.total()
+        return trained and not (self.pending or self.groups or self.combining)
+
+    def is_measured(self, track: Track, epoch: int) -> bool:
+        """Whether a configuration is scored after an epoch."""
+        return epoch % self.spec.frequency == 0 or epoch in track.rungs
+
+    def is_epoch_done(self, epoch: int) -> bool:
+        """Whether an epoch was planned, and nobody has a hop of it left."""
+        return epoch in self._planned and self._unfinished[epoch] == 0
+
+    def is_epoch_complete(self, epoch: int) -> bool:
+        """Whether all have done an epoch, and been scored where that is wanted."""
+        return self.is_epoch_done(epoch) and all(
+            epoch in track.scored for track in self.tracks.values() if self.is_awaited(track, epoch)
+        )
+
+    def is_awaited(self, track: Track, epoch: int) -> bool:
+        """Whether a configuration is scored after an epoch, or will be."""
+        return track.ended is None and epoch <= track.budget and self.is_measured(track, epoch)
+
+    def all_there(self, epoch: int) -> bool:
+        """Whether each configuration that will be scored after an epoch waits for that, or has been."""
+        seen = self._grouped.get(epoch, set())
+        if epoch in self.pending:
+            seen = seen | self.pending[epoch].mst_keys
+        return all(
+            key in seen or epoch in track.scored
+            for key, track in self.tracks.items()
+            if self.is_awaited(track, epoch)
+        )
+
+    # -- events ----------------------------------------------------------------------------------
+    def apply(self, event: Event) -> None:
+        """Take note of what has happened."""
+        _APPLY[type(event)](self, event)
+
+    def _join(self, configurations: Iterable[Configuration]) -> None:
+        for one in configurations:
+            check_cost(one.mst_key, one.hop_seconds)
+            if one.mst_key in self.tracks:
+                raise InvalidArgument(
+                    f"mst_key: got {one.mst_key}; allowed: one that the run has not had"
+                )
+            self.tracks[one.mst_key] = Track(one, one.budget, {one.budget})
+            self.cohorts.setdefault(one.cohort, []).append(one.mst_key)
+            if one.is_warm:
+                self.tracks[one.mst_key].states.add(0)
+
+    def _added(self, event: events.Added) -> None:
+        self.decisions += 1
+        self._join(event.configurations)
+
+    def _cloned(self, event: events.Cloned) -> None:
+        self.decisions += 1
+        self._join([event.configuration])
+
+    def _stopped(self, event: events.Stopped) -> None:
+        self.decisions += 1
+        track = self.tracks[event.mst_key]
+        # The epoch that callbacks would restore is forgotten: whoever decides says which one it is.
+        track.rungs.add(event.epoch)
+        self._judged(events.Judged(event.mst_key, Verdict(event.epoch, None, event.epoch)))
+        self._forget_pending(event.mst_key, after=event.epoch)
+
+    def _promoted(self, event: events.Promoted) -> None:
+        self.decisions += 1
+        track = self.tracks[event.mst_key]
+        track.budget = event.budget
+        track.rungs.add(event.budget)
+
+    def _restored(self, event: events.Restored) -> None:
+        track = self.tracks[event.mst_key]
+        track.done, track.planned = event.done, event.planned
+        track.states = set(event.versions)
+        self._planned.update(range(1, event.planned + 1))
+        for epoch in range(1, event.done // self.spec.hops_an_epoch + 1):
+            self.trained[epoch] += 1
+            if epoch not in track.scored:
+                self._pend(track, epoch, at=0.0)
+
+    def _plan(self, event: events.Planned) -> None:
+        for hop in sorted(event.hops):
+            track = self.tracks[hop.mst_key]
+            self._planned.add(hop.epoch)
+            track.planned = max(track.planned, hop.epoch)
+            if self.spec.version(hop) < track.done or not track.is_alive:
+                continue
+            last = track.waiting[-1] if track.waiting else track.in_flight
+            if last is not None and hop <= last:
+                raise InvalidArgument(f"hops: got {hop} after {last}; allowed are later ones")
+            track.waiting.append(hop)
+            self._unfinished[hop.epoch] += 1
+
+    def _submitted(self, event: events.Submitted) -> None:
+        self.tasks[event.worker] = event.task
+        task = event.task
+        if isinstance(task, Score):
+            for scan in task.scans:
+                self._scan_begun(scan)
+        elif isinstance(task, Combine):
+            self.combining.remove(task)
+        for hop in getattr(task, "hops", ()):
+            self._begin(hop)
+
+    def _begin(self, hop: Hop) -> None:
+        track = self.tracks[hop.mst_key]
+        if hop in self.alone:
+            self.alone.remove(hop)
+            return
+        if track.in_flight is not None or not track.waiting or track.waiting[0] != hop:
+            raise InvalidArgument(f"hop: got {hop}; under way is {track.in_flight}")
+        track.in_flight = track.waiting.popleft()
+
+    def _returned(self, event: events.Returned) -> None:
+        self.tasks.pop(event.worker, None)
+
+    def _hop_done(self, event: events.HopDone) -> None:
+        hop, track = event.hop, self.tracks[event.hop.mst_key]
+        track.seconds = event.seconds
+        self._finish(hop)
+        track.done = self.spec.version(hop) + 1
+        if track.ended is None:
+            track.states.add(track.done)
+        if self.spec.is_last_of_epoch(hop) and track.is_alive:
+            self.trained[hop.epoch] += 1
+            self._pend(track, hop.epoch, event.at)
+
+    def _hop_dropped(self, event: events.HopDropped) -> None:
+        if event.hop in self.alone:
+            self.alone.remove(event.hop)
+        self._finish(event.hop)
+
+    def _finish(self, hop: Hop) -> None:
+        track = self.tracks[hop.mst_key]
+        if track.in_flight != hop:
+            raise InvalidArgument(f"hop: got {hop}; under way is {track.in_flight}")
+        track.in_flight = None
+        self._unfinished[hop.epoch] -= 1
+
+    def _separated(self, event: events.Separated) -> None:
+        self.alone += event.hops
+
+    def _pend(self, track: Track, epoch: int, at: float) -> None:
+        """An epoch is to be scored: at once, or together with those that finish it within a moment.
+
+        Where hops are longer than that moment it is a hop long: others make theirs meanwhile. But no
+        worker that has nothing else to do waits for these; and where they are too long, nobody does.
+        """
+        if not self.is_awaited(track, epoch):
+            return
+        pending, longest = self.pending.setdefault(epoch, Pending()), self.longest_hop
+        pending.mst_keys.add(track.configuration.mst_key)
+        due = at if longest >= PATIENCE else at + PATIENCE
+        late = at + longest if longest <= LONGEST_WAIT else at
+        pending.due = min(due, pending.due)
+        pending.late = min(max(due, late), pending.late)
+
+    def _scan_begun(self, scan: Scan) -> None:
+        group = scan.group
+        if group not in self.groups:
+            self.groups.append(group)
+            self._grouped.setdefault(group.epoch, set()).update(group.mst_keys)
+            del self.pending[group.epoch]
+        group.waiting.remove((scan.dataset, scan.partition_key))
+
+    def _scanned(self, event: events.Scanned) -> None:
+        scan = event.scan
+        group = scan.group
+        group.partials[scan.dataset, scan.partition_key] = event.partials
+        group.errors.update(event.errors)
+        group.missing -= 1
+        if group.missing == 0:
+            self.groups.remove(group)
+            self.combining += [Combine(group, name) for name in self.spec.partitions]
+
+    def _measured(self, event: events.Measured) -> None:
+        track = self.tracks[event.mst_key]
+        track.measured.setdefault(event.epoch, {})[event.dataset] = event.values
+
+    def _scored(self, event: events.Scored) -> None:
+        for mst_key in event.mst_keys:
+            self.tracks[mst_key].scored.add(event.epoch)
+            self._forget_pending(mst_key, epoch=event.epoch)
+
+    def _judged(self, event: events.Judged) -> None:
+        track = self.tracks[event.mst_key]
+        track.verdict = event.verdict
+        if event.verdict.stopped_epoch is not None:
+            track.budget = min(track.budget, event.verdict.stopped_epoch)
+            self._drop_hops(event.mst_key)
+
+    def _failed(self, event: events.Failed) -> None:
+        track = self.tracks[event.mst_key]
+        track.ended = event.status, event.error
+        track.states.clear()
+        self._drop_hops(event.mst_key)
+        self._forget_pending(event.mst_key)
+
+    def _discarded(self, event: events.Discarded) -> None:
+        for mst_key, version in event.states:
+            self.tracks[mst_key].states.discard(version)
+
+    def _drop_hops(self, mst_key: int) -> None:
+        """Take away what a configuration still had to do; a hop under way stays so until it is done."""
+        track = self.tracks[mst_key]
+        for hop in track.waiting:
+            self._unfinished[hop.epoch] -= 1
+        track.waiting.clear()
+
+    def _forget_pending(self, mst_key: int, *, epoch: int | None = None, after: int = 0) -> None:
+        for number, pending in list(self.pending.items()):
+            if number > after and epoch in (None, number):
+                pending.mst_keys.discard(mst_key)
+                if not pending.mst_keys:
+                    del self.pending[number]
+
+
+_APPLY: Mapping[type[Any], Callable[[RunState, Any], None]] = {
+    events.Added: RunState._added,
+    events.Cloned: RunState._cloned,
+    events.Stopped: RunState._stopped,
+    events.Promoted: RunState._promoted,
+    events.Restored: RunState._restored,
+    events.Planned: RunState._plan,
+    events.Submitted: RunState._submitted,
+    events.Returned: RunState._returned,
+    events.HopDone: RunState._hop_done,
+    events.HopDropped: RunState._hop_dropped,
+    events.Separated: RunState._separated,
+    events.Scanned: RunState._scanned,
+    events.Measured: RunState._measured,
+    events.Scored: RunState._scored,
+    events.Judged: RunState._judged,
+    events.Failed: RunState._failed,
+    events.Discarded: RunState._discarded,
+}
+
+
+def check_cost(mst_key: int, cost: float) -> None:
+    """Refuses a cost that no schedule can be built on."""
+    if not (math.isfinite(cost) and cost > 0):
+        raise InvalidArgument(f"cost of configuration {mst_key}: got {cost}; it must be above 0")
+
+
+def names_of(
+    dataset: str, loss: float, names: Collection[str], values: Collection[float]
+) -> dict[str, float]:
+    """Loss and metrics of a data set as Keras names them in its logs."""
+    prefix = "" if dataset == TRAINING else "val_"
+    pairs = [("loss", loss), *zip(names, values, strict=True)]
+    return {prefix + name: value for name, value in pairs}

@@ -1,0 +1,208 @@
+"""Work for a worker, and what comes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from cerebro_db.core.spec import Hop
+
+
+@dataclass(frozen=True)
+class WorkerView:
+    """A worker as those see it who decide what it does next.
+
+    Attributes:
+        kept: data set and key of the partitions that it has in memory.
+    """
+
+    number: int
+    kept: Collection[tuple[str, int]] = ()
+
+    def keeps(self, dataset: str, partition_key: int) -> bool:
+        """Whether it has a partition in memory."""
+        return (dataset, partition_key) in self.kept
+
+
+@dataclass(eq=False)
+class ScoringGroup:
+    """Configurations that finished an epoch and are scored together.
+
+    Attributes:
+        waiting: data set and partition of the scans that nobody has taken.
+        missing: scans that are not finished.
+        partials: sums of those that are, by data set and partition, then by configuration.
+        errors: of configurations that could not be scored.
+        combined: data sets whose results are known.
+    """
+
+    epoch: int
+    mst_keys: tuple[int, ...]
+    waiting: list[tuple[str, int]]
+    missing: int
+    partials: dict[tuple[str, int], Mapping[int, Any]] = field(default_factory=dict)
+    errors: dict[int, str] = field(default_factory=dict)
+    combined: set[str] = field(default_factory=set)
+
+
+@dataclass(frozen=True)
+class Scan:
+    """A group over one partition of one data set."""
+
+    group: ScoringGroup
+    dataset: str
+    partition_key: int
+
+
+@dataclass(frozen=True)
+class Train:
+    """Hops of different configurations over one partition, one after another."""
+
+    hops: tuple[Hop, ...]
+
+
+@dataclass(frozen=True)
+class Step:
+    """Hops of different configurations over different partitions, side by side."""
+
+    hops: tuple[Hop, ...]
+
+
+@dataclass(frozen=True)
+class Score:
+    """One scan, or those of several partitions of a data set side by side."""
+
+    scans: tuple[Scan, ...]
+    together: bool = False
+
+
+@dataclass(frozen=True)
+class Combine:
+    """The sums of a group over all partitions of a data set become results."""
+
+    group: ScoringGroup
+    dataset: str
+
+
+@dataclass(frozen=True)
+class Trial:
+    """Configurations that cannot be scored are found out."""
+
+    mst_keys: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class WriteEvents:
+    """TensorBoard's files are written."""
+
+    task: str
+
+
+Task = Train | Step | Score | Combine | Trial | WriteEvents
+
+
+@dataclass(frozen=True)
+class HopFigures:
+    """What a hop tells of itself that the catalog is to know; times in seconds."""
+
+    started: datetime
+    read: float
+    trained: float
+    written: float
+    loss: float
+    compiled: bool
+    cached: bool
+    memory_mb: int
+
+
+@dataclass(frozen=True)
+class HopResult:
+    """A hop that was made.
+
+    Attributes:
+        worker, pid: who made it.
+        waited: seconds that they had nothing to do before.
+        sent: when it began, on the clock ``time.monotonic``.
+        seconds: from its begin to its end.
+        rows: that it trained on.
+        figures: what is still to be written to the catalog; None where the hop has done that.
+    """
+
+    hop: Hop
+    worker: int
+    pid: int
+    waited: float
+    sent: float
+    seconds: float
+    rows: int
+    figures: HopFigures | None = None
+
+
+@dataclass(frozen=True)
+class Measures:
+    """Results of one configuration on one data set after one epoch."""
+
+    mst_key: int
+    epoch: int
+    dataset: str
+    loss: float
+    names: list[str]
+    metrics: list[float]
+    elapsed: float
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why a task, or a hop, was not done.
+
+    Attributes:
+        error: to be raised where it is not about one configuration.
+    """
+
+    message: str
+    sqlstate: str
+    hint: str | None
+    error: Exception | None = None
+
+
+@dataclass(frozen=True)
+class Ready:
+    """A worker can work: what each of its processes tells of itself."""
+
+    manifests: Sequence[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What came of Train and Step, hop by hop."""
+
+    made: tuple[HopResult, ...]
+    failed: tuple[tuple[Hop, Failure], ...] = ()
+
+
+@dataclass(frozen=True)
+class Sums:
+    """What came of scans: sums and errors by configuration."""
+
+    scans: tuple[tuple[Scan, Mapping[int, Any], Mapping[int, str]], ...]
+
+
+@dataclass(frozen=True)
+class Answered:
+    """What came of any other task: JSON."""
+
+    result: Any
+
+
+Result = Ready | Trained | Sums | Answered | Failure
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A worker is done with a task; None where it has got ready."""
+
+    worker: int
+    task: Task | None
+    result: Result

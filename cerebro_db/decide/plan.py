@@ -1,0 +1,189 @@
+"""The plan: who trains where in which order, from the seed and static costs alone.
+
+NumPy is imported late: workers begin before the first epoch is planned.
+"""
+
+from __future__ import annotations
+
+import functools
+import heapq
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from cerebro_db.core.spec import TRAINING, Hop
+from cerebro_db.core.state import RunState, check_cost
+from cerebro_db.errors import InvalidArgument
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+
+_AHEAD = 20_000  # hops that are planned at once, where epochs are small
+
+
+def plan(state: RunState) -> list[Hop]:
+    """Hops that are to be planned now: of the epoch after the present one of each configuration.
+
+    The order of a cohort's hops depends on the seed, the costs of its members and the partitions, and
+    on nothing that happens: a member that is promoted later is planned as if it had been before.
+    """
+    hops_an_epoch = state.spec.hops_an_epoch
+    behind = [
+        track
+        for track in state.tracks.values()
+        if track.planned < min(track.budget, track.done // hops_an_epoch + 2)
+    ]
+    if not behind:
+        return []
+    ahead = min(track.planned for track in behind)
+    ahead += max(2, _AHEAD // (len(state.tracks) * hops_an_epoch))
+    hops: list[Hop] = []
+    for cohort in sorted({track.configuration.cohort for track in behind}):
+        members = [state.tracks[key] for key in state.cohorts[cohort]]
+        late = [track.planned for track in behind if track.configuration.cohort == cohort]
+        first = min(late) + 1
+        last = min(ahead, max(track.budget for track in members))
+        for epoch in range(first, last + 1):
+            wanted = {
+                track.configuration.mst_key
+                for track in members
+                if track.planned < epoch <= track.budget
+            }
+            hops += [hop for hop in epoch_of(state, cohort, epoch) if hop.mst_key in wanted]
+    return hops
+
+
+def epoch_of(state: RunState, cohort: int, epoch: int) -> tuple[Hop, ...]:
+    """The hops of an epoch of a whole cohort."""
+    keys = state.cohorts[cohort]
+    costs = tuple((key, state.tracks[key].configuration.hop_seconds) for key in keys)
+    return _epoch_of(costs, state.spec.partitions[TRAINING], state.spec.seed, epoch, cohort)
+
+
+@functools.lru_cache(maxsize=64)
+def _epoch_of(
+    costs: tuple[tuple[int, float], ...],
+    partitions: tuple[int, ...],
+    seed: int,
+    epoch: int,
+    cohort: int,
+) -> tuple[Hop, ...]:
+    return plan_epoch(dict(costs), partitions, seed, epoch, cohort)
+
+
+def next_partition(state: RunState, hop: Hop) -> int | None:
+    """Where a configuration goes after a hop; None at the end of what it is trained for.
+
+    Where it may be promoted, that is where it would go then.
+    """
+    track = state.tracks[hop.mst_key]
+    for other in track.waiting:
+        if other > hop:
+            return other.partition_key
+    if not state.spec.is_open:
+        return None
+    following = epoch_of(state, track.configuration.cohort, hop.epoch + 1)
+    return next(one.partition_key for one in following if one.mst_key == hop.mst_key)
+
+
+def plan_epoch(
+    costs: Mapping[int, float],
+    partitions: Sequence[int],
+    seed: int,
+    epoch: int,
+    cohort: int = 0,
+) -> tuple[Hop, ...]:
+    """Returns the hops of one epoch, in the order in which the simulated schedule starts them.
+
+    The schedule has one worker per partition. A free worker takes, of the configurations that are
+    free and have not visited its partition, the one with the longest remaining work; equal ones
+    are told apart by random numbers. So workers that are pinned to partitions seldom want the
+    same configuration at the same time, and long configurations do not come last.
+
+    Args:
+        costs: for each mst_key, the estimated seconds of one hop; only the ratios matter.
+        partitions: the partition keys, in any order.
+        seed, epoch, cohort: not negative; with the costs, all that the plan depends on.
+    """
+    _check(costs, partitions, seed, epoch)
+    entropy = [seed, epoch, cohort] if cohort else [seed, epoch]
+    schedule = _Schedule(costs, partitions, entropy)
+    return tuple(schedule.hops(epoch))
+
+
+class _Schedule:
+    """The simulated list schedule; rows are configurations, columns are partitions."""
+
+    def __init__(
+        self, costs: Mapping[int, float], partitions: Sequence[int], entropy: Sequence[int]
+    ) -> None:
+        import numpy as np
+
+        self._keys = sorted(costs)
+        self._partitions = sorted(partitions)
+        self._costs = np.array([float(costs[key]) for key in self._keys])
+        generator = np.random.Generator(np.random.PCG64(np.random.SeedSequence(entropy)))
+        shape = (len(self._keys), len(self._partitions))
+        self._ties: npt.NDArray[np.float64] = generator.random(shape)
+        self._worker_order = generator.permutation(shape[1])
+        self._to_visit = np.ones(shape, dtype=bool)
+        self._free = np.ones(shape[0], dtype=bool)
+        # Counts, not sums of times: equal work must compare equal.
+        self._left = np.full(shape[0], shape[1])
+
+    def hops(self, epoch: int) -> Iterator[Hop]:
+        """Runs the simulation; yields each hop as it starts."""
+        running: list[tuple[float, int, int]] = []
+        idle = [int(worker) for worker in self._worker_order]
+        now = 0.0
+        while True:
+            waiting = []
+            for worker in idle:
+                row = self._choose(worker)
+                if row is None:
+                    waiting.append(worker)
+                    continue
+                position = len(self._partitions) - int(self._left[row])
+                yield Hop(self._keys[row], epoch, position, self._partitions[worker])
+                self._start(row, worker)
+                heapq.heappush(running, (now + float(self._costs[row]), row, worker))
+            if not running:
+                return
+            now, finished = _next_finished(running)
+            for row, _ in finished:
+                self._free[row] = True
+            idle = waiting + [worker for _, worker in finished]
+
+    def _choose(self, worker: int) -> int | None:
+        rows = (self._free & self._to_visit[:, worker]).nonzero()[0]
+        if not len(rows):
+            return None
+        remaining = self._costs[rows] * self._left[rows]
+        longest = rows[remaining == remaining.max()]
+        return int(longest[self._ties[longest, worker].argmax()])
+
+    def _start(self, row: int, worker: int) -> None:
+        self._to_visit[row, worker] = False
+        self._free[row] = False
+        self._left[row] -= 1
+
+
+def _next_finished(running: list[tuple[float, int, int]]) -> tuple[float, list[tuple[int, int]]]:
+    """Takes out all that finish at the next moment, so that none is preferred by its number."""
+    now = running[0][0]
+    finished = []
+    while running and running[0][0] == now:
+        _, row, worker = heapq.heappop(running)
+        finished.append((row, worker))
+    return now, finished
+
+
+def _check(costs: Mapping[int, float], partitions: Sequence[int], seed: int, epoch: int) -> None:
+    if len(set(partitions)) != len(partitions):
+        raise InvalidArgument(f"partitions: got {list(partitions)}; each is allowed once")
+    for mst_key, cost in costs.items():
+        check_cost(mst_key, cost)
+    for name, value in (("seed", seed), ("epoch", epoch)):
+        if value < 0:
+            raise InvalidArgument(f"{name}: got {value}; it must be at least 0")

@@ -1,0 +1,609 @@
+"""The worker sessions of a run: an executor whose tasks are statements."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from cerebro_db.core.spec import TRAINING, Hop
+from cerebro_db.core.state import RunState
+from cerebro_db.core.tasks import (
+    Answered,
+    Combine,
+    Failure,
+    HopResult,
+    Outcome,
+    Ready,
+    Result,
+    Scan,
+    Score,
+    Step,
+    Sums,
+    Task,
+    Train,
+    Trained,
+    Trial,
+    WorkerView,
+    WriteEvents,
+)
+from cerebro_db.database.dialects.choice import PostgreSQL
+from cerebro_db.database.dialects.postgresql_training import (
+    HopMade,
+    HopOrder,
+    RotationStatements,
+    ScanOrder,
+    Statement,
+    StateTables,
+)
+from cerebro_db.database.packed import PackedTable
+from cerebro_db.database.sessions import (
+    POLL_SECONDS,
+    Session,
+    SessionPool,
+    StatementFailed,
+    Tick,
+    Warmth,
+    wait_any,
+)
+from cerebro_db.database.states import StateStore, StateTable
+from cerebro_db.decide.plan import next_partition
+from cerebro_db.errors import CerebroError, InvalidData
+from cerebro_db.executors.tasks import TaskWriter
+
+# A worker that has not stopped then is left to itself.
+STOP_SECONDS = 1.0
+WRITE_EVENTS = "SELECT cerebro._write_events(%s)"
+_PREPARE_PROCESS = "cerebro._prepare_process(cerebro._with_functions(%s))"
+
+
+@dataclass(frozen=True)
+class Workplace:
+    """What the sessions of a run work with.
+
+    Attributes:
+        run_id: of the catalog.
+        states: the names of its tables of states.
+        tables: the packed table of each data set.
+        tasks: writes what workers are told.
+        pool: of sessions.
+        store: where the states are.
+        dialect: of the server.
+        warmth: what each session must have loaded.
+        guard_key: of the advisory lock that workers share while they work for the run.
+        cache_bytes: of decoded partitions that each worker may keep.
+        preparation: JSON of what makes a process of a worker's session ready.
+        tick: called while waiting; raises to cancel.
+    """
+
+    run_id: int
+    states: StateTables
+    tables: Mapping[str, PackedTable]
+    tasks: TaskWriter
+    pool: SessionPool
+    store: StateStore
+    dialect: PostgreSQL
+    warmth: Warmth
+    guard_key: int
+    cache_bytes: int
+    preparation: str
+    tick: Tick
+
+
+@dataclass
+class _Worker:
+    """One worker session and what is known of it.
+
+    Attributes:
+        number: from 0.
+        kept: data set and key of the partitions that it has decoded in memory.
+        free_since: when it last had nothing to do.
+        is_busy: whether it does its task, or gets ready where there is none.
+        cancelled: whether what it does, or did before, has been asked to stop.
+        is_ready: whether TensorFlow is there.
+        partition_keys: of partitions that are its own; empty where any worker may have any.
+        tables: of states, that the statement under way uses.
+        target: the one of them that it writes to.
+        orders: of the hops that it makes, by mst_key.
+        sent: when they were sent.
+    """
+
+    number: int
+    session: Session
+    kept: set[tuple[str, int]] = field(default_factory=set)
+    free_since: float = field(default_factory=time.monotonic)
+    task: Task | None = None
+    is_busy: bool = False
+    cancelled: bool = False
+    is_ready: bool = False
+    partition_keys: Sequence[int] = ()
+    tables: list[StateTable] = field(default_factory=list)
+    target: StateTable | None = None
+    orders: Mapping[int, HopOrder] = field(default_factory=dict)
+    sent: float = 0.0
+
+
+class WorkerSessions:
+    """The workers of one run.
+
+    Args:
+        place: what they work with.
+        count: how many.
+    """
+
+    def __init__(self, place: Workplace, count: int) -> None:
+        self._place, self._sql, self._count = place, place.dialect.training, count
+        self._workers: list[_Worker] = []
+        self._ticked = 0.0
+        # When each partition's process had its part of the last step done.
+        self._free_since: dict[int, float] = {}
+
+    # -- the port ----------------------------------------------------------------
+    def start(self) -> None:
+        """Take sessions, and have them get ready."""
+        place, count = self._place, self._count
+        keys = [partition.partition_key for partition in place.tables[TRAINING].partitions]
+        sessions = take_sessions(place.pool, count, place.warmth, place.tick)
+        self._workers = [_Worker(number, session) for number, session in enumerate(sessions)]
+        for worker in self._workers:
+            if self._sql.binds_workers:
+                worker.partition_keys = [key for key in keys if key % count == worker.number]
+            self._prepare(worker)
+
+    def free(self) -> list[WorkerView]:
+        """The workers that can take a task now."""
+        for worker in self._workers:
+            if not worker.is_busy and not self._is_calm(worker):
+                self._renew(worker)
+        return [WorkerView(one.number, one.kept) for one in self._workers if not one.is_busy]
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a worker works, or gets ready."""
+        return any(worker.is_busy for worker in self._workers)
+
+    def submit(self, state: RunState, worker: int, task: Task) -> None:
+        """Send the statement of a task."""
+        found = self._workers[worker]
+        found.task, found.is_busy = task, True
+        found.session.send(*self._statement(state, found, task))
+
+    def poll(self) -> Iterator[Outcome]:
+        """Wait a moment; what has come of tasks meanwhile."""
+        busy = [worker for worker in self._workers if worker.is_busy]
+        wait_any([worker.session for worker in busy], POLL_SECONDS)
+        now = time.monotonic()
+        if now - self._ticked >= POLL_SECONDS:
+            self._place.tick()
+            self._ticked = now
+        for worker in busy:
+            task, result = worker.task, self._advanced(worker)
+            if result is not None:
+                yield Outcome(worker.number, task, result)
+
+    def cancel(self, worker: int) -> None:
+        """Ask the server to cancel what a worker does."""
+        found = self._workers[worker]
+        found.session.cancel()
+        found.cancelled = True
+
+    # -- statements ----------------------------------------------------------------
+    def _statement(self, state: RunState, worker: _Worker, task: Task) -> Statement:
+        match task:
+            case Train(hops):
+                first, *others = self._orders(state, worker, hops)
+                # Nobody waits between them.
+                orders = [first, *(replace(order, waited=0.0) for order in others)]
+                return self._sql.hops(self._packed, self._told(worker, orders))
+            case Step(hops):
+                orders = [self._timed(one) for one in self._orders(state, worker, hops)]
+                return self._rotation.step(self._packed, self._told(worker, orders))
+            case Score(scans):
+                return self._scoring(state, worker, scans, together=task.together)
+            case Combine(group, dataset):
+                scored = {
+                    key: track.configuration
+                    for key, track in state.tracks.items()
+                    if not track.ended
+                }
+                text = self._place.tasks.combination(group, dataset, scored)
+                return self._call_once(worker, "cerebro._combine_measures(%s)", text)
+            case Trial(mst_keys):
+                text = self._place.tasks.trial(state.tracks[key].configuration for key in mst_keys)
+                return self._call_once(worker, "cerebro._try_scores(%s)", text)
+            case WriteEvents(text):
+                return WRITE_EVENTS, [text]
+
+    @property
+    def _packed(self) -> PackedTable:
+        return self._place.tables[TRAINING]
+
+    @property
+    def _rotation(self) -> RotationStatements:
+        found = self._place.dialect.rotation
+        assert found is not None
+        return found
+
+    def _orders(self, state: RunState, worker: _Worker, hops: Sequence[Hop]) -> list[HopOrder]:
+        """What hops are made from, by ascending mst_key; the tables that they use are the worker's."""
+        store, versions = self._place.store, [state.spec.version(hop) for hop in hops]
+        sources = {hop: store.of((hop.mst_key, state.spec.version(hop))) for hop in hops}
+        # One statement writes one table: where one of the states must last, all of them do.
+        target = store.target(*(version + 1 for version in versions))
+        worker.target, worker.tables = target, store.use([*sources.values(), target])
+        orders = [
+            self._order(state, worker, hop, sources[hop], target)
+            for hop in sorted(hops, key=lambda hop: hop.mst_key)
+        ]
+        return orders
+
+    def _told(self, worker: _Worker, orders: list[HopOrder]) -> list[HopOrder]:
+        """Remember what a worker is told to do."""
+        worker.orders = {order.mst_key: order for order in orders}
+        worker.sent = time.monotonic()
+        return orders
+
+    def _order(
+        self,
+        state: RunState,
+        worker: _Worker,
+        hop: Hop,
+        source: StateTable | None,
+        target: StateTable,
+    ) -> HopOrder:
+        place, track = self._place, state.tracks[hop.mst_key]
+        one, version = track.configuration, state.spec.version(hop)
+        starts_from_weights = version == 0 and one.architecture.has_weights
+        rate = track.verdict.learning_rate
+        return HopOrder(
+            source=source.name if source else None,
+            target=target.name,
+            run_id=place.run_id,
+            mst_key=hop.mst_key,
+            epoch=hop.epoch,
+            position=hop.position,
+            partition_key=hop.partition_key,
+            version=version,
+            next_partition_key=next_partition(state, hop),
+            worker=worker.number,
+            waited=time.monotonic() - worker.free_since,
+            task=place.tasks.hop(one, hop, is_first=version == 0, learning_rate=rate),
+            salt=place.tasks.salt(hop) if one.fit_params.shuffle else None,
+            passes=1 if self._fits(hop.partition_key) else one.fit_params.epochs,
+            reads=(TRAINING, hop.partition_key) not in worker.kept,
+            weights_of=one.architecture.model_id if starts_from_weights else None,
+            preparation=place.preparation,
+        )
+
+    def _timed(self, order: HopOrder) -> HopOrder:
+        """The same, told by the process that makes it and not by the session."""
+        since = self._free_since.get(order.partition_key)
+        waited = order.waited if since is None else time.monotonic() - since
+        keys = [partition.partition_key for partition in self._packed.partitions]
+        return replace(order, worker=keys.index(order.partition_key), waited=waited)
+
+    def _fits(self, partition_key: int) -> bool:
+        """Whether a worker can hold a partition; the same rule as the worker's."""
+        rows = next(p.rows for p in self._packed.partitions if p.partition_key == partition_key)
+        return rows * self._packed.row_bytes <= self._place.cache_bytes
+
+    def _scoring(
+        self, state: RunState, worker: _Worker, scans: Sequence[Scan], *, together: bool
+    ) -> Statement:
+        orders = [self._scan_order(state, worker, scan) for scan in scans]
+        packed = self._place.tables[scans[0].dataset]
+        if together:
+            return self._rotation.sweep(packed, orders)
+        (order,) = orders
+        return self._sql.scan(packed, order)
+
+    def _scan_order(self, state: RunState, worker: _Worker, scan: Scan) -> ScanOrder:
+        """The order of a scan; the tables that it reads are the worker's until it has ended."""
+        place, store, group = self._place, self._place.store, scan.group
+        tracks = [state.tracks[key] for key in group.mst_keys]
+        found = [track.configuration for track in tracks if not track.ended]
+        version = group.epoch * state.spec.hops_an_epoch
+        store.give_back(worker.tables)
+        worker.tables = store.use_of([(one.mst_key, version) for one in found])
+        return ScanOrder(
+            states=[table.name for table in worker.tables],
+            partition_key=scan.partition_key,
+            task=place.tasks.scan(scan.dataset, scan.partition_key),
+            mst_keys=[one.mst_key for one in found],
+            versions=[version] * len(found),
+            tasks=[place.tasks.score(one) for one in found],
+            reads=(scan.dataset, scan.partition_key) not in worker.kept,
+            preparation=place.preparation,
+        )
+
+    def _call(self, worker: _Worker, function: str, parameters: Sequence[Any] = ()) -> Statement:
+        """Call a function wherever a worker trains."""
+        return self._sql.call(self._packed, worker.partition_keys, function, parameters)
+
+    def _call_once(self, worker: _Worker, function: str, task: str) -> Statement:
+        """Have a function do a task where a worker trains, in one process."""
+        parameters = [task]
+        if worker.partition_keys:  # a statement that failed may have taken the process with it
+            function = f"CASE WHEN {_PREPARE_PROCESS} IS NOT NULL THEN {function} END"
+            parameters = [self._place.preparation, task]
+        return self._sql.call(self._packed, worker.partition_keys[:1], function, parameters)
+
+    # -- results ---------------------------------------------------------------------
+    def _advanced(self, worker: _Worker) -> Result | None:
+        """What came of a statement, None while it is under way."""
+        try:
+            if not worker.session.advance():
+                return None
+        except StatementFailed as error:
+            self._undone(worker)
+            self._release(worker)
+            worker.kept = set()  # a statement that failed may have driven partitions out of memory
+            return Failure(error.message, error.sqlstate, error.hint, error)
+        result = self._result(worker, worker.session.rows())
+        self._release(worker)
+        return result
+
+    def _result(self, worker: _Worker, rows: list[tuple[Any, ...]]) -> Result:
+        match worker.task:
+            case None:
+                worker.is_ready = True
+                return Ready([json.loads(text) for (text,) in rows])
+            case Train(hops):
+                return self._trained(worker, hops, rows)
+            case Step(hops):
+                return self._stepped(worker, hops, rows)
+            case Score(scans):
+                together = worker.task.together
+                texts = dict(rows) if together else {scans[0].partition_key: rows[0][0]}
+                return Sums(tuple(self._sums(worker, scan, texts, together) for scan in scans))
+            case WriteEvents():
+                return Answered(None)
+        return Answered(json.loads(rows[0][0]))
+
+    def _undone(self, worker: _Worker) -> None:
+        """The statement of a worker has left nothing."""
+        if worker.target is not None:
+            for _ in worker.orders:
+                self._place.store.failed(worker.target)
+
+    def _release(self, worker: _Worker) -> None:
+        self._place.store.give_back(worker.tables)
+        worker.tables, worker.target, worker.orders = [], None, {}
+        worker.task, worker.is_busy = None, False
+        worker.free_since = time.monotonic()
+
+    def _trained(
+        self, worker: _Worker, hops: Sequence[Hop], rows: list[tuple[Any, ...]]
+    ) -> Trained:
+        """Hops that were made one after another."""
+        made = self._sql.all_made([hop.mst_key for hop in hops], rows)
+        own = {mst_key: _own_seconds(one) for mst_key, one in made.items()}
+        # What the statement took beside them is shared by all of them.
+        left = time.monotonic() - worker.sent - sum(own.values())
+        share = max(left, 0.0) / len(hops)
+        found, sent = [], worker.sent
+        for hop in sorted(hops, key=lambda hop: hop.mst_key):
+            one = made.get(hop.mst_key) or _no_rows(hop)
+            worker.kept = set(map(_partition, one.kept))
+            if len(made) > 1 and one.figures is not None:  # when its row came, others had trained
+                one = replace(one, figures=replace(one.figures, written=share))
+            found.append(self._hop(worker, hop, one, sent, own[hop.mst_key] + share))
+            sent += own[hop.mst_key] + share
+        return Trained(tuple(found))
+
+    def _stepped(
+        self, worker: _Worker, hops: Sequence[Hop], rows: list[tuple[Any, ...]]
+    ) -> Trained:
+        """Hops that were made side by side, some of which may have failed by themselves."""
+        ended, errors = time.monotonic(), {row[0]: row[1] for row in rows if row[1] is not None}
+        made: dict[int, HopMade] = {}
+        for hop in hops:
+            own = [row[2:] for row in rows if row[0] == hop.mst_key] or _no_rows(hop)
+            if hop.mst_key not in errors:
+                made[hop.mst_key] = self._sql.made(own)
+        # A hop ends when its own training does; the rest of the step is the same for all of them.
+        longest = max(map(_own_seconds, made.values()), default=0.0)
+        found, failed = [], []
+        for hop in hops:
+            one = made.get(hop.mst_key)
+            waits = longest - _own_seconds(one)
+            self._free_since[hop.partition_key] = ended - waits
+            _keep(worker, hop.partition_key, one.kept if one else ())
+            if one is not None:
+                seconds = ended - worker.sent - waits
+                found.append(self._hop(worker, hop, one, worker.sent, seconds))
+            else:
+                assert worker.target is not None
+                self._place.store.failed(worker.target)
+                told = json.loads(errors[hop.mst_key])
+                failed.append((hop, Failure(told["message"], told["sqlstate"], told["hint"])))
+        return Trained(tuple(found), tuple(failed))
+
+    def _hop(
+        self, worker: _Worker, hop: Hop, made: HopMade, sent: float, seconds: float
+    ) -> HopResult:
+        """Take note of the state that a hop left."""
+        assert worker.target is not None
+        order = worker.orders[hop.mst_key]
+        self._place.store.wrote(worker.target, (hop.mst_key, order.version + 1), made.size)
+        return HopResult(
+            hop=hop,
+            worker=order.worker,
+            pid=worker.session.pid,
+            waited=order.waited,
+            sent=sent,
+            seconds=seconds,
+            rows=made.rows,
+            figures=made.figures,
+        )
+
+    def _sums(
+        self, worker: _Worker, scan: Scan, texts: Mapping[int, str], together: bool
+    ) -> tuple[Scan, dict[int, Any], dict[int, str]]:
+        result = json.loads(texts[scan.partition_key])
+        if together:
+            _keep(worker, scan.partition_key, result["kept"])
+        else:
+            worker.kept = set(map(_partition, result["kept"]))
+        partials = {int(key): value for key, value in result["partials"].items()}
+        return scan, partials, {int(key): value for key, value in result["errors"].items()}
+
+    # -- sessions ----------------------------------------------------------------------
+    def _prepare(self, worker: _Worker) -> None:
+        """Send what makes a session, or its processes on segments, a worker.
+
+        While it works for the run it shares a lock: whoever goes on with the run waits for that, so
+        that no hop of a driver that is gone can be committed later.
+        """
+        place = self._place
+        prepare, parameters = self._preparation(worker)
+        worker.task, worker.is_busy = None, True
+        worker.session.send(
+            f"{self._sql.worker_settings(place.states)}; "
+            f"SELECT pg_catalog.pg_advisory_lock_shared(%s); {prepare}",
+            (place.guard_key, *parameters),
+        )
+
+    def _preparation(self, worker: _Worker) -> Statement:
+        place = self._place
+        if worker.partition_keys:
+            return self._call(worker, _PREPARE_PROCESS, [place.preparation])
+        warmth = worker.session.warmth
+        assert warmth is not None
+        return (
+            "SELECT cerebro._prepare_worker(%s, %s, %s, %s, %s)",
+            [warmth.threads, warmth.use_gpus, place.cache_bytes, place.run_id, worker.number],
+        )
+
+    def _is_calm(self, worker: _Worker) -> bool:
+        """Whether no cancel request of what a worker did can hit its next statement."""
+        if worker.cancelled and not worker.partition_keys:
+            worker.session.recover()
+            worker.cancelled = False
+        return not worker.cancelled
+
+    def _renew(self, worker: _Worker) -> None:
+        """Give a worker another session, and have it get ready.
+
+        A process of a segment keeps an interrupt that comes when its function has ended, for the next one.
+        """
+        place = self._place
+        (session,) = place.pool.take(1, lambda idle: False, place.tick)
+        session.warmth, session.keep = worker.session.warmth, worker.session.keep
+        worker.session.close()
+        worker.session, worker.kept, worker.cancelled = session, set(), False
+        self._prepare(worker)
+
+    def stop(self) -> None:
+        """Stop what workers do, and keep the sessions that are soon ready for another run."""
+        for worker in self._workers:
+            worker.session.cancel()
+        deadline = time.monotonic() + STOP_SECONDS
+        while time.monotonic() < deadline and any(_works(one.session) for one in self._workers):
+            wait_any([worker.session for worker in self._workers], POLL_SECONDS)
+        for worker in self._workers:
+            # One that still imports TensorFlow would have to end that first.
+            if not worker.is_ready or _works(worker.session):
+                worker.session.close()
+            else:
+                worker.session.recover()
+        self.give_back()
+
+    def give_back(self) -> None:
+        """Release what a run took, and keep the sessions for the next one.
+
+        A session that cannot do that, because it still computes what was cancelled, is closed. So is
+        one with a GPU, whose memory is free only when the processes end.
+        """
+        for step in (self._start_release, _settle):  # all of them side by side
+            for worker in self._workers:
+                try:
+                    if not worker.session.closed:
+                        step(worker)
+                except CerebroError:
+                    worker.session.close()
+        for worker in self._workers:
+            if worker.session.warmth is not None and worker.session.warmth.use_gpus:
+                worker.session.close()
+        self._place.pool.give(worker.session for worker in self._workers)
+
+    def _start_release(self, worker: _Worker) -> None:
+        if not self._is_calm(worker):
+            worker.session.close()
+            return
+        worker.session.settle()
+        sql, parameters = self._call(worker, "cerebro._release_worker()")
+        after = self._sql.worker_settings_after
+        worker.session.send(
+            f"SELECT pg_catalog.pg_advisory_unlock_all(); {after}; {sql}", parameters
+        )
+
+
+def take_sessions(pool: SessionPool, count: int, wanted: Warmth, tick: Tick) -> list[Session]:
+    """Sessions for the workers of a run, each at the place of its number.
+
+    They have no TensorFlow yet, or with the same settings; as far as possible each has the number that
+    it had before: where a worker is bound to partitions, its processes are too.
+    """
+
+    def fits(session: Session) -> bool:
+        return session.warmth is None or session.warmth.is_like(wanted)
+
+    def prefer(session: Session) -> tuple[bool, float, bool]:
+        number = session.warmth.number if session.warmth else None
+        return number is not None, -(number or 0), session.warmth is not None
+
+    numbered: dict[int, Session] = {}
+    others = []
+    for session in pool.take(count, fits, tick, prefer):
+        number = session.warmth.number if session.warmth else None
+        if number is not None and number < count and number not in numbered:
+            numbered[number] = session
+        else:
+            others.append(session)
+    free = (number for number in range(count) if number not in numbered)
+    numbered |= dict(zip(free, others, strict=True))
+    for number, session in numbered.items():
+        session.warmth = replace(wanted, number=number)
+        # Only the end of its processes gives back the memory of a GPU.
+        session.keep = not wanted.use_gpus
+    return [numbered[number] for number in range(count)]
+
+
+def _settle(worker: _Worker) -> None:
+    worker.session.settle()
+
+
+def _works(session: Session) -> bool:
+    try:
+        return not session.advance()
+    except CerebroError:
+        return False
+
+
+def _own_seconds(made: HopMade | None) -> float:
+    """Of the own work of a hop; none where it failed."""
+    return made.figures.read + made.figures.trained if made and made.figures else 0.0
+
+
+def _no_rows(hop: Hop) -> Any:
+    """Tell that somebody has emptied a partition."""
+    raise InvalidData(
+        f"source_table: got no rows of partition {hop.partition_key}; allowed: to go on with the "
+        "same rows only",
+        hint="start a new run",
+    )
+
+
+def _partition(name: str) -> tuple[str, int]:
+    """Data set and key of a partition, as a worker names it."""
+    dataset, _, key = name.rpartition("/")
+    return dataset, int(key)
+
+
+def _keep(worker: _Worker, partition_key: int, kept: Sequence[str]) -> None:
+    """What the process of one partition has in memory."""
+    others = {pair for pair in worker.kept if pair[1] != partition_key}
+    worker.kept = others | set(map(_partition, kept))

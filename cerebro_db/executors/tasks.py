@@ -1,0 +1,184 @@
+"""JSON for workers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields
+from typing import Any
+
+from cerebro_db.configs.settings import Settings
+from cerebro_db.core.spec import TRAINING, VALIDATION, Configuration, Hop
+from cerebro_db.core.tasks import ScoringGroup
+from cerebro_db.database.packed import PackedTable
+from cerebro_db.training.shuffle import salt
+from cerebro_db.training.targets import TargetFacts
+
+
+def worker_task(
+    run_id: int,
+    threads: int | None,
+    use_gpus: bool,
+    cache_bytes: int,
+    settings: Settings,
+    places: Mapping[int, int] | None = None,
+    keeps_errors: bool = False,
+    functions: bool = False,
+) -> str:
+    """What makes a process a worker, where no call of its own can do that.
+
+    Args:
+        run_id: of the run, or NO_RUN.
+        threads: None for as many as the process has already.
+        use_gpus: whether it computes on them.
+        cache_bytes: of decoded partitions that it may keep.
+        settings: of the database.
+        places: of each segment among those that share the GPUs of a host.
+        keeps_errors: whether a hop that fails is told of, in place of an error of its statement.
+        functions: whether it must know of registered ones. The catalog tells it of these, not we:
+            a task can be anybody's.
+    """
+    return json.dumps(
+        {
+            "keeps_errors": keeps_errors,
+            "functions": functions,
+            "run_id": run_id,
+            "threads": threads,
+            "use_gpus": use_gpus,
+            "places": places or {},
+            "cache_bytes": cache_bytes,
+            "settings": {
+                field.name: str(getattr(settings, field.name))
+                for field in fields(settings)
+                if field.name != "worker_dsn"
+            },
+        }
+    )
+
+
+class TaskWriter:
+    """Writes the tasks of one run.
+
+    Args:
+        tables: the packed table of each data set.
+        targets: of the training table.
+        seed: of the run.
+        run_id: which one.
+    """
+
+    def __init__(
+        self, tables: Mapping[str, PackedTable], targets: TargetFacts, seed: int, run_id: int
+    ) -> None:
+        self._seed, self._run_id = seed, run_id
+        self._targets = target_task(targets)
+        self._inputs = input_task([one.shape for one in tables[TRAINING].inputs])
+        self._buffers = {name: _buffers(table) for name, table in tables.items()}
+        self._weighted = {TRAINING: targets.weighted}
+        if VALIDATION in tables:
+            self._weighted[VALIDATION] = tables[VALIDATION].sample_weight is not None
+
+    def salt(self, hop: Hop) -> str:
+        """What places the buffers of a hop."""
+        return salt(self._seed, hop.epoch, hop.partition_key)
+
+    def hop(
+        self,
+        configuration: Configuration,
+        hop: Hop,
+        is_first: bool,
+        learning_rate: float | None = None,
+    ) -> str:
+        """The task of a hop; the learning rate is that of the state where none is given."""
+        return json.dumps(
+            {
+                **self._recipe(configuration),
+                "run_id": self._run_id,
+                "dataset": TRAINING,
+                "partition_key": hop.partition_key,
+                "buffers": self._buffers[TRAINING][hop.partition_key],
+                "seed": self._seed,
+                "epoch": hop.epoch,
+                "salt": self.salt(hop),
+                "initial_seed": configuration.initial_seed,
+                "is_first": is_first,
+                "begins_epoch": hop.position == 0,
+                "learning_rate": learning_rate,
+            }
+        )
+
+    def scan(self, dataset: str, partition_key: int) -> str:
+        """What the configurations of a scan have in common."""
+        return json.dumps(
+            {
+                "run_id": self._run_id,
+                "dataset": dataset,
+                "partition_key": partition_key,
+                "buffers": self._buffers[dataset][partition_key],
+                "targets": self._targets | {"weighted": self._weighted[dataset]},
+                **self._inputs,
+            }
+        )
+
+    def score(self, configuration: Configuration) -> str:
+        """One configuration of a scan."""
+        return json.dumps(self._recipe(configuration) | {"mst_key": configuration.mst_key})
+
+    def trial(self, configurations: Iterable[Configuration]) -> str:
+        """What finds out whether configurations can be scored."""
+        tasks = [self._recipe(c) | {"mst_key": c.mst_key} for c in configurations]
+        return json.dumps({"configurations": tasks})
+
+    def combination(
+        self, group: ScoringGroup, dataset: str, configurations: Mapping[int, Configuration]
+    ) -> str:
+        """The sums of a group over all partitions of a data set, in the order of the keys."""
+        keys = sorted(key for name, key in group.partials if name == dataset)
+        tasks = []
+        for mst_key in group.mst_keys:
+            if mst_key in configurations and mst_key not in group.errors:
+                partials = [group.partials[dataset, key][mst_key] for key in keys]
+                recipe = self._recipe(configurations[mst_key])
+                tasks.append(recipe | {"mst_key": mst_key, "partials": partials})
+        return json.dumps({"configurations": tasks})
+
+    def _recipe(self, configuration: Configuration) -> dict[str, Any]:
+        return {
+            "architecture": configuration.architecture.text,
+            "architecture_id": configuration.architecture.id,
+            "compile_params": configuration.compile_text,
+            "fit_params": configuration.fit_text,
+            "targets": self._targets,
+            **self._inputs,
+            "jit": configuration.jit,
+            "steps_per_call": configuration.steps_per_call,
+        }
+
+
+def _buffers(packed: PackedTable) -> dict[int, dict[str, list[int]]]:
+    return {
+        partition.partition_key: {
+            "ids": [buffer_id for buffer_id, _ in partition.buffers],
+            "rows": [rows for _, rows in partition.buffers],
+        }
+        for partition in packed.partitions
+    }
+
+
+def target_task(targets: TargetFacts) -> dict[str, Any]:
+    """How targets are stored."""
+    first, *more = [_one(target) for target in targets.each]
+    task = first | {"weighted": targets.weighted}
+    return task | {"more": more} if more else task
+
+
+def input_task(shapes: Sequence[Sequence[int]]) -> dict[str, Any]:
+    """The shapes of several inputs; nothing where there is one."""
+    return {"inputs": [list(shape) for shape in shapes]} if len(shapes) > 1 else {}
+
+
+def _one(target: TargetFacts) -> dict[str, Any]:
+    return {
+        "kind": target.kind,
+        "num_classes": target.num_classes,
+        "shape": list(target.shape),
+    }

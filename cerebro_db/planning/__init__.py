@@ -1,1 +1,0 @@
-"""Visiting orders, the dispatch rule and cost estimates: these decide, they never act."""

@@ -1,0 +1,1 @@
+"""Runs: from a request to output tables, and from where one stopped to its end."""

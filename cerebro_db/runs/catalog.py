@@ -1,0 +1,142 @@
+"""What a run writes down while it goes on, so that whoever goes on with it knows."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime, timedelta
+from types import MappingProxyType
+from typing import Any
+
+from cerebro_db.core import events
+from cerebro_db.core.events import Verdict
+from cerebro_db.core.spec import Hop
+from cerebro_db.core.state import RunState, Track, names_of
+from cerebro_db.core.tasks import HopResult, Measures
+from cerebro_db.database.catalog import Catalog
+from cerebro_db.database.ends import EndRow, record_ends
+from cerebro_db.database.hops import HopRow, add_hops
+from cerebro_db.errors import WrongRunStatus
+
+# Who looks at the progress of a run sees a hop that late, where it does not write its row itself.
+_SECONDS = 1.0
+
+
+class RunCatalog:
+    """The catalog as one run writes it.
+
+    A hop is done when its state is there. Rows of hops are written some time later, together; those
+    that are lost with their driver are made from the states when the run goes on, so no table of states
+    may go before they are written.
+
+    Args:
+        catalog: of the driver; its session is not a worker's.
+        run_id: which run.
+        manifest: what workers must tell of themselves, where that matters.
+        functions: registered ones that configurations use, a part of the manifest.
+    """
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        run_id: int,
+        manifest: Mapping[str, Any] = MappingProxyType({}),
+        functions: Mapping[str, Any] = MappingProxyType({}),
+    ) -> None:
+        self._catalog, self._run_id = catalog, run_id
+        self._manifest, self._functions = manifest, functions
+        self._rows: list[HopRow] = []
+        self._due = 0.0
+        # The server's time at zero of that clock: by one clock no hop seems to begin too early.
+        self._zero: datetime | None = None
+
+    def planned(self, hops: Sequence[Hop]) -> None:
+        """Hops are planned; before any of them is begun."""
+        if hops:
+            self._catalog.add_plan(self._run_id, hops)
+
+    def begun(self, manifests: Sequence[dict[str, Any]], *, is_first: bool) -> None:
+        """A worker is ready.
+
+        Raises:
+            WrongRunStatus: other software, or another processor, would give other results.
+        """
+        for manifest in manifests:
+            if self._functions:
+                manifest["functions"] = self._functions
+            for name, value in manifest.items():
+                if name in self._manifest and self._manifest[name] != value:
+                    raise WrongRunStatus(
+                        f"run {self._run_id} began with {name} {self._manifest[name]}; "
+                        f"this server has {value}, so that results would not be the same",
+                        hint="any_version := true goes on all the same",
+                    )
+        if is_first:
+            self._catalog.started(self._run_id, manifests[0])
+
+    def hop_done(self, result: HopResult) -> None:
+        """A hop was made, which did not write its row itself."""
+        figures, hop, sent = result.figures, result.hop, result.sent
+        if figures is None:
+            return
+        if self._zero is None:
+            self._zero = figures.started - timedelta(seconds=sent)
+        started = self._zero + timedelta(seconds=sent)
+        if not self._rows:
+            self._due = time.monotonic() + _SECONDS
+        self._rows.append(
+            HopRow(
+                hop.mst_key, hop.epoch, hop.position, hop.partition_key, result.worker, result.pid,
+                started, started + timedelta(seconds=result.seconds), result.waited, figures.read,
+                figures.trained, figures.written, result.rows, figures.loss, figures.compiled,
+                figures.cached, figures.memory_mb,
+            )
+        )  # fmt: skip
+
+    def flush(self, *, now: float = math.inf) -> None:
+        """Write the rows of hops; if a time is given, where they wait for long enough by then."""
+        if self._rows and now >= self._due:
+            add_hops(self._catalog, self._run_id, self._rows)
+            self._rows = []
+
+    def measured(self, rows: Sequence[Measures]) -> None:
+        """Results of configurations are there: no crash may leave them without those of their hops."""
+        self.flush()
+        self._catalog.add_metrics(self._run_id, rows)
+
+    def judged(self, tracks: Collection[Track]) -> None:
+        """Callbacks have come to other verdicts on configurations."""
+        found = {one.configuration.mst_key: end_of(one.verdict, None) for one in tracks}
+        record_ends(self._catalog, self._run_id, found)
+
+    def ended(self, mst_key: int, status: str, error: str) -> None:
+        """A configuration failed or was cancelled."""
+        self._catalog.configuration_ended(self._run_id, mst_key, status, error)
+
+
+def ends_of(state: RunState) -> dict[int, EndRow]:
+    """Where the configurations have ended that were trained to their end."""
+    return {
+        key: end_of(track.verdict, track.budget)
+        for key, track in state.tracks.items()
+        if track.ended is None
+    }
+
+
+def end_of(verdict: Verdict, last: int | None) -> EndRow:
+    """Where a configuration ends, whose last epoch is known or not."""
+    last = verdict.stopped_epoch or last
+    model_epoch = None if last is None else verdict.restored_epoch or last
+    return EndRow(verdict.stopped_epoch, verdict.best_epoch, model_epoch)
+
+
+def measured(row: Measures) -> events.Measured:
+    """A row of results as an event."""
+    values = names_of(row.dataset, row.loss, row.names, row.metrics)
+    return events.Measured(row.mst_key, row.epoch, row.dataset, values)
+
+
+def diverged(dataset: str, epoch: int, loss: float) -> str:
+    """Why a configuration failed whose loss is no number."""
+    return f"the {dataset} loss of epoch {epoch} is {loss}"

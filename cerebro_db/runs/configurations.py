@@ -1,0 +1,158 @@
+"""Configurations of a run, made from rows of a table: parsed, checked, with what the plan needs."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from cerebro_db.configs.freezing import may_train, with_frozen
+from cerebro_db.configs.model_outputs import OutputSpec, output_names, outputs_of, with_all_metrics
+from cerebro_db.configs.parameters import (
+    CompileParams,
+    FitParams,
+    parse_compile_params,
+    parse_fit_params,
+)
+from cerebro_db.core.decisions import Candidate
+from cerebro_db.core.spec import Architecture, Configuration
+from cerebro_db.database.packed import PackedTable
+from cerebro_db.decide import callbacks
+from cerebro_db.decide.cost import hop_seconds, steps_per_call, use_jit
+from cerebro_db.driver.fit_checks import check_fits
+from cerebro_db.driver.goals import common_goal
+from cerebro_db.errors import CerebroError, InvalidArgument
+from cerebro_db.training.targets import TargetFacts
+
+
+@dataclass(frozen=True)
+class _Parsed:
+    row: Candidate
+    architecture: Architecture
+    compile_params: CompileParams
+    fit_params: FitParams
+    outputs: tuple[OutputSpec, ...]
+
+
+@dataclass(frozen=True)
+class Maker:
+    """Makes the configurations of a run.
+
+    Attributes:
+        packed: what is trained on.
+        targets: of it.
+        validated: whether there is a validation table.
+        seed: of the run.
+    """
+
+    packed: PackedTable
+    targets: TargetFacts
+    validated: bool
+    seed: int
+
+    def make(
+        self,
+        rows: Sequence[Candidate],
+        known: Mapping[int, Architecture],
+        *,
+        goal: str | None = None,
+        cohort: int = 0,
+        is_warm: bool = False,
+    ) -> tuple[Configuration, ...]:
+        """The configurations of rows that are planned together.
+
+        Args:
+            rows: of a table of configurations.
+            known: architectures by model_id.
+            goal: by which the run's are ranked; None where these decide it.
+            cohort: number of the decision that adds them.
+            is_warm: whether they go on from a state.
+
+        Raises:
+            CerebroError: what is wrong with one of them.
+        """
+        parsed = [self._parsed(row, known[row.model_id]) for row in rows]
+        steps = Counter[Any]()
+        for one in parsed:
+            key = program_key(one.architecture, one.compile_params, one.fit_params, jit=True)
+            steps[key] += self._steps(one.fit_params) * one.row.budget
+        goal = goal or common_goal(one.outputs for one in parsed)
+        return tuple(self._planned(one, steps, goal, cohort, is_warm) for one in parsed)
+
+    def _parsed(self, row: Candidate, architecture: Architecture) -> _Parsed:
+        try:
+            compile_params = parse_compile_params(row.compile_params)
+            fit_params = parse_fit_params(row.fit_params)
+            config = json.loads(architecture.text)
+            outputs = outputs_of(compile_params, output_names(config))
+            check_fits(architecture, outputs, fit_params, self.packed, self.targets)
+            monitored = with_all_metrics(compile_params, outputs)
+            callbacks.check(monitored, fit_params, validated=self.validated)
+            _check_trains(with_frozen(config, compile_params.freeze), compile_params.freeze)
+        except CerebroError as error:
+            error.message = f"configuration {row.mst_key}: {error.message}"
+            raise
+        return _Parsed(row, architecture, compile_params, fit_params, outputs)
+
+    def _planned(
+        self, one: _Parsed, steps: Counter[Any], goal: str, cohort: int, is_warm: bool
+    ) -> Configuration:
+        facts, partitions = one.architecture.facts, self.packed.partitions
+        batch, mean_rows = one.fit_params.batch_size, self.packed.rows // len(partitions)
+        planned = steps[program_key(one.architecture, one.compile_params, one.fit_params, jit=True)]
+        features = 4 * sum(math.prod(each.shape) for each in self.packed.inputs)
+        per_call = steps_per_call(facts, batch, features)
+        largest = max(partition.rows for partition in partitions)
+        return Configuration(
+            mst_key=one.row.mst_key,
+            architecture=one.architecture,
+            compile_text=one.row.compile_params,
+            fit_text=one.row.fit_params,
+            compile_params=one.compile_params,
+            fit_params=one.fit_params,
+            hop_seconds=hop_seconds(facts, mean_rows, batch, one.fit_params.epochs),
+            initial_seed=seed_of(self.seed, one.row.mst_key),
+            jit=use_jit(facts, planned),
+            steps_per_call=max(1, min(per_call, math.ceil(largest / batch))),
+            goal=goal,
+            budget=one.row.budget,
+            cohort=cohort,
+            is_warm=is_warm,
+        )
+
+    def _steps(self, fit: FitParams) -> int:
+        """Mini-batches of one configuration in one epoch."""
+        rows = (partition.rows for partition in self.packed.partitions)
+        return fit.epochs * sum(math.ceil(one / fit.batch_size) for one in rows)
+
+
+def _check_trains(config: dict[str, Any], frozen: tuple[str, ...]) -> None:
+    if not may_train(config):
+        raise InvalidArgument(
+            "got a model of which no layer trains; allowed: at least one does",
+            hint="freeze fewer layers"
+            if frozen
+            else "add a layer with weights; trainable tells in its JSON whether they train",
+        )
+
+
+def seed_of(seed: int, mst_key: int) -> int:
+    """The seed of a configuration's initial weights, 31 bits."""
+    return int.from_bytes(hashlib.sha256(f"{seed}/{mst_key}".encode()).digest()[:4]) >> 1
+
+
+def program_key(
+    architecture: Architecture, params: CompileParams, fit: FitParams, jit: bool
+) -> tuple[Any, ...]:
+    """Equal for configurations that share a program, as far as the driver can tell."""
+    penalties = (params.l1 is not None, params.l2 is not None, params.dropout)
+    several = repr((params.losses, params.loss_weights))
+    loss = (params.loss.name, repr(params.loss.arguments), several)
+    weighted = fit.class_weight is not None
+    optimizer = (params.optimizer.name, params.optimizer.schedule, params.optimizer.parts)
+    layers = (architecture.id, params.freeze, params.dtype_policy)
+    return (layers, optimizer, loss, penalties, weighted, fit.batch_size if jit else None)

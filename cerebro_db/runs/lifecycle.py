@@ -1,0 +1,227 @@
+"""What is done to runs from outside: cancel, pause, drop, vacuum."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from cerebro_db.database.catalog import GOING_ON, RUN_TABLES, STATES_SCHEMA, Catalog, StoredRun
+from cerebro_db.database.dialects.choice import PostgreSQL
+from cerebro_db.database.names import QualifiedName
+from cerebro_db.database.sessions import (
+    POLL_SECONDS,
+    Session,
+    SessionLost,
+    SessionPool,
+    Tick,
+    no_tick,
+)
+from cerebro_db.driver.control import END_HOLDER, control_session, holder_of, transaction
+from cerebro_db.errors import (
+    CerebroError,
+    InvalidArgument,
+    ObjectInUse,
+    RunInterrupted,
+    WrongRunStatus,
+)
+from cerebro_db.runs import results
+
+_STOPPED = {"cancel": "cancelled", "pause": "paused"}
+# A driver looks for requests once a second at least, and then stops its workers.
+_ANSWER_SECONDS = 30.0
+
+
+def cancel(
+    pool: SessionPool, run_id: int | None, mst_key: int | None = None, tick: Tick = no_tick
+) -> str:
+    """Stop a run, or one of its configurations; returns the status afterwards.
+
+    Raises:
+        UndefinedRun: the caller has no such run.
+        WrongRunStatus: it is not going on.
+        InvalidArgument: it has no such configuration, or that has ended already.
+    """
+    return _ask(pool, run_id, "cancel", mst_key, tick)
+
+
+def pause(pool: SessionPool, run_id: int | None, tick: Tick = no_tick) -> str:
+    """Stop a run such that its call returns; returns the status afterwards.
+
+    Raises:
+        UndefinedRun: the caller has no such run.
+        WrongRunStatus: it is not going on.
+    """
+    return _ask(pool, run_id, "pause", None, tick)
+
+
+def drop_run(
+    session: Session, dialect: PostgreSQL, run_id: int | None, tick: Tick = no_tick
+) -> None:
+    """Forget a run and remove its states; its output tables stay.
+
+    Args:
+        session: in a transaction.
+        dialect: of the server.
+        run_id: which run.
+        tick: called while waiting.
+
+    Raises:
+        UndefinedRun: the caller has no such run.
+        WrongRunStatus: it is going on.
+    """
+    catalog = Catalog(session, tick)
+    run = _stopped_run(session, catalog, run_id, tick)
+    catalog.lock(*RUN_TABLES)
+    if not results.drop_states(catalog, dialect, run.row.states):
+        raise ObjectInUse(
+            f"run_id: got {run.run_id}, whose states another transaction reads",
+            hint="such as that of pg_dump; try again when it is over",
+        )
+    catalog.drop_run(run.run_id)
+
+
+def vacuum(
+    pool: SessionPool, dialect: PostgreSQL, older_than: float | None, tick: Tick = no_tick
+) -> list[tuple[int | None, int]]:
+    """Remove states that are left of runs which stopped long ago, and of runs that are gone.
+
+    Args:
+        pool: of sessions of the role whose rights count.
+        dialect: of the server.
+        older_than: seconds since a run stopped.
+        tick: called while waiting.
+
+    Returns:
+        run_id (None where there is no such run any more) and bytes of what was removed.
+    """
+    if older_than is None or not older_than >= 0:
+        got = "NULL" if older_than is None else f"{older_than:g} seconds"
+        raise InvalidArgument(f"older_than: got {got}; allowed: an interval that is not negative")
+    removed: list[tuple[int | None, int]] = []
+    with control_session(pool, None, tick) as control:
+        catalog = Catalog(control, tick)
+        for run_id in catalog.stopped_runs(older_than):
+            with _each_for_itself(), transaction(control, tick):
+                run = _stopped_run(control, catalog, run_id, tick)
+                size = _bytes(catalog, dialect, run.row.states or "")
+                if results.drop_states(catalog, dialect, run.row.states):
+                    catalog.states_dropped(run.run_id)
+                    removed.append((run.run_id, size))
+        for name in catalog.orphaned_states():
+            with _each_for_itself(), transaction(control, tick):
+                catalog.execute("SET LOCAL lock_timeout = '2s'")
+                size = catalog.table_bytes(QualifiedName(STATES_SCHEMA, name))
+                catalog.execute(f"DROP TABLE {QualifiedName(STATES_SCHEMA, name).sql}")
+                removed.append((None, size))
+    return removed
+
+
+def _bytes(catalog: Catalog, dialect: PostgreSQL, name: str) -> int:
+    """What the tables of states of a run take."""
+    tables = catalog.execute(*dialect.training.tables(name))
+    return sum(catalog.table_bytes(QualifiedName(STATES_SCHEMA, table)) for (table,) in tables)
+
+
+def _ask(
+    pool: SessionPool, run_id: int | None, action: str, mst_key: int | None, tick: Tick
+) -> str:
+    with control_session(pool, None, tick) as control:
+        catalog = Catalog(control, tick)
+        run = catalog.run(run_id)
+        if mst_key is None and run.status == "interrupted":
+            return _stop_interrupted(control, catalog, run, action, tick)
+        _check_going_on(run, GOING_ON)
+        if mst_key is not None:
+            _check_configuration(catalog, run.run_id, mst_key)
+        request_id = catalog.add_request(run.run_id, action, mst_key)
+        return _answer(catalog, run.run_id, request_id, mst_key, tick)
+
+
+def _answer(catalog: Catalog, run_id: int, request_id: int, mst_key: int | None, tick: Tick) -> str:
+    """Wait until the driver has done what it was asked; returns the status."""
+    end = time.monotonic() + _ANSWER_SECONDS
+    while time.monotonic() < end:
+        status = catalog.run(run_id).status
+        if mst_key is not None and status in GOING_ON:
+            status = _status_of(catalog, run_id, mst_key)
+            if status in ("cancelled", "failed", "finished"):
+                return status
+        elif status not in GOING_ON:
+            return status
+        tick()
+        time.sleep(POLL_SECONDS)
+    raise WrongRunStatus(
+        f"run {run_id}: its driver has not answered for {_ANSWER_SECONDS:g} seconds; what was "
+        "asked for stays asked",
+        hint="a driver that starts, or that writes the output tables, answers later or has ended then",
+    )
+
+
+def _stop_interrupted(
+    session: Session, catalog: Catalog, run: StoredRun, action: str, tick: Tick
+) -> str:
+    """A driver that has lost its sessions may come back; it leaves alone what is stopped."""
+    status, sql = _STOPPED[action], "SELECT pg_catalog.pg_try_advisory_xact_lock(%s)"
+    with transaction(session, tick):
+        if not session.run(sql, (run.row.lock_key,), tick)[0][0]:
+            holder = holder_of(session, run.row.lock_key, tick)
+            raise ObjectInUse(
+                f"run_id: got {run.run_id}, which somebody takes up at this moment: {holder}",
+                hint=END_HOLDER,
+            )
+        role = session.run("SELECT current_user::text", (), tick)[0][0]
+        catalog.run_stopped(run.run_id, status, f"{status} by {role}", (*GOING_ON, "interrupted"))
+    return catalog.run(run.run_id).status
+
+
+@contextmanager
+def _each_for_itself() -> Iterator[None]:
+    """What concerns one run, such as that somebody resumes it now, leaves the others."""
+    try:
+        yield
+    except (SessionLost, RunInterrupted):
+        raise
+    except CerebroError:
+        return
+
+
+def _status_of(catalog: Catalog, run_id: int, mst_key: int) -> str:
+    found = {row.mst_key: status for row, status, _ in catalog.configurations(run_id)}
+    return found[mst_key]
+
+
+def _check_configuration(catalog: Catalog, run_id: int, mst_key: int) -> None:
+    found = {row.mst_key: status for row, status, _ in catalog.configurations(run_id)}
+    going_on = [key for key, status in found.items() if status in ("waiting", "training")]
+    if mst_key not in going_on:
+        shown = ", ".join(map(str, going_on[:20]))
+        raise InvalidArgument(
+            f"mst_key: got {mst_key}"
+            + (f", which is {found[mst_key]}" if mst_key in found else "")
+            + f"; configurations of run {run_id} that are trained: {shown}",
+            hint="cerebro.progress shows how far each is",
+        )
+
+
+def _check_going_on(run: StoredRun, allowed: Sequence[str]) -> None:
+    if run.status not in allowed:
+        raise WrongRunStatus(
+            f"run_id: got {run.run_id}, which is {run.status}; "
+            f"allowed: a run that is {' or '.join(allowed)}"
+        )
+
+
+def _stopped_run(session: Session, catalog: Catalog, run_id: int | None, tick: Tick) -> StoredRun:
+    """A run that nobody drives, nor can until the transaction ends."""
+    run = catalog.run(run_id)
+    if run.row.lock_key is not None:
+        sql = "SELECT pg_catalog.pg_try_advisory_xact_lock(%s)"
+        if not session.run(sql, (run.row.lock_key,), tick)[0][0]:
+            holder = holder_of(session, run.row.lock_key, tick)
+            raise WrongRunStatus(
+                f"run_id: got {run.run_id}, which is going on, driven by {holder}; allowed: a run "
+                "that has stopped",
+                hint=f"SELECT cerebro.cerebro_cancel({run.run_id}) stops it; {END_HOLDER}",
+            )
+    return run

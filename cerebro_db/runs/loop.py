@@ -1,0 +1,327 @@
+"""The loop of a run: poll the executor, apply what happened, decide, store decisions, submit."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+from cerebro_db.core import events
+from cerebro_db.core.ports import Clock, Executor, RunCatalog, StateStorage, Strategy
+from cerebro_db.core.spec import Hop
+from cerebro_db.core.state import RunState
+from cerebro_db.core.tasks import (
+    Combine,
+    Failure,
+    HopResult,
+    Measures,
+    Outcome,
+    Ready,
+    Scan,
+    Score,
+    Step,
+    Sums,
+    Task,
+    Train,
+    Trained,
+    Trial,
+    WorkerView,
+    WriteEvents,
+)
+from cerebro_db.decide import callbacks, retention
+from cerebro_db.decide.plan import plan
+from cerebro_db.errors import CerebroError, RunFailed, concerns_all
+from cerebro_db.runs.catalog import diverged, measured
+from cerebro_db.runs.decisions import Decisions
+from cerebro_db.runs.report import Report
+from cerebro_db.runs.requests import Requests
+from cerebro_db.runs.tensorboard import EventFiles
+
+_LONGEST_ERROR = 2000
+
+
+class Loop:
+    """Trains a run to its end, from its beginning or from where it is.
+
+    Args:
+        state: how the run stands.
+        strategy: what workers do next.
+        executor: the workers.
+        storage: of states.
+        catalog: what is written down.
+        decisions: which configurations the run has.
+        requests: of others.
+        report: what the caller is told.
+        files: what TensorBoard shows.
+        clock: seconds that only grow.
+    """
+
+    def __init__(
+        self,
+        state: RunState,
+        strategy: Strategy,
+        executor: Executor,
+        storage: StateStorage,
+        catalog: RunCatalog,
+        decisions: Decisions,
+        requests: Requests,
+        report: Report,
+        files: EventFiles,
+        clock: Clock,
+    ) -> None:
+        self._state, self._strategy, self._executor = state, strategy, executor
+        self._storage, self._catalog, self._decisions = storage, catalog, decisions
+        self._requests, self._report, self._files = requests, report, files
+        self._clock = clock
+        self._has_begun = False
+        # Of these nobody knows yet whether they can be scored.
+        self._untried = [track.configuration.mst_key for track in state.alive]
+
+    def run(self) -> None:
+        """Work until nothing is left."""
+        self._discard(self._state.tracks)
+        self._decide()
+        if self.is_complete:
+            return
+        try:
+            self._work()
+        except BaseException:
+            with suppress(CerebroError):  # which would hide what went wrong
+                self._catalog.flush()
+            raise
+        self._catalog.flush()
+
+    def _work(self) -> None:
+        self._executor.start()
+        self._plan()  # while they get ready
+        while self._assign():
+            for outcome in self._executor.poll():
+                self._take(outcome)
+            for request_id, mst_key, who in self._requests.look():
+                self._cancel(mst_key, who)
+                self._requests.done(request_id)
+            self._catalog.flush(now=self._clock())
+        if not self.is_complete:
+            raise RunFailed("the run came to a halt with hops left to do")
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether nothing is left to train, to score, to write or to decide."""
+        return self._state.is_complete and self._files.done
+
+    # -- giving work ---------------------------------------------------------------------------
+    def _assign(self) -> bool:
+        """Give all free workers something to do; whether any has."""
+        self._decide()
+        for worker in self._executor.free():
+            while (task := self._next(worker)) is not None and not self._is_wanted(task):
+                pass
+            if task is not None:
+                self._submit(worker.number, task)
+        return self._executor.is_busy
+
+    def _next(self, worker: WorkerView) -> Task | None:
+        """What a worker does next."""
+        if self._untried:
+            return Trial(tuple(self._untried))
+        if self._state.combining:
+            return self._state.combining[0]
+        text = self._files.next()
+        if text is not None:
+            return WriteEvents(text)
+        return self._strategy.next(self._state, worker, self._clock())
+
+    def _is_wanted(self, task: Task) -> bool:
+        """Whether there is anything to score; if not, that is done at once."""
+        if not isinstance(task, Score):
+            return True
+        group = task.scans[0].group
+        if any(self._state.tracks[key].ended is None for key in group.mst_keys):
+            return True
+        self._state.apply(events.Submitted(-1, task))
+        self._state.apply(events.Returned(-1))
+        self._summed((scan, {}, {}) for scan in task.scans)
+        return False
+
+    def _submit(self, worker: int, task: Task) -> None:
+        self._executor.submit(self._state, worker, task)
+        self._state.apply(events.Submitted(worker, task))
+        if isinstance(task, Trial):
+            self._untried = []
+        elif isinstance(task, Train | Step):
+            self._plan()
+
+    def _plan(self) -> None:
+        """Plan and store what comes next, before any of it is begun."""
+        hops = plan(self._state)
+        if hops:
+            self._catalog.planned(hops)
+            self._state.apply(events.Planned(tuple(hops)))
+
+    def _decide(self) -> None:
+        """Change the set of configurations, as long as somebody wants to."""
+        while decided := self._decisions.take(self._state):
+            for one in decided:
+                if isinstance(one, events.Added):
+                    self._untried += [added.mst_key for added in one.configurations]
+                elif isinstance(one, events.Cloned):
+                    self._untried.append(one.configuration.mst_key)
+            self._plan()
+            self._discard(self._state.tracks)
+
+    # -- taking results ------------------------------------------------------------------------
+    def _take(self, outcome: Outcome) -> None:
+        self._state.apply(events.Returned(outcome.worker))
+        match outcome.result:
+            case Ready(manifests):
+                self._prepared(manifests)
+            case Trained(made, failed):
+                self._trained(made)
+                for hop, failure in failed:
+                    self._hop_failed(hop, failure)
+            case Sums(scans):
+                self._summed(scans)
+            case Failure():
+                self._failed(outcome.task, outcome.result)
+            case answered:
+                self._answered(outcome.task, answered.result)
+
+    def _prepared(self, manifests: Sequence[dict[str, Any]]) -> None:
+        if not self._has_begun:
+            self._report.begins()
+        self._catalog.begun(manifests, is_first=not self._has_begun)
+        self._has_begun = True
+
+    def _trained(self, made: Iterable[HopResult]) -> None:
+        for result in made:
+            self._catalog.hop_done(result)
+            self._report.trained(result.rows)
+            hop = result.hop
+            self._state.apply(events.HopDone(hop, result.seconds, self._clock()))
+            if self._state.tracks[hop.mst_key].ended:
+                self._storage.forget_all(hop.mst_key)
+            self._discard([hop.mst_key])
+            self._report.epochs()
+
+    def _summed(self, scans: Iterable[tuple[Scan, Mapping[int, Any], Mapping[int, str]]]) -> None:
+        for scan, partials, errors in scans:
+            self._state.apply(events.Scanned(scan, partials, errors))
+            if not scan.group.missing:
+                for mst_key, error in scan.group.errors.items():
+                    self._unscored(mst_key, error)
+
+    def _answered(self, task: Task | None, result: Any) -> None:
+        if isinstance(task, Trial):
+            for mst_key, error in result.items():
+                self._end(int(mst_key), "failed", error)
+        elif isinstance(task, Combine):
+            self._combined(task, {int(key): value for key, value in result.items()})
+
+    def _combined(self, task: Combine, results: Mapping[int, Any]) -> None:
+        group, dataset = task.group, task.dataset
+        for mst_key, result in results.items():
+            if "error" in result:
+                self._unscored(mst_key, result["error"])
+        rows = [
+            Measures(
+                key, group.epoch, dataset, v["loss"], v["names"], v["metrics"], self._report.elapsed
+            )
+            for key, v in results.items()
+            if "error" not in v
+        ]
+        self._catalog.measured(rows)
+        self._report.scored(rows)
+        for row in rows:
+            self._state.apply(measured(row))
+            if not math.isfinite(row.loss):
+                self._unscored(row.mst_key, diverged(dataset, group.epoch, row.loss))
+        group.combined.add(dataset)
+        if group.combined == set(self._state.spec.partitions):
+            self._scored(group.epoch, group.mst_keys)
+
+    def _scored(self, epoch: int, mst_keys: tuple[int, ...]) -> None:
+        """Do what follows from an epoch that was measured."""
+        self._state.apply(events.Scored(epoch, mst_keys))
+        self._files.measured(mst_keys)
+        self._report.epochs()
+        judged = callbacks.verdicts(self._state, mst_keys)
+        before = {one.mst_key: self._state.tracks[one.mst_key].verdict for one in judged}
+        for one in judged:
+            self._state.apply(one)
+            self._report.judged(one.mst_key, before[one.mst_key], one.verdict)
+        self._catalog.judged([self._state.tracks[one.mst_key] for one in judged])
+        self._report.epochs()
+        self._decide()  # while all states of that epoch are there
+        self._discard(mst_keys)
+
+    # -- failures --------------------------------------------------------------------------------
+    def _failed(self, task: Task | None, failure: Failure) -> None:
+        """One configuration fails by itself; anything else ends the run."""
+        assert failure.error is not None
+        if isinstance(task, WriteEvents):  # what is missing is written when the run is resumed
+            self._report.notify(f"TensorBoard: {failure.message}")
+            return
+        if not isinstance(task, Train | Step):
+            raise failure.error
+        tracks = self._state.tracks
+        if any(tracks[hop.mst_key].is_alive for hop in task.hops) and concerns_all(
+            failure.sqlstate
+        ):
+            raise failure.error
+        if len(task.hops) > 1:
+            self._state.apply(events.Separated(task.hops))
+            for hop in task.hops:
+                self._drop_if_ended(hop)
+        else:
+            self._hop_failed(task.hops[0], failure)
+
+    def _hop_failed(self, hop: Hop, failure: Failure) -> None:
+        hint = f"; {failure.hint}" if failure.hint else ""
+        where = f"epoch {hop.epoch}, hop {hop.position + 1}"
+        self._end(hop.mst_key, "failed", f"{failure.message} ({where}){hint}")
+        self._state.apply(events.HopDropped(hop))
+        self._report.epochs()
+
+    def _cancel(self, mst_key: int, who: str) -> None:
+        """Someone cancelled one configuration."""
+        self._end(mst_key, "cancelled", f"cancelled by {who}")
+        for worker, task in self._state.tasks.items():
+            # A step is not: with the only session all segments would lose what they have in memory.
+            if isinstance(task, Train) and [hop.mst_key for hop in task.hops] == [mst_key]:
+                self._executor.cancel(worker)
+
+    def _end(self, mst_key: int, status: str, error: str) -> None:
+        """A configuration ends early, if it goes on."""
+        if self._state.tracks[mst_key].is_alive:
+            self._fail(mst_key, status, error)
+
+    def _unscored(self, mst_key: int, error: str) -> None:
+        """A configuration cannot be scored, or its loss is no number: there is no model of it."""
+        if not self._state.tracks[mst_key].ended:
+            self._fail(mst_key, "failed", error)
+
+    def _fail(self, mst_key: int, status: str, error: str) -> None:
+        error = " ".join(error.split())[:_LONGEST_ERROR]
+        self._state.apply(events.Failed(mst_key, status, error))
+        self._catalog.ended(mst_key, status, error)
+        self._storage.forget_all(mst_key)
+        self._storage.sweep()
+        self._report.ended(mst_key, status, error)
+        for hop in [hop for hop in self._state.alone if hop.mst_key == mst_key]:
+            self._drop_if_ended(hop)
+        self._report.epochs()
+
+    def _drop_if_ended(self, hop: Hop) -> None:
+        """A hop that was to be made alone is not, where its configuration has ended."""
+        if not self._state.tracks[hop.mst_key].is_alive:
+            self._state.apply(events.HopDropped(hop))
+
+    # -- inside ----------------------------------------------------------------------------------
+    def _discard(self, mst_keys: Iterable[int]) -> None:
+        """Give up states that nothing needs any more."""
+        states = retention.useless(self._state, mst_keys)
+        if states:
+            self._state.apply(events.Discarded(states))
+            self._storage.forget(states)
+        self._storage.sweep()

@@ -1,0 +1,82 @@
+"""What a caller asks of a training run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cerebro_db.configs.messages import check_choice, check_range
+from cerebro_db.configs.plain_texts import MAX_DESCRIPTION, MAX_NAME, check_text
+from cerebro_db.core.spec import EVERY_EPOCH, EVERY_HOP, HOPPER, ROTATION
+from cerebro_db.database.relations import CallerPath
+from cerebro_db.driver.one_model import OneModel
+from cerebro_db.driver.slots import MAX_WORKERS
+from cerebro_db.errors import InvalidArgument
+
+MAX_ITERATIONS = 1_000_000
+MAX_SECONDS = 10 * 365 * 86_400.0
+DURABILITIES = (EVERY_HOP, EVERY_EPOCH)
+SCHEDULES = (HOPPER, ROTATION)
+
+
+@dataclass(frozen=True)
+class FitRequest:
+    """The arguments of ``cerebro_fit_multiple``, as given.
+
+    Attributes:
+        one: the configuration, where it is not in a table.
+        search_path: for the names; None leaves the sessions' own.
+        cores: of the server, from which defaults of workers and threads come.
+    """
+
+    source_table: str | None
+    model_output_table: str | None
+    model_selection_table: str | None
+    num_iterations: int | None
+    use_gpus: bool | None = False
+    validation_table: str | None = None
+    metrics_compute_frequency: int | None = None
+    warm_start: bool | None = False
+    name: str | None = None
+    description: str | None = None
+    use_caching: bool | None = True
+    seed: int | None = 0
+    num_workers: int | None = None
+    durability: str | None = EVERY_HOP
+    max_seconds: float | None = None
+    schedule: str | None = HOPPER
+    replace: bool | None = False
+    search_path: CallerPath | None = None
+    cores: int = 1
+    one: OneModel | None = None
+
+    def check(self) -> None:
+        """Refuse what no table could make right."""
+        iterations = self.num_iterations
+        check_range("num_iterations", iterations, 1, MAX_ITERATIONS, optional=False)
+        assert iterations is not None
+        check_range("metrics_compute_frequency", self.metrics_compute_frequency, 1, iterations)
+        check_range("num_workers", self.num_workers, 1, MAX_WORKERS)
+        check_range("seed", self.seed, 0, 2**63 - 1, optional=False)
+        check_seconds(self.max_seconds)
+        check_text("name", self.name, MAX_NAME)
+        check_text("description", self.description, MAX_DESCRIPTION)
+        check_choice("durability", self.durability, DURABILITIES)
+        check_choice("schedule", self.schedule, SCHEDULES)
+        check_workers(self.schedule, self.num_workers)
+
+
+def check_workers(schedule: str | None, num_workers: int | None) -> None:
+    """Refuse a number of workers where one session drives all segments."""
+    if schedule == ROTATION and num_workers is not None:
+        raise InvalidArgument(
+            f"num_workers: got {num_workers}; allowed with schedule := {ROTATION!r}: NULL, as one "
+            "session drives all segments"
+        )
+
+
+def check_seconds(max_seconds: float | None) -> None:
+    """Refuse a budget that is none."""
+    if max_seconds is not None and not 0 < max_seconds <= MAX_SECONDS:  # also where it is NaN
+        raise InvalidArgument(
+            f"max_seconds: got {max_seconds}; allowed: above 0, up to {MAX_SECONDS:.0f}"
+        )

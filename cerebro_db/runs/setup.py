@@ -1,0 +1,358 @@
+"""Everything that a run needs, read and checked before any worker starts."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from cerebro_db.configs.memory import (
+    Load,
+    check_worker_memory,
+    usable_mb,
+    worker_limit_mb,
+    worker_memory,
+)
+from cerebro_db.core.decisions import Candidate
+from cerebro_db.core.spec import (
+    EVERY_HOP,
+    HOPPER,
+    ROTATION,
+    TRAINING,
+    VALIDATION,
+    Configuration,
+    RunSpec,
+    Workers,
+)
+from cerebro_db.database.catalog import Catalog
+from cerebro_db.database.dialects.postgresql_training import PostgreSQLTraining
+from cerebro_db.database.names import QualifiedName
+from cerebro_db.database.outputs import MODELS, STATES_SUFFIX
+from cerebro_db.database.packed import PackedTable, load_packed
+from cerebro_db.database.relations import Relation, find, find_if_there, new_name
+from cerebro_db.database.sessions import Session, Tick
+from cerebro_db.database.summaries import Facts
+from cerebro_db.decide import callbacks
+from cerebro_db.driver.architectures import load_architectures
+from cerebro_db.driver.fit_checks import check_alike, target_facts
+from cerebro_db.driver.leftovers import new_output
+from cerebro_db.driver.one_model import architectures_of
+from cerebro_db.driver.outputs import Outputs
+from cerebro_db.errors import InvalidArgument, WrongObjectType
+from cerebro_db.runs.configurations import Maker, program_key
+from cerebro_db.runs.request import FitRequest
+from cerebro_db.training.targets import TargetFacts
+
+
+@dataclass(frozen=True)
+class RunSetup:
+    """A run that can start, or go on.
+
+    Attributes:
+        output_text: the name of the output as the caller gave it.
+        selection, architectures: names of the tables, for people; no selection for one model.
+        replaces: whether the output tables of an earlier run are replaced, and gone on from.
+        gives_way: whether those of an earlier run give way to them as they are.
+        threads: of a worker.
+    """
+
+    spec: RunSpec
+    packed: PackedTable
+    validation: PackedTable | None
+    output: QualifiedName
+    output_text: str
+    selection: str | None
+    architectures: str
+    configurations: tuple[Configuration, ...]
+    targets: TargetFacts
+    threads: int
+    use_caching: bool = True
+    replaces: bool = False
+    gives_way: bool = False
+    name: str | None = None
+    description: str | None = None
+
+    @property
+    def tables(self) -> dict[str, PackedTable]:
+        """The packed table of each data set."""
+        found = {TRAINING: self.packed}
+        return found if self.validation is None else found | {VALIDATION: self.validation}
+
+    @property
+    def gpu_tables(self) -> list[PackedTable]:
+        """The tables that are read by what computes on GPUs."""
+        return list(self.tables.values()) if self.spec.use_gpus else []
+
+    @property
+    def maker(self) -> Maker:
+        """Makes further configurations."""
+        return Maker(self.packed, self.targets, self.validation is not None, self.spec.seed)
+
+    @property
+    def num_workers(self) -> int:
+        """How many workers the run has."""
+        return self.spec.workers.count
+
+    @property
+    def outputs(self) -> Outputs | None:
+        """The output tables, where those of an earlier run give way to them."""
+        if not self.gives_way and not self.replaces:
+            return None
+        return Outputs(
+            self.output,
+            self.output_text,
+            "model_output_table",
+            MODELS,
+            MODELS.suffixes,
+            replace=True,
+            by="warm_start" if self.replaces else "replace",
+        )
+
+    def with_workers(self, count: int) -> RunSetup:
+        """The same with another number of workers, which no result depends on."""
+        return replace(
+            self, spec=replace(self.spec, workers=replace(self.spec.workers, count=count))
+        )
+
+
+def set_up(
+    session: Session, sql: PostgreSQLTraining, request: FitRequest, tick: Tick
+) -> tuple[QualifiedName, RunSetup]:
+    """Read and check all that a request names; returns the architecture table as well.
+
+    Raises:
+        CerebroError: what is wrong, with what was got and what is allowed.
+    """
+    request.check()
+    packed = load_packed(session, request.source_table, "source_table", tick)
+    targets = target_facts(packed)
+    output = _output(session, request, tick)
+    validation = None
+    if request.validation_table is not None:
+        validation = load_packed(session, request.validation_table, "validation_table", tick)
+        check_alike(packed, validation)
+    selection, rows, table = _chosen(session, request, tick)
+    known = load_architectures(session, table, {row.model_id for row in rows}, tick)
+    maker = Maker(packed, targets, validation is not None, request.seed or 0)
+    configurations = maker.make(rows, known)
+    spec = _spec(request, packed, validation, configurations, sql)
+    return table.name, RunSetup(
+        spec=spec,
+        packed=packed,
+        validation=validation,
+        output=output,
+        output_text=str(request.model_output_table),
+        selection=selection,
+        architectures=str(table.name),
+        configurations=configurations,
+        targets=targets,
+        threads=max(1, request.cores // session.run(*sql.neighbours(packed), tick)[0][0]),
+        use_caching=bool(request.use_caching),
+        replaces=bool(request.warm_start),
+        gives_way=bool(request.replace),
+        name=request.name,
+        description=request.description,
+    )
+
+
+def _spec(
+    request: FitRequest,
+    packed: PackedTable,
+    validation: PackedTable | None,
+    configurations: Sequence[Configuration],
+    sql: PostgreSQLTraining,
+) -> RunSpec:
+    usable = min(len(packed.partitions), len(configurations))
+    # Where partitions lie on other machines, those have processors of their own; all are alike.
+    busy = usable if packed.is_spread else min(request.cores, usable)
+    if request.schedule == ROTATION:  # one session, which all segments work for
+        busy = 1
+    count = min(request.num_workers or busy, most_workers(packed, len(configurations)))
+    return RunSpec(
+        epochs=_epochs(request),
+        seed=request.seed or 0,
+        frequency=_frequency(request, configurations),
+        partitions=partitions_of(packed, validation),
+        schedule=request.schedule or HOPPER,
+        durability=request.durability or EVERY_HOP,
+        use_gpus=bool(request.use_gpus),
+        workers=Workers(count, sql.binds_workers, sql.most_hops),
+    )
+
+
+def partitions_of(
+    packed: PackedTable, validation: PackedTable | None
+) -> dict[str, tuple[int, ...]]:
+    """The keys of the partitions of each data set."""
+    tables = {TRAINING: packed} | ({} if validation is None else {VALIDATION: validation})
+    return {name: tuple(p.partition_key for p in one.partitions) for name, one in tables.items()}
+
+
+def _epochs(request: FitRequest) -> int:
+    return request.num_iterations or 1
+
+
+def _frequency(request: FitRequest, configurations: Sequence[Configuration]) -> int:
+    """Epochs between measures: by default only the last epoch has them, with callbacks that act on
+    them each has.
+
+    Raises:
+        InvalidArgument: measures are wanted at the end only, when callbacks could do nothing.
+    """
+    last = _epochs(request)
+    frequency = request.metrics_compute_frequency
+    watched = [one.mst_key for one in configurations if callbacks.watches(one.fit_params)]
+    if frequency is None:
+        return 1 if watched else last
+    if watched and 1 < last == frequency:
+        raise InvalidArgument(
+            f"metrics_compute_frequency: got {frequency}, so that configuration {watched[0]}, "
+            "whose callbacks act on what is measured, would be measured after the last epoch only; "
+            f"allowed: 1 to {last - 1}",
+            hint="leave it out: with such callbacks the default is 1",
+        )
+    return frequency
+
+
+def most_workers(packed: PackedTable, configurations: int) -> int:
+    """More would have nothing to do: where partitions lie on segments each belongs to one worker."""
+    return min(len(packed.partitions), configurations) if packed.is_spread else configurations
+
+
+def _chosen(
+    session: Session, request: FitRequest, tick: Tick
+) -> tuple[str | None, list[Candidate], Relation]:
+    """The name of the table of configurations, its rows, and the table of architectures."""
+    if request.one is not None:
+        row = Candidate(*request.one.row(), _epochs(request))
+        return None, [row], architectures_of(session, request.one, tick)
+    selection = find(session, request.model_selection_table, "model_selection_table", tick)
+    rows = [Candidate(*row, _epochs(request)) for row in _selection_rows(session, selection, tick)]
+    return str(selection.name), rows, _architecture_table(session, selection, tick)
+
+
+def memory_workers(session: Session, setup: RunSetup, tick: Tick) -> int:
+    """The most workers that the memory of the server is enough for.
+
+    Raises:
+        InvalidArgument: one of them may need more than it may use, with what the estimate is made of.
+    """
+    settings = Catalog(session, tick).settings()
+    loads = [_load(configuration) for configuration in setup.configurations]
+    cache = settings.cache_mb * 2**20 if setup.use_caching else 0
+    decoded = sum(table.decoded_bytes for table in setup.tables.values())
+    estimate = worker_memory(loads, decoded, cache)
+    memory_mb, cores = session.run(_MACHINE, (), tick)[0]
+    limit = worker_limit_mb(settings.max_worker_mb, memory_mb, cores)
+    check_worker_memory(estimate, limit, "configurations")
+    if setup.packed.is_spread:  # segments have processes of their own, whatever the workers are
+        return setup.num_workers
+    return max(1, usable_mb(memory_mb) * 2**20 // estimate.total)
+
+
+_MACHINE = "SELECT cerebro._memory_mb(), cerebro._cores()"
+
+
+def _load(configuration: Configuration) -> Load:
+    facts, params = configuration.architecture.facts, configuration.compile_params
+    fit = configuration.fit_params
+    return Load(
+        program_key(configuration.architecture, params, fit, configuration.jit),
+        facts.parameters,
+        params.optimizer.name,
+        configuration.jit,
+        params.optimizer.keeps_averages,
+        fit.batch_size,
+        facts.row_bytes,
+        facts.largest_bytes,
+        facts.fixed_bytes,
+    )
+
+
+def _output(session: Session, request: FitRequest, tick: Tick) -> QualifiedName:
+    role = "model_output_table"
+    if not request.warm_start:
+        if request.replace:  # tried as soon as no other run can make them
+            return new_name(session, request.model_output_table, role, tick)
+        return new_output(session, request.model_output_table, role, tick)
+    previous = find(session, request.model_output_table, role, tick)
+    states = previous.name.suffixed(STATES_SUFFIX)
+    found = find_if_there(session, states.text, role, tick)
+    if found is None or not all(found.has(column) for column in ("mst_key", "chunk", "state")):
+        raise WrongObjectType(
+            f"{role}: {previous.name} is no output of cerebro.cerebro_fit_multiple, as there is no table "
+            f"{states} of states beside it, from which warm_start := true goes on",
+            hint="name the table of an earlier run; without warm_start, training begins anew under "
+            "another name",
+        )
+    return previous.name
+
+
+def _selection_rows(
+    session: Session, selection: Relation, tick: Tick
+) -> list[tuple[int, int, str, str]]:
+    for name in _SELECTION:
+        if not selection.has(name):
+            raise WrongObjectType(
+                f"model_selection_table: {selection.name} has no column {name}",
+                hint=_HINT,
+            )
+    rows = session.run(
+        f"SELECT {', '.join(_SELECTION)} FROM {selection.name.sql} ORDER BY mst_key",
+        (),
+        tick,
+    )
+    if not rows:
+        raise InvalidArgument(f"model_selection_table: {selection.name} is empty", hint=_HINT)
+    for row in rows:
+        _check_nulls(selection, row)
+    checked = [_checked(selection, row) for row in rows]
+    repeated = [key for key, count in Counter(row[0] for row in checked).items() if count > 1]
+    if repeated:
+        raise InvalidArgument(
+            f"model_selection_table: {selection.name} has the mst_key {repeated[0]} more than once; "
+            "allowed: each mst_key once",
+            hint="give each configuration a mst_key of its own",
+        )
+    return checked
+
+
+def _check_nulls(selection: Relation, row: tuple[Any, ...]) -> None:
+    missing = [name for name, value in zip(_SELECTION, row, strict=True) if value is None]
+    if missing:
+        mst_key = row[0]
+        which = f"the row of mst_key {mst_key}" if mst_key is not None else "a row"
+        raise InvalidArgument(
+            f"model_selection_table: {which} of {selection.name} has NULL in the column "
+            f"{missing[0]}; allowed: no NULL",
+            hint=f"UPDATE {selection.name} SET {missing[0]} = ... fills it; fit_params may be ''"
+            if mst_key is not None
+            else f"DELETE FROM {selection.name} WHERE mst_key IS NULL removes it",
+        )
+
+
+_HINT = "cerebro.cerebro_generate_configs and cerebro.cerebro_load_configs make such tables"
+_SELECTION = ("mst_key", "model_id", "compile_params", "fit_params")
+
+
+def _checked(selection: Relation, row: tuple[Any, ...]) -> tuple[int, int, str, str]:
+    values = dict(zip(_SELECTION, row, strict=True))
+    facts = Facts("model_selection_table", selection.name, values, _HINT)
+    mst_key, model_id = (facts.whole(name, values[name], -(2**31)) for name in _SELECTION[:2])
+    return mst_key, model_id, facts.text("compile_params"), facts.text("fit_params")
+
+
+def _architecture_table(session: Session, selection: Relation, tick: Tick) -> Relation:
+    summary = selection.name.suffixed("_summary")
+    found = session.run("SELECT pg_catalog.to_regclass(%s)::text", (summary.text,), tick)
+    if found[0][0] is None:
+        raise WrongObjectType(
+            f"model_selection_table: {selection.name} has no summary table {summary}",
+            hint="cerebro.cerebro_generate_configs and cerebro.cerebro_load_configs make both",
+        )
+    rows = session.run(f"SELECT model_arch_table FROM {summary.sql}", (), tick)
+    if len(rows) != 1:
+        raise WrongObjectType(f"{summary}: got {len(rows)} rows; allowed: one", hint=_HINT)
+    facts = Facts("model_selection_table", summary, {"model_arch_table": rows[0][0]}, _HINT)
+    return find(session, facts.text("model_arch_table"), "model_arch_table", tick)

@@ -1,0 +1,469 @@
+"""A run in the catalog: written when it begins, and read back by whoever goes on with it."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import secrets
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
+
+import cerebro_db
+from cerebro_db.configs.architecture import ArchitectureLimits, check_architecture, fingerprint
+from cerebro_db.configs.facts import ArchitectureFacts
+from cerebro_db.configs.parameters import parse_compile_params, parse_fit_params
+from cerebro_db.core import events
+from cerebro_db.core.spec import ROTATION, Architecture, Configuration, RunSpec, Workers
+from cerebro_db.core.state import RunState
+from cerebro_db.core.tasks import Measures
+from cerebro_db.database.catalog import (
+    ArchitectureRow,
+    Catalog,
+    ConfigurationRow,
+    RunRow,
+    StoredRun,
+)
+from cerebro_db.database.decisions import ADD, CLONE, STOP, DecisionRow, decisions_of
+from cerebro_db.database.dialects.choice import PostgreSQL
+from cerebro_db.database.dialects.postgresql_training import StateTables
+from cerebro_db.database.names import QualifiedName
+from cerebro_db.database.outputs import STATES_SUFFIX
+from cerebro_db.database.packed import PackedTable, packed_of
+from cerebro_db.database.packed import fingerprint as packed_fingerprint
+from cerebro_db.database.sessions import Session, Tick
+from cerebro_db.database.states import StateStore
+from cerebro_db.decide import callbacks
+from cerebro_db.decide.plan import plan_epoch
+from cerebro_db.driver.architectures import limits_of
+from cerebro_db.driver.control import transaction
+from cerebro_db.driver.fit_checks import target_facts
+from cerebro_db.errors import InvalidArgument, InvalidData, WrongRunStatus
+from cerebro_db.runs.catalog import RunCatalog, diverged, measured
+from cerebro_db.runs.request import check_workers
+from cerebro_db.runs.setup import RunSetup, most_workers, partitions_of
+
+
+# -- written ---------------------------------------------------------------------------------------
+def register(
+    session: Session, dialect: PostgreSQL, setup: RunSetup, models: QualifiedName, tick: Tick
+) -> int:
+    """Write down a run that shall start, in one transaction; returns the run_id.
+
+    Args:
+        session: of the driver.
+        dialect: of the server.
+        setup: of the run.
+        models: the architecture table.
+        tick: called while waiting.
+    """
+    catalog = Catalog(session, tick)
+    row = _run_row(session, setup, tick)
+    with transaction(session, tick):
+        warm = _started_from_previous(catalog, dialect, row, setup) if setup.replaces else set()
+        rows = [
+            configuration_row(replace(one, is_warm=one.mst_key in warm))
+            for one in setup.configurations
+        ]
+        return catalog.new_run(row, rows, _architecture_rows(setup), models)
+
+
+def states_of(row: RunRow) -> StateTables:
+    """The names of the tables of states of a run."""
+    return StateTables(row.states or "", row.num_partitions, row.durability == "hop")
+
+
+def configuration_row(configuration: Configuration) -> ConfigurationRow:
+    """What the catalog knows of a configuration."""
+    return ConfigurationRow(
+        mst_key=configuration.mst_key,
+        model_id=configuration.architecture.model_id,
+        compile_params=configuration.compile_text,
+        fit_params=configuration.fit_text,
+        hop_seconds=configuration.hop_seconds,
+        initial_seed=configuration.initial_seed,
+        jit=configuration.jit,
+        steps_per_call=configuration.steps_per_call,
+        goal=configuration.goal,
+        budget=configuration.budget,
+        is_warm=configuration.is_warm,
+    )
+
+
+def _run_row(session: Session, setup: RunSetup, tick: Tick) -> RunRow:
+    spec, packed, validation = setup.spec, setup.packed, setup.validation
+    return RunRow(
+        name=setup.name,
+        description=setup.description,
+        source_table=str(packed.relation.name),
+        validation_table=str(validation.relation.name) if validation else None,
+        model_output_table=str(setup.output),
+        model_selection_table=setup.selection,
+        model_arch_table=setup.architectures,
+        num_iterations=spec.epochs,
+        metrics_compute_frequency=spec.frequency,
+        warm_start=setup.replaces,
+        seed=spec.seed,
+        num_partitions=spec.hops_an_epoch,
+        num_workers=setup.num_workers,
+        threads=setup.threads,
+        use_gpus=spec.use_gpus,
+        use_caching=setup.use_caching,
+        durability=spec.durability,
+        output_schema=setup.output.schema,
+        output_name=setup.output.name,
+        source_oid=packed.relation.oid,
+        source_print=packed_fingerprint(session, packed, tick),
+        validation_oid=validation.relation.oid if validation else None,
+        validation_print=packed_fingerprint(session, validation, tick) if validation else None,
+        # Nobody can make a table or take a lock of this name before the run does.
+        states=f"run_{secrets.token_hex(16)}",
+        lock_key=secrets.randbits(62) << 1,
+        cerebro_version=cerebro_db.__version__,
+        schedule=spec.schedule,
+        replaces=setup.gives_way,
+    )
+
+
+def _architecture_rows(setup: RunSetup) -> list[ArchitectureRow]:
+    models = {c.architecture.model_id: c.architecture for c in setup.configurations}
+    return [
+        ArchitectureRow(m.model_id, m.text, m.facts.to_json(), m.has_weights)
+        for m in models.values()
+    ]
+
+
+def _started_from_previous(
+    catalog: Catalog, dialect: PostgreSQL, row: RunRow, setup: RunSetup
+) -> set[int]:
+    """Warm start: copy the state that is there under an mst_key; returns the keys that have one."""
+    previous, sql = setup.output.suffixed(STATES_SUFFIX), dialect.training
+    store = StateStore(states_of(row), len(setup.configurations), catalog, sql)
+    states = store.create(lasting=True).name
+    catalog.execute(*sql.begin_states(states, previous, setup.packed, _first_partitions(setup)))
+    return {mst_key for mst_key, _, _ in catalog.execute(sql.contents(states))}
+
+
+def _first_partitions(setup: RunSetup) -> dict[int, int]:
+    """The partition that each configuration visits first, by mst_key: as the run will plan it."""
+    costs = {c.mst_key: c.hop_seconds for c in setup.configurations}
+    partitions = [partition.partition_key for partition in setup.packed.partitions]
+    hops = plan_epoch(costs, partitions, setup.spec.seed, 1)
+    return {hop.mst_key: hop.partition_key for hop in hops if hop.position == 0}
+
+
+# -- read back: what it was set up with ------------------------------------------------------------
+def load_setup(session: Session, dialect: PostgreSQL, run: StoredRun, tick: Tick) -> RunSetup:
+    """What a run was set up with; its configurations are those that it has by now.
+
+    Raises:
+        InvalidData: a table that it reads has been changed since.
+        UndefinedTable: one was dropped.
+        WrongRunStatus: the run cannot go on at all.
+    """
+    row, catalog = run.row, Catalog(session, tick)
+    _check_has_states(run)
+    packed = packed_of(session, row.source_oid, "source_table", tick)
+    validation = None
+    if row.validation_oid is not None:
+        validation = packed_of(session, row.validation_oid, "validation_table", tick)
+    check_unchanged(session, run, packed, validation, tick)
+    limits = limits_of(session, tick)
+    models = {m.model_id: _architecture(m, limits) for m in catalog.architectures(run.run_id)}
+    added = {
+        one.mst_key: one for one in decisions_of(catalog, run.run_id) if one.action in (ADD, CLONE)
+    }
+    stored = [one for one, _, _ in catalog.configurations(run.run_id)]
+    sql = dialect.training
+    return RunSetup(
+        spec=RunSpec(
+            epochs=row.num_iterations,
+            seed=row.seed,
+            frequency=row.metrics_compute_frequency,
+            partitions=partitions_of(packed, validation),
+            schedule=row.schedule,
+            durability=row.durability,
+            use_gpus=row.use_gpus,
+            workers=Workers(row.num_workers, sql.binds_workers, sql.most_hops),
+        ),
+        packed=packed,
+        validation=validation,
+        output=QualifiedName(row.output_schema, row.output_name),
+        output_text=QualifiedName(row.output_schema, row.output_name).text,
+        selection=row.model_selection_table,
+        architectures=row.model_arch_table,
+        configurations=tuple(
+            _configuration(one, models[one.model_id], row, added.get(one.mst_key)) for one in stored
+        ),
+        targets=target_facts(packed),
+        threads=row.threads,
+        use_caching=row.use_caching,
+        replaces=row.warm_start,
+        gives_way=row.replaces,
+        name=row.name,
+        description=row.description,
+    )
+
+
+def _check_has_states(run: StoredRun) -> None:
+    if run.row.states is None and run.status == "failed":
+        raise WrongRunStatus(
+            f"run {run.run_id} cannot go on: no model was trained to the end",
+            hint=f"begin a new run; SELECT mst_key, error FROM cerebro.leaderboard WHERE run_id = "
+            f"{run.run_id} tells why",
+        )
+    if run.row.states is None:
+        raise WrongRunStatus(
+            f"run {run.run_id} cannot go on: its states are gone",
+            hint="cerebro.cerebro_vacuum removes the states of runs that nobody has resumed for long",
+        )
+
+
+def check_unchanged(
+    session: Session,
+    run: StoredRun,
+    packed: PackedTable,
+    validation: PackedTable | None,
+    tick: Tick,
+) -> None:
+    """Whether the packed tables are those that the run began with.
+
+    Raises:
+        InvalidData: one of them has been changed since.
+    """
+    _check_print(session, packed, run.row.source_print, "source_table", tick)
+    if validation is not None:
+        _check_print(session, validation, run.row.validation_print, "validation_table", tick)
+
+
+def _check_print(
+    session: Session, packed: PackedTable, before: str | None, role: str, tick: Tick
+) -> None:
+    if packed_fingerprint(session, packed, tick) != before:
+        raise InvalidData(
+            f"{role}: {packed.relation.name} has been changed since the run began; "
+            "allowed: to go on with the same rows only",
+            hint="start a new run",
+        )
+
+
+def _architecture(row: ArchitectureRow, limits: ArchitectureLimits) -> Architecture:
+    return Architecture(
+        model_id=row.model_id,
+        id=fingerprint(check_architecture(row.model_arch, limits)),
+        text=row.model_arch,
+        facts=ArchitectureFacts.from_json(row.model_facts),
+        has_weights=row.has_weights,
+    )
+
+
+def _configuration(
+    row: ConfigurationRow, architecture: Architecture, run: RunRow, added: DecisionRow | None
+) -> Configuration:
+    """A configuration as it joined the run."""
+    return Configuration(
+        mst_key=row.mst_key,
+        architecture=architecture,
+        compile_text=row.compile_params,
+        fit_text=row.fit_params,
+        compile_params=parse_compile_params(row.compile_params),
+        fit_params=parse_fit_params(row.fit_params),
+        hop_seconds=row.hop_seconds,
+        initial_seed=row.initial_seed,
+        jit=row.jit,
+        steps_per_call=row.steps_per_call,
+        goal=row.goal,
+        budget=added.epochs if added else run.num_iterations,
+        cohort=added.number if added else 0,
+        is_warm=row.is_warm,
+    )
+
+
+def with_workers(setup: RunSetup, num_workers: int | None) -> RunSetup:
+    """The same with another number of workers, which no result depends on."""
+    if num_workers is None:
+        return setup
+    check_workers(setup.spec.schedule, num_workers)
+    most = most_workers(setup.packed, len(setup.configurations))
+    return setup.with_workers(min(num_workers, most))
+
+
+def with_output(setup: RunSetup, output: QualifiedName | None) -> RunSetup:
+    """The same with other names for its output tables.
+
+    Raises:
+        InvalidArgument: the run replaces the tables from which it went on.
+    """
+    if output is None:
+        return setup
+    if setup.replaces:
+        raise InvalidArgument(
+            f"model_output_table: got {output} for a run with warm_start := true; allowed: NULL, as "
+            f"such a run replaces {setup.output}, from which it went on"
+        )
+    return replace(setup, output=output, output_text=output.text)
+
+
+# -- read back: how far it has come ----------------------------------------------------------------
+def load_state(
+    session: Session, store: StateStore, run: StoredRun, setup: RunSetup, tick: Tick
+) -> RunState:
+    """How far a run has come; what is half done is taken back.
+
+    Hops whose states a crash took, and results that are not there for all data sets, are
+    forgotten: both will be made again, and be the same.
+    """
+    spec, run_id, catalog = setup.spec, run.run_id, Catalog(session, tick)
+    # Also if the run cannot go on: the hops whose states are there have been made.
+    store.restore_hops(run_id, _numbered(spec))
+    state = _with_decisions(setup, decisions_of(catalog, run_id))
+    for one, status, error in catalog.configurations(run_id):
+        if status in ("failed", "cancelled"):
+            state.apply(events.Failed(one.mst_key, status, error or status))
+    rows = catalog.metrics(run_id)
+    bad = _diverged(state, rows)
+    done = _done(state, store)
+    going = {key: version for key, version in done.items() if not state.tracks[key].ended}
+    partly = _measured(state, rows)
+    watched = [
+        key for key in going if callbacks.watches(state.tracks[key].configuration.fit_params)
+    ]
+    is_recorded = catalog.has_recorded(run_id, going, spec.hops_an_epoch)
+    with transaction(session, tick):
+        if bad or partly or watched or not is_recorded:
+            catalog.lock("configurations", "hops", "metrics")
+        writer = RunCatalog(catalog, run_id)
+        for event in bad:
+            writer.ended(event.mst_key, event.status, event.error)
+        if not is_recorded:
+            _go_back(catalog, store, run_id, going, states_of(run.row))
+        catalog.forget_metrics(run_id, partly)
+        judged = callbacks.verdicts(state, going)
+        for verdict in judged:
+            state.apply(verdict)
+        writer.judged([state.tracks[one.mst_key] for one in judged])
+        for mst_key in state.ended:
+            store.forget_all(mst_key)
+        _restore(state, store, done | going, catalog.planned(run_id))
+        _check_states(state, states_of(run.row), store.kept())
+    over = min((one.done for one in state.alive), default=0) // spec.hops_an_epoch
+    state.apply(events.Planned(tuple(catalog.plan(run_id, over + 1))))
+    return state
+
+
+def _numbered(spec: RunSpec) -> int:
+    """How many workers the rows of hops number: in steps, the processes of the partitions."""
+    return spec.hops_an_epoch if spec.schedule == ROTATION else spec.workers.count
+
+
+def _with_decisions(setup: RunSetup, decisions: Sequence[DecisionRow]) -> RunState:
+    """A run as its decisions have made it."""
+    known = {one.mst_key: one for one in setup.configurations}
+    state = RunState(setup.spec, [one for one in known.values() if not one.cohort])
+    for _, rows in itertools.groupby(decisions, lambda row: row.number):
+        found = list(rows)
+        first = found[0]
+        if first.action == ADD:
+            state.apply(events.Added(tuple(known[row.mst_key] for row in found)))
+        elif first.action == CLONE:
+            assert first.source is not None
+            assert first.source_epoch is not None
+            one = known[first.mst_key]
+            state.apply(events.Cloned(one, first.source, first.source_epoch))
+        elif first.action == STOP:
+            state.apply(events.Stopped(first.mst_key, first.epochs))
+        else:
+            state.apply(events.Promoted(first.mst_key, first.epochs))
+    return state
+
+
+def _diverged(state: RunState, rows: Iterable[Measures]) -> list[events.Failed]:
+    """Configurations with results that are no number, which nobody has written down yet."""
+    found = []
+    for row in rows:
+        if not math.isfinite(row.loss) and not state.tracks[row.mst_key].ended:
+            error = diverged(row.dataset, row.epoch, row.loss)
+            found.append(events.Failed(row.mst_key, "failed", error))
+            state.apply(found[-1])
+    return found
+
+
+def _done(state: RunState, store: StateStore) -> dict[int, int]:
+    """Hops that each configuration has done: as many as its newest state tells."""
+    done = dict.fromkeys(state.tracks, 0)
+    for mst_key, version in store.kept():
+        done[mst_key] = max(done[mst_key], version)
+    return done
+
+
+def _measured(state: RunState, rows: Iterable[Measures]) -> list[tuple[int, int]]:
+    """Take note of results; returns what has some, but not of all data sets: mst_key and epoch."""
+    there: dict[tuple[int, int], list[Measures]] = {}
+    for row in rows:
+        there.setdefault((row.mst_key, row.epoch), []).append(row)
+    partly = []
+    for (mst_key, epoch), found in there.items():
+        if {row.dataset for row in found} == set(state.spec.partitions):
+            for row in found:
+                state.apply(measured(row))
+            state.apply(events.Scored(epoch, (mst_key,)))
+        elif not state.tracks[mst_key].ended:
+            partly.append((mst_key, epoch))
+    return partly
+
+
+def _go_back(
+    catalog: Catalog, store: StateStore, run_id: int, going: dict[int, int], states: StateTables
+) -> None:
+    """Forget hops whose states are lost, and those that came after a hop of which nothing is known.
+
+    A segment that has recovered from a crash alone has lost the states on it that do not last, and
+    with the driver's session the records of hops may go; states of later hops are on other segments.
+    """
+    catalog.forget_hops(run_id, going, states.hops_an_epoch)
+    recorded = going if states.every_hop else catalog.recorded_hops(run_id)
+    for mst_key, version in going.items():
+        if recorded.get(mst_key, 0) < version:
+            first = catalog.first_unrecorded(run_id, mst_key, states.hops_an_epoch)
+            store.delete_from(mst_key, first)
+            going[mst_key] = max((n for key, n in store.kept() if key == mst_key), default=0)
+            catalog.forget_hops(run_id, {mst_key: going[mst_key]}, states.hops_an_epoch)
+
+
+def _restore(
+    state: RunState, store: StateStore, done: dict[int, int], planned: dict[int, int]
+) -> None:
+    versions: dict[int, set[int]] = {}
+    for mst_key, version in store.kept():
+        versions.setdefault(mst_key, set()).add(version)
+    for mst_key in state.tracks:
+        there = frozenset(versions.get(mst_key, ()))
+        event = events.Restored(mst_key, done[mst_key], planned.get(mst_key, 0), there)
+        state.apply(event)
+
+
+def _check_states(state: RunState, states: StateTables, there: Collection[tuple[int, int]]) -> None:
+    """Whether the states are there from which the run goes on, to be scored or to be restored."""
+    needed = {
+        (key, version)
+        for key, track in state.tracks.items()
+        if not track.ended
+        for version in _needed(state, key)
+    }
+    if missing := sorted(needed - set(there)):
+        raise InvalidData(
+            f"{states.name}: got no state of mst_key {missing[0][0]} after {missing[0][1]} hops",
+            hint="someone has changed the tables of states; the run cannot go on",
+        )
+
+
+def _needed(state: RunState, mst_key: int) -> set[int]:
+    track, hops = state.tracks[mst_key], state.spec.hops_an_epoch
+    found = {track.done} if track.done or track.configuration.is_warm else set()
+    if track.verdict.restored_epoch is not None:
+        found.add(track.verdict.restored_epoch * hops)
+    epochs = range(1, track.done // hops + 1)
+    return found | {
+        epoch * hops
+        for epoch in epochs
+        if epoch not in track.scored and state.is_awaited(track, epoch)
+    }

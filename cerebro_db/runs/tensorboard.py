@@ -1,0 +1,73 @@
+"""What TensorBoard shall show of a run: which epochs are to be written where."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable
+from typing import Any
+
+from cerebro_db.configs.callbacks import TENSORBOARD
+from cerebro_db.configs.parameters import FitParams
+from cerebro_db.core.spec import Configuration
+from cerebro_db.core.state import RunState
+from cerebro_db.database.sessions import Session, Tick
+from cerebro_db.executors.sessions import WRITE_EVENTS
+
+
+def log_dir_of(fit: FitParams) -> str | None:
+    """Where the events of a configuration go, None where it has no TensorBoard."""
+    found = [callback for callback in fit.callbacks if callback.name == TENSORBOARD]
+    return str(found[0].all_arguments()["log_dir"]) if found else None
+
+
+def check_events(session: Session, configurations: Iterable[Configuration], tick: Tick) -> None:
+    """Whether there is a directory for what configurations want to be written.
+
+    Raises:
+        InvalidArgument: an administrator has named none, or it cannot be used.
+    """
+    if any(log_dir_of(c.fit_params) is not None for c in configurations):
+        session.run(WRITE_EVENTS, (json.dumps({"run_id": 0, "configurations": []}),), tick)
+
+
+class EventFiles:
+    """The configurations of a run that have TensorBoard, and what is to be written of them.
+
+    An epoch is a file of its own, and one that is there is not written again: so all that was
+    measured can be asked for when a run goes on.
+
+    Args:
+        run_id: which run.
+        state: of the run.
+    """
+
+    def __init__(self, run_id: int, state: RunState) -> None:
+        self._run_id, self._state = run_id, state
+        self._waiting: set[int] = set()
+        # The last epoch that was asked for; only to ask for less.
+        self._asked: dict[int, int] = {}
+        self.measured(state.tracks)
+
+    @property
+    def done(self) -> bool:
+        """Whether nothing waits to be written."""
+        return not self._waiting
+
+    def measured(self, mst_keys: Collection[int]) -> None:
+        """These have results of one more epoch."""
+        self._waiting.update(key for key in mst_keys if self._folder(key) is not None)
+
+    def next(self) -> str | None:
+        """A task that writes all that waits; None where there is nothing."""
+        keys, self._waiting = sorted(self._waiting), set()
+        tasks: list[dict[str, Any]] = []
+        for key in keys:
+            history = self._state.tracks[key].history
+            epochs = [pair for pair in history if pair[0] > self._asked.get(key, 0)]
+            if epochs:
+                self._asked[key] = epochs[-1][0]
+                tasks.append({"mst_key": key, "log_dir": self._folder(key), "epochs": epochs})
+        return json.dumps({"run_id": self._run_id, "configurations": tasks}) if tasks else None
+
+    def _folder(self, mst_key: int) -> str | None:
+        return log_dir_of(self._state.tracks[mst_key].configuration.fit_params)

@@ -1,0 +1,225 @@
+"""Whether the tables of an earlier run are such that another one can go on from them and replace them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+
+from cerebro_db.configs.architecture import fingerprint
+from cerebro_db.core.spec import Configuration
+from cerebro_db.database.dialects.capabilities import HERE
+from cerebro_db.database.outputs import HISTORY_SUFFIX, STATES_SUFFIX
+from cerebro_db.database.relations import find_if_there
+from cerebro_db.database.sessions import Session, SessionPool, StatementFailed, Tick
+from cerebro_db.driver.control import (
+    control_session,
+    may_score,
+    preparation,
+    release,
+    runs_tensorflow,
+)
+from cerebro_db.driver.trained import (
+    ModelTable,
+    TrainedModel,
+    load_model_table,
+    one_or_all,
+    recipe,
+)
+from cerebro_db.errors import (
+    InvalidArgument,
+    InvalidState,
+    WrongObjectType,
+    concerns_all,
+)
+from cerebro_db.runs.setup import RunSetup
+
+ROLE = "model_output_table"
+_HISTORY = ("mst_key", "iteration", "run_id", "dataset")
+
+
+def check_previous(session: Session, pool: SessionPool, setup: RunSetup, tick: Tick) -> None:
+    """Compare what is to be trained with what was.
+
+    Args:
+        session: of the driver.
+        pool: has a session for TensorFlow, where an architecture is another one.
+        setup: of the run.
+        tick: called while waiting.
+
+    Raises:
+        InvalidArgument: the models were trained on other classes, or another kind of target; or an
+            architecture cannot take over the weights of the model that goes on in it.
+        WrongObjectType: a table that a run would replace was made by someone else.
+    """
+    _check_history(session, setup, tick)
+    if not _has_states(session, setup, tick):
+        return  # no model was trained to the end: all start fresh
+    earlier = load_model_table(session, str(setup.output), tick)
+    _check_targets(setup, earlier)
+    if changed := _changed(session, setup, earlier, tick):
+        fits = (lambda one: may_score(one, use_gpus=False), runs_tensorflow)
+        with control_session(pool, None, tick, *fits) as other:
+            _check_weights(other, setup, earlier, changed, tick)
+
+
+def _check_history(session: Session, setup: RunSetup, tick: Tick) -> None:
+    table = setup.output.suffixed(HISTORY_SUFFIX)
+    found = find_if_there(session, str(table), ROLE, tick)
+    if found is not None and not all(map(found.has, _HISTORY)):
+        raise WrongObjectType(
+            f"{ROLE}: {table} was not made by cerebro.cerebro_fit_multiple, and warm_start := true would "
+            "replace it",
+            hint="rename that table",
+        )
+
+
+def _has_states(session: Session, setup: RunSetup, tick: Tick) -> bool:
+    """Tell whether there is any state to go on from; each model that is there must have one."""
+    output, states = setup.output, setup.output.suffixed(STATES_SUFFIX)
+    models = f"SELECT m.mst_key FROM {output.sql} m"
+    info = find_if_there(session, str(output.suffixed("_info")), ROLE, tick)
+    if info is not None and info.has("mst_key") and info.has("status"):
+        models += f" UNION SELECT i.mst_key FROM {info.name.sql} i WHERE i.status = 'finished'"
+    there = {row[0] for row in session.run(f"SELECT DISTINCT mst_key FROM {states.sql}", (), tick)}
+    trained = {row[0] for row in session.run(models, (), tick)}
+    gone = sorted({one.mst_key for one in setup.configurations} & trained - there)
+    if gone:
+        raise WrongObjectType(
+            f"{ROLE}: {states} has no state of the models {gone[:5]} of {output}, from which "
+            "warm_start := true goes on",
+            hint=f"its rows were deleted; train them anew under {_elsewhere(setup)}",
+        )
+    return bool(there)
+
+
+def _elsewhere(setup: RunSetup) -> str:
+    """The start of a model that begins anew."""
+    if setup.selection is None:
+        return "another model_output_table"
+    return f"another mst_key in {setup.selection}, or another model_output_table"
+
+
+def _check_targets(setup: RunSetup, earlier: ModelTable) -> None:
+    targets = setup.packed.targets
+    given = (
+        one_or_all([target.kind for target in targets]),
+        one_or_all([target.shape for target in targets]),
+        one_or_all([target.class_values for target in targets]),
+    )
+    wanted = (
+        one_or_all([target.kind for target in earlier.targets.each]),
+        one_or_all([target.shape for target in earlier.targets.each]),
+        one_or_all(earlier.class_values),
+    )
+    for what, got, allowed in zip(_TOLD, given, wanted, strict=True):
+        if got != allowed:
+            raise InvalidArgument(
+                f"source_table: got {setup.packed.relation.name} with {what} {got}; the models of "
+                f"{earlier.relation.name}, from which warm_start := true goes on, have {allowed}",
+                hint="pack it with cerebro.cerebro_pack_validation and the table of the earlier run",
+            )
+
+
+_TOLD = ("a target of the kind", "a target of shape", "the class values")
+
+
+def _changed(
+    session: Session, setup: RunSetup, earlier: ModelTable, tick: Tick
+) -> list[Configuration]:
+    """The configurations that go on from a model of another architecture."""
+    found = {one.mst_key: one for one in setup.configurations}
+    # Most are as they were: texts that differ are fetched only, and these may still mean the same.
+    sql = (
+        f"SELECT m.mst_key, m.model_arch::text FROM {earlier.relation.name.sql} m "
+        "JOIN unnest(%s::integer[], %s::text[]) AS t(mst_key, now) ON t.mst_key = m.mst_key "
+        "WHERE pg_catalog.md5(m.model_arch::text) IS DISTINCT FROM t.now"
+    )
+    texts = [hashlib.md5(one.architecture.text.encode()).hexdigest() for one in found.values()]
+    rows = session.run(sql, (list(found), texts), tick)
+    return [found[key] for key, text in rows if _fingerprint(text) != found[key].architecture.id]
+
+
+def _fingerprint(text: str | None) -> str | None:
+    """Of an architecture in a table that anyone may have changed."""
+    try:
+        return fingerprint(json.loads(text or ""))
+    except ValueError:
+        return None
+
+
+def _check_weights(
+    session: Session,
+    setup: RunSetup,
+    earlier: ModelTable,
+    changed: Sequence[Configuration],
+    tick: Tick,
+) -> None:
+    """Give the weights that are there to the models that shall go on from them, as to predict."""
+    session.run(*preparation(session, use_gpus=False), tick)
+    sql = (
+        "SELECT cerebro._begin_prediction(%s, "
+        "cerebro.cerebro_joined_state(s.state ORDER BY s.chunk)) "
+        f"FROM {earlier.states.sql} s, {HERE} WHERE s.mst_key = %s HAVING pg_catalog.count(*) > 0"
+    )
+    try:
+        for one in changed:
+            try:
+                session.run(sql, (_task(one, setup, earlier), one.mst_key), tick)
+            except StatementFailed as error:
+                if error.sqlstate == InvalidState.sqlstate:
+                    raise _another_model(session, one, setup, earlier, error.message) from None
+                if concerns_all(error.sqlstate):
+                    raise
+                # Else it cannot be built, which its first hop tells of: the others go on.
+    finally:
+        release([session])
+
+
+def _task(configuration: Configuration, setup: RunSetup, earlier: ModelTable) -> str:
+    """A configuration as a worker is told that predicts with it."""
+    shapes = tuple(tuple(one.shape) for one in setup.packed.inputs)
+    model = TrainedModel(
+        configuration.mst_key,
+        configuration.architecture.text,
+        configuration.architecture.id,
+        configuration.compile_text,
+        configuration.fit_text,
+    )
+    told = {"format": "state", "shape": list(shapes[0]), "divisor": 1.0}
+    ranks = {"ranks": [0] * len(earlier.targets.each)}
+    return json.dumps(recipe(model, replace(earlier, input_shapes=shapes)) | told | ranks)
+
+
+def _another_model(
+    session: Session,
+    one: Configuration,
+    setup: RunSetup,
+    earlier: ModelTable,
+    reason: str,
+) -> InvalidArgument:
+    now, had = one.architecture.model_id, _had(session, earlier, one.mst_key)
+    elsewhere = (
+        "another model_output_table, where it starts fresh"
+        if setup.selection is None
+        else f"another mst_key in {setup.selection}, under which it starts fresh"
+    )
+    return InvalidArgument(
+        f"configuration {one.mst_key}: got model_id {now} of {setup.architectures}, which cannot go on "
+        f"from the model of mst_key {one.mst_key} in {earlier.relation.name}{had}: "
+        f"{reason}",
+        hint=f"give model_id {now} {elsewhere}; or name the model_id that the earlier run had",
+    )
+
+
+def _had(session: Session, earlier: ModelTable, mst_key: int) -> str:
+    """Which architecture the earlier run had, if its table of facts is of the model that is there."""
+    if not (earlier.info.has("model_id") and earlier.info.has("status")):
+        return ""
+    sql = (
+        f"SELECT i.model_id FROM {earlier.info.name.sql} i "
+        "WHERE i.mst_key = %s AND i.status NOT IN ('failed', 'cancelled')"
+    )
+    rows = session.run(sql, (mst_key,))
+    return f", which was model_id {rows[0][0]}" if rows else ""

@@ -1,0 +1,112 @@
+"""What a run tells after an epoch, whatever its configurations measure."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from run_states import begin, configuration, do, planned, run_state
+
+from cerebro_db.core import events
+from cerebro_db.core.spec import Hop, RunSpec
+from cerebro_db.core.state import RunState
+from cerebro_db.core.tasks import Measures
+from cerebro_db.runs.report import Report
+
+
+def report_of(state: RunState) -> tuple[Report, list[str]]:
+    """A report, and the lines that it tells."""
+    lines: list[str] = []
+    return Report(state, lines.append, lambda: 1.0), lines
+
+
+def epochs(lines: list[str]) -> list[str]:
+    return [line.partition(",")[0] for line in lines]
+
+
+@pytest.mark.parametrize(
+    ("configurations", "best"),
+    [
+        ({1: ("max", "accuracy", 0.5, 1.0), 2: ("max", "accuracy", 0.7, 2.0)}, "accuracy 0.7000"),
+        ({1: ("min", "mae", 0.5, 1.0), 2: ("min", "mae", 0.7, 0.5)}, "mae 0.5000"),
+        ({1: ("loss", None, 0.0, 1.0), 2: ("loss", None, 0.0, 0.5)}, "loss 0.5000"),
+        ({1: ("loss", "accuracy", 0.9, 1.0), 2: ("loss", "AUC", 0.95, 0.5)}, "loss 0.5000"),
+    ],
+)
+def test_the_best_is_told_by_the_goal_of_the_run(
+    configurations: dict[int, tuple[str, str | None, float, float]], best: str
+) -> None:
+    spec = RunSpec(epochs=1, seed=0, frequency=1, partitions={"training": (0,)})
+    made = [replace(configuration(k, budget=1), goal=v[0]) for k, v in configurations.items()]
+    state = RunState(spec, made)
+    report, lines = report_of(state)
+    report.epochs()  # nobody has trained in any
+    planned(state, [Hop(key, 1, 0, 0) for key in configurations])
+    for key in configurations:
+        do(state, Hop(key, 1, 0, 0))
+    report.scored(
+        [
+            Measures(key, 1, "training", loss, [name] if name else [], [value] if name else [], 1.0)
+            for key, (_, name, value, loss) in configurations.items()
+        ]
+    )
+    state.apply(events.Scored(1, tuple(configurations)))
+    report.epochs()
+    (line,) = lines
+    assert line.startswith(f"epoch 1 of 1: {len(configurations)} configurations, 0.0 s, ")
+    assert f"best training {best} " in line
+
+
+def two() -> RunState:
+    """Two configurations before their first hops."""
+    state = run_state({1: 1.0, 2: 1.0}, [0], epochs=300)
+    return planned(state, [Hop(key, epoch, 0, 0) for key in (1, 2) for epoch in range(1, 5)])
+
+
+def get_ahead(state: RunState) -> None:
+    """One is four epochs ahead of the other."""
+    for epoch in (1, 2, 3, 4):
+        do(state, Hop(1, epoch, 0, 0))
+    do(state, Hop(2, 1, 0, 0))
+
+
+def test_epochs_are_told_to_the_last_one_that_somebody_trained_in() -> None:
+    state = two()
+    report, lines = report_of(state)
+    get_ahead(state)
+    report.epochs()
+    assert epochs(lines) == ["epoch 1 of 300: 2 configurations"]
+    do(state, Hop(2, 2, 0, 0))
+    state.apply(events.Failed(2, "failed", "x"))
+    report.epochs()
+    assert epochs(lines[1:]) == [
+        "epoch 2 of 300: 2 configurations",
+        "epoch 3 of 300: 1 configurations",
+        "epoch 4 of 300: 1 configurations",
+    ]
+
+
+def test_what_an_earlier_driver_told_is_not_told_again() -> None:
+    state = two()
+    get_ahead(state)
+    report, lines = report_of(state)
+    do(state, Hop(2, 2, 0, 0))
+    report.epochs()
+    assert epochs(lines) == ["epoch 2 of 300: 2 configurations"]
+
+
+def test_an_epoch_is_told_of_when_the_last_hop_of_a_cancelled_configuration_has_ended() -> None:
+    """The other one has finished both epochs; while it was under way nobody could tell."""
+    state = run_state({1: 1.0, 2: 1.0}, [0], epochs=2)
+    report, lines = report_of(state)
+    planned(state, [Hop(key, epoch, 0, 0) for key in (1, 2) for epoch in (1, 2)])
+    for hop in (Hop(1, 1, 0, 0), Hop(2, 1, 0, 0), Hop(1, 2, 0, 0)):
+        do(state, hop)
+    state.apply(events.Scored(2, (1,)))
+    begin(state, Hop(2, 2, 0, 0))
+    state.apply(events.Failed(2, "cancelled", "x"))
+    report.epochs()
+    assert epochs(lines) == ["epoch 1 of 2: 2 configurations"]
+    state.apply(events.HopDropped(Hop(2, 2, 0, 0)))
+    report.epochs()
+    assert epochs(lines[1:]) == ["epoch 2 of 2: 1 configurations"]

@@ -1,0 +1,21 @@
+"""What is asked of a run, before any table is looked at."""
+
+from __future__ import annotations
+
+import pytest
+from run_states import run_state
+
+from cerebro_db.errors import InvalidArgument
+from cerebro_db.runs.request import FitRequest
+
+
+def test_metrics_are_due_by_frequency_and_at_the_end() -> None:
+    assert run_state({1: 1.0}, epochs=5, frequency=2).spec.measured_epochs == [2, 4, 5]
+    assert run_state({1: 1.0}, epochs=5, frequency=5).spec.measured_epochs == [5]
+
+
+@pytest.mark.parametrize("changes", [{"num_iterations": 0}, {"seed": None}, {"num_workers": 257}])
+def test_numbers_out_of_range_are_refused(changes: dict[str, int | None]) -> None:
+    arguments = {"num_iterations": 1} | changes
+    with pytest.raises(InvalidArgument, match=r"got .*; allowed: \d+ to \d+"):
+        FitRequest("a", "b", "c", **arguments).check()  # type: ignore[arg-type]
