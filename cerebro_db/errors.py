@@ -194,6 +194,16 @@ class ProcessSpoiled(CerebroError):
     advice = "connect anew; a run goes on by itself"
 
 
+class TrainerLost(CerebroError):
+    """The process that computes for a session has ended by itself, or the kernel has ended it."""
+
+    sqlstate = "YC001"  # of a class that the standard leaves to implementations
+    advice = (
+        "a run goes on by itself; where memory was short, use a smaller batch_size or model, or have an "
+        "administrator raise the setting max_worker_mb"
+    )
+
+
 class RunFailed(CerebroError):
     """A run cannot go on."""
 

@@ -122,6 +122,13 @@ class Separated:
 
 
 @dataclass(frozen=True)
+class Lost:
+    """A worker's trainer has ended: its task, None while it got ready, left nothing and is done again."""
+
+    task: Task | None
+
+
+@dataclass(frozen=True)
 class Scanned:
     """A group was scanned over a partition: sums and errors by configuration."""
 
@@ -185,6 +192,7 @@ Event = (
     | HopDone
     | HopDropped
     | Separated
+    | Lost
     | Scanned
     | Measured
     | Scored

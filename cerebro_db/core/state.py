@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -115,6 +115,7 @@ class RunState:
         groups: that are being scanned.
         combining: groups and data sets whose sums are complete.
         trained: configurations that have finished each epoch.
+        losses: how often the trainer ended of whoever made a hop, a scan or another task.
     """
 
     def __init__(self, spec: RunSpec, configurations: Iterable[Configuration]) -> None:
@@ -128,6 +129,7 @@ class RunState:
         self.groups: list[ScoringGroup] = []
         self.combining: list[Combine] = []
         self.trained: Counter[int] = Counter()
+        self.losses: Counter[Hashable] = Counter()
         self._unfinished: Counter[int] = Counter()
         self._planned: set[int] = set()
         self._grouped: dict[int, set[int]] = {}
@@ -307,6 +309,18 @@ class RunState:
     def _separated(self, event: events.Separated) -> None:
         self.alone += event.hops
 
+    def _lost(self, event: events.Lost) -> None:
+        task = event.task
+        self.losses.update(subjects(task))
+        match task:
+            case Train(hops) | Step(hops):
+                self.alone += hops
+            case Score(scans):
+                for scan in scans:
+                    scan.group.waiting.append((scan.dataset, scan.partition_key))
+            case Combine():
+                self.combining.append(task)
+
     def _pend(self, track: Track, epoch: int, at: float) -> None:
         """An epoch is to be scored: at once, or together with those that finish it within a moment.
 
@@ -394,6 +408,7 @@ _APPLY: Mapping[type[Any], Callable[[RunState, Any], None]] = {
     events.HopDone: RunState._hop_done,
     events.HopDropped: RunState._hop_dropped,
     events.Separated: RunState._separated,
+    events.Lost: RunState._lost,
     events.Scanned: RunState._scanned,
     events.Measured: RunState._measured,
     events.Scored: RunState._scored,
@@ -401,6 +416,16 @@ _APPLY: Mapping[type[Any], Callable[[RunState, Any], None]] = {
     events.Failed: RunState._failed,
     events.Discarded: RunState._discarded,
 }
+
+
+def subjects(task: Task | None) -> tuple[Hashable, ...]:
+    """Parts of a task that are done again, and counted, one by one."""
+    match task:
+        case Train(hops) | Step(hops):
+            return hops
+        case Score(scans):
+            return scans
+    return (type(task).__name__,)
 
 
 def check_cost(mst_key: int, cost: float) -> None:

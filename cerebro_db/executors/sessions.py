@@ -45,12 +45,11 @@ from cerebro_db.database.sessions import (
     SessionPool,
     StatementFailed,
     Tick,
-    Warmth,
     wait_any,
 )
 from cerebro_db.database.states import StateStore, StateTable
 from cerebro_db.decide.plan import next_partition
-from cerebro_db.errors import CerebroError, InvalidData
+from cerebro_db.errors import CerebroError, InvalidData, TrainerLost
 from cerebro_db.executors.tasks import TaskWriter
 
 # A worker that has not stopped then is left to itself.
@@ -71,7 +70,8 @@ class Workplace:
         pool: of sessions.
         store: where the states are.
         dialect: of the server.
-        warmth: what each session must have loaded.
+        threads: of each trainer.
+        use_gpus: whether trainers compute on GPUs.
         guard_key: of the advisory lock that workers share while they work for the run.
         cache_bytes: of decoded partitions that each worker may keep.
         preparation: JSON of what makes a process of a worker's session ready.
@@ -85,7 +85,8 @@ class Workplace:
     pool: SessionPool
     store: StateStore
     dialect: PostgreSQL
-    warmth: Warmth
+    threads: int
+    use_gpus: bool
     guard_key: int
     cache_bytes: int
     preparation: str
@@ -101,7 +102,7 @@ class _Worker:
         kept: data set and key of the partitions that it has decoded in memory.
         free_since: when it last had nothing to do.
         is_busy: whether it does its task, or gets ready where there is none.
-        cancelled: whether what it does, or did before, has been asked to stop.
+        unprepared: whether its trainer has ended, or has been asked to.
         is_ready: whether TensorFlow is there.
         partition_keys: of partitions that are its own; empty where any worker may have any.
         tables: of states, that the statement under way uses.
@@ -116,7 +117,7 @@ class _Worker:
     free_since: float = field(default_factory=time.monotonic)
     task: Task | None = None
     is_busy: bool = False
-    cancelled: bool = False
+    unprepared: bool = False
     is_ready: bool = False
     partition_keys: Sequence[int] = ()
     tables: list[StateTable] = field(default_factory=list)
@@ -145,7 +146,7 @@ class WorkerSessions:
         """Take sessions, and have them get ready."""
         place, count = self._place, self._count
         keys = [partition.partition_key for partition in place.tables[TRAINING].partitions]
-        sessions = take_sessions(place.pool, count, place.warmth, place.tick)
+        sessions = place.pool.take(count, tick=place.tick)
         self._workers = [_Worker(number, session) for number, session in enumerate(sessions)]
         for worker in self._workers:
             if self._sql.binds_workers:
@@ -155,7 +156,7 @@ class WorkerSessions:
     def free(self) -> list[WorkerView]:
         """The workers that can take a task now."""
         for worker in self._workers:
-            if not worker.is_busy and not self._is_calm(worker):
+            if not worker.is_busy and worker.unprepared:
                 self._renew(worker)
         return [WorkerView(one.number, one.kept) for one in self._workers if not one.is_busy]
 
@@ -187,7 +188,7 @@ class WorkerSessions:
         """Ask the server to cancel what a worker does."""
         found = self._workers[worker]
         found.session.cancel()
-        found.cancelled = True
+        found.unprepared = True
 
     # -- statements ----------------------------------------------------------------
     def _statement(self, state: RunState, worker: _Worker, task: Task) -> Statement:
@@ -340,6 +341,7 @@ class WorkerSessions:
             self._undone(worker)
             self._release(worker)
             worker.kept = set()  # a statement that failed may have driven partitions out of memory
+            worker.unprepared = worker.unprepared or error.sqlstate == TrainerLost.sqlstate
             return Failure(error.message, error.sqlstate, error.hint, error)
         result = self._result(worker, worker.session.rows())
         self._release(worker)
@@ -470,110 +472,35 @@ class WorkerSessions:
         place = self._place
         if worker.partition_keys:
             return self._call(worker, _PREPARE_PROCESS, [place.preparation])
-        warmth = worker.session.warmth
-        assert warmth is not None
         return (
             "SELECT cerebro._prepare_worker(%s, %s, %s, %s, %s)",
-            [warmth.threads, warmth.use_gpus, place.cache_bytes, place.run_id, worker.number],
+            [place.threads, place.use_gpus, place.cache_bytes, place.run_id, worker.number],
         )
 
-    def _is_calm(self, worker: _Worker) -> bool:
-        """Whether no cancel request of what a worker did can hit its next statement."""
-        if worker.cancelled and not worker.partition_keys:
-            worker.session.recover()
-            worker.cancelled = False
-        return not worker.cancelled
-
     def _renew(self, worker: _Worker) -> None:
-        """Give a worker another session, and have it get ready.
+        """Have a worker get ready again, in another session.
 
-        A process of a segment keeps an interrupt that comes when its function has ended, for the next one.
+        A cancel request of what it did before could hit the next statement of the old one.
         """
         place = self._place
-        (session,) = place.pool.take(1, lambda idle: False, place.tick)
-        session.warmth, session.keep = worker.session.warmth, worker.session.keep
         worker.session.close()
-        worker.session, worker.kept, worker.cancelled = session, set(), False
+        (worker.session,) = place.pool.take(1, tick=place.tick)
+        worker.kept, worker.unprepared = set(), False
         self._prepare(worker)
 
     def stop(self) -> None:
-        """Stop what workers do, and keep the sessions that are soon ready for another run."""
+        """Stop what workers do; their trainers are ended if they do not notice that soon."""
         for worker in self._workers:
             worker.session.cancel()
         deadline = time.monotonic() + STOP_SECONDS
         while time.monotonic() < deadline and any(_works(one.session) for one in self._workers):
             wait_any([worker.session for worker in self._workers], POLL_SECONDS)
-        for worker in self._workers:
-            # One that still imports TensorFlow would have to end that first.
-            if not worker.is_ready or _works(worker.session):
-                worker.session.close()
-            else:
-                worker.session.recover()
         self.give_back()
 
     def give_back(self) -> None:
-        """Release what a run took, and keep the sessions for the next one.
-
-        A session that cannot do that, because it still computes what was cancelled, is closed. So is
-        one with a GPU, whose memory is free only when the processes end.
-        """
-        for step in (self._start_release, _settle):  # all of them side by side
-            for worker in self._workers:
-                try:
-                    if not worker.session.closed:
-                        step(worker)
-                except CerebroError:
-                    worker.session.close()
+        """End the sessions of a run; idle trainers stay with their keeper for the next one."""
         for worker in self._workers:
-            if worker.session.warmth is not None and worker.session.warmth.use_gpus:
-                worker.session.close()
-        self._place.pool.give(worker.session for worker in self._workers)
-
-    def _start_release(self, worker: _Worker) -> None:
-        if not self._is_calm(worker):
             worker.session.close()
-            return
-        worker.session.settle()
-        sql, parameters = self._call(worker, "cerebro._release_worker()")
-        after = self._sql.worker_settings_after
-        worker.session.send(
-            f"SELECT pg_catalog.pg_advisory_unlock_all(); {after}; {sql}", parameters
-        )
-
-
-def take_sessions(pool: SessionPool, count: int, wanted: Warmth, tick: Tick) -> list[Session]:
-    """Sessions for the workers of a run, each at the place of its number.
-
-    They have no TensorFlow yet, or with the same settings; as far as possible each has the number that
-    it had before: where a worker is bound to partitions, its processes are too.
-    """
-
-    def fits(session: Session) -> bool:
-        return session.warmth is None or session.warmth.is_like(wanted)
-
-    def prefer(session: Session) -> tuple[bool, float, bool]:
-        number = session.warmth.number if session.warmth else None
-        return number is not None, -(number or 0), session.warmth is not None
-
-    numbered: dict[int, Session] = {}
-    others = []
-    for session in pool.take(count, fits, tick, prefer):
-        number = session.warmth.number if session.warmth else None
-        if number is not None and number < count and number not in numbered:
-            numbered[number] = session
-        else:
-            others.append(session)
-    free = (number for number in range(count) if number not in numbered)
-    numbered |= dict(zip(free, others, strict=True))
-    for number, session in numbered.items():
-        session.warmth = replace(wanted, number=number)
-        # Only the end of its processes gives back the memory of a GPU.
-        session.keep = not wanted.use_gpus
-    return [numbered[number] for number in range(count)]
-
-
-def _settle(worker: _Worker) -> None:
-    worker.session.settle()
 
 
 def _works(session: Session) -> bool:

@@ -11,7 +11,8 @@ from .services import Services
 from .wire import Closed
 
 DRIVER, TRAINER = "driver", "trainer"
-LOST, NO_KEEPER = "CB001", "58C01"
+LOST, NO_KEEPER = "YC001", "YC002"
+_LOST_HINT = "call the function again; the log of its keeper may tell more"
 _MOST_DRIVERS = 100  # for one call, of which each one was lost
 
 
@@ -87,7 +88,7 @@ class Relay:
                 return self._ask(call)
             trainer = self._trainers.get(tuple(backend.owner()))
             if trainer is None:
-                raise failure(self._plpy, LOST, "the trainer of this session is gone")
+                raise failure(self._plpy, LOST, "the trainer of this session is gone", _LOST_HINT)
             if trainer.has_message:  # nothing comes unasked but that a row failed, or the end
                 return self._ask(call)
             self._exchange(trainer, dict(call, waits=False))
@@ -156,7 +157,9 @@ class Relay:
 
     def _lost(self, process: Process) -> BaseException:
         found = postmortem(self._installation, process.kind, process.pid, self._listen)
-        return failure(self._plpy, LOST, "the {} {}".format(process.kind, found or "has ended"))
+        return failure(
+            self._plpy, LOST, "the {} {}".format(process.kind, found or "has ended"), _LOST_HINT
+        )
 
     def _listen(self) -> None:
         backend.listen(self._plpy)

@@ -25,7 +25,6 @@ from cerebro_db.database.sessions import (
     SessionPool,
     StatementFailed,
     Tick,
-    Warmth,
     no_tick,
 )
 from cerebro_db.database.states import StateStore
@@ -108,6 +107,9 @@ class Limits:
     search_path: CallerPath | None = None
 
 
+Registered = Callable[[int], None]
+
+
 class _NotFree(CerebroError):
     """A session that was lost still holds what the next attempt needs."""
 
@@ -122,6 +124,7 @@ class Drive:
         tick: called while waiting; raises to cancel.
         notify: gets a line an epoch.
         decider: decides which configurations the run has.
+        registered: is told the run_id.
     """
 
     def __init__(
@@ -132,12 +135,15 @@ class Drive:
         tick: Tick,
         notify: Callable[[str], None],
         decider: Decider,
+        registered: Registered,
     ) -> None:
         self._pool, self._dialect, self._decider = pool, dialect, decider
+        self._registered = registered
         self._limits, self._tick, self._notify = limits, tick, notify
         seconds = limits.max_seconds
         self._deadline = None if seconds is None else time.monotonic() + seconds
         self._run_id = 0
+        self._replaces_driver = False
         self._output: QualifiedName | None = None
         # Status and error of the only model of a run, where it was not trained to the end.
         self._only: tuple[str, str] | None = None
@@ -183,6 +189,11 @@ class Drive:
 
         return self._drive(first)
 
+    def go_on(self, run_id: int) -> int:
+        """Drive a run whose driver is gone since a moment; returns its run_id."""
+        self._run_id, self._replaces_driver = run_id, True
+        return self._drive(self._again)
+
     def _new_output(self, name: str) -> QualifiedName:
         with control_session(self._pool, self._limits.search_path, self._tick) as control:
             return new_output(control, name, "model_output_table", self._tick)
@@ -202,7 +213,7 @@ class Drive:
             except Stopped as stopped:
                 return self._stopped(stopped)
             except (*_LOST, _NotFree) as error:
-                if self._driving is None:
+                if self._driving is None and not self._replaces_driver:
                     raise
                 lost = error
             except (Exception, KeyboardInterrupt) as error:
@@ -249,7 +260,9 @@ class Drive:
         with _locked(control, self._run_id, catalog.lock_key(self._run_id), self._tick):
             found = catalog.driving(self._run_id)  # now that nobody else can change that
             check_unfinished(found, self._run_id)
-            if self._driving is None:  # what nobody answered was meant for an earlier driver
+            if self._replaces_driver:  # what others ask for was meant for whoever drives
+                self._replaces_driver = False
+            elif self._driving is None:  # what nobody answered was meant for an earlier driver
                 catalog.forget_requests(self._run_id)
             else:
                 check_still_driven(found, self._driving, self._run_id)
@@ -257,6 +270,7 @@ class Drive:
                 catalog.output_renamed(self._run_id, self._output)
             self._retries = catalog.settings().worker_retries
             self._driving = catalog.driven(self._run_id)
+            self._registered(self._run_id)
             try:
                 self._run(control, catalog, setup)
             except _LOST:
@@ -300,7 +314,8 @@ class Drive:
             pool=self._pool,
             store=store,
             dialect=self._dialect,
-            warmth=Warmth(setup.threads, spec.use_gpus),
+            threads=setup.threads,
+            use_gpus=spec.use_gpus,
             guard_key=_guard_key(run),
             cache_bytes=cache_bytes,
             preparation=preparation,
@@ -585,6 +600,7 @@ def fit_multiple(
     tick: Tick = no_tick,
     notify: Callable[[str], None] = no_notice,
     decider: Decider = FIXED,
+    registered: Registered = lambda run_id: None,
 ) -> int:
     """Train every configuration of a model selection table; returns the run_id.
 
@@ -595,13 +611,14 @@ def fit_multiple(
         tick: called while waiting; raises to cancel.
         notify: gets a line an epoch.
         decider: decides which configurations the run has while it goes on.
+        registered: is told the run_id as soon as this driver drives it.
 
     Raises:
         CerebroError: the request is wrong, and nothing was started; or the run stopped, and can
             be resumed.
     """
     limits = Limits(max_seconds=request.max_seconds)
-    return Drive(pool, dialect, limits, tick, notify, decider).begin(request)
+    return Drive(pool, dialect, limits, tick, notify, decider, registered).begin(request)
 
 
 def resume(
@@ -612,6 +629,7 @@ def resume(
     tick: Tick = no_tick,
     notify: Callable[[str], None] = no_notice,
     decider: Decider = FIXED,
+    registered: Registered = lambda run_id: None,
 ) -> int:
     """Go on with a run that stopped; returns the run_id.
 
@@ -623,6 +641,7 @@ def resume(
         tick: called while waiting; raises to cancel.
         notify: gets a line an epoch.
         decider: decides which configurations the run has while it goes on.
+        registered: is told the run_id as soon as this driver drives it.
 
     Raises:
         UndefinedRun: the caller has no such run.
@@ -630,4 +649,20 @@ def resume(
     """
     check_seconds(limits.max_seconds)
     check_range("num_workers", limits.num_workers, 1, MAX_WORKERS)
-    return Drive(pool, dialect, limits, tick, notify, decider).resume(run_id)
+    return Drive(pool, dialect, limits, tick, notify, decider, registered).resume(run_id)
+
+
+def drive_on(
+    pool: SessionPool,
+    dialect: PostgreSQL,
+    run_id: int,
+    limits: Limits,
+    tick: Tick,
+    notify: Callable[[str], None],
+) -> int:
+    """Go on with a run whose driver is gone since a moment, its locks perhaps not yet; returns the run_id.
+
+    Args:
+        pool, dialect, run_id, limits, tick, notify: as above.
+    """
+    return Drive(pool, dialect, limits, tick, notify, FIXED, lambda run_id: None).go_on(run_id)

@@ -10,7 +10,7 @@ from typing import Any
 from cerebro_db.core import events
 from cerebro_db.core.ports import Clock, Executor, RunCatalog, StateStorage, Strategy
 from cerebro_db.core.spec import Hop
-from cerebro_db.core.state import RunState
+from cerebro_db.core.state import RunState, subjects
 from cerebro_db.core.tasks import (
     Combine,
     Failure,
@@ -31,7 +31,7 @@ from cerebro_db.core.tasks import (
 )
 from cerebro_db.decide import callbacks, retention
 from cerebro_db.decide.plan import plan
-from cerebro_db.errors import CerebroError, RunFailed, concerns_all
+from cerebro_db.errors import CerebroError, RunFailed, TrainerLost, concerns_all
 from cerebro_db.runs.catalog import diverged, measured
 from cerebro_db.runs.decisions import Decisions
 from cerebro_db.runs.report import Report
@@ -39,6 +39,7 @@ from cerebro_db.runs.requests import Requests
 from cerebro_db.runs.tensorboard import EventFiles
 
 _LONGEST_ERROR = 2000
+_MOST_LOSSES = 10
 
 
 class Loop:
@@ -262,6 +263,10 @@ class Loop:
         if isinstance(task, WriteEvents):  # what is missing is written when the run is resumed
             self._report.notify(f"TensorBoard: {failure.message}")
             return
+        if failure.sqlstate == TrainerLost.sqlstate and self._is_made_again(task):
+            self._report.notify(f"{failure.message}; its task is done again")
+            self._state.apply(events.Lost(task))
+            return
         if not isinstance(task, Train | Step):
             raise failure.error
         tracks = self._state.tracks
@@ -275,6 +280,14 @@ class Loop:
                 self._drop_if_ended(hop)
         else:
             self._hop_failed(task.hops[0], failure)
+
+    def _is_made_again(self, task: Task | None) -> bool:
+        """Whether a task is done again whose trainer has ended: a hop once, anything else a few times."""
+        if isinstance(task, Trial):
+            self._untried += task.mst_keys
+        if isinstance(task, Train | Step):
+            return len(task.hops) > 1 or not self._state.losses[task.hops[0]]
+        return all(self._state.losses[one] < _MOST_LOSSES for one in subjects(task))
 
     def _hop_failed(self, hop: Hop, failure: Failure) -> None:
         hint = f"; {failure.hint}" if failure.hint else ""

@@ -7,7 +7,7 @@ from typing import Any
 from cerebro_db.driver.one_model import OneModel
 from cerebro_db.relay.machine import cores
 from cerebro_db.runs import lifecycle
-from cerebro_db.runs.driver import Limits, fit_multiple
+from cerebro_db.runs.driver import Limits, drive_on, fit_multiple
 from cerebro_db.runs.driver import resume as resume_run
 from cerebro_db.runs.request import FitRequest
 from cerebro_db.server.caller import refuse_read_only
@@ -20,7 +20,7 @@ def fit(plpy: Any, gd: dict[str, Any], arguments: dict[str, Any]) -> int:
     """Train a grid; the arguments are those of the SQL function, by name."""
     host = Host.apart(plpy, gd)
     request = FitRequest(**arguments, search_path=host.search_path, cores=cores())
-    return fit_multiple(host.pool, host.dialect, request, host.tick, host.notice)
+    return _fitted(host, request)
 
 
 @entry_of("cerebro_fit")
@@ -31,7 +31,16 @@ def fit_one(
     host = Host.apart(plpy, gd)
     one = OneModel(**configuration)
     request = FitRequest(**arguments, one=one, search_path=host.search_path, cores=cores())
-    return fit_multiple(host.pool, host.dialect, request, host.tick, host.notice)
+    return _fitted(host, request)
+
+
+def _fitted(host: Host, request: FitRequest) -> int:
+    def registered(run_id: int) -> None:
+        host.plpy.go_on_by("fitting.go_on", run_id, request.max_seconds, None, False)
+
+    return fit_multiple(
+        host.pool, host.dialect, request, host.tick, host.notice, registered=registered
+    )
 
 
 @entry_of("cerebro_resume")
@@ -49,7 +58,29 @@ def resume(
     limits = Limits(
         max_seconds, num_workers, bool(any_version), model_output_table, host.search_path
     )
-    return resume_run(host.pool, host.dialect, run_id, limits, host.tick, host.notice)
+
+    def registered(run_id: int) -> None:
+        plpy.go_on_by("fitting.go_on", run_id, max_seconds, num_workers, bool(any_version))
+
+    return resume_run(
+        host.pool, host.dialect, run_id, limits, host.tick, host.notice, registered=registered
+    )
+
+
+@entry_of("cerebro_resume")
+def go_on(
+    plpy: Any,
+    gd: dict[str, Any],
+    run_id: int,
+    max_seconds: float | None,
+    num_workers: int | None,
+    any_version: bool,
+) -> int:
+    """Go on with a run whose driver has ended in the middle of its call."""
+    host = Host.apart(plpy, gd)
+    limits = Limits(max_seconds, num_workers, any_version)
+    host.notice(f"run {run_id} lost its driver, and goes on with another one")
+    return drive_on(host.pool, host.dialect, run_id, limits, host.tick, host.notice)
 
 
 @entry_of("cerebro_cancel")

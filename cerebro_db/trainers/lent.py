@@ -72,13 +72,22 @@ class Plpy:
         plan = query if isinstance(query, Plan) else Plan(query, ())
         return Rows(self._asked({"execute": [plan.query, plan.types, list(values)]}))
 
-    def prepare(self, query: str, types: Sequence[str]) -> Plan:
+    def prepare(self, query: str, types: Sequence[str] = ()) -> Plan:
         """A statement with parameters."""
         return Plan(query, tuple(types))
 
     def notice(self, text: str) -> None:
         """Tell the caller something."""
         self._link.send({"notice": text})
+
+    def go_on_by(self, name: str, *arguments: Any) -> None:
+        """Leave word which call goes on with this one, should this process end.
+
+        Args:
+            name: module and function, such as ``fitting.go_on``.
+            arguments: of the function.
+        """
+        self._link.send({"again": [name, arguments]})
 
     @contextmanager
     def subtransaction(self) -> Iterator[None]:
