@@ -31,10 +31,8 @@ ALTER FUNCTION cerebro._with_functions(text) OWNER TO cerebro_owner;
 COMMENT ON FUNCTION cerebro._with_functions(text) IS
 'Internal: a task of a worker, as it is; before one that says so the process hears of the registered functions.';
 
-CREATE OR REPLACE FUNCTION cerebro._release_worker()
-RETURNS void LANGUAGE plpython3u AS {{ udf('_release_worker') }};
-COMMENT ON FUNCTION cerebro._release_worker() IS
-'Internal: gives back the memory of decoded partitions at the end of a run.';
+-- Of earlier versions, whose worker sessions were kept.
+DROP FUNCTION IF EXISTS cerebro._release_worker();
 
 CREATE OR REPLACE FUNCTION cerebro._write_events(task text)
 RETURNS void LANGUAGE plpython3u AS {{ udf('_write_events') }};

@@ -7,7 +7,7 @@ import os
 import pytest
 
 from cerebro_db.database.dialects.choice import PostgreSQL
-from cerebro_db.database.sessions import SessionPool, SessionSettings
+from cerebro_db.database.sessions import SessionPool
 from cerebro_db.database.times import Styles
 from cerebro_db.errors import RunInterrupted
 from cerebro_db.server.host import Host
@@ -24,7 +24,7 @@ class Plpy:
 
 def test_a_tick_asks_the_server_as_long_as_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
     plpy = Plpy()
-    pool, styles = SessionPool("", SessionSettings()), Styles("ISO", "postgres", "UTC")
+    pool, styles = SessionPool("", []), Styles("ISO", "postgres", "UTC")
     host = Host(plpy, pool, PostgreSQL(150000), "public", "off", styles)
     host.tick()
     assert plpy.asked == 1
