@@ -34,7 +34,7 @@ class LoadedModel:
     memory_mb: int | None
 
     def ask(self, plpy: Any, question: Callable[[RowModel], R]) -> R:
-        """Ask the model, in the computing thread."""
+        """Ask the model."""
         return compute(
             plpy, lambda tick: question(self.model), lambda: memory_limited(self.memory_mb)
         )
