@@ -193,7 +193,6 @@ def test_bad_grids(strange, arguments):
     before = strange.tables()
     with pytest.raises(kind, match=f"(?s){message}") as caught:
         strange.fetch(f"SELECT cerebro_generate_configs({arguments})", {"c": COMPILE, "f": FIT})
-    assert "driver" not in (caught.value.diag.context or "")
     assert strange.tables() == before
 
 
