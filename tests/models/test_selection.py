@@ -191,7 +191,7 @@ GENERATE = {
 def test_bad_grids(strange, arguments):
     kind, message = GENERATE[arguments]
     before = strange.tables()
-    with pytest.raises(kind, match=f"(?s){message}") as caught:
+    with pytest.raises(kind, match=f"(?s){message}"):
         strange.fetch(f"SELECT cerebro_generate_configs({arguments})", {"c": COMPILE, "f": FIT})
     assert strange.tables() == before
 
