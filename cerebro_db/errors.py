@@ -247,10 +247,10 @@ class SerializationFailed(CerebroError):
 
 
 class MissingLibrary(CerebroError):
-    """The server's Python lacks an optional package."""
+    """The virtual environment lacks an optional package."""
 
     sqlstate = "0A000"
-    advice = "an administrator can install it for the Python of the server"
+    advice = "an administrator can install it into the virtual environment"
 
 
 class LoopbackFailed(CerebroError):
@@ -290,7 +290,7 @@ class MissingPackage(CerebroError):
     """A function needs a Python package that the server does not have."""
 
     sqlstate = "0A000"
-    advice = "an administrator can install it for the Python of the server"
+    advice = "an administrator can install it into the virtual environment"
 
 
 class InstallationFailed(CerebroError):

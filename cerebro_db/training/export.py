@@ -43,7 +43,7 @@ def export(
         tick: called between the steps.
 
     Raises:
-        MissingLibrary: the server's Python lacks what the format needs.
+        MissingLibrary: the virtual environment lacks what the format needs.
         InvalidData: the format cannot hold the model.
     """
     check_libraries(wanted)
@@ -64,7 +64,7 @@ def check_libraries(wanted: Format) -> None:
     missing = [name for name in ONNX_PACKAGES if importlib.util.find_spec(name) is None]
     if wanted is Format.ONNX and missing:
         raise MissingLibrary(
-            f"format: got 'onnx', for which the server's Python lacks {' and '.join(missing)}",
+            f"format: got 'onnx', for which the virtual environment lacks {' and '.join(missing)}",
             hint='install the extra "onnx": pip install "cerebro-db[cpu,onnx]"',
         )
 

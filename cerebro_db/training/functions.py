@@ -89,8 +89,8 @@ def distribution_of(path: str) -> tuple[str, str]:
     names = sorted(set(packages_distributions().get(top, ())))
     if not names:
         raise InvalidArgument(
-            f"path: got {shown(path)}; allowed: a package that is installed in the server's Python",
-            hint="install it with the server's own pip: a folder that is only on the path is not enough",
+            f"path: got {shown(path)}; allowed: a package that is installed in the virtual environment",
+            hint="install it with the pip of the virtual environment: a folder that is only on the path is not enough",
         )
     return ", ".join(names), ", ".join(version(name) for name in names)
 

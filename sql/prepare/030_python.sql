@@ -1,4 +1,4 @@
--- What the server's Python must find. The function lives in this transaction only.
+-- What the server must have. The function lives in this transaction only.
 CREATE FUNCTION pg_temp.cerebro_prerequisites(OUT message text, OUT hint text)
     RETURNS SETOF record LANGUAGE plpython3u AS {{ body('prepare/prerequisites.py') }};
 DO $$
