@@ -58,7 +58,7 @@ def upgrade(dsn: str, script: Script) -> tuple[str, ...]:
 
 
 def verify(dsn: str, script: Script) -> Report:
-    """Checks that what is installed is whole, is this version, and runs in a backend."""
+    """Checks that what is installed is whole, is this version, and runs."""
     warnings = Warnings()
     with transaction(dsn, warnings) as connection:
         _require_installed(connection)
@@ -72,7 +72,7 @@ def verify(dsn: str, script: Script) -> Report:
             )
         # After a function of the installation, which has loaded the relay.
         execute(connection, script.render("verify/versions.sql"), "the versions")
-        versions = rows(connection, queries.LIBRARY_VERSIONS, "importing TensorFlow in a backend")
+        versions = rows(connection, queries.LIBRARY_VERSIONS, "the versions in a trainer")
         libraries = {str(name): str(value) for name, value in versions}
         segments = _verify_segments(connection, {"Cerebro-DB": version, **libraries})
         execute(connection, script.render("finish/020_earlier_schemas.sql"), "the search_path")
@@ -88,7 +88,7 @@ def _verify_segments(connection: sqlalchemy.Connection, expected: Mapping[str, s
     if not rows(connection, SEGMENTS, "the segments")[0][0]:
         return 0
     execute(connection, VERSION_HERE, "the versions")
-    found = rows(connection, SEGMENT_VERSIONS, "importing TensorFlow on every segment")
+    found = rows(connection, SEGMENT_VERSIONS, "the versions beside every segment")
     for host, segment, package, name, version in found:
         for what, got in (("Cerebro-DB", package), (str(name), version)):
             if got != expected[what]:

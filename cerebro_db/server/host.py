@@ -221,17 +221,17 @@ def _asking_pool(
 
 def close_sessions(gd: dict[str, Any]) -> None:
     """End the sessions that a call has left open."""
-    pool = gd.get(_POOL_KEY)
-    if isinstance(pool, SessionPool):
+    pool: SessionPool | None = gd.pop(_POOL_KEY, None)
+    if pool is not None:
         pool.close()
 
 
 def _pool(gd: dict[str, Any], dsn: str, dialect: PostgreSQL) -> SessionPool:
-    pool = gd.get(_POOL_KEY)
-    if isinstance(pool, SessionPool):
-        if pool.dsn == dsn:
-            return pool
-        pool.close()
+    """The sessions of this call."""
+    pool: SessionPool | None = gd.get(_POOL_KEY)
+    if pool is not None and pool.dsn == dsn:
+        return pool
+    close_sessions(gd)
     gd[_POOL_KEY] = fresh = SessionPool(dsn, dialect.session_settings())
     return fresh
 
