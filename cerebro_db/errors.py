@@ -187,13 +187,6 @@ class OutOfMemory(CerebroError):
     )
 
 
-class ProcessSpoiled(CerebroError):
-    """A process of the server can no longer compute; other sessions can."""
-
-    sqlstate = "57P01"  # for who drives it, the session is lost
-    advice = "connect anew; a run goes on by itself"
-
-
 class TrainerLost(CerebroError):
     """The process that computes for a session has ended by itself, or the kernel has ended it."""
 

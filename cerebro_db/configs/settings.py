@@ -44,7 +44,7 @@ class Settings:
 
 DESCRIPTIONS = {
     "cache_mb": "megabytes of decoded partitions that each worker of a run may keep in memory",
-    "idle_seconds": "a worker session that nobody uses ends after so many seconds",
+    "idle_seconds": "a trainer that nobody uses ends after so many seconds",
     "max_image_pixels": "most pixels of a JPEG or PNG image that is read; it is refused by what its first bytes tell",
     "max_layers": "most layers of an architecture, nested ones counted",
     "max_parameters": "most parameters of an architecture, trainable or not",

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import re
 import select
-import sys
 import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+import psycopg2
+import psycopg2.extensions
 
 from cerebro_db.errors import (
     UNNAMED,
@@ -21,21 +21,6 @@ from cerebro_db.errors import (
     TooManyConnections,
     advice_of_server,
 )
-
-
-def _import_psycopg2() -> Any:
-    """Import psycopg2 such that its own libpq never mixes with symbols of a server process."""
-    flags = sys.getdlopenflags()
-    sys.setdlopenflags(os.RTLD_NOW | os.RTLD_DEEPBIND)
-    try:
-        import psycopg2
-        import psycopg2.extensions
-    finally:
-        sys.setdlopenflags(flags)
-    return psycopg2
-
-
-psycopg2 = _import_psycopg2()
 
 # Where Python raised an error; the server's own that came through Python begin with their class.
 _PYTHON, _SERVERS = 'PL/Python function "', "spiexceptions."
@@ -57,23 +42,6 @@ _NO_COMMIT = re.compile(
 _DEADLOCK = "40P01"
 
 Tick = Callable[[], None]
-
-
-@dataclass(frozen=True)
-class Warmth:
-    """What the processes of a session have loaded: TensorFlow, with these settings.
-
-    Attributes:
-        number: of the worker that it was of a run; None where it has not trained.
-    """
-
-    threads: int
-    use_gpus: bool
-    number: int | None = None
-
-    def is_like(self, other: Warmth) -> bool:
-        """Whether TensorFlow has the same settings."""
-        return (self.threads, self.use_gpus) == (other.threads, other.use_gpus)
 
 
 class StatementFailed(CerebroError):
@@ -117,12 +85,8 @@ class Session:
     """
 
     def __init__(self, dsn: str, application_name: str) -> None:
-        # None as long as it has not loaded TensorFlow.
-        self.warmth: Warmth | None = None
         # Where names are looked for; None as long as nobody has asked.
         self.search_path: Any = None
-        # Whether it is worth keeping: what its processes hold may be wanted by others.
-        self.keep = True
         self._rows: list[tuple[Any, ...]] | None = None
         self._cursor: Any = None
         try:
@@ -411,31 +375,22 @@ def reset_all(sessions: Sequence[Session]) -> None:
         session.recover()
 
 
-@dataclass(frozen=True)
-class SessionSettings:
-    """What a server is told of sessions.
-
-    Attributes:
-        first: statements for each new session.
-        in_use, idle: statements for a session that is taken, and for one that is given back.
-        keeps_light: whether a session without TensorFlow is kept, too, as a new one is expensive.
-    """
-
-    first: Sequence[str] = ()
-    in_use: str = "SELECT 1"
-    idle: str = "SELECT 1"
-    keeps_light: bool = True
+def close_all(sessions: Sequence[Session]) -> None:
+    """End the sessions: what they do is cancelled and over, and their trainers are free for others."""
+    reset_all(sessions)
+    for session in sessions:
+        session.close()
 
 
 class SessionPool:
-    """Sessions kept open between calls, so that what they loaded stays loaded.
+    """Sessions of one caller; those that have nothing to do stay open for the next step of its work.
 
     Args:
         dsn: libpq connection string of every session.
-        settings: what each session runs first.
+        settings: statements that each session runs first.
     """
 
-    def __init__(self, dsn: str, settings: SessionSettings) -> None:
+    def __init__(self, dsn: str, settings: Sequence[str]) -> None:
         self.dsn = dsn
         self._settings = settings
         self._idle: list[Session] = []
@@ -445,20 +400,10 @@ class SessionPool:
         """The sessions of this pool that wait for the server."""
         return [one for one in self._sessions if one.busy and not one.closed]
 
-    def take(
-        self,
-        count: int,
-        fits: Callable[[Session], bool] = lambda session: True,
-        tick: Tick = no_tick,
-        prefer: Callable[[Session], Any] = lambda session: False,
-    ) -> list[Session]:
-        """``count`` sessions ready for use: idle ones that fit, most preferred first, then new ones."""
-        taken: list[Session] = []
-        self._idle = [session for session in self._idle if _alive(session)]
-        idle = sorted(filter(fits, self._idle), key=prefer, reverse=True)
-        for session in idle[:count]:
-            self._idle.remove(session)
-            taken.append(session)
+    def take(self, count: int, tick: Tick = no_tick) -> list[Session]:
+        """``count`` sessions ready for use: idle ones, then new ones."""
+        idle = [session for session in self._idle if _alive(session)]
+        taken, self._idle = idle[:count], idle[count:]
         fresh: list[Session] = []
         try:
             while len(taken) + len(fresh) < count:
@@ -466,33 +411,20 @@ class SessionPool:
             _settle_all(fresh, tick)
             self._sessions.update(fresh)
             for session in fresh:
-                session.send("; ".join([*self._settings.first, self._settings.in_use]))
-            for session in taken:
-                session.send(self._settings.in_use)
-            _settle_all(taken + fresh, tick)
+                session.send("; ".join(["SELECT 1", *self._settings]))
+            _settle_all(fresh, tick)
         except BaseException:
             for session in [*taken, *fresh]:
                 session.close()
             raise
         return taken + fresh
 
-    def idle(self, fits: Callable[[Session], bool]) -> int:
-        """How many sessions that fit wait for work."""
-        self._idle = [session for session in self._idle if _alive(session)]
-        return sum(1 for session in self._idle if fits(session))
-
     def give(self, sessions: Iterable[Session]) -> None:
-        """Keep sessions for the next call; those that are busy, or not to be kept, are closed."""
+        """Keep sessions for what comes next; those that are busy are closed."""
         for session in sessions:
-            drop = session.closed or session.busy or not session.keep
-            light = session.warmth is None
-            if (
-                drop
-                or (light and not self._settings.keeps_light)
-                or not _runs(session, self._settings.idle)
-            ):
+            if session.busy:
                 session.close()
-            else:
+            elif not session.closed:
                 self._idle.append(session)
 
     def close(self) -> None:
@@ -500,15 +432,6 @@ class SessionPool:
         for session in self._idle:
             session.close()
         self._idle.clear()
-
-
-def _runs(session: Session, statement: str) -> bool:
-    """Run a statement that a cancel request may hit that comes late."""
-    for _ in range(2):
-        with contextlib.suppress(StatementFailed):
-            session.run(statement)
-            return True
-    return False
 
 
 def _alive(session: Session) -> bool:

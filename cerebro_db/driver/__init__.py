@@ -1,1 +1,1 @@
-"""One job over sessions: what a backend and a client process do alike."""
+"""One job over sessions, for drivers and for client processes alike."""

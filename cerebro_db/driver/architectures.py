@@ -10,10 +10,8 @@ from cerebro_db.configs.facts import ArchitectureFacts
 from cerebro_db.core.spec import Architecture
 from cerebro_db.database.catalog import Catalog
 from cerebro_db.database.relations import Relation
-from cerebro_db.database.sessions import Session, Tick, Warmth
+from cerebro_db.database.sessions import Session, Tick
 from cerebro_db.errors import CerebroError, InvalidArgument, WrongObjectType
-
-INSPECTION = Warmth(threads=1, use_gpus=False)  # of the TensorFlow that looks into models
 
 
 def inspect(session: Session, text: str, weights: bytes | None, tick: Tick) -> str:
@@ -22,7 +20,6 @@ def inspect(session: Session, text: str, weights: bytes | None, tick: Tick) -> s
     Raises:
         StatementFailed: the model cannot be built, or the weights do not fit.
     """
-    session.warmth = session.warmth or INSPECTION
     rows = session.run("SELECT cerebro._inspect_model(%s, %s)", (text, weights), tick)
     return str(rows[0][0])
 

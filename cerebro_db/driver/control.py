@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from cerebro_db.database.relations import CallerPath, forget_search_path, use_search_path
@@ -14,30 +14,18 @@ from cerebro_db.database.sessions import (
     SessionPool,
     StatementFailed,
     Tick,
-    Warmth,
     no_tick,
-    reset_all,
 )
 from cerebro_db.errors import CerebroError, InvalidData, ObjectInUse
 
 NO_RUN = 0
-# Of a session that has no TensorFlow yet: as many as training uses where partitions are enough.
+# As many as training uses where partitions are enough.
 SCORING_THREADS = 1
 
 _THERE_ALREADY = "23505"
 _DIFFERENCES = "SELECT message, hint FROM cerebro._catalog_differences() LIMIT 1"
 _LOCK = "SELECT pg_catalog.pg_try_advisory_xact_lock(%s)"
 LOCK_SECONDS = 30.0
-
-
-def is_no_worker(session: Session) -> bool:
-    """Whether a session has not trained: what it has compiled is for the next run's workers."""
-    return session.warmth is None or session.warmth.number is None
-
-
-def runs_no_tensorflow(session: Session) -> bool:
-    """Whether a session is light: heavy ones are left to the work that needs them."""
-    return session.warmth is None
 
 
 Notify = Callable[[str], None]
@@ -49,11 +37,7 @@ def no_notice(message: str) -> None:
 
 @contextmanager
 def control_session(
-    pool: SessionPool,
-    search_path: CallerPath | None,
-    tick: Tick = no_tick,
-    fits: Callable[[Session], bool] = is_no_worker,
-    prefer: Callable[[Session], bool] = runs_no_tensorflow,
+    pool: SessionPool, search_path: CallerPath | None, tick: Tick = no_tick
 ) -> Iterator[Session]:
     """A session of the pool that knows the caller's search path; given back as it was.
 
@@ -61,9 +45,8 @@ def control_session(
         pool: of sessions of the role whose rights count.
         search_path: where names without a schema are looked for; None for nowhere.
         tick: called while waiting.
-        fits, prefer: which session, as in ``SessionPool.take``.
     """
-    session = pool.take(1, fits, tick, prefer)[0]
+    session = pool.take(1, tick)[0]
     try:
         if search_path is not None:
             use_search_path(session, search_path, tick)
@@ -158,41 +141,12 @@ def lock_key(subject: str) -> int:
     return int.from_bytes(digest[:8], "big", signed=True)
 
 
-def runs_tensorflow(session: Session) -> bool:
-    """Whether a session has TensorFlow already, which saves seconds."""
-    return session.warmth is not None
-
-
-def may_score(session: Session, use_gpus: bool) -> bool:
-    """Whether a session can score; unlike for training, any number of threads will do."""
-    return session.warmth is None or session.warmth.use_gpus == use_gpus
-
-
-def preparation(
-    session: Session, use_gpus: bool, computes: bool = True, place: int = 0
-) -> tuple[str, tuple[int, bool, int, int, int]]:
-    """The statement that makes a session ready to score; it belongs to no run, and caches nothing.
+def preparation(use_gpus: bool, place: int = 0) -> tuple[str, tuple[int, bool, int, int, int]]:
+    """The statement that gives a session a trainer that scores; it belongs to no run, and caches nothing.
 
     Args:
-        session: which one.
-        use_gpus: whether to compute on them. The session is not kept then: only the end of its
-            processes gives back the memory of a GPU.
-        computes: whether its own process does, or others that statements reach.
-        place: among the sessions that share the GPUs.
+        use_gpus: whether to compute on them.
+        place: among the trainers that share the GPUs.
     """
-    warmth = session.warmth = session.warmth or Warmth(SCORING_THREADS, use_gpus)
-    session.keep = not warmth.use_gpus
-    gpus = warmth.use_gpus and computes
     sql = "SELECT cerebro._prepare_worker(%s, %s, %s, %s, %s)"
-    return sql, (warmth.threads, gpus, 0, NO_RUN, place)
-
-
-def release(sessions: Sequence[Session]) -> None:
-    """Let sessions forget what they scored; their programs stay."""
-    reset_all(sessions)
-    for session in sessions:
-        try:
-            if not session.closed:
-                session.run("SELECT cerebro._release_worker()")
-        except CerebroError:  # it still computes what was cancelled
-            session.close()
+    return sql, (SCORING_THREADS, use_gpus, 0, NO_RUN, place)

@@ -19,17 +19,14 @@ from cerebro_db.database.outputs import SCORES
 from cerebro_db.database.packed import PackedTable, load_packed
 from cerebro_db.database.packed_buffers import PartitionInfo
 from cerebro_db.database.relations import CallerPath
-from cerebro_db.database.sessions import Session, SessionPool, Tick, no_tick
+from cerebro_db.database.sessions import Session, SessionPool, Tick, close_all, no_tick
 from cerebro_db.database.times import Styles
 from cerebro_db.driver.control import (
     NO_RUN,
     Notify,
     control_session,
-    may_score,
     no_notice,
     preparation,
-    release,
-    runs_tensorflow,
     transaction,
 )
 from cerebro_db.driver.crew import Statement, gather
@@ -243,34 +240,22 @@ class ScoringJob:
 
     @contextmanager
     def _workers(self, control: Session, use_gpus: bool, notify: Notify) -> Iterator[list[Session]]:
-        def fits(session: Session) -> bool:
-            return may_score(session, use_gpus)
-
-        ready = self._pool.idle(lambda session: fits(session) and runs_tensorflow(session))
-        with slots(control, self._wanted(ready), ready, self._tick, notify) as count:
-            sessions = self._pool.take(count, fits, self._tick, runs_tensorflow)
+        with slots(control, self._wanted(), self._tick, notify) as count:
+            sessions = self._pool.take(count, self._tick)
             try:
-                # Side by side: each takes seconds where TensorFlow is not there yet.
-                for place, session in enumerate(sessions):
-                    self._prepare(session, use_gpus, place)
-                for session in sessions:
-                    session.settle(self._tick)
+                if not self._sql.binds_workers:  # elsewhere a scan makes processes ready by itself
+                    for place, session in enumerate(sessions):
+                        session.send(*preparation(use_gpus, place))
+                    for session in sessions:
+                        session.settle(self._tick)
                 yield sessions
             finally:
-                release(sessions)
-                self._pool.give(sessions)
+                close_all(sessions)
 
-    def _prepare(self, session: Session, use_gpus: bool, place: int) -> None:
-        computes = not self._sql.binds_workers
-        statement = preparation(session, use_gpus, computes, place)
-        if computes:  # elsewhere a scan makes processes ready by itself
-            session.send(*statement)
-
-    def _wanted(self, ready: int) -> int:
-        """How many workers, where so many are ready already."""
-        useful = min(os.cpu_count() or 1, len(self._test.partitions))
+    def _wanted(self) -> int:
+        """How many workers are worth their start."""
         many = self._test.rows * len(self._models) >= MANY_ROWS
-        return useful if many else max(1, min(ready, useful))
+        return min(os.cpu_count() or 1, len(self._test.partitions)) if many else 1
 
     def _scan(self, partition: PartitionInfo, preparation: str) -> Statement:
         keys = list(self._recipes)

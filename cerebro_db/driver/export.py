@@ -9,13 +9,7 @@ from cerebro_db.configs.exports import Format, export_format
 from cerebro_db.database.dialects.capabilities import HERE
 from cerebro_db.database.relations import CallerPath
 from cerebro_db.database.sessions import Session, SessionPool, Tick, no_tick
-from cerebro_db.driver.control import (
-    control_session,
-    may_score,
-    preparation,
-    release,
-    runs_tensorflow,
-)
+from cerebro_db.driver.control import control_session, preparation
 from cerebro_db.driver.registered import named_models, stored_facts
 from cerebro_db.driver.trained import ROLE, ModelTable, load_models, no_state, recipe
 
@@ -43,13 +37,7 @@ def export(pool: SessionPool, request: ExportRequest, tick: Tick = no_tick) -> b
         UndefinedModel: there is no such registered model that the caller may use.
     """
     wanted = export_format(request.format)
-    with control_session(
-        pool,
-        request.search_path,
-        tick,
-        fits=lambda session: may_score(session, use_gpus=False),
-        prefer=runs_tensorflow,
-    ) as session:
+    with control_session(pool, request.search_path, tick) as session:
         table = named_models(session, request.model_table, tick)
         mst_key = table.only_key() if request.mst_key is None else request.mst_key
         table.check_key(mst_key)
@@ -61,18 +49,15 @@ def _exported(
 ) -> bytes:
     model = load_models(session, table, [mst_key], tick)[0]
     task = json.dumps(recipe(model, table) | {"facts": stored_facts(table)})
-    session.run(*preparation(session, False), tick)
-    try:
-        rows = session.run(
-            "SELECT cerebro._export_model(%s, %s, "
-            "cerebro.cerebro_joined_state(s.state ORDER BY s.chunk)) "
-            f"FROM {table.states.sql} s, {HERE} WHERE s.mst_key = %s "
-            "HAVING pg_catalog.count(*) > 0",
-            (task, wanted.value, mst_key),
-            tick,
-        )
-    finally:
-        release([session])
+    session.run(*preparation(use_gpus=False), tick)
+    rows = session.run(
+        "SELECT cerebro._export_model(%s, %s, "
+        "cerebro.cerebro_joined_state(s.state ORDER BY s.chunk)) "
+        f"FROM {table.states.sql} s, {HERE} WHERE s.mst_key = %s "
+        "HAVING pg_catalog.count(*) > 0",
+        (task, wanted.value, mst_key),
+        tick,
+    )
     if not rows:
         raise no_state(f"{ROLE}: {table.states}", mst_key)
     return bytes(rows[0][0])

@@ -15,7 +15,7 @@ from cerebro_db.database.relations import (
     require_text,
 )
 from cerebro_db.database.sessions import Session, SessionPool, StatementFailed, Tick, no_tick
-from cerebro_db.driver.architectures import INSPECTION, inspect, limits_of
+from cerebro_db.driver.architectures import inspect, limits_of
 from cerebro_db.driver.control import control_session, lock
 from cerebro_db.errors import (
     CerebroError,
@@ -62,7 +62,7 @@ def load_model(
         raise InvalidArgument("model_arch: got NULL; allowed: the JSON text of a model's to_json()")
     check_architecture(request.model_arch, limits_of(session, tick))
     _target(session, request, tick)  # a wrong name is told before TensorFlow is loaded
-    with control_session(pool, None, tick, fits=_inspects, prefer=_is_ready) as worker:
+    with control_session(pool, None, tick) as worker:
         facts = _built(worker, request, tick)
     return _inserted(session, request, facts, tick)
 
@@ -98,8 +98,7 @@ def load_model_file(
         raise InvalidArgument(f"file: got {got}; allowed: up to {_MAX_FILE_BYTES} bytes")
     loaded = LoadRequest(request.model_arch_table, "", None, request.name, request.description)
     _target(session, loaded, tick)
-    with control_session(pool, None, tick, fits=_inspects, prefer=_is_ready) as worker:
-        worker.warmth = worker.warmth or INSPECTION
+    with control_session(pool, None, tick) as worker:
         sql = "SELECT f.model_arch, f.model_weights FROM cerebro._read_model_file(%s) f"
         try:
             rows = worker.run(sql, (request.file,), tick)
@@ -107,14 +106,6 @@ def load_model_file(
             raise _refusal(failure) from None
     found = replace(loaded, model_arch=rows[0][0], model_weights=bytes(rows[0][1]))
     return load_model(session, pool, found, tick)
-
-
-def _inspects(session: Session) -> bool:
-    return session.warmth is None or session.warmth.is_like(INSPECTION)
-
-
-def _is_ready(session: Session) -> bool:
-    return session.warmth is not None
 
 
 def _target(

@@ -17,9 +17,9 @@ from cerebro_db.database.relations import CallerPath
 from cerebro_db.database.sessions import Session, SessionPool, Tick, no_tick
 from cerebro_db.database.times import Styles
 from cerebro_db.driver.class_texts import shown_classes
-from cerebro_db.driver.control import Notify, control_session, no_notice, runs_tensorflow
+from cerebro_db.driver.control import Notify, control_session, no_notice
 from cerebro_db.driver.outputs import new_outputs
-from cerebro_db.driver.prediction_job import PredictionJob, Work, may_predict
+from cerebro_db.driver.prediction_job import PredictionJob, Work
 from cerebro_db.driver.prediction_models import Asked, chosen_keys, models_of_table
 from cerebro_db.driver.prediction_source import test_source
 from cerebro_db.driver.prediction_spread import SpreadJob
@@ -91,14 +91,8 @@ def predict(
     """
     check_range("num_workers", request.num_workers, 1, MAX_WORKERS)
     ignores_errors(request.on_error)
-    wanted, use_gpus = request.wanted, bool(request.use_gpus)
-    with control_session(
-        pool,
-        request.search_path,
-        tick,
-        fits=lambda session: may_predict(session, use_gpus),
-        prefer=runs_tensorflow,
-    ) as session:
+    wanted = request.wanted
+    with control_session(pool, request.search_path, tick) as session:
         table = named_models(session, request.model_table, tick)
         keys = chosen_keys(session, table, request.mst_key, request.ensemble, tick)
         asked = models_of_table(session, table, keys, tick)

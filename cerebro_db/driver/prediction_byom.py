@@ -18,10 +18,9 @@ from cerebro_db.database.names import QualifiedName
 from cerebro_db.database.relations import CallerPath, Relation, find
 from cerebro_db.database.sessions import Session, SessionPool, Tick, no_tick
 from cerebro_db.driver.architectures import load_architectures
-from cerebro_db.driver.control import Notify, control_session, no_notice, runs_tensorflow
+from cerebro_db.driver.control import Notify, control_session, no_notice
 from cerebro_db.driver.fit_checks import check_order
 from cerebro_db.driver.prediction import PredictionRequest, job_of, resolved
-from cerebro_db.driver.prediction_job import may_predict
 from cerebro_db.driver.prediction_models import Asked, Member
 from cerebro_db.driver.slots import MAX_WORKERS
 from cerebro_db.errors import InvalidArgument, WrongObjectType
@@ -102,32 +101,19 @@ def predict_byom(
         InvalidData: a row has no id, or features that are no row of the model.
     """
     request.check()
-    wanted, use_gpus = request.prediction.wanted, bool(request.use_gpus)
-    with control_session(
-        pool,
-        request.search_path,
-        tick,
-        fits=lambda session: may_predict(session, use_gpus),
-        prefer=runs_tensorflow,
-    ) as session:
+    wanted = request.prediction.wanted
+    with control_session(pool, request.search_path, tick) as session:
         table = find(session, request.model_arch_table, ROLE, tick)
-        model = _model(pool, session, table, request, tick)
+        model = _model(session, table, request, tick)
         asked = _asked(table, model, request)
         work = resolved(session, dialect, request.prediction, asked, wanted, tick)
         job_of(pool, dialect, session, tick, notify).run(work)
         return work.output
 
 
-def _model(
-    pool: SessionPool, session: Session, table: Relation, request: ByomRequest, tick: Tick
-) -> Architecture:
+def _model(session: Session, table: Relation, request: ByomRequest, tick: Tick) -> Architecture:
     assert request.model_id is not None
-    ids = [request.model_id]
-    if table.has("model_facts") or not request.use_gpus:
-        model = load_architectures(session, table, ids, tick)[request.model_id]
-    else:  # a session that has looked into a model without GPUs predicts without them
-        with control_session(pool, None, tick, prefer=runs_tensorflow) as other:
-            model = load_architectures(other, table, ids, tick)[request.model_id]
+    model = load_architectures(session, table, [request.model_id], tick)[request.model_id]
     if not model.has_weights:
         raise InvalidArgument(
             f"model_id: got {request.model_id}, which has no model_weights in {table.name}",

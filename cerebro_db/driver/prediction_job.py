@@ -8,7 +8,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from cerebro_db.database.dialects.choice import PostgreSQL
@@ -20,17 +19,14 @@ from cerebro_db.database.sessions import (
     SessionPool,
     StatementFailed,
     Tick,
-    Warmth,
+    close_all,
     reset_all,
 )
 from cerebro_db.driver.control import (
     END_HOLDER,
-    SCORING_THREADS,
     holder_of,
     lock_key,
     preparation,
-    release,
-    runs_tensorflow,
     transaction,
 )
 from cerebro_db.driver.crew import gather_made, run_each
@@ -45,7 +41,7 @@ from cerebro_db.errors import CerebroError, DuplicateTable
 MAX_BATCH_ROWS = 4096
 BATCH_BYTES = 32 * 2**20
 BATCH_NUMBERS = 2 * 2**20
-# Workers that must import TensorFlow first pay off from so many pieces on.
+# Several workers pay off from so many pieces on.
 MANY_PIECES = 128
 # Whether some columns are known to be different in all rows. Parameters: oid, names, oid.
 _IS_KEY = """
@@ -99,12 +95,6 @@ class Work:
         return (self.answer.ranks,)
 
 
-def may_predict(session: Session, use_gpus: bool) -> bool:
-    """Whether a session computes like all others: the number of threads may show in the bits."""
-    wanted = Warmth(SCORING_THREADS, use_gpus)
-    return session.warmth is None or session.warmth.is_like(wanted)
-
-
 class Job(ABC):
     """One call, all of whose statements are of one snapshot.
 
@@ -146,7 +136,7 @@ class Job(ABC):
             explained = work.source.explained
             raise explained(self._control, self._dialect, work.asked, failure, self._tick) from None
         finally:
-            self._end()
+            self._control.reset()
 
     def _tell_repeated(self, source: Rows) -> None:
         """Tell of rows whose predictions nobody can tell apart."""
@@ -213,10 +203,6 @@ class Job(ABC):
     def _predicted(self, work: Work) -> None:
         """Predict, and commit."""
 
-    @abstractmethod
-    def _end(self) -> None:
-        """Give up what the session holds."""
-
 
 class PredictionJob(Job):
     """One call, whose workers all read the same tables.
@@ -224,8 +210,7 @@ class PredictionJob(Job):
     Args:
         pool: of sessions of the role whose rights count.
         dialect: of the server.
-        control: a session of it that ``may_predict``; the first worker. Its transaction holds the
-            snapshot.
+        control: a session of it, the first worker. Its transaction holds the snapshot.
         tick: called while waiting; may raise to cancel.
     """
 
@@ -242,11 +227,9 @@ class PredictionJob(Job):
 
     def _predicted(self, work: Work) -> None:
         pieces = self._sql.pieces(work.source.sql, self._extent(work))
-        fits = partial(may_predict, use_gpus=work.use_gpus)
-        ready = 1 + self._pool.idle(lambda one: fits(one) and runs_tensorflow(one))
-        wanted = _workers(work.num_workers, len(pieces), ready)
+        wanted = _workers(work.num_workers, len(pieces))
         with (
-            slots(self._control, wanted, ready, self._tick, self._notify) as count,
+            slots(self._control, wanted, self._tick, self._notify, ready=1) as count,
             self._others(work, count - 1) as others,
         ):
             if others:
@@ -260,25 +243,19 @@ class PredictionJob(Job):
         statement = self._sql.extent(work.source.sql)
         return self._control.run(*statement, self._tick) if statement else []
 
-    def _end(self) -> None:
-        release([self._control])
-
     # -- several workers -------------------------------------------------------
     @contextmanager
     def _others(self, work: Work, count: int) -> Iterator[list[Session]]:
-        """The workers beside the first, ready to predict; at the end they are given back."""
-        fits = partial(may_predict, use_gpus=work.use_gpus)
-        others = self._pool.take(count, fits, self._tick, runs_tensorflow)
+        """The workers beside the first, ready to predict; they end with this."""
+        others = self._pool.take(count, self._tick)
         try:
-            # Side by side: each takes seconds where TensorFlow is not there yet.
             for place, session in enumerate([self._control, *others]):
-                session.send(*preparation(session, work.use_gpus, place=place))
+                session.send(*preparation(work.use_gpus, place))
             for session in [self._control, *others]:
                 session.settle(self._tick)
             yield others
         finally:
-            release(others)
-            self._pool.give(others)
+            close_all(others)
 
     def _together(self, work: Work, others: Sequence[Session], pieces: Sequence[Piece]) -> None:
         """All insert into a table that the others can see; it gets its name when it is complete."""
@@ -342,9 +319,8 @@ def _token(session: Session, member: Member) -> int:
     return int(rows[0][0])
 
 
-def _workers(wanted: int | None, pieces: int, ready: int) -> int:
-    """How many workers, where so many are ready already."""
+def _workers(wanted: int | None, pieces: int) -> int:
+    """How many workers are worth their start."""
     if wanted is not None:
         return min(wanted, pieces)
-    useful = min(os.cpu_count() or 1, pieces)
-    return useful if pieces >= MANY_PIECES else max(1, min(ready, useful))
+    return min(os.cpu_count() or 1, pieces) if pieces >= MANY_PIECES else 1

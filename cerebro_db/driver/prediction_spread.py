@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from cerebro_db.database.catalog import Catalog
 from cerebro_db.database.dialects.choice import Brought, PostgreSQL, SpreadPrediction
-from cerebro_db.database.sessions import Session, Tick, Warmth
+from cerebro_db.database.sessions import Session, Tick
 from cerebro_db.driver.control import NO_RUN, SCORING_THREADS
 from cerebro_db.driver.prediction_job import Job, Work
 from cerebro_db.driver.prediction_source import Rows
@@ -56,9 +56,6 @@ class SpreadJob(Job):
         run(*statement, self._tick)
         self._publish(work)
 
-    def _end(self) -> None:
-        self._control.reset()
-
     def _bring(self, work: Work) -> None:
         """The models, to all segments."""
         run = self._control.run
@@ -79,7 +76,5 @@ class SpreadJob(Job):
 
     def _preparation(self, work: Work) -> str:
         """What makes a process of a segment a worker."""
-        control = self._control
-        warmth = control.warmth = control.warmth or Warmth(SCORING_THREADS, work.use_gpus)
-        settings = Catalog(control, self._tick).settings()
-        return worker_task(NO_RUN, warmth.threads, warmth.use_gpus, 0, settings)
+        settings = Catalog(self._control, self._tick).settings()
+        return worker_task(NO_RUN, SCORING_THREADS, work.use_gpus, 0, settings)

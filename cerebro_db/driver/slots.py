@@ -38,20 +38,20 @@ SELECT least(pg_catalog.current_setting('max_connections')::integer
 def slots(
     control: Session,
     wanted: int,
-    ready: int,
     tick: Tick,
     notify: Notify,
     fitting: int = MAX_WORKERS,
+    ready: int = 0,
 ) -> Iterator[int]:
     """Number of workers that there may be; while this lasts, nobody else has their slots.
 
     Args:
         control: a session; it holds the slots, which end with it.
         wanted: so many at most.
-        ready: how many of them have their connections already.
         tick: called while waiting.
         notify: is told of fewer workers.
         fitting: what memory is enough for.
+        ready: how many of them have their connections already.
 
     Raises:
         TooManyConnections: there is no connection for a single worker.

@@ -103,7 +103,6 @@ class _Worker:
         free_since: when it last had nothing to do.
         is_busy: whether it does its task, or gets ready where there is none.
         unprepared: whether its trainer has ended, or has been asked to.
-        is_ready: whether TensorFlow is there.
         partition_keys: of partitions that are its own; empty where any worker may have any.
         tables: of states, that the statement under way uses.
         target: the one of them that it writes to.
@@ -118,7 +117,6 @@ class _Worker:
     task: Task | None = None
     is_busy: bool = False
     unprepared: bool = False
-    is_ready: bool = False
     partition_keys: Sequence[int] = ()
     tables: list[StateTable] = field(default_factory=list)
     target: StateTable | None = None
@@ -350,7 +348,6 @@ class WorkerSessions:
     def _result(self, worker: _Worker, rows: list[tuple[Any, ...]]) -> Result:
         match worker.task:
             case None:
-                worker.is_ready = True
                 return Ready([json.loads(text) for (text,) in rows])
             case Train(hops):
                 return self._trained(worker, hops, rows)

@@ -70,7 +70,7 @@ def verify(dsn: str, script: Script) -> Report:
                 f"the server runs version {version} of Cerebro-DB, this is {cerebro_db.__version__}",
                 'Run "cerebro upgrade" with the version that the server shall run.',
             )
-        # After a function of the installation: it has put this backend on its Python path.
+        # After a function of the installation, which has loaded the relay.
         execute(connection, script.render("verify/versions.sql"), "the versions")
         versions = rows(connection, queries.LIBRARY_VERSIONS, "importing TensorFlow in a backend")
         libraries = {str(name): str(value) for name, value in versions}

@@ -33,7 +33,6 @@ from cerebro_db.driver.control import (
     END_HOLDER,
     control_session,
     holder_of,
-    runs_tensorflow,
     transaction,
 )
 from cerebro_db.driver.functions import functions_of
@@ -251,8 +250,7 @@ class Drive:
     def _slots(self, control: Session, setup: RunSetup) -> Iterator[RunSetup]:
         """The setup with as many workers as there may be; while this lasts, nobody else has their slots."""
         fitting = memory_workers(control, setup, self._tick)
-        ready, wanted = self._pool.idle(runs_tensorflow), setup.num_workers
-        with slots(control, wanted, ready, self._tick, self._notify, fitting) as got:
+        with slots(control, setup.num_workers, self._tick, self._notify, fitting) as got:
             yield setup.with_workers(got)
 
     def _attempt(self, control: Session, setup: RunSetup) -> None:

@@ -13,13 +13,7 @@ from cerebro_db.database.dialects.capabilities import HERE
 from cerebro_db.database.outputs import HISTORY_SUFFIX, STATES_SUFFIX
 from cerebro_db.database.relations import find_if_there
 from cerebro_db.database.sessions import Session, SessionPool, StatementFailed, Tick
-from cerebro_db.driver.control import (
-    control_session,
-    may_score,
-    preparation,
-    release,
-    runs_tensorflow,
-)
+from cerebro_db.driver.control import control_session, preparation
 from cerebro_db.driver.trained import (
     ModelTable,
     TrainedModel,
@@ -59,8 +53,7 @@ def check_previous(session: Session, pool: SessionPool, setup: RunSetup, tick: T
     earlier = load_model_table(session, str(setup.output), tick)
     _check_targets(setup, earlier)
     if changed := _changed(session, setup, earlier, tick):
-        fits = (lambda one: may_score(one, use_gpus=False), runs_tensorflow)
-        with control_session(pool, None, tick, *fits) as other:
+        with control_session(pool, None, tick) as other:
             _check_weights(other, setup, earlier, changed, tick)
 
 
@@ -157,24 +150,21 @@ def _check_weights(
     tick: Tick,
 ) -> None:
     """Give the weights that are there to the models that shall go on from them, as to predict."""
-    session.run(*preparation(session, use_gpus=False), tick)
+    session.run(*preparation(use_gpus=False), tick)
     sql = (
         "SELECT cerebro._begin_prediction(%s, "
         "cerebro.cerebro_joined_state(s.state ORDER BY s.chunk)) "
         f"FROM {earlier.states.sql} s, {HERE} WHERE s.mst_key = %s HAVING pg_catalog.count(*) > 0"
     )
-    try:
-        for one in changed:
-            try:
-                session.run(sql, (_task(one, setup, earlier), one.mst_key), tick)
-            except StatementFailed as error:
-                if error.sqlstate == InvalidState.sqlstate:
-                    raise _another_model(session, one, setup, earlier, error.message) from None
-                if concerns_all(error.sqlstate):
-                    raise
-                # Else it cannot be built, which its first hop tells of: the others go on.
-    finally:
-        release([session])
+    for one in changed:
+        try:
+            session.run(sql, (_task(one, setup, earlier), one.mst_key), tick)
+        except StatementFailed as error:
+            if error.sqlstate == InvalidState.sqlstate:
+                raise _another_model(session, one, setup, earlier, error.message) from None
+            if concerns_all(error.sqlstate):
+                raise
+            # Else it cannot be built, which its first hop tells of: the others go on.
 
 
 def _task(configuration: Configuration, setup: RunSetup, earlier: ModelTable) -> str:

@@ -32,7 +32,7 @@ class CallerSession(Session):
 
     def __init__(self, plpy: Any) -> None:
         self._plpy = plpy
-        self.warmth, self.search_path = None, None
+        self.search_path = None
 
     def run(
         self, sql: str, parameters: Sequence[Any] = (), tick: Tick = no_tick

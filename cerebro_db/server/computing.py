@@ -6,7 +6,6 @@ import functools
 import re
 import resource
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from cerebro_db.errors import CerebroError, OutOfMemory
@@ -33,28 +32,22 @@ def as_ours(error: Exception) -> Exception:
     return OutOfMemory(f"got no memory for {what}{allowed}")
 
 
-def compute(
-    plpy: Any,
-    work: Callable[[Tick], R],
-    within: Callable[[], AbstractContextManager[Any]] = nullcontext,
-) -> R:
+def compute(plpy: Any, work: Callable[[Tick], R]) -> R:
     """Do ``work``.
 
     Args:
         plpy: the server's interface, which knows when the call is to end.
         work: gets a tick, to be called now and then; an exception of it ends the work.
-        within: what is entered before the work, and left when that ends.
 
     Raises:
         CerebroError: of the work; what Keras and TensorFlow raise there is told by its cause.
     """
-    with within():
-        try:
-            return work(plpy.listen)
-        except (CerebroError, plpy.Error):
-            raise
-        except Exception as error:
-            raise of_the_model(as_ours(error)) from None
+    try:
+        return work(plpy.listen)
+    except (CerebroError, plpy.Error):
+        raise
+    except Exception as error:
+        raise of_the_model(as_ours(error)) from None
 
 
 def computing(function: Callable[Concatenate[Tick, P], R]) -> Callable[Concatenate[Any, P], R]:

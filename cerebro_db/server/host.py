@@ -1,4 +1,4 @@
-"""The backend in which a function runs: how it reaches its own server, its pool, its caller."""
+"""The server process for which a function works: how its server is reached, its sessions, its caller."""
 
 from __future__ import annotations
 
@@ -68,11 +68,11 @@ class OwnLocks:
 
 @dataclass(frozen=True)
 class Host:
-    """One call of a function inside a backend.
+    """One call of a function.
 
     Attributes:
-        plpy: the module that the server hands to PL/Python bodies.
-        pool: worker sessions, kept from call to call of the same caller.
+        plpy: the server's interface, lent by the process whose call this is.
+        pool: sessions of the calling role, which end with the call.
         dialect: what this server can do.
         search_path: the caller's, for the names that it gives.
         read_only: ``transaction_read_only`` of the caller.
@@ -95,8 +95,8 @@ class Host:
         """The host of this call, whatever the caller's transaction has done.
 
         Args:
-            plpy: the module that the server hands to PL/Python bodies.
-            gd: the dictionary that lives as long as the backend.
+            plpy: the server's interface, lent by the process whose call this is.
+            gd: what this process keeps from call to call.
 
         Raises:
             NotSupported: it was called for rows that lie on segments, and runs there.
@@ -195,7 +195,7 @@ SELECT {HAS_SEGMENTS} AS has_segments,
 """
 
 
-# What an administrator has set, known for the life of the session.
+# What an administrator has set, known for the life of this process.
 _WORKER_DSN_KEY = "cerebro.worker_dsn"
 _WORKER_DSN = "SELECT cerebro._loopback('worker_dsn') AS worker_dsn"
 

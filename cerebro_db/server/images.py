@@ -109,5 +109,5 @@ def _image(
 
 
 def _read(plpy: Any, image: ImageEncoding, work: Callable[[Tick], R]) -> R:
-    """Read an image: one that must be decoded in the computing thread, so that a cancel is heard."""
+    """Read an image: one that must be decoded with errors told by their cause."""
     return work(images.no_tick) if image.format is ImageFormat.RAW else compute(plpy, work)

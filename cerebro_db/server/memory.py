@@ -1,4 +1,4 @@
-"""What a worker keeps in GD between statements: programs, scorers, decoded partitions."""
+"""Memory of a trainer between statements: programs, scorers, decoded partitions."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def know_functions(gd: dict[str, Any], functions: str | None) -> None:
 
 
 def recall(gd: dict[str, Any]) -> WorkerMemory:
-    """The memory of this session."""
+    """The memory of this process."""
     memory: WorkerMemory | None = gd.get(_KEY)
     if memory is None:
         raise RunFailed(

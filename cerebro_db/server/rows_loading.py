@@ -13,7 +13,7 @@ from cerebro_db.driver.prediction_models import Asked, models_of_table
 from cerebro_db.driver.registered import named_models
 from cerebro_db.errors import InvalidState
 from cerebro_db.server.computing import Tick, compute
-from cerebro_db.server.limits import memory_limit, memory_limited
+from cerebro_db.server.limits import limit_memory
 
 if TYPE_CHECKING:  # TensorFlow is imported at the first call
     from cerebro_db.training.rows import RowModel
@@ -27,17 +27,13 @@ class LoadedModel:
 
     Attributes:
         model: what computes.
-        memory_mb: megabytes that this process may allocate while it does; None for any.
     """
 
     model: RowModel
-    memory_mb: int | None
 
     def ask(self, plpy: Any, question: Callable[[RowModel], R]) -> R:
-        """Ask the model, in the computing thread."""
-        return compute(
-            plpy, lambda tick: question(self.model), lambda: memory_limited(self.memory_mb)
-        )
+        """Ask the model."""
+        return compute(plpy, lambda tick: question(self.model))
 
 
 def read_model(session: Session, text: str, mst_key: int | None) -> tuple[Asked, bytes]:
@@ -60,7 +56,7 @@ def read_model(session: Session, text: str, mst_key: int | None) -> tuple[Asked,
 
 def built(plpy: Any, asked: Asked, data: bytes, settings: Settings) -> LoadedModel:
     """The model, ready to be asked."""
-    memory = memory_limit(settings)
+    memory = limit_memory(settings)
 
     def work(tick: Tick) -> RowModel:
         from cerebro_db.training.environment import configure_once
@@ -75,4 +71,4 @@ def built(plpy: Any, asked: Asked, data: bytes, settings: Settings) -> LoadedMod
             task, data, known, asked.names, classes, asked.shapes, asked.divisor, asked.class_kinds
         )
 
-    return LoadedModel(compute(plpy, work, lambda: memory_limited(memory)), memory)
+    return LoadedModel(compute(plpy, work))

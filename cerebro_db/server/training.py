@@ -12,7 +12,7 @@ from cerebro_db.configs.settings import Settings
 from cerebro_db.errors import CerebroError, InvalidArgument, InvalidState, OutOfMemory, concerns_all
 from cerebro_db.server.computing import Tick, as_ours, compute, computing
 from cerebro_db.server.entry import entry
-from cerebro_db.server.memory import WorkerMemory, recall, release_memory, remember
+from cerebro_db.server.memory import WorkerMemory, recall, remember
 from cerebro_db.server.settings import settings_of
 from cerebro_db.training.blocks import decode_features, decode_targets
 from cerebro_db.training.causes import of_the_model
@@ -267,9 +267,3 @@ def _chunks(state: bytes, size: int) -> Iterator[tuple[int, bytes]]:
     view = memoryview(state)
     for number, start in enumerate(range(0, len(state), size)):
         yield number, bytes(view[start : start + size])
-
-
-@entry
-def release(plpy: Any, gd: dict[str, Any]) -> None:
-    """Give back the memory of decoded partitions; programs stay for the next run."""
-    release_memory(gd)

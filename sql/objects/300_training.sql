@@ -3,7 +3,7 @@
 CREATE OR REPLACE FUNCTION cerebro._prepare_worker(threads integer, use_gpus boolean, cache_bytes bigint, run_id bigint, place integer DEFAULT NULL)
 RETURNS text LANGUAGE plpython3u AS {{ udf('_prepare_worker') }};
 COMMENT ON FUNCTION cerebro._prepare_worker(integer, boolean, bigint, bigint, integer) IS
-'Internal: imports TensorFlow in this session and sets the bound of its cache of decoded partitions; returns what belongs in the manifest of a run.';
+'Internal: gives this session a trainer and sets the bound of its cache of decoded partitions; returns what belongs in the manifest of a run.';
 
 CREATE OR REPLACE FUNCTION cerebro._prepare_process(task text)
 RETURNS text LANGUAGE plpython3u AS {{ udf('_prepare_process') }};
@@ -30,11 +30,6 @@ $$;
 ALTER FUNCTION cerebro._with_functions(text) OWNER TO cerebro_owner;
 COMMENT ON FUNCTION cerebro._with_functions(text) IS
 'Internal: a task of a worker, as it is; before one that says so the process hears of the registered functions.';
-
-CREATE OR REPLACE FUNCTION cerebro._release_worker()
-RETURNS void LANGUAGE plpython3u AS {{ udf('_release_worker') }};
-COMMENT ON FUNCTION cerebro._release_worker() IS
-'Internal: gives back the memory of decoded partitions at the end of a run.';
 
 CREATE OR REPLACE FUNCTION cerebro._write_events(task text)
 RETURNS void LANGUAGE plpython3u AS {{ udf('_write_events') }};

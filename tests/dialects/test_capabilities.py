@@ -2,54 +2,13 @@
 
 from __future__ import annotations
 
-import types
-from typing import Any
-
-import pytest
-
-from cerebro_db.database.dialects.capabilities import (
-    interrupts_python,
-    packed_sqlstate,
-    segment_of_process,
-)
 from cerebro_db.database.dialects.choice import dialect_of
-from cerebro_db.errors import InvalidArgument
-from cerebro_db.server.entry import server_error
-
-
-class _Error(Exception):
-    pass
-
-
-class _SpiError(_Error):
-    pass
-
-
-def _plpy(**more: Any) -> Any:
-    return types.SimpleNamespace(Error=_Error, SPIError=_SpiError, **more)
-
-
-@pytest.mark.parametrize(
-    ("sqlstate", "number"), [("22012", 33816706), ("00000", 0), ("XX000", 2600)]
-)
-def test_sqlstates_are_packed_like_the_servers(sqlstate: str, number: int) -> None:
-    assert packed_sqlstate(sqlstate) == number
-
-
-def test_errors_carry_what_the_server_reads() -> None:
-    error = InvalidArgument("got 1", hint="allowed: 2")
-    newer = server_error(_plpy(commit=None), error)
-    assert (newer.sqlstate, newer.hint) == (error.sqlstate, "allowed: 2")  # type: ignore[attr-defined]
-    older = server_error(_plpy(), error)
-    assert isinstance(older, _SpiError)
-    number = packed_sqlstate(error.sqlstate)
-    assert older.spidata == (number, None, "allowed: 2", None, 0)  # type: ignore[attr-defined]
 
 
 def test_only_settings_that_a_server_has_are_set() -> None:
     def names(version: int, has_segments: bool) -> set[str]:
         settings = dialect_of(version, has_segments).session_settings()
-        return {text.split()[1] for text in (*settings.first, settings.in_use)}
+        return {text.split()[1] for text in settings}
 
     old, new = names(90426, True), names(150000, False)
     assert {"optimizer", "gp_vmem_idle_resource_timeout"} <= old - new
@@ -59,8 +18,3 @@ def test_only_settings_that_a_server_has_are_set() -> None:
 def test_workers_are_bound_where_partitions_lie_on_segments() -> None:
     assert dialect_of(90426, True).training.binds_workers
     assert not dialect_of(150000, False).training.binds_workers
-
-
-def test_this_process_is_no_such_server() -> None:
-    assert not interrupts_python()
-    assert segment_of_process() is None

@@ -276,22 +276,6 @@ def test_models_are_made_where_their_states_are(worker: Session, planner: str) -
     assert not any("Motion" in line for line in plan), plan
 
 
-def test_what_a_worker_is_set_to_is_taken_back(worker: Session) -> None:
-    names = ("gp_autostats_mode", "synchronous_commit")
-
-    def shown() -> list[str]:
-        return [worker.run(f"SHOW {name}")[0][0] for name in names]
-
-    worker.run(SQL.worker_settings_after)
-    before = shown()
-    worker.run(SQL.worker_settings(StateTables("states", 3, False)))
-    assert shown() == ["none", "off"]
-    assert before[0] != "none"
-    assert before[1] != "off"
-    worker.run(SQL.worker_settings_after)
-    assert shown() == before
-
-
 def test_a_table_that_was_packed_elsewhere_is_refused(segments: Sql, worker: Session) -> None:
     segments.run("CREATE TABLE moved AS SELECT * FROM packed DISTRIBUTED RANDOMLY")
     segments.run("ALTER TABLE moved DROP COLUMN segment_key")

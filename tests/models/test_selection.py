@@ -191,9 +191,8 @@ GENERATE = {
 def test_bad_grids(strange, arguments):
     kind, message = GENERATE[arguments]
     before = strange.tables()
-    with pytest.raises(kind, match=f"(?s){message}") as caught:
+    with pytest.raises(kind, match=f"(?s){message}"):
         strange.fetch(f"SELECT cerebro_generate_configs({arguments})", {"c": COMPILE, "f": FIT})
-    assert "driver" not in (caught.value.diag.context or "")
     assert strange.tables() == before
 
 

@@ -198,7 +198,7 @@ OF_OWN_SESSION = {
     "_export_model", "_lock_catalog",
     "_extend_prediction", "_gpus", "_image_array", "_image_fault", "_inspect_model",
     "_join_state", "_loopback", "_measure_final", "_memory_mb", "_measure_step", "_pack_arrays", "_pack_labels", "_pack_weights",
-    "_predict_batch", "_predict_buffer", "_predict_spread", "_prepare_process", "_prepare_worker", "_read_model_file", "_release_worker",
+    "_predict_batch", "_predict_buffer", "_predict_spread", "_prepare_process", "_prepare_worker", "_read_model_file",
     "_role", "_saved_state", "_state_weights", "_train_final", "_train_step", "_try_scores", "_write_events", "cerebro_joined_state",
     "_with_functions", "cerebro_image_array", "cerebro_measure", "cerebro_train", "cerebro_version",
 }  # fmt: skip

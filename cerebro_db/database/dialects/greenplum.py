@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from cerebro_db.database.dialects.greenplum_hosts import GreenplumHosts
 from cerebro_db.database.dialects.greenplum_packing import GreenplumPacking
 from cerebro_db.database.dialects.greenplum_prediction import GreenplumPrediction
@@ -11,15 +9,9 @@ from cerebro_db.database.dialects.greenplum_rotation import GreenplumRotation
 from cerebro_db.database.dialects.greenplum_training import GreenplumTraining
 from cerebro_db.database.dialects.postgresql import PostgreSQL
 from cerebro_db.database.dialects.postgresql_training import RotationStatements
-from cerebro_db.database.sessions import SessionSettings
 
-# Processes of segments go when their session was idle for so long, and what they have loaded with
-# them: never while a run has them, and after the setting idle_seconds otherwise.
+# Processes of segments go when their session was idle for so long, and their trainers with them.
 _KEEP = "SET gp_vmem_idle_resource_timeout = 0"
-_GIVE_BACK = """
-SELECT pg_catalog.set_config('gp_vmem_idle_resource_timeout', (1000 * (
-    SELECT s.value::bigint FROM cerebro.settings s WHERE s.name = 'idle_seconds'))::text, false)
-"""
 
 
 class Greenplum(PostgreSQL):
@@ -44,10 +36,7 @@ class Greenplum(PostgreSQL):
         super().__init__(server_version)
         self.prediction = GreenplumPrediction(server_version)
 
-    def session_settings(self) -> SessionSettings:
+    def session_settings(self) -> list[str]:
         """What makes a session fit for work of any length."""
-        common = super().session_settings()
         # Plans are those that were tried; what the statements need is there in this planner.
-        return replace(
-            common, first=[*common.first, "SET optimizer = off"], in_use=_KEEP, idle=_GIVE_BACK
-        )
+        return [*super().session_settings(), "SET optimizer = off", _KEEP]

@@ -33,7 +33,6 @@ class GreenplumTraining(PostgreSQLTraining):
 
     binds_workers = True
     most_hops = 16
-    worker_settings_after = f"{PostgreSQLTraining.worker_settings_after}; RESET gp_autostats_mode"
 
     def create_states(self, table: QualifiedName, lasting: bool) -> list[str]:
         """A table of states; the first chunk of each has what its hop did."""

@@ -9,17 +9,10 @@ from cerebro_db.database.dialects.postgresql_training import (
     PostgreSQLTraining,
     RotationStatements,
 )
-from cerebro_db.database.sessions import SessionSettings
 
 BLOCKING_PIDS_SINCE = 90600
 SESSION_CHECKS_SINCE = 140000
 TRANSACTION_TIMEOUT_SINCE = 170000
-# Sessions that are kept for a next call end some time; those of a run may wait for any time.
-_NEVER_IDLE = "SET idle_session_timeout = 0"
-_ENDS_IDLE = (
-    "SELECT pg_catalog.set_config('idle_session_timeout', (SELECT s.value FROM cerebro.settings s "
-    "WHERE s.name = 'idle_seconds') || 's', false)"
-)
 # What a role, or a session, has set for itself must not change what is read and written; and
 # objects of other users cannot get in between, whatever their names are.
 DECIDING_SETTINGS = {
@@ -85,7 +78,7 @@ class PostgreSQL:
         if server_version < BLOCKING_PIDS_SINCE:
             self.blockers = None
 
-    def session_settings(self) -> SessionSettings:
+    def session_settings(self) -> list[str]:
         """What makes a session fit for work of any length."""
         settings = [
             *(f"SET {name} = {value}" for name, value in DECIDING_SETTINGS.items()),
@@ -103,7 +96,7 @@ class PostgreSQL:
         if self.server_version >= SESSION_CHECKS_SINCE:
             # A caller that was killed must not leave its workers at work, holding locks.
             settings.append("SET client_connection_check_interval = '2s'")
+            settings.append("SET idle_session_timeout = 0")  # those of a run wait for any time
             if self.server_version >= TRANSACTION_TIMEOUT_SINCE:
                 settings.append("SET transaction_timeout = 0")
-            return SessionSettings(settings, _NEVER_IDLE, _ENDS_IDLE, keeps_light=False)
-        return SessionSettings(settings)
+        return settings

@@ -113,8 +113,6 @@ class PostgreSQLTraining:
     binds_workers = False
     # How many hops of one partition a statement may make.
     most_hops = 1
-    # What takes ``worker_settings`` back.
-    worker_settings_after = "RESET synchronous_commit"
 
     def create_states(self, table: QualifiedName, lasting: bool) -> list[str]:
         """A table of states: one row a chunk of a version of a configuration."""
