@@ -38,7 +38,7 @@ def unreadable():
     if not os.access(relay, os.R_OK):
         yield (
             'the server cannot read the package "{}"'.format(PACKAGE),
-            "It must exist on the server's machine, and operating system user \"{}\""
+            'It must exist on the server\'s machine, and operating system user "{}"'
             " must be allowed to read it and every directory above it.".format(USER),
         )
 
@@ -46,7 +46,10 @@ def unreadable():
 def report():
     try:
         told = subprocess.run(
-            [PYTHON, "-I", "-c", textwrap.dedent(REPORT)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd="/"
+            [PYTHON, "-I", "-c", textwrap.dedent(REPORT)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            cwd="/",
         )
         return json.loads(told.stdout.decode()), None
     except (OSError, ValueError) as error:
@@ -58,7 +61,7 @@ def lacking():
     if found is None:
         yield (
             'the server cannot run the Python "{}": {}'.format(PYTHON, error),
-            "It must exist on the server's machine, and operating system user \"{}\""
+            'It must exist on the server\'s machine, and operating system user "{}"'
             " must be allowed to run it.".format(USER),
         )
         return
@@ -76,7 +79,7 @@ def lacking():
     elif not found["tensorflow"]:
         yield (
             "{} has no TensorFlow".format(PYTHON),
-            "Install it there, on the server's machine: {} install \"cerebro-db[cpu]\""
+            'Install it there, on the server\'s machine: {} install "cerebro-db[cpu]"'
             ' (or "cerebro-db[gpu]").'.format(PIP),
         )
 

@@ -7,14 +7,8 @@ from typing import Any
 
 import pytest
 
-from cerebro_db.database.dialects.capabilities import (
-    interrupts_python,
-    packed_sqlstate,
-    segment_of_process,
-)
 from cerebro_db.database.dialects.choice import dialect_of
-from cerebro_db.errors import InvalidArgument
-from cerebro_db.server.entry import server_error
+from cerebro_db.relay import backend, failures
 
 
 class _Error(Exception):
@@ -33,17 +27,30 @@ def _plpy(**more: Any) -> Any:
     ("sqlstate", "number"), [("22012", 33816706), ("00000", 0), ("XX000", 2600)]
 )
 def test_sqlstates_are_packed_like_the_servers(sqlstate: str, number: int) -> None:
-    assert packed_sqlstate(sqlstate) == number
+    assert failures._packed(sqlstate) == number
+    assert failures._unpacked(number) == sqlstate
 
 
 def test_errors_carry_what_the_server_reads() -> None:
-    error = InvalidArgument("got 1", hint="allowed: 2")
-    newer = server_error(_plpy(commit=None), error)
-    assert (newer.sqlstate, newer.hint) == (error.sqlstate, "allowed: 2")  # type: ignore[attr-defined]
-    older = server_error(_plpy(), error)
+    newer = failures.failure(_plpy(commit=None), "22023", "got 1", "allowed: 2")
+    assert (newer.sqlstate, newer.hint) == ("22023", "allowed: 2")  # type: ignore[attr-defined]
+    older = failures.failure(_plpy(), "22023", "got 1", "allowed: 2")
     assert isinstance(older, _SpiError)
-    number = packed_sqlstate(error.sqlstate)
+    number = failures._packed("22023")
     assert older.spidata == (number, None, "allowed: 2", None, 0)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("message", "told"),
+    [
+        ("got 1; allowed: 2", "cerebro: got 1; allowed: 2"),
+        ("a: b: c", "a: b: c"),
+        (": empty", ": empty"),
+    ],
+)
+def test_the_server_shows_the_message_as_it_is(message: str, told: str) -> None:
+    error = failures.failure(_plpy(commit=None), "22023", message)
+    assert f"{type(error).__name__}: {error}" == told
 
 
 def test_only_settings_that_a_server_has_are_set() -> None:
@@ -62,5 +69,5 @@ def test_workers_are_bound_where_partitions_lie_on_segments() -> None:
 
 
 def test_this_process_is_no_such_server() -> None:
-    assert not interrupts_python()
-    assert segment_of_process() is None
+    assert not backend.raises_interrupts()
+    assert backend.segment() is None
