@@ -33,7 +33,9 @@ def main() -> int:
     ours, theirs = _digests(here), _digests(other)
     different = [name for name in theirs if ours.get(name) != theirs[name]]
     for name in theirs:
-        sys.stdout.write(f"{'DIFFERENT' if name in different else 'equal':10}{name}  {theirs[name][:12]}" + "\n")
+        sys.stdout.write(
+            f"{'DIFFERENT' if name in different else 'equal':10}{name}  {theirs[name][:12]}" + "\n"
+        )
     return 1 if different else 0
 
 
