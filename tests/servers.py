@@ -85,6 +85,11 @@ class SegmentServer:
         return psycopg2.extensions.make_dsn(self.given, dbname=database)
 
 
+def as_role(dsn: str, role: str) -> str:
+    """The connection string of another role."""
+    return psycopg2.extensions.make_dsn(dsn, user=role)
+
+
 def make_database(administrator: Any, name: str, template: str = "template1") -> None:
     """A database that is a copy of another, in which nobody is."""
     _insist(administrator, f"CREATE DATABASE {name} TEMPLATE {template}", template)
