@@ -44,7 +44,7 @@ PACKED_TABLES = ("packed", "packed_summary", "columns", "columns_summary", "colu
 TABLES = ("rows", "images", *PACKED_TABLES, "models", "configs", "configs_summary", *MODEL_TABLES)
 
 
-@dataclass(frozen=True)
+@dataclass
 class Person:
     """A role that is logged in."""
 
