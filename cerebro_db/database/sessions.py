@@ -55,6 +55,7 @@ _NO_COMMIT = re.compile(
 )
 
 _DEADLOCK = "40P01"
+LOCK_TIMEOUT = "55P03"
 
 Tick = Callable[[], None]
 
@@ -136,6 +137,12 @@ class Session:
         """Whether a statement, or the connecting, is under way."""
         return self._busy
 
+    @property
+    def in_transaction(self) -> bool:
+        """Whether a failed statement takes earlier ones with it, so that it cannot be run again."""
+        idle = psycopg2.extensions.TRANSACTION_STATUS_IDLE
+        return bool(self._connection.info.transaction_status != idle)
+
     def close(self) -> None:
         """End the session; what it was doing is rolled back by the server."""
         if not self._connection.closed:
@@ -216,6 +223,10 @@ class Session:
         except BaseException:
             self.cancel()
             raise
+
+    def wait_for_locks(self) -> None:
+        """Inside of a transaction: from now on a lock is waited for until a tick ends that."""
+        self.run("SET LOCAL lock_timeout = 0")
 
     @contextlib.contextmanager
     def attempt(self) -> Iterator[None]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
-from cerebro_db.database.sessions import Session, StatementFailed, Tick
+from cerebro_db.database.sessions import LOCK_TIMEOUT, Session, StatementFailed, Tick
 from cerebro_db.driver.control import END_HOLDER, holder_of
 from cerebro_db.driver.fit_setup import RunSetup
 from cerebro_db.driver.leftovers import cleared_output
@@ -14,7 +14,6 @@ from cerebro_db.driver.results import drop_output
 from cerebro_db.errors import CerebroError, ObjectInUse
 
 ROLE = "model_output_table"
-_LOCK_TIMEOUT = "55P03"
 _TRIAL_SETTINGS = "SET LOCAL lock_timeout = '3s'"
 
 
@@ -84,7 +83,7 @@ def _try_replacing(session: Session, setup: RunSetup, tick: Tick) -> None:
             session.run(statement, (), tick)
     except StatementFailed as error:
         what = f"{ROLE}: got {setup.output}, which warm_start := true replaces"
-        if error.sqlstate == _LOCK_TIMEOUT:
+        if error.sqlstate == LOCK_TIMEOUT:
             raise ObjectInUse(
                 f"{what}; a transaction that goes on uses it",
                 hint="end that transaction first; it may be the one of this very call",
