@@ -126,7 +126,7 @@ def test_processes_of_idle_sessions_go(cluster_sql: Sql, connect: Callable[[str]
         caller.run(fit.format("out"))
         assert those(computing(cluster_sql)) == list(range(partitions))
         until(lambda: not those(computing(cluster_sql)), 60, "processes of idle sessions end", 1)
-        # A session that has had a temporary table keeps one process, a light one, on each segment.
+        # Of each session Greenplum keeps one process, a light one, on each segment.
         left = [pair for pair in of_workers(cluster_sql) if pair[1] not in before]
         assert len(left) == len(set(left))
     finally:
