@@ -24,6 +24,7 @@ from servers import (
     Server,
     connected,
     drop_database,
+    limit_partitions,
     make_database,
 )
 from upkeep import Upkeep, revive
@@ -61,6 +62,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="the server of tests that need one: the embedded PostgreSQL, or the cluster with"
         " segments that CEREBRO_GREENPLUM_DSN names",
     )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Before tests are collected: some tell by what the server can what they expect."""
+    if config.getoption("--server") == SEGMENTS:
+        limit_partitions()
 
 
 # Files of these folders share what takes long to make: they run in one process.

@@ -333,7 +333,7 @@ def classes_join(scan: Scan) -> str:
 def _first_shape(scan: Scan, expression: str) -> str:
     return (
         f"(SELECT {dimensions(expression)} FROM ONLY {scan.table.sql} s "
-        f"WHERE {expression} IS NOT NULL AND {scan.kept} LIMIT 1)"
+        f"WHERE pg_catalog.array_ndims({expression}) IS NOT NULL AND {scan.kept} LIMIT 1)"
     )
 
 
