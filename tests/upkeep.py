@@ -26,10 +26,10 @@ class Holder(Protocol):
 
 
 def revive(holders: Iterable[Holder]) -> None:
-    """Connect those anew whose session the server has ended."""
+    """Connect those anew whose session the server has ended, and end transactions."""
     for holder in holders:
         with suppress(psycopg2.Error):
-            holder.connection.cursor().execute("SELECT 1")
+            holder.connection.cursor().execute("ROLLBACK")
         if holder.connection.closed:
             holder.connection = connected(holder.connection.dsn)
 
