@@ -139,7 +139,7 @@ def test_a_call_that_fails_leaves_what_is_there(db: Database) -> None:
     assert oids(db, "kept") == before
     run(
         db,
-        "DROP TABLE faulty; SELECT cerebro_drop_outputs('kept'), cerebro_drop_outputs('kept_rows')",
+        "DROP TABLE faulty; SELECT cerebro_drop_outputs('kept'); SELECT cerebro_drop_outputs('kept_rows')",
     )
 
 
