@@ -234,6 +234,15 @@ class ReadOnlyTransaction(CerebroError):
     )
 
 
+class SerializationFailed(CerebroError):
+    """Another session changed something that a call needs after the caller's transaction began."""
+
+    sqlstate = "40001"
+    advice = (
+        "ROLLBACK and try again; in a transaction that is READ COMMITTED the call would have waited"
+    )
+
+
 class MissingLibrary(CerebroError):
     """The server's Python lacks an optional package."""
 

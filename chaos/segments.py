@@ -244,7 +244,7 @@ class Network:
 
     @property
     def entering(self) -> Sequence[str]:
-        """What runs a command there; entering another one needs root."""
+        """Prefix that runs a command there; entering another one needs root."""
         path = f"/proc/{os.getpid()}/fd/{self._file}"
         return () if self.is_ours else ("nsenter", f"--net={path}")
 
@@ -287,7 +287,7 @@ def _end_waiting(database: str, folders: Sequence[Path]) -> None:
 
 
 def _is_here(folder: Path) -> bool:
-    """Whether a server with that data directory runs on this machine, and can be killed."""
+    """Tell whether a server with that data directory runs on this machine, and can be killed."""
     with suppress(ClusterFailed):
         pid = processes.read_pid(folder / "postmaster.pid")
         return pid is not None and processes.works_in(pid, folder)

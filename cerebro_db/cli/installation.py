@@ -66,8 +66,6 @@ def verify(dsn: Dsn = "") -> None:
     if report.segments:
         print(f"the same on {report.segments} segments")
     _warn(report.warnings)
-    for note in report.notes:
-        print(f"note: {note}")
 
 
 def uninstall(

@@ -70,7 +70,7 @@ def with_frozen(config: Mapping[str, Any], patterns: tuple[str, ...]) -> dict[st
 
 
 def may_train(value: Any) -> bool:
-    """Whether a layer inside of an object has weights that train; arguments may still leave it none."""
+    """Tell whether a layer inside of an object has weights that train; arguments may still leave it none."""
     if not isinstance(value, dict | list):
         return False
     if isinstance(value, dict) and _is_layer(value) and value["class_name"] in LAYERS:

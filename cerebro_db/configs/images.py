@@ -29,7 +29,7 @@ class ImageFormat(StrEnum):
 
 
 class OnError(StrEnum):
-    """What is done about an image that cannot be read."""
+    """Ways to go on when an image cannot be read."""
 
     STOP = "stop"
     IGNORE = "ignore"

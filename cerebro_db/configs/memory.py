@@ -31,7 +31,7 @@ _FLOAT_BYTES = 4
 
 @dataclass(frozen=True)
 class Load:
-    """What one configuration asks of a worker.
+    """Demand of one configuration on a worker.
 
     Attributes:
         program: equal for configurations that share a program.
@@ -144,13 +144,20 @@ def worker_limit_mb(setting: int, memory_mb: int, cores: int) -> int:
     return setting or min(usable, max(usable // max(cores, 1), _LEAST_MB))
 
 
-def check_worker_memory(estimate: MemoryEstimate, limit_mb: int, what: str) -> None:
+_LESS = "use a smaller batch_size or model, fewer different programs in one run, or use_caching := false"
+FEWER_MODELS = "ask fewer models at a time"
+
+
+def check_worker_memory(
+    estimate: MemoryEstimate, limit_mb: int, what: str, remedy: str = _LESS
+) -> None:
     """Refuse what may need more memory than a worker may use.
 
     Args:
         estimate: of the worker.
         limit_mb: megabytes that it may use.
         what: names what was asked for.
+        remedy: how to ask for less.
 
     Raises:
         InvalidArgument: with the estimate and what it is made of.
@@ -159,7 +166,6 @@ def check_worker_memory(estimate: MemoryEstimate, limit_mb: int, what: str) -> N
         raise InvalidArgument(
             f"got {what} for which a worker may need {estimate.total // _MB} MB "
             f"({estimate}); allowed: {limit_mb} MB",
-            hint="use a smaller batch_size or model, fewer different programs in one run, or "
-            "use_caching := false; an administrator can allow more: "
+            hint=f"{remedy}; an administrator can allow more: "
             "SELECT cerebro.cerebro_set('max_worker_mb', '...')",
         )

@@ -167,7 +167,7 @@ class Catalog:
 
     @property
     def tick(self) -> Tick:
-        """What is called while waiting."""
+        """The function that is called while waiting."""
         return self._tick
 
     def settings(self) -> Settings:
@@ -334,7 +334,7 @@ class Catalog:
             )
 
     def has_recorded(self, run_id: int, done: Mapping[int, int], hops_an_epoch: int) -> bool:
-        """Whether the hops of configurations that have a row are the first ones, as many as ``done``."""
+        """Compare the hops of configurations that have a row with the first ones, as many as ``done``."""
         rows = self._run(
             "SELECT mst_key, count(*), max((epoch - 1) * %s + position + 1) FROM cerebro._hops "
             "WHERE run_id = %s GROUP BY mst_key",

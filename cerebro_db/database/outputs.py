@@ -26,7 +26,7 @@ class Kind:
 
     @property
     def suffixes(self) -> tuple[str, ...]:
-        """What the names of the tables end in."""
+        """Endings of the names of the tables."""
         return tuple(self.comments)
 
     def text(self, suffix: str = "") -> str:

@@ -106,11 +106,11 @@ class SearchPath:
     in_callers: bool = False
 
     def is_temporary(self, schema: str) -> bool:
-        """Whether a schema that is named is that of the caller's temporary tables."""
+        """Tell whether a schema that is named is that of the caller's temporary tables."""
         return schema in (_TEMPORARY, self.temporary)
 
     def hides(self, schema: str) -> bool:
-        """Whether temporary tables come before those of a schema where none is named."""
+        """Tell whether temporary tables come before those of a schema where none is named."""
         before = self.schemas[: self.schemas.index(schema)] if schema in self.schemas else ()
         return not self.in_callers and self.temporary in before
 
@@ -140,7 +140,7 @@ def use_search_path(session: Session, path: CallerPath | None, tick: Tick = no_t
 def search_path_with(
     session: Session, path: str, temporary: str, tick: Tick = no_tick
 ) -> SearchPath:
-    """Where names are looked for by a caller who is not asked, but for the text of their path.
+    """Search path of a caller who is not asked, but for the text of it.
 
     Args:
         session: in no transaction.

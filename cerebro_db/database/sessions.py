@@ -245,8 +245,12 @@ class Session:
         try:
             yield
         finally:
-            self.cancel()
-            self.recover()
+            self.reset()
+
+    def reset(self) -> None:
+        """Cancel what the session does, and leave it as :meth:`recover` does."""
+        self.cancel()
+        self.recover()
 
     def recover(self) -> None:
         """Leave whatever the session is in: no statement, no transaction."""
@@ -341,7 +345,7 @@ _TOO_MANY = re.compile(r"too many (clients|connections)|connection slots are res
 
 
 def _refused(error: Any) -> LoopbackFailed:
-    """Why a session was not opened."""
+    """The error of a session that was not opened."""
     line = _first_line(error)
     if _TOO_MANY.search(line):
         return TooManyConnections(line)
@@ -388,6 +392,14 @@ def wait_any(sessions: Iterable[Session], timeout: float) -> None:
         poller.poll(timeout * 1000)
     else:
         time.sleep(min(timeout, 0.01))
+
+
+def reset_all(sessions: Sequence[Session]) -> None:
+    """Cancel what the sessions do, side by side, and leave them without statement or transaction."""
+    for session in sessions:
+        session.cancel()
+    for session in sessions:
+        session.recover()
 
 
 @dataclass(frozen=True)

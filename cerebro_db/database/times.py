@@ -31,7 +31,7 @@ SELECT pg_catalog.format_type(b.oid, NULL) FROM below b
 
 @dataclass(frozen=True)
 class Styles:
-    """How a session shows dates and times: DateStyle, IntervalStyle and TimeZone."""
+    """Styles in which a session shows dates and times: DateStyle, IntervalStyle and TimeZone."""
 
     date: str
     interval: str

@@ -13,7 +13,7 @@ from cerebro_db.database.outputs import CONFUSION as CONFUSION_MATRICES
 from cerebro_db.database.packed import load_packed
 from cerebro_db.database.sessions import Session, SessionPool, Tick, no_tick
 from cerebro_db.driver.class_texts import shown_classes
-from cerebro_db.driver.control import control_session, transaction
+from cerebro_db.driver.control import Notify, control_session, no_notice, transaction
 from cerebro_db.driver.evaluation import EvaluationRequest, ScoringJob, check_alike
 from cerebro_db.driver.outputs import new_outputs, replaced
 from cerebro_db.driver.registered import Origin, named_models, origin_of
@@ -24,7 +24,11 @@ _MOST_ROWS = 10_000
 
 
 def confusion_matrix(
-    pool: SessionPool, dialect: PostgreSQL, request: EvaluationRequest, tick: Tick = no_tick
+    pool: SessionPool,
+    dialect: PostgreSQL,
+    request: EvaluationRequest,
+    tick: Tick = no_tick,
+    notify: Notify = no_notice,
 ) -> QualifiedName:
     """Count the rows of a packed table by class and predicted class; returns the table's name.
 
@@ -33,6 +37,7 @@ def confusion_matrix(
         dialect: of the server.
         request: as for an evaluation.
         tick: called while waiting; may raise to cancel.
+        notify: is told of fewer workers.
 
     Raises:
         InvalidArgument: the target has no classes, or the test table was not packed like the
@@ -63,7 +68,8 @@ def confusion_matrix(
         )
         details = {model.mst_key: CONFUSION for model in models}
         job = ScoringJob(pool, dialect, table, test, models, details, tick)
-        results, origin = job.run(bool(request.use_gpus)), origin_of(table)
+        results = job.run(control, bool(request.use_gpus), notify)
+        origin = origin_of(table)
         kinds, styles = table.class_kinds, request.styles
         values = shown_classes(control, table.class_values, kinds, styles, tick)
         rows = _rows(replace(table, class_values=values), results, origin)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from cerebro_db.database.relations import CallerPath, forget_search_path, use_search_path
@@ -15,6 +15,7 @@ from cerebro_db.database.sessions import (
     StatementFailed,
     Tick,
     no_tick,
+    reset_all,
 )
 from cerebro_db.errors import CerebroError, InvalidData, ObjectInUse
 
@@ -40,6 +41,13 @@ def runs_no_tensorflow(session: Session) -> bool:
     return "tensorflow" not in session.facts
 
 
+Notify = Callable[[str], None]
+
+
+def no_notice(message: str) -> None:
+    """Tell nobody how far the work is."""
+
+
 @contextmanager
 def control_session(
     pool: SessionPool,
@@ -62,8 +70,7 @@ def control_session(
             use_search_path(session, search_path, tick)
         yield session
     finally:
-        session.cancel()
-        session.recover()
+        session.reset()
         forget_search_path(session)
         _unlock(session)
         pool.give([session])
@@ -85,8 +92,7 @@ def transaction(session: Session, tick: Tick = no_tick) -> Iterator[None]:
     try:
         yield
     except BaseException as error:
-        session.cancel()
-        session.recover()
+        session.reset()
         if isinstance(error, StatementFailed) and error.sqlstate == _THERE_ALREADY:
             _check_copies(session)
         raise
@@ -95,7 +101,7 @@ def transaction(session: Session, tick: Tick = no_tick) -> Iterator[None]:
 
 
 def _check_copies(session: Session) -> None:
-    """Where segments have copies of the catalog: a row may be on one of them only.
+    """Compare the copies of the catalog on segments: a row may be on one of them only.
 
     Raises:
         InvalidData: a copy differs from the others.
@@ -124,7 +130,7 @@ def lock(session: Session, subject: str, tick: Tick = no_tick) -> None:
 
 
 def holder_of(session: Session, key: int, tick: Tick = no_tick) -> str:
-    """Who holds an advisory lock, for messages: any role can, whatever it has to do with us."""
+    """Process and role that hold an advisory lock, for messages: any role can, whatever it has to do with us."""
     rows = session.run(_HOLDER, (key,), tick)
     if not rows:  # gone meanwhile
         return "a session that has just ended"
@@ -181,11 +187,12 @@ def preparation(
     return sql, (threads, gpus, 0, NO_RUN, place)
 
 
-def release(session: Session) -> None:
-    """Let a session forget what it scored; its programs stay."""
-    session.recover()
-    try:
-        if not session.closed:
-            session.run("SELECT cerebro._release_worker()")
-    except CerebroError:  # it still computes what was cancelled
-        session.close()
+def release(sessions: Sequence[Session]) -> None:
+    """Let sessions forget what they scored; their programs stay."""
+    reset_all(sessions)
+    for session in sessions:
+        try:
+            if not session.closed:
+                session.run("SELECT cerebro._release_worker()")
+        except CerebroError:  # it still computes what was cancelled
+            session.close()

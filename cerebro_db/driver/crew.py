@@ -12,6 +12,7 @@ from cerebro_db.database.sessions import (
     SessionPool,
     Tick,
     no_tick,
+    reset_all,
     wait_any,
 )
 
@@ -76,10 +77,7 @@ def borrowed(pool: SessionPool, count: int, tick: Tick = no_tick) -> Iterator[li
     try:
         yield sessions
     finally:
-        for session in sessions:
-            session.cancel()
-        for session in sessions:
-            session.recover()
+        reset_all(sessions)
         pool.give(sessions)
 
 

@@ -404,8 +404,7 @@ class Drive:
     def _record_in(self, control: Session, error: BaseException) -> None:
         """Tell how the run stopped before its lock is free, so that nobody sees anything else."""
         status = error.status if isinstance(error, Stopped) else status_after(error)
-        control.cancel()
-        control.recover()
+        control.reset()
         with suppress(CerebroError):
             if not control.closed:
                 reason = error.reason if isinstance(error, Stopped) else _text(error)
@@ -456,8 +455,7 @@ def _locked(session: Session, run_id: int, key: int, tick: Tick) -> Iterator[Non
     try:
         yield
     finally:
-        session.cancel()
-        session.recover()
+        session.reset()
         with suppress(CerebroError):
             if not session.closed:
                 session.run("SELECT pg_catalog.pg_advisory_unlock(%s)", (key,))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,13 +11,12 @@ from cerebro_db.configs.encodings import MAX_FEATURES, ColumnEncoding, Encoding,
 from cerebro_db.database import encoding as sql
 from cerebro_db.database.names import QualifiedName
 from cerebro_db.database.sessions import Session, Tick
+from cerebro_db.driver.control import Notify
 from cerebro_db.errors import NO_ROWS, InvalidArgument, InvalidData
 
 LONGEST_CATEGORY = 1000
 # The server returns at most 1664 values a row, and there are up to four of a column.
 _COLUMNS_AT_ONCE = 400
-
-Notify = Callable[[str], None]
 
 
 class Fitter:

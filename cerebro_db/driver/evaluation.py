@@ -23,8 +23,10 @@ from cerebro_db.database.sessions import Session, SessionPool, Tick, no_tick
 from cerebro_db.database.times import Styles
 from cerebro_db.driver.control import (
     NO_RUN,
+    Notify,
     control_session,
     may_score,
+    no_notice,
     preparation,
     release,
     runs_tensorflow,
@@ -34,6 +36,7 @@ from cerebro_db.driver.crew import Statement, gather
 from cerebro_db.driver.gpus import check_gpus, gpu_places
 from cerebro_db.driver.outputs import Outputs, new_outputs, replaced
 from cerebro_db.driver.registered import Origin, named_models, origin_of
+from cerebro_db.driver.slots import slots
 from cerebro_db.driver.tasks import worker_task
 from cerebro_db.driver.trained import (
     ModelTable,
@@ -93,7 +96,11 @@ class Score:
 
 
 def evaluate(
-    pool: SessionPool, dialect: PostgreSQL, request: EvaluationRequest, tick: Tick = no_tick
+    pool: SessionPool,
+    dialect: PostgreSQL,
+    request: EvaluationRequest,
+    tick: Tick = no_tick,
+    notify: Notify = no_notice,
 ) -> list[Score]:
     """Score models on a packed table and write the scores into a new table.
 
@@ -102,9 +109,11 @@ def evaluate(
         dialect: of the server.
         request: what to score.
         tick: called while waiting; may raise to cancel.
+        notify: is told of fewer workers.
 
     Raises:
         InvalidArgument: the test table was not packed like the training table.
+        ObjectInUse, TooManyConnections: there is no worker for it, or no connection.
     """
     with control_session(pool, request.search_path, tick) as control:
         table = named_models(control, request.model_table, tick)
@@ -124,7 +133,7 @@ def evaluate(
         )
         details = {model.mst_key: AUC for model in models if _has_exact(model)}
         job = ScoringJob(pool, dialect, table, test, models, details, tick)
-        results = job.run(bool(request.use_gpus))
+        results = job.run(control, bool(request.use_gpus), notify)
         scores = [_score(model, results[model.mst_key]) for model in models]
         with transaction(control, tick):
             _write(control, outputs, scores, origin_of(table), tick)
@@ -211,11 +220,20 @@ class ScoringJob:
                 hint="evaluate one model at a time (mst_key), or on fewer rows",
             )
 
-    def run(self, use_gpus: bool) -> dict[int, dict[str, Any]]:
-        """Scan every partition, by as many workers as are worth their start; results by mst_key."""
+    def run(self, control: Session, use_gpus: bool, notify: Notify) -> dict[int, dict[str, Any]]:
+        """Scan every partition, by as many workers as are worth their start; results by mst_key.
+
+        Args:
+            control: session that holds the slots of the workers.
+            use_gpus: where they compute.
+            notify: is told of fewer workers.
+
+        Raises:
+            ObjectInUse, TooManyConnections: there is no worker, or no connection for one.
+        """
         if use_gpus:
-            self._check_gpus()
-        with self._workers(use_gpus) as workers:
+            check_gpus(control, self._hosts, [self._test], self._tick)
+        with self._workers(control, use_gpus, notify) as workers:
             settings = Catalog(workers[0], self._tick).settings()
             places = gpu_places(workers[0], self._hosts, use_gpus, self._tick)
             task = worker_task(NO_RUN, None, use_gpus, 0, settings, places, functions=True)
@@ -224,30 +242,24 @@ class ScoringJob:
             self._check(results)
             return {key: self._combined(workers[0], key, results) for key in self._recipes}
 
-    def _check_gpus(self) -> None:
-        with control_session(self._pool, None, self._tick) as session:
-            check_gpus(session, self._hosts, [self._test], self._tick)
-
     @contextmanager
-    def _workers(self, use_gpus: bool) -> Iterator[list[Session]]:
+    def _workers(self, control: Session, use_gpus: bool, notify: Notify) -> Iterator[list[Session]]:
         def fits(session: Session) -> bool:
             return may_score(session, use_gpus)
 
         ready = self._pool.idle(lambda session: fits(session) and runs_tensorflow(session))
-        sessions = self._pool.take(self._wanted(ready), fits, self._tick, runs_tensorflow)
-        try:
-            # Side by side: each takes seconds where TensorFlow is not there yet.
-            for place, session in enumerate(sessions):
-                self._prepare(session, use_gpus, place)
-            for session in sessions:
-                session.settle(self._tick)
-            yield sessions
-        finally:
-            for session in sessions:
-                session.cancel()
-            for session in sessions:
-                release(session)
-            self._pool.give(sessions)
+        with slots(control, self._wanted(ready), ready, self._tick, notify) as count:
+            sessions = self._pool.take(count, fits, self._tick, runs_tensorflow)
+            try:
+                # Side by side: each takes seconds where TensorFlow is not there yet.
+                for place, session in enumerate(sessions):
+                    self._prepare(session, use_gpus, place)
+                for session in sessions:
+                    session.settle(self._tick)
+                yield sessions
+            finally:
+                release(sessions)
+                self._pool.give(sessions)
 
     def _prepare(self, session: Session, use_gpus: bool, place: int) -> None:
         computes = not self._sql.binds_workers

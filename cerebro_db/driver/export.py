@@ -72,7 +72,7 @@ def _exported(
             tick,
         )
     finally:
-        release(session)
+        release([session])
     if not rows:
         raise no_state(f"{ROLE}: {table.states}", mst_key)
     return bytes(rows[0][0])

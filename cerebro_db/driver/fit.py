@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from cerebro_db.database.dialects.choice import PostgreSQL
 from cerebro_db.database.sessions import SessionPool, Tick, no_tick
+from cerebro_db.driver.control import Notify, no_notice
 from cerebro_db.driver.drive import Drive, Limits
 from cerebro_db.driver.fit_request import MAX_WORKERS, FitRequest, check_range, check_seconds
-
-
-def no_notice(message: str) -> None:
-    """For callers that want no progress."""
 
 
 def fit_multiple(
@@ -19,7 +14,7 @@ def fit_multiple(
     dialect: PostgreSQL,
     request: FitRequest,
     tick: Tick = no_tick,
-    notify: Callable[[str], None] = no_notice,
+    notify: Notify = no_notice,
 ) -> int:
     """Train every configuration of a model selection table; returns the run_id.
 
@@ -44,7 +39,7 @@ def resume(
     run_id: int | None,
     limits: Limits,
     tick: Tick = no_tick,
-    notify: Callable[[str], None] = no_notice,
+    notify: Notify = no_notice,
 ) -> int:
     """Go on with a run that stopped; returns the run_id.
 

@@ -48,7 +48,6 @@ from cerebro_db.training.targets import TargetFacts
 
 STATES_SUFFIX = "_states"
 HISTORY_SUFFIX = "_history"
-OUTPUT_SUFFIXES = tuple(suffix for suffix in MODELS.suffixes if suffix)
 
 
 @dataclass(frozen=True)
@@ -104,8 +103,8 @@ class RunSetup:
 
     @property
     def outputs(self) -> Outputs | None:
-        """The output tables, where those of an earlier run give way to them as they are."""
-        if not self.request.replace or self.replaces:
+        """The output tables, where those of an earlier run give way to them."""
+        if not self.request.replace and not self.replaces:
             return None
         return Outputs(
             self.output,
@@ -114,6 +113,7 @@ class RunSetup:
             MODELS,
             MODELS.suffixes,
             replace=True,
+            by="warm_start" if self.replaces else "replace",
         )
 
     @property

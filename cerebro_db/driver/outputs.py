@@ -69,6 +69,7 @@ class Outputs:
         kind: of the tables.
         suffixes: of those that are made.
         replace: whether tables of that kind that are there give way.
+        by: the argument that says so.
         inputs: oids of tables that the call reads.
     """
 
@@ -78,6 +79,7 @@ class Outputs:
     kind: Kind
     suffixes: tuple[str, ...] = ("",)
     replace: bool = False
+    by: str = "replace"
     inputs: Sequence[int] = field(default=(), compare=False)
 
     def table(self, suffix: str = "") -> QualifiedName:
@@ -85,10 +87,12 @@ class Outputs:
         return self.name.suffixed(suffix)
 
     def draft(self, suffix: str = "") -> QualifiedName:
-        """Where a table is written that takes long: the one that is there is read until the end."""
+        """Name under which a table is written that takes long: the one that is there is read until the end."""
+        return self.unfinished(suffix) if self.replace else self.table(suffix)
+
+    def unfinished(self, suffix: str = "") -> QualifiedName:
+        """The name of a table that others see before it is complete."""
         name = self.table(suffix)
-        if not self.replace:
-            return name
         digest = hashlib.sha256(str(name).encode()).hexdigest()[:24]
         return QualifiedName(name.schema, f"cerebro_draft_{digest}")
 
@@ -123,7 +127,7 @@ def new_outputs(
     """
     name = new_name(session, text, role, tick)
     made = kind.suffixes if suffixes is None else tuple(suffixes)
-    outputs = Outputs(name, str(text), role, kind, made, bool(replace), tuple(inputs))
+    outputs = Outputs(name, str(text), role, kind, made, bool(replace), inputs=tuple(inputs))
     for suffix in made:
         name.suffixed(suffix)  # long names are refused
     check(session, outputs, tick)
@@ -131,7 +135,7 @@ def new_outputs(
 
 
 def check(session: Session, outputs: Outputs, tick: Tick = no_tick) -> None:
-    """Whether the names are free, or earlier tables would give way if all were done by now.
+    """Check that the names are free, or that earlier tables would give way if all were done by now.
 
     Raises:
         DuplicateTable, DependentObjects, ObjectInUse: as above.
@@ -203,7 +207,7 @@ def drop_outputs(session: Session, text: str | None, tick: Tick = no_tick) -> li
                 hint="its owner can drop it",
             )
     _check_unused(session, outputs, tables, tick)
-    session.run(_drop_statement(tables), (), tick)
+    _drop_same(session, outputs, tables, tick)
     return [str(table.name) for table in tables]
 
 
@@ -222,7 +226,7 @@ def _tables(
 
 
 def _is_of(kind: Kind, table: Table, beside: dict[str, Table]) -> bool:
-    """Whether a table was made as one of that kind."""
+    """Tell whether a table was made as one of that kind."""
     if table.kind != "r":
         return False
     if table.comment == kind.text(table.suffix):
@@ -253,15 +257,15 @@ def _earlier(session: Session, outputs: Outputs, tick: Tick) -> list[Table]:
             earlier.append(table)
         elif suffix in outputs.suffixes:
             raise DuplicateTable(
-                f"{outputs.role}: got {outputs.text!r}; {_what(table)} is there; replace := true "
-                f"replaces {outputs.kind.what} only",
+                f"{outputs.role}: got {outputs.text!r}; {_what(table)} is there; {outputs.by} := "
+                f"true replaces {outputs.kind.what} only",
                 hint="choose another name, or drop it yourself",
             )
     return earlier
 
 
 def _what(table: Table) -> str:
-    """What is there, by what its comment tells of it."""
+    """Description of a table by its comment."""
     kind = RELATION_KINDS.get(table.kind, "relation")
     told = next(
         (kind.what for kind in KINDS if table.suffix in kind.comments and _is_of(kind, table, {})),
@@ -274,12 +278,13 @@ def _check_own(outputs: Outputs, table: Table) -> None:
     what = f"{outputs.role}: got {outputs.text!r}"
     if not table.is_own:
         raise NotPermitted(
-            f"{what}; {table.name} belongs to {table.owner}; replace := true replaces your own only",
+            f"{what}; {table.name} belongs to {table.owner}; {outputs.by} := true replaces your own "
+            "only",
             hint="choose another name, or call this as its owner",
         )
     if table.oid in outputs.inputs:
         raise InvalidArgument(
-            f"{what}, which this call reads; allowed: replace := true for another table",
+            f"{what}, which this call reads; allowed: {outputs.by} := true for another table",
             hint="choose another name",
         )
 
@@ -295,7 +300,7 @@ def _check_given(session: Session, outputs: Outputs, table: Table, tick: Tick) -
 
 
 def _outputs_of(session: Session, text: str, role: str, tick: Tick) -> tuple[Outputs, list[Table]]:
-    """What a name means that a function was given: its kind, and the tables that are there."""
+    """Kind of outputs, and the tables that are there, of a name that a function was given."""
     found = find_if_there(session, text, role, tick)
     for name in [found.name] if found else possible_names(session, text, tick):
         for kind in KINDS:
@@ -359,29 +364,42 @@ def _check_unused(session: Session, outputs: Outputs, tables: Sequence[Table], t
             )
 
 
-def _check_same(session: Session, outputs: Outputs, tables: Sequence[Table], tick: Tick) -> None:
-    """The names mean what was looked at, also where a snapshot is older than what they mean now."""
+def _drop_same(session: Session, outputs: Outputs, tables: Sequence[Table], tick: Tick) -> None:
+    """Drop the tables that were looked at, and none that others have given their names to since.
+
+    Raises:
+        ObjectInUse: a name means another table by now.
+    """
+    names = ", ".join(table.name.sql for table in tables)
+    try:  # what is locked keeps its name; it may be another's by now, which was waited for
+        session.run(f"LOCK TABLE {names} IN ACCESS EXCLUSIVE MODE", (), tick)
+    except StatementFailed as error:
+        if error.sqlstate == UndefinedTable.sqlstate:
+            raise _changed(outputs, tables) from None
+        raise
     for table in tables:
         found = session.run(
             "SELECT pg_catalog.to_regclass(%s)::oid::bigint", (table.name.text,), tick
         )
         if found != [(table.oid,)]:
-            raise ObjectInUse(
-                f"{outputs.role}: got {outputs.text!r}; {table.name} was replaced or dropped by "
-                "another session meanwhile"
-            )
+            raise _changed(outputs, [table])
+    session.run(f"DROP TABLE {names}", (), tick)
 
 
-def _drop_statement(tables: Sequence[Table]) -> str:
-    return "DROP TABLE " + ", ".join(table.name.sql for table in tables)
+def _changed(outputs: Outputs, tables: Sequence[Table]) -> ObjectInUse:
+    listed = ", ".join(str(table.name) for table in tables)
+    return ObjectInUse(
+        f"{outputs.role}: got {outputs.text!r}; {listed} was replaced or dropped by another session "
+        "meanwhile",
+        hint="call this again",
+    )
 
 
 def _drop(session: Session, outputs: Outputs, tables: Sequence[Table], tick: Tick) -> None:
     _check_unused(session, outputs, tables, tick)
-    _check_same(session, outputs, tables, tick)
-    what = f"{outputs.role}: got {outputs.text!r}, which replace := true replaces"
+    what = f"{outputs.role}: got {outputs.text!r}, which {outputs.by} := true replaces"
     try:
-        session.run(_drop_statement(tables), (), tick)
+        _drop_same(session, outputs, tables, tick)
     except StatementFailed as error:
         if error.sqlstate == LOCK_TIMEOUT:
             raise ObjectInUse(
@@ -420,5 +438,5 @@ def _grant(
 
 
 def _doubled(identifier: str) -> str:
-    """What the server has quoted, for a statement with parameters."""
+    """An identifier that the server has quoted, for a statement with parameters."""
     return identifier.replace("%", "%%")

@@ -10,7 +10,7 @@ import contextlib
 import hashlib
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 
 from cerebro_db.configs.encodings import Encoding
@@ -30,7 +30,7 @@ from cerebro_db.database.relations import (
     use_search_path,
 )
 from cerebro_db.database.sessions import Session, SessionPool, StatementFailed, Tick, no_tick
-from cerebro_db.driver.control import END_HOLDER, holder_of
+from cerebro_db.driver.control import END_HOLDER, Notify, holder_of, no_notice
 from cerebro_db.driver.crew import Statement, borrowed, run_all, run_each
 from cerebro_db.driver.encoding_fit import Fitter
 from cerebro_db.driver.outputs import new_outputs, replaced
@@ -64,12 +64,6 @@ from cerebro_db.errors import (
     DuplicateTable,
     InvalidArgument,
 )
-
-Notify = Callable[[str], None]
-
-
-def no_notice(message: str) -> None:
-    """For callers that want no progress."""
 
 
 def pack(

@@ -62,7 +62,7 @@ class PackRequest:
 
     @property
     def ignores(self) -> bool:
-        """Whether rows of images that cannot be read are left out."""
+        """True if rows of images that cannot be read are left out."""
         return ignores_errors(self.on_error)
 
     @property

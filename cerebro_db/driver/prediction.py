@@ -16,7 +16,7 @@ from cerebro_db.database.relations import CallerPath
 from cerebro_db.database.sessions import Session, SessionPool, Tick, no_tick
 from cerebro_db.database.times import Styles
 from cerebro_db.driver.class_texts import shown_classes
-from cerebro_db.driver.control import control_session, runs_tensorflow
+from cerebro_db.driver.control import Notify, control_session, no_notice, runs_tensorflow
 from cerebro_db.driver.fit_request import MAX_WORKERS, check_range
 from cerebro_db.driver.outputs import new_outputs
 from cerebro_db.driver.prediction_job import PredictionJob, Work, may_predict
@@ -54,7 +54,7 @@ class PredictionRequest:
 
     @property
     def ignores(self) -> bool:
-        """Whether rows of images that cannot be read are left out."""
+        """True if rows of images that cannot be read are left out."""
         return ignores_errors(self.on_error)
 
     @property
@@ -67,16 +67,12 @@ class PredictionRequest:
         return prediction_type(Answer.PROB if self.pred_type is None else self.pred_type)
 
 
-def no_notice(message: str) -> None:
-    """For callers that want to be told nothing."""
-
-
 def predict(
     pool: SessionPool,
     dialect: PostgreSQL,
     request: PredictionRequest,
     tick: Tick = no_tick,
-    notify: Callable[[str], None] = no_notice,
+    notify: Notify = no_notice,
 ) -> QualifiedName:
     """Make a table of predictions, or nothing at all; returns its name.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,10 +17,10 @@ from cerebro_db.database.names import QualifiedName
 from cerebro_db.database.relations import CallerPath, Relation, find
 from cerebro_db.database.sessions import Session, SessionPool, Tick, no_tick
 from cerebro_db.driver.architectures import Architecture, load_architectures
-from cerebro_db.driver.control import control_session, runs_tensorflow
+from cerebro_db.driver.control import Notify, control_session, no_notice, runs_tensorflow
 from cerebro_db.driver.fit_checks import check_order
 from cerebro_db.driver.fit_request import MAX_WORKERS, check_range
-from cerebro_db.driver.prediction import PredictionRequest, job_of, no_notice, resolved
+from cerebro_db.driver.prediction import PredictionRequest, job_of, resolved
 from cerebro_db.driver.prediction_job import may_predict
 from cerebro_db.driver.prediction_models import Asked, Member
 from cerebro_db.driver.worker_facts import input_task, target_task
@@ -85,7 +85,7 @@ def predict_byom(
     dialect: PostgreSQL,
     request: ByomRequest,
     tick: Tick = no_tick,
-    notify: Callable[[str], None] = no_notice,
+    notify: Notify = no_notice,
 ) -> QualifiedName:
     """Make a table of predictions, or nothing at all; returns its name.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 from abc import ABC, abstractmethod
@@ -16,7 +15,7 @@ from cerebro_db.database.dialects.choice import PostgreSQL
 from cerebro_db.database.dialects.postgresql_prediction import UNFINISHED, Piece, Statement
 from cerebro_db.database.dialects.prediction_answers import Answer, Several
 from cerebro_db.database.names import QualifiedName
-from cerebro_db.database.sessions import Session, SessionPool, StatementFailed, Tick
+from cerebro_db.database.sessions import Session, SessionPool, StatementFailed, Tick, reset_all
 from cerebro_db.driver.control import (
     END_HOLDER,
     SCORING_THREADS,
@@ -92,12 +91,6 @@ class Work:
             return tuple(answer.ranks for answer in self.answer.answers)
         return (self.answer.ranks,)
 
-    @property
-    def build(self) -> QualifiedName:
-        """The output while it is not finished, where others must see it too."""
-        digest = hashlib.sha256(str(self.output).encode()).hexdigest()[:24]
-        return QualifiedName(self.output.schema, f"cerebro_predicting_{digest}")
-
 
 def may_predict(session: Session, use_gpus: bool) -> bool:
     """Whether a session computes like all others: the number of threads may show in the bits."""
@@ -146,7 +139,6 @@ class Job(ABC):
             explained = work.source.explained
             raise explained(self._control, self._dialect, work.asked, failure, self._tick) from None
         finally:
-            self._control.cancel()
             self._end()
 
     def _tell_repeated(self, source: Rows) -> None:
@@ -170,8 +162,35 @@ class Job(ABC):
         if isinstance(work.source, Rows) and (told := work.source.left_out(found)):
             self._notify(told)
 
+    def _reserve(self, work: Work, session: Session) -> None:
+        """Keep the name of the unfinished table for this call, until its session ends or is given back.
+
+        Args:
+            work: whose table it is.
+            session: drops what is left there of a call whose process was killed.
+        """
+        build = work.outputs.unfinished()
+        key = lock_key(build.text)
+        if not self._control.run(self._dialect.prediction.try_lock, (key,), self._tick)[0][0]:
+            raise DuplicateTable(
+                f"output_table: {work.output} is being made by another session, "
+                f"{holder_of(self._control, key, self._tick)}",
+                hint=f"choose another name, or {END_HOLDER}",
+            )
+        self._drop_leftover(session, build)
+
+    def _drop_leftover(self, session: Session, build: QualifiedName) -> None:
+        """Of a call whose process was killed."""
+        rows = session.run(*self._dialect.prediction.leftover(build), self._tick)
+        if rows and rows[0][0] != UNFINISHED:
+            raise DuplicateTable(f"output_table: the table {build} exists; its name is needed")
+        if rows:
+            session.run(self._dialect.prediction.drop(build), (), self._tick)
+
     def _create(self, work: Work) -> None:
         """Make the table, empty."""
+        if work.outputs.replace:
+            self._reserve(work, self._control)
         sql = self._dialect.prediction
         columns, source = work.answer.columns, work.source.sql
         create = sql.create(work.outputs.draft(), source, columns, unfinished=False)
@@ -235,7 +254,7 @@ class PredictionJob(Job):
         return self._control.run(*statement, self._tick) if statement else []
 
     def _end(self) -> None:
-        release(self._control)
+        release([self._control])
 
     # -- several workers -------------------------------------------------------
     @contextmanager
@@ -251,23 +270,13 @@ class PredictionJob(Job):
                 session.settle(self._tick)
             yield others
         finally:
-            for session in others:
-                session.cancel()
-            for session in others:
-                release(session)
+            release(others)
             self._pool.give(others)
 
     def _together(self, work: Work, others: Sequence[Session], pieces: Sequence[Piece]) -> None:
         """All insert into a table that the others can see; it gets its name when it is complete."""
-        build, source = work.build, work.source.sql
-        key = lock_key(build.text)
-        if not self._control.run(self._sql.try_lock, (key,), self._tick)[0][0]:
-            raise DuplicateTable(
-                f"output_table: {work.output} is being made by another session, "
-                f"{holder_of(self._control, key, self._tick)}",
-                hint=f"choose another name, or {END_HOLDER}",
-            )
-        self._drop_leftover(others[0], build)
+        build, source = work.outputs.unfinished(), work.source.sql
+        self._reserve(work, others[0])
         create = self._sql.create(build, source, work.answer.columns, unfinished=True)
         others[0].run(create, (), self._tick)
         try:
@@ -281,21 +290,11 @@ class PredictionJob(Job):
             ):
                 self._control.run(self._sql.finish(build, work.output), (), self._tick)
         except BaseException:
-            for session in [*others, self._control]:
-                session.cancel()
-                session.recover()
+            reset_all([*others, self._control])
             # If even this fails, the next call for the same output clears what is left.
             with suppress(CerebroError):
                 self._control.run(self._sql.drop(build))
             raise
-
-    def _drop_leftover(self, session: Session, build: QualifiedName) -> None:
-        """Of a call whose process was killed."""
-        rows = session.run(*self._sql.leftover(build), self._tick)
-        if rows and rows[0][0] != UNFINISHED:
-            raise DuplicateTable(f"output_table: the table {build} exists; its name is needed")
-        if rows:
-            session.run(self._sql.drop(build), (), self._tick)
 
     # -- the work --------------------------------------------------------------
     def _insert(

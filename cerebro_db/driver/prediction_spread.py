@@ -57,7 +57,7 @@ class SpreadJob(Job):
         self._publish(work)
 
     def _end(self) -> None:
-        self._control.recover()
+        self._control.reset()
 
     def _bring(self, work: Work) -> None:
         """The models, to all segments."""

@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
-from cerebro_db.database.sessions import LOCK_TIMEOUT, Session, StatementFailed, Tick
+from cerebro_db.database.sessions import Session, Tick
 from cerebro_db.driver.control import END_HOLDER, holder_of
 from cerebro_db.driver.fit_setup import RunSetup
 from cerebro_db.driver.leftovers import cleared_output
 from cerebro_db.driver.outputs import check, output_key, table_key
-from cerebro_db.driver.results import drop_output
 from cerebro_db.errors import CerebroError, ObjectInUse
 
 ROLE = "model_output_table"
-_TRIAL_SETTINGS = "SET LOCAL lock_timeout = '3s'"
 
 
 @contextmanager
@@ -32,7 +30,7 @@ def reserved(
     Raises:
         DuplicateTable: another run has just made them, or what is there does not give way.
         ObjectInUse: another run makes them, or someone uses those that are replaced.
-        StatementFailed: those that a warm start replaces cannot be dropped.
+        DependentObjects: something depends on what is replaced.
     """
     key = output_key(setup.output)
     if not session.run("SELECT pg_catalog.pg_try_advisory_lock(%s)", (key,), tick)[0][0]:
@@ -45,10 +43,8 @@ def reserved(
         _keep_inputs(session, setup, tick)
         if setup.outputs is not None:
             check(session, setup.outputs, tick)
-        elif not setup.replaces:  # again, now that no other run can make them
+        else:  # again, now that no other run can make them
             cleared_output(session, setup.request.model_output_table, ROLE, tick, notify)
-        else:
-            _try_replacing(session, setup, tick)
         yield
     finally:
         with suppress(CerebroError):
@@ -72,24 +68,3 @@ def _keep_inputs(session: Session, setup: RunSetup, tick: Tick) -> None:
                 f"this moment: {holder_of(session, key, tick)}",
                 hint=f"try again when that is over; {END_HOLDER}",
             )
-
-
-def _try_replacing(session: Session, setup: RunSetup, tick: Tick) -> None:
-    """Drop the tables of the earlier run, and take that back: better refused now than in the end."""
-    try:
-        session.run("BEGIN", (), tick)
-        session.run(_TRIAL_SETTINGS, (), tick)
-        for statement in drop_output(setup.output):
-            session.run(statement, (), tick)
-    except StatementFailed as error:
-        what = f"{ROLE}: got {setup.output}, which warm_start := true replaces"
-        if error.sqlstate == LOCK_TIMEOUT:
-            raise ObjectInUse(
-                f"{what}; a transaction that goes on uses it",
-                hint="end that transaction first; it may be the one of this very call",
-            ) from None
-        error.message = f"{what}: {error.message}"
-        raise
-    finally:
-        session.cancel()
-        session.recover()

@@ -6,6 +6,7 @@ import json
 import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import cerebro_db
@@ -19,7 +20,7 @@ from cerebro_db.database.outputs import MODELS
 from cerebro_db.database.packed import PackedTable
 from cerebro_db.database.sessions import StatementFailed
 from cerebro_db.driver import history
-from cerebro_db.driver.fit_setup import OUTPUT_SUFFIXES, STATES_SUFFIX, Configuration, RunSetup
+from cerebro_db.driver.fit_setup import STATES_SUFFIX, Configuration, RunSetup
 from cerebro_db.driver.outputs import replaced
 from cerebro_db.driver.scoreboard import TRAINING, VALIDATION
 from cerebro_db.driver.state_store import IN_USE, StateStore
@@ -53,8 +54,9 @@ def write(
     ends = _ends(catalog, setup, run_id, ended)
     catalog.execute("BEGIN")
     try:
+        earlier = _put_aside(catalog, setup, run_id, ended)
         with _giving_way(catalog, setup):
-            _write_tables(catalog, dialect, setup, run_id, store, ended, ends)
+            _write_tables(catalog, dialect, setup, run_id, store, ended, ends, earlier)
         catalog.lock("runs", "configurations")
         catalog.configurations_finished(run_id, list(ends))
         record_ends(catalog, run_id, ends)
@@ -90,14 +92,23 @@ def _giving_way(catalog: Catalog, setup: RunSetup) -> Iterator[None]:
     if setup.outputs is None:
         yield
         return
-    _wait_for_readers(catalog)
+    # A reader of the old tables is waited for: the work of the run is worth it.
+    catalog.session.wait_for_locks()
     with replaced(catalog.session, setup.outputs, catalog.tick):
         yield
 
 
-def _wait_for_readers(catalog: Catalog) -> None:
-    """A reader of the old tables is waited for: the work of the run is worth it."""
-    catalog.session.wait_for_locks()
+@dataclass(frozen=True)
+class _Earlier:
+    """Copies of what a warm start keeps of the tables that it replaces.
+
+    Attributes:
+        history: of the models that it went on from.
+        kept: a table and the copy of its rows, of configurations that have failed now.
+    """
+
+    history: QualifiedName | None = None
+    kept: tuple[tuple[QualifiedName, QualifiedName], ...] = ()
 
 
 def _write_tables(
@@ -108,18 +119,17 @@ def _write_tables(
     store: StateStore,
     ended: Ended,
     ends: dict[int, EndRow],
+    earlier: _Earlier,
 ) -> None:
     """Make the tables; ``ends`` tells where the configurations have ended that have a model."""
-    earlier = history.put_aside(catalog, setup, run_id) if setup.replaces else None
-    kept = _put_aside(catalog, setup, ended) if setup.replaces else []
     _write_models(catalog, dialect, setup, store, ends)
-    for table, aside in kept:  # where a configuration failed, its earlier model stays
+    for table, aside in earlier.kept:  # where a configuration failed, its earlier model stays
         catalog.execute(f"INSERT INTO {table.sql} SELECT * FROM {aside.sql}")
         catalog.execute(f"DROP TABLE {aside.sql}")
     _write_info(catalog, setup, run_id, ended, ends)
     _write_summary(catalog, setup, run_id)
     epochs = {key: end.model_epoch or 1 for key, end in ends.items()}
-    history.write(catalog, setup, run_id, earlier, epochs)
+    history.write(catalog, setup, run_id, earlier.history, epochs)
     for suffix in MODELS.suffixes:
         catalog.execute(MODELS.comment(setup.output.suffixed(suffix), suffix))
 
@@ -146,17 +156,10 @@ def drop_states(catalog: Catalog, dialect: PostgreSQL, name: str | None) -> bool
     return True
 
 
-def drop_output(output: QualifiedName) -> list[str]:
-    """Statements that drop the output tables of an earlier run."""
-    names = (output, *(output.suffixed(suffix) for suffix in OUTPUT_SUFFIXES))
-    return [f"DROP TABLE IF EXISTS {name.sql}" for name in names]
-
-
-def _put_aside(
-    catalog: Catalog, setup: RunSetup, ended: Ended
-) -> list[tuple[QualifiedName, QualifiedName]]:
-    """Drop the tables of the earlier run; what is needed of them is kept in others meanwhile."""
-    _wait_for_readers(catalog)
+def _put_aside(catalog: Catalog, setup: RunSetup, run_id: int, ended: Ended) -> _Earlier:
+    """Copy what is needed of the tables of the earlier run, which can be dropped then."""
+    if not setup.replaces:
+        return _Earlier()
     kept = []
     for table in (setup.output, setup.output.suffixed(STATES_SUFFIX)):
         if not catalog.execute("SELECT pg_catalog.to_regclass(%s)::text", (table.text,))[0][0]:
@@ -168,9 +171,7 @@ def _put_aside(
             (list(ended),),
         )
         kept.append((table, aside))
-    for statement in drop_output(setup.output):
-        catalog.execute(statement)
-    return kept
+    return _Earlier(history.put_aside(catalog, setup, run_id), tuple(kept))
 
 
 def _ends(catalog: Catalog, setup: RunSetup, run_id: int, ended: Ended) -> dict[int, EndRow]:

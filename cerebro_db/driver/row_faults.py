@@ -1,4 +1,4 @@
-"""What is wrong with a row that cannot be used, and what can be done about it."""
+"""Faults of rows that cannot be used, and remedies."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ NULL, ELEMENT, VALUE, SHAPE = "null", "element", "value", "shape"
 
 
 def reason(fault: str, got: Sequence[int] | None, shape: Sequence[int], of: str) -> str:
-    """What is wrong, to be put behind the name of the column.
+    """The fault, to be put behind the name of the column.
 
     Args:
         fault: one of those above, or what is wrong with an image.
@@ -74,7 +74,7 @@ def left_out(rows: int, table: QualifiedName, column: str, first: Sequence[tuple
 
 
 def unseen(label: Any, name: str, values: str | None) -> tuple[str, str]:
-    """What is wrong with a class that the training table does not have, and the hint."""
+    """Message and hint for a class that the training table does not have."""
     if label is None:
         return "is NULL; allowed: no NULL, as in the training table", remedy(NULL, None, (), name)
     return (

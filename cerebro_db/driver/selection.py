@@ -194,7 +194,7 @@ def _target(
 def _outputs(name: QualifiedName, request: GridRequest | ListRequest, models: Relation) -> Outputs:
     text, suffixes = str(request.model_selection_table), CONFIGURATIONS.suffixes
     replace = bool(request.replace)
-    return Outputs(name, text, ROLE, CONFIGURATIONS, suffixes, replace, (models.oid,))
+    return Outputs(name, text, ROLE, CONFIGURATIONS, suffixes, replace, inputs=(models.oid,))
 
 
 def _written(

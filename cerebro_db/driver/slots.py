@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 
 from cerebro_db.database.catalog import Catalog
 from cerebro_db.database.sessions import Session, SessionPool, Tick
-from cerebro_db.driver.control import END_HOLDER, holder_of, lock_key, runs_tensorflow
+from cerebro_db.driver.control import END_HOLDER, Notify, holder_of, lock_key, runs_tensorflow
 from cerebro_db.driver.fit_request import MAX_WORKERS
 from cerebro_db.driver.fit_setup import RunSetup, memory_workers
 from cerebro_db.errors import CerebroError, ObjectInUse, TooManyConnections
 
-Notify = Callable[[str], None]
-
-# Limits of a database and of a role are not for superusers, for whom some connections are kept.
+# Limits of a database and of a role are not for superusers, for whom some connections are kept. More are
+# kept, on newer servers, for members of a role.
 _FREE = """
 SELECT least(pg_catalog.current_setting('max_connections')::integer
              - CASE WHEN r.rolsuper THEN 0 ELSE
-               pg_catalog.current_setting('superuser_reserved_connections')::integer END
+               pg_catalog.current_setting('superuser_reserved_connections')::integer
+               + COALESCE((SELECT s.setting::integer FROM pg_catalog.pg_settings s
+                            WHERE s.name = 'reserved_connections'
+                              AND NOT EXISTS (SELECT 1 FROM pg_catalog.pg_roles u
+                                               WHERE u.rolname = 'pg_use_reserved_connections'
+                                                 AND pg_catalog.pg_has_role(u.oid, 'USAGE'))), 0) END
              - (SELECT sum(s.numbackends) FROM pg_catalog.pg_stat_database s),
              CASE WHEN d.datconnlimit >= 0 AND NOT r.rolsuper THEN d.datconnlimit
                - (SELECT s.numbackends FROM pg_catalog.pg_stat_database s WHERE s.datid = d.oid) END,
@@ -64,7 +68,7 @@ def slots(
     notify: Notify,
     fitting: int = MAX_WORKERS,
 ) -> Iterator[int]:
-    """How many workers there may be; while this lasts, nobody else has their slots.
+    """Number of workers that there may be; while this lasts, nobody else has their slots.
 
     Args:
         control: a session; it holds the slots, which end with it.
@@ -125,7 +129,7 @@ def _taken(control: Session, slots: list[int], wanted: int, tick: Tick) -> list[
 
 
 def _told(got: int, wanted: int, by_memory: int, free: int, most: int) -> str:
-    """Why there are fewer workers; their number does not show in the results."""
+    """Reason for fewer workers; their number does not show in the results."""
     if got == by_memory:
         why = "memory of the server is enough for no more"
     elif got == free:

@@ -177,7 +177,7 @@ def diverged(dataset: str, epoch: int, loss: float) -> str:
 def _scored(
     catalog: Catalog, run: StoredRun, setup: RunSetup, going: set[int]
 ) -> tuple[frozenset[tuple[int, int]], list[tuple[int, int]]]:
-    """What has results on all data sets, and what on some only: mst_key and epoch."""
+    """Results that are there on all data sets, and on some only, by mst_key and epoch."""
     wanted = {TRAINING} if setup.validation is None else {TRAINING, VALIDATION}
     results = catalog.scored(run.run_id)
     partly = [pair for pair, names in results.items() if pair[0] in going and names != wanted]

@@ -74,7 +74,7 @@ def _check_history(session: Session, setup: RunSetup, tick: Tick) -> None:
 
 
 def _has_states(session: Session, setup: RunSetup, tick: Tick) -> bool:
-    """Whether there is any state to go on from; each model that is there must have one."""
+    """Tell whether there is any state to go on from; each model that is there must have one."""
     output, states = setup.output, setup.output.suffixed(STATES_SUFFIX)
     models = f"SELECT m.mst_key FROM {output.sql} m"
     info = find_if_there(session, str(output.suffixed("_info")), ROLE, tick)
@@ -93,7 +93,7 @@ def _has_states(session: Session, setup: RunSetup, tick: Tick) -> bool:
 
 
 def _elsewhere(setup: RunSetup) -> str:
-    """Where a model starts fresh."""
+    """The start of a model that begins anew."""
     if setup.selection is None:
         return "another model_output_table"
     return f"another mst_key in {setup.selection}, or another model_output_table"
@@ -172,7 +172,7 @@ def _check_weights(
                     raise
                 # Else it cannot be built, which its first hop tells of: the others go on.
     finally:
-        release(session)
+        release([session])
 
 
 def _task(configuration: Configuration, setup: RunSetup, earlier: ModelTable) -> str:

@@ -11,21 +11,23 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
 
 from cerebro_db.errors import CerebroError, InstallationFailed, MissingPrerequisite
+from cerebro_db.install.pins import pinned
 
 _FEATURE_NOT_SUPPORTED = "0A000"
 
 # Before anything is looked up by a name: the database may have a search_path with schemas of others, who
 # would be run as the superuser that connects. The last one is Greenplum's, and means nothing elsewhere.
-_FIRST = """
+_FIRST = f"""
 SET search_path = pg_catalog, pg_temp;
 SET standard_conforming_strings = on;
-SET client_min_messages = warning;
+SET client_encoding = 'UTF8';
 SET plpython3.python_path = '';
+{pinned("SET")}
 """
 
 
 class Warnings:
-    """What the server warned of, each with its hint; takes the place of a connection's list of notices."""
+    """Warnings of the server, each with its hint; in the place of a connection's list of notices."""
 
     def __init__(self) -> None:
         self.texts: list[str] = []

@@ -24,10 +24,10 @@ from cerebro_db.install.script import Script, sql_array
 
 @dataclass(frozen=True)
 class Report:
-    """What an installation was found to be, and to run on.
+    """Findings about an installation and about its server.
 
     Attributes:
-        notes: what an administrator may want to change.
+        warnings: what an administrator may want to change.
     """
 
     version: str
@@ -35,7 +35,6 @@ class Report:
     versions: Mapping[str, str]
     segments: int = 0
     warnings: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
 
 
 def install(dsn: str, script: Script) -> tuple[str, ...]:
@@ -77,9 +76,11 @@ def verify(dsn: str, script: Script) -> Report:
         libraries = {str(name): str(value) for name, value in versions}
         segments = _verify_segments(connection, {"Cerebro-DB": version, **libraries})
         execute(connection, script.render("finish/020_earlier_schemas.sql"), "the search_path")
-        notes = tuple(_notes_on_segments(connection, segments)) if segments else ()
+        told = [*warnings.texts]
+        if segments:
+            told += _bounds_of_segments(connection, segments)
         connection.rollback()
-    return Report(version, script.functions(), libraries, segments, tuple(warnings.texts), notes)
+    return Report(version, script.functions(), libraries, segments, tuple(told))
 
 
 def _verify_segments(connection: sqlalchemy.Connection, expected: Mapping[str, str]) -> int:
@@ -99,8 +100,8 @@ def _verify_segments(connection: sqlalchemy.Connection, expected: Mapping[str, s
     return len({segment for _, segment, *_ in found})
 
 
-def _notes_on_segments(connection: sqlalchemy.Connection, segments: int) -> Iterator[str]:
-    """What holds runs up there; raises where copies of the catalog differ."""
+def _bounds_of_segments(connection: sqlalchemy.Connection, segments: int) -> Iterator[str]:
+    """Limits that hold runs up there; raises where copies of the catalog differ."""
     for row in rows(connection, queries.CATALOG_DIFFERENCES, "the copies of the catalog"):
         message, hint = map(str, row)
         raise InstallationFailed(message, hint)
@@ -126,7 +127,7 @@ def uninstall(dsn: str, force: bool = False) -> tuple[str, ...]:
     """
     with transaction(dsn) as connection:
         _require_superuser(connection)
-        execute(connection, queries.LOCK, "the lock")
+        execute(connection, Script().render("prepare/010_begin.sql"), "the lock")
         _require_installed(connection)
         dependent = tuple(
             f"{kind} {name}" for kind, name in rows(connection, queries.DEPENDENT, "dependencies")

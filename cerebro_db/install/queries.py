@@ -4,13 +4,6 @@ from __future__ import annotations
 
 from cerebro_db.install.search_path import SET_FOR_DATABASE, names_of, set_to
 
-# The same lock as in sql/prepare/010_begin.sql, and as long waited for.
-LOCK = """
-SET LOCAL lock_timeout = '60s';
-LOCK TABLE pg_catalog.pg_user_mapping IN SHARE UPDATE EXCLUSIVE MODE;
-SET LOCAL lock_timeout = 0
-"""
-
 INSTALLED = """
 SELECT current_database(),
        EXISTS (SELECT 1 FROM pg_catalog.pg_tables
@@ -41,37 +34,47 @@ NUMBER_OF_RUNS = "SELECT count(*) FROM cerebro.catalog_runs"
 
 _DEFAULT = "(SELECT boot_val FROM pg_catalog.pg_settings WHERE name = 'search_path')"
 
-# What DROP SCHEMA ... CASCADE would take along: dependents, and dependents of dependents. A view
-# is found through its rule, a default and a constraint through their table.
+# Objects that DROP SCHEMA ... CASCADE would take along: dependents, and dependents of dependents. A view
+# is found through its rule. Left out is what belongs to an object that goes: ``how`` is 'i' for its
+# internal parts, and 'a' for what a table of ours has and no schema of its own, such as a default.
 DEPENDENT = """
-WITH RECURSIVE dependent (classid, objid, objsubid) AS (
-    SELECT 'pg_catalog.pg_namespace'::regclass::oid, oid, 0
+WITH RECURSIVE dependent (classid, objid, objsubid, how) AS (
+    SELECT 'pg_catalog.pg_namespace'::regclass::oid, oid, 0, 'i'::text
       FROM pg_catalog.pg_namespace WHERE nspname IN ('cerebro', 'cerebro_states')
     UNION
-    SELECT owned.classid, owned.objid, owned.objsubid
+    SELECT owned.classid, owned.objid, owned.objsubid, owned.how
       FROM dependent
       JOIN pg_catalog.pg_depend d
         ON d.refclassid = dependent.classid AND d.refobjid = dependent.objid
        AND dependent.objsubid IN (0, d.refobjsubid)
+      LEFT JOIN pg_catalog.pg_class c
+        ON d.refclassid = 'pg_catalog.pg_class'::regclass AND c.oid = d.refobjid
+      LEFT JOIN pg_catalog.pg_namespace ours
+        ON ours.oid = CASE d.refclassid WHEN 'pg_catalog.pg_namespace'::regclass THEN d.refobjid
+                           ELSE c.relnamespace END
+       AND ours.nspname IN ('cerebro', 'cerebro_states')
       LEFT JOIN pg_catalog.pg_rewrite r
         ON d.classid = 'pg_catalog.pg_rewrite'::regclass AND r.oid = d.objid
+       AND r.rulename = '_RETURN'
      CROSS JOIN LATERAL (
-        SELECT d.classid, d.objid, d.objsubid WHERE r.oid IS NULL
+        SELECT d.classid, d.objid, d.objsubid,
+               CASE WHEN d.deptype = 'i' THEN 'i'
+                    WHEN d.deptype = 'a' AND ours.oid IS NOT NULL THEN 'a' ELSE 'n' END
+         WHERE r.oid IS NULL
         UNION ALL
-        SELECT 'pg_catalog.pg_class'::regclass::oid, r.ev_class, 0 WHERE r.oid IS NOT NULL
-     ) AS owned
-     WHERE d.deptype IN ('n', 'a', 'i')
+        SELECT 'pg_catalog.pg_class'::regclass::oid, r.ev_class, 0, 'n' WHERE r.oid IS NOT NULL
+     ) AS owned (classid, objid, objsubid, how)
+     WHERE d.deptype IN ('n', 'a', 'i', 'P', 'S')
 )
-SELECT DISTINCT o.type, o.identity
+SELECT o.type, o.identity
   FROM dependent, LATERAL pg_catalog.pg_identify_object(classid, objid, objsubid) AS o
- WHERE o.type NOT IN ('type', 'index', 'toast table', 'schema')
-   AND o.identity !~ '(^|on |for )(cerebro|cerebro_states)[.]'
-   AND o.identity !~ '(^|on |for )pg_toast[.]'
+ WHERE coalesce(o.schema, '') NOT IN ('cerebro', 'cerebro_states', 'pg_toast')
+ GROUP BY o.type, o.identity, o.schema
+HAVING NOT bool_or(how = 'i' OR how = 'a' AND o.schema IS NULL)
  ORDER BY o.type, o.identity
 """
 
 UNINSTALL = f"""
-SET LOCAL client_min_messages = warning;
 DROP SCHEMA IF EXISTS cerebro_states CASCADE;
 DROP SCHEMA cerebro CASCADE;
 

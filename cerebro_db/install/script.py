@@ -25,6 +25,7 @@ from cerebro_db.database.dialects.greenplum_install import (
 )
 from cerebro_db.errors import InvalidArgument
 from cerebro_db.install import search_path, sources
+from cerebro_db.install.pins import pinned
 
 # Executed at the first call in a session; later ones compare one tuple. What is found through
 # the baked-in paths, and through their .pth files, comes before what the system has.
@@ -42,6 +43,9 @@ if GD.get("cerebro_db.paths") != _paths:
 _DEFINITION = re.compile(
     r"^\s*CREATE\s+(?:OR\s+REPLACE\s+)?(?:FUNCTION|AGGREGATE)\s+cerebro\.(\w+)", re.I | re.M
 )
+
+# Another installation in the same database is waited for so long.
+LOCK_SECONDS = 60
 
 HEADER = """\
 -- Cerebro-DB {version}. Apply as a superuser, in one transaction:
@@ -151,6 +155,8 @@ class Script:
             own_numbers=OWN_NUMBERS,
             replicate_catalog=REPLICATE_CATALOG,
             search_path=search_path,
+            lock_seconds=LOCK_SECONDS,
+            pinned=pinned,
             migration_names=[path.stem for path in _files("migrations")],
         )
         filters: dict[str, Callable[..., str]] = {

@@ -10,12 +10,14 @@ from cerebro_db.database.dialects.capabilities import segment_of_process, unpack
 from cerebro_db.database.dialects.postgresql import DECIDING_SETTINGS
 from cerebro_db.database.relations import SearchPath, use_search_path
 from cerebro_db.database.sessions import Session, StatementFailed, Tick, no_tick, told
-from cerebro_db.errors import NotSupported, ReadOnlyTransaction
+from cerebro_db.errors import NotSupported, ReadOnlyTransaction, SerializationFailed
 
 # Types of parameters: without a schema they would be looked for on the caller's path.
 TEXT, BYTEA, OID, INT4 = "pg_catalog.text", "pg_catalog.bytea", "pg_catalog.oid", "pg_catalog.int4"
 # Of a cancel, a timeout, an end of the session: these are nobody's to explain.
 _INTERVENTION = "57"
+_SERIALIZATION, _THERE_ALREADY = "40001", "23505"
+_OF_ONE_SNAPSHOT = ("repeatable read", "serializable")
 
 
 class _TakenBack(Exception):
@@ -23,7 +25,7 @@ class _TakenBack(Exception):
 
 
 class CallerSession(Session):
-    """What reads and writes tables through a session may do so in the caller's transaction.
+    """Session that runs statements in the caller's transaction.
 
     Args:
         plpy: the module that the server hands to PL/Python bodies.
@@ -77,7 +79,7 @@ class CallerSession(Session):
 
     @contextmanager
     def rehearsal(self, tick: Tick = no_tick) -> Iterator[None]:
-        """What is run inside is taken back."""
+        """Take back all that is run inside."""
         with suppress(_TakenBack), self._plpy.subtransaction():
             yield
             raise _TakenBack
@@ -114,6 +116,7 @@ def caller_session(plpy: Any, *, writes: bool = False) -> Iterator[CallerSession
 
     Raises:
         ReadOnlyTransaction: tables are written, and the transaction may not.
+        SerializationFailed: the transaction does not see what others have committed meanwhile.
         NotSupported: it was called for rows that lie on segments, and runs there.
     """
     refuse_on_segments()
@@ -123,14 +126,37 @@ def caller_session(plpy: Any, *, writes: bool = False) -> Iterator[CallerSession
     session = CallerSession(plpy)
     use_search_path(session, search_path_of(facts, in_callers=True))
     plpy.execute(f"SELECT {', '.join(map(_set, DECIDING_SETTINGS.items()))}")
-    yield session
+    with _changes_told(facts["isolation"]):
+        yield session
     # Of a statement that fails nothing stays, its settings neither.
     before = [facts[name] for name in _KEPT]
     plpy.execute(plpy.prepare(_RESTORED, [TEXT] * len(_KEPT)), before)
 
 
+@contextmanager
+def _changes_told(isolation: str) -> Iterator[None]:
+    """Tell of what others have committed after the snapshot of the caller's transaction.
+
+    It hides their rows, such as the one of the last number that was given away.
+
+    Raises:
+        SerializationFailed: a statement came upon such a row.
+    """
+    try:
+        yield
+    except StatementFailed as error:
+        if error.sqlstate == _SERIALIZATION or (
+            error.sqlstate == _THERE_ALREADY and isolation in _OF_ONE_SNAPSHOT
+        ):
+            raise SerializationFailed(
+                "another session has changed what this call writes to since the transaction began, "
+                f"which is {isolation.upper()}: {error.message}"
+            ) from None
+        raise
+
+
 def search_path_of(facts: Any, *, in_callers: bool = False) -> SearchPath:
-    """Where names are looked for, as the caller's session tells."""
+    """Search path for names, as the caller's session tells."""
     return SearchPath(tuple(facts["schemas"]), facts["first"], facts["temporary"], in_callers)
 
 
@@ -176,9 +202,9 @@ PATH_FACTS = """
 """
 # What is set here, or by statements of a job for the rest of its transaction.
 _KEPT = (*DECIDING_SETTINGS, "lock_timeout")
-_FACTS = f"SELECT {PATH_FACTS}" + "".join(
-    f", pg_catalog.current_setting('{name}') AS \"{name}\"" for name in _KEPT
-)
+_FACTS = (
+    f"SELECT {PATH_FACTS}, pg_catalog.current_setting('transaction_isolation') AS isolation"
+) + "".join(f", pg_catalog.current_setting('{name}') AS \"{name}\"" for name in _KEPT)
 _RESTORED = "SELECT " + ", ".join(
     f"pg_catalog.set_config('{name}', ${number}, true)" for number, name in enumerate(_KEPT, 1)
 )

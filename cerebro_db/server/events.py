@@ -60,21 +60,41 @@ def _folder(base: str, role: str) -> Path:
         )
     if fault := _fault(base):
         raise InvalidArgument(
-            f"TensorBoard: the setting tensorboard_dir is {base}, which {fault}; allowed: a directory "
-            "into which no other user of the server's operating system writes",
-            hint="chown it to the server's user and chmod o-w it, or name another",
+            f"TensorBoard: the setting tensorboard_dir is {base}, {fault}; allowed: a directory "
+            "into which no other user of the server's operating system writes, nor into those above it",
+            hint="chown it to the server's user and chmod go-w it, or name another",
         )
     # No name of a role is a way out of the directory.
     return Path(base) / quote(role, safe="").replace(".", "%2E")
 
 
 def _fault(base: str) -> str | None:
-    """Why others could lead what is written there to another place, if they can."""
+    """Reason why others could lead files that are written there to another place, if they can."""
     if os.path.islink(base):
-        return "is a symbolic link"
-    found = os.stat(base)
+        return "which is a symbolic link"
+    if fault := _open_to_others(os.stat(base), 0):
+        return f"which {fault}"
+    above = dict.fromkeys([*Path(os.path.abspath(base)).parents, *Path(base).resolve().parents])
+    for folder in above:
+        # Where the sticky bit is, nobody replaces what is not his own.
+        if fault := _open_to_others(folder.stat(), stat.S_ISVTX):
+            return f"below {folder}, which {fault}"
+    return None
+
+
+def _open_to_others(found: os.stat_result, protecting: int) -> str | None:
+    """Reason why others than root and the server's user could change a directory, if they can.
+
+    Args:
+        found: its status.
+        protecting: bits of its mode with which it does not matter who may write to it.
+    """
     if found.st_uid not in (os.geteuid(), 0):
         return "belongs to another user than the server"
+    if found.st_mode & protecting:
+        return None
     if found.st_mode & stat.S_IWOTH:
         return "everyone may write to"
+    if found.st_mode & stat.S_IWGRP:
+        return "a group may write to"
     return None

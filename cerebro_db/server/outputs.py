@@ -1,4 +1,4 @@
-"""What cerebro_drop_outputs calls."""
+"""Body of cerebro_drop_outputs."""
 
 from __future__ import annotations
 

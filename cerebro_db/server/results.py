@@ -27,7 +27,7 @@ def evaluate(
     host = Host.apart(plpy, gd)
     arguments = (model_table, test_table, output_table, use_gpus, mst_key, replace)
     request = EvaluationRequest(*arguments, search_path=host.search_path)
-    evaluation.evaluate(host.pool, host.dialect, request, host.tick)
+    evaluation.evaluate(host.pool, host.dialect, request, host.tick, host.notice)
 
 
 @entry_of("cerebro_confusion_matrix")
@@ -45,7 +45,7 @@ def confusion_matrix(
     host = Host.apart(plpy, gd)
     arguments = (model_table, test_table, output_table, use_gpus, mst_key, replace)
     request = EvaluationRequest(*arguments, search_path=host.search_path, styles=host.styles)
-    confusion.confusion_matrix(host.pool, host.dialect, request, host.tick)
+    confusion.confusion_matrix(host.pool, host.dialect, request, host.tick, host.notice)
 
 
 @entry_of("cerebro_predict")

@@ -17,7 +17,7 @@ _OUTPUT = re.compile(r",?\s*OUT [^,]*")
 
 
 def usage(name: str) -> str | None:
-    """How a function is called, such as ``cerebro.cerebro_pause(run_id bigint)``; None where unknown."""
+    """Signature of a function, such as ``cerebro.cerebro_pause(run_id bigint)``; None where unknown."""
     return _signatures().get(name)
 
 

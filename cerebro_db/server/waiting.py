@@ -24,7 +24,7 @@ class Waiting:
         self._told = False
 
     def tells(self, sessions: Iterable[Session]) -> bool:
-        """Whether it is time to tell that one of these has waited for some time."""
+        """Tell whether one of these has waited for so long that the caller is told."""
         now = time.monotonic()
         if now < self._next_look:
             return False

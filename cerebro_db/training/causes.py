@@ -1,4 +1,4 @@
-"""What an exception of Keras or TensorFlow says of a model: its cause, in one line, without paths."""
+"""Causes of exceptions of Keras and TensorFlow, in one line, without paths."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _FOLDERS = re.compile(r"(?<![\w.:/])/(?:[\w.@+~-]+/)+")
 
 
 def short(error: BaseException) -> str:
-    """Why something failed, in one line."""
+    """Cause of a failure, in one line."""
     if isinstance(error, CerebroError):
         return error.message
     text = _FRAME.sub("", _COLOURS.sub("", str(error)) + "\n")
@@ -39,7 +39,7 @@ def cause(error: BaseException) -> str:
 
 
 def of_the_model(error: Exception) -> CerebroError:
-    """What computing has raised as an error of ours: the frames are its detail."""
+    """An exception of computing as an error of ours: the frames are its detail."""
     if isinstance(error, CerebroError):
         return error
     failure = ConfigurationFailed(cause(error))

@@ -46,7 +46,7 @@ def require_pillow() -> Any:
 
 
 def no_tick() -> None:
-    """Where nobody cancels."""
+    """The tick of a caller that never cancels."""
 
 
 class _Watched(io.BytesIO):

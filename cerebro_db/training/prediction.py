@@ -46,6 +46,11 @@ class Predictor:
         self.scorer: Scorer = scorers.get(_without_functions(self.recipe))
         self.load()
 
+    @property
+    def kept_bytes(self) -> int:
+        """Bytes that are kept of the model beside its scorer."""
+        return len(self._data)
+
     def load(self) -> None:
         """Put what was trained into the scorer, which may hold another model's."""
         if self._format == _WEIGHTS:
@@ -123,7 +128,10 @@ class Prediction:
 
     def extend(self, text: str, data: bytes) -> None:
         """Ask one more model, for targets of the same kind."""
-        model = Predictor(Fields.parse(text), data, self._scorers, self._known)
+        task = Fields.parse(text)
+        models = [(model.recipe, model.kept_bytes) for model in self._models]
+        self._known.check_together([*models, (recipe_of(task, self._known), len(data))])
+        model = Predictor(task, data, self._scorers, self._known)
         if model.recipe.targets != self._models[0].recipe.targets:
             raise InvalidArgument("task: got a model of other targets than the first one's")
         self._models.append(model)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from cerebro_db.configs.architecture import ArchitectureLimits, check_architecture
 from cerebro_db.configs.by_output import MAX_OUTPUTS
-from cerebro_db.configs.memory import Load, check_worker_memory, worker_memory
+from cerebro_db.configs.memory import FEWER_MODELS, Load, check_worker_memory, worker_memory
 from cerebro_db.configs.messages import shown
 from cerebro_db.configs.parameters import parse_compile_params, parse_fit_params
 from cerebro_db.errors import InvalidArgument, RunFailed
@@ -77,6 +77,27 @@ class Architectures:
             **asdict(self._sizes[recipe.architecture_id]),
         )
         check_worker_memory(worker_memory([load], 0, 0), self._memory_mb, "a configuration")
+
+    def check_together(self, models: Sequence[tuple[Recipe, int]]) -> None:
+        """Refuse models that are asked together if this process has too little memory for all of them.
+
+        Args:
+            models: recipes, and how many bytes are kept of each.
+
+        Raises:
+            InvalidArgument: with the estimate.
+        """
+        if self._memory_mb is None:
+            return
+        sizes = {one.architecture_id: self._sizes[one.architecture_id] for one, _ in models}
+        loads = [
+            Load(id, optimizer="", compiled=False, **asdict(size)) for id, size in sizes.items()
+        ]
+        # The largest one is counted while it is asked; of the others the weights are there.
+        weights = sorted(load.state_bytes for load in loads)
+        kept = sum(size for _, size in models) + sum(weights[:-1])
+        what = f"{len(models)} models together"
+        check_worker_memory(worker_memory(loads, kept, kept), self._memory_mb, what, FEWER_MODELS)
 
 
 def recipe_of(given: Fields | Mapping[str, Any], known: Architectures) -> Recipe:

@@ -30,6 +30,13 @@ BEGIN
                   FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
                  WHERE n.nspname = 'cerebro'
                  UNION ALL
+                -- What is revoked on a table is revoked on its columns.
+                SELECT format('TABLE %s', c.oid::regclass), c.relowner, t.attacl
+                  FROM pg_catalog.pg_attribute t
+                  JOIN pg_catalog.pg_class c ON c.oid = t.attrelid
+                  JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+                 WHERE n.nspname = 'cerebro'
+                 UNION ALL
                 SELECT format('FUNCTION %s', p.oid::regprocedure), p.proowner, p.proacl
                   FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace
                  WHERE n.nspname = 'cerebro') o

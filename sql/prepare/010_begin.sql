@@ -1,14 +1,14 @@
 -- Names are the server's own from here on, whatever others have put into schemas of the search_path.
 SET LOCAL search_path = pg_catalog, pg_temp;
 SET LOCAL standard_conforming_strings = on;
-SET LOCAL client_min_messages = warning;
+{{ pinned("SET LOCAL") }}
 -- One installation at a time in a database. The lock is one that
 -- superusers alone can take, and that is in nobody's way: an advisory lock is for everyone.
 DO $$
 DECLARE
     busy text;
 BEGIN
-    SET LOCAL lock_timeout = '60s';
+    SET LOCAL lock_timeout = '{{ lock_seconds }}s';
     LOCK TABLE pg_catalog.pg_user_mapping IN SHARE UPDATE EXCLUSIVE MODE;
     SET LOCAL lock_timeout = 0;
 EXCEPTION
@@ -21,7 +21,7 @@ WHEN lock_not_available THEN
        AND l.mode OPERATOR(pg_catalog.=) 'ShareUpdateExclusiveLock' AND l.pid OPERATOR(pg_catalog.<>) pg_catalog.pg_backend_pid()
      LIMIT 1;
     RAISE EXCEPTION USING ERRCODE = 'lock_not_available',
-        MESSAGE = pg_catalog.concat('another installation has been under way for 60 seconds: ', busy),
+        MESSAGE = pg_catalog.concat('another installation has been under way for {{ lock_seconds }} seconds: ', busy),
         HINT = 'try again when it has ended';
 END
 $$;

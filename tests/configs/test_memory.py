@@ -1,4 +1,4 @@
-"""What a worker may need: grows with what it is given, and fits what was measured."""
+"""Estimate of a worker's memory: grows with its load, and fits the measurements."""
 
 from __future__ import annotations
 

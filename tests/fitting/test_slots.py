@@ -5,12 +5,17 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import psycopg2
 import pytest
 from reasons import EMBEDDED_ONLY
 from servers import as_role, connected
+
+from cerebro_db.driver import slots
+from cerebro_db.install.embedded import Cluster
+from cerebro_db.install.postgres import find
 
 Fit = Callable[..., tuple[str, int]]
 WORKERS = (
@@ -45,6 +50,7 @@ def test_a_role_has_so_many_workers(bench: Any, fit: Fit, setting: Any) -> None:
 
 def test_runs_of_a_role_share_its_workers(bench: Any, fit: Fit, setting: Any) -> None:
     setting("max_workers", 1)
+    out, _ = fit(epochs=1)
     other = connected(bench.dsn)
     errors: list[BaseException] = []
 
@@ -64,6 +70,9 @@ def test_runs_of_a_role_share_its_workers(bench: Any, fit: Fit, setting: Any) ->
         with pytest.raises(psycopg2.errors.ObjectInUse, match="allowed: 1 together") as refused:
             fit(epochs=1)
         assert refused.value.diag.message_hint
+        for scoring in ("cerebro_evaluate", "cerebro_confusion_matrix"):
+            with pytest.raises(psycopg2.errors.ObjectInUse, match="allowed: 1 together"):
+                bench.run(f"SELECT {scoring}(%s, 'packed', 'scores_of_too_many')", (out,))
     finally:
         bench.run("SELECT r.run_id FROM cerebro.runs r, cerebro_cancel(r.run_id) "
                   "WHERE r.status = 'running'")  # fmt: skip
@@ -123,6 +132,24 @@ def test_few_connections_mean_few_workers_or_an_error_at_once(
         connection.close()
         bench.run("DROP OWNED BY narrow")
         administrator.run("DROP ROLE narrow")
+
+
+@pytest.mark.skipif(int(find().major) < 16, reason="PostgreSQL 16 has reserved_connections")
+def test_reserved_connections_are_not_free(short_folder: Path) -> None:
+    cluster = Cluster(short_folder / "few", settings={"reserved_connections": "5"})
+    cluster.start()
+    try:
+        session = connected(cluster.dsn())
+        with session.cursor() as cursor:
+            cursor.execute("CREATE ROLE alice; SET ROLE alice")
+            cursor.execute(slots._FREE)
+            few = cursor.fetchone()[0]
+            cursor.execute("RESET ROLE; GRANT pg_use_reserved_connections TO alice; SET ROLE alice")
+            cursor.execute(slots._FREE)
+            assert cursor.fetchone()[0] == few + 5
+        session.close()
+    finally:
+        cluster.destroy()
 
 
 @pytest.mark.not_on_segments(EMBEDDED_ONLY)

@@ -93,6 +93,30 @@ def _everyone_writes(folder: Path) -> str:
     return str(folder)
 
 
+def _a_group_writes(folder: Path) -> str:
+    folder.chmod(0o770)
+    return str(folder)
+
+
+def _everyone_writes_above(folder: Path) -> str:
+    below = folder / "below"
+    below.mkdir()
+    os.chown(below, folder.stat().st_uid, -1)
+    folder.chmod(0o777)
+    return str(below)
+
+
+def _reached_by_a_link(folder: Path) -> str:
+    """The link itself lies where everyone may replace it."""
+    real, open_to_all = folder / "real", folder / "open"
+    for made in (real, real / "below", open_to_all):
+        made.mkdir()
+        os.chown(made, folder.stat().st_uid, -1)
+    (open_to_all / "link").symlink_to(real)
+    open_to_all.chmod(0o777)
+    return str(open_to_all / "link" / "below")
+
+
 def _of_another_user(folder: Path) -> str:
     if os.geteuid() != 0:
         pytest.skip("only root gives a directory to somebody else")
@@ -106,7 +130,17 @@ def _link(folder: Path) -> str:
     return str(link)
 
 
-@pytest.mark.parametrize("unsafe", [_everyone_writes, _of_another_user, _link])
+@pytest.mark.parametrize(
+    "unsafe",
+    [
+        _everyone_writes,
+        _a_group_writes,
+        _everyone_writes_above,
+        _reached_by_a_link,
+        _of_another_user,
+        _link,
+    ],
+)
 def test_a_directory_that_others_write_to_is_refused(
     bench: Any,
     fit: Fit,
@@ -116,7 +150,9 @@ def test_a_directory_that_others_write_to_is_refused(
 ) -> None:
     bench.run("SELECT cerebro_set('tensorboard_dir', %s)", (unsafe(allowed),))
     configs = selection([1], [ADAM], ["callbacks=[TensorBoard()]"])
-    told = "tensorboard_dir is .*, which .*; allowed|that the server's user can write to"
+    told = "tensorboard_dir is .*, .*which .*; allowed"
+    if unsafe is _of_another_user:
+        told += "|that the server's user can write to"
     with pytest.raises(psycopg2.errors.InvalidParameterValue, match=told):
         fit(configs=configs)
 

@@ -194,3 +194,14 @@ def test_another_architecture_of_the_same_weights_goes_on(
         assert bench.fetch(f"SELECT model_id, status FROM {out}_info") == [(model_id, "finished")]
         assert weights(out) == before
     assert "tanh" in bench.value(f"SELECT model_arch::text FROM {out}")
+
+
+def test_what_it_replaces_gives_way_as_with_replace(bench: Any, fit: Any) -> None:
+    out, _ = fit(epochs=1)
+    bench.run(f"GRANT SELECT ON {out} TO cerebro_user; CREATE VIEW warm_reader AS TABLE {out}_info")
+    told = "which warm_start := true replaces; view public.warm_reader depends on"
+    with pytest.raises(psycopg2.errors.DependentObjectsStillExist, match=told):
+        fit(epochs=1, out=out, warm_start=True)
+    bench.run("DROP VIEW warm_reader")
+    fit(epochs=1, out=out, warm_start=True)
+    assert bench.value("SELECT has_table_privilege('cerebro_user', %s, 'SELECT')", (out,))

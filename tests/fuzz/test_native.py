@@ -24,7 +24,7 @@ _SEED = 17
 
 
 def tried(models: list[Any]) -> list[str]:
-    """What became of each of them, in processes of their own."""
+    """Outcome of each of them, in processes of their own."""
     done = subprocess.run(
         [sys.executable, str(_NATIVE)],
         input=json.dumps(models),
@@ -110,7 +110,7 @@ LAYERS: dict[tuple[int, ...], list[dict[str, Any]]] = {
 
 
 def _places(value: Any, start: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Where there is a number, or a list of numbers."""
+    """Places of numbers and of lists of numbers."""
     if isinstance(value, int | float | list):
         yield start
     if isinstance(value, dict | list):

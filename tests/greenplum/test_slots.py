@@ -68,7 +68,7 @@ def _quietly(connection: Any, statement: str) -> None:
 
 @pytest.mark.slow
 def test_verify_tells_how_many_runs_there_may_be(segments: Sql, queued: Any) -> None:
-    notes = installer.verify(segments.dsn, Script()).notes
+    notes = installer.verify(segments.dsn, Script()).warnings
     count = segments.value(
         "SELECT count(*)::int FROM gp_segment_configuration WHERE role = 'p' AND content >= 0"
     )

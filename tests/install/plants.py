@@ -74,13 +74,13 @@ def operators_in(text: str) -> list[str]:
 
 
 def calls(sql: Any) -> int:
-    """How many of them were run in a database, by whomever: a sequence keeps what is rolled back."""
+    """Number of them that were run in a database, by whomever: a sequence keeps what is rolled back."""
     ((last, called),) = sql.fetch(f"SELECT last_value, is_called FROM {SCHEMA}.calls")
     return int(last) if called else 0
 
 
 class Plants:
-    """What the owner of a database makes in a schema that comes first on the search path.
+    """Objects that the owner of a database makes in a schema that comes first on the search path.
 
     Args:
         owner: a connection of that role, which is no superuser.
@@ -159,7 +159,7 @@ class Plants:
             yield name, left, right, "boolean"
 
     def _make(self, statement: str) -> bool:
-        """Whether the server takes it; it refuses functions of pseudo-types, and a second one."""
+        """Tell whether the server takes it; it refuses functions of pseudo-types, and a second one."""
         try:
             self._run(statement)
         except psycopg2.Error:

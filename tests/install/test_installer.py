@@ -16,7 +16,7 @@ from servers import as_role
 
 import cerebro_db
 from cerebro_db.errors import CerebroError, InstallationFailed, MissingPrerequisite
-from cerebro_db.install import installer, sources
+from cerebro_db.install import installer, script, sources
 from cerebro_db.install.connection import rows, transaction
 from cerebro_db.install.embedded import Cluster
 from cerebro_db.install.script import Script, Step, sql_array
@@ -321,6 +321,53 @@ class TestVerify:
             action(empty_database, Script())
 
 
+HOSTILE = {
+    "DateStyle": "'SQL, DMY'",
+    "array_nulls": "off",
+    "bytea_output": "escape",
+    "client_encoding": "'LATIN1'",
+    "client_min_messages": "error",
+    "default_transaction_read_only": "on",
+    "quote_all_identifiers": "on",
+    "standard_conforming_strings": "off",
+    "statement_timeout": "'200ms'",
+    "transform_null_equals": "on",
+}
+
+
+def test_settings_of_the_database_change_nothing(
+    empty_database: str, administrator: Any, sql: Any, connect: Any
+) -> None:
+    name = connect(empty_database).value("SELECT current_database()")
+    for setting, value in HOSTILE.items():
+        administrator.run(f"ALTER DATABASE {name} SET {setting} = {value}")
+    for _ in range(2):
+        installer.install(empty_database, Script())
+    assert len(installer.verify(empty_database, Script()).functions) > 0
+    plain = "-c quote_all_identifiers=off -c statement_timeout=0"
+    assert connect(f"{empty_database} options='{plain}'").column(SCHEMA) == sql.column(SCHEMA)
+    installer.uninstall(empty_database)
+
+
+def test_one_installation_at_a_time(
+    database: str, sql: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(script, "LOCK_SECONDS", 1)
+    sql.run("BEGIN; LOCK TABLE pg_catalog.pg_user_mapping IN SHARE UPDATE EXCLUSIVE MODE")
+    told = rf"another installation has been under way for 1 seconds: process {sql.connection.info.backend_pid} of role"
+    for action in (
+        lambda: installer.install(database, Script()),
+        lambda: installer.uninstall(database),
+    ):
+        with pytest.raises(InstallationFailed, match=told) as caught:
+            action()
+        assert (caught.value.sqlstate, caught.value.hint) == (
+            "55P03",
+            "try again when it has ended",
+        )
+    sql.run("ROLLBACK")
+
+
 class TestUninstall:
     """Leaves nothing, and loses nothing unasked."""
 
@@ -361,6 +408,28 @@ class TestUninstall:
             assert _roles(cluster) == []
         finally:
             cluster.destroy()
+
+    def test_tells_of_all_that_depends_whatever_its_name(self, database: str, sql: Any) -> None:
+        sql.run("CREATE FUNCTION cerebro.one(int) RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT 1'")
+        sql.run(
+            'CREATE TABLE public."a for cerebro.b" (v text DEFAULT cerebro.cerebro_version());'
+            'CREATE VIEW public."on cerebro.v" AS SELECT cerebro.cerebro_version() AS version;'
+            'CREATE VIEW public.second AS SELECT * FROM public."on cerebro.v";'
+            "CREATE TABLE public.kept (v int);"
+            "CREATE RULE mine AS ON INSERT TO public.kept DO ALSO SELECT cerebro.cerebro_version();"
+            "CREATE INDEX quick ON public.kept (cerebro.one(v));"
+            "CREATE DOMAIN public.ones AS int CHECK (cerebro.one(value) = 1)"
+        )
+        expected = (
+            'default value for public."a for cerebro.b".v',
+            "domain constraint ones_check on public.ones",
+            "index public.quick",
+            "rule mine on public.kept",
+            'view public."on cerebro.v"',
+            "view public.second",
+        )
+        assert installer.uninstall(database, force=True) == expected
+        assert sql.value("SELECT count(*) FROM public.kept") == 0
 
     def test_refuses_to_drop_what_depends(self, database: str, sql: Any) -> None:
         sql.run("CREATE VIEW public.mine AS SELECT cerebro.cerebro_version() AS version")

@@ -179,7 +179,7 @@ CALLS = [
 
 
 def error_of(person: Any, call: str) -> str | None:
-    """What a call ends with, if it is an error."""
+    """The error that a call ends with, if any."""
     try:
         person.fetch(call)
     except psycopg2.Error as error:
@@ -214,7 +214,7 @@ ACTIONS = [
 
 
 def refused(dsn: str) -> set[str]:
-    """What all commands say."""
+    """Messages of all commands."""
     told = set()
     for action in ACTIONS:
         with pytest.raises(MissingPrerequisite) as caught:
@@ -279,6 +279,19 @@ def test_default_privileges_give_nothing(hostile: str, mallory: Any, connect: An
         superuser.run(f"ALTER DEFAULT PRIVILEGES GRANT ALL ON {kind} TO PUBLIC, {OWNER}")
     installer.install(hostile, Script())
     assert rights(superuser) == set()
+    superuser.run(f"DROP OWNED BY {OWNER}")
+
+
+def test_privileges_on_columns_do_not_last(hostile: str, connect: Any) -> None:
+    superuser = connect(hostile)
+    installer.install(hostile, Script())
+    superuser.run(f"GRANT UPDATE (status), REFERENCES (run_id) ON cerebro.catalog_runs TO {OWNER}")
+    superuser.run("GRANT SELECT (run_id) ON cerebro.catalog_runs TO PUBLIC")
+    installer.install(hostile, Script())
+    assert superuser.fetch(
+        "SELECT attname, aclexplode(attacl) FROM pg_attribute WHERE attacl IS NOT NULL "
+        "AND attrelid = 'cerebro.catalog_runs'::regclass"
+    ) == []  # fmt: skip
     superuser.run(f"DROP OWNED BY {OWNER}")
 
 

@@ -1,4 +1,4 @@
-"""What names the rows of a prediction, and predictions of no rows."""
+"""Columns that name the rows of a prediction, and predictions of no rows."""
 
 from __future__ import annotations
 

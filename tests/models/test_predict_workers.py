@@ -53,7 +53,7 @@ def test_any_number_of_workers_gives_the_same_bits(sparse):
     ]
     assert found[0] == found[1]
     assert len(found[0]) == 3 * ROWS
-    assert not [name for name in sparse.tables() if "cerebro_predicting" in name]
+    assert not [name for name in sparse.tables() if "cerebro_draft" in name]
     assert sparse.value("SELECT obj_description('answers'::regclass)") == "Cerebro-DB: predictions"
 
 
@@ -100,14 +100,16 @@ def test_predictions_take_workers_of_the_role(sparse):
 def test_what_a_killed_call_left_is_cleared_and_what_is_foreign_is_kept(sparse):
     answers(sparse, "sparse", "'id', 'x', 'answers', mst_key := 1, num_workers := 2)")
     digest = hashlib.sha256(b"public.answers").hexdigest()[:24]
-    build = f"cerebro_predicting_{digest}"
+    build = f"cerebro_draft_{digest}"
     call = "'id', 'x', 'answers', mst_key := 1, num_workers := 2)"
     sparse.fetch(f"CREATE TABLE {build} ()")
     with pytest.raises(errors.DuplicateTable, match=build):
         answers(sparse, "sparse", call)
-    sparse.fetch(f"COMMENT ON TABLE {build} IS 'Cerebro-DB: predictions that are not finished'")
-    assert len(answers(sparse, "sparse", call)) == 3 * ROWS
-    assert sparse.value("SELECT to_regclass(%s)", (build,)) is None
+    for again in (call, call.replace("2)", "1, replace := true)")):
+        sparse.fetch(f"CREATE TABLE IF NOT EXISTS {build} ()")
+        sparse.fetch(f"COMMENT ON TABLE {build} IS 'Cerebro-DB: predictions that are not finished'")
+        assert len(answers(sparse, "sparse", again)) == 3 * ROWS
+        assert sparse.value("SELECT to_regclass(%s)", (build,)) is None
 
 
 def test_packed_rows(trained):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -57,7 +58,7 @@ CALLS = {
 
 @pytest.fixture(scope="module")
 def db(trained: Database) -> Iterator[Database]:
-    """What the calls read."""
+    """Tables that the calls read."""
     run(
         trained,
         "CREATE VIEW ids_and_halves AS SELECT id, half FROM rows; "
@@ -319,3 +320,28 @@ def test_outputs_of_another_role_stay(db: Database, administrator: Any) -> None:
         for name in users:
             db.fetch(f"DROP OWNED BY replacing_{name}")
             administrator.run(f"DROP ROLE replacing_{name}")
+
+
+def test_a_table_that_takes_the_name_meanwhile_is_not_dropped(db: Database) -> None:
+    db.fetch(f"SELECT {CALLS['predict'].format('taken')}")
+    other = connected(db.dsn)
+    other.autocommit = False
+    for change, told in (
+        (
+            "ALTER TABLE taken RENAME TO first; CREATE TABLE taken (mine integer); "
+            "COMMENT ON TABLE taken IS 'Cerebro-DB: predictions'",
+            "public.taken was replaced or dropped",
+        ),
+        ("ALTER TABLE taken RENAME TO second", "public.taken was replaced or dropped"),
+    ):
+        with other.cursor() as cursor:
+            cursor.execute(change)
+            later = threading.Timer(1.0, other.commit)
+            later.start()
+            error = refused(db, "SELECT cerebro_drop_outputs('taken')")
+            later.join()
+        assert error.pgcode == "55006"
+        assert told in str(error)
+    other.close()
+    assert db.value("SELECT count(*) FROM first") == 240
+    db.fetch("DROP TABLE first, second")

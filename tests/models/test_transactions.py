@@ -1,4 +1,4 @@
-"""What functions do in a transaction of their caller, called by a plain member of cerebro_user."""
+"""Functions in a transaction of their caller, who is a plain member of cerebro_user."""
 
 from __future__ import annotations
 
@@ -467,3 +467,60 @@ def test_names_are_quoted_as_the_server_does(db):
         told = db.value("SELECT quote_ident(%s)", (word,))
         assert shown_identifier(word) in (told, f'"{word}"')
         assert told == word or shown_identifier(word) == told
+
+
+@contextmanager
+def of_another_session(user):
+    """A second session of the same role."""
+    role = user.value("SELECT current_user")
+    other = type(user)(user.dsn, connected(user.dsn, user=role))
+    other.fetch("SET search_path = own, public, cerebro")
+    yield other
+    other.connection.close()
+
+
+@pytest.mark.parametrize("level", ["REPEATABLE READ", "SERIALIZABLE"])
+def test_numbers_that_were_given_away_meanwhile(user, net, level):
+    drawn = "SELECT cerebro_generate_configs('m', 'drawn', ARRAY[1], %s, %s)"
+    grid = "{'loss': ['mse'], 'optimizer_params_list': [{'optimizer': ['SGD']}]}"
+    user.fetch(drawn, (grid, "{'batch_size': [4]}"))
+    for call in (
+        ("SELECT cerebro_load_model('m', %s)", (net,)),
+        (drawn, (grid, "{'batch_size': [8]}")),
+    ):
+        with of_another_session(user) as other, transaction(user, f"BEGIN ISOLATION LEVEL {level}"):
+            user.fetch("SELECT count(*) FROM m, drawn")
+            other.fetch(*call)
+            told = f"another session has changed .* since the transaction began, which is {level}: "
+            with pytest.raises(errors.SerializationFailure, match=told) as refused:
+                user.fetch(*call)
+            assert "try again" in refused.value.diag.message_hint
+        user.fetch(*call)
+    user.fetch("SELECT cerebro_drop_outputs('drawn')")
+
+
+def test_what_triggers_tell_is_heard_as_the_caller_wants(user, net):
+    user.fetch(
+        "CREATE FUNCTION tell() RETURNS trigger LANGUAGE plpgsql AS "
+        "$$BEGIN RAISE NOTICE 'a model came'; RAISE WARNING 'be careful'; RETURN NEW; END$$;"
+        "CREATE TRIGGER tells BEFORE INSERT ON m FOR EACH ROW EXECUTE PROCEDURE tell()"
+    )
+    call = "SELECT cerebro_load_model('m', %s)"
+    try:
+        for level, told in (("notice", 2), ("warning", 1), ("error", 0)):
+            user.notices()
+            with transaction(user):
+                user.fetch(f"SET LOCAL client_min_messages = {level}")
+                user.fetch(call, (net,))
+                assert len(user.connection.notices) == told
+                assert user.value("SHOW client_min_messages") == level
+    finally:
+        user.fetch("DROP TRIGGER tells ON m; DROP FUNCTION tell()")
+
+
+def test_settings_of_the_caller_do_not_show_in_what_is_told(user):
+    with transaction(user):
+        user.fetch("SET LOCAL quote_all_identifiers = on; SET LOCAL array_nulls = off")
+        user.fetch("SELECT cerebro_train_test_split('rows', 'parts', 0.5, seed := 3)")
+        assert '"' not in user.notices()
+        assert user.value("SHOW quote_all_identifiers") == "on"

@@ -147,7 +147,7 @@ def test_a_timeout_is_heard_while_an_image_is_decoded(slow, reader):
     try:
         with pytest.raises(errors.QueryCanceled):
             slow.fetch(f"SELECT {READERS[reader]}")
-        assert time.monotonic() - began < 3
+        assert time.monotonic() - began < 15  # it takes 30 s and more to its end
     finally:
         slow.fetch("SET statement_timeout = 0")
 

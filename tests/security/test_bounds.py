@@ -1,4 +1,4 @@
-"""What owners write into their rows of the catalog is bounded: others read it."""
+"""Bounds of what owners write into their rows of the catalog: others read it."""
 
 from __future__ import annotations
 

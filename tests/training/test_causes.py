@@ -1,4 +1,4 @@
-"""Why a model failed: the cause first, in one line, whatever Keras and TensorFlow put around it."""
+"""Causes of failed models: first, and in one line, whatever Keras and TensorFlow put around them."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from cerebro_db.errors import InvalidData
+from cerebro_db.errors import InvalidArgument, InvalidData
 from cerebro_db.training import blocks, buffers
 from cerebro_db.training.partitions import Partition, PartitionCache
 from cerebro_db.training.targets import TargetFacts
@@ -294,3 +294,20 @@ def test_files_of_a_model(recipe, architecture, tmp_path):
         np.testing.assert_allclose(found[place], one, atol=1e-6, rtol=0)
         np.testing.assert_allclose(by_onnx[place], one, atol=1e-5, rtol=0)
     assert file("npz")[:2] == b"PK"
+
+
+def test_models_that_are_asked_together_share_the_memory(architecture):
+    from cerebro_db.configs.architecture import ArchitectureLimits
+    from cerebro_db.training.tasks import Architectures, recipe_of
+
+    known = Architectures(ArchitectureLimits(), memory_mb=900)
+    given = {"architecture": architecture, "architecture_id": "a", "jit": False, "steps_per_call": 1,
+             "compile_params": TEXT, "fit_params": "batch_size=8",
+             "targets": {"kind": "float", "num_classes": 0, "shape": []}}  # fmt: skip
+    model = recipe_of(given, known)
+    known.check_together([(model, 2**20)] * 3)
+    with pytest.raises(
+        InvalidArgument, match=r"got 90 models together .* data 90 MB.*; allowed"
+    ) as no:
+        known.check_together([(model, 2**20)] * 90)
+    assert "fewer models" in no.value.hint

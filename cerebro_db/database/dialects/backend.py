@@ -1,4 +1,4 @@
-"""What a backend knows of itself, asked without its SQL interface.
+"""Facts that a backend knows of itself, asked without its SQL interface.
 
 Where there are segments each statement of that interface may fail because of a segment, and such an
 error jumps over the frames of Python: the next function of the session would find a broken interpreter.
@@ -45,7 +45,7 @@ def own_facts() -> dict[str, Any] | None:
 
 
 def client_is_gone() -> bool:
-    """Whether nobody is at the other end of this process's connection any more.
+    """Tell whether the other end of this process's connection is gone.
 
     Servers look for themselves only when they read or write, or where
     ``client_connection_check_interval`` is set, which PostgreSQL has since 14.
@@ -63,7 +63,7 @@ def client_is_gone() -> bool:
 
 
 def own_temporary_schema() -> str:
-    """How the schema of temporary tables is called where there are segments: after the session."""
+    """Name of the schema of temporary tables where there are segments: after the session."""
     program = ctypes.PyDLL(None)
     program.GetConfigOptionByName.restype = ctypes.c_char_p
     number = program.GetConfigOptionByName(b"gp_session_id", None, False)

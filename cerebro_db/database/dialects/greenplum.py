@@ -14,13 +14,11 @@ from cerebro_db.database.dialects.postgresql_training import RotationStatements
 from cerebro_db.database.sessions import SessionSettings
 
 # Processes of segments go when their session was idle for so long, and what they have loaded with
-# them: never while a run has them, and after the setting idle_seconds, or so many, otherwise.
-_IDLE_SECONDS = 300
+# them: never while a run has them, and after the setting idle_seconds otherwise.
 _KEEP = "SET gp_vmem_idle_resource_timeout = 0"
-_GIVE_BACK = f"""
-SELECT pg_catalog.set_config('gp_vmem_idle_resource_timeout', GREATEST(1, 1000 * COALESCE(
-    (SELECT s.value::bigint FROM cerebro.settings s WHERE s.name = 'idle_seconds'),
-    {_IDLE_SECONDS}))::text, false)
+_GIVE_BACK = """
+SELECT pg_catalog.set_config('gp_vmem_idle_resource_timeout', (1000 * (
+    SELECT s.value::bigint FROM cerebro.settings s WHERE s.name = 'idle_seconds'))::text, false)
 """
 
 

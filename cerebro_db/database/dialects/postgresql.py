@@ -30,7 +30,9 @@ DECIDING_SETTINGS = {
     "IntervalStyle": "postgres",
     "TimeZone": "UTC",
     "bytea_output": "hex",
-    "client_min_messages": "warning",
+    "array_nulls": "on",
+    "quote_all_identifiers": "off",
+    "transform_null_equals": "off",
 }
 _NEWER_SETTINGS = (
     (90600, "SET idle_in_transaction_session_timeout = 0"),
@@ -87,6 +89,7 @@ class PostgreSQL:
         """What makes a session fit for work of any length."""
         settings = [
             *(f"SET {name} = {value}" for name, value in DECIDING_SETTINGS.items()),
+            "SET client_min_messages = warning",  # nobody reads them; those of the caller's session are his
             "SET default_transaction_isolation = 'read committed'",
             "SET default_transaction_read_only = off",
             "SET statement_timeout = 0",

@@ -59,7 +59,7 @@ class RowSource:
 
     @property
     def fault(self) -> str:
-        """What is wrong with an image, or NULL: expression over ``t``."""
+        """Fault of an image, or NULL: expression over ``t``."""
         return "NULL::text" if self.image is None else image_fault(self.features, self.image)
 
     def read(self, piece: Piece) -> Statement:
@@ -74,7 +74,7 @@ class RowSource:
 
     @property
     def id(self) -> str:
-        """What names a row in one value; NULL where one of its keys is."""
+        """Name of a row in one value; NULL where one of its keys is."""
         if len(self.keys) == 1:
             return self.keys[0]
         missing = " OR ".join(f"{key} IS NULL" for key in self.keys)
@@ -281,7 +281,7 @@ class PostgreSQLPrediction:
         return f"SELECT NOT EXISTS (SELECT 1 FROM {source.table.sql} t)"
 
     def repeated(self, source: RowSource) -> str:
-        """How many ids several rows have, and how many rows these are."""
+        """Number of ids that several rows have, and of these rows."""
         keys = source.keys
         if not source.comparable:
             keys = tuple(f'{key}::text COLLATE "C"' for key in keys)
