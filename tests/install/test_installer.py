@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from reasons import EMBEDDED_ONLY
+from servers import as_role
 
 import cerebro_db
 from cerebro_db.errors import CerebroError, InstallationFailed, MissingPrerequisite
@@ -59,10 +60,7 @@ def test_again_is_the_same(database: str, sql: Any) -> None:
 def test_functions_are_for_members_of_cerebro_user(database: str, sql: Any, connect: Any) -> None:
     sql.run("CREATE ROLE member LOGIN IN ROLE cerebro_user; CREATE ROLE stranger LOGIN")
     try:
-        member, stranger = (
-            connect(database.replace("user=postgres", f"user={role}"))
-            for role in ("member", "stranger")
-        )
+        member, stranger = (connect(as_role(database, role)) for role in ("member", "stranger"))
         assert member.value("SELECT cerebro_version()") == cerebro_db.__version__
         with pytest.raises(Exception, match="permission denied for schema cerebro"):
             stranger.value("SELECT cerebro.cerebro_version()")
@@ -231,7 +229,7 @@ class TestMissing:
     def test_superuser(self, empty_database: str, empty: Any) -> None:
         empty.run("CREATE ROLE nobody_special LOGIN")
         try:
-            dsn = empty_database.replace("user=postgres", "user=nobody_special")
+            dsn = as_role(empty_database, "nobody_special")
             message, hint = self._message(dsn, Script())
         finally:
             empty.run("DROP ROLE nobody_special")

@@ -342,7 +342,7 @@ def classes_join(scan: SourceScan) -> str:
 def _first_shape(scan: SourceScan, expression: str) -> str:
     return (
         f"(SELECT {dimensions(expression)} FROM ONLY {scan.table.sql} s "
-        f"WHERE {expression} IS NOT NULL AND {scan.kept} LIMIT 1)"
+        f"WHERE pg_catalog.array_ndims({expression}) IS NOT NULL AND {scan.kept} LIMIT 1)"
     )
 
 
