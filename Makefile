@@ -31,12 +31,13 @@ chaos: ## kill what trains 100 times, and resume; ARGS="--kills N --seed S --vic
 	@$(SETUP)
 	@$(PYTHON) chaos/run.py $(ARGS)
 
-check: ## lint, check the types and the layers
+check: ## lint, check the types, the layers, and which Python the server needs
 	@$(SETUP)
 	@"$(BIN)/ruff" check .
 	@"$(BIN)/ruff" format --check .
 	@"$(BIN)/mypy"
 	@"$(BIN)/lint-imports"
+	@"$(BIN)/vermin" --quiet --no-tips --target=3.6- --eval-annotations --violations cerebro_db/relay udfs sql
 
 format: ## let ruff format the sources
 	@$(SETUP)

@@ -314,5 +314,7 @@ def advice_of_server(sqlstate: str) -> str | None:
 
 _OF_SERVER = {
     NotPermitted.sqlstate: NotPermitted.advice,
+    "55P03": "another session holds the lock: pg_locks shows which one has it; on Greenplum an open "
+    "transaction has tables of the catalog locked that has dropped a run or changed a model",
     RunCancelled.sqlstate: "it was cancelled, or statement_timeout is too short for it",
 }

@@ -100,6 +100,15 @@ class Segments(Server):
         segments = {"segments": len(self.folders) - 1}
         return super().description() | {"version": self.value("SELECT version()")} | segments
 
+    def controls(self) -> list[Control]:
+        """What starts each of its servers as it runs now."""
+        found = []
+        for content, folder in self.folders.items():
+            pid = self._first_process(content)
+            assert pid is not None
+            found.append(Control.of(pid, folder))
+        return found
+
     # -- what is done to it --------------------------------------------------------
     def kill_postmaster(self) -> None:
         """The coordinator, killed and started again."""
@@ -187,6 +196,11 @@ class Control:
         environment = dict(pair.split("=", 1) for pair in pairs if "=" in pair)
         programs = Path(os.readlink(process / "exe")).parent
         return cls(programs, folder, environment, Network(pid))
+
+    @property
+    def is_up(self) -> bool:
+        """Whether the server runs."""
+        return _is_here(self.folder)
 
     def start(self) -> None:
         """Start it."""

@@ -14,16 +14,20 @@ from typing import Any
 
 import psycopg2
 import psycopg2.extensions
+import psycopg2.extras
 import pytest
 from servers import (
     EMBEDDED,
     SEGMENTS,
+    VARIABLE,
     SegmentServer,
     Server,
     connected,
     drop_database,
+    limit_partitions,
     make_database,
 )
+from upkeep import Upkeep, revive
 
 from cerebro_db.install import installer
 from cerebro_db.install.embedded import Cluster
@@ -41,6 +45,14 @@ _numbers = itertools.count(1)
 environment.set_environment(threads=1, use_gpus=False)
 
 
+# Python waits for servers, not libpq, so that a test can be interrupted when its time is up.
+psycopg2.extensions.set_wait_callback(psycopg2.extras.wait_select)
+
+# Fixtures that several tests share, with a connection.
+SHARED = ("administrator", "bench", "db", "trained", "root")
+FAILED = pytest.StashKey[bool]()
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Which server the tests use that need one."""
     parser.addoption(
@@ -50,6 +62,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="the server of tests that need one: the embedded PostgreSQL, or the cluster with"
         " segments that CEREBRO_GREENPLUM_DSN names",
     )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Before tests are collected: some tell by what the server can what they expect."""
+    if config.getoption("--server") == SEGMENTS:
+        limit_partitions()
 
 
 # Files of these folders share what takes long to make: they run in one process.
@@ -78,6 +96,35 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.skip(reason=marker.args[0]))
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+    """Keep whether a test has failed, and may have left a server that needs help."""
+    report = yield
+    if report.failed:
+        item.config.stash[FAILED] = True
+    return report
+
+
+@pytest.fixture(scope="session")
+def upkeep() -> Upkeep | None:
+    """Who looks after the cluster with segments."""
+    return Upkeep(os.environ[VARIABLE]) if VARIABLE in os.environ else None
+
+
+@pytest.fixture(autouse=True)
+def a_server_that_answers(request: pytest.FixtureRequest, upkeep: Upkeep | None) -> None:
+    """What a failed test has broken is mended first, or the next one fails at once."""
+    if not request.config.stash.get(FAILED, False):
+        return
+    request.config.stash[FAILED] = False
+    if upkeep is not None:
+        upkeep.restore()
+    shared = [name for name in SHARED if name in request.fixturenames]
+    revive(
+        holder for holder in map(request.getfixturevalue, shared) if hasattr(holder, "connection")
+    )
+
+
 @pytest.fixture(scope="session")
 def tensorflow() -> None:
     """TensorFlow in this process, set up as in a worker with one thread."""
@@ -91,7 +138,7 @@ def tensorflow_of_slow_tests(request: pytest.FixtureRequest) -> None:
         request.getfixturevalue("tensorflow")
 
 
-@dataclass(frozen=True)
+@dataclass
 class Sql:
     """Runs statements on one autocommit connection and fetches what they return."""
 
@@ -123,6 +170,13 @@ class Sql:
         """The first column of a query."""
         return [row[0] for row in self.fetch(query, values)]
 
+    def close(self) -> None:
+        """End the session, also where another thread is left waiting for it."""
+        active = psycopg2.extensions.TRANSACTION_STATUS_ACTIVE
+        if self.connection.info.transaction_status == active:
+            self.connection.cancel()
+        self.connection.close()
+
     @property
     def notices(self) -> list[str]:
         """What the server has told so far."""
@@ -144,7 +198,7 @@ def connect() -> Iterator[Callable[[str], Sql]]:
 
     yield make
     for sql in made:
-        sql.connection.close()
+        sql.close()
 
 
 @pytest.fixture(scope="session")
@@ -178,6 +232,7 @@ def cluster(short_folder: Path, has_segments: bool) -> Iterator[Server]:
 def administrator(cluster: Server) -> Iterator[Sql]:
     """A superuser's connection to the cluster's database postgres."""
     sql = _connected(cluster.dsn("postgres"))
+    sql.run("SET statement_timeout = '300s'")  # so that fixtures end, too
     yield sql
     sql.connection.close()
 
@@ -210,7 +265,7 @@ def sql(database: str) -> Iterator[Sql]:
     """An autocommit connection to ``database``, as a superuser."""
     sql = _connected(database)
     yield sql
-    sql.connection.close()
+    sql.close()
 
 
 @pytest.fixture

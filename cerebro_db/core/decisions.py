@@ -72,6 +72,9 @@ class Decider(Protocol):
     state after the last epoch that a configuration has done stays as long as it goes on.
     """
 
+    # Whether it may decide anything at all.
+    is_open: bool
+
     def decide(self, state: RunState) -> Sequence[Decision]:
         """The next decisions; none where the run goes on as it is."""
         ...
@@ -79,6 +82,8 @@ class Decider(Protocol):
 
 class Fixed:
     """The run has the configurations that it began with."""
+
+    is_open = False
 
     def decide(self, state: RunState) -> Sequence[Decision]:
         """Nothing."""

@@ -268,8 +268,9 @@ class RunState:
                 self._scan_begun(scan)
         elif isinstance(task, Combine):
             self.combining.remove(task)
-        for hop in getattr(task, "hops", ()):
-            self._begin(hop)
+        elif isinstance(task, Train | Step):
+            for hop in task.hops:
+                self._begin(hop)
 
     def _begin(self, hop: Hop) -> None:
         track = self.tracks[hop.mst_key]

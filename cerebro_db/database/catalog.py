@@ -13,7 +13,7 @@ from cerebro_db.configs.settings import Settings
 from cerebro_db.core.spec import Hop
 from cerebro_db.core.tasks import Measures
 from cerebro_db.database.names import QualifiedName
-from cerebro_db.database.sessions import Session, Tick
+from cerebro_db.database.sessions import LOCK_TIMEOUT, Session, StatementFailed, Tick, no_tick
 from cerebro_db.errors import CerebroError, UndefinedRun
 
 # Where the tables of states are.
@@ -479,7 +479,7 @@ class Catalog:
     def table_bytes(self, table: QualifiedName) -> int:
         """The size of a table with its TOAST and indexes, 0 where there is none."""
         sql = "SELECT pg_catalog.pg_total_relation_size(pg_catalog.to_regclass(%s))"
-        return int(self._run(sql, [table.text])[0][0] or 0)
+        return int(self.execute(sql, [table.text])[0][0] or 0)
 
     def drop_run(self, run_id: int) -> None:
         """Drop all that the catalog knows of a run."""
@@ -497,11 +497,13 @@ class Catalog:
         A transaction that changes rows of several tables begins with this, and so does one that both
         inserts and changes.
         """
+        if self._tick is not no_tick:
+            self._session.wait_for_locks()
         self._run(LOCK_CATALOG, [list(tables)])
 
     def execute(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """Run a statement of the dialect."""
-        return self._run(sql, parameters)
+        return self._session.run(sql, parameters, self._tick)
 
     def attempt(self) -> AbstractContextManager[None]:
         """A statement that fails ends what is run inside, and not the transaction."""
@@ -517,8 +519,19 @@ class Catalog:
             if not self._session.busy and not self._session.closed:
                 self._session.run(sql)
 
+    def store(self, sql: str, parameters: Sequence[Any] = ()) -> None:
+        """Run a statement that writes into the catalog."""
+        self._run(sql, parameters)
+
     def _run(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        return self._session.run(sql, parameters, self._tick)
+        while True:
+            try:
+                return self._session.run(sql, parameters, self._tick)
+            except StatementFailed as error:
+                # Nobody's open transaction, in which tables of the catalog are locked, ends a run.
+                is_over = self._tick is no_tick or self._session.in_transaction
+                if is_over or error.sqlstate != LOCK_TIMEOUT:
+                    raise
 
     def _insert(self, view: str, run_id: int, rows: Sequence[Any], more: Mapping[str, str]) -> None:
         """Insert rows; ``more`` are further columns and their SQL."""

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
+from cerebro_db.configs.plain_texts import plain_text
 from cerebro_db.database.catalog import Catalog, ConfigurationRow
+from cerebro_db.database.ends import EndRow, record_ends
 
 ADD, CLONE, STOP, PROMOTE = "add", "clone", "stop", "promote"
+_MAX_REASON = 1000
 
 
 @dataclass(frozen=True)
@@ -45,7 +48,7 @@ def add_decision(
     catalog.execute(
         f"INSERT INTO cerebro._decisions (run_id, {', '.join(_NAMES)}) "
         f"VALUES {', '.join([row_sql] * len(rows))}",
-        [value for row in rows for value in (run_id, *vars(row).values())],
+        [value for row in rows for value in (run_id, *vars(_plain(row)).values())],
     )
     for row in rows:
         if row.action == PROMOTE:
@@ -54,11 +57,12 @@ def add_decision(
                 (row.epochs, run_id, row.mst_key),
             )
         elif row.action == STOP:
-            catalog.execute(
-                "UPDATE cerebro._configurations SET stopped_epoch = %s, model_epoch = %s "
-                "WHERE run_id = %s AND mst_key = %s",
-                (row.epochs, row.epochs, run_id, row.mst_key),
-            )
+            record_ends(catalog, run_id, {row.mst_key: EndRow(row.epochs, None, row.epochs)})
+
+
+def _plain(row: DecisionRow) -> DecisionRow:
+    """A decision with a reason that the catalog takes."""
+    return replace(row, reason=plain_text(row.reason, _MAX_REASON) or "")
 
 
 def decisions_of(catalog: Catalog, run_id: int) -> list[DecisionRow]:

@@ -46,7 +46,7 @@ _ARRAYS = ", ".join(f"%s::{_TYPES[str(field.type)]}[]" for field in fields(HopRo
 def add_hops(catalog: Catalog, run_id: int, rows: Sequence[HopRow]) -> None:
     """Store rows of hops, all or none."""
     columns = [[getattr(row, name) for row in rows] for name in _NAMES]
-    catalog.execute(
+    catalog.store(
         f"INSERT INTO cerebro._hops (run_id, {HOP_COLUMNS}) "
         f"SELECT %s, t.* FROM unnest({_ARRAYS}) AS t",
         [run_id, *columns],

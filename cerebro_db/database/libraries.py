@@ -20,15 +20,20 @@ def create_architectures(table: QualifiedName) -> str:
     )
 
 
-def add_architecture(table: QualifiedName, *, with_facts: bool) -> str:
+def add_architecture(table: QualifiedName, kind: str, kind_of_facts: str | None) -> str:
     """A new row, which takes the next model_id; returns that.
 
     Parameters: JSON, weights, name, description, and facts if the table has a column for them.
+
+    Args:
+        table: of architectures.
+        kind: json or jsonb, as the column for that is.
+        kind_of_facts: of that column, None where there is none.
     """
-    facts, value = (", model_facts", ", %s::json") if with_facts else ("", "")
+    facts, value = (", model_facts", f", %s::{kind_of_facts}") if kind_of_facts else ("", "")
     return (
         f"INSERT INTO {table.sql} ({', '.join(ARCHITECTURE_COLUMNS)}{facts}) "
-        f"SELECT COALESCE(pg_catalog.max(t.model_id), 0) + 1, %s::json, %s::bytea, %s, %s{value} "
+        f"SELECT COALESCE(pg_catalog.max(t.model_id), 0) + 1, %s::{kind}, %s::bytea, %s, %s{value} "
         f"FROM {table.sql} t RETURNING model_id"
     )
 

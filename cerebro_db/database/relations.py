@@ -149,10 +149,14 @@ def search_path_with(
         tick: called while waiting.
     """
     found = use_search_path(session, path, tick)
+    leads = _LEADING_TEMPORARY.match(path) is not None
+    # The session's own temporary tables are not the caller's.
+    schemas = tuple(name for name in found.schemas if not name.startswith(f"{_TEMPORARY}_"))
+    found = replace(found, schemas=schemas, first=_TEMPORARY if leads else found.first)
     if not session.run(_SCHEMA, (temporary,), tick):
         return found
-    comes_first = _TEMPORARY not in path  # as long as nobody has put it somewhere else
-    schemas = (temporary, *found.schemas) if comes_first else (*found.schemas, temporary)
+    comes_first = leads or _TEMPORARY not in path  # as long as nobody has put it somewhere else
+    schemas = (temporary, *schemas) if comes_first else (*schemas, temporary)
     return replace(found, schemas=schemas, temporary=temporary)
 
 
@@ -168,6 +172,7 @@ def _search_path(session: Session, tick: Tick) -> SearchPath:
 
 # How every session calls the schema of its own temporary tables.
 _TEMPORARY = "pg_temp"
+_LEADING_TEMPORARY = re.compile(r'\s*"?pg_temp"?\s*(,|$)')
 # Two statements, of which the second runs with a path that is not to be trusted: every name of it
 # has its schema, and there is no operator. At their end the session's path is as it was.
 _SCHEMAS = """

@@ -40,6 +40,7 @@ _NO_COMMIT = re.compile(
 )
 
 _DEADLOCK = "40P01"
+LOCK_TIMEOUT = "55P03"
 
 Tick = Callable[[], None]
 
@@ -119,6 +120,12 @@ class Session:
     def busy(self) -> bool:
         """Whether a statement, or the connecting, is under way."""
         return self._busy
+
+    @property
+    def in_transaction(self) -> bool:
+        """Whether a failed statement takes earlier ones with it, so that it cannot be run again."""
+        idle = psycopg2.extensions.TRANSACTION_STATUS_IDLE
+        return bool(self._connection.info.transaction_status != idle)
 
     def close(self) -> None:
         """End the session; what it was doing is rolled back by the server."""
@@ -200,6 +207,10 @@ class Session:
         except BaseException:
             self.cancel()
             raise
+
+    def wait_for_locks(self) -> None:
+        """Inside of a transaction: from now on a lock is waited for until a tick ends that."""
+        self.run("SET LOCAL lock_timeout = 0")
 
     @contextlib.contextmanager
     def attempt(self) -> Iterator[None]:

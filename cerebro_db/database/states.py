@@ -12,7 +12,7 @@ from cerebro_db.database.catalog import Catalog
 from cerebro_db.database.dialects.postgresql_training import PostgreSQLTraining, StateTables
 from cerebro_db.database.names import QualifiedName
 from cerebro_db.database.packed import PackedTable
-from cerebro_db.database.sessions import StatementFailed
+from cerebro_db.database.sessions import LOCK_TIMEOUT, StatementFailed
 
 # A table is worth its making from so many bytes on; below that, states are few or small.
 _TABLE_BYTES = 16 * 2**20
@@ -22,7 +22,7 @@ _BATCH_BYTES = 256 * 2**20
 _MOST_STATES = 3
 _NUMBER_BITS = 48
 # Someone reads a table, or has made something that depends on it.
-IN_USE, _LOCKED_SECONDS = ("55P03", "2BP01"), 30.0
+IN_USE, _LOCKED_SECONDS = (LOCK_TIMEOUT, "2BP01"), 30.0
 
 Key = tuple[int, int]  # mst_key, version
 

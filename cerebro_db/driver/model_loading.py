@@ -19,6 +19,7 @@ from cerebro_db.driver.architectures import inspect, limits_of
 from cerebro_db.driver.control import control_session, lock
 from cerebro_db.errors import (
     CerebroError,
+    DuplicateTable,
     InvalidArchitecture,
     InvalidArgument,
     InvalidState,
@@ -114,7 +115,12 @@ def _target(
     """The table's name, and the table if there is one."""
     found = find_if_there(session, request.model_arch_table, ROLE, tick)
     if found is None:
-        return new_table(session, request.model_arch_table, ROLE, (), tick), None
+        try:
+            return new_table(session, request.model_arch_table, ROLE, (), tick), None
+        except DuplicateTable:  # another call has made it since, perhaps
+            found = find_if_there(session, request.model_arch_table, ROLE, tick)
+            if found is None:
+                raise
     missing = [name for name in libraries.ARCHITECTURE_COLUMNS if not found.has(name)]
     if found.kind not in ("r", "p") or missing:
         lacks = f" without the columns {', '.join(missing)}" if missing else ""
@@ -151,11 +157,21 @@ def _inserted(session: Session, request: LoadRequest, facts: str, tick: Tick) ->
     name, found = _target(session, request, tick)
     if found is None:
         session.run(libraries.create_architectures(name), (), tick)
-    with_facts = found is None or found.has("model_facts")
+    kind, of_facts = _json_types(found)
     values = [request.model_arch, request.model_weights, request.name, request.description]
     rows = session.run(
-        libraries.add_architecture(name, with_facts=with_facts),
-        [*values, facts] if with_facts else values,
+        libraries.add_architecture(name, kind, of_facts),
+        [*values, facts] if of_facts else values,
         tick,
     )
     return int(rows[0][0])
+
+
+def _json_types(table: Relation | None) -> tuple[str, str | None]:
+    """Of model_arch and model_facts: not every server takes the one type for the other."""
+    if table is None:
+        return "json", "json"
+    kinds = {
+        column.name: "jsonb" if column.base_type == "jsonb" else "json" for column in table.columns
+    }
+    return kinds["model_arch"], kinds.get("model_facts")

@@ -21,7 +21,7 @@ from cerebro_db.database.relations import (
     possible_names,
     require_text,
 )
-from cerebro_db.database.sessions import Session, StatementFailed, Tick, no_tick
+from cerebro_db.database.sessions import LOCK_TIMEOUT, Session, StatementFailed, Tick, no_tick
 from cerebro_db.driver.control import END_HOLDER, holder_of, lock_key
 from cerebro_db.errors import (
     DependentObjects,
@@ -33,7 +33,7 @@ from cerebro_db.errors import (
     WrongObjectType,
 )
 
-_LOCK_TIMEOUT, _DEPENDENT = "55P03", "2BP01"
+_DEPENDENT = "2BP01"
 _TRIAL = "SET LOCAL lock_timeout = '3s'"
 
 
@@ -401,7 +401,7 @@ def _drop(session: Session, outputs: Outputs, tables: Sequence[Table], tick: Tic
     try:
         _drop_same(session, outputs, tables, tick)
     except StatementFailed as error:
-        if error.sqlstate == _LOCK_TIMEOUT:
+        if error.sqlstate == LOCK_TIMEOUT:
             raise ObjectInUse(
                 f"{what}; a transaction that goes on uses it",
                 hint="end that transaction first; it may be the one of this very call",

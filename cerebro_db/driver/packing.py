@@ -243,8 +243,8 @@ class _Job:
 
     # -- the work ------------------------------------------------------------
     def _built(self, work: Work) -> tuple[Survey, Layout]:
-        if isinstance(self._sql, SpreadPacking):
-            return self._spread(self._sql, work)
+        if (sql := self._sql.spread) is not None:
+            return self._spread(sql, work)
         table = self._readable(work)
         self._control.run(self._sql.create(work.build, *work.names), (), self._tick)
         if extras := extras_of(work.others):

@@ -13,7 +13,7 @@ from cerebro_db.database.dialects.packing_extras import Extra
 from cerebro_db.database.dialects.postgresql_packing import (
     BLOCKS_PER_FETCH,
     PostgreSQLPacking,
-    Scan,
+    SourceScan,
 )
 from cerebro_db.database.names import QualifiedName, quote
 from cerebro_db.database.packed import PackedTable
@@ -43,7 +43,7 @@ class Survey:
     """
 
     source: QualifiedName
-    scan: Scan
+    scan: SourceScan
     feature: Feature
     target: Target
     addresses: NDArray[np.int64]
@@ -303,11 +303,11 @@ def _label(target: Target) -> str:
 
 def scan_of(
     table: QualifiedName, feature: Feature, target: Target, weight: str | None = None
-) -> Scan:
+) -> SourceScan:
     """What is read of ``table``."""
     weights = None if weight is None else f"s.{quote(weight)}::double precision"
     kind = target.cast if target.is_class else None
-    return Scan(table, feature.expression("s"), _label(target), kind, feature.image, weights)
+    return SourceScan(table, feature.expression("s"), _label(target), kind, feature.image, weights)
 
 
 def _check_shape(

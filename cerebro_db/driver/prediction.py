@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from cerebro_db.configs.images import OnError, ignores_errors
 from cerebro_db.configs.messages import check_range
 from cerebro_db.configs.predictions import Answer, PredictionType, prediction_type
-from cerebro_db.database.dialects.choice import PostgreSQL, SpreadPrediction
+from cerebro_db.database.dialects.choice import PostgreSQL
 from cerebro_db.database.dialects.prediction_answers import Answer as Answers
 from cerebro_db.database.dialects.prediction_answers import Classes, Several, Values
 from cerebro_db.database.names import QualifiedName
@@ -112,8 +112,8 @@ def job_of(
     notify: Callable[[str], None],
 ) -> PredictionJob | SpreadJob:
     """How this server predicts: by sessions side by side, or by its segments."""
-    if isinstance(dialect.prediction, SpreadPrediction):
-        return SpreadJob(dialect, dialect.prediction, control, tick, notify)
+    if (spread := dialect.prediction.spread) is not None:
+        return SpreadJob(dialect, spread, control, tick, notify)
     return PredictionJob(pool, dialect, control, tick, notify)
 
 

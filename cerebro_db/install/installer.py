@@ -114,7 +114,7 @@ def _bounds_of_segments(connection: sqlalchemy.Connection, segments: int) -> Ite
     ((priority,),) = rows(connection, PRIORITY, "the priority of segments")
     if priority:
         yield (
-            f"segments train at nice {priority} (gp_segworker_relative_priority); "
+            f"segments train at nice {min(int(str(priority)), 19)} (gp_segworker_relative_priority); "
             'with "gpconfig -c gp_segworker_relative_priority -v 0" and a restart they do not give way'
         )
 

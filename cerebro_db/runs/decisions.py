@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from cerebro_db.core import events
-from cerebro_db.core.decisions import Add, Candidate, Clone, Decider, Decision, Fixed, Promote, Stop
+from cerebro_db.core.decisions import Add, Candidate, Clone, Decider, Decision, Promote, Stop
 from cerebro_db.core.events import Decided
 from cerebro_db.core.spec import TRAINING, Architecture, Configuration
 from cerebro_db.core.state import RunState, Track
@@ -41,11 +41,6 @@ class Decisions:
     maker: Maker
     architectures: Mapping[int, Architecture]
     store: StateStore
-
-    @property
-    def is_open(self) -> bool:
-        """Whether there may be any."""
-        return not isinstance(self.decider, Fixed)
 
     def take(self, state: RunState) -> list[Decided]:
         """Store and apply the next decisions; returns them.

@@ -286,7 +286,7 @@ class Drive:
         spec = replace(
             setup.spec,
             scans_wait=decoded > cache_bytes,
-            is_open=not isinstance(self._decider, Fixed),
+            is_open=self._decider.is_open,
         )
         setup = replace(setup, spec=spec)
         sql = self._dialect.training

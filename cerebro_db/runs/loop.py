@@ -266,6 +266,8 @@ class Loop:
         if failure.sqlstate == TrainerLost.sqlstate and self._is_made_again(task):
             self._report.notify(f"{failure.message}; its task is done again")
             self._state.apply(events.Lost(task))
+            for hop in getattr(task, "hops", ()):
+                self._drop_if_ended(hop)
             return
         if not isinstance(task, Train | Step):
             raise failure.error

@@ -76,6 +76,7 @@ def write_none(catalog: Catalog, dialect: PostgreSQL, run: StoredRun, error: str
     """End a run that leaves no tables, as there is no model: what an earlier run left stays."""
     catalog.execute("BEGIN")
     try:
+        catalog.lock("runs")
         if drop_states(catalog, dialect, run.row.states):
             catalog.states_dropped(run.run_id)
         catalog.run_ended(run.run_id, "failed", error)
@@ -92,7 +93,7 @@ def _giving_way(catalog: Catalog, setup: RunSetup) -> Iterator[None]:
         yield
         return
     # A reader of the old tables is waited for: the work of the run is worth it.
-    catalog.execute("SET LOCAL lock_timeout = 0")
+    catalog.session.wait_for_locks()
     with replaced(catalog.session, setup.outputs, catalog.tick):
         yield
 

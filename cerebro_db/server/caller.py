@@ -62,6 +62,14 @@ class CallerSession(Session):
             raise RuntimeError(f"columns without names of their own: {', '.join(names)}")
         return [tuple(row[name] for name in names) for row in result]
 
+    @property
+    def in_transaction(self) -> bool:
+        """It always is in the caller's."""
+        return True
+
+    def wait_for_locks(self) -> None:
+        """How long is for the caller's own ``lock_timeout`` to say."""
+
     @contextmanager
     def attempt(self) -> Iterator[None]:
         """A statement that fails ends what is run inside, and no more."""

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from servers import Server, connected, drop_database, make_database
+from servers import Server, connected, drop_database, make_database, partitions
 
-FEATURES, CLASSES, ROWS, PARTITIONS = 6, 3, 150, 4
+FEATURES, CLASSES, ROWS, PARTITIONS = 6, 3, 150, partitions(4)
 ADAM = "loss='sparse_categorical_crossentropy',optimizer='Adam(lr=0.01)',metrics=['accuracy']"
 _names = (f"out_{number}" for number in itertools.count(1))
 

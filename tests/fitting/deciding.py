@@ -43,6 +43,8 @@ class Scripted:
         kill: when the process ends.
     """
 
+    is_open = True
+
     def __init__(self, kill: tuple[str, int] | None = None) -> None:
         self._kill = kill
 

@@ -45,7 +45,7 @@ def test_a_registered_loss_and_metric(
         }
     }
     assert bench.row("SELECT name, path, package, places, registered_by FROM cerebro.registered_functions") == (
-        "our_loss", "keras.losses:log_cosh", "keras", 2, "postgres",
+        "our_loss", "keras.losses:log_cosh", "keras", 2, bench.value("SELECT current_user"),
     )  # fmt: skip
     first = weights(alone)[1]
     configs = selection([1], [WITH_OURS.replace("['custom.our_loss',", "[")])

@@ -380,7 +380,9 @@ def test_a_failure_does_not_confuse_what_a_worker_has_in_memory(
         "(SELECT array_agg((i * j % 7)::real) FROM generate_series(1, 64) j) AS x "
         "FROM generate_series(1, 9600) i"
     )
-    bench.run("SELECT cerebro_pack('broad', 'broad_packed', 'label', 'x', num_partitions := 4)")
+    bench.run(
+        f"SELECT cerebro_pack('broad', 'broad_packed', 'label', 'x', num_partitions := {PARTITIONS})"
+    )
     model_id = bench.value("SELECT cerebro_load_model('models', %s)", (model(SOFTMAX, shape=[64]),))
     sgd = ADAM.replace("Adam(lr=0.01)", "SGD(lr={})")
     rates = ("1e-3", "2e-3", "1e38", "2e38")

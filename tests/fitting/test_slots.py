@@ -11,7 +11,7 @@ from typing import Any
 import psycopg2
 import pytest
 from reasons import EMBEDDED_ONLY
-from servers import connected
+from servers import as_role, connected
 
 from cerebro_db.driver import slots
 from cerebro_db.install.embedded import Cluster
@@ -98,7 +98,7 @@ def test_few_connections_mean_few_workers_or_an_error_at_once(
     bench.run("GRANT ALL ON SCHEMA public TO narrow")
     bench.run("GRANT SELECT ON ALL TABLES IN SCHEMA public TO narrow")
     administrator.run("ALTER ROLE narrow CONNECTION LIMIT 3")
-    connection = connected(bench.dsn.replace("user=postgres", "user=narrow"))
+    connection = connected(as_role(bench.dsn, "narrow"))
     call = "SELECT cerebro_fit_multiple('packed', %s, 'configs', 1, num_workers := 4)"
     try:
         with connection.cursor() as cursor:
@@ -109,7 +109,7 @@ def test_few_connections_mean_few_workers_or_an_error_at_once(
         connection.close()
         sessions = "SELECT count(*) = 0 FROM pg_stat_activity WHERE usename = 'narrow'"
         _until(lambda: administrator.value(sessions))  # they take a moment to end
-        connection = connected(bench.dsn.replace("user=postgres", "user=narrow"))
+        connection = connected(as_role(bench.dsn, "narrow"))
         started = time.monotonic()
         with (
             connection.cursor() as cursor,

@@ -39,7 +39,7 @@ def test_each_epoch_is_written_once_however_often_a_run_breaks_off(
         run_id = bench.value("SELECT max(run_id) FROM cerebro.runs")
         bench.run("SELECT cerebro_resume(%s)", (run_id,))
     files = _files(allowed)
-    folder = f"postgres/fit/first/run_{run_id}/configuration_1"
+    folder = f"{_user(bench)}/fit/first/run_{run_id}/configuration_1"
     assert sorted(files) == [
         f"{folder}/{part}/events.out.tfevents.{epoch:010d}.cerebro"
         for part in ("train", "validation")
@@ -47,6 +47,10 @@ def test_each_epoch_is_written_once_however_often_a_run_breaks_off(
     ]
     bench.run("SELECT cerebro_resume(%s)", (run_id,))
     assert _files(allowed) == files
+
+
+def _user(bench: Any) -> str:
+    return str(bench.value("SELECT current_user"))
 
 
 def _files(folder: Path) -> dict[str, int]:
@@ -78,7 +82,7 @@ def test_without_a_directory_it_is_refused_before_any_work(
 def test_a_file_that_cannot_be_written_does_not_stop_a_run(
     bench: Any, fit: Fit, selection: Callable[..., str], allowed: Path
 ) -> None:
-    (allowed / "postgres").write_text("in the way")
+    (allowed / _user(bench)).write_text("in the way")
     del bench.connection.notices[:]
     fit(configs=selection([1], [ADAM], ["callbacks=[TensorBoard()]"]), epochs=1)
     assert any("TensorBoard: cannot write to" in line for line in bench.connection.notices)
@@ -153,14 +157,14 @@ def test_a_directory_that_others_write_to_is_refused(
         fit(configs=configs)
 
 
-@pytest.mark.parametrize("place", ["postgres", "postgres/logs", "postgres/logs/run_{}"])
+@pytest.mark.parametrize("place", ["{0}", "{0}/logs", "{0}/logs/run_{1}"])
 def test_nothing_is_written_through_a_link(
     bench: Any, fit: Fit, selection: Callable[..., str], allowed: Path, place: str
 ) -> None:
     with tempfile.TemporaryDirectory() as elsewhere:
         Path(elsewhere).chmod(0o777)
         last = bench.value("SELECT max(run_id) FROM cerebro.runs") or 0
-        link = allowed / place.format(last + 1)
+        link = allowed / place.format(_user(bench), last + 1)
         link.parent.mkdir(parents=True, exist_ok=True)
         link.symlink_to(elsewhere)
         del bench.connection.notices[:]

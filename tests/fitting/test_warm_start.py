@@ -8,7 +8,7 @@ from typing import Any
 import psycopg2
 import pytest
 
-from tests.fitting.conftest import ADAM, PLAIN, SOFTMAX, layer, model
+from tests.fitting.conftest import ADAM, PARTITIONS, PLAIN, SOFTMAX, layer, model
 
 HISTORY = "SELECT mst_key, iteration, epoch, dataset FROM {}_history ORDER BY 1, 2, 4"
 DIVERGING = ADAM.replace("Adam(lr=0.01)", "SGD(lr=1e38)")
@@ -124,7 +124,9 @@ def test_states_that_are_gone_are_told(bench: Any, fit: Any, weights: Any) -> No
 def test_what_cannot_be_gone_on_from_is_refused(bench: Any, fit: Any) -> None:
     out, _ = fit(epochs=1)
     bench.run("CREATE TABLE others AS SELECT id, x, upper(label) AS label FROM blobs")
-    bench.run("SELECT cerebro_pack('others', 'others_packed', 'label', 'x', num_partitions := 4)")
+    bench.run(
+        f"SELECT cerebro_pack('others', 'others_packed', 'label', 'x', num_partitions := {PARTITIONS})"
+    )
     one = bench.value(
         "SELECT replace(model_arch::text, '\"units\": 3', '\"units\": 1') FROM models LIMIT 1"
     )

@@ -45,7 +45,7 @@ class Call:
     def again(self, sql: str) -> None:
         """Another statement in the same session."""
         self.error: psycopg2.Error | None = None
-        self._thread = threading.Thread(target=self._run, args=(sql,))
+        self._thread = threading.Thread(target=self._run, args=(sql,), daemon=True)
         self._thread.start()
 
     def _run(self, sql: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -9,8 +10,9 @@ import psycopg2
 import pytest
 from conftest import Sql
 
+from chaos.server import until
 from tests.fitting.conftest import ADAM, FULL, PLAIN, select
-from tests.greenplum.processes import computing
+from tests.greenplum.processes import computing, of_workers
 
 pytestmark = pytest.mark.slow
 
@@ -108,3 +110,32 @@ def test_weights_equal_those_of_a_server_without_segments(
         sql.run(f"{fit[:-1]}, seed := 3, warm_start := true)")
     assert _weights(cluster_sql, "out") == _weights(plain, "out")
     assert _weights(cluster_sql, "out") != _weights(cluster_sql, "again")
+
+
+def test_processes_of_idle_sessions_go(cluster_sql: Sql, connect: Callable[[str], Sql]) -> None:
+    partitions = cluster_sql.value("SELECT count(DISTINCT partition_key) FROM packed")
+    fit = "SELECT cerebro_fit_multiple('packed', '{}', 'configs', 1)"
+    before = {session for _, session in of_workers(cluster_sql)}  # that have packed the tables
+
+    def those(found: list[tuple[int, int]]) -> list[int]:
+        return [segment for segment, session in found if session not in before]
+
+    caller = connect(cluster_sql.dsn)
+    cluster_sql.run("SELECT cerebro_set('idle_seconds', '5')")
+    try:
+        caller.run(fit.format("out"))
+        assert those(computing(cluster_sql)) == list(range(partitions))
+        until(lambda: not those(computing(cluster_sql)), 60, "processes of idle sessions end", 1)
+
+        def is_one_of_each() -> bool:
+            """Of a session Greenplum keeps one process, a light one, on each segment."""
+            left = [pair for pair in of_workers(cluster_sql) if pair[1] not in before]
+            return len(left) == len(set(left))
+
+        until(is_one_of_each, 60, "others of them end", 1)
+    finally:
+        cluster_sql.run("SELECT cerebro_set('idle_seconds', NULL)")
+    caller.run(fit.format("again"))
+    assert _weights(cluster_sql, "again") == _weights(cluster_sql, "out")
+    time.sleep(8)  # longer than those before had
+    assert those(computing(cluster_sql)) == list(range(partitions))

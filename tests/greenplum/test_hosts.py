@@ -16,7 +16,7 @@ from chaos.hosts import Hosts, Node
 from chaos.segments import NotHere, Segments
 from tests.greenplum.test_faults import Bench, Call
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
 
 # With the default settings Greenplum takes six minutes to give up a host that says nothing any more.
 SECONDS = 900.0

@@ -49,7 +49,7 @@ def _side_by_side(works: list[Callable[[], object]]) -> None:
         except BaseException as error:
             errors.append(error)
 
-    threads = [threading.Thread(target=done, args=(work,)) for work in works]
+    threads = [threading.Thread(target=done, args=(work,), daemon=True) for work in works]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -142,6 +142,7 @@ class _User:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(7200)
 def test_runs_of_several_users_that_are_disturbed_together_all_go_on(
     segments: Sql, users: list[str], blobs: Any, connect: Callable[[str], Sql]
 ) -> None:

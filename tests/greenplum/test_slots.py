@@ -43,7 +43,7 @@ def test_a_call_that_waits_for_a_slot_says_so(segments: Sql, queued: Any) -> Non
         pytest.skip("this server has resource groups")
     other = psycopg2.connect(psycopg2.extensions.make_dsn(segments.dsn, user="slow"))
     sleeper, caller = (
-        threading.Thread(target=_quietly, args=(connection, text))
+        threading.Thread(target=_quietly, args=(connection, text), daemon=True)
         for connection, text in ((other, "SELECT pg_sleep(600)"), (queued, PACK))
     )
     sleeper.start()

@@ -67,9 +67,11 @@ def test_url(cluster: Any, empty_database: str) -> None:
 
 
 def test_print() -> None:
-    done = cerebro("print", "--python-path", "/opt/a", "--python-path", "/opt/b")
+    named = {"--python": "/opt/bin/python", "--package": "/opt/p", "--keeper-directory": "/run/x"}
+    done = cerebro("print", *(part for option in named.items() for part in option))
     assert done.returncode == 0
-    assert "_paths = ('/opt/a', '/opt/b')" in done.stdout
+    for path in named.values():
+        assert f": '{path}'" in done.stdout
 
 
 def test_error_has_a_hint_and_no_traceback(empty_database: str) -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
-import sys
 import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 from reasons import EMBEDDED_ONLY
+from servers import as_role
 
 import cerebro_db
 from cerebro_db.errors import CerebroError, InstallationFailed, MissingPrerequisite
@@ -19,10 +19,6 @@ from cerebro_db.install import installer, script, sources
 from cerebro_db.install.connection import rows, transaction
 from cerebro_db.install.embedded import Cluster
 from cerebro_db.install.script import Script, Step, sql_array
-
-PATHS = sources.default_python_paths()
-# The package is installed for the Python of the server.
-SERVER_PYTHON = "{}.{}".format(*sys.version_info)
 
 SCHEMA = """
 SELECT pg_describe_object(d.classid, d.objid, d.objsubid)
@@ -64,10 +60,7 @@ def test_again_is_the_same(database: str, sql: Any) -> None:
 def test_functions_are_for_members_of_cerebro_user(database: str, sql: Any, connect: Any) -> None:
     sql.run("CREATE ROLE member LOGIN IN ROLE cerebro_user; CREATE ROLE stranger LOGIN")
     try:
-        member, stranger = (
-            connect(database.replace("user=postgres", f"user={role}"))
-            for role in ("member", "stranger")
-        )
+        member, stranger = (connect(as_role(database, role)) for role in ("member", "stranger"))
         assert member.value("SELECT cerebro_version()") == cerebro_db.__version__
         with pytest.raises(Exception, match="permission denied for schema cerebro"):
             stranger.value("SELECT cerebro.cerebro_version()")
@@ -236,7 +229,7 @@ class TestMissing:
     def test_superuser(self, empty_database: str, empty: Any) -> None:
         empty.run("CREATE ROLE nobody_special LOGIN")
         try:
-            dsn = empty_database.replace("user=postgres", "user=nobody_special")
+            dsn = as_role(empty_database, "nobody_special")
             message, hint = self._message(dsn, Script())
         finally:
             empty.run("DROP ROLE nobody_special")
@@ -255,39 +248,44 @@ class TestMissing:
         package = r'On Debian it is the package "postgresql-plpython3-\d+"\.'
         assert re.fullmatch(f"Install it on the server. {package}", hint or "")
 
-    def test_python_of_another_version(self, empty_database: str) -> None:
-        message, hint = self._message(
-            empty_database, Script(("/opt/other/lib/python3.4/site-packages",))
-        )
-        assert message == (
-            f"the server's plpython3u runs Python {SERVER_PYTHON}, got a package for Python 3.4"
-        )
-        assert hint is not None
-        assert "/usr/bin/python3 -m venv" in hint
-
     @pytest.mark.not_on_segments(EMBEDDED_ONLY)
-    def test_unreadable_path(self, empty_database: str, tmp_path: Path, cluster: Cluster) -> None:
+    def test_unreadable_package(
+        self, empty_database: str, tmp_path: Path, cluster: Cluster
+    ) -> None:
         folder = tmp_path / "closed"
         folder.mkdir(mode=0)
-        message, hint = self._message(empty_database, Script((str(folder),)))
-        assert message == f'the server cannot read the Python path "{folder}"'
+        message, hint = self._message(empty_database, Script(package=str(folder)))
+        assert message == f'the server cannot read the package "{folder}"'
         assert hint is not None
         assert f'"{cluster.account.name}"' in hint
 
-    def test_package(self, empty_database: str, short_folder: Path) -> None:
-        folder = short_folder / "nothing"
-        folder.mkdir()
-        message, _ = self._message(empty_database, Script((str(folder),)))
-        assert message == f"the server finds no package cerebro_db in {folder}"
-
-    def test_tensorflow(self, empty_database: str, short_folder: Path) -> None:
-        folder = short_folder / "venv/lib/python3.11/site-packages"
-        (folder / "cerebro_db").mkdir(parents=True)
-        (folder / "cerebro_db" / "__init__.py").touch()
-        message, hint = self._message(empty_database, Script((str(folder),)))
-        assert message == f"the server finds no TensorFlow in {folder}"
+    def test_no_python(self, empty_database: str) -> None:
+        message, hint = self._message(empty_database, Script(python="/nowhere/bin/python"))
+        assert message.startswith('the server cannot run the Python "/nowhere/bin/python": ')
         assert hint is not None
-        assert f'{short_folder}/venv/bin/pip install "cerebro-db[cpu]"' in hint
+        assert "must be allowed to run it" in hint
+
+    @pytest.mark.parametrize(
+        ("found", "lacks"),
+        [
+            ('"cerebro_db": null', "no cerebro-db; needed: cerebro-db "),
+            ('"cerebro_db": "0.0.1"', "cerebro-db 0.0.1; needed: cerebro-db "),
+            (f'"cerebro_db": "{cerebro_db.__version__}"', "no TensorFlow"),
+        ],
+    )
+    def test_python_that_lacks_something(
+        self, empty_database: str, short_folder: Path, found: str, lacks: str
+    ) -> None:
+        """A program that tells what another virtual environment would."""
+        python = short_folder / "bin" / "python"
+        python.parent.mkdir(exist_ok=True)
+        told = f'{{"python": [3, 11], "tensorflow": false, {found}}}'
+        python.write_text(f"#!/bin/sh\necho '{told}'\n")
+        python.chmod(0o755)
+        message, hint = self._message(empty_database, Script(python=str(python)))
+        assert message.startswith(f"{python} has {lacks}")
+        assert hint is not None
+        assert f'{python.parent}/pip install "cerebro-db[cpu]' in hint
 
     def test_someone_elses_schema(self, empty_database: str, empty: Any) -> None:
         empty.run("CREATE SCHEMA cerebro")
@@ -295,8 +293,8 @@ class TestMissing:
         assert message == 'schema "cerebro" exists and is not one of Cerebro-DB'
 
     def test_relative_path(self) -> None:
-        with pytest.raises(CerebroError, match="allowed are absolute paths"):
-            Script(("site-packages",))
+        with pytest.raises(CerebroError, match="allowed: an absolute path"):
+            Script(package="site-packages")
 
     def test_connection(self) -> None:
         with pytest.raises(InstallationFailed, match="/nowhere"):
@@ -451,7 +449,3 @@ def _roles(cluster: Cluster) -> list[object]:
 
 def test_arrays_of_nothing() -> None:
     assert sql_array([]) == "ARRAY[]::text[]"
-
-
-def test_default_paths_tell_their_python() -> None:
-    assert sources.python_version_of(PATHS) == SERVER_PYTHON

@@ -442,7 +442,8 @@ def test_who_may_create_in_earlier_schemas_is_told(
     superuser.run(f'ALTER DATABASE {name} SET search_path = "$user", calm, cerebro')
     (only,) = installer.upgrade(hostile, Script())
     assert f"may create in DATABASE {name}, which comes before: {OWNER}\n" in only
-    administrator.run(f"ALTER DATABASE {name} OWNER TO postgres")
+    owner = administrator.value("SELECT quote_ident(current_user)")
+    administrator.run(f"ALTER DATABASE {name} OWNER TO {owner}")
     assert installer.install(hostile, Script()) == ()
 
 

@@ -16,7 +16,7 @@ from servers import connected, drop_database, make_database
 _numbers = itertools.count(1)
 
 
-@dataclass(frozen=True)
+@dataclass
 class Database:
     """A database with Cerebro-DB and one autocommit connection to it."""
 

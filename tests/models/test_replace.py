@@ -9,7 +9,7 @@ from typing import Any
 import psycopg2
 import pytest
 from reasons import NO_SUCH_SQL
-from servers import connected
+from servers import as_role, connected
 
 from tests.models.conftest import Database
 
@@ -140,7 +140,7 @@ def test_a_call_that_fails_leaves_what_is_there(db: Database) -> None:
     assert oids(db, "kept") == before
     run(
         db,
-        "DROP TABLE faulty; SELECT cerebro_drop_outputs('kept'), cerebro_drop_outputs('kept_rows')",
+        "DROP TABLE faulty; SELECT cerebro_drop_outputs('kept'); SELECT cerebro_drop_outputs('kept_rows')",
     )
 
 
@@ -285,9 +285,7 @@ def test_outputs_of_another_role_stay(db: Database, administrator: Any) -> None:
     users = {}
     for name in ("ann", "ben"):
         administrator.run(f"CREATE ROLE replacing_{name} LOGIN IN ROLE cerebro_user")
-        users[name] = Database(
-            db.dsn, connected(f"{db.dsn} user=replacing_{name}".replace("user=postgres", ""))
-        )
+        users[name] = Database(db.dsn, connected(as_role(db.dsn, f"replacing_{name}")))
     try:
         for statement in (
             "CREATE SCHEMA shared",

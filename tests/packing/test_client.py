@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from servers import partitions
 
 from cerebro_db.database.dialects.choice import dialect_of
 from cerebro_db.database.packed import load_packed
@@ -27,12 +28,14 @@ def pool(db, dialect):
 def test_a_client_packs_the_same_bytes(digits, pool, dialect, monkeypatch):
     # A table of many chunks of addresses, too.
     monkeypatch.setattr(packing_survey, "BLOCKS_PER_FETCH", 2)
-    said = []
-    request = PackRequest("public.digits", "public.by_client", "y", "x", num_partitions=3, seed=4)
+    said, count = [], partitions(3)
+    request = PackRequest(
+        "public.digits", "public.by_client", "y", "x", num_partitions=count, seed=4
+    )
     summary = packing.pack(pool, dialect, request, notify=said.append)
-    digits.pack("digits", "by_server", "y", "x", num_partitions=3, seed=4)
+    digits.pack("digits", "by_server", "y", "x", num_partitions=count, seed=4)
     assert digits.unpack("by_client").raw == digits.unpack("by_server").raw
-    assert (summary.rows, summary.partitions, summary.num_classes) == (1003, 3, 7)
+    assert (summary.rows, summary.partitions, summary.num_classes) == (1003, count, 7)
     assert said == [str(summary)]
 
 

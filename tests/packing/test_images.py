@@ -10,7 +10,8 @@ import zlib
 import numpy as np
 import pytest
 from psycopg2 import errors
-from servers import row_named
+from reasons import NO_TABLES_ON_SEGMENTS
+from servers import partitions, row_named
 
 SHAPE = (4, 3, 3)
 
@@ -50,7 +51,8 @@ def pack(db, column, arguments, output="i", source="pictures"):
 @pytest.mark.parametrize("source", ["pictures", "pictures_view"])
 @pytest.mark.parametrize(("column", "kind"), [("raw", "raw"), ('P % "g', "encoded")])
 def test_images_become_numbers(pictures, column, kind, source):
-    pack(pictures, column, f"ARRAY[4, 3, 3], '{kind}', num_partitions := 3", source=source)
+    arguments = f"ARRAY[4, 3, 3], '{kind}', num_partitions := {partitions(3)}"
+    pack(pictures, column, arguments, source=source)
     got = pictures.unpack("i", column)
     assert got.features.shape == (20, *SHAPE)
     numbers = np.round(got.features[:, 0, 0, 0] * 255).astype(int)
@@ -150,7 +152,14 @@ def test_a_timeout_is_heard_while_an_image_is_decoded(slow, reader):
         slow.fetch("SET statement_timeout = 0")
 
 
-@pytest.mark.parametrize("reader", list(READERS)[:3])
+@pytest.mark.parametrize(
+    "reader",
+    [
+        "packing",
+        "packing a view",
+        pytest.param("an array", marks=pytest.mark.not_on_segments(NO_TABLES_ON_SEGMENTS)),
+    ],
+)
 def test_the_limit_on_pixels_is_a_setting(slow, reader):
     slow.fetch("SELECT cerebro_set('max_image_pixels', '59999999')")
     told = "holds an image of 1 x 60000000 pixels; allowed: 59999999 together, the setting max_image_pixels"

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from servers import partitions
 
 _UUID = "00000000-0000-0000-0000-00000000000"
 
 
 def test_rows_come_back_shuffled_and_evenly_spread(digits):
-    notice = digits.pack("digits", "p1", "y", "x", num_partitions=4, buffer_size=100)
+    count = partitions(4)
+    notice = digits.pack("digits", "p1", "y", "x", num_partitions=count, buffer_size=100)
     assert "packed 1003 rows" in notice
     got = digits.unpack("p1")
     ids = got.features[:, 0].astype(int)
@@ -18,9 +20,9 @@ def test_rows_come_back_shuffled_and_evenly_spread(digits):
     assert np.array_equal(got.features, np.stack([ids, ids * 2, -ids, ids * 0 + 0.5], 1))
     assert np.array_equal(got.targets, ids % 7)
     assert got.targets.dtype == np.int32
-    assert sorted(got.partitions.values()) == [250, 251, 251, 251]
+    assert sorted(got.partitions.values()) == sorted((1003 + n) // count for n in range(count))
     assert {(key, buffer) for key, buffer, _ in got.buffers} == {
-        (key, buffer) for key in range(4) for buffer in range(3)
+        (key, buffer) for key in range(count) for buffer in range(-(-1003 // count // 100))
     }
     assert {rows for *_, rows in got.buffers} == {83, 84}
 
@@ -133,7 +135,7 @@ def test_numbers_are_float_targets(db, kind):
         f"CREATE TABLE {table} AS SELECT ARRAY[i]::int[] AS x, (i / 4.0)::{kind} AS y "
         "FROM generate_series(1, 30) i"
     )
-    db.pack(table, f"{table}_p", "y", "x", num_partitions=3, normalizing_const=2)
+    db.pack(table, f"{table}_p", "y", "x", num_partitions=partitions(3), normalizing_const=2)
     got = db.unpack(f"{table}_p")
     assert got.targets.dtype == np.float32
     assert got.targets.shape == (30,)
@@ -152,7 +154,8 @@ def test_arrays_are_float_targets(db):
 
 
 def test_validation_follows_the_training_table(digits, has_segments):
-    digits.pack("digits", "train", "y", "x", num_partitions=3, normalizing_const=10, num_classes=8)
+    options = {"num_partitions": partitions(3), "normalizing_const": 10, "num_classes": 8}
+    digits.pack("digits", "train", "y", "x", **options)
     digits.fetch(
         "CREATE TABLE val AS SELECT x::float8[] AS x, y::bigint AS y FROM digits WHERE y IN (3, 5)"
     )
@@ -162,7 +165,7 @@ def test_validation_follows_the_training_table(digits, has_segments):
     if not has_segments:  # there the order is that of the rows on each of them
         assert (np.diff(got.features[:, 0]) > 0).all()
     assert np.array_equal(np.round(got.features[:, 0] * 10).astype(int) % 7, got.targets)
-    assert len(got.partitions) == 3
+    assert len(got.partitions) == partitions(3)
     assert max(rows for *_, rows in got.buffers) <= 50
     query = "SELECT y_class_values, num_classes, normalizing_const, training_table FROM {}_summary"
     (train,), (val,) = digits.fetch(query.format("train")), digits.fetch(query.format("val_p"))
@@ -171,7 +174,7 @@ def test_validation_follows_the_training_table(digits, has_segments):
 
 
 def test_fewer_rows_than_partitions_in_validation(digits):
-    digits.pack("digits", "train4", "y", "x", num_partitions=4)
+    digits.pack("digits", "train4", "y", "x", num_partitions=partitions(4))
     digits.fetch("CREATE VIEW two AS SELECT * FROM digits WHERE id < 3")
     digits.fetch("SELECT cerebro_pack_validation('two', 'two_p', 'y', 'x', 'train4')")
     assert list(digits.unpack("two_p").partitions.values()) == [1, 1]

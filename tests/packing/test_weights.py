@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from psycopg2 import errors
-from servers import row_named
+from servers import partitions, row_named
 
 from cerebro_db.training import buffers
 from cerebro_db.training.targets import TargetFacts
@@ -42,7 +42,8 @@ def records(db, output, x, y, facts):
 )
 def test_weights_lie_beside_their_targets(weighty, source, target, facts):
     weighty.fetch("DROP TABLE IF EXISTS h, h_summary")
-    weighty.pack(source, "h", target, "x", num_partitions=3, buffer_size=7, sample_weight="w %")
+    options = {"num_partitions": partitions(3), "buffer_size": 7, "sample_weight": "w %"}
+    weighty.pack(source, "h", target, "x", **options)
     features, stored = records(weighty, "h", "x", target, facts)
     ids = features[:, 0]
     assert sorted(ids) == list(range(1, 51))

@@ -44,7 +44,7 @@ PACKED_TABLES = ("packed", "packed_summary", "columns", "columns_summary", "colu
 TABLES = ("rows", "images", *PACKED_TABLES, "models", "configs", "configs_summary", *MODEL_TABLES)
 
 
-@dataclass(frozen=True)
+@dataclass
 class Person:
     """A role that is logged in."""
 
@@ -95,10 +95,11 @@ def security_dsn(cluster: Server, administrator: Any, template: str) -> Iterator
 
 
 @pytest.fixture(scope="session")
-def root(security_dsn: str) -> Iterator[Person]:
+def root(security_dsn: str, administrator: Any) -> Iterator[Person]:
     """The superuser."""
     # What others put into schema public is not for a superuser to run, here as anywhere.
-    root = log_in(security_dsn, "postgres", options="-c search_path=pg_catalog")
+    name = administrator.value("SELECT current_user")
+    root = log_in(security_dsn, name, options="-c search_path=pg_catalog")
     yield root
     root.connection.close()
 

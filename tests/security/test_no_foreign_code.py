@@ -75,9 +75,11 @@ def marks(root: Person, bob: Person) -> Iterator[str]:
 
 def results(person: Person, root: Person, schema: str) -> dict[str, Any]:
     """What a user gets from all functions, from packing to predictions; all is made in a schema."""
+    # CREATE TABLE AS may spread rows over segments by chance.
     root.rows(
-        f"CREATE SCHEMA {schema} AUTHORIZATION {person.sql_name}; CREATE TABLE {schema}.rows AS "
-        "SELECT i AS id, ARRAY[sin(i), cos(i)]::real[] AS x, i % 2 AS y FROM generate_series(1, 40) i; "
+        f"CREATE SCHEMA {schema} AUTHORIZATION {person.sql_name}; "
+        f"CREATE TABLE {schema}.rows (id integer, x real[], y integer); "
+        f"INSERT INTO {schema}.rows SELECT i, ARRAY[sin(i), cos(i)], i % 2 FROM generate_series(1, 40) i; "
         f"ALTER TABLE {schema}.rows OWNER TO {person.sql_name}"
     )
     for call in (

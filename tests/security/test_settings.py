@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 
 import pytest
 
 from cerebro_db.configs.settings import DESCRIPTIONS, Settings, parse_setting
 from cerebro_db.database import sessions
 from cerebro_db.errors import InvalidArgument
-from tests.security.conftest import NET, Person
+from tests.security.conftest import NET, Person, log_in
 
 
 @pytest.fixture(autouse=True)
@@ -126,7 +127,9 @@ def test_what_an_earlier_version_stored_is_checked_when_it_is_used(
     root.rows(
         "INSERT INTO cerebro.catalog_settings VALUES ('worker_dsn', 'host=a hostaddr=10.0.0.1')"
     )
-    error = alice.refused("SELECT cerebro.cerebro_pack('rows', 'again', 'y', 'x')")
+    again = log_in(alice.connection.dsn, alice.name)  # without sessions of earlier calls
+    with closing(again.connection):
+        error = again.refused("SELECT cerebro.cerebro_pack('rows', 'again', 'y', 'x')")
     assert (error.pgcode, "with the keyword 'hostaddr'" in str(error)) == ("22023", True)
 
 

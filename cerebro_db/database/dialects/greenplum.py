@@ -23,10 +23,12 @@ class Greenplum(PostgreSQL):
     rotation: RotationStatements | None = GreenplumRotation()
 
     queues_statements = True
-    # Most is written by processes of segments, which work for the same session.
+    # Most is written by processes of segments, which work for the same session; who locks rows has
+    # the lock of their table, and no transaction's number.
     has_written = (
-        "SELECT EXISTS (SELECT 1 FROM pg_catalog.pg_locks l WHERE l.locktype = 'transactionid' "
-        "AND l.mode = 'ExclusiveLock' AND l.granted AND l.mppsessionid IN "
+        "SELECT EXISTS (SELECT 1 FROM pg_catalog.pg_locks l WHERE (l.locktype = 'transactionid' "
+        "AND l.mode = 'ExclusiveLock' OR l.locktype = 'relation' "
+        "AND l.mode IN ('ExclusiveLock', 'AccessExclusiveLock')) AND l.granted AND l.mppsessionid IN "
         "(SELECT a.sess_id FROM pg_catalog.pg_stat_activity a WHERE a.pid = %s))"
     )
 

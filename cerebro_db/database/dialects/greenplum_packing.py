@@ -14,7 +14,7 @@ from cerebro_db.configs.images import ImageEncoding
 from cerebro_db.database.dialects import packing_extras
 from cerebro_db.database.dialects.postgresql_packing import (
     PostgreSQLPacking,
-    Scan,
+    SourceScan,
     classes_join,
     concatenated,
     label,
@@ -86,6 +86,11 @@ class GreenplumPacking(PostgreSQLPacking):
            OR NOT pg_catalog.has_table_privilege(c.oid, 'SELECT')
       FROM pg_catalog.pg_class c WHERE c.oid = pg_catalog.to_regclass(%s)
     """
+
+    @property
+    def spread(self) -> GreenplumPacking:
+        """These statements."""
+        return self
 
     def copy(self, source: QualifiedName, columns: Sequence[str]) -> tuple[str, QualifiedName]:
         """Copy what has no addresses; and the name of the copy."""
@@ -176,7 +181,7 @@ class GreenplumPacking(PostgreSQLPacking):
         return f"{SEGMENT_KEY}, {super().primary_key()}"
 
     def fill_all(
-        self, table: QualifiedName, scan: Scan, columns: Sequence[str], spreading: Spreading
+        self, table: QualifiedName, scan: SourceScan, columns: Sequence[str], spreading: Spreading
     ) -> str:
         """Fill all buffers.
 

@@ -61,6 +61,11 @@ class GreenplumPrediction(PostgreSQLPrediction):
     # There is no order in which rows would have numbers.
     row_number, first_row = "NULL::bigint", "f.id NULLS FIRST"
 
+    @property
+    def spread(self) -> GreenplumPrediction:
+        """These statements."""
+        return self
+
     def create(self, table: QualifiedName, source: Source, columns: str, unfinished: bool) -> str:
         """The table of predictions, empty: a row lies where its id says, as it does elsewhere."""
         text = super().create(table, source, columns, unfinished)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from cerebro_db.configs.images import ImageEncoding
 from cerebro_db.database.dialects import packing_extras
@@ -15,6 +16,9 @@ from cerebro_db.database.dialects.packing_extras import Extra
 from cerebro_db.database.images import FAULTS_SHOWN, image_fault, image_sent, image_shape
 from cerebro_db.database.names import QualifiedName, quote
 from cerebro_db.database.outputs import PACKED
+
+if TYPE_CHECKING:
+    from cerebro_db.database.dialects.greenplum_packing import GreenplumPacking
 
 # Blocks whose row addresses are fetched at once: their text stays far below a gigabyte.
 BLOCKS_PER_FETCH = 131_072
@@ -24,7 +28,7 @@ UNFINISHED = "Cerebro-DB: a packing that is not finished"
 
 
 @dataclass(frozen=True)
-class Scan:
+class SourceScan:
     """What is read: a table and two expressions over its alias ``s``.
 
     Attributes:
@@ -109,6 +113,11 @@ class PostgreSQLPacking:
      WHERE n.nspname = %s AND c.relname = %s
     """
 
+    @property
+    def spread(self) -> GreenplumPacking | None:
+        """These statements where rows are spread over segments; None elsewhere."""
+        return None
+
     def stage(
         self,
         staged: QualifiedName,
@@ -151,7 +160,7 @@ class PostgreSQLPacking:
         """Remove what is not finished."""
         return "DROP TABLE IF EXISTS " + ", ".join(table.sql for table in tables)
 
-    def shapes(self, scan: Scan) -> str:
+    def shapes(self, scan: SourceScan) -> str:
         """The shapes of the first rows that have one: features, target (NULL without arrays)."""
         parts = [image_shape(scan.image) if scan.image else _first_shape(scan, scan.features)]
         parts.append("NULL" if scan.class_type else _first_shape(scan, scan.target))
@@ -169,7 +178,7 @@ class PostgreSQLPacking:
             f"FROM ONLY {table.sql} {where}"
         )
 
-    def classes(self, scan: Scan) -> str:
+    def classes(self, scan: SourceScan) -> str:
         """All classes: as text of an array (sorted, NULL last), how many, whether with NULL."""
         return (
             "SELECT pg_catalog.array_agg(d.v ORDER BY d.v)::text, pg_catalog.count(*), "
@@ -193,7 +202,7 @@ class PostgreSQLPacking:
          WHERE f.fault IS NOT NULL
         """
 
-    def fill(self, table: QualifiedName, scan: Scan, columns: Sequence[str]) -> str:
+    def fill(self, table: QualifiedName, scan: SourceScan, columns: Sequence[str]) -> str:
         """Fill one buffer.
 
         Parameters: partition_key, buffer_id, divisor; for float targets the shape of their
@@ -236,7 +245,7 @@ class PostgreSQLPacking:
         where = f"row {number} of the scan of {table}"
         return where if address is None else f"{where}, ctid {address}"
 
-    def culprit(self, scan: Scan, shape: Sequence[int], target_shape: Sequence[int]) -> str:
+    def culprit(self, scan: SourceScan, shape: Sequence[int], target_shape: Sequence[int]) -> str:
         """The first row that cannot be packed.
 
         Parameters: divisor; for classes all class values. Columns: number in the scan, address,
@@ -321,7 +330,7 @@ def label(target: str) -> str:
     return f"pg_catalog.int4send(COALESCE(c.id, CASE WHEN {target} IS NULL THEN %s ELSE -1 END))"
 
 
-def classes_join(scan: Scan) -> str:
+def classes_join(scan: SourceScan) -> str:
     """Class ids beside the rows; NULL is left to the label, as a join that matches it is slow."""
     return f"""
     LEFT JOIN (SELECT u.v, (u.o - 1)::integer AS id
@@ -330,10 +339,10 @@ def classes_join(scan: Scan) -> str:
     """
 
 
-def _first_shape(scan: Scan, expression: str) -> str:
+def _first_shape(scan: SourceScan, expression: str) -> str:
     return (
         f"(SELECT {dimensions(expression)} FROM ONLY {scan.table.sql} s "
-        f"WHERE {expression} IS NOT NULL AND {scan.kept} LIMIT 1)"
+        f"WHERE pg_catalog.array_ndims({expression}) IS NOT NULL AND {scan.kept} LIMIT 1)"
     )
 
 

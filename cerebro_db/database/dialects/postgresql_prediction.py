@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cerebro_db.configs.images import ImageEncoding
 from cerebro_db.database.dialects.postgresql_packing import dimensions, fault, sent
@@ -13,6 +13,9 @@ from cerebro_db.database.dialects.prediction_answers import Answer, Several, Val
 from cerebro_db.database.images import FAULTS_SHOWN, image_fault, image_sent
 from cerebro_db.database.names import QualifiedName, quote
 from cerebro_db.database.outputs import PREDICTIONS
+
+if TYPE_CHECKING:
+    from cerebro_db.database.dialects.greenplum_prediction import GreenplumPrediction
 
 Statement = tuple[str, list[Any]]
 # Which rows of a source a statement is about: None for all, the first block and the one after the
@@ -239,6 +242,11 @@ class PostgreSQLPrediction:
 
     def __init__(self, server_version: int = ADDRESSED_SINCE) -> None:
         self.has_addressed_scans = server_version >= ADDRESSED_SINCE
+
+    @property
+    def spread(self) -> GreenplumPrediction | None:
+        """These statements where rows are spread over segments; None elsewhere."""
+        return None
 
     def create(self, table: QualifiedName, source: Source, columns: str, unfinished: bool) -> str:
         """The table of predictions, empty; ``columns`` are those of Classes or Values."""

@@ -1,0 +1,219 @@
+"""The loop of a run with workers that only count: everything but the order of hops is left out."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pytest
+from run_states import configuration, run_state
+
+from cerebro_db.core import events
+from cerebro_db.core.events import Decided
+from cerebro_db.core.spec import HOPPER, ROTATION, Hop, Workers
+from cerebro_db.core.state import RunState
+from cerebro_db.core.tasks import (
+    Answered,
+    Combine,
+    Failure,
+    HopResult,
+    Outcome,
+    Ready,
+    Result,
+    Score,
+    Step,
+    Sums,
+    Task,
+    Train,
+    Trained,
+    WorkerView,
+)
+from cerebro_db.database.sessions import StatementFailed
+from cerebro_db.decide.strategies import STRATEGIES
+from cerebro_db.runs.loop import Loop
+from cerebro_db.runs.report import Report
+
+
+class Counting:
+    """Workers that are done in a random order; losses are those of the hops that were made.
+
+    Args:
+        count: how many.
+        seed: of the order in which they are done.
+        fails: configuration whose hops fail, and whether each fails its whole task.
+    """
+
+    def __init__(self, count: int, seed: int, fails: int | None = None) -> None:
+        self._random = random.Random(seed)
+        self._tasks: dict[int, Task | None] = {}
+        self._count, self._fails = count, fails
+        self.made: dict[int, list[tuple[int, int]]] = {}
+
+    def start(self) -> None:
+        self._tasks = dict.fromkeys(range(self._count))
+
+    def free(self) -> Sequence[WorkerView]:
+        return [WorkerView(number) for number in range(self._count) if number not in self._tasks]
+
+    @property
+    def is_busy(self) -> bool:
+        return bool(self._tasks)
+
+    def submit(self, state: RunState, worker: int, task: Task) -> None:
+        assert worker not in self._tasks
+        self._tasks[worker] = task
+
+    def poll(self) -> Iterator[Outcome]:
+        worker = self._random.choice(sorted(self._tasks))
+        task = self._tasks.pop(worker)
+        yield Outcome(worker, task, Ready([{}]) if task is None else self._result(task))
+
+    def cancel(self, worker: int) -> None:
+        raise AssertionError("nobody asks for that")
+
+    def _result(self, task: Task) -> Result:
+        match task:
+            case Train(hops) | Step(hops):
+                if any(hop.mst_key == self._fails for hop in hops):
+                    error = StatementFailed("division by zero", "22012", None, None)
+                    return Failure(error.message, error.sqlstate, error.hint, error)
+                return Trained(tuple(self._hop(hop) for hop in hops))
+            case Score(scans):
+                return Sums(
+                    tuple((scan, dict.fromkeys(scan.group.mst_keys, 0), {}) for scan in scans)
+                )
+            case Combine(group):
+                return Answered(
+                    {str(key): self._measured(key, group.epoch) for key in group.mst_keys}
+                )
+            case _:
+                return Answered({})
+
+    def _hop(self, hop: Hop) -> HopResult:
+        self.made.setdefault(hop.mst_key, []).append((hop.epoch, hop.partition_key))
+        return HopResult(hop, 0, 0, 0.0, 0.0, self._random.random(), 1)
+
+    def _measured(self, mst_key: int, epoch: int) -> dict[str, Any]:
+        return {"loss": mst_key + 1 / epoch, "names": ["accuracy"], "metrics": [1 / mst_key]}
+
+
+class Written:
+    """A catalog that nobody reads, storage without states, and nobody who asks for anything."""
+
+    def __init__(self) -> None:
+        self.ended_: dict[int, str] = {}
+        self.losses: dict[tuple[int, int, str], float] = {}
+        self.done = True
+
+    def measured(self, rows: Any) -> None:
+        self.losses |= {
+            (row.mst_key, row.epoch, row.dataset): row.loss
+            for row in rows
+            if not isinstance(row, int)
+        }
+
+    def ended(self, mst_key: int, status: str, error: str) -> None:
+        self.ended_[mst_key] = error
+
+    def look(self) -> list[Any]:
+        return []
+
+    def next(self) -> None:
+        return None
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *given, **more: None
+
+
+class Halving:
+    """Promotes the better half of the configurations, in place of what checks and stores decisions."""
+
+    def take(self, state: RunState) -> list[Decided]:
+        found: list[Decided] = []
+        first = [state.tracks[key] for key in state.cohorts[0]]
+        if state.decisions == 0 and all(1 in track.scored for track in first):
+            best = sorted(first, key=lambda track: track.measured[1]["training"]["loss"])
+            found = [
+                events.Promoted(track.configuration.mst_key, 3) for track in best[: len(best) // 2]
+            ]
+            found.append(events.Added((configuration(50, 2.0, 1, cohort=1),)))
+        for one in found:
+            state.apply(one)
+        return found
+
+
+class Nothing:
+    """Decides nothing."""
+
+    def take(self, state: RunState) -> list[Decided]:
+        return []
+
+
+def run(
+    workers: int,
+    seed: int,
+    schedule: str = HOPPER,
+    decisions: Any = None,
+    fails: int | None = None,
+    costs: int = 6,
+) -> tuple[Counting, Written, RunState]:
+    """A whole run."""
+    state = run_state(
+        {key: float(key) for key in range(1, costs + 1)},
+        range(3),
+        epochs=1 if decisions else 2,
+        frequency=1,
+        validation=[0],
+        is_open=decisions is not None,
+        workers=Workers(workers, most_hops=4),
+    )
+    executor, written, strategy = Counting(workers, seed, fails), Written(), STRATEGIES[schedule]
+    anything: Any = written
+    report = Report(state, lambda line: None, lambda: 0.0)
+    loop = Loop(
+        state=state,
+        strategy=strategy,
+        executor=executor,
+        storage=anything,
+        catalog=anything,
+        decisions=decisions or Nothing(),
+        requests=anything,
+        report=report,
+        files=anything,
+        clock=lambda: 0.0,
+    )
+    loop.run()
+    assert loop.is_complete
+    return executor, written, state
+
+
+@pytest.mark.parametrize("decisions", [None, Halving()])
+def test_number_and_speed_of_workers_do_not_show(decisions: Any) -> None:
+    first, written, _ = run(1, 0, decisions=decisions)
+    assert len(written.losses) == 2 * sum(len(hops) for hops in first.made.values()) / 3
+    for workers, seed in ((1, 1), (2, 2), (4, 3), (4, 4)):
+        other, theirs, _ = run(workers, seed, decisions=decisions)
+        assert other.made == first.made
+        assert theirs.losses == written.losses
+    other, theirs, _ = run(1, 5, ROTATION, decisions)
+    assert other.made == first.made
+    assert theirs.losses == written.losses
+
+
+def test_budgets_are_kept() -> None:
+    executor, _, state = run(2, 1, decisions=Halving())
+    epochs = {key: len(hops) / 3 for key, hops in executor.made.items()}
+    assert epochs == {1: 3, 2: 3, 3: 3, 4: 1, 5: 1, 6: 1, 50: 1}
+    assert {track.budget for track in state.tracks.values()} == {1, 3}
+
+
+@pytest.mark.parametrize("schedule", [HOPPER, ROTATION])
+def test_who_fails_leaves_the_others_alone(schedule: str) -> None:
+    undisturbed, _, _ = run(1, 0, schedule)
+    executor, written, state = run(1, 0, schedule, fails=2)
+    del undisturbed.made[2]
+    assert executor.made == undisturbed.made
+    assert written.ended_ == {2: "division by zero (epoch 1, hop 1)"}
+    assert state.ended == {2: ("failed", "division by zero (epoch 1, hop 1)")}
+    assert {key for key, _, _ in written.losses} == {1, 3, 4, 5, 6}
