@@ -120,7 +120,7 @@ class Cluster:
         if self.pid() is None:
             return False
         with self._locked():
-            # A backend that computes does not hear a polite request until it is done.
+            # One that hangs does not hear a polite request.
             if self._control("stop", "-m", "fast", "-t", "20") is not None and self.pid():
                 self._require(self._control("stop", "-m", "immediate", "-t", "60"), "stopping")
         return True
