@@ -37,7 +37,7 @@ class Kept:
     """A session of which only its end is of interest."""
 
     def __init__(self) -> None:
-        self.facts: dict[str, Any] = {}
+        self.warmth: Any = None
         self.keep, self.closed, self.busy = True, False, False
 
     def run(self, statement: str) -> None:
