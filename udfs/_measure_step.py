@@ -10,4 +10,5 @@ return relay.step(
     x_shape,
     y,
     y_shape,
+    like=relay.like(kind, task),
 )

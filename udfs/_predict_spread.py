@@ -1,1 +1,13 @@
-return relay.trainer("predicting_spread.predict_spread", kind, number, chunk, task, data, id)
+if kind == 1 and relay.waits_for_more(number, id, data):
+    return None
+return relay.trainer(
+    "predicting_spread.predict_spread",
+    kind,
+    number,
+    chunk,
+    task,
+    data,
+    id,
+    *relay.kept_rows(),
+    like=relay.like(kind, task),
+)

@@ -1,1 +1,1 @@
-return relay.trainer("training.prepare_process", task)
+return relay.trainer("training.prepare_process", task, like=relay.like(-1, task))

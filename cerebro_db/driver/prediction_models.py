@@ -59,10 +59,10 @@ class Asked:
         """Of the only input, or of the first one."""
         return self.shapes[0]
 
-    def first_task(self, ranks: Sequence[int], **told: int) -> str:
+    def first_task(self, ranks: Sequence[int]) -> str:
         """What a worker is told with the first model."""
         more = {"shape": list(self.shape), "divisor": self.divisor, "ranks": list(ranks)}
-        return json.dumps(self.members[0].task | input_task(self.shapes) | more | told)
+        return json.dumps(self.members[0].task | input_task(self.shapes) | more)
 
 
 def models_of_table(session: Session, table: ModelTable, keys: Sequence[int], tick: Tick) -> Asked:

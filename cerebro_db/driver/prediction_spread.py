@@ -62,7 +62,7 @@ class SpreadJob(Job):
         keys = [key for _, key in run(self._sql.segment_keys, (), self._tick)]
         run(self._sql.stage, (keys, self._preparation(work)), self._tick)
         first, *more = work.asked.members
-        tasks = [work.asked.first_task(work.ranks, batch_rows=work.batch_rows)]
+        tasks = [work.asked.first_task(work.ranks)]
         tasks += [json.dumps(member.task) for member in more]
         for number, (member, task) in enumerate(zip([first, *more], tasks, strict=True)):
             brought = Brought(number, member.stored, member.key, task)

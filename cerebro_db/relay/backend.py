@@ -14,9 +14,12 @@ _UTF8 = 6  # the number of that encoding in the server
 _LISTEN = "SELECT 1"
 
 
+_program = ctypes.CDLL(None)
+
+
 def program() -> Any:
     """The server's own program."""
-    return ctypes.CDLL(None)
+    return _program
 
 
 def raises_interrupts() -> bool:
@@ -129,17 +132,23 @@ class deferred:
 
     A timeout is two signals there, and each becomes a KeyboardInterrupt, in whatever Python is at: the
     second one in the middle of what has to be done after the first. So a call takes the server's
-    hook away while it runs.
+    hook away while it runs. An error of a segment may jump over the frames of a call: what that has
+    left is known by its statement, which is over.
     """
 
     _hook = None  # of the server, while it is taken away
+    _statement = None  # in which it was
     _told = False  # whether somebody has heard of the interrupt already
 
     def __enter__(self) -> None:
-        self._mine = raises_interrupts() and deferred._hook is None
+        self._mine = False
+        if not raises_interrupts():
+            return
+        statement, hook = statement_began(), _cancel_hook()
+        self._mine = deferred._hook is None or deferred._statement != statement
         if self._mine:
-            hook = _cancel_hook()
-            deferred._hook, deferred._told = hook.value, False
+            found = hook.value or deferred._hook
+            deferred._hook, deferred._statement, deferred._told = found, statement, False
             hook.value = None
 
     def __exit__(self, *error: Any) -> None:

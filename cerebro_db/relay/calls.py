@@ -1,8 +1,9 @@
 """Calls of SQL functions, handed to processes beside the server."""
 
+import json
 import os
 import sys
-from typing import Any, Dict, Tuple
+from typing import Any, Dict, List, Tuple
 
 from . import backend, machine
 from .failures import failure
@@ -11,6 +12,7 @@ from .services import Services
 from .wire import Closed
 
 DRIVER, TRAINER = "driver", "trainer"
+PREPARE = -1  # kind of a row that makes a trainer ready
 LOST, NO_KEEPER = "YC001", "YC002"
 _LOST_HINT = "call the function again; the log of its keeper may tell more"
 _MOST_DRIVERS = 100  # for one call, of which each one was lost
@@ -29,6 +31,7 @@ class Relay:
         self.told = dict(installation)
         self._installation = Installation(**installation)
         self._trainers: Dict[Any, Process] = {}  # by the owner of the trainer
+        self._rows: List[Tuple[Any, Any]] = []  # names and data, until a batch of them is there
         self._functions = None  # JSON of the registered functions, as the catalog has told
 
     # -- calls -------------------------------------------------------------------
@@ -69,7 +72,7 @@ class Relay:
         with backend.deferred():
             return self._ask(_call(name, arguments, named), named.pop("like", None))
 
-    def step(self, name: str, token: Any, waits: bool, *arguments: Any) -> Any:
+    def step(self, name: str, token: Any, waits: bool, *arguments: Any, **options: Any) -> Any:
         """Hand a row of an aggregate to the trainer.
 
         Args:
@@ -78,6 +81,7 @@ class Relay:
             waits: whether to wait for the answer. Otherwise the trainer may still be at earlier
                 rows; an error of it comes with a later one, or with the end of the aggregate.
             arguments: of the row.
+            like: as above.
 
         Returns:
             The answer, or the token where nothing is waited for.
@@ -85,7 +89,7 @@ class Relay:
         call = _call(name, (token,) + arguments, {}, begins=token is None)
         with backend.deferred():
             if waits:
-                return self._ask(call)
+                return self._ask(call, **options)
             trainer = self._trainers.get(tuple(backend.owner()))
             if trainer is None:
                 raise failure(self._plpy, LOST, "the trainer of this session is gone", _LOST_HINT)
@@ -93,6 +97,36 @@ class Relay:
                 return self._ask(call)
             self._exchange(trainer, dict(call, waits=False))
             return token
+
+    def waits_for_more(self, most: int, name: Any, data: Any) -> bool:
+        """Keep a row until a batch is full; whether it is not yet.
+
+        Args:
+            most: rows of a batch.
+            name, data: of the row; one without goes to the trainer, which refuses it.
+        """
+        if name is None or data is None:
+            return False
+        self._rows.append((name, data))
+        return len(self._rows) < most
+
+    def kept_rows(self) -> Tuple[List[Any], List[int], bytes]:
+        """Names, sizes and data of the rows that were kept, which begin anew."""
+        rows, self._rows = self._rows, []
+        datas = [data for _, data in rows]
+        return [name for name, _ in rows], [len(data) for data in datas], b"".join(datas)
+
+    @staticmethod
+    def like(kind: Any, task: Any) -> Any:
+        """Settings that a trainer makes once in its life, of a task that prepares it; None of others."""
+        if kind != PREPARE:
+            return None
+        try:
+            told = dict(json.loads(task or "{}"))
+        except (TypeError, ValueError):  # the trainer refuses it
+            return None
+        threads = told.get("threads")
+        return None if threads is None else [threads, bool(told.get("use_gpus"))]
 
     def know(self, functions: Any) -> None:
         """Remember what is registered, as JSON, for the trainers of this process."""
@@ -111,6 +145,7 @@ class Relay:
 
     def _exchange(self, trainer: Process, call: Dict[str, Any]) -> Any:
         """Send a call, and wait for the answer if there is to be one; an interrupted one ends the trainer."""
+        trainer.asked_in = backend.statement_began()
         try:
             trainer.send(call)
             answer = self._answer(trainer) if call["waits"] else None
@@ -120,6 +155,7 @@ class Relay:
         except BaseException:
             self._drop(trainer)
             raise
+        trainer.asked_in = None
         if answer is not None:
             trainer.like = answer["like"]
             if answer.get("ends"):
@@ -132,6 +168,12 @@ class Relay:
         trainer = self._trainers.get(owner)
         if trainer is not None and like is not None and trainer.like not in (None, like):
             self._drop(trainer)
+            trainer = None
+        if trainer is not None and trainer.asked_in is not None:
+            # An error of a segment jumps over the frames that would have ended the call; in the same
+            # statement it is still under way, and this one is part of what the trainer has asked for.
+            if trainer.asked_in != backend.statement_began():
+                self._drop(trainer)
             trainer = None
         if trainer is None:
             trainer = self._trainers[owner] = self._connected(TRAINER, {"like": like})

@@ -84,6 +84,7 @@ class Process(Connection):
         like: settings that it has made for the rest of its life, None before.
         functions: the registered functions that it knows of, as a tuple of JSON.
         again: name and arguments of the call that goes on where this process ends.
+        asked_in: the statement of the call that is under way.
     """
 
     def __init__(self, sock: socket.socket, listen: Any, kind: str) -> None:
@@ -92,6 +93,7 @@ class Process(Connection):
         self.like: Any = None
         self.functions: Any = None
         self.again: Any = None
+        self.asked_in: Any = None
 
 
 def connected(installation: Installation, kind: str, hello: Dict[str, Any], listen: Any) -> Process:

@@ -7,6 +7,7 @@ bring the models, the next ones are asked about, and the last one tells that the
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from cerebro_db.errors import InvalidArgument, InvalidData, RunFailed
@@ -44,11 +45,8 @@ class _Stream:
 
     models: dict[int, _Model] = field(default_factory=dict)
     prediction: Prediction | None = None
-    batch_rows: int = 1
     ranks: int = 1
     inputs: int = 1
-    ids: list[str] = field(default_factory=list)
-    rows: list[list[bytes]] = field(default_factory=list)
 
     def opened(self, memory: WorkerMemory, tick: Tick) -> Prediction:
         """The models, loaded when all of them are there."""
@@ -75,18 +73,22 @@ def predict_spread(
     task: str | None,
     data: bytes | None,
     name: str | None,
+    names: list[str],
+    sizes: list[int],
+    rows: bytes,
 ) -> Predicted | None:
-    """Take one row of a statement; what is predicted, as soon as a batch is full.
+    """Take a row of a statement, or a batch of those to predict; what is predicted.
 
     Args:
         plpy: the module that the server hands to PL/Python bodies.
         gd: the dictionary of the process.
         kind: of the row.
-        number: of a model, or of the rows in a piece of a buffer.
+        number: of a model, or of the rows in a batch or a piece of a buffer.
         chunk: of a model's state.
         task: what makes the process a worker, or what it must know of a model.
         data: a chunk of a state, the features of a row, or those of a piece of a buffer.
         name: the id of a row or of a piece.
+        names, sizes, rows: ids, bytes and features of the rows that came before and with this one.
     """
     if kind == PREPARE:
         compute(plpy, lambda tick: prepared(plpy, gd, task or "").begin(_Stream()))
@@ -97,13 +99,14 @@ def predict_spread(
         _take_model(stream, number, chunk, task, data)
         return None
     if kind == ROW:
-        return _take_row(plpy, memory, stream, data, name)
+        _check_row(data, name)
+        return _batch(plpy, memory, stream, names, sizes, rows)
     if kind == BUFFER:
         count = checked("number", number, 1, 2**31 - 1)
         return _piece(plpy, memory, stream, data or b"", count, name)
     if kind != END:
         raise InvalidArgument(f"kind: got {kind}; allowed: {PREPARE} to {END}")
-    answers = _batch(plpy, memory, stream) if stream.rows else None
+    answers = _batch(plpy, memory, stream, names, sizes, rows) if names else None
     memory.end(memory.token, _Stream)
     return answers
 
@@ -121,33 +124,35 @@ def _take_model(
         from cerebro_db.training.tasks import inputs_of
 
         given = Fields.parse(task)
-        stream.batch_rows = given.integer("batch_rows", 1, 2**31 - 1)
         ranks, inputs = given.integers("ranks", 0), inputs_of(given)
         # The rows of several outputs are told apart by the statement.
         stream.ranks = ranks[0] if len(ranks) == 1 and ranks[0] else 1
         stream.inputs = len(inputs) or 1
 
 
-def _take_row(
-    plpy: Any, memory: WorkerMemory, stream: _Stream, data: bytes | None, name: str | None
-) -> Predicted | None:
+def _check_row(data: bytes | None, name: str | None) -> None:
     if name is None or data is None:
         raise InvalidData("a row has no id" if name is None else "a row has no features")
-    stream.ids.append(name)
-    stream.rows.append([data] if stream.inputs == 1 else parse_bytes(data, stream.inputs))
-    return _batch(plpy, memory, stream) if len(stream.rows) == stream.batch_rows else None
 
 
-def _batch(plpy: Any, memory: WorkerMemory, stream: _Stream) -> Predicted:
+def _batch(
+    plpy: Any, memory: WorkerMemory, stream: _Stream, ids: list[str], sizes: list[int], rows: bytes
+) -> Predicted:
     """The predictions for the rows that wait."""
-    ids, stream.ids = stream.ids, []
-    # Of each input all rows.
-    data, count = b"".join(map(b"".join, zip(*stream.rows, strict=True))), len(stream.rows)
-    stream.rows = []
-    answers = compute(plpy, lambda tick: stream.opened(memory, tick).batch(data, count))
+    data = rows if stream.inputs == 1 else _by_inputs(rows, sizes, stream.inputs)
+    answers = compute(plpy, lambda tick: stream.opened(memory, tick).batch(data, len(sizes)))
     if answers[0] is not None:
         ids = [name for name in ids for _ in range(stream.ranks)]
     return _predicted(answers, ids, None, len(ids))
+
+
+def _by_inputs(rows: bytes, sizes: list[int], inputs: int) -> bytes:
+    """Of each input all rows, instead of each row all inputs."""
+    ends = list(accumulate(sizes))
+    each = [
+        parse_bytes(rows[end - size : end], inputs) for size, end in zip(sizes, ends, strict=True)
+    ]
+    return b"".join(map(b"".join, zip(*each, strict=True)))
 
 
 def _piece(

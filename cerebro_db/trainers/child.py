@@ -73,10 +73,21 @@ def _worked(sock: socket.socket, session: dict[str, Any], kind: str) -> bool:
         sock.sendall(part)
     link = Link(sock)
     try:
-        usable = serve(link, session, _kept, lambda: close_sessions(_kept))
+        # A driver's sessions have ended when its caller gets the answer; a trainer reads with the
+        # one that it has as long as its caller stays.
+        usable = serve(link, session, _kept, _close_sessions if kind == DRIVER else _nothing)
     finally:
+        _close_sessions()
         link.close()
     return usable and kind == TRAINER
+
+
+def _close_sessions() -> None:
+    close_sessions(_kept)
+
+
+def _nothing() -> None:
+    pass
 
 
 def _handed(control: socket.socket) -> tuple[socket.socket, dict[str, Any]] | None:

@@ -33,8 +33,9 @@ ALLOWED = {
     "cerebro_db/training/keras_file.py": ["h5py", "load_weights"],
     # An installed package that an administrator has registered.
     "cerebro_db/training/functions.py": ["import_module"],
-    "udfs/cerebro_load_model.py": ["load_model"],  # the same
-    "sql/verify/versions.py": ["import_module"],  # names are written there
+    # Modules of the package itself: an entry by its name, and all of them before processes are forked.
+    "cerebro_db/trainers/serving.py": ["import_module"],
+    "cerebro_db/trainers/preloading.py": ["import_module"],
 }
 
 

@@ -43,7 +43,8 @@ def test_errors_carry_what_the_server_reads() -> None:
 @pytest.mark.parametrize(
     ("message", "told"),
     [
-        ("got 1; allowed: 2", "cerebro: got 1; allowed: 2"),
+        ("got 1; allowed: 2", "got 1; allowed: 2"),
+        ("no worker", "cerebro: no worker"),
         ("a: b: c", "a: b: c"),
         (": empty", ": empty"),
     ],

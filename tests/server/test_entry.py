@@ -1,83 +1,66 @@
-"""Errors on their way out, where there is no hint to be had."""
+"""Errors on their way out of a driver or a trainer."""
 
 from __future__ import annotations
 
 import os
-import re
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from cerebro_db.errors import InvalidArgument, RunFailed
-from cerebro_db.server.entry import entry, entry_of
-
-
-class _Told(Exception):
-    """What the server would raise."""
+from cerebro_db.errors import CerebroError, InvalidArgument, RunFailed
+from cerebro_db.server.entry import entry_of
+from cerebro_db.trainers.failures import described
+from cerebro_db.trainers.lent import ServerError
 
 
 @entry_of("cerebro_pause")
-def _refuses(plpy: Any, message: str) -> None:
-    raise InvalidArgument(message)
-
-
-def _told(message: str) -> tuple[str, str]:
-    """Message as the server writes it, and what comes with it."""
-    with pytest.raises(_Told) as raised:
-        _refuses(SimpleNamespace(Error=_Told, SPIError=_Told), message)
-    return f"{raised.type.__name__}: {raised.value}", str(vars(raised.value))
-
-
-@pytest.mark.parametrize(
-    ("message", "told"),
-    [
-        ("got 1; allowed: 2", "got 1; allowed: 2"),
-        ("a: b: c", "a: b: c"),
-        (": empty", ": empty"),
-        ("größer\0: \ud800", "größer\\x00: \\ud800"),
-        ("no worker", "cerebro: no worker"),
-    ],
-)
-def test_the_server_shows_the_message_as_it_is(message: str, told: str) -> None:
-    assert _told(message)[0] == told
-
-
-def test_the_hint_of_last_resort_is_how_the_function_is_called() -> None:
-    assert "cerebro_pause(run_id" in _told("got 1")[1]
-
-
-PLPY = SimpleNamespace(Error=_Told, SPIError=_Told)
-
-
-@entry
-def _defect(plpy: Any, error: Exception) -> None:
+def _refuses(plpy: Any, error: CerebroError) -> None:
     raise error
 
 
-def test_a_defect_is_one_line_and_its_traceback_is_in_the_log(
-    capfd: pytest.CaptureFixture[str],
-) -> None:
-    with pytest.raises(_Told) as raised:
-        _defect(PLPY, KeyError("a\nb"))
-    message, hint = f"{raised.type.__name__}: {raised.value}", vars(raised.value)
-    assert re.search(r"unexpected error [0-9a-f]{8}, KeyError: 'a", message)
-    assert "\n" not in message
-    assert "Traceback" not in f"{message}{hint}"
-    number = re.findall("[0-9a-f]{8}", message)[0]
-    log = capfd.readouterr().err
-    assert f"unexpected error {number}:" in log
-    assert "Traceback" in log
-    assert "test_entry.py" in log
+def _hint(error: CerebroError) -> str:
+    with pytest.raises(CerebroError) as raised:
+        _refuses(None, error)
+    return raised.value.hint or ""
+
+
+def test_the_hint_of_last_resort_is_how_the_function_is_called() -> None:
+    assert "cerebro_pause(run_id" in _hint(InvalidArgument("got 1"))
+    assert _hint(InvalidArgument("got 1", hint="allowed: 2")) == "allowed: 2"
+
+
+def test_a_package_that_has_gone_since_hides_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "cerebro_db.server.usage", None)
+    assert _hint(InvalidArgument("got 1")) == ""
+
+
+def test_texts_are_such_as_the_server_can_take() -> None:
+    told = described(InvalidArgument("größer\0: \ud800"))
+    assert (told["message"], told["sqlstate"]) == ("größer\\x00: \\ud800", "22023")
+
+
+def test_a_defect_is_one_line_and_its_traceback_is_for_the_log() -> None:
+    try:
+        raise KeyError("a\nb")
+    except KeyError as error:
+        told = described(error)
+    assert told["message"].startswith("unexpected error ")
+    assert ", KeyError: 'a" in told["message"]
+    number = told["message"].split()[2].rstrip(",")
+    assert number in told["hint"]
+    shown = f"{told['message']}{told['hint']}{told['detail']}"
+    assert "\n" not in told["message"]
+    assert "Traceback" not in shown
+    assert "Traceback" in told["log"]
+    assert number in told["log"]
+    assert "test_entry.py" in told["log"]
 
 
 def test_errors_of_the_server_stay_as_they_are() -> None:
-    error = _Told("as it was")
-    with pytest.raises(_Told, match="as it was") as raised:
-        _defect(PLPY, error)
-    assert raised.value is error
+    found = {"sqlstate": "22012", "message": "m", "detail": None, "hint": None, "number": 3}
+    assert described(ServerError(found)) == {"number": 3}
 
 
 @pytest.mark.parametrize("place", [sys.prefix, os.getcwd(), max(sys.path, key=len)])
@@ -86,16 +69,11 @@ def test_places_of_the_server_are_not_told(place: str) -> None:
         FileNotFoundError(2, "not there", f"{place}/of/x.py"),
         RunFailed(f"{place}/x.py"),
     ):
-        with pytest.raises(_Told, match=r"x\.py") as raised:
-            _defect(PLPY, error)
-        assert place not in str(raised.value)
+        told = described(error)
+        assert "x.py" in told["message"]
+        assert place not in told["message"]
 
 
 def test_places_may_be_paths(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "path", [*sys.path, Path("/some/where")])
-    assert _told("got /some/where/x.py: 1")[0] == "got x.py: 1"
-
-
-def test_a_package_that_has_gone_since_hides_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "cerebro_db.server.usage", None)
-    assert "cerebro_pause(" not in _told("got 1")[1]
+    assert described(RunFailed("got /some/where/x.py: 1"))["message"] == "got x.py: 1"

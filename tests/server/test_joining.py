@@ -64,7 +64,7 @@ def test_a_damaged_state_is_told() -> None:
     data, gd = to_bytes(STATE), dict[str, Any]()
     token = joining.join_state(None, gd, None, data[:-1] + bytes([data[-1] ^ 1]))
     with pytest.raises(InvalidState, match="checksum"):
-        vars(joining.state_weights)["__wrapped__"](None, gd, token)
+        joining.state_weights(None, gd, token)
 
 
 def test_weights_that_no_value_can_hold_are_none(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
+import resource
 import subprocess
 import sys
 
+from cerebro_db.server.limits import memory_limited
+
 LIMITED = r"""
-import sys
+import sys, types
 from cerebro_db.configs.settings import Settings
 from cerebro_db.errors import CerebroError
 from cerebro_db.server import computing
 from cerebro_db.server.limits import limit_memory
 from cerebro_db.training.environment import configure
 
-class Plpy:
-    Error = SystemError
-    listen = staticmethod(lambda: None)
-
+plpy = types.SimpleNamespace(listen=lambda: None, Error=InterruptedError)
 assert limit_memory(Settings(max_worker_mb=1100)) == 1100
 
 def work(elements):
@@ -28,7 +28,7 @@ def work(elements):
 
 for elements in (2**20, 2**30):
     try:
-        sys.stdout.write(f"{computing.compute(Plpy, work(elements)):.0f}\n")
+        sys.stdout.write(f"{computing.compute(plpy, work(elements)):.0f}\n")
     except CerebroError as error:
         sys.stdout.write(f"{error.sqlstate} {error.message}\n")
 """
@@ -44,3 +44,10 @@ def test_a_tensor_beyond_the_limit_is_an_error() -> None:
         refused
         == "54000 got no memory for a tensor of shape [1073741824]; allowed: 1100 MB a worker"
     )
+
+
+def test_a_session_of_a_caller_gets_its_own_limit_back() -> None:
+    before = resource.getrlimit(resource.RLIMIT_DATA)
+    with memory_limited(2**20):
+        assert resource.getrlimit(resource.RLIMIT_DATA) == (2**40, before[1])
+    assert resource.getrlimit(resource.RLIMIT_DATA) == before

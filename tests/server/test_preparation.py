@@ -13,6 +13,10 @@ from cerebro_db.server import training
 GOOD = {"run_id": 0, "threads": None, "use_gpus": False, "cache_bytes": 0, "settings": {}}
 
 
+def _plpy(segment: int | None, asks_nothing: bool = True) -> types.SimpleNamespace:
+    return types.SimpleNamespace(segment=segment, asks_nothing=asks_nothing)
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -39,18 +43,16 @@ GOOD = {"run_id": 0, "threads": None, "use_gpus": False, "cache_bytes": 0, "sett
         ),
     ],
 )
-def test_what_it_cannot_be_told(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
-    monkeypatch.setattr(training, "interrupts_python", lambda: True)
-    monkeypatch.setattr(training, "segment_of_process", lambda: 2)
+def test_what_it_cannot_be_told(text: str) -> None:
     gd: dict[str, object] = {}
     with pytest.raises(InvalidArgument, match=r"^task|^setting"):
-        training.prepared(gd, text)
+        training.prepared(_plpy(2), gd, text)
     assert gd == {}
 
 
 def test_where_sessions_are_told_once() -> None:
     with pytest.raises(InvalidArgument, match="kind: got -1"):
-        training.prepared({}, json.dumps(GOOD))
+        training.prepared(_plpy(None, asks_nothing=False), {}, json.dumps(GOOD))
 
 
 @pytest.mark.parametrize(("segment", "place"), [(0, 0), (2, 1), (3, None), (None, None)])
@@ -58,10 +60,9 @@ def test_a_segment_is_told_its_place_among_the_gpus(
     monkeypatch: pytest.MonkeyPatch, segment: int | None, place: int | None
 ) -> None:
     told: list[object] = []
-    monkeypatch.setattr(training, "interrupts_python", lambda: True)
-    monkeypatch.setattr(training, "segment_of_process", lambda: segment)
     monkeypatch.setattr(training, "configure", lambda *given: told.extend(given))
     monkeypatch.setattr(training, "remember", lambda *given: types.SimpleNamespace())
     places = {"0": 0, "1": 0, "2": 1}
-    training.prepared({}, json.dumps(GOOD | {"use_gpus": True, "threads": 1, "places": places}))
+    task = json.dumps(GOOD | {"use_gpus": True, "threads": 1, "places": places})
+    training.prepared(_plpy(segment), {}, task)
     assert told == [1, True, place]

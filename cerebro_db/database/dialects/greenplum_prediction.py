@@ -2,7 +2,7 @@
 
 A function is called with the rows of a union, one branch after the other: what makes the process of
 a segment a worker, the chunks of the models, the rows, an end. It keeps the rows until a batch is full,
-and then returns the predictions for all of them. Only these leave the segment, for where the output
+of which each row tells the size, and then returns the predictions for all of them. Only these leave the segment, for where the output
 has them. Were the union read in another order, the function would refuse what comes too early.
 """
 
@@ -182,10 +182,10 @@ def _rows(source: Source, batch_rows: int) -> Statement:
         more = "".join(f", {one} AS x{place}" for place, one in enumerate(source.more))
         kept = "WHERE t.fault IS NULL" if source.ignores else ""
         sql = (
-            f"SELECT 1, 0, 0, NULL, {data}, r.id::text FROM (SELECT {source.id} AS id, "
+            f"SELECT 1, %s, 0, NULL, {data}, r.id::text FROM (SELECT {source.id} AS id, "
             f"{source.features} AS x{more} FROM {source.table.sql} t {kept}) r"
         )
-        return sql, []
+        return sql, [batch_rows]
     sql = f"""
     SELECT 2, LEAST(%s, t.num_rows - g.start), 0, NULL, {source.slices},
            t.partition_key || ',' || t.buffer_id || ',' || g.start
