@@ -72,7 +72,7 @@ class Host:
 
     Attributes:
         plpy: the server's interface, lent by the process whose call this is.
-        pool: sessions of the calling role, which end with the call.
+        pool: sessions of the calling role; those of a driver end with its call.
         dialect: what this server can do.
         search_path: the caller's, for the names that it gives.
         read_only: ``transaction_read_only`` of the caller.
@@ -195,7 +195,7 @@ SELECT {HAS_SEGMENTS} AS has_segments,
 """
 
 
-# What an administrator has set, known for the life of this process.
+# What an administrator has set, known as long as the caller stays.
 _WORKER_DSN_KEY = "cerebro.worker_dsn"
 _WORKER_DSN = "SELECT cerebro._loopback('worker_dsn') AS worker_dsn"
 
@@ -220,18 +220,20 @@ def _asking_pool(
 
 
 def close_sessions(gd: dict[str, Any]) -> None:
-    """End the sessions that a call has left open."""
+    """End the sessions of a caller, and forget where they were."""
+    gd.pop(_WORKER_DSN_KEY, None)
     pool: SessionPool | None = gd.pop(_POOL_KEY, None)
     if pool is not None:
         pool.close()
 
 
 def _pool(gd: dict[str, Any], dsn: str, dialect: PostgreSQL) -> SessionPool:
-    """The sessions of this call."""
+    """The sessions of this caller."""
     pool: SessionPool | None = gd.get(_POOL_KEY)
-    if pool is not None and pool.dsn == dsn:
-        return pool
-    close_sessions(gd)
+    if pool is not None:
+        if pool.dsn == dsn:
+            return pool
+        pool.close()
     gd[_POOL_KEY] = fresh = SessionPool(dsn, dialect.session_settings())
     return fresh
 

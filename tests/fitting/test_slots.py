@@ -153,20 +153,17 @@ def test_reserved_connections_are_not_free(short_folder: Path) -> None:
 
 
 @pytest.mark.not_on_segments(EMBEDDED_ONLY)
-def test_idle_sessions_end_and_new_ones_are_taken(bench: Any, fit: Fit, setting: Any) -> None:
+def test_sessions_end_with_their_call(bench: Any, fit: Fit) -> None:
     connection = connected(bench.dsn)
     try:
         before = bench.value(WORKERS)
         with connection.cursor() as cursor:
-            cursor.execute("SELECT cerebro_pack('blobs_train', 'idle_packed', 'label', 'x')")
-            deadline = time.monotonic() + 10  # a session's process takes a moment to end
-            while bench.value(WORKERS) != before and time.monotonic() < deadline:
-                time.sleep(0.1)
-            assert bench.value(WORKERS) == before  # what is light is not left behind
-            setting("idle_seconds", 1)
-            cursor.execute("SELECT cerebro_fit_multiple('packed', 'idle_out', 'configs', 1)")
-            assert bench.value(WORKERS) > before
-            _until(lambda: bench.value(WORKERS) <= before)
-            cursor.execute("SELECT cerebro_fit_multiple('packed', 'idle_out_2', 'configs', 1)")
+            for call in (
+                "cerebro_pack('blobs_train', 'idle_packed', 'label', 'x')",
+                "cerebro_fit_multiple('packed', 'idle_out', 'configs', 1)",
+                "cerebro_predict('idle_out', 'blobs_test', 'id', 'x', 'idle_predicted', mst_key := 1)",
+            ):
+                cursor.execute(f"SELECT {call}")
+                _until(lambda: bench.value(WORKERS) == before)  # they take a moment to end
     finally:
         connection.close()
