@@ -137,7 +137,7 @@ def test_fork_that_fails(sql: Any, directory: Path, user: int, cluster: Cluster)
     try:
         # Of its own user, who may lower it in any container.
         limit = ["prlimit", "--pid", str(keeper), "--nproc=1:1"]
-        subprocess.run(limit, check=True, user=user)
+        subprocess.run(limit, check=True, user=user, group=cluster.account.gid)
         with pytest.raises(psycopg2.Error) as failure:
             sql.run("SELECT cerebro_version()")
         check(failure.value, "no driver can be started: Resource temporarily", "ulimit -u")
