@@ -112,19 +112,23 @@ def connected(installation: Installation, kind: str, hello: Dict[str, Any], list
     folder = installation.folder()
     path = os.path.join(folder, name)
     _check_folder(folder, path)
-    sock = _connect(path) or _started(installation, kind, folder, name, listen)
-    connection = Process(sock, listen, kind)
-    try:
-        connection.send(hello)
-        answer = connection.receive()
-    except Closed:
+    for _ in range(_STARTS):  # one that ends at this moment still takes connections
+        sock = _connect(path) or _started(installation, kind, folder, name, listen)
+        connection = Process(sock, listen, kind)
+        try:
+            connection.send(hello)
+            answer = connection.receive()
+            break
+        except Closed:
+            connection.close()
+        except BaseException:
+            connection.close()
+            raise
+    else:
         raise CannotStart(
             "the keeper of trainers ended before it answered",
             f"its log has the reason: {path}.log",
         )
-    except BaseException:
-        connection.close()
-        raise
     if "error" in answer:
         connection.close()
         raise CannotStart(answer["error"], answer["hint"])

@@ -1,0 +1,179 @@
+"""Where no keeper can be started, each caller is told why, and what to do about it."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import signal
+import socket
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg2
+import pytest
+from reasons import EMBEDDED_ONLY
+
+from cerebro_db.install.embedded import Cluster
+from cerebro_db.install.script import Script
+from tests.trainers.conftest import DRIVER, installation
+
+pytestmark = pytest.mark.not_on_segments(EMBEDDED_ONLY)
+VERSION = "CREATE OR REPLACE FUNCTION cerebro.cerebro_version() RETURNS text LANGUAGE plpython3u STABLE AS "
+OTHER_PLACE = "cerebro upgrade --keeper-directory /path names another place"
+
+
+@pytest.fixture
+def user(cluster: Cluster) -> int:
+    """The server's operating system user."""
+    return pwd.getpwnam(cluster.account.name).pw_uid
+
+
+@pytest.fixture
+def directory(short_folder: Path, user: int) -> Iterator[Path]:
+    """Where keepers are to have their folder."""
+    folder = short_folder / "k"
+    folder.mkdir()
+    os.chown(folder, user, -1)
+    yield folder
+    subprocess.run(["rm", "-rf", str(folder)], check=True)
+
+
+@pytest.fixture
+def call(sql: Any) -> Any:
+    """Calls a function with another installation; the error that comes of it."""
+
+    def call(**told: str) -> psycopg2.Error:
+        sql.run(VERSION + Script(**told).udf("cerebro_version"))
+        with pytest.raises(psycopg2.Error) as failure:
+            sql.run("SELECT cerebro_version()")
+        return failure.value
+
+    return call
+
+
+def check(error: psycopg2.Error, message: str, hint: str) -> None:
+    assert error.pgcode == "YC002"
+    assert message in (error.diag.message_primary or "")
+    assert hint in (error.diag.message_hint or "")
+
+
+def test_folder_that_is_missing(call: Any) -> None:
+    found = call(keeper_directory="/nowhere")
+    check(found, "/nowhere/cerebro-", OTHER_PLACE)
+    check(found, "No such file or directory", OTHER_PLACE)
+
+
+def test_folder_that_is_not_writable(call: Any, directory: Path) -> None:
+    os.chown(directory, 0, 0)
+    check(call(keeper_directory=str(directory)), "Permission denied", OTHER_PLACE)
+
+
+@pytest.mark.parametrize("how", ["a file", "a link", "others enter", "someone else's"])
+def test_folder_that_is_not_private(call: Any, directory: Path, user: int, how: str) -> None:
+    folder = directory / f"cerebro-{user}"
+    if how == "a file":
+        folder.touch()
+    elif how == "a link":
+        folder.symlink_to("/tmp")
+    else:
+        folder.mkdir(mode=0o700)
+        if how == "others enter":
+            os.chown(folder, user, -1)
+            folder.chmod(0o750)
+    found = call(keeper_directory=str(directory))
+    check(
+        found, f"{folder}: got something else than a folder of ", "an administrator can remove it"
+    )
+
+
+def test_folder_with_too_long_a_name(call: Any) -> None:
+    found = call(keeper_directory="/tmp/" + "x" * 80)
+    check(found, "allowed: up to 107", OTHER_PLACE)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs another user than the server's")
+def test_socket_that_someone_else_has_taken(
+    call: Any, directory: Path, user: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = directory / f"cerebro-{user}"
+    folder.mkdir(mode=0o700)
+    path = folder / installation(directory).socket_name(DRIVER)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
+        sock.bind(str(path))
+        sock.listen()
+        path.chmod(0o666)
+        os.chown(folder, user, -1)
+        found = call(keeper_directory=str(directory))
+    check(found, "another user listens there", OTHER_PLACE)
+
+
+def test_package_that_is_gone(call: Any, sql: Any, short_folder: Path) -> None:
+    package = short_folder / "moved"
+    subprocess.run(["cp", "-r", Script().package, str(package)], check=True)
+    sql.run(VERSION + Script(package=str(package)).udf("cerebro_version"))
+    sql.value("SELECT cerebro_version()")
+    package.rename(short_folder / "elsewhere")
+    with pytest.raises(psycopg2.Error) as failure:
+        sql.run("SELECT cerebro_version()")
+    check(failure.value, f"{package}/__init__.py: No such file", '"cerebro upgrade"')
+
+
+def test_interpreter_that_cannot_run(call: Any, short_folder: Path) -> None:
+    python = short_folder / "python"
+    python.write_text("#!/bin/sh\necho it is broken >&2\nexit 3\n")
+    python.chmod(0o755)
+    check(call(python=str(python)), "exit code 3: it is broken", ".log")
+    python.chmod(0o644)
+    check(call(python=str(python)), "Permission denied", "that the server's user may run")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs another user than the server's")
+def test_fork_that_fails(sql: Any, directory: Path, user: int, cluster: Cluster) -> None:
+    sql.run(VERSION + Script(keeper_directory=str(directory)).udf("cerebro_version"))
+    sql.value("SELECT cerebro_version()")
+    (keeper,) = _keepers(directory)
+    try:
+        # Of its own user, who may lower it in any container.
+        limit = ["prlimit", "--pid", str(keeper), "--nproc=1:1"]
+        subprocess.run(limit, check=True, user=user, group=cluster.account.gid)
+        with pytest.raises(psycopg2.Error) as failure:
+            sql.run("SELECT cerebro_version()")
+        check(failure.value, "no driver can be started: Resource temporarily", "ulimit -u")
+    finally:
+        os.kill(keeper, signal.SIGKILL)
+    sql.value("SELECT cerebro_version()")
+    for pid in _keepers(directory):
+        os.kill(pid, signal.SIGKILL)
+
+
+def test_a_normal_user_is_told_in_psql(
+    sql: Any, database: str, cluster: Cluster, directory: Path, user: int
+) -> None:
+    sql.run(VERSION + Script(keeper_directory="/nowhere").udf("cerebro_version"))
+    sql.run("CREATE ROLE plain LOGIN IN ROLE cerebro_user")
+    try:
+        dsn = database.replace("user=postgres", "user=plain")
+        command = [cluster.psql(), "-X", "-d", dsn, "-c", "SELECT cerebro_version()"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    finally:
+        sql.run("DROP ROLE plain")
+    error, hint, *_ = done.stderr.splitlines()
+    assert error == f"ERROR:  /nowhere/cerebro-{user}: No such file or directory"
+    assert hint.startswith("HINT:  the server's user must be able to make a folder there")
+
+
+def _keepers(directory: Path) -> list[int]:
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            words = path.read_bytes().split(b"\0")
+            parent = Path(path.parent, "status").read_text().split("PPid:")[1].split()[0]
+        except OSError:
+            continue
+        if os.fsencode(directory) in b" ".join(words) and b"cerebro_db.trainers" in words:
+            found.append((int(path.parent.name), int(parent)))
+    # Beside the keeper there is the process that orphans come to, and what it has started.
+    parents = {parent for _, parent in found}
+    return [pid for pid, parent in found if pid not in parents and parent != 1]
