@@ -4,22 +4,23 @@ from __future__ import annotations
 
 from conftest import Sql
 
-# A process that computes has TensorFlow, and its title tells of which session it is.
+# A trainer is named after the process that it works for, whose title tells of which session that is.
 _COMPUTING = """
 CREATE OR REPLACE FUNCTION pg_temp.computing(n integer) RETURNS SETOF integer
 LANGUAGE plpython3u AS $$
 import os, re
 found = []
-for pid in filter(str.isdigit, os.listdir('/proc')):
+for name in filter(str.isdigit, os.listdir('/proc')):
     try:
-        with open(f'/proc/{pid}/stat') as file:
+        with open(f'/proc/{name}/comm') as file:
+            trainer = re.fullmatch('trainer ([0-9]+)', file.read().strip())
+        if trainer is None:
+            continue
+        with open(f'/proc/{trainer[1]}/stat') as file:
             parent = int(file.read().rpartition(')')[2].split()[1])
         if parent != os.getppid():
             continue
-        with open(f'/proc/{pid}/maps') as file:
-            if 'tensorflow' not in file.read():
-                continue
-        with open(f'/proc/{pid}/cmdline') as file:
+        with open(f'/proc/{trainer[1]}/cmdline') as file:
             session = re.search(r'\\bcon(\\d+)\\b', file.read())
     except OSError:
         continue
@@ -35,7 +36,7 @@ _SESSIONS = (
 
 
 def computing(sql: Sql) -> list[tuple[int, int]]:
-    """Segment and session of each process of a segment that has TensorFlow, of this database."""
+    """Segment and session of each process of a segment that has a trainer, of this database."""
     sql.run(_COMPUTING)
     sessions = set(sql.column(_SESSIONS))
     # An argument that differs from row to row keeps the planner from calling it beforehand.
