@@ -1,8 +1,13 @@
-"""Which processes of segments have trained, as they tell of themselves."""
+"""Which processes of segments have trainers, as these tell of themselves."""
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+
 from conftest import Sql
+from servers import connected
 
 # A trainer is named after the process that it works for, whose title tells of which session that is.
 _COMPUTING = """
@@ -35,12 +40,32 @@ _SESSIONS = (
 )
 
 
-def computing(sql: Sql) -> list[tuple[int, int]]:
-    """Segment and session of each process of a segment that has a trainer, of this database."""
-    sql.run(_COMPUTING)
+@contextmanager
+def computing(dsn: str) -> Iterator[set[tuple[int, int]]]:
+    """Segment and session of each process of a segment that has a trainer meanwhile, of a database."""
+    found: set[tuple[int, int]] = set()
+    ended = threading.Event()
+
+    def look(sql: Sql) -> None:
+        while not ended.wait(0.1):
+            found.update(_computing(sql))
+
+    with closing(connected(dsn)) as connection:
+        sql = Sql(connection, dsn)
+        sql.run(_COMPUTING)
+        thread = threading.Thread(target=look, args=[sql])
+        thread.start()
+        try:
+            yield found
+        finally:
+            ended.set()
+            thread.join()
+
+
+def _computing(sql: Sql) -> list[tuple[int, int]]:
     sessions = set(sql.column(_SESSIONS))
     # An argument that differs from row to row keeps the planner from calling it beforehand.
     rows = sql.fetch(
         "SELECT gp_segment_id, pg_temp.computing(gp_segment_id) FROM gp_dist_random('gp_id')"
     )
-    return sorted((segment, session) for segment, session in rows if session in sessions)
+    return [(segment, session) for segment, session in rows if session in sessions]
