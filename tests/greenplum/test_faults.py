@@ -14,11 +14,6 @@ from typing import Any
 import psycopg2
 import pytest
 
-from cerebro_db.database.dialects.choice import dialect_of
-from cerebro_db.database.packed import load_packed
-from cerebro_db.database.sessions import SessionPool
-from cerebro_db.runs.driver import fit_multiple
-from cerebro_db.runs.request import FitRequest
 from chaos.segments import NotHere, Segments
 from chaos.server import until
 from tests.greenplum.test_fitting import make_tables
@@ -300,21 +295,3 @@ def test_what_is_left_of_a_run_can_be_dropped(bench: Bench) -> None:
     until(lambda: not bench.server.sessions(), 30, "all sessions end")
     assert bench.server.leftovers() == []
     assert bench.server.run(output) is None
-
-
-def test_processes_of_segments_give_back_what_a_run_took(bench: Bench) -> None:
-    bench.server.fetch(
-        "CREATE OR REPLACE FUNCTION held() RETURNS int LANGUAGE plpython3u AS "
-        "$$ return len(list(GD['cerebro.worker'].cache.names())) $$"
-    )
-    dialect = dialect_of(90426, True)
-    pool = SessionPool(bench.server.dsn, dialect.session_settings())
-    request = FitRequest("packed", "held", "configs", 2, search_path="public", cores=2)
-    fit_multiple(pool, dialect, request)
-    sessions = pool.take(bench.server.partitions, lambda session: "number" in session.facts)
-    packed = load_packed(sessions[0], "public.packed", "source_table")
-    keys = [partition.partition_key for partition in packed.partitions]
-    for session in sessions:
-        own = [key for key in keys if key == session.facts["number"]]
-        assert session.run(*dialect.training.call(packed, own, "public.held()")) == [(0,)]
-        session.close()

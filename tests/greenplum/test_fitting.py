@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -72,9 +73,11 @@ def test_weights_equal_those_of_a_server_without_segments(
     with computing(cluster_sql.dsn) as trained:
         run_id = cluster_sql.value(fit)
     # One process has trained on each segment, and each is of a session of its own: a statement of
-    # a session trains on its segment, and the processes that it has on the others do nothing.
-    assert sorted(segment for segment, _ in trained) == list(range(partitions))
-    assert len({session for _, session in trained}) == partitions
+    # a session trains on its segment, and the processes that it has on the others do nothing. At
+    # the end another session makes the models, wherever their states are.
+    sessions = Counter(session for _, session in trained)
+    alone = sorted(segment for segment, session in trained if sessions[session] == 1)
+    assert alone == list(range(partitions))
     plain.run(fit)
     assert _weights(cluster_sql, "out") == _weights(plain, "out")
     cluster_sql.run("SET extra_float_digits = 3")
