@@ -69,6 +69,7 @@ _kept: dict[str, Any] = {}
 
 def _worked(sock: socket.socket, session: dict[str, Any], kind: str) -> bool:
     """Serve a connection; whether this process can serve another one."""
+    _call_itself(f"{kind} {session['pid']}")
     for part in encoded({"pid": os.getpid()}):
         sock.sendall(part)
     link = Link(sock)
@@ -79,7 +80,14 @@ def _worked(sock: socket.socket, session: dict[str, Any], kind: str) -> bool:
     finally:
         _close_sessions()
         link.close()
+        _call_itself(f"{kind} idle")
     return usable and kind == TRAINER
+
+
+def _call_itself(name: str) -> None:
+    """The name that ``ps`` and ``top`` show of this process: what it is, and for which process."""
+    with suppress(OSError):
+        Path("/proc/self/comm").write_text(name)
 
 
 def _close_sessions() -> None:

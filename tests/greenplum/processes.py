@@ -1,25 +1,31 @@
-"""Processes of segments, as they tell of themselves: which there are, and which have trained."""
+"""Which processes of segments have trainers, as these tell of themselves."""
 
 from __future__ import annotations
 
-from conftest import Sql
+import threading
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 
-# A process that computes has TensorFlow, and its title tells of which session it is.
-_FOUND = """
-CREATE OR REPLACE FUNCTION pg_temp.found(n integer, mapped text) RETURNS SETOF integer
+from conftest import Sql
+from servers import connected
+
+# A trainer is named after the process that it works for, whose title tells of which session that is.
+_COMPUTING = """
+CREATE OR REPLACE FUNCTION pg_temp.computing(n integer) RETURNS SETOF integer
 LANGUAGE plpython3u AS $$
 import os, re
 found = []
-for pid in filter(str.isdigit, os.listdir('/proc')):
+for name in filter(str.isdigit, os.listdir('/proc')):
     try:
-        with open(f'/proc/{pid}/stat') as file:
+        with open(f'/proc/{name}/comm') as file:
+            trainer = re.fullmatch('trainer ([0-9]+)', file.read().strip())
+        if trainer is None:
+            continue
+        with open(f'/proc/{trainer[1]}/stat') as file:
             parent = int(file.read().rpartition(')')[2].split()[1])
         if parent != os.getppid():
             continue
-        with open(f'/proc/{pid}/maps') as file:
-            if mapped not in file.read():
-                continue
-        with open(f'/proc/{pid}/cmdline') as file:
+        with open(f'/proc/{trainer[1]}/cmdline') as file:
             session = re.search(r'\\bcon(\\d+)\\b', file.read())
     except OSError:
         continue
@@ -34,22 +40,32 @@ _SESSIONS = (
 )
 
 
-def computing(sql: Sql) -> list[tuple[int, int]]:
-    """Segment and session of each process of a segment that has TensorFlow, of this database."""
-    return _found(sql, "tensorflow")
+@contextmanager
+def computing(dsn: str) -> Iterator[set[tuple[int, int]]]:
+    """Segment and session of each process of a segment that has a trainer meanwhile, of a database."""
+    found: set[tuple[int, int]] = set()
+    ended = threading.Event()
+
+    def look(sql: Sql) -> None:
+        while not ended.wait(0.1):
+            found.update(_computing(sql))
+
+    with closing(connected(dsn)) as connection:
+        sql = Sql(connection, dsn)
+        sql.run(_COMPUTING)
+        thread = threading.Thread(target=look, args=[sql])
+        thread.start()
+        try:
+            yield found
+        finally:
+            ended.set()
+            thread.join()
 
 
-def of_workers(sql: Sql) -> list[tuple[int, int]]:
-    """Segment and session of each process of a segment that works for ours, of this database."""
-    return _found(sql, "")
-
-
-def _found(sql: Sql, mapped: str) -> list[tuple[int, int]]:
-    sql.run(_FOUND)
+def _computing(sql: Sql) -> list[tuple[int, int]]:
     sessions = set(sql.column(_SESSIONS))
     # An argument that differs from row to row keeps the planner from calling it beforehand.
     rows = sql.fetch(
-        "SELECT gp_segment_id, pg_temp.found(gp_segment_id, %s) FROM gp_dist_random('gp_id')",
-        [mapped],
+        "SELECT gp_segment_id, pg_temp.computing(gp_segment_id) FROM gp_dist_random('gp_id')"
     )
-    return sorted((segment, session) for segment, session in rows if session in sessions)
+    return [(segment, session) for segment, session in rows if session in sessions]

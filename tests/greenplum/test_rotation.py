@@ -116,9 +116,10 @@ def _planned(sql: Sql, run_id: int, partitions: int) -> list[set[tuple[int, int,
 def test_a_rotation_trains_on_all_segments_and_gives_what_the_hopper_gives(bench: Sql) -> None:
     partitions = bench.value("SELECT count(DISTINCT partition_key) FROM packed")
     validation = ", validation_table := 'val'"
-    rotation = _fit(bench, "rotation", more=validation)
+    with computing(bench.dsn) as trained:
+        rotation = _fit(bench, "rotation", more=validation)
     # On each segment a process of one and the same session has trained.
-    sessions = [session for _, session in computing(bench)]
+    sessions = [session for _, session in trained]
     assert partitions in {sessions.count(session) for session in sessions}
     assert _steps(bench, rotation[1]) == _planned(bench, rotation[1], partitions)
     run = "SELECT schedule, num_workers FROM cerebro.runs WHERE run_id = %s"
