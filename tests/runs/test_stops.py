@@ -101,10 +101,6 @@ def test_time_that_is_over_pauses() -> None:
     assert stopped.value.status == "paused"
 
 
-class QueryCanceled(Exception):
-    """As the server raises it in PL/Python, where it is known by its name or its code only."""
-
-
 def _failed(sqlstate: str) -> StatementFailed:
     return StatementFailed("message", sqlstate, None, None)
 
@@ -115,8 +111,8 @@ def _failed(sqlstate: str) -> StatementFailed:
         (RunInterrupted("x"), "interrupted"),
         (RunCancelled("x"), "cancelled"),
         (KeyboardInterrupt(), "cancelled"),
-        (QueryCanceled(), "cancelled"),
         (_failed("57014"), "cancelled"),
+        (_failed("57P01"), "interrupted"),
         (_failed("53100"), "failed"),
         (InvalidData("x"), "failed"),
         (ValueError("x"), "failed"),
