@@ -1,0 +1,151 @@
+"""Trainers, drivers and keepers are killed: no session of the server notices, runs end by themselves."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from reasons import EMBEDDED_ONLY
+from servers import Server, drop_database, make_database
+
+from cerebro_db.install import installer
+from cerebro_db.install.embedded import Cluster
+from cerebro_db.install.script import Script
+from tests.conftest import Sql
+from tests.fitting.conftest import ADAM, select
+from tests.server.conftest import Caller, assert_good_ends, make_tables_at
+
+pytestmark = [pytest.mark.slow, pytest.mark.not_on_segments(EMBEDDED_ONLY)]
+EPOCHS = 30
+FIT = (
+    f"SELECT cerebro_fit_multiple('packed', %s, %s, {EPOCHS}, num_workers := 2, seed := 3,"
+    " validation_table := 'val', metrics_compute_frequency := 10)"
+)
+OUTCOME = (
+    "SELECT o.mst_key, md5(o.model_weights), i.training_loss_final, i.validation_loss_final"
+    " FROM {0} o JOIN {0}_info i USING (mst_key) ORDER BY 1"
+)
+
+
+@pytest.fixture(scope="module")
+def folder(short_folder: Path, cluster: Cluster) -> Iterator[Path]:
+    """For keepers of these tests alone."""
+    folder = short_folder / "kills"
+    folder.mkdir()
+    os.chown(folder, cluster.account.uid, cluster.account.gid)
+    yield folder
+    for pid in [pid for kind in ("trainer", "driver") for pid in _processes(folder, kind)]:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    subprocess.run(["rm", "-rf", str(folder)], check=True)
+
+
+@pytest.fixture(scope="module")
+def place(cluster: Server, administrator: Sql, folder: Path) -> Iterator[str]:
+    """A database whose processes are those of the folder."""
+    name = f"kills_{os.getpid()}"
+    make_database(administrator, name)
+    installer.install(cluster.dsn(name), Script(keeper_directory=str(folder)))
+    make_tables_at(cluster.dsn(name))
+    yield cluster.dsn(name)
+    drop_database(administrator, name)
+
+
+@pytest.fixture
+def caller(place: str) -> Iterator[Caller]:
+    caller = Caller(place)
+    yield caller
+    caller.close()
+
+
+def _processes(folder: Path, kind: str) -> list[int]:
+    """The keeper of a kind, and all that it has started."""
+    found = {}
+    for path in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            words = (path / "cmdline").read_bytes().split(b"\0")
+            if b"cerebro_db.trainers" in words and os.fsencode(folder) in b" ".join(words):
+                parent = int((path / "status").read_text().split("PPid:")[1].split()[0])
+                found[int(path.name)] = (parent, words[words.index(b"cerebro_db.trainers") + 1])
+    # Beside the keeper there is the process that orphans come to; it is nobody's child of ours.
+    return sorted(p for p, (up, k) in found.items() if k == kind.encode() and up in found)
+
+
+def test_no_session_notices_and_the_bits_are_the_same(
+    caller: Caller, place: str, folder: Path, connect: Callable[[str], Any], cluster: Cluster
+) -> None:
+    log = cluster.log.stat().st_size
+    bystander = connect(place)
+    bystander.run("PREPARE mine AS SELECT count(*) FROM pg_class; BEGIN; CREATE TABLE kept (a int)")
+    backend, started = bystander.row("SELECT pg_backend_pid(), pg_postmaster_start_time()")
+    caller.sql.run(FIT, ["calm", "short"])
+    wanted = caller.sql.fetch(OUTCOME.format("calm"))
+
+    generator = random.Random(5)
+    caller.start(caller.sql.run, FIT, ["stormy", "short"])
+    for kind in ("trainer", "driver", "trainer", "driver", "trainer"):
+        time.sleep(0.7 + generator.random())
+        if caller._thread.is_alive() and (pids := _processes(folder, kind)):
+            with suppress(ProcessLookupError):
+                os.kill(generator.choice(pids), signal.SIGKILL)
+    caller.wait(120)
+    assert caller.error is None
+    assert caller.sql.fetch(OUTCOME.format("stormy")) == wanted
+
+    bystander.run("INSERT INTO kept VALUES (1)")
+    assert bystander.value("EXECUTE mine") > 0
+    bystander.run("ROLLBACK")
+    now = bystander.row("SELECT pg_backend_pid(), pg_postmaster_start_time()")
+    assert now == (backend, started)
+    assert_good_ends(cluster, log)
+
+
+def test_a_configuration_whose_trainer_dies_twice_fails_alone(
+    caller: Caller, place: str, folder: Path, connect: Callable[[str], Any]
+) -> None:
+    """Its hop is known by its rows: the one endless configuration of three."""
+    watcher = connect(place)
+    watcher.run("SET search_path = work, public, cerebro")
+    select(
+        watcher,
+        "mixed",
+        [1],
+        [ADAM],
+        ["batch_size=8", "batch_size=16", "batch_size=8,epochs=1000000"],
+    )
+    caller.start(
+        caller.sql.run,
+        FIT.replace(f" {EPOCHS},", " 1,").replace(":= 10", ":= 1"),
+        ["twice", "mixed"],
+    )
+    deadline = time.monotonic() + 100
+    while caller._thread.is_alive() and time.monotonic() < deadline:
+        time.sleep(4)
+        for pid in _processes(folder, "trainer"):
+            if _seconds(pid) > 3:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+    caller.wait(5)
+    assert caller.error is None
+    told = watcher.fetch(
+        "SELECT status, error FROM cerebro.leaderboard WHERE run_id = (SELECT max(run_id) FROM cerebro.runs)"
+    )
+    assert [status for status, _ in told].count("finished") == 2, told
+    (error,) = [error for status, error in told if status == "failed"]
+    assert "the trainer was killed by SIGKILL: it had " in error
+
+
+def _seconds(pid: int) -> float:
+    """Processor time of a process."""
+    with suppress(OSError):
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return 0.0
