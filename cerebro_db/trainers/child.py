@@ -13,6 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
+from cerebro_db.errors import RunInterrupted
 from cerebro_db.relay.wire import encoded
 from cerebro_db.server.host import close_sessions
 from cerebro_db.server.memory import idle_seconds, release_memory
@@ -72,7 +73,7 @@ def _worked(sock: socket.socket, session: dict[str, Any], kind: str) -> bool:
     _call_itself(f"{kind} {session['pid']}")
     for part in encoded({"pid": os.getpid()}):
         sock.sendall(part)
-    link = Link(sock)
+    link = Link(sock, _session_ended) if kind == DRIVER else Link(sock)
     try:
         # A driver's sessions have ended when its caller gets the answer; a trainer reads with the
         # one that it has as long as its caller stays.
@@ -96,6 +97,11 @@ def _close_sessions() -> None:
 
 def _nothing() -> None:
     pass
+
+
+def _session_ended() -> BaseException:
+    """Driver's error where its caller has gone: it writes down how far its work has come."""
+    return RunInterrupted("its session has ended")
 
 
 def _handed(control: socket.socket) -> tuple[socket.socket, dict[str, Any]] | None:

@@ -96,7 +96,7 @@ class Plpy:
         try:
             yield
         except BaseException as error:
-            if not isinstance(error, CallerGone):
+            if not isinstance(error, CallerGone | RunInterrupted):
                 self._asked({"subtransaction": "undo"})
             raise
         self._asked({"subtransaction": "keep"})

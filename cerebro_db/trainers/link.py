@@ -6,6 +6,7 @@ import select
 import socket
 import threading
 from collections import deque
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -24,9 +25,11 @@ class Link:
 
     Args:
         sock: connected socket; closed with the link.
+        gone: makes what is raised where nobody is there any more.
     """
 
-    def __init__(self, sock: socket.socket) -> None:
+    def __init__(self, sock: socket.socket, gone: Callable[[], BaseException] = CallerGone) -> None:
+        self._gone = gone
         sock.setblocking(True)
         self._socket = sock
         self._messages: deque[tuple[dict[str, Any], int]] = deque()
@@ -47,7 +50,7 @@ class Link:
         with self._changed:
             self._changed.wait_for(lambda: self._messages or self._ended)
             if not self._messages:
-                raise CallerGone
+                raise self._gone()
             message, size = self._messages.popleft()
             self._bytes -= size
             self._changed.notify_all()
@@ -63,7 +66,7 @@ class Link:
             for part in encoded(message):
                 self._socket.sendall(part)
         except OSError:
-            raise CallerGone from None
+            raise self._gone() from None
 
     def cancelled(self) -> dict[str, Any] | None:
         """The caller's request to end the call; it is told once.
@@ -72,7 +75,7 @@ class Link:
             CallerGone: nobody waits for it.
         """
         if self._ended or self._poller.poll(0):
-            raise CallerGone
+            raise self._gone()
         cancel, self._cancel = self._cancel, None
         return cancel
 

@@ -6,7 +6,7 @@ import importlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from cerebro_db.errors import OutOfMemory
+from cerebro_db.errors import OutOfMemory, RunInterrupted
 from cerebro_db.server.memory import know_functions
 from cerebro_db.trainers.failures import described
 from cerebro_db.trainers.lent import Plpy
@@ -35,7 +35,7 @@ def serve(
         while calls.usable:
             for answer in calls.answered(link.receive()):
                 link.send(answer)
-    except CallerGone:
+    except (CallerGone, RunInterrupted):
         return True
     return False
 
