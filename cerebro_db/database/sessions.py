@@ -422,7 +422,8 @@ class SessionPool:
             _settle_all(fresh, tick)
             self._sessions.update(fresh)
             for session in fresh:
-                session.send("; ".join(["SELECT 1", *self._settings]))
+                # None that takes a snapshot: by the role's settings it may wait for other transactions.
+                session.send("; ".join(self._settings))
             _settle_all(fresh, tick)
         except BaseException:
             for session in [*taken, *fresh]:

@@ -54,6 +54,16 @@ class Installation:
         """Folder of the sockets, which only this user may enter."""
         return os.path.join(self.directory, f"cerebro-{os.geteuid()}")
 
+    def _decisive(self) -> List[str]:
+        """Files that are others as soon as the package or its interpreter is."""
+        found = [os.path.join(self.package, "__init__.py"), self.interpreter]
+        if os.path.exists(os.path.join(self.package, "..", "pyproject.toml")):  # a checkout
+            for folder, _, names in os.walk(self.package):
+                found += [
+                    os.path.join(folder, name) for name in sorted(names) if name.endswith(".py")
+                ]
+        return found
+
     def socket_name(self, kind: str) -> str:
         """Name of a keeper's socket: another one as soon as the package or its interpreter is.
 
@@ -61,7 +71,7 @@ class Installation:
             kind: of the processes that it starts.
         """
         known = [self.interpreter, self.package, self.version]
-        for path in (os.path.join(self.package, "__init__.py"), self.interpreter):
+        for path in self._decisive():
             try:
                 found = os.stat(path)
             except OSError as error:

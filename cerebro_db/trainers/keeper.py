@@ -88,7 +88,7 @@ class Keeper:
         signal.set_wakeup_fd(signalled.fileno(), warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda number, frame: None)
         self._selector.register(wakeup, selectors.EVENT_READ)
-        while self._children or time.monotonic() - self._last_work < IDLE_SECONDS:
+        while self._children or self._is_wanted():
             for key, _ in self._selector.select(self._patience()):
                 if key.fileobj is self._listener:
                     self._accept()
@@ -253,6 +253,11 @@ class Keeper:
                 self._ended.popitem(last=False)
             self._last_work = time.monotonic()
 
+    def _is_wanted(self) -> bool:
+        """Whether somebody may come yet: not for long, and not where the socket is gone."""
+        reachable = os.path.exists(self._listener.getsockname())
+        return reachable and time.monotonic() - self._last_work < IDLE_SECONDS
+
     def _patience(self) -> float:
         """Seconds until something is due."""
         busy = any(child.caller is not None for child in self._children.values())
@@ -301,4 +306,5 @@ def keep(kind: str, name: str, lock: BinaryIO) -> None:
         os.chmod(name, 0o600)
         listener.listen(128)
         Keeper(kind, listener, lock).run()
-        os.unlink(name)
+        with suppress(FileNotFoundError):
+            os.unlink(name)

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import resource
 import subprocess
 import sys
-
-from cerebro_db.server.limits import memory_limited
 
 LIMITED = r"""
 import sys, types
@@ -44,10 +41,3 @@ def test_a_tensor_beyond_the_limit_is_an_error() -> None:
         refused
         == "54000 got no memory for a tensor of shape [1073741824]; allowed: 1100 MB a worker"
     )
-
-
-def test_a_session_of_a_caller_gets_its_own_limit_back() -> None:
-    before = resource.getrlimit(resource.RLIMIT_DATA)
-    with memory_limited(2**20):
-        assert resource.getrlimit(resource.RLIMIT_DATA) == (2**40, before[1])
-    assert resource.getrlimit(resource.RLIMIT_DATA) == before
