@@ -7,7 +7,8 @@ begins the same run, kills its victim with SIGKILL at a random moment, resumes t
 what it has left; in a quarter of the trials there is a second kill. A server of its own is started
 in a temporary folder and removed at the end. The exit status is 1 where anything deviates.
 
-Victims: worker, driver, client, postmaster; outside-worker is a worker of "cerebro fit", whose
+Victims: driver-process, trainer and keeper are processes beside the server, whose end no session may notice; worker
+and driver are processes of the server that work for a run; client, postmaster; outside-worker is a worker of "cerebro fit", whose
 process has to go on by itself; outside-driver is that process. With --server segments:
 segment-reader, segment-writer are a worker's processes on a segment; postmaster is the coordinator's,
 and restart restarts it.

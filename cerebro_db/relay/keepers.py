@@ -65,12 +65,12 @@ class Installation:
         return found
 
     def socket_name(self, kind: str) -> str:
-        """Name of a keeper's socket: another one as soon as the package or its interpreter is.
+        """Name of a keeper's socket: another one for another package, interpreter or environment.
 
         Args:
             kind: of the processes that it starts.
         """
-        known = [self.interpreter, self.package, self.version]
+        known = [self.interpreter, self.package, self.version, repr(sorted(_environment().items()))]
         for path in self._decisive():
             try:
                 found = os.stat(path)
@@ -161,6 +161,15 @@ def postmortem(installation: Installation, kind: str, pid: int, listen: Any) -> 
         return None
 
 
+def _environment() -> Dict[str, str]:
+    """What a keeper inherits of the server's environment."""
+    return {
+        key: value
+        for key, value in os.environ.items()
+        if key in _PASSED_ON or key.startswith(_PASSED_ON_PREFIXES)
+    }
+
+
 def _check_folder(folder: str, path: str) -> None:
     """Make the folder, or make sure that nobody else can put anything there."""
     if len(os.fsencode(path)) > PATH_LIMIT:
@@ -211,18 +220,13 @@ def _connect(path: str) -> Any:
 def _start(installation: Installation, kind: str, folder: str, name: str) -> None:
     """Start a keeper that outlives this process and is none of its children."""
     log = os.path.join(folder, name + ".log")
-    environment = {
-        key: value
-        for key, value in os.environ.items()
-        if key in _PASSED_ON or key.startswith(_PASSED_ON_PREFIXES)
-    }
     command = [installation.interpreter, "-I", "-m", _MODULE, kind, folder, name]
     try:
         with open(log, "ab", 0) as output:
             os.fchmod(output.fileno(), 0o600)
             child = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=output, stderr=output,
-                env=environment, cwd="/", start_new_session=True,
+                env=_environment(), cwd="/", start_new_session=True,
             )  # fmt: skip
         code = child.wait()  # it leaves a process of its own behind
     except OSError as error:

@@ -20,9 +20,9 @@ def inspect(plpy: Any, gd: dict[str, Any], model_arch: str, model_weights: bytes
     config = check_architecture(model_arch, limits)
 
     def work(tick: Tick) -> str:
-        from cerebro_db.training.environment import configure
+        from cerebro_db.training.environment import configure_once
 
-        configure(threads=1)
+        configure_once(threads=1)
         from cerebro_db.training import models
         from cerebro_db.training.sizes import check_size
 
@@ -42,9 +42,9 @@ def read_file(plpy: Any, gd: dict[str, Any], file: bytes | None) -> tuple[str, b
     limits, memory = ArchitectureLimits.of(settings), limit_memory(settings)
 
     def work(tick: Tick) -> tuple[str, bytes]:
-        from cerebro_db.training.environment import configure
+        from cerebro_db.training.environment import configure_once
 
-        configure(threads=1)
+        configure_once(threads=1)
         from cerebro_db.training import keras_file
 
         return keras_file.read(file or b"", limits, memory, tick)

@@ -41,6 +41,7 @@ def main():
     # This is no server process.
     backend.owner = lambda: ["/data", 1, 10]
     backend.listen = lambda plpy: None
+    backend.statement_began = lambda: 1
     plpy = Plpy()
     relay = module.Relay(plpy, TOLD)
     versions = relay.trainer("version.libraries")
