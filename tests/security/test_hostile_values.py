@@ -300,7 +300,6 @@ def test_sizes_are_checked_before_memory_is_taken(worker: Person) -> None:
         "_pack_labels(decode('00000000', 'hex'), decode('0000', 'hex'), NULL)": "cut off",
         "_saved_state(-1)": "no worker",
         "_state_weights(-1)": "token -1",
-        "_join_state(-1, 'x')": "token -1",
         "_train_final(-1)": "token -1",
         "_measure_final(NULL)": "token None",
     }.items():
