@@ -300,8 +300,8 @@ def test_sizes_are_checked_before_memory_is_taken(worker: Person) -> None:
         "_pack_labels(decode('00000000', 'hex'), decode('0000', 'hex'), NULL)": "cut off",
         "_saved_state(-1)": "no worker",
         "_state_weights(-1)": "token -1",
-        "_train_final(-1)": "token -1",
-        "_measure_final(NULL)": "token None",
+        "_train_final(-1)": "no worker",  # the trainer that got no memory has ended
+        "_measure_final(NULL)": "no worker",
     }.items():
         error = worker.refused(f"SELECT cerebro.{sql}")
         assert message in str(error), f"{sql}: {error}"
