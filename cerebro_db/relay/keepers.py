@@ -19,7 +19,7 @@ _CREDENTIALS = struct.Struct("3i")  # process, user, group
 _MODULE = "cerebro_db.trainers"
 # What a keeper inherits of the server's environment; nothing that leads Python or libpq elsewhere.
 _PASSED_ON = ("LANG", "TZ", "HOME", "PATH")
-_PASSED_ON_PREFIXES = ("LC_", "CUDA_", "NVIDIA_", "TF_", "XLA_")
+_PASSED_ON_PREFIXES = ("CUDA_", "NVIDIA_", "TF_", "XLA_")
 PATH_LIMIT = 107  # bytes of a socket's name
 
 

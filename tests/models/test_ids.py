@@ -147,10 +147,10 @@ def test_where_no_rows_mean_nothing_it_is_told(db: Database) -> None:
 def test_encoding_no_rows_gives_an_empty_table(db: Database) -> None:
     db.fetch("CREATE VIEW numbers AS SELECT id, id % 7 AS day, half FROM rows")
     db.fetch("SELECT cerebro_pack_columns('numbers', 'numbers_packed', 'half', 'id, day')")
-    db.fetch("CREATE VIEW none AS SELECT * FROM numbers WHERE false")
-    db.fetch("SELECT cerebro_encode('none', 'numbers_packed', 'encoded', 'id, day')")
+    db.fetch("CREATE VIEW no_numbers AS SELECT * FROM numbers WHERE false")
+    db.fetch("SELECT cerebro_encode('no_numbers', 'numbers_packed', 'encoded', 'id, day')")
     assert db.fetch("SELECT id, day, features FROM encoded") == []
-    db.fetch("DROP VIEW none")
+    db.fetch("DROP VIEW no_numbers")
     db.fetch("DROP VIEW numbers")
     for table in ("numbers_packed", "encoded"):
         db.fetch("SELECT cerebro_drop_outputs(%s)", (table,))

@@ -145,11 +145,11 @@ def test_a_call_that_fails_leaves_what_is_there(db: Database) -> None:
 
 
 def test_an_encoding_that_is_not_made_anew_goes_too(db: Database) -> None:
-    db.fetch(f"SELECT {CALLS['pack_columns'].format('mixed')}")
-    assert "mixed_encoding" in oids(db, "mixed")
-    db.fetch(f"SELECT {CALLS['pack'].format('mixed')}")
-    assert sorted(oids(db, "mixed")) == ["mixed", "mixed_summary"]
-    db.fetch("SELECT cerebro_drop_outputs('mixed')")
+    db.fetch(f"SELECT {CALLS['pack_columns'].format('encoded_before')}")
+    assert "encoded_before_encoding" in oids(db, "encoded_before")
+    db.fetch(f"SELECT {CALLS['pack'].format('encoded_before')}")
+    assert sorted(oids(db, "encoded_before")) == ["encoded_before", "encoded_before_summary"]
+    db.fetch("SELECT cerebro_drop_outputs('encoded_before')")
 
 
 def test_tables_of_another_kind_stay(db: Database) -> None:

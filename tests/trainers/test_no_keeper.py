@@ -17,7 +17,6 @@ from reasons import EMBEDDED_ONLY
 
 from cerebro_db.install.embedded import Cluster
 from cerebro_db.install.script import Script
-from tests.trainers.conftest import DRIVER, installation
 
 pytestmark = pytest.mark.not_on_segments(EMBEDDED_ONLY)
 VERSION = "CREATE OR REPLACE FUNCTION cerebro.cerebro_version() RETURNS text LANGUAGE plpython3u STABLE AS "
@@ -95,11 +94,15 @@ def test_folder_with_too_long_a_name(call: Any) -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs another user than the server's")
 def test_socket_that_someone_else_has_taken(
-    call: Any, directory: Path, user: int, monkeypatch: pytest.MonkeyPatch
+    call: Any, sql: Any, directory: Path, user: int
 ) -> None:
+    sql.run(VERSION + Script(keeper_directory=str(directory)).udf("cerebro_version"))
+    sql.value("SELECT cerebro_version()")
+    for pid in _keepers(directory):
+        os.kill(pid, signal.SIGKILL)
     folder = directory / f"cerebro-{user}"
-    folder.mkdir(mode=0o700)
-    path = folder / installation(directory).socket_name(DRIVER)
+    (path,) = [one for one in folder.iterdir() if one.is_socket()]
+    path.unlink()
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
         sock.bind(str(path))
         sock.listen()
@@ -174,6 +177,6 @@ def _keepers(directory: Path) -> list[int]:
             continue
         if os.fsencode(directory) in b" ".join(words) and b"cerebro_db.trainers" in words:
             found.append((int(path.parent.name), int(parent)))
-    # Beside the keeper there is the process that orphans come to, and what it has started.
-    parents = {parent for _, parent in found}
-    return [pid for pid, parent in found if pid not in parents and parent != 1]
+    # Above the keeper there is the process that orphans come to; below it is what it has started.
+    above = {pid for pid, parent in found if parent not in dict(found)}
+    return [pid for pid, parent in found if parent in above]
