@@ -26,8 +26,12 @@ class Services:
     def serve(self, message: Dict[str, Any], process: Connection) -> None:
         """Do what a message of a process asks for, and answer where an answer is awaited."""
         if "notice" in message:
-            with backend.held():  # a cancel request is told as one by the next look for it
-                self._plpy.notice(message["notice"])
+            try:
+                with backend.held():  # a cancel request is told as one by the next look for it
+                    self._plpy.notice(message["notice"])
+            except (self._plpy.Error, self._plpy.SPIError) as error:
+                # Elsewhere the server acts on one while it sends.
+                process.send({"cancel": self.told(error)})
         elif "execute" in message:
             process.send(self._answered(self._execute, message["execute"]))
         elif "subtransaction" in message:
