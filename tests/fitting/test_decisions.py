@@ -38,6 +38,9 @@ def drive(bench: Any, name: str, *arguments: object) -> int:
     return subprocess.run(command, cwd=Path(__file__).parents[1], timeout=300).returncode
 
 
+TABLES = "SELECT relname FROM pg_class WHERE relname LIKE 'run\\_%' ORDER BY 1"
+
+
 def run_of(bench: Any, name: str) -> int:
     return int(bench.value("SELECT run_id FROM cerebro.runs WHERE name = %s", (name,)))
 
@@ -86,7 +89,7 @@ def test_what_was_decided_is_what_was_trained(bench: Any, undisturbed: list[Any]
 def test_a_run_that_is_killed_around_its_decisions_ends_the_same(
     bench: Any, undisturbed: list[Any]
 ) -> None:
-    name = "stormy_search"
+    name, before = "stormy_search", bench.fetch(TABLES)
     assert drive(bench, name, 1, "", "before", 0) == -signal.SIGKILL
     run_id = run_of(bench, name)
     assert bench.fetch(DECISIONS, (run_id,)) == []
@@ -94,4 +97,4 @@ def test_a_run_that_is_killed_around_its_decisions_ends_the_same(
         assert drive(bench, name, 2, run_id, *kill) == -signal.SIGKILL
     assert drive(bench, name, 3, run_id) == 0
     assert left_by(bench, name) == undisturbed
-    assert bench.fetch("SELECT relname FROM pg_class WHERE relname LIKE 'run\\_%'") == []
+    assert bench.fetch(TABLES) == before
