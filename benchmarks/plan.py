@@ -11,11 +11,11 @@ import numpy as np
 
 from cerebro_db.configs.architecture import check_architecture
 from cerebro_db.core.spec import Configuration
-from cerebro_db.database.dialects.choice import HAS_SEGMENTS, dialect_of
-from cerebro_db.database.packed import PackedTable
-from cerebro_db.database.sessions import Session, no_tick
 from cerebro_db.decide.plan import plan_epoch
 from cerebro_db.executors.tasks import TaskWriter
+from cerebro_db.postgres.dialects.choice import HAS_SEGMENTS, dialect_of
+from cerebro_db.postgres.packed import PackedTable
+from cerebro_db.postgres.sessions import Session, no_tick
 from cerebro_db.runs.request import FitRequest
 from cerebro_db.runs.setup import RunSetup, set_up
 from cerebro_db.training.buffers import decode

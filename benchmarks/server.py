@@ -15,10 +15,10 @@ import psycopg2
 import psycopg2.extensions
 
 from benchmarks.meter import Meter
-from cerebro_db.database.dialects.choice import HAS_SEGMENTS
 from cerebro_db.install import installer
 from cerebro_db.install.embedded import Cluster
 from cerebro_db.install.script import Script
+from cerebro_db.postgres.dialects.choice import HAS_SEGMENTS
 
 _OTHERS = (
     "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() "

@@ -27,9 +27,9 @@ def export(
     dsn: Dsn = "",
 ) -> None:
     """Writes a trained model into a file."""
-    from cerebro_db.database.client import Client
-    from cerebro_db.driver import export as driver
-    from cerebro_db.driver.export import ExportRequest
+    from cerebro_db.models import export as driver
+    from cerebro_db.models.export import ExportRequest
+    from cerebro_db.postgres.client import Client
 
     client = Client.of(dsn)
     request = ExportRequest(model, mst_key, format, search_path=client.search_path)
@@ -49,10 +49,10 @@ def import_model(
     dsn: Dsn = "",
 ) -> None:
     """Puts the architecture and the weights of a .keras file into a table of architectures."""
-    from cerebro_db.database.client import Client
-    from cerebro_db.driver import model_loading
-    from cerebro_db.driver.control import control_session, transaction
-    from cerebro_db.driver.model_loading import FileRequest
+    from cerebro_db.models import loading as model_loading
+    from cerebro_db.models.loading import FileRequest
+    from cerebro_db.postgres.client import Client
+    from cerebro_db.postgres.control import control_session, transaction
 
     try:
         data = file.read_bytes()

@@ -15,7 +15,7 @@ from cerebro_db.cli.installation import Dsn
 from cerebro_db.errors import ConfigurationFailed, RunCancelled
 
 if TYPE_CHECKING:
-    from cerebro_db.database.client import Client
+    from cerebro_db.postgres.client import Client
 
 # As a shell tells of a program that Ctrl-C ended.
 _INTERRUPTED = 130
@@ -107,7 +107,7 @@ def resume(
 
 
 def _client(dsn: str) -> Client:
-    from cerebro_db.database.client import Client
+    from cerebro_db.postgres.client import Client
 
     return Client.of(dsn)
 

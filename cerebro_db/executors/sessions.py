@@ -29,8 +29,11 @@ from cerebro_db.core.tasks import (
     WorkerView,
     WriteEvents,
 )
-from cerebro_db.database.dialects.choice import PostgreSQL
-from cerebro_db.database.dialects.postgresql_training import (
+from cerebro_db.decide.plan import next_partition
+from cerebro_db.errors import CerebroError, InvalidData, TrainerLost
+from cerebro_db.executors.tasks import TaskWriter
+from cerebro_db.postgres.dialects.choice import PostgreSQL
+from cerebro_db.postgres.dialects.postgresql_training import (
     HopMade,
     HopOrder,
     RotationStatements,
@@ -38,8 +41,8 @@ from cerebro_db.database.dialects.postgresql_training import (
     Statement,
     StateTables,
 )
-from cerebro_db.database.packed import PackedTable
-from cerebro_db.database.sessions import (
+from cerebro_db.postgres.packed import PackedTable
+from cerebro_db.postgres.sessions import (
     POLL_SECONDS,
     Session,
     SessionPool,
@@ -47,10 +50,7 @@ from cerebro_db.database.sessions import (
     Tick,
     wait_any,
 )
-from cerebro_db.database.states import StateStore, StateTable
-from cerebro_db.decide.plan import next_partition
-from cerebro_db.errors import CerebroError, InvalidData, TrainerLost
-from cerebro_db.executors.tasks import TaskWriter
+from cerebro_db.postgres.states import StateStore, StateTable
 
 # A worker that has not stopped then is left to itself.
 STOP_SECONDS = 1.0

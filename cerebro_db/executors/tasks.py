@@ -10,7 +10,7 @@ from typing import Any
 from cerebro_db.configs.settings import Settings
 from cerebro_db.core.spec import TRAINING, VALIDATION, Configuration, Hop
 from cerebro_db.core.tasks import ScoringGroup
-from cerebro_db.database.packed import PackedTable
+from cerebro_db.postgres.packed import PackedTable
 from cerebro_db.training.shuffle import salt
 from cerebro_db.training.targets import TargetFacts
 

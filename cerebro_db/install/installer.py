@@ -8,7 +8,11 @@ from dataclasses import dataclass
 import sqlalchemy
 
 import cerebro_db
-from cerebro_db.database.dialects.greenplum_install import (
+from cerebro_db.errors import InstallationFailed
+from cerebro_db.install import queries
+from cerebro_db.install.connection import Warnings, execute, rows, transaction
+from cerebro_db.install.script import Script, sql_array
+from cerebro_db.postgres.dialects.greenplum_install import (
     PRIORITY,
     SEGMENT_VERSIONS,
     SEGMENTS,
@@ -16,10 +20,6 @@ from cerebro_db.database.dialects.greenplum_install import (
     STATEMENTS_BESIDE_WORKERS,
     VERSION_HERE,
 )
-from cerebro_db.errors import InstallationFailed
-from cerebro_db.install import queries
-from cerebro_db.install.connection import Warnings, execute, rows, transaction
-from cerebro_db.install.script import Script, sql_array
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,11 @@ import jinja2
 
 import cerebro_db
 from cerebro_db.configs.settings import OF_SUPERUSERS, described
-from cerebro_db.database.dialects.capabilities import HAS_SEGMENTS
-from cerebro_db.database.dialects.greenplum_install import (
+from cerebro_db.errors import InvalidArgument
+from cerebro_db.install import search_path, sources
+from cerebro_db.install.pins import pinned
+from cerebro_db.postgres.dialects.capabilities import HAS_SEGMENTS
+from cerebro_db.postgres.dialects.greenplum_install import (
     CATALOG_DIFFERENCES,
     CHECK_MODEL,
     CHECK_RUN,
@@ -24,9 +27,6 @@ from cerebro_db.database.dialects.greenplum_install import (
     OWN_NUMBERS,
     REPLICATE_CATALOG,
 )
-from cerebro_db.errors import InvalidArgument
-from cerebro_db.install import search_path, sources
-from cerebro_db.install.pins import pinned
 
 # Executed at the first call in a session; later ones compare one dictionary. The relay is loaded from
 # its own folder: the server's Python finds nothing else of the package, or of what that needs.

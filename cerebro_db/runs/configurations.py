@@ -20,12 +20,12 @@ from cerebro_db.configs.parameters import (
 )
 from cerebro_db.core.decisions import Candidate
 from cerebro_db.core.spec import Architecture, Configuration
-from cerebro_db.database.packed import PackedTable
 from cerebro_db.decide import callbacks
 from cerebro_db.decide.cost import hop_seconds, steps_per_call, use_jit
-from cerebro_db.driver.fit_checks import check_fits
-from cerebro_db.driver.goals import common_goal
 from cerebro_db.errors import CerebroError, InvalidArgument
+from cerebro_db.models.fit_checks import check_fits
+from cerebro_db.postgres.packed import PackedTable
+from cerebro_db.scoring.goals import common_goal
 from cerebro_db.training.targets import TargetFacts
 
 

@@ -13,32 +13,7 @@ from cerebro_db.configs.settings import Settings
 from cerebro_db.core.decisions import Decider, Fixed
 from cerebro_db.core.spec import HOPPER, ROTATION
 from cerebro_db.core.state import RunState
-from cerebro_db.database.catalog import Catalog, Driving, StoredRun
-from cerebro_db.database.dialects.choice import PostgreSQL
-from cerebro_db.database.names import QualifiedName
-from cerebro_db.database.relations import CallerPath
-from cerebro_db.database.sessions import (
-    POLL_SECONDS,
-    Deadlocked,
-    Session,
-    SessionLost,
-    SessionPool,
-    StatementFailed,
-    Tick,
-    no_tick,
-)
-from cerebro_db.database.states import StateStore
 from cerebro_db.decide.strategies import STRATEGIES
-from cerebro_db.driver.control import (
-    END_HOLDER,
-    control_session,
-    holder_of,
-    transaction,
-)
-from cerebro_db.driver.functions import functions_of
-from cerebro_db.driver.gpus import check_gpus, gpu_places
-from cerebro_db.driver.leftovers import new_output
-from cerebro_db.driver.slots import MAX_WORKERS, slots
 from cerebro_db.errors import (
     CerebroError,
     ConfigurationFailed,
@@ -54,6 +29,31 @@ from cerebro_db.errors import (
 )
 from cerebro_db.executors.sessions import WorkerSessions, Workplace
 from cerebro_db.executors.tasks import TaskWriter, worker_task
+from cerebro_db.models.functions import functions_of
+from cerebro_db.postgres.catalog import Catalog, Driving, StoredRun
+from cerebro_db.postgres.control import (
+    END_HOLDER,
+    control_session,
+    holder_of,
+    transaction,
+)
+from cerebro_db.postgres.dialects.choice import PostgreSQL
+from cerebro_db.postgres.gpus import check_gpus, gpu_places
+from cerebro_db.postgres.leftovers import new_output
+from cerebro_db.postgres.names import QualifiedName
+from cerebro_db.postgres.relations import CallerPath
+from cerebro_db.postgres.sessions import (
+    POLL_SECONDS,
+    Deadlocked,
+    Session,
+    SessionLost,
+    SessionPool,
+    StatementFailed,
+    Tick,
+    no_tick,
+)
+from cerebro_db.postgres.slots import MAX_WORKERS, slots
+from cerebro_db.postgres.states import StateStore
 from cerebro_db.runs import results
 from cerebro_db.runs.catalog import RunCatalog, ends_of
 from cerebro_db.runs.decisions import Decisions

@@ -5,9 +5,9 @@ from __future__ import annotations
 import secrets
 from collections.abc import Mapping
 
-from cerebro_db.database.catalog import STATES_SCHEMA, Catalog
-from cerebro_db.database.names import QualifiedName
-from cerebro_db.database.outputs import HISTORY_SUFFIX
+from cerebro_db.postgres.catalog import STATES_SCHEMA, Catalog
+from cerebro_db.postgres.names import QualifiedName
+from cerebro_db.postgres.table_kinds import HISTORY_SUFFIX
 from cerebro_db.runs.setup import RunSetup
 
 _COLUMNS = (

@@ -6,24 +6,24 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from cerebro_db.database.catalog import GOING_ON, RUN_TABLES, STATES_SCHEMA, Catalog, StoredRun
-from cerebro_db.database.dialects.choice import PostgreSQL
-from cerebro_db.database.names import QualifiedName
-from cerebro_db.database.sessions import (
-    POLL_SECONDS,
-    Session,
-    SessionLost,
-    SessionPool,
-    Tick,
-    no_tick,
-)
-from cerebro_db.driver.control import END_HOLDER, control_session, holder_of, transaction
 from cerebro_db.errors import (
     CerebroError,
     InvalidArgument,
     ObjectInUse,
     RunInterrupted,
     WrongRunStatus,
+)
+from cerebro_db.postgres.catalog import GOING_ON, RUN_TABLES, STATES_SCHEMA, Catalog, StoredRun
+from cerebro_db.postgres.control import END_HOLDER, control_session, holder_of, transaction
+from cerebro_db.postgres.dialects.choice import PostgreSQL
+from cerebro_db.postgres.names import QualifiedName
+from cerebro_db.postgres.sessions import (
+    POLL_SECONDS,
+    Session,
+    SessionLost,
+    SessionPool,
+    Tick,
+    no_tick,
 )
 from cerebro_db.runs import results
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from cerebro_db.database.catalog import Catalog
+from cerebro_db.postgres.catalog import Catalog
 
 # Seconds until the next look: longer where looks take longer, as on segments, each of which has a
 # process that looks. They take this part of the time at most, unless it were too late to answer.

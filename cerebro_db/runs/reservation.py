@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
-from cerebro_db.database.sessions import Session, Tick
-from cerebro_db.driver.control import END_HOLDER, holder_of
-from cerebro_db.driver.leftovers import cleared_output
-from cerebro_db.driver.outputs import check, output_key, table_key
 from cerebro_db.errors import CerebroError, ObjectInUse
+from cerebro_db.postgres.control import END_HOLDER, holder_of
+from cerebro_db.postgres.leftovers import cleared_output
+from cerebro_db.postgres.outputs import check, output_key, table_key
+from cerebro_db.postgres.sessions import Session, Tick
 from cerebro_db.runs.setup import RunSetup
 
 ROLE = "model_output_table"

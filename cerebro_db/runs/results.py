@@ -13,15 +13,15 @@ import cerebro_db
 from cerebro_db.configs.encodings import recorded_text
 from cerebro_db.configs.model_outputs import first_metric, loss_names, metric_names
 from cerebro_db.core.spec import TRAINING, VALIDATION, Configuration
-from cerebro_db.database.catalog import STATES_SCHEMA, Catalog, StoredRun
-from cerebro_db.database.dialects.choice import PostgreSQL
-from cerebro_db.database.ends import EndRow, record_ends
-from cerebro_db.database.names import QualifiedName, quote
-from cerebro_db.database.outputs import MODELS, STATES_SUFFIX
-from cerebro_db.database.packed import PackedTable
-from cerebro_db.database.sessions import StatementFailed
-from cerebro_db.database.states import IN_USE, StateStore
-from cerebro_db.driver.outputs import replaced
+from cerebro_db.postgres.catalog import STATES_SCHEMA, Catalog, StoredRun
+from cerebro_db.postgres.dialects.choice import PostgreSQL
+from cerebro_db.postgres.ends import EndRow, record_ends
+from cerebro_db.postgres.names import QualifiedName, quote
+from cerebro_db.postgres.outputs import replaced
+from cerebro_db.postgres.packed import PackedTable
+from cerebro_db.postgres.sessions import StatementFailed
+from cerebro_db.postgres.states import IN_USE, StateStore
+from cerebro_db.postgres.table_kinds import MODELS, STATES_SUFFIX
 from cerebro_db.runs import history
 from cerebro_db.runs.setup import RunSetup
 

@@ -25,21 +25,21 @@ from cerebro_db.core.spec import (
     RunSpec,
     Workers,
 )
-from cerebro_db.database.catalog import Catalog
-from cerebro_db.database.dialects.postgresql_training import PostgreSQLTraining
-from cerebro_db.database.names import QualifiedName
-from cerebro_db.database.outputs import MODELS, STATES_SUFFIX
-from cerebro_db.database.packed import PackedTable, load_packed
-from cerebro_db.database.relations import Relation, find, find_if_there, new_name
-from cerebro_db.database.sessions import Session, Tick
-from cerebro_db.database.summaries import Facts
 from cerebro_db.decide import callbacks
-from cerebro_db.driver.architectures import load_architectures
-from cerebro_db.driver.fit_checks import check_alike, target_facts
-from cerebro_db.driver.leftovers import new_output
-from cerebro_db.driver.one_model import architectures_of
-from cerebro_db.driver.outputs import Outputs
 from cerebro_db.errors import InvalidArgument, WrongObjectType
+from cerebro_db.models.architectures import load_architectures
+from cerebro_db.models.fit_checks import check_alike, target_facts
+from cerebro_db.models.one_model import architectures_of
+from cerebro_db.postgres.catalog import Catalog
+from cerebro_db.postgres.dialects.postgresql_training import PostgreSQLTraining
+from cerebro_db.postgres.leftovers import new_output
+from cerebro_db.postgres.names import QualifiedName
+from cerebro_db.postgres.outputs import Outputs
+from cerebro_db.postgres.packed import PackedTable, load_packed
+from cerebro_db.postgres.relations import Relation, find, find_if_there, new_name
+from cerebro_db.postgres.sessions import Session, Tick
+from cerebro_db.postgres.summaries import Facts
+from cerebro_db.postgres.table_kinds import MODELS, STATES_SUFFIX
 from cerebro_db.runs.configurations import Maker, program_key
 from cerebro_db.runs.request import FitRequest
 from cerebro_db.training.targets import TargetFacts

@@ -16,28 +16,28 @@ from cerebro_db.core import events
 from cerebro_db.core.spec import ROTATION, Architecture, Configuration, RunSpec, Workers
 from cerebro_db.core.state import RunState
 from cerebro_db.core.tasks import Measures
-from cerebro_db.database.catalog import (
+from cerebro_db.decide import callbacks
+from cerebro_db.decide.plan import plan_epoch
+from cerebro_db.errors import InvalidArgument, InvalidData, WrongRunStatus
+from cerebro_db.models.architectures import limits_of
+from cerebro_db.models.fit_checks import target_facts
+from cerebro_db.postgres.catalog import (
     ArchitectureRow,
     Catalog,
     ConfigurationRow,
     RunRow,
     StoredRun,
 )
-from cerebro_db.database.decisions import ADD, CLONE, STOP, DecisionRow, decisions_of
-from cerebro_db.database.dialects.choice import PostgreSQL
-from cerebro_db.database.dialects.postgresql_training import StateTables
-from cerebro_db.database.names import QualifiedName
-from cerebro_db.database.outputs import STATES_SUFFIX
-from cerebro_db.database.packed import PackedTable, packed_of
-from cerebro_db.database.packed import fingerprint as packed_fingerprint
-from cerebro_db.database.sessions import Session, Tick
-from cerebro_db.database.states import StateStore
-from cerebro_db.decide import callbacks
-from cerebro_db.decide.plan import plan_epoch
-from cerebro_db.driver.architectures import limits_of
-from cerebro_db.driver.control import transaction
-from cerebro_db.driver.fit_checks import target_facts
-from cerebro_db.errors import InvalidArgument, InvalidData, WrongRunStatus
+from cerebro_db.postgres.control import transaction
+from cerebro_db.postgres.decisions import ADD, CLONE, STOP, DecisionRow, decisions_of
+from cerebro_db.postgres.dialects.choice import PostgreSQL
+from cerebro_db.postgres.dialects.postgresql_training import StateTables
+from cerebro_db.postgres.names import QualifiedName
+from cerebro_db.postgres.packed import PackedTable, packed_of
+from cerebro_db.postgres.packed import fingerprint as packed_fingerprint
+from cerebro_db.postgres.sessions import Session, Tick
+from cerebro_db.postgres.states import StateStore
+from cerebro_db.postgres.table_kinds import STATES_SUFFIX
 from cerebro_db.runs.catalog import RunCatalog, diverged, measured
 from cerebro_db.runs.request import check_workers
 from cerebro_db.runs.setup import RunSetup, most_workers, partitions_of

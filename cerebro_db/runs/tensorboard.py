@@ -10,8 +10,8 @@ from cerebro_db.configs.callbacks import TENSORBOARD
 from cerebro_db.configs.parameters import FitParams
 from cerebro_db.core.spec import Configuration
 from cerebro_db.core.state import RunState
-from cerebro_db.database.sessions import Session, Tick
 from cerebro_db.executors.sessions import WRITE_EVENTS
+from cerebro_db.postgres.sessions import Session, Tick
 
 
 def log_dir_of(fit: FitParams) -> str | None:

@@ -9,24 +9,24 @@ from dataclasses import replace
 
 from cerebro_db.configs.architecture import fingerprint
 from cerebro_db.core.spec import Configuration
-from cerebro_db.database.dialects.capabilities import HERE
-from cerebro_db.database.outputs import HISTORY_SUFFIX, STATES_SUFFIX
-from cerebro_db.database.relations import find_if_there
-from cerebro_db.database.sessions import Session, SessionPool, StatementFailed, Tick
-from cerebro_db.driver.control import control_session, preparation
-from cerebro_db.driver.trained import (
-    ModelTable,
-    TrainedModel,
-    load_model_table,
-    one_or_all,
-    recipe,
-)
 from cerebro_db.errors import (
     InvalidArgument,
     InvalidState,
     WrongObjectType,
     concerns_all,
 )
+from cerebro_db.models.trained import (
+    ModelTable,
+    TrainedModel,
+    load_model_table,
+    one_or_all,
+    recipe,
+)
+from cerebro_db.postgres.control import control_session, preparation
+from cerebro_db.postgres.dialects.capabilities import HERE
+from cerebro_db.postgres.relations import find_if_there
+from cerebro_db.postgres.sessions import Session, SessionPool, StatementFailed, Tick
+from cerebro_db.postgres.table_kinds import HISTORY_SUFFIX, STATES_SUFFIX
 from cerebro_db.runs.setup import RunSetup
 
 ROLE = "model_output_table"

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from cerebro_db.database.dialects.postgresql import DECIDING_SETTINGS
-from cerebro_db.database.relations import SearchPath, use_search_path
-from cerebro_db.database.sessions import Session, StatementFailed, Tick, no_tick, told
 from cerebro_db.errors import NotSupported, ReadOnlyTransaction, SerializationFailed
+from cerebro_db.postgres.dialects.postgresql import DECIDING_SETTINGS
+from cerebro_db.postgres.relations import SearchPath, use_search_path
+from cerebro_db.postgres.sessions import Session, StatementFailed, Tick, no_tick, told
 
 # Types of parameters: without a schema they would be looked for on the caller's path.
 TEXT, BYTEA, OID, INT4 = "pg_catalog.text", "pg_catalog.bytea", "pg_catalog.oid", "pg_catalog.int4"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from cerebro_db.driver import encoding_rows
-from cerebro_db.driver.encoding_rows import EncodeRequest, EncoderRequest
+from cerebro_db.packing import encoding_rows
+from cerebro_db.packing.encoding_rows import EncodeRequest, EncoderRequest
 from cerebro_db.server.caller import caller_session
 from cerebro_db.server.entry import entry_of
 

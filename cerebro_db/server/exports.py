@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from cerebro_db.configs.exports import export_format
-from cerebro_db.driver import export as driver
-from cerebro_db.driver.export import ExportRequest
+from cerebro_db.models import export as driver
+from cerebro_db.models.export import ExportRequest
 from cerebro_db.server.computing import Tick, computing
 from cerebro_db.server.entry import entry, entry_of
 from cerebro_db.server.host import Host

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from cerebro_db.driver.one_model import OneModel
+from cerebro_db.models.one_model import OneModel
 from cerebro_db.relay.machine import cores
 from cerebro_db.runs import lifecycle
 from cerebro_db.runs.driver import Limits, drive_on, fit_multiple

@@ -9,16 +9,16 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from cerebro_db.configs.settings import parse_setting
-from cerebro_db.database.dialects.choice import HAS_SEGMENTS, PostgreSQL, dialect_of
-from cerebro_db.database.relations import (
+from cerebro_db.errors import InvalidArgument, LoopbackFailed, OpenTransaction
+from cerebro_db.postgres.dialects.choice import HAS_SEGMENTS, PostgreSQL, dialect_of
+from cerebro_db.postgres.relations import (
     CallerPath,
     SearchPath,
     forget_search_path,
     search_path_with,
 )
-from cerebro_db.database.sessions import Session, SessionPool, without_cleartext
-from cerebro_db.database.times import Styles
-from cerebro_db.errors import InvalidArgument, LoopbackFailed, OpenTransaction
+from cerebro_db.postgres.sessions import Session, SessionPool, without_cleartext
+from cerebro_db.postgres.times import Styles
 from cerebro_db.server.caller import (
     INT4,
     PATH_FACTS,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from cerebro_db.driver import gpus
+from cerebro_db.postgres import gpus
 from cerebro_db.server.entry import entry, entry_of
 from cerebro_db.server.host import Host
 from cerebro_db.training.devices import described

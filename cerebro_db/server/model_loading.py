@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from cerebro_db.driver import model_deletion, model_loading
-from cerebro_db.driver.model_loading import FileRequest, LoadRequest
+from cerebro_db.models import deletion, loading
+from cerebro_db.models.loading import FileRequest, LoadRequest
 from cerebro_db.server.caller import caller_session
 from cerebro_db.server.entry import entry_of
 from cerebro_db.server.host import Host
@@ -25,7 +25,7 @@ def load_model(
     host = Host.of(plpy, gd)
     request = LoadRequest(model_arch_table, model_arch, model_weights, name, description)
     with host.callers() as session:
-        return model_loading.load_model(session, host.pool, request, host.tick)
+        return loading.load_model(session, host.pool, request, host.tick)
 
 
 @entry_of("cerebro_load_model_file")
@@ -41,7 +41,7 @@ def load_model_file(
     host = Host.of(plpy, gd)
     request = FileRequest(model_arch_table, file, name, description)
     with host.callers() as session:
-        return model_loading.load_model_file(session, host.pool, request, host.tick)
+        return loading.load_model_file(session, host.pool, request, host.tick)
 
 
 @entry_of("cerebro_delete_model")
@@ -50,5 +50,5 @@ def delete_model(
 ) -> None:
     """Take a model out of an architecture table."""
     with caller_session(plpy, writes=True) as session:
-        done = model_deletion.delete_model(session, model_arch_table, model_id)
+        done = deletion.delete_model(session, model_arch_table, model_id)
     plpy.notice(done)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from cerebro_db.driver.outputs import drop_outputs
+from cerebro_db.postgres.outputs import drop_outputs
 from cerebro_db.server.caller import caller_session
 from cerebro_db.server.entry import entry_of
 

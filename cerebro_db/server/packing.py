@@ -6,10 +6,10 @@ import re
 from typing import Any
 
 from cerebro_db.configs.messages import shown
-from cerebro_db.driver import packing
-from cerebro_db.driver.encoding_plan import EncodingRequest
-from cerebro_db.driver.packing_request import ImageRequest, PackRequest
 from cerebro_db.errors import InvalidArgument
+from cerebro_db.packing import pack as packing
+from cerebro_db.packing.encoding_plan import EncodingRequest
+from cerebro_db.packing.request import ImageRequest, PackRequest
 from cerebro_db.server.entry import entry_of
 from cerebro_db.server.host import Host
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from cerebro_db.driver import registry
-from cerebro_db.driver.registry import RegisterRequest
+from cerebro_db.models import registry
+from cerebro_db.models.registry import RegisterRequest
 from cerebro_db.server.caller import caller_session
 from cerebro_db.server.entry import entry_of
 

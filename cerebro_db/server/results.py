@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from cerebro_db.driver import confusion, evaluation, prediction, prediction_byom
-from cerebro_db.driver.evaluation import EvaluationRequest
-from cerebro_db.driver.prediction import PredictionRequest
-from cerebro_db.driver.prediction_byom import ByomRequest
+from cerebro_db.scoring import confusion, evaluation, prediction, prediction_byom
+from cerebro_db.scoring.evaluation import EvaluationRequest
+from cerebro_db.scoring.prediction import PredictionRequest
+from cerebro_db.scoring.prediction_byom import ByomRequest
 from cerebro_db.server.entry import entry_of
 from cerebro_db.server.host import Host
 

@@ -10,11 +10,11 @@ from typing import Any
 
 from cerebro_db.configs.messages import shown
 from cerebro_db.configs.registry import is_registered, model_reference
-from cerebro_db.database.names import QualifiedName
-from cerebro_db.database.outputs import STATES_SUFFIX
-from cerebro_db.database.relations import require_text, spellings
-from cerebro_db.driver.trained import ROLE
 from cerebro_db.errors import InvalidArgument
+from cerebro_db.models.trained import ROLE
+from cerebro_db.postgres.names import QualifiedName
+from cerebro_db.postgres.relations import require_text, spellings
+from cerebro_db.postgres.table_kinds import STATES_SUFFIX
 from cerebro_db.server.caller import INT4, OID, TEXT, caller_session
 from cerebro_db.server.entry import entry_of
 from cerebro_db.server.registered_rows import Versions

@@ -10,13 +10,13 @@ from collections import OrderedDict
 from dataclasses import dataclass, replace
 from typing import Any
 
-from cerebro_db.database.catalog import Catalog
-from cerebro_db.database.relations import CallerPath
-from cerebro_db.database.sessions import Session
-from cerebro_db.database.times import Styles
-from cerebro_db.driver.class_texts import shown_classes
-from cerebro_db.driver.control import control_session
-from cerebro_db.driver.registered import RegisteredModel, named_models
+from cerebro_db.models.registered import RegisteredModel, named_models
+from cerebro_db.postgres.catalog import Catalog
+from cerebro_db.postgres.control import control_session
+from cerebro_db.postgres.relations import CallerPath
+from cerebro_db.postgres.sessions import Session
+from cerebro_db.postgres.times import Styles
+from cerebro_db.scoring.class_texts import shown_classes
 from cerebro_db.server.host import Host
 from cerebro_db.server.rows_loading import LoadedModel, built, read_model
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from cerebro_db.configs.architecture import ArchitectureLimits
 from cerebro_db.configs.settings import Settings
-from cerebro_db.database.sessions import Session
-from cerebro_db.driver.prediction_models import Asked, models_of_table
-from cerebro_db.driver.registered import named_models
 from cerebro_db.errors import InvalidState
+from cerebro_db.models.registered import named_models
+from cerebro_db.postgres.sessions import Session
+from cerebro_db.scoring.prediction_models import Asked, models_of_table
 from cerebro_db.server.computing import Tick, compute
 from cerebro_db.server.limits import limit_memory
 

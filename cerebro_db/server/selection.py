@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from cerebro_db.driver import selection
-from cerebro_db.driver.selection import GridRequest, ListRequest
+from cerebro_db.models import selection
+from cerebro_db.models.selection import GridRequest, ListRequest
 from cerebro_db.server.caller import caller_session
 from cerebro_db.server.entry import entry_of
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from cerebro_db.configs.settings import OF_SUPERUSERS, Settings, parse_setting
-from cerebro_db.database.sessions import check_dsn
 from cerebro_db.errors import InvalidArgument, NotPermitted
+from cerebro_db.postgres.sessions import check_dsn
 from cerebro_db.server.caller import caller_session
 from cerebro_db.server.entry import entry_of
 

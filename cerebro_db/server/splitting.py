@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from cerebro_db.driver import splitting
-from cerebro_db.driver.splitting import SplitRequest
+from cerebro_db.packing import splitting
+from cerebro_db.packing.splitting import SplitRequest
 from cerebro_db.server.caller import caller_session
 from cerebro_db.server.entry import entry_of
 

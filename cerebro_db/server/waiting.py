@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
-from cerebro_db.database.sessions import Session
+from cerebro_db.postgres.sessions import Session
 
 _LOOK_SECONDS, _PATIENCE = 1.0, 2.0
 # How such a server shows that in the title of a process, which can be read without a statement: one

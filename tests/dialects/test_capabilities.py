@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from cerebro_db.database.dialects.choice import dialect_of
+from cerebro_db.postgres.dialects.choice import dialect_of
 from cerebro_db.relay import backend, failures
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from cerebro_db.database.dialects.choice import dialect_of
-from cerebro_db.database.names import QualifiedName
-from cerebro_db.database.sessions import told as as_raised
+from cerebro_db.postgres.dialects.choice import dialect_of
+from cerebro_db.postgres.names import QualifiedName
+from cerebro_db.postgres.sessions import told as as_raised
 
 TABLE = QualifiedName("public", "digits")
 PLAIN, SEGMENTS = dialect_of(150000, False).packing, dialect_of(90426, True).packing

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 from cerebro_db.core.decisions import Add, Candidate, Clone, Decision, Promote, Stop
 from cerebro_db.core.state import RunState
-from cerebro_db.database.client import Client
+from cerebro_db.postgres.client import Client
 from cerebro_db.runs.driver import Limits, fit_multiple, resume
 from cerebro_db.runs.request import FitRequest
 

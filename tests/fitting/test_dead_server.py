@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from cerebro_db.database.client import Client
 from cerebro_db.errors import RunInterrupted
+from cerebro_db.postgres.client import Client
 from cerebro_db.runs.driver import fit_multiple
 from cerebro_db.runs.request import FitRequest
 

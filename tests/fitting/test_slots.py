@@ -13,9 +13,9 @@ import pytest
 from reasons import EMBEDDED_ONLY
 from servers import as_role, connected
 
-from cerebro_db.driver import slots
 from cerebro_db.install.embedded import Cluster
 from cerebro_db.install.postgres import find
+from cerebro_db.postgres import slots
 
 Fit = Callable[..., tuple[str, int]]
 WORKERS = (

@@ -8,13 +8,13 @@ from conftest import Sql
 
 from cerebro_db.core.spec import Hop
 from cerebro_db.core.tasks import Measures
-from cerebro_db.database.catalog import (
+from cerebro_db.postgres.catalog import (
     ArchitectureRow,
     Catalog,
     ConfigurationRow,
     RunRow,
 )
-from cerebro_db.database.names import QualifiedName
+from cerebro_db.postgres.names import QualifiedName
 
 COPIES = "SELECT count(*) FROM gp_dist_random('cerebro.catalog_{}') WHERE run_id = %s"
 

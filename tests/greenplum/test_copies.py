@@ -11,12 +11,12 @@ import psycopg2.extensions
 import pytest
 from conftest import Sql
 
-from cerebro_db.database.catalog import Catalog
-from cerebro_db.database.sessions import Session, no_tick
-from cerebro_db.driver.control import transaction
 from cerebro_db.errors import InstallationFailed, InvalidData
 from cerebro_db.install import installer
 from cerebro_db.install.script import Script
+from cerebro_db.postgres.catalog import Catalog
+from cerebro_db.postgres.control import transaction
+from cerebro_db.postgres.sessions import Session, no_tick
 from tests.greenplum.test_catalog import new_run
 
 

@@ -8,10 +8,10 @@ import psycopg2
 import pytest
 from conftest import Sql
 
-from cerebro_db.database.dialects.choice import HAS_SEGMENTS
 from cerebro_db.errors import InstallationFailed
 from cerebro_db.install import installer
 from cerebro_db.install.script import Script
+from cerebro_db.postgres.dialects.choice import HAS_SEGMENTS
 
 
 def test_every_segment_has_a_copy_of_the_catalog(segments: Sql) -> None:

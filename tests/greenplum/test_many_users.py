@@ -14,8 +14,8 @@ import pytest
 from conftest import Sql
 from servers import connected
 
-from cerebro_db.database.catalog import RUN_TABLES, Catalog
-from cerebro_db.database.sessions import Session, no_tick
+from cerebro_db.postgres.catalog import RUN_TABLES, Catalog
+from cerebro_db.postgres.sessions import Session, no_tick
 from chaos.segments import NotHere, Segments
 from chaos.server import until
 from tests.greenplum.test_catalog import new_run

@@ -8,12 +8,12 @@ from collections.abc import Iterator
 import pytest
 from conftest import Sql
 
-from cerebro_db.database.dialects.greenplum import Greenplum
-from cerebro_db.database.dialects.greenplum_rotation import GreenplumRotation
-from cerebro_db.database.dialects.postgresql_training import HopOrder, ScanOrder, StateTables
-from cerebro_db.database.names import QualifiedName
-from cerebro_db.database.packed import PackedTable, load_packed, print_query
-from cerebro_db.database.sessions import Session, SessionLost, StatementFailed, no_tick
+from cerebro_db.postgres.dialects.greenplum import Greenplum
+from cerebro_db.postgres.dialects.greenplum_rotation import GreenplumRotation
+from cerebro_db.postgres.dialects.postgresql_training import HopOrder, ScanOrder, StateTables
+from cerebro_db.postgres.names import QualifiedName
+from cerebro_db.postgres.packed import PackedTable, load_packed, print_query
+from cerebro_db.postgres.sessions import Session, SessionLost, StatementFailed, no_tick
 from cerebro_db.runs.results import model_tables, models_from_states
 
 SQL, ROTATION = Greenplum(90426).training, GreenplumRotation()

@@ -8,12 +8,12 @@ from dataclasses import replace
 import pytest
 from conftest import Sql
 
-from cerebro_db.database.dialects.greenplum import Greenplum
-from cerebro_db.database.dialects.greenplum_prediction import GreenplumPrediction
-from cerebro_db.database.dialects.postgresql_prediction import PackedSource, RowSource, Source
-from cerebro_db.database.dialects.prediction_answers import Answer, Classes, Several, Values
-from cerebro_db.database.names import QualifiedName
-from cerebro_db.database.sessions import Session
+from cerebro_db.postgres.dialects.greenplum import Greenplum
+from cerebro_db.postgres.dialects.greenplum_prediction import GreenplumPrediction
+from cerebro_db.postgres.dialects.postgresql_prediction import PackedSource, RowSource, Source
+from cerebro_db.postgres.dialects.prediction_answers import Answer, Classes, Several, Values
+from cerebro_db.postgres.names import QualifiedName
+from cerebro_db.postgres.sessions import Session
 
 SQL = GreenplumPrediction(90426)
 ROWS = RowSource(

@@ -13,9 +13,9 @@ from conftest import Sql
 from run_states import begin, finish, planned, run_state, view
 
 from cerebro_db.core.spec import Hop
-from cerebro_db.database.client import Client
-from cerebro_db.database.dialects.greenplum_rotation import GreenplumRotation
 from cerebro_db.decide.strategies.rotation import next_step
+from cerebro_db.postgres.client import Client
+from cerebro_db.postgres.dialects.greenplum_rotation import GreenplumRotation
 from cerebro_db.runs.driver import fit_multiple
 from cerebro_db.runs.request import FitRequest
 from tests.fitting.conftest import ADAM, FULL, PLAIN, select

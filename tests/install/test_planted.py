@@ -17,11 +17,11 @@ from reasons import EMBEDDED_ONLY
 from servers import Server, connected, drop_database, make_database
 
 import cerebro_db
-from cerebro_db.database.dialects import greenplum_install
 from cerebro_db.errors import MissingPrerequisite
 from cerebro_db.install import installer, queries
 from cerebro_db.install.embedded import Cluster
 from cerebro_db.install.script import Script
+from cerebro_db.postgres.dialects import greenplum_install
 from tests.install.plants import SCHEMA, WORD, Plants, calls
 from tests.install.test_cli import cerebro
 

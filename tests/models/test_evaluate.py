@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from psycopg2 import errors
 
-from cerebro_db.database.dialects.choice import dialect_of
-from cerebro_db.database.sessions import SessionPool
-from cerebro_db.driver import evaluation
+from cerebro_db.postgres.dialects.choice import dialect_of
+from cerebro_db.postgres.sessions import SessionPool
+from cerebro_db.scoring import evaluation
 
 FIELDS = ["loss", "metric", "metrics_type", "loss_type", "mst_key", "metrics"]
 

@@ -459,7 +459,7 @@ def test_names_that_are_shown_are_taken(user, net):
 
 
 def test_names_are_quoted_as_the_server_does(db):
-    from cerebro_db.database.names import shown_identifier
+    from cerebro_db.postgres.names import shown_identifier
 
     odd = ["Twin", "a b", 'say "x"', "_a1", "1a", "ä", "a$b", "per%cent", "plain"]
     words = [row[0] for row in db.fetch("SELECT word FROM pg_get_keywords()")] + odd

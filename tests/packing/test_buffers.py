@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from cerebro_db.driver.packing_layout import lay_out, parse_addresses, shuffled
 from cerebro_db.errors import InvalidData
+from cerebro_db.packing.layout import lay_out, parse_addresses, shuffled
 from cerebro_db.training import buffers
 
 

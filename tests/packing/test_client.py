@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 from servers import partitions
 
-from cerebro_db.database.dialects.choice import dialect_of
-from cerebro_db.database.packed import load_packed
-from cerebro_db.database.relations import column, find
-from cerebro_db.database.sessions import SessionPool
-from cerebro_db.driver import packing, packing_survey
-from cerebro_db.driver.packing_request import PackRequest
+from cerebro_db.packing import pack, survey
+from cerebro_db.packing.request import PackRequest
+from cerebro_db.postgres.dialects.choice import dialect_of
+from cerebro_db.postgres.packed import load_packed
+from cerebro_db.postgres.relations import column, find
+from cerebro_db.postgres.sessions import SessionPool
 
 
 @pytest.fixture(scope="module")
@@ -27,12 +27,12 @@ def pool(db, dialect):
 
 def test_a_client_packs_the_same_bytes(digits, pool, dialect, monkeypatch):
     # A table of many chunks of addresses, too.
-    monkeypatch.setattr(packing_survey, "BLOCKS_PER_FETCH", 2)
+    monkeypatch.setattr(survey, "BLOCKS_PER_FETCH", 2)
     said, count = [], partitions(3)
     request = PackRequest(
         "public.digits", "public.by_client", "y", "x", num_partitions=count, seed=4
     )
-    summary = packing.pack(pool, dialect, request, notify=said.append)
+    summary = pack.pack(pool, dialect, request, notify=said.append)
     digits.pack("digits", "by_server", "y", "x", num_partitions=count, seed=4)
     assert digits.unpack("by_client").raw == digits.unpack("by_server").raw
     assert (summary.rows, summary.partitions, summary.num_classes) == (1003, count, 7)

@@ -29,8 +29,8 @@ from cerebro_db.core.tasks import (
     Trained,
     WorkerView,
 )
-from cerebro_db.database.sessions import StatementFailed
 from cerebro_db.decide.strategies import STRATEGIES
+from cerebro_db.postgres.sessions import StatementFailed
 from cerebro_db.runs.loop import Loop
 from cerebro_db.runs.report import Report
 

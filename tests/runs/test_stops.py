@@ -7,8 +7,6 @@ from typing import Any, cast
 
 import pytest
 
-from cerebro_db.database.catalog import Catalog, Driving
-from cerebro_db.database.sessions import StatementFailed
 from cerebro_db.errors import (
     InvalidData,
     InvalidState,
@@ -18,6 +16,8 @@ from cerebro_db.errors import (
     WrongRunStatus,
     concerns_all,
 )
+from cerebro_db.postgres.catalog import Catalog, Driving
+from cerebro_db.postgres.sessions import StatementFailed
 from cerebro_db.runs.driver import check_still_driven, check_unfinished, status_after
 from cerebro_db.runs.requests import Requests, Stopped
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import psycopg2.extensions
 import pytest
 
-from cerebro_db.database.sessions import Session
-from cerebro_db.driver import control
-from cerebro_db.driver.outputs import table_key
 from cerebro_db.errors import ObjectInUse
 from cerebro_db.install import installer
 from cerebro_db.install.script import Script
+from cerebro_db.postgres import control
+from cerebro_db.postgres.outputs import table_key
+from cerebro_db.postgres.sessions import Session
 from tests.security.conftest import Person
 
 IN_USE, DENIED = "55006", "42501"

@@ -8,8 +8,8 @@ from contextlib import closing
 import pytest
 
 from cerebro_db.configs.settings import DESCRIPTIONS, Settings, parse_setting
-from cerebro_db.database import sessions
 from cerebro_db.errors import InvalidArgument
+from cerebro_db.postgres import sessions
 from tests.security.conftest import NET, Person, log_in
 
 

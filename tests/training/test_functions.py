@@ -11,8 +11,8 @@ from cerebro_db.configs.model_outputs import outputs_of
 from cerebro_db.configs.names import is_taken
 from cerebro_db.configs.parameters import parse_compile_params, parse_fit_params
 from cerebro_db.decide import callbacks
-from cerebro_db.driver.goals import common_goal
 from cerebro_db.errors import InvalidArgument
+from cerebro_db.scoring.goals import common_goal
 from cerebro_db.training.functions import (
     Function,
     distribution_of,

@@ -1,1 +1,0 @@
-"""One job over sessions, for drivers and for client processes alike."""

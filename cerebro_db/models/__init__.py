@@ -1,0 +1,1 @@
+"""Architectures, configurations and trained models: loaded, checked, registered and exported."""

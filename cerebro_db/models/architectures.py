@@ -1,0 +1,85 @@
+"""Architecture tables: models by model_id, with what estimates need to know of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection
+
+from cerebro_db.configs.architecture import ArchitectureLimits, check_architecture, fingerprint
+from cerebro_db.configs.facts import ArchitectureFacts
+from cerebro_db.core.spec import Architecture
+from cerebro_db.errors import CerebroError, InvalidArgument, WrongObjectType
+from cerebro_db.postgres.catalog import Catalog
+from cerebro_db.postgres.relations import Relation
+from cerebro_db.postgres.sessions import Session, Tick
+
+
+def inspect(session: Session, text: str, weights: bytes | None, tick: Tick) -> str:
+    """Build a model in a worker session; returns its facts as JSON.
+
+    Raises:
+        StatementFailed: the model cannot be built, or the weights do not fit.
+    """
+    rows = session.run("SELECT cerebro._inspect_model(%s, %s)", (text, weights), tick)
+    return str(rows[0][0])
+
+
+def limits_of(session: Session, tick: Tick) -> ArchitectureLimits:
+    """How large the architectures of this database may be."""
+    return ArchitectureLimits.of(Catalog(session, tick).settings())
+
+
+def load_architectures(
+    session: Session, table: Relation, model_ids: Collection[int], tick: Tick
+) -> dict[int, Architecture]:
+    """The architectures of some ids.
+
+    Raises:
+        InvalidArgument: an id is not in the table, or twice.
+        InvalidArchitecture: the JSON is refused.
+    """
+    for name in ("model_id", "model_arch", "model_weights"):
+        if not table.has(name):
+            raise WrongObjectType(
+                f"model_arch_table: {table.name} has no column {name}",
+                hint="cerebro.cerebro_load_model makes such tables",
+            )
+    settings = Catalog(session, tick).settings()
+    # Where a run may be refused for its memory, what a user's table tells of a model is no basis.
+    known = table.has("model_facts") and not settings.max_worker_mb
+    facts = "model_facts::text" if known else "NULL"
+    rows = session.run(
+        f"SELECT model_id, model_arch::text, model_weights IS NOT NULL, {facts} "
+        f"FROM {table.name.sql} WHERE model_id = ANY (%s)",
+        (sorted(model_ids),),
+        tick,
+    )
+    found = [row[0] for row in rows]
+    wrong = sorted(set(model_ids) - set(found)) or sorted({i for i in found if found.count(i) > 1})
+    if wrong:
+        raise InvalidArgument(
+            f"got the model_ids {wrong}, which {table.name} does not have exactly once",
+            hint=f"SELECT model_id FROM {table.name} shows those there are",
+        )
+    limits = ArchitectureLimits.of(settings)
+    return {row[0]: _architecture(session, row, limits, tick) for row in rows}
+
+
+def _architecture(
+    session: Session, row: tuple[int, str, bool, str | None], limits: ArchitectureLimits, tick: Tick
+) -> Architecture:
+    model_id, text, has_weights, facts = row
+    try:
+        config = check_architecture(text, limits)
+    except CerebroError as error:
+        error.message = f"model_id {model_id}: {error.message}"
+        raise
+    if facts is None:  # a table that was not filled by cerebro_load_model
+        facts = inspect(session, text, None, tick)
+    return Architecture(
+        model_id=model_id,
+        id=fingerprint(config),
+        text=json.dumps(config, sort_keys=True),
+        facts=ArchitectureFacts.from_json(facts or ""),
+        has_weights=has_weights,
+    )

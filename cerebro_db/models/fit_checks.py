@@ -1,0 +1,161 @@
+"""Whether a model fits a packed table, and a validation table the training table."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from cerebro_db.configs.losses import Target
+from cerebro_db.configs.model_outputs import OutputSpec
+from cerebro_db.configs.parameters import FitParams, MetricSpec
+from cerebro_db.core.spec import Architecture
+from cerebro_db.errors import InvalidArgument, hinted
+from cerebro_db.postgres.packed import PackedTable
+from cerebro_db.training.targets import TargetFacts, encoding_for
+
+
+def target_facts(packed: PackedTable) -> TargetFacts:
+    """The stored targets of a packed table."""
+    first, *more = [
+        TargetFacts(target.kind, target.num_classes, tuple(target.shape))
+        for target in packed.targets
+    ]
+    weighted = packed.sample_weight is not None
+    return TargetFacts(first.kind, first.num_classes, first.shape, weighted, tuple(more))
+
+
+@hinted("pack it with cerebro.cerebro_pack_validation and the training table")
+def check_alike(packed: PackedTable, validation: PackedTable) -> None:
+    """Refuse a validation table whose rows mean something else."""
+    ours, theirs = _shapes(packed), _shapes(validation)
+    if ours != theirs:
+        raise InvalidArgument(
+            f"validation_table: got rows of shape {_shown(theirs)}; source_table has {_shown(ours)}"
+        )
+    if packed.encoding != validation.encoding:
+        raise InvalidArgument(
+            f"validation_table: {validation.relation.name} has another encoding of its columns "
+            f"than {packed.relation.name}"
+        )
+    if len(packed.targets) != len(validation.targets):
+        raise InvalidArgument(
+            f"validation_table: got {len(validation.targets)} targets; "
+            f"source_table has {len(packed.targets)}"
+        )
+    for a, b in zip(packed.targets, validation.targets, strict=True):
+        if (a.kind, a.shape, a.class_values) != (b.kind, b.shape, b.class_values):
+            raise InvalidArgument(
+                f"validation_table: got the target {b.name} ({b.kind}, classes "
+                f"{list(b.class_values)}); source_table has {a.name} ({a.kind}, classes "
+                f"{list(a.class_values)})"
+            )
+
+
+@hinted(
+    "cerebro.cerebro_load_model adds an architecture that fits; the summary of the packed table tells its shapes"
+)
+def check_fits(
+    architecture: Architecture,
+    outputs: Sequence[OutputSpec],
+    fit: FitParams,
+    packed: PackedTable,
+    targets: TargetFacts,
+) -> None:
+    """Whether a model takes the features and its outputs suit the targets.
+
+    Raises:
+        InvalidArgument: naming both shapes.
+    """
+    what, facts = f"got model_id {architecture.model_id}", architecture.facts
+    wanted = (len(packed.inputs), len(packed.targets))
+    if (len(facts.input_shapes), len(facts.output_shapes)) != wanted:
+        allowed = "one of each" if wanted == (1, 1) else f"{wanted[0]} and {wanted[1]}"
+        raise InvalidArgument(
+            f"{what} with {len(facts.input_shapes)} inputs and {len(facts.output_shapes)} outputs; "
+            f"allowed: {allowed}, as {packed.relation.name} has"
+        )
+    check_order(architecture)
+    for shape, given in zip(facts.input_shapes, packed.inputs, strict=True):
+        if tuple(shape) != given.shape:
+            raise InvalidArgument(
+                f"{what} with the input shape {list(shape)} for features of shape "
+                f"{list(given.shape)} ({given.name} of {packed.relation.name})",
+                hint=_ORDER if len(packed.inputs) > 1 else None,
+            )
+    for place, (output, target) in enumerate(zip(outputs, targets.each, strict=True)):
+        _check_output(architecture, place, output, target)
+    _check_class_weight(fit, targets)
+
+
+_ORDER = "the inputs of the model come in the order of independent_varname"
+
+
+def check_order(architecture: Architecture) -> None:
+    """Refuse several inputs that are named rather than in an order."""
+    config = json.loads(architecture.text).get("config")
+    ends = config.get("input_layers") if isinstance(config, dict) else None
+    if len(architecture.facts.input_shapes) > 1 and isinstance(ends, dict):
+        raise InvalidArgument(
+            f"got model_id {architecture.model_id}, whose inputs are a dictionary; allowed: a list of "
+            "them, as in keras.Model([first, second], outputs)"
+        )
+
+
+def _check_class_weight(fit: FitParams, targets: TargetFacts) -> None:
+    if fit.class_weight is not None and targets.more:
+        raise InvalidArgument(
+            f"class_weight: got one for a model of {len(targets.each)} outputs; allowed: for models "
+            "of one output, as in Keras",
+            hint="sample_weight of cerebro.cerebro_pack weighs rows for all outputs",
+        )
+    if fit.class_weight is not None and targets.kind != "class":
+        raise InvalidArgument(
+            "class_weight: got one for a target of numbers; allowed: for a target that is a class",
+            hint="sample_weight of cerebro.cerebro_pack weighs rows",
+        )
+    too_large = [pair[0] for pair in fit.class_weight or () if pair[0] >= targets.num_classes]
+    if too_large:
+        raise InvalidArgument(
+            f"class_weight: got the classes {too_large}; allowed: 0 to {targets.num_classes - 1}",
+            hint="class ids are the places, from 0, of the class values in the summary of the packed table",
+        )
+
+
+def _check_output(
+    architecture: Architecture, place: int, output: OutputSpec, target: TargetFacts
+) -> None:
+    shape = tuple(int(size or 0) for size in architecture.facts.output_shapes[place])
+    what = f"got model_id {architecture.model_id} with the output shape {list(shape)}"
+    expected = target.shape or (1,)
+    if target.kind == "float" and shape != expected:
+        raise InvalidArgument(f"{what} for a target of shape {list(expected)}")
+    if target.kind == "class" and len(shape) != 1:
+        raise InvalidArgument(f"{what} for {target.num_classes} classes; allowed: one dimension")
+    try:
+        encoding_for(target, output.loss.target, shape[-1])
+        for metric in output.metrics:
+            if metric.target is not Target.LOSS:
+                encoding_for(target, metric.target, shape[-1])
+            _check_prediction(metric, shape[-1])
+    except InvalidArgument as error:
+        raise InvalidArgument(
+            f"model_id {architecture.model_id}, loss {output.loss.name}: {error.message}",
+            error.hint,
+        ) from None
+
+
+def _check_prediction(metric: MetricSpec, units: int) -> None:
+    if units > 1 and metric.all_arguments().get("sparse_y_pred"):
+        raise InvalidArgument(
+            f"{metric.name}: got sparse_y_pred=True for a model that tells {units} numbers, not the "
+            "id of a class; allowed: sparse_y_pred=False",
+            hint="leave sparse_y_pred out of the metric",
+        )
+
+
+def _shapes(packed: PackedTable) -> list[list[int]]:
+    return [list(one.shape) for one in packed.inputs]
+
+
+def _shown(shapes: Sequence[Sequence[int]]) -> str:
+    return str(shapes[0] if len(shapes) == 1 else shapes)

@@ -1,0 +1,177 @@
+"""Loading a model: checked, built once, and put into an architecture table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from cerebro_db.configs.architecture import check_architecture
+from cerebro_db.errors import (
+    CerebroError,
+    DuplicateTable,
+    InvalidArchitecture,
+    InvalidArgument,
+    InvalidState,
+    WrongObjectType,
+)
+from cerebro_db.models.architectures import inspect, limits_of
+from cerebro_db.postgres import libraries
+from cerebro_db.postgres.control import control_session, lock
+from cerebro_db.postgres.names import QualifiedName
+from cerebro_db.postgres.relations import (
+    KINDS,
+    Relation,
+    find_if_there,
+    new_table,
+    require_text,
+)
+from cerebro_db.postgres.sessions import Session, SessionPool, StatementFailed, Tick, no_tick
+
+ROLE = "model_arch_table"
+# A value goes to a session as text of two characters a byte, of which a gigabyte is too much.
+_MAX_FILE_BYTES = 2**29 - 2**20
+
+
+@dataclass(frozen=True)
+class LoadRequest:
+    """The arguments of ``cerebro_load_model``, as given."""
+
+    model_arch_table: str | None
+    model_arch: str | None
+    model_weights: bytes | None = None
+    name: str | None = None
+    description: str | None = None
+
+
+def load_model(
+    session: Session, pool: SessionPool, request: LoadRequest, tick: Tick = no_tick
+) -> int:
+    """Put a model into an architecture table, which is made if need be; returns the model_id.
+
+    Args:
+        session: in a transaction; knows where the table's name is looked for.
+        pool: of sessions that look into models, and see no tables.
+        request: what to load.
+        tick: called while waiting; may raise to cancel.
+
+    Raises:
+        InvalidArchitecture: the JSON is refused, or no model can be built from it.
+        InvalidArgument: the weights are not as many as the architecture has.
+        WrongObjectType: the table is of another kind.
+    """
+    require_text(request.model_arch_table, ROLE)
+    if request.model_arch is None:
+        raise InvalidArgument("model_arch: got NULL; allowed: the JSON text of a model's to_json()")
+    check_architecture(request.model_arch, limits_of(session, tick))
+    _target(session, request, tick)  # a wrong name is told before TensorFlow is loaded
+    with control_session(pool, None, tick) as worker:
+        facts = _built(worker, request, tick)
+    return _inserted(session, request, facts, tick)
+
+
+@dataclass(frozen=True)
+class FileRequest:
+    """The arguments of ``cerebro_load_model_file``, as given."""
+
+    model_arch_table: str | None
+    file: bytes | None
+    name: str | None = None
+    description: str | None = None
+
+
+def load_model_file(
+    session: Session, pool: SessionPool, request: FileRequest, tick: Tick = no_tick
+) -> int:
+    """Put the model of a ``.keras`` file into an architecture table; returns the model_id.
+
+    Args:
+        session, pool: as above.
+        request: what to load.
+        tick: called while waiting; may raise to cancel.
+
+    Raises:
+        InvalidArchitecture: the architecture is refused, or no model can be built from it.
+        InvalidArgument: the file is no such file, or its weights are not those of the architecture.
+        WrongObjectType: the table is of another kind.
+    """
+    require_text(request.model_arch_table, ROLE)
+    if request.file is None or len(request.file) > _MAX_FILE_BYTES:
+        got = "NULL" if request.file is None else f"{len(request.file)} bytes"
+        raise InvalidArgument(f"file: got {got}; allowed: up to {_MAX_FILE_BYTES} bytes")
+    loaded = LoadRequest(request.model_arch_table, "", None, request.name, request.description)
+    _target(session, loaded, tick)
+    with control_session(pool, None, tick) as worker:
+        sql = "SELECT f.model_arch, f.model_weights FROM cerebro._read_model_file(%s) f"
+        try:
+            rows = worker.run(sql, (request.file,), tick)
+        except StatementFailed as failure:
+            raise _refusal(failure) from None
+    found = replace(loaded, model_arch=rows[0][0], model_weights=bytes(rows[0][1]))
+    return load_model(session, pool, found, tick)
+
+
+def _target(
+    session: Session, request: LoadRequest, tick: Tick
+) -> tuple[QualifiedName, Relation | None]:
+    """The table's name, and the table if there is one."""
+    found = find_if_there(session, request.model_arch_table, ROLE, tick)
+    if found is None:
+        try:
+            return new_table(session, request.model_arch_table, ROLE, (), tick), None
+        except DuplicateTable:  # another call has made it since, perhaps
+            found = find_if_there(session, request.model_arch_table, ROLE, tick)
+            if found is None:
+                raise
+    missing = [name for name in libraries.ARCHITECTURE_COLUMNS if not found.has(name)]
+    if found.kind not in ("r", "p") or missing:
+        lacks = f" without the columns {', '.join(missing)}" if missing else ""
+        raise WrongObjectType(
+            f"{ROLE}: got {found.name}, a {KINDS[found.kind]}{lacks}; allowed: a "
+            f"table with {', '.join(libraries.ARCHITECTURE_COLUMNS)}, or a name that is free",
+            hint="cerebro.cerebro_load_model makes the table itself",
+        )
+    return found.name, found
+
+
+def _built(session: Session, request: LoadRequest, tick: Tick) -> str:
+    """The facts of the model, which is built in the worker session."""
+    assert request.model_arch is not None
+    try:
+        return inspect(session, request.model_arch, request.model_weights, tick)
+    except StatementFailed as failure:
+        raise _refusal(failure) from None
+
+
+def _refusal(failure: StatementFailed) -> CerebroError:
+    """The error of a worker as one of this call."""
+    if failure.sqlstate == InvalidArchitecture.sqlstate:
+        message = failure.message.removeprefix("InvalidArchitecture: ")
+        return InvalidArchitecture(message, failure.hint)
+    if failure.sqlstate == InvalidState.sqlstate:  # what it says is about the argument here
+        return InvalidArgument(failure.message.removeprefix("InvalidState: "), failure.hint)
+    return failure
+
+
+def _inserted(session: Session, request: LoadRequest, facts: str, tick: Tick) -> int:
+    name, _ = _target(session, request, tick)
+    lock(session, f"models of {name}", tick)
+    name, found = _target(session, request, tick)
+    if found is None:
+        session.run(libraries.create_architectures(name), (), tick)
+    kind, of_facts = _json_types(found)
+    values = [request.model_arch, request.model_weights, request.name, request.description]
+    rows = session.run(
+        libraries.add_architecture(name, kind, of_facts),
+        [*values, facts] if of_facts else values,
+        tick,
+    )
+    return int(rows[0][0])
+
+
+def _json_types(table: Relation | None) -> tuple[str, str | None]:
+    """Of model_arch and model_facts: not every server takes the one type for the other."""
+    if table is None:
+        return "json", "json"
+    kinds = {
+        column.name: "jsonb" if column.base_type == "jsonb" else "json" for column in table.columns
+    }
+    return kinds["model_arch"], kinds.get("model_facts")

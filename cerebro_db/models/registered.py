@@ -1,0 +1,187 @@
+"""Registered models as values: all that the tables of a run tell of a model, out of the registry."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from cerebro_db.configs.encodings import Recorded, parse_recorded, recorded_text
+from cerebro_db.configs.registry import ModelReference, is_registered, model_reference
+from cerebro_db.errors import InvalidArgument
+from cerebro_db.models.trained import ROLE, ModelTable, load_model_table
+from cerebro_db.postgres.names import QualifiedName
+from cerebro_db.postgres.registry import Registry
+from cerebro_db.postgres.relations import Relation
+from cerebro_db.postgres.sessions import Session, Tick
+from cerebro_db.postgres.summaries import MAX_DIMENSIONS, MAX_SIZE
+from cerebro_db.postgres.times import kind_named
+from cerebro_db.training.fields import Fields
+from cerebro_db.training.targets import TargetFacts
+
+# Further inputs and outputs of a model.
+_INPUTS, _OUTPUTS = "more_inputs", "more_outputs"
+_STATES = QualifiedName("cerebro", "_usable_states")
+
+
+def named_models(session: Session, text: str | None, tick: Tick) -> ModelTable:
+    """The models that a user names: a table of models, or a registered one such as ``model:digits``.
+
+    Raises:
+        UndefinedModel: there is no such model, version or alias, or the caller may not use it.
+        WrongObjectType: the table was not made by training, or has no model.
+    """
+    if is_registered(text):
+        return registered(session, model_reference(text, ROLE), tick)
+    return load_model_table(session, text, tick)
+
+
+def registered(session: Session, reference: ModelReference, tick: Tick) -> RegisteredModel:
+    """A registered model that the caller may use, as a table of one model."""
+    found = Registry(session, tick).usable(reference)
+    facts = Fields.parse(found.facts, f"{reference}: facts")
+    inputs, outputs = (
+        [facts, *(facts.objects(name) if facts.has(name) else ())] for name in (_INPUTS, _OUTPUTS)
+    )
+    first, *more = [_target(one.object("targets")) for one in outputs]
+    name = _NamedView("cerebro", "_usable_versions", str(reference.at(found.version)))
+    view = Relation(name, 0, "v", ())
+    return RegisteredModel(
+        relation=view,
+        info=view,
+        states=_STATES,
+        mst_keys=(found.key,),
+        targets=replace(first, more=tuple(more)),
+        dependent_varnames=tuple(one.text("dependent_varname") for one in outputs),
+        class_values=tuple(_texts(one, "class_values") for one in outputs),
+        input_shapes=tuple(
+            one.integers("input_shape", 0, MAX_SIZE, most=MAX_DIMENSIONS) for one in inputs
+        ),
+        normalizing_const=facts.number("normalizing_const"),
+        encoding=_encoding(facts, reference),
+        class_kinds=tuple(map(_class_kind, outputs)),
+        facts=found.facts,
+        run_key=found.run_key,
+        full_name=str(replace(reference, owner=found.owner).at(found.version)),
+    )
+
+
+def stored_facts(table: ModelTable) -> str:
+    """What ``registered`` reads, as JSON: the first input and output, then what else there is."""
+    outputs = [
+        {
+            "targets": {
+                "kind": target.kind,
+                "num_classes": target.num_classes,
+                "shape": list(target.shape),
+            },
+            "dependent_varname": name,
+            "class_values": list(values),
+            "class_kind": kind,
+        }
+        for target, name, values, kind in zip(
+            table.targets.each,
+            table.dependent_varnames,
+            table.class_values,
+            table.class_kinds or [None] * len(table.class_values),
+            strict=True,
+        )
+    ]
+    inputs = [{"input_shape": list(shape)} for shape in table.input_shapes]
+    more = {name: rest for name, rest in ((_INPUTS, inputs[1:]), (_OUTPUTS, outputs[1:])) if rest}
+    return json.dumps(
+        {
+            **outputs[0],
+            **inputs[0],
+            "normalizing_const": table.normalizing_const,
+            "encoding": table.encoding and recorded_text(table.encoding),
+            **more,
+        }
+    )
+
+
+def _class_kind(facts: Fields) -> str | None:
+    """As it was found when the model was registered; an earlier version wrote none."""
+    return kind_named(facts.raw("class_kind")) if facts.has("class_kind") else None
+
+
+def _target(facts: Fields) -> TargetFacts:
+    return TargetFacts(
+        facts.text("kind"),
+        facts.integer("num_classes", 0, MAX_SIZE),
+        facts.integers("shape", 0, MAX_SIZE, most=MAX_DIMENSIONS),
+    )
+
+
+@dataclass(frozen=True)
+class Origin:
+    """How an output table tells of which models its rows are.
+
+    Attributes:
+        columns: names and types of columns beside ``mst_key``, that only registered models have.
+        values: of these columns.
+        keys: what ``mst_key`` is told as, where it is another number there.
+    """
+
+    columns: tuple[str, ...] = ()
+    values: tuple[Any, ...] = ()
+    keys: Mapping[int, int] = field(default_factory=dict)
+
+    def key(self, mst_key: int) -> int:
+        """The model's ``mst_key`` as a user knows it."""
+        return self.keys.get(mst_key, mst_key)
+
+
+def origin_of(table: ModelTable) -> Origin:
+    """The origin of what the models of a table say."""
+    if not isinstance(table, RegisteredModel):
+        return Origin()
+    (key,) = table.mst_keys
+    columns = ("model text", "version_id integer")
+    return Origin(columns, (table.full_name, key), {key: table.run_key})
+
+
+@dataclass(frozen=True)
+class RegisteredModel(ModelTable):
+    """One model, whose mst_key is the number of its version in the registry.
+
+    Attributes:
+        facts: JSON, as stored.
+        run_key: its mst_key in the run that trained it.
+        full_name: with owner and version.
+    """
+
+    facts: str
+    run_key: int
+    full_name: str
+
+    def check_key(self, mst_key: int) -> None:
+        """Refuse any other key."""
+        if mst_key not in self.mst_keys:
+            raise InvalidArgument(
+                f"mst_key: got {mst_key}; allowed: NULL, as {self.relation.name} is one model"
+            )
+
+
+@dataclass(frozen=True)
+class _NamedView(QualifiedName):
+    """A view that messages call by the name of the model."""
+
+    shown: str
+
+    def __str__(self) -> str:
+        return self.shown
+
+
+def _encoding(facts: Fields, reference: ModelReference) -> Recorded | None:
+    text = facts.raw("encoding")
+    return None if text is None else parse_recorded(str(text), str(reference))
+
+
+def _texts(facts: Fields, name: str) -> tuple[str | None, ...]:
+    """A list of texts and nulls."""
+    values = facts.raw(name)
+    if not isinstance(values, list) or not all(v is None or isinstance(v, str) for v in values):
+        raise InvalidArgument(f"facts: got something else than texts for {name!r}")
+    return tuple(values)

@@ -1,0 +1,226 @@
+"""The model registry: versions out of runs, aliases, grants, removal."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cerebro_db.configs.registry import (
+    ModelReference,
+    alias_name,
+    checked_description,
+    checked_tags,
+    model_name,
+    model_reference,
+)
+from cerebro_db.errors import InvalidArgument, ObjectInUse, UndefinedModel, WrongRunStatus
+from cerebro_db.models.lineage import lineage_of
+from cerebro_db.models.registered import stored_facts
+from cerebro_db.models.trained import ModelTable, load_model_table, load_models
+from cerebro_db.postgres.catalog import Catalog, StoredRun
+from cerebro_db.postgres.control import lock
+from cerebro_db.postgres.names import QualifiedName
+from cerebro_db.postgres.registry import NewVersion, Registry
+from cerebro_db.postgres.sessions import Session, Tick, no_tick
+
+_ALIASES = "cerebro.registered_versions shows the versions and their aliases"
+
+
+@dataclass(frozen=True)
+class RegisterRequest:
+    """The arguments of ``cerebro_register_model``, as given."""
+
+    run_id: int | None
+    mst_key: int | None
+    name: str | None
+    description: str | None = None
+    tags: str | None = None
+
+
+def register(session: Session, request: RegisterRequest, tick: Tick = no_tick) -> int:
+    """Copy a model of a finished run into the registry; returns the number of the new version.
+
+    Args:
+        session: in a transaction.
+        request: what to register.
+        tick: called while waiting; may raise to cancel.
+
+    Raises:
+        UndefinedRun: the caller has no such run.
+        WrongRunStatus: it has not finished, or its output table is another run's by now.
+        InvalidArgument: a name that is not allowed, or a key that no model has.
+    """
+    reference = model_name(request.name, "name")
+    if reference.owner is not None:
+        raise InvalidArgument(
+            f"name: got {request.name!r}; allowed: a name without owner, as a model belongs to "
+            "the role that registers it"
+        )
+    description, tags = checked_description(request.description), checked_tags(request.tags)
+    run = Catalog(session, tick).run(request.run_id)
+    table = _models_of(session, run, tick)
+    mst_key = table.only_key() if request.mst_key is None else request.mst_key
+    table.check_key(mst_key)
+    model = load_models(session, table, [mst_key], tick)[0]
+    new = NewVersion(
+        description=description,
+        tags=tags,
+        run_id=run.run_id,
+        mst_key=mst_key,
+        model_arch=model.architecture,
+        compile_params=model.compile_text,
+        fit_params=model.fit_text,
+        facts=stored_facts(table),
+        lineage=lineage_of(session, run, mst_key, tick),
+    )
+    return _added(session, reference, new, table.states, tick)
+
+
+def set_alias(
+    session: Session,
+    name: str | None,
+    alias: str | None,
+    version: int | None,
+    tick: Tick = no_tick,
+) -> None:
+    """Let an alias mean a version; None removes it.
+
+    Raises:
+        UndefinedModel: the caller has no such model, or it has no such version or alias.
+    """
+    reference, word = model_name(name, "name"), alias_name(alias)
+    registry, model_id = _kept(session, reference, tick)
+    last = registry.alias(model_id, word)
+    if version is not None:
+        registry.check_version(model_id, reference, version)
+    elif last is None or last[1] is None:
+        raise UndefinedModel(
+            f"got the alias {word!r}; {reference} has no such alias", hint=_ALIASES
+        )
+    if last is None or last[1] != version:
+        registry.set_alias(model_id, word, version, last[0] if last else None)
+
+
+def rollback_alias(
+    session: Session, name: str | None, alias: str | None, tick: Tick = no_tick
+) -> int | None:
+    """Let an alias mean again what it meant before; returns that version, None for none.
+
+    Raises:
+        UndefinedModel: there is nothing to go back to.
+    """
+    reference, word = model_name(name, "name"), alias_name(alias)
+    registry, model_id = _kept(session, reference, tick)
+    last = registry.alias(model_id, word)
+    if last is None or last[2] is None:
+        raise UndefinedModel(
+            f"got the alias {word!r}; {reference} has no such alias with an earlier version",
+            hint=_ALIASES,
+        )
+    version, previous = registry.alias_change(last[2])
+    if version is not None:
+        registry.check_version(model_id, reference, version)
+    registry.set_alias(model_id, word, version, previous)
+    return version
+
+
+def describe(
+    session: Session,
+    name: str | None,
+    description: str | None,
+    tags: str | None,
+    tick: Tick = no_tick,
+) -> None:
+    """Set the description and the tags of a model or of one version; None leaves what is there."""
+    reference = model_reference(name, "name")
+    text, checked = checked_description(description), checked_tags(tags)
+    if reference.alias is not None:
+        raise InvalidArgument(
+            f"name: got {reference}; allowed: a name, or name:version, as an alias may move"
+        )
+    registry, model_id = _kept(session, reference, tick)
+    if reference.version is not None:
+        registry.check_version(model_id, reference, reference.version)
+    registry.describe(model_id, reference.version, text, checked)
+
+
+def grant(session: Session, name: str | None, role: str | None, tick: Tick = no_tick) -> None:
+    """Let the members of a role use all versions of a model."""
+    registry, model_id = _kept(session, model_name(name, "name"), tick)
+    registry.grant(model_id, registry.role(role))
+
+
+def revoke(session: Session, name: str | None, role: str | None, tick: Tick = no_tick) -> None:
+    """Take back what was granted.
+
+    Raises:
+        InvalidArgument: the role was not granted it.
+    """
+    reference = model_name(name, "name")
+    registry, model_id = _kept(session, reference, tick)
+    if not registry.revoke(model_id, registry.role(role)):
+        raise InvalidArgument(
+            f"role: got {role!r}; it was not granted {reference}",
+            hint="granted_to in cerebro.registered_models tells to whom a model is granted",
+        )
+
+
+def drop(
+    session: Session, name: str | None, version: int | None = None, tick: Tick = no_tick
+) -> None:
+    """Remove a version, or the model with all versions; also an administrator may.
+
+    Raises:
+        ObjectInUse: the version has an alias.
+    """
+    reference = model_name(name, "name")
+    registry, model_id = _kept(session, reference, tick, by_administrator=True)
+    if version is None:
+        registry.drop(model_id)
+        return
+    registry.check_version(model_id, reference, version)
+    if aliases := registry.aliases_of(model_id, version):
+        raise ObjectInUse(
+            f"version: got {version}, which has the aliases: {', '.join(aliases)}",
+            hint="cerebro.cerebro_set_alias gives them to another version",
+        )
+    registry.drop_version(model_id, version)
+
+
+def _kept(
+    session: Session, reference: ModelReference, tick: Tick, *, by_administrator: bool = False
+) -> tuple[Registry, int]:
+    """A model of the caller's that nobody else changes until the transaction ends."""
+    registry = Registry(session, tick)
+    model_id = registry.kept(reference, by_administrator=by_administrator)
+    registry.lock(model_id)
+    return registry, model_id
+
+
+def _models_of(session: Session, run: StoredRun, tick: Tick) -> ModelTable:
+    """The output tables of a run, if they are still its own."""
+    if run.status != "finished":
+        raise WrongRunStatus(
+            f"run_id: got {run.run_id}, which is {run.status}; allowed: a run that is finished"
+        )
+    output = QualifiedName(run.row.output_schema, run.row.output_name)
+    table = load_model_table(session, output.text, tick)
+    sql = f"SELECT s.run_id FROM {output.suffixed('_summary').sql} s"
+    found = [row[0] for row in session.run(sql, (), tick)]
+    if found != [run.run_id]:
+        raise WrongRunStatus(
+            f"run_id: got {run.run_id}, whose output table {output} is that of run "
+            f"{', '.join(map(str, found))} by now; allowed: the last run of a table"
+        )
+    return table
+
+
+def _added(
+    session: Session, reference: ModelReference, new: NewVersion, states: QualifiedName, tick: Tick
+) -> int:
+    registry = Registry(session, tick)
+    role = session.run("SELECT cerebro._role()::bigint", (), tick)[0][0]
+    lock(session, f"models of role {role}", tick)
+    model_id = registry.made(reference)
+    version = registry.add_version(model_id, new)
+    registry.copy_state(model_id, version, states, new.mst_key)
+    return version

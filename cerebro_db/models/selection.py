@@ -1,0 +1,242 @@
+"""Configurations, generated or listed, put into a model selection table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from cerebro_db.configs import model_selection
+from cerebro_db.configs.architecture import ArchitectureLimits, check_architecture, with_dropout
+from cerebro_db.configs.freezing import with_frozen
+from cerebro_db.configs.model_selection import ConfigurationText
+from cerebro_db.configs.parameters import CompileParams, parse_compile_params
+from cerebro_db.errors import CerebroError, InvalidArgument, UndefinedTable, WrongObjectType
+from cerebro_db.models.architectures import limits_of
+from cerebro_db.models.one_model import refuse_objects
+from cerebro_db.postgres import libraries
+from cerebro_db.postgres.control import lock
+from cerebro_db.postgres.names import QualifiedName
+from cerebro_db.postgres.outputs import Outputs, replaced
+from cerebro_db.postgres.relations import (
+    Relation,
+    find,
+    find_if_there,
+    new_name,
+    new_table,
+    require_text,
+)
+from cerebro_db.postgres.sessions import Session, Tick, no_tick
+from cerebro_db.postgres.table_kinds import CONFIGURATIONS
+
+ROLE = "model_selection_table"
+_HINT = "cerebro.cerebro_generate_configs and cerebro.cerebro_load_configs make such tables"
+
+
+@dataclass(frozen=True)
+class GridRequest:
+    """The arguments of ``cerebro_generate_configs``, as given."""
+
+    model_arch_table: str | None
+    model_selection_table: str | None
+    model_id_list: Sequence[int | None] | None
+    compile_params_grid: str | None
+    fit_params_grid: str | None
+    search_type: str | None = "grid"
+    num_configs: int | None = None
+    random_state: int | None = None
+    object_table: str | None = None
+    replace: bool | None = False
+
+    @property
+    def appends(self) -> bool:
+        """Whether an existing table gets more rows."""
+        return not self.replace
+
+    def configurations(self, tick: Tick) -> list[ConfigurationText]:
+        """What the grid stands for."""
+        for name in ("compile_params_grid", "fit_params_grid", "search_type"):
+            _check_given(name, getattr(self, name))
+        return model_selection.generate(
+            self.model_id_list,
+            str(self.compile_params_grid),
+            str(self.fit_params_grid),
+            str(self.search_type),
+            self.num_configs,
+            self.random_state,
+            tick,
+        )
+
+
+@dataclass(frozen=True)
+class ListRequest:
+    """The arguments of ``cerebro_load_configs``, as given."""
+
+    model_arch_table: str | None
+    model_selection_table: str | None
+    model_id_list: Sequence[int | None] | None
+    compile_params_list: Sequence[str | None] | None
+    fit_params_list: Sequence[str | None] | None
+    object_table: str | None = None
+    replace: bool | None = False
+
+    @property
+    def appends(self) -> bool:
+        """Whether an existing table gets more rows."""
+        return False
+
+    def configurations(self, tick: Tick) -> list[ConfigurationText]:
+        """Every combination of what is listed."""
+        return model_selection.combine(
+            self.model_id_list, self.compile_params_list, self.fit_params_list
+        )
+
+
+@dataclass(frozen=True)
+class Selected:
+    """How many configurations were asked for, and how many of them are new in the table."""
+
+    table: QualifiedName
+    asked: int
+    added: int
+
+    def __str__(self) -> str:
+        known = self.asked - self.added
+        already = f"; {known} were there already" if known else ""
+        return f"{self.added} configurations added to {self.table}{already}"
+
+
+def select(session: Session, request: GridRequest | ListRequest, tick: Tick = no_tick) -> Selected:
+    """Write configurations and the summary beside them, or nothing at all.
+
+    Args:
+        session: in a transaction; knows where the names are looked for.
+        request: what to write.
+        tick: called while waiting; may raise to cancel.
+
+    Raises:
+        InvalidArgument: a parameter is wrong, or a model_id is not in the architecture table.
+        DuplicateTable: a list is loaded into a table that exists.
+        WrongObjectType: a table is of another kind, or made for other architectures.
+    """
+    require_text(request.model_arch_table, "model_arch_table")
+    require_text(request.model_selection_table, ROLE)
+    refuse_objects(request.object_table)
+    rows = request.configurations(tick)
+    models = find(session, request.model_arch_table, "model_arch_table", tick)
+    _check_models(session, models, rows, tick)
+    name, _ = _target(session, request, tick)
+    lock(session, f"configurations of {name}", tick)
+    added = _written(session, request, models, rows, tick)
+    return Selected(name, len(rows), added)
+
+
+def _check_given(name: str, value: str | None) -> None:
+    if value is None:
+        raise InvalidArgument(f"{name}: got NULL; allowed: a text")
+
+
+def _check_models(
+    session: Session, models: Relation, rows: Sequence[ConfigurationText], tick: Tick
+) -> None:
+    """Every model is there once and has what its configurations would change."""
+    missing = [name for name in ("model_id", "model_arch") if not models.has(name)]
+    if missing:
+        raise WrongObjectType(
+            f"model_arch_table: {models.name} has no column {missing[0]}",
+            hint="cerebro.cerebro_load_model makes such tables",
+        )
+    wanted = sorted({row.model_id for row in rows})
+    found = session.run(libraries.architectures(models.name), (wanted,), tick)
+    ids = [model_id for model_id, _ in found]
+    wrong = [model_id for model_id in wanted if ids.count(model_id) != 1]
+    if wrong:
+        raise InvalidArgument(
+            f"model_id_list: got {wrong}; allowed: ids that {models.name} has exactly once",
+            hint=f"SELECT model_id FROM {models.name} shows those there are",
+        )
+    _check_layers(dict(found), rows, limits_of(session, tick))
+
+
+def _check_layers(
+    texts: dict[int, str], rows: Sequence[ConfigurationText], limits: ArchitectureLimits
+) -> None:
+    """Whether the models have the layers that parameters are about."""
+    params = {text: parse_compile_params(text) for text in {r.compile_params for r in rows}}
+    wanted = {(row.model_id, _layers_of(params[row.compile_params])) for row in rows}
+    for model_id, (rate, freeze) in sorted(wanted, key=repr):
+        try:
+            if rate is not None or freeze:
+                config = check_architecture(texts[model_id], limits)
+                with_frozen(config if rate is None else with_dropout(config, rate), freeze)
+        except CerebroError as error:
+            error.message = f"model_id {model_id}: {error.message}"
+            raise
+
+
+def _layers_of(params: CompileParams) -> tuple[float | None, tuple[str, ...]]:
+    return params.dropout, params.freeze
+
+
+def _target(
+    session: Session, request: GridRequest | ListRequest, tick: Tick
+) -> tuple[QualifiedName, Relation | None]:
+    """The table's name, and the table if rows are to be added to it."""
+    text, suffixes = request.model_selection_table, (libraries.SELECTION_SUFFIX,)
+    if request.appends:
+        found = find_if_there(session, text, ROLE, tick)
+        if found is not None:
+            return found.name, found
+    if request.replace:
+        return new_name(session, text, ROLE, tick), None
+    return new_table(session, text, ROLE, suffixes, tick), None
+
+
+def _outputs(name: QualifiedName, request: GridRequest | ListRequest, models: Relation) -> Outputs:
+    text, suffixes = str(request.model_selection_table), CONFIGURATIONS.suffixes
+    replace = bool(request.replace)
+    return Outputs(name, text, ROLE, CONFIGURATIONS, suffixes, replace, inputs=(models.oid,))
+
+
+def _written(
+    session: Session,
+    request: GridRequest | ListRequest,
+    models: Relation,
+    rows: Sequence[ConfigurationText],
+    tick: Tick,
+) -> int:
+    name, found = _target(session, request, tick)
+    summary = name.suffixed(libraries.SELECTION_SUFFIX)
+    if found is None:
+        with replaced(session, _outputs(name, request, models), tick):
+            session.run(libraries.create_selection(name), (), tick)
+            session.run(libraries.create_selection_summary(summary), (str(models.name),), tick)
+    else:
+        _check_selection(session, found, models, tick)
+    columns = (
+        [row.model_id for row in rows],
+        [row.compile_params for row in rows],
+        [row.fit_params for row in rows],
+    )
+    return int(session.run(libraries.add_configurations(name), columns, tick)[0][0])
+
+
+def _check_selection(session: Session, found: Relation, models: Relation, tick: Tick) -> None:
+    """The table is a selection of the same architectures."""
+    missing = [name for name in libraries.SELECTION_COLUMNS if not found.has(name)]
+    if found.kind not in ("r", "p") or missing:
+        what = f"no column {missing[0]}" if missing else "no rows that could be added to"
+        raise WrongObjectType(f"{ROLE}: {found.name} has {what}", hint=_HINT)
+    summary = found.name.suffixed(libraries.SELECTION_SUFFIX)
+    try:
+        find(session, str(summary), ROLE, tick)
+    except UndefinedTable:
+        raise WrongObjectType(
+            f"{ROLE}: {found.name} exists and has no summary table {summary}", hint=_HINT
+        ) from None
+    names = session.run(libraries.selected_architectures(summary), (), tick)
+    if len(names) != 1 or find(session, names[0][0], "model_arch_table", tick).oid != models.oid:
+        known = ", ".join(str(row[0]) for row in names) or "nothing"
+        raise InvalidArgument(
+            f"model_arch_table: got {models.name}; {found.name} has configurations of {known}",
+            hint="give another model_selection_table, or the same architectures",
+        )

@@ -1,0 +1,1 @@
+"""Packed tables: surveyed, laid out and written; encodings and splits of their rows."""

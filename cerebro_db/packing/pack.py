@@ -1,0 +1,429 @@
+"""The packing job: rows of a table, shuffled and spread, become buffers of a packed table.
+
+One control session holds the snapshot that all others share, so that every worker reads the
+same rows at the same addresses. Each statement of a worker fills one buffer.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+
+from cerebro_db.configs.encodings import Encoding
+from cerebro_db.configs.images import check_ignores
+from cerebro_db.errors import (
+    CerebroError,
+    DuplicateTable,
+    InvalidArgument,
+)
+from cerebro_db.packing.columns import (
+    Others,
+    check_counts,
+    check_names,
+    listed_features,
+    listed_targets,
+    wanted_classes,
+)
+from cerebro_db.packing.damaged import Damaged, find_damaged
+from cerebro_db.packing.encoding_fit import Fitter
+from cerebro_db.packing.layout import Layout, lay_out
+from cerebro_db.packing.request import PackRequest, PackSummary
+from cerebro_db.packing.row_faults import left_out
+from cerebro_db.packing.segments import choose_segments
+from cerebro_db.packing.sizes import buffer_size, check_size
+from cerebro_db.packing.source import Feature, Target, check_source, within_limits
+from cerebro_db.packing.spread import SpreadWork, spread
+from cerebro_db.packing.summary import summary_fields
+from cerebro_db.packing.survey import Survey, Surveyor, extras_of
+from cerebro_db.packing.work import (
+    ENCODING_SUFFIX,
+    Work,
+    feature_for,
+    readable_encoding,
+    weight_of,
+)
+from cerebro_db.postgres.control import END_HOLDER, Notify, holder_of, no_notice
+from cerebro_db.postgres.crew import Statement, borrowed, run_all, run_each
+from cerebro_db.postgres.dialects.choice import SpreadPacking
+from cerebro_db.postgres.dialects.packing_extras import add_columns
+from cerebro_db.postgres.dialects.postgresql import PostgreSQL
+from cerebro_db.postgres.dialects.postgresql_packing import UNFINISHED, PostgreSQLPacking
+from cerebro_db.postgres.names import QualifiedName
+from cerebro_db.postgres.outputs import new_outputs, replaced
+from cerebro_db.postgres.packed import SUMMARY_SUFFIX, PackedTable, load_packed
+from cerebro_db.postgres.relations import (
+    CallerPath,
+    Relation,
+    find,
+    forget_search_path,
+    use_search_path,
+)
+from cerebro_db.postgres.sessions import Session, SessionPool, StatementFailed, Tick, no_tick
+from cerebro_db.postgres.table_kinds import PACKED
+
+
+def pack(
+    pool: SessionPool,
+    dialect: PostgreSQL,
+    request: PackRequest,
+    tick: Tick = no_tick,
+    notify: Notify = no_notice,
+) -> PackSummary:
+    """Make a packed table and its summary, or nothing at all.
+
+    Args:
+        pool: of sessions of the role whose rights count.
+        dialect: of the server.
+        request: what to pack.
+        tick: called while waiting; may raise to cancel.
+        notify: gets one line when all is done.
+    """
+    request.check()
+    with borrowed(pool, 1, tick) as (control,):
+        summary = _Job(pool, dialect, control, tick, notify).run(request)
+    notify(str(summary))
+    return summary
+
+
+class _Job:
+    """One call of ``pack``: what its steps share."""
+
+    def __init__(
+        self,
+        pool: SessionPool,
+        dialect: PostgreSQL,
+        control: Session,
+        tick: Tick,
+        notify: Notify,
+    ) -> None:
+        self._notify = notify
+        self._pool = pool
+        self._dialect, self._sql = dialect, dialect.packing
+        self._control = control
+        self._tick = tick
+
+    def run(self, request: PackRequest) -> PackSummary:
+        """Pack, between the caller's search_path and the clean-up."""
+        began = time.monotonic()
+        with self._search_path(request.search_path):
+            work = self._resolved(request)
+            with self._locked(work.output), self._tidied(work):
+                survey, layout = self._built(work)
+        return PackSummary(
+            output=work.output,
+            rows=len(layout.addresses),
+            shapes=tuple(feature.shape for feature in survey.features),
+            partitions=len(layout.rows_per_partition()),
+            buffers=len(layout.slots),
+            buffer_size=layout.buffer_size,
+            classes=tuple(target.num_classes for target in survey.targets),
+            seconds=time.monotonic() - began,
+        )
+
+    # -- names ---------------------------------------------------------------
+    def _resolved(self, request: PackRequest) -> Work:
+        source = find(self._control, request.source_table, "source_table", self._tick)
+        check_source(source)
+        training = None
+        if request.is_validation:
+            training = load_packed(
+                self._control, request.training_table, "training_table", self._tick
+            )
+        encoding = (ENCODING_SUFFIX,) if request.encoding else ()
+        outputs = new_outputs(
+            self._control,
+            request.output_table,
+            "output_table",
+            PACKED,
+            suffixes=("", SUMMARY_SUFFIX, *encoding),
+            replace=request.replace,
+            inputs=[source.oid, *([training.relation.oid] if training else [])],
+            tick=self._tick,
+        )
+        target, *targets = listed_targets(request, source)
+        feature, *features = self._features(request, source, target, training)
+        others = Others(tuple(features), tuple(targets))
+        check_names(
+            [one.column.name for one in (feature, *features)],
+            [one.column.name for one in (target, *targets)],
+        )
+        check_ignores(request.ignores, feature.image)
+        if training is not None:
+            check_counts(training, (feature, *features), (target, *targets))
+            target, *targets = [
+                one.like(training, place) for place, one in enumerate((target, *targets))
+            ]
+            others = replace(others, targets=tuple(targets))
+        classes = wanted_classes(request, (target, *targets))
+        weight = weight_of(request, source)
+        segments = choose_segments(
+            self._control, self._dialect.hosts, request.distribution_rules, training, self._tick
+        )
+        return Work(
+            request,
+            source,
+            feature,
+            target,
+            training,
+            outputs,
+            weight,
+            segments,
+            others=others,
+            classes=classes,
+        )
+
+    def _features(
+        self,
+        request: PackRequest,
+        source: Relation,
+        target: Target,
+        training: PackedTable | None,
+    ) -> tuple[Feature, ...]:
+        if not request.makes_features and (training is None or training.encoding is None):
+            listed = request.independent_varname
+            if found := listed_features(source, listed, "independent_varname"):
+                return found
+        feature = feature_for(request, source, target, training)
+        return (within_limits(self._control, feature, self._tick),)
+
+    # -- around the work -----------------------------------------------------
+    @contextlib.contextmanager
+    def _search_path(self, path: CallerPath | None) -> Iterator[None]:
+        use_search_path(self._control, path, self._tick)
+        try:
+            yield
+        finally:
+            self._control.recover()
+            forget_search_path(self._control)
+
+    @contextlib.contextmanager
+    def _locked(self, output: QualifiedName) -> Iterator[None]:
+        """Nobody else packs into the same table meanwhile."""
+        digest = hashlib.sha256(f"cerebro pack {output}".encode()).digest()
+        key = int.from_bytes(digest[:8], "big", signed=True)
+        if not self._control.run(self._sql.try_lock, (key,), self._tick)[0][0]:
+            raise DuplicateTable(
+                f"output_table: {output} is being packed by another session, "
+                f"{holder_of(self._control, key, self._tick)}",
+                hint=f"choose another name, or {END_HOLDER}",
+            )
+        try:
+            yield
+        finally:
+            self._control.recover()
+            if not self._control.closed:
+                self._control.run(self._sql.unlock, (key,))
+
+    @contextlib.contextmanager
+    def _tidied(self, work: Work) -> Iterator[None]:
+        """Nothing is left of a packing that fails, nor of one whose process was killed."""
+        for table in (work.build, work.stage):
+            self._drop_leftover(table)
+        try:
+            yield
+        except BaseException:
+            self._control.recover()
+            # If even this fails, the next packing into the same table clears what is left.
+            with contextlib.suppress(CerebroError), borrowed(self._pool, 1) as (session,):
+                session.run(self._sql.drop((work.build, work.stage)))
+            raise
+
+    def _drop_leftover(self, table: QualifiedName) -> None:
+        rows = self._control.run(self._sql.leftover, (table.schema, table.name), self._tick)
+        if rows and rows[0][0] != UNFINISHED:
+            raise DuplicateTable(
+                f"output_table: the table {table} exists already; packing needs its name"
+            )
+        if rows:
+            self._control.run(self._sql.drop([table]), (), self._tick)
+
+    # -- the work ------------------------------------------------------------
+    def _built(self, work: Work) -> tuple[Survey, Layout]:
+        if (sql := self._sql.spread) is not None:
+            return self._spread(sql, work)
+        table = self._readable(work)
+        self._control.run(self._sql.create(work.build, *work.names), (), self._tick)
+        if extras := extras_of(work.others):
+            self._control.run(add_columns(work.build, extras), (), self._tick)
+        snapshot = self._control.run(self._sql.begin_reading, (), self._tick)[0][0]
+        work = self._fitted(work, table)
+        damaged = self._damaged(work, table, snapshot)
+        surveyor = Surveyor(self._sql, self._control, self._tick, damaged)
+        survey = _survey(surveyor, work, table)
+        if damaged is not None and damaged.rows:
+            self._tell_damaged(survey, damaged)
+        layout = _layout(work, survey)
+        try:
+            self._fill(work, survey, layout, snapshot)
+        except StatementFailed as failure:
+            # Class 22: something about the data; the reading transaction is still open.
+            if not failure.sqlstate.startswith("22"):
+                raise
+            raise surveyor.explained(survey, failure) from None
+        self._control.run("COMMIT; BEGIN", (), self._tick)
+        self._finish(work, survey, layout)
+        return survey, layout
+
+    def _spread(self, sql: SpreadPacking, work: Work) -> tuple[Survey, Layout]:
+        request = work.request
+        spread_work = SpreadWork(
+            source=work.source.name,
+            build=work.build,
+            columns=work.columns,
+            names=work.names,
+            seed=None if request.is_validation else request.seed,
+            # As many as the training table has, on its segments.
+            partitions=None if work.training else request.num_partitions,
+            segments=work.segments.segments,
+            like=work.segments.like,
+            survey=lambda surveyor: _survey(surveyor, self._fitted(work, sql.staged), sql.staged),
+            buffer_size=lambda survey: buffer_size(work, survey),
+            ignored=work.feature if request.ignores else None,
+            notify=self._notify,
+        )
+        survey, layout, used = spread(sql, self._control, spread_work, self._tick)
+        check_size(survey, layout)
+        work = replace(work, feature=survey.feature, segments=work.segments.followed(used))
+        self._finish(work, survey, layout)
+        return survey, layout
+
+    def _fitted(self, work: Work, table: QualifiedName) -> Work:
+        """With the numbers of an encoding that is new."""
+        wanted, plan = work.request.encoding, work.feature.encoding
+        if wanted is None or not isinstance(plan, Encoding) or wanted.max_categories is None:
+            return work
+        fitter = Fitter(
+            self._control,
+            work.source.name,
+            table,
+            wanted.max_categories,
+            self._tick,
+            self._notify,
+        )
+        return replace(work, feature=replace(work.feature, encoding=fitter.fitted(plan)))
+
+    def _readable(self, work: Work) -> QualifiedName:
+        """A plain table with the rows of the source: itself, or a copy."""
+        source = work.source
+        if not self._control.run(self._sql.needs_staging, (source.oid,), self._tick)[0][0]:
+            return source.name
+        feature = work.feature
+        arrays = (one for one in work.others.features if not one.is_scalar)
+        wide = tuple(one.column.name for one in arrays)
+        if not isinstance(feature.encoding, Encoding) and not feature.is_scalar:
+            wide = (*feature.sources, *wide)
+        statement = self._sql.stage(work.stage, source.name, work.columns, wide)
+        self._control.run(statement, (), self._tick)
+        return work.stage
+
+    def _damaged(self, work: Work, table: QualifiedName, snapshot: str) -> Damaged | None:
+        """The rows to leave out."""
+        feature = work.feature
+        if not work.request.ignores or feature.image is None:
+            return None
+        parameters = (table.schema, table.name)
+        blocks = self._control.run(self._sql.blocks, parameters, self._tick)[0][0]
+        with self._workers(_cores(), snapshot) as workers:
+            return find_damaged(
+                self._sql,
+                workers,
+                table,
+                feature.expression("s"),
+                feature.image,
+                blocks,
+                self._tick,
+            )
+
+    def _tell_damaged(self, survey: Survey, damaged: Damaged) -> None:
+        """Tell of the rows that are left out, as the user finds them."""
+        first = []
+        for number, address, fault in damaged.first_among(survey.addresses):
+            known = None if survey.is_staged else address
+            first.append((self._sql.named_row(number, survey.source, known), fault))
+        column = survey.feature.column.name
+        self._notify(left_out(damaged.rows, survey.source, column, first))
+
+    @contextlib.contextmanager
+    def _workers(self, count: int, snapshot: str) -> Iterator[list[Session]]:
+        """Sessions that read what the control session reads."""
+        with borrowed(self._pool, count, self._tick) as workers:
+            run_each(workers, (self._sql.begin_writing, (snapshot,)), self._tick)
+            yield workers
+            run_each(workers, ("COMMIT", ()), self._tick)
+
+    def _fill(self, work: Work, survey: Survey, layout: Layout, snapshot: str) -> None:
+        with self._workers(min(_cores(), len(layout.rows_per_partition())), snapshot) as workers:
+            run_all(workers, _fillings(self._sql, work, survey, layout), self._tick)
+
+    def _finish(self, work: Work, survey: Survey, layout: Layout) -> None:
+        """Give the table its name, and end the transaction that is open."""
+        fields = summary_fields(
+            work.request, survey, layout, work.output, work.training, work.segments
+        )
+        more, told = readable_encoding(work)
+        statement = self._sql.finish(
+            work.build,
+            work.output,
+            work.output.suffixed(SUMMARY_SUFFIX),
+            [(field.name, field.type) for field in fields],
+            [work.stage] if survey.scan.table == work.stage else [],
+            more,
+        )
+        values = [*(field.value for field in fields), *told]
+        with replaced(self._control, work.outputs, self._tick):
+            self._control.run(statement, values, self._tick)
+        # No tick: once this has begun a cancel request must not leave it unknown whether it ended.
+        self._control.run("COMMIT")
+
+
+def _fillings(
+    sql: PostgreSQLPacking, work: Work, survey: Survey, layout: Layout
+) -> Iterator[Statement]:
+    """One statement for each buffer."""
+    text = sql.fill(work.build, survey.scan, work.names)
+    values, shape = survey.values, list(survey.feature.shape)
+    for slot in layout.slots:
+        first = [slot.partition_key, slot.buffer_id, survey.divisor]
+        yield text, (*first, *values, layout.tids(slot), layout.positions(slot), shape)
+
+
+def _layout(work: Work, survey: Survey) -> Layout:
+    seed = None if work.request.is_validation else work.request.seed
+    partitions = _partitions(work, len(survey.addresses))
+    layout = lay_out(survey.addresses, partitions, buffer_size(work, survey), seed)
+    check_size(survey, layout)
+    return layout
+
+
+def _survey(surveyor: Surveyor, work: Work, table: QualifiedName) -> Survey:
+    return surveyor.survey(
+        work.source.name,
+        table,
+        work.feature,
+        work.target,
+        work.divisor,
+        work.classes,
+        work.training,
+        work.weight,
+        work.others,
+    )
+
+
+def _partitions(work: Work, rows: int) -> int:
+    if work.training is not None:
+        return min(len(work.training.partitions), rows)
+    wanted = work.request.num_partitions
+    if wanted is not None and wanted > rows:
+        raise InvalidArgument(
+            f"num_partitions: got {wanted}; allowed: at most {rows}, "
+            f"the number of rows of {work.source.name}"
+        )
+    return wanted or min(_cores(), rows)
+
+
+def _cores() -> int:
+    return os.cpu_count() or 1

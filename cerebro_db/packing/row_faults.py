@@ -1,0 +1,92 @@
+"""Faults of rows that cannot be used, and remedies."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from cerebro_db.postgres.names import QualifiedName, shown_identifier
+from cerebro_db.postgres.relations import Column
+
+NULL, ELEMENT, VALUE, SHAPE = "null", "element", "value", "shape"
+
+
+def reason(fault: str, got: Sequence[int] | None, shape: Sequence[int], of: str) -> str:
+    """The fault, to be put behind the name of the column.
+
+    Args:
+        fault: one of those above, or what is wrong with an image.
+        got: the shape of the row, None where it has no element.
+        shape: that is wanted.
+        of: whose shape that is.
+    """
+    if fault == NULL:
+        return "is NULL; allowed: no NULL"
+    if fault == ELEMENT:
+        return "holds a NULL; allowed: no NULL"
+    if fault == VALUE:
+        return "holds a value that is NaN, infinite or too large; allowed: finite float32 numbers"
+    if fault != SHAPE:
+        return fault  # of an image, which tells more
+    if got is None:
+        return "is an empty array; allowed: at least one element"
+    return f"has shape {tuple(got)}; allowed: {tuple(shape)}, {of}"
+
+
+def remedy(
+    fault: str, got: Sequence[int] | None, shape: Sequence[int], column: Column | str
+) -> str:
+    """The hint, for a column of single values or arrays."""
+    is_array = isinstance(column, Column) and column.is_array
+    name = shown_identifier(column.name if isinstance(column, Column) else column)
+    if fault == NULL or (fault == ELEMENT and not is_array):
+        return without_nulls([column.name if isinstance(column, Column) else column])
+    if fault == ELEMENT:
+        return f"a view can replace it: SELECT array_replace({name}, NULL, 0)"
+    if fault == VALUE:
+        nan = f"'NaN' <> ALL ({name})" if is_array else f"{name} <> 'NaN'"
+        return f"{_without(nan)}; infinite and too large values can be replaced in a view, too"
+    if fault != SHAPE:
+        return (
+            "store that image anew, or leave its row out with on_error := 'ignore'; image_shape and "
+            "image_format must be those of the stored bytes"
+        )
+    if got is None:
+        return _without(f"array_length({name}, 1) > 0")
+    sizes = (f"array_length({name}, {place}) = {size}" for place, size in enumerate(shape, 1))
+    return _without(" AND ".join(sizes))
+
+
+def left_out(rows: int, table: QualifiedName, column: str, first: Sequence[tuple[str, str]]) -> str:
+    """The notice of rows whose images cannot be read.
+
+    Args:
+        rows: how many.
+        table: whose they are.
+        column: of the images.
+        first: some of the rows, each with what is wrong.
+    """
+    are = "row is" if rows == 1 else "rows are"
+    told = [
+        f"on_error: {rows} {are} left out of {table}, as the images of column {column!r} cannot be read"
+    ]
+    return "\n".join(told + [f"{where}: {reason(fault, None, (), '')}" for where, fault in first])
+
+
+def unseen(label: Any, name: str, values: str | None) -> tuple[str, str]:
+    """Message and hint for a class that the training table does not have."""
+    if label is None:
+        return "is NULL; allowed: no NULL, as in the training table", remedy(NULL, None, (), name)
+    return (
+        f"holds the class {label!r}; allowed: {values}",
+        "leave such rows out in a view, or pack a training table that has this class",
+    )
+
+
+def without_nulls(names: Sequence[str]) -> str:
+    """The hint where one of these columns is NULL."""
+    return _without(" AND ".join(f"{shown_identifier(name)} IS NOT NULL" for name in names))
+
+
+def _without(condition: str) -> str:
+    return f"leave such rows out in a view: SELECT ... WHERE {condition}"

@@ -1,0 +1,290 @@
+"""What is packed: which columns, of which kind, and what the rows of the source turn out to be."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from cerebro_db.configs.encodings import Encoding, Recorded
+from cerebro_db.configs.images import ImageEncoding, ImageFormat
+from cerebro_db.errors import InvalidArgument, InvalidData, WrongObjectType
+from cerebro_db.packing.encoding_plan import matched
+from cerebro_db.postgres.catalog import Catalog
+from cerebro_db.postgres.encoding import encoded
+from cerebro_db.postgres.names import quote, shown_identifier
+from cerebro_db.postgres.packed import PackedTable
+from cerebro_db.postgres.relations import Column, Relation, column
+from cerebro_db.postgres.sessions import Session, Tick
+from cerebro_db.training.buffers import WIRE_DTYPES
+from cerebro_db.training.images import require_pillow
+
+_INTEGERS = {20, 21, 23}
+_FLOATS = {700, 701, 1700}
+_MONEY = 790
+# Text-like, boolean, dates and times, enumerations.
+_CLASS_CATEGORIES = {"S", "B", "D", "T", "E"}
+# uuid, inet, cidr, macaddr: they have an order, as others of their categories do not.
+_CLASS_TYPES = {2950, 869, 650, 829}
+_FLOAT8_OID, _FLOAT8_ARRAY_OID, _SMALLINT_OID, _BYTEA_OID = 701, 1022, 21, 17
+_CAST = "cast the column in a view, as in SELECT value::real AS value"
+# The name of what is made of several columns.
+FEATURES = "features"
+
+
+@dataclass(frozen=True)
+class Feature:
+    """The independent variable.
+
+    Attributes:
+        column: of the source, or what stands for the columns that are encoded.
+        cast: SQL type that it is read as; empty if it can be read as it is.
+        element_oid: of what is then read.
+        shape: of every row; empty until known.
+        encoding: how several columns, or an image, become numbers.
+        is_scalar: whether it is one number, which is read as an array of it.
+    """
+
+    column: Column
+    cast: str
+    element_oid: int
+    shape: tuple[int, ...] = ()
+    encoding: Recorded | None = None
+    is_scalar: bool = False
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The columns that are read."""
+        if not isinstance(self.encoding, Encoding):
+            return (self.column.name,)
+        return tuple(column.name for column in self.encoding.columns)
+
+    @property
+    def image(self) -> ImageEncoding | None:
+        """What images are read as; None if it is an array of numbers that is read."""
+        return self.encoding if isinstance(self.encoding, ImageEncoding) else None
+
+    def expression(self, alias: str) -> str:
+        """SQL of the array of numbers, or of the image, over an alias of the source."""
+        if isinstance(self.encoding, Encoding):
+            return encoded(self.encoding, alias)
+        name = f"{alias}.{quote(self.column.name)}"
+        if self.is_scalar:
+            return f"ARRAY[{name}::{self.cast}]"
+        return f"{name}::{self.cast}" if self.cast else name
+
+
+@dataclass(frozen=True)
+class Target:
+    """The dependent variable.
+
+    Attributes:
+        column: of the source.
+        kind: ``class`` or ``float``.
+        cast: SQL type that it is read as.
+        shape: of one target; ``()`` for a class or a number.
+        values: all class values, as the server's text of an array.
+        found: how many classes there are.
+        null_id: which of them is NULL, if one is.
+        num_classes: what the caller wants, at least ``found``.
+    """
+
+    column: Column
+    kind: str
+    cast: str
+    shape: tuple[int, ...] = ()
+    values: str | None = None
+    found: int = 0
+    null_id: int | None = None
+    num_classes: int = 0
+
+    @property
+    def is_class(self) -> bool:
+        """Whether the target is a class label."""
+        return self.kind == "class"
+
+    @property
+    def wire_shape(self) -> tuple[int, ...]:
+        """The shape in which a worker reads a float target: always an array."""
+        return self.shape or (1,)
+
+    def with_classes(self, values: str, found: int, has_null: bool, wanted: int | None) -> Target:
+        """The target with the classes of a training source."""
+        if wanted is not None and wanted < found:
+            raise InvalidArgument(
+                f"num_classes: got {wanted}; allowed: at least {found}, "
+                f"as the column {self.column.name!r} has so many classes"
+            )
+        null_id = found - 1 if has_null else None
+        return replace(
+            self, values=values, found=found, null_id=null_id, num_classes=wanted or found
+        )
+
+    def like(self, training: PackedTable, place: int = 0) -> Target:
+        """The target with the classes of a packed training table."""
+        model = training.targets[place]
+        if model.kind != self.kind or (self.is_class and model.category != self.column.category):
+            raise InvalidData(
+                f"the column {self.column.name!r} of type {self.column.type} holds {self.kind} "
+                f"targets; those of {training.relation.name} are {model.kind} targets "
+                f"of type {model.type}",
+                hint=f"cast it in a view: SELECT {shown_identifier(self.column.name)}::{model.type}",
+            )
+        known = model.class_values[: model.classes_found]
+        return replace(
+            self,
+            values=model.class_array,
+            found=model.classes_found,
+            null_id=known.index(None) if None in known else None,
+            num_classes=model.num_classes,
+        )
+
+
+def feature_of(column: Column) -> Feature:
+    """How the independent variable is read.
+
+    Raises:
+        WrongObjectType: the column is no array of numbers.
+    """
+    cast = _array_cast(column)
+    if cast is None:
+        raise WrongObjectType(
+            f"independent_varname: the column {column.name!r} is of type {column.type}; "
+            "allowed: arrays of smallint, integer, bigint, real, double precision or numeric",
+            hint="single values are packed with cerebro.cerebro_pack_columns, images with cerebro.cerebro_pack_images",
+        )
+    return Feature(column, *cast)
+
+
+def listed_feature(column: Column, role: str) -> Feature:
+    """How one of several inputs is read: an array, or a number as an array of one.
+
+    Raises:
+        WrongObjectType: the column holds neither.
+    """
+    if column.type_oid in _INTEGERS | _FLOATS:
+        return Feature(column, "double precision", _FLOAT8_OID, is_scalar=True)
+    cast = _array_cast(column)
+    if cast is None:
+        raise WrongObjectType(
+            f"{role}: the column {column.name!r} is of type {column.type}; allowed: smallint, "
+            "integer, bigint, real, double precision or numeric, and arrays of these",
+            hint=_CAST,
+        )
+    return Feature(column, *cast)
+
+
+def encoded_feature(encoding: Encoding) -> Feature:
+    """The feature that several columns make together."""
+    column = Column(
+        FEATURES,
+        "double precision[]",
+        _FLOAT8_ARRAY_OID,
+        "double precision[]",
+        "A",
+        _FLOAT8_OID,
+        "N",
+    )
+    return Feature(column, "", _FLOAT8_OID, encoding=encoding)
+
+
+def within_limits(session: Session, feature: Feature, tick: Tick) -> Feature:
+    """The same feature; of images, those of more pixels than the setting allows are refused."""
+    if feature.image is None:
+        return feature
+    limit = Catalog(session, tick).settings().max_image_pixels
+    return replace(feature, encoding=replace(feature.image, max_pixels=limit))
+
+
+def image_feature(source: Relation, listed: str | None, image: ImageEncoding) -> Feature:
+    """The feature that a column of images is.
+
+    Raises:
+        WrongObjectType: the column is not of type bytea.
+        MissingPackage: nothing can read such images.
+    """
+    found = column(source, listed, "independent_varname")
+    if found.type_oid != _BYTEA_OID:
+        raise WrongObjectType(
+            f"independent_varname: the column {found.name!r} is of type {found.type}; "
+            "allowed: bytea, as it is images that are read",
+            hint="cerebro.cerebro_pack packs arrays of numbers, cerebro.cerebro_pack_columns columns of single values",
+        )
+    if image.format is ImageFormat.ENCODED:
+        require_pillow()
+    recorded = replace(image, name=found.name)
+    return Feature(found, "", _SMALLINT_OID, image.shape, recorded)
+
+
+def recorded_feature(source: Relation, listed: str | None, encoding: Recorded | None) -> Feature:
+    """The independent variable of rows that are read as those of a training table were.
+
+    Args:
+        source: where the rows are.
+        listed: a column of arrays; with an encoding NULL, ``*`` or its columns; a column of images,
+            NULL for the one of the training table.
+        encoding: as recorded with the training table.
+    """
+    if encoding is None:
+        return feature_of(column(source, listed, "independent_varname"))
+    if isinstance(encoding, ImageEncoding):
+        quoted = '"' + encoding.name.replace('"', '""') + '"'
+        return image_feature(source, quoted if listed is None else listed, encoding)
+    return encoded_feature(matched(source, listed, encoding, "independent_varname"))
+
+
+def target_of(column: Column) -> Target:
+    """How the dependent variable is read: integers, text and the like are classes.
+
+    Raises:
+        WrongObjectType: the column is neither of classes nor of numbers.
+    """
+    if column.type_oid in _FLOATS:
+        return Target(column, "float", "double precision")
+    is_class = column.type_oid in _INTEGERS | _CLASS_TYPES
+    if is_class or column.category in _CLASS_CATEGORIES:
+        return Target(column, "class", _cast(column))
+    cast = _array_cast(column)
+    if cast is None:
+        raise WrongObjectType(
+            f"dependent_varname: the column {column.name!r} is of type {column.type}; allowed: "
+            "integers, text, boolean, dates and times and enumerations for classes, real, "
+            "double precision, numeric and arrays of numbers for float targets",
+            hint=_CAST,
+        )
+    return Target(column, "float", cast[0] or _cast(column))
+
+
+def check_number(column: Column, role: str) -> None:
+    """Refuse a column that holds no numbers."""
+    if column.type_oid not in _INTEGERS | _FLOATS:
+        raise WrongObjectType(
+            f"{role}: the column {column.name!r} is of type {column.type}; allowed: smallint, "
+            "integer, bigint, real, double precision or numeric",
+            hint=_CAST,
+        )
+
+
+def check_source(relation: Relation) -> None:
+    """Refuse a source that is itself packed, which is an easy mistake."""
+    if relation.has("partition_key") and relation.has("buffer_id"):
+        raise WrongObjectType(
+            f"source_table: {relation.name} is packed already; allowed: a table with a row "
+            "for each example",
+            hint="name the table that it was packed from, or train on it with cerebro.cerebro_fit_multiple",
+        )
+
+
+def _array_cast(column: Column) -> tuple[str, int] | None:
+    """The cast and the type of elements that make a column readable; None if it is no array."""
+    if not column.is_array or column.element_oid is None:
+        return None
+    if column.element_oid in WIRE_DTYPES:
+        cast = "" if column.type == column.base_type else _cast(column)
+        return cast, column.element_oid
+    if column.element_category != "N" or column.element_oid == _MONEY:
+        return None
+    return "double precision[]", _FLOAT8_OID
+
+
+def _cast(column: Column) -> str:
+    """The type below all domains, as text of a statement with parameters."""
+    return column.base_type.replace("%", "%%")

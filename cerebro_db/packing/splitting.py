@@ -1,0 +1,182 @@
+"""A table split at random into rows to train with and rows to test with."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from decimal import Decimal
+
+from cerebro_db.errors import NO_ROWS, InvalidArgument, InvalidData
+from cerebro_db.packing.source import check_source
+from cerebro_db.postgres import splits
+from cerebro_db.postgres.columns import ALL, listed_columns
+from cerebro_db.postgres.names import QualifiedName
+from cerebro_db.postgres.outputs import Outputs, new_outputs, publish
+from cerebro_db.postgres.relations import Relation, find
+from cerebro_db.postgres.sessions import Session, Tick, no_tick
+from cerebro_db.postgres.table_kinds import SPLIT, SPLIT_IN_TWO
+
+_SPLIT = "split"
+# What the tables have, by what their names end in.
+_PARTS = {SPLIT.suffixes: (None,), SPLIT_IN_TWO.suffixes: (1, 0)}
+
+
+@dataclass(frozen=True)
+class SplitRequest:
+    """The arguments of ``cerebro_train_test_split``, as given."""
+
+    source_table: str | None
+    output_table: str | None
+    train_proportion: float | None
+    test_proportion: float | None = None
+    grouping_cols: str | None = None
+    target_cols: str | None = None
+    with_replacement: bool | None = False
+    separate_output_tables: bool | None = False
+    seed: int | None = 0
+    replace: bool | None = False
+
+    @property
+    def train(self) -> Decimal:
+        """The share of rows to train with."""
+        return _share("train_proportion", self.train_proportion)
+
+    @property
+    def test(self) -> Decimal:
+        """The share of rows to test with: by default, all others."""
+        if self.test_proportion is None:
+            return 1 - self.train
+        return _share("test_proportion", self.test_proportion)
+
+    @property
+    def is_separate(self) -> bool:
+        """Whether there are two tables."""
+        return bool(self.separate_output_tables)
+
+    def check(self) -> None:
+        """Refuse what no table could make right."""
+        if self.train + self.test > 1:
+            raise InvalidArgument(
+                f"test_proportion: got {self.test} beside a train_proportion of {self.train}; "
+                f"allowed: at most {1 - self.train}"
+            )
+        if self.with_replacement:
+            raise InvalidArgument(
+                "with_replacement: got true; allowed: false, as a row that is in both parts "
+                "would make the model look better than it is"
+            )
+        if self.seed is None:
+            raise InvalidArgument("seed: got NULL; allowed: any bigint")
+
+
+@dataclass(frozen=True)
+class Split:
+    """What was made: the tables, and how many rows are in which part."""
+
+    tables: tuple[QualifiedName, ...]
+    train: int
+    test: int
+    strata: int
+
+    def __str__(self) -> str:
+        strata = f", {self.strata} strata" if self.strata else ""
+        names = " and ".join(map(str, self.tables))
+        return f"{self.train} rows to train with and {self.test} to test with{strata}: {names}"
+
+
+def split(session: Session, request: SplitRequest, tick: Tick = no_tick) -> Split:
+    """Make one table or two, or nothing at all.
+
+    Args:
+        session: in a transaction; knows where the names are looked for.
+        request: what to split.
+        tick: called while waiting; may raise to cancel.
+
+    Raises:
+        InvalidArgument: the proportions are not between 0 and 1, or more than 1 together.
+        InvalidData: one of the parts would have no rows.
+    """
+    request.check()
+    source = find(session, request.source_table, "source_table", tick)
+    check_source(source)
+    strata = _names(source, request.grouping_cols, "grouping_cols")
+    columns = _names(source, request.target_cols or ALL, "target_cols")
+    outputs = _outputs(session, request, source, columns, tick)
+    made = _written(session, request, source, columns, strata, outputs, tick)
+    publish(session, outputs, tick)
+    return made
+
+
+def _share(role: str, value: float | None) -> Decimal:
+    if value is None or not math.isfinite(value) or not 0 < value < 1:
+        got = "NULL" if value is None else f"{value:g}"
+        raise InvalidArgument(f"{role}: got {got}; allowed: a number between 0 and 1")
+    # What was written, not what a binary number makes of it: 0.7 and 0.3 are 1 together.
+    return Decimal(repr(float(value)))
+
+
+def _names(source: Relation, text: str | None, role: str) -> list[str]:
+    if text is None:
+        return []
+    return [column.name for column in listed_columns(source, text, role)]
+
+
+def _outputs(
+    session: Session, request: SplitRequest, source: Relation, columns: list[str], tick: Tick
+) -> Outputs:
+    """The tables to be made."""
+    if not request.is_separate and _SPLIT in columns:
+        raise InvalidArgument(
+            f"target_cols: got {_SPLIT!r}, which is a column of the output table",
+            hint="leave it out, or set separate_output_tables := true",
+        )
+    return new_outputs(
+        session,
+        request.output_table,
+        "output_table",
+        SPLIT_IN_TWO if request.is_separate else SPLIT,
+        replace=request.replace,
+        inputs=[source.oid],
+        tick=tick,
+    )
+
+
+def _written(
+    session: Session,
+    request: SplitRequest,
+    source: Relation,
+    columns: list[str],
+    strata: list[str],
+    outputs: Outputs,
+    tick: Tick,
+) -> Split:
+    if session.run(splits.is_empty(source.name), (), tick)[0][0]:
+        raise InvalidData(
+            f"source_table: {source.name} has no rows; allowed: at least two rows", NO_ROWS
+        )
+    train, kept = str(request.train), str(request.train + request.test)
+    # In the order in which the statement has them.
+    values = (*(train, kept, kept) * 2, kept, kept, request.seed, request.seed)
+    session.run(splits.choose(source.name, columns, strata), values, tick)
+    counts = session.run(splits.COUNTS, (), tick)[0]
+    _check_parts(source, request, *counts[:2])
+    for suffix, part in zip(outputs.suffixes, _PARTS[outputs.suffixes], strict=True):
+        table = outputs.draft(suffix)
+        comment = outputs.kind.comment(table, suffix)
+        session.run(splits.write(table, columns, part, comment), (), tick)
+    session.run(splits.FORGET, (), tick)
+    tables = tuple(map(outputs.table, outputs.suffixes))
+    return Split(tables, counts[0], counts[1], counts[2] if strata else 0)
+
+
+def _check_parts(source: Relation, request: SplitRequest, train: int, test: int) -> None:
+    for role, share, rows in (
+        ("train_proportion", request.train, train),
+        ("test_proportion", request.test, test),
+    ):
+        if not rows:
+            raise InvalidData(
+                f"{role}: got {share}, which makes no row out of those of {source.name} "
+                f"({train} to train with, {test} to test with)",
+                hint="give the smaller part a larger proportion, or the table more rows",
+            )

@@ -1,0 +1,325 @@
+"""What the rows of a source turn out to be: addresses, shapes, classes, and the first bad row."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cerebro_db.errors import NO_ROWS, CerebroError, InvalidData
+from cerebro_db.packing.columns import NO_OTHERS, Others
+from cerebro_db.packing.damaged import Damaged
+from cerebro_db.packing.layout import parse_addresses, tid_array
+from cerebro_db.packing.row_faults import ELEMENT, NULL, reason, remedy, unseen
+from cerebro_db.packing.source import Feature, Target
+from cerebro_db.postgres.dialects.packing_extras import Extra
+from cerebro_db.postgres.dialects.postgresql_packing import (
+    BLOCKS_PER_FETCH,
+    PostgreSQLPacking,
+    SourceScan,
+)
+from cerebro_db.postgres.names import QualifiedName, quote
+from cerebro_db.postgres.packed import PackedTable
+from cerebro_db.postgres.relations import Column
+from cerebro_db.postgres.sessions import Session, Tick
+
+
+@dataclass(frozen=True)
+class Survey:
+    """The rows of a source, seen through one snapshot.
+
+    Attributes:
+        source: as the user knows it.
+        scan: what is read.
+        feature: with its shape.
+        target: with its shape and classes.
+        addresses: of all rows, sorted.
+        divisor: the normalizing constant.
+        weight: the column of sample weights.
+        others: further inputs and outputs, the same of them.
+    """
+
+    source: QualifiedName
+    scan: SourceScan
+    feature: Feature
+    target: Target
+    addresses: NDArray[np.int64]
+    divisor: float
+    weight: str | None = None
+    others: Others = NO_OTHERS
+
+    @property
+    def features(self) -> tuple[Feature, ...]:
+        """All inputs."""
+        return (self.feature, *self.others.features)
+
+    @property
+    def targets(self) -> tuple[Target, ...]:
+        """All outputs."""
+        return (self.target, *self.others.targets)
+
+    @property
+    def values(self) -> list[Any]:
+        """Of the targets and the others, as the statements that fill buffers take them."""
+        found: list[Any] = [] if self.target.is_class else [list(self.target.wire_shape)]
+        found.append(list(self.target.shape))
+        for feature in self.others.features:
+            found += [list(feature.shape), self.divisor, list(feature.shape)]
+        for other in self.others.targets:
+            found += [] if other.is_class else [list(other.wire_shape), 1.0]
+            found.append(list(other.shape))
+        classes = [one for one in self.targets if one.is_class]
+        found += [one.null_id if one.null_id is not None else -1 for one in classes]
+        return found + [one.values for one in classes]
+
+    @property
+    def is_staged(self) -> bool:
+        """Whether the rows are read from a copy."""
+        return self.scan.table != self.source
+
+
+class Surveyor:
+    """Reads a source in a session whose snapshot is held.
+
+    Args:
+        sql: of the dialect.
+        control: the session.
+        tick: called while waiting.
+        damaged: rows that are left out.
+    """
+
+    def __init__(
+        self,
+        sql: PostgreSQLPacking,
+        control: Session,
+        tick: Tick,
+        damaged: Damaged | None = None,
+    ) -> None:
+        self._sql = sql
+        self._control = control
+        self._tick = tick
+        self._damaged = damaged or Damaged()
+
+    def survey(
+        self,
+        source: QualifiedName,
+        table: QualifiedName,
+        feature: Feature,
+        target: Target,
+        divisor: float,
+        num_classes: Sequence[int | None],
+        training: PackedTable | None,
+        weight: str | None = None,
+        others: Others = NO_OTHERS,
+    ) -> Survey:
+        """Look at all rows.
+
+        Args:
+            source: as the user knows it.
+            table: the source, or its copy.
+            feature: the independent variable.
+            target: the dependent variable; has classes if there is a training table.
+            divisor: the normalizing constant.
+            num_classes: as the caller wants, of each target.
+            training: the table whose shapes and classes count.
+            weight: the column of sample weights.
+            others: further inputs and outputs.
+
+        Raises:
+            InvalidData: there are no rows, or the first one cannot be packed.
+        """
+        scan = scan_of(table, feature, target, weight)
+        addresses = self._addresses(table)
+        if len(self._damaged.addresses):
+            scan = replace(scan, left_out=tid_array(self._damaged.addresses))
+            addresses = np.setdiff1d(addresses, self._damaged.addresses, assume_unique=True)
+        if not len(addresses):
+            raise self._empty(source)
+        found = Survey(source, scan, feature, target, addresses, divisor, weight, others)
+        pairs = [
+            self._looked_at(pair, places, num_classes[places[1]], training)
+            for places, pair in _pairs(found)
+        ]
+        first, rest = pairs[0], pairs[1:]
+        inputs = len(others.features)
+        return replace(
+            found,
+            scan=replace(scan, extras=extras_of(others)),
+            feature=first.feature,
+            target=first.target,
+            others=Others(
+                tuple(pair.feature for pair in rest[:inputs]),
+                tuple(pair.target for pair in rest[inputs:]),
+            ),
+        )
+
+    def _looked_at(
+        self,
+        pair: Survey,
+        places: tuple[int, int],
+        num_classes: int | None,
+        training: PackedTable | None,
+    ) -> Survey:
+        """One input and one output with their shapes and classes."""
+        shape, target_shape = self._shapes(pair, places, training)
+        target = pair.target
+        if training is None and target.is_class and not places[0]:
+            classes = self._sql.classes(pair.scan)
+            listed, count, has_null = self._control.run(classes, (), self._tick)[0]
+            target = target.with_classes(listed, count, has_null, num_classes)
+        return replace(
+            pair,
+            feature=replace(pair.feature, shape=shape),
+            target=replace(target, shape=target_shape),
+        )
+
+    def explained(self, survey: Survey, failure: CerebroError) -> CerebroError:
+        """The error that names the row because of which a worker failed."""
+        try:
+            faults = [self._fault(pair) for _, pair in _pairs(survey)]
+        except CerebroError:  # the server already fails on reading that row, and says why
+            return failure
+        found = [fault for fault in faults if fault is not None]
+        return min(found, key=lambda fault: fault[0])[1] if found else failure
+
+    def _empty(self, source: QualifiedName) -> InvalidData:
+        if self._damaged.rows:
+            return InvalidData(
+                f"source_table: {source} has no image that can be read; allowed: at least one. The "
+                f"first one {reason(self._damaged.faults[0], None, (), '')}",
+                hint="image_shape and image_format must be those of the stored bytes",
+            )
+        return InvalidData(
+            f"source_table: {source} has no rows; allowed: at least one row", NO_ROWS
+        )
+
+    def _addresses(self, table: QualifiedName) -> NDArray[np.int64]:
+        if self._sql.in_one_statement:  # where rows have none that another session could use
+            count = self._control.run(self._sql.count(table), (), self._tick)[0][0]
+            return np.arange(int(count), dtype=np.int64)
+        blocks = self._control.run(self._sql.blocks, (table.schema, table.name), self._tick)[0][0]
+        whole = blocks <= BLOCKS_PER_FETCH
+        statement = self._sql.addresses(table, whole)
+        pieces = []
+        for first in range(0, max(blocks, 1), BLOCKS_PER_FETCH):
+            ends = () if whole else (f"({first},0)", f"({first + BLOCKS_PER_FETCH},0)")
+            pieces.append(self._control.run(statement, ends, self._tick)[0][0] or b"")
+        return parse_addresses(pieces)
+
+    def _shapes(
+        self, survey: Survey, places: tuple[int, int], training: PackedTable | None
+    ) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        features, targets = self._control.run(self._sql.shapes(survey.scan), (), self._tick)[0]
+        wants_target = survey.target.column.is_array
+        if features is None or (wants_target and targets is None):
+            known = replace(survey, feature=replace(survey.feature, shape=tuple(features or ())))
+            fault = self._fault(known)
+            raise (fault[1] if fault else InvalidData(f"source_table: {survey.source} is unusable"))
+        shape, target_shape = tuple(features), tuple(targets) if wants_target else ()
+        if training is not None:
+            wanted, of_target = training.inputs[places[0]], training.targets[places[1]]
+            _check_shape(survey.feature.column.name, shape, wanted.shape, training)
+            _check_shape(survey.target.column.name, target_shape, of_target.shape, training)
+        return shape, target_shape
+
+    def _fault(self, survey: Survey) -> tuple[int, InvalidData] | None:
+        """The number of the first row that cannot be packed, and the error that tells of it."""
+        # Where no row has a shape, any shape finds the first row.
+        shape, target_shape = survey.feature.shape or (1,), survey.target.wire_shape
+        statement = self._sql.culprit(survey.scan, shape, target_shape)
+        values = [survey.target.values] if survey.target.is_class else []
+        rows = self._control.run(statement, (survey.divisor, *values), self._tick)
+        if not rows:
+            return None
+        return int(rows[0][0]), self._told(survey, rows[0], shape, target_shape)
+
+    def _told(
+        self,
+        survey: Survey,
+        row: Sequence[Any],
+        shape: tuple[int, ...],
+        target_shape: tuple[int, ...],
+    ) -> InvalidData:
+        number, address, fault, got, target_fault, target_got, label, weight = row
+        of_copy = survey.is_staged and not self._sql.in_one_statement
+        where = self._sql.named_row(number, survey.source, None if of_copy else address)
+        column, target = survey.feature.column, survey.target.column
+        if fault:
+            where += f", {target.name} = {label!r}" if label is not None else ""
+            return _of_row(where, column, fault, got, shape)
+        if weight is not None:
+            return InvalidData(
+                f"{where}: column {survey.weight!r} holds {weight} as a sample weight; "
+                "allowed: finite numbers from 0",
+                hint="put a weight from 0 there in a view, or leave the row out",
+            )
+        if target_fault == "class":
+            what, hint = unseen(label, target.name, survey.target.values)
+            return InvalidData(f"{where}: column {target.name!r} {what}", hint)
+        if target_fault == ELEMENT and not target.is_array:
+            target_fault = NULL  # a number is read as an array of one
+        return _of_row(where, target, target_fault, target_got, target_shape)
+
+
+def _of_row(
+    where: str, column: Column, fault: str, got: Sequence[int] | None, shape: tuple[int, ...]
+) -> InvalidData:
+    what = reason(fault, got, shape, "the shape of the first row")
+    return InvalidData(f"{where}: column {column.name!r} {what}", remedy(fault, got, shape, column))
+
+
+def _pairs(survey: Survey) -> list[tuple[tuple[int, int], Survey]]:
+    """One input and one output at a time, with their places: first ones, inputs, outputs."""
+    found = [((0, 0), replace(survey, others=NO_OTHERS))]
+    for place, feature in enumerate(survey.others.features, 1):
+        scan = scan_of(survey.scan.table, feature, survey.target)
+        pair = replace(survey, scan=scan, feature=feature, weight=None, others=NO_OTHERS)
+        found.append(((place, 0), pair))
+    for place, target in enumerate(survey.others.targets, 1):
+        scan = scan_of(survey.scan.table, survey.feature, target)
+        pair = replace(survey, scan=scan, target=target, weight=None, others=NO_OTHERS)
+        found.append(((0, place), pair))
+    return found
+
+
+def extras_of(others: Others) -> tuple[Extra, ...]:
+    """What is read and written for further inputs and outputs."""
+    features = [Extra(one.column.name, one.expression("s")) for one in others.features]
+    return (*features, *map(_extra, others.targets))
+
+
+def _extra(target: Target) -> Extra:
+    return Extra(target.column.name, _label(target), target.cast if target.is_class else None)
+
+
+def _label(target: Target) -> str:
+    """SQL of a class, or of the array of a float target."""
+    label = f"s.{quote(target.column.name)}::{target.cast}"
+    return label if target.is_class or target.column.is_array else f"ARRAY[{label}]"
+
+
+def scan_of(
+    table: QualifiedName, feature: Feature, target: Target, weight: str | None = None
+) -> SourceScan:
+    """What is read of ``table``."""
+    weights = None if weight is None else f"s.{quote(weight)}::double precision"
+    kind = target.cast if target.is_class else None
+    return SourceScan(table, feature.expression("s"), _label(target), kind, feature.image, weights)
+
+
+def _check_shape(
+    name: str, got: tuple[int, ...], wanted: tuple[int, ...], training: PackedTable
+) -> None:
+    if got != wanted:
+        raise InvalidData(
+            f"column {name!r}: got rows of shape {_shown(got)}; "
+            f"those of {training.relation.name} have shape {_shown(wanted)}",
+            hint="give arrays of that shape, or pack the training table anew",
+        )
+
+
+def _shown(shape: Sequence[int]) -> str:
+    return str(tuple(shape))

@@ -1,0 +1,565 @@
+"""The catalog of runs, through the views that show the caller what is theirs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
+from dataclasses import dataclass, fields
+from typing import Any, TypeVar
+
+from cerebro_db.configs.plain_texts import plain_text
+from cerebro_db.configs.settings import Settings
+from cerebro_db.core.spec import Hop
+from cerebro_db.core.tasks import Measures
+from cerebro_db.errors import CerebroError, UndefinedRun
+from cerebro_db.postgres.names import QualifiedName
+from cerebro_db.postgres.sessions import LOCK_TIMEOUT, Session, StatementFailed, Tick, no_tick
+
+# Where the tables of states are.
+STATES_SCHEMA = "cerebro_states"
+# How a run stands that somebody drives, or did so until its session was gone.
+GOING_ON = ("starting", "running")
+# That have rows of a run.
+RUN_TABLES = (
+    "runs", "configurations", "architectures", "plan", "decisions", "hops", "metrics", "requests",
+)  # fmt: skip
+LOCK_CATALOG = "SELECT cerebro._lock_catalog(%s::text[])"
+
+_Value = TypeVar("_Value")
+
+
+@dataclass(frozen=True)
+class RunRow:
+    """What is known of a run when it starts; all that a later session needs to go on with it.
+
+    Attributes:
+        output_schema, output_name: of the model output table, unquoted.
+        source_oid, validation_oid: of the packed tables.
+        source_print, validation_print: fingerprints of what is in them.
+        states: how the names of the tables of states begin, None where they are gone.
+        lock_key: of the advisory lock that the driver holds.
+        replaces: whether output tables of that name that are there at its end give way.
+    """
+
+    name: str | None
+    description: str | None
+    source_table: str
+    validation_table: str | None
+    model_output_table: str
+    model_selection_table: str | None
+    model_arch_table: str
+    num_iterations: int
+    metrics_compute_frequency: int
+    warm_start: bool
+    seed: int
+    num_partitions: int
+    num_workers: int
+    threads: int
+    use_gpus: bool
+    use_caching: bool
+    durability: str
+    output_schema: str
+    output_name: str
+    source_oid: int
+    source_print: str
+    validation_oid: int | None
+    validation_print: str | None
+    states: str | None
+    lock_key: int
+    cerebro_version: str
+    schedule: str
+    replaces: bool
+
+
+@dataclass(frozen=True)
+class StoredRun:
+    """A run as it is in the catalog.
+
+    Attributes:
+        owner: oid of the role.
+        is_mine: whether that is the current role.
+        status: as ``cerebro.runs`` tells it.
+        error: why it stopped.
+        manifest_text: JSON of what its workers told; empty before they were ready.
+        active: seconds that earlier drivers spent on it.
+    """
+
+    run_id: int
+    owner: int
+    is_mine: bool
+    status: str
+    error: str | None
+    manifest_text: str
+    active: float
+    row: RunRow
+
+    @property
+    def manifest(self) -> Mapping[str, Any]:
+        """What its workers told."""
+        found: Mapping[str, Any] = json.loads(self.manifest_text)
+        return found
+
+
+@dataclass(frozen=True)
+class Driving:
+    """The last driver of a run: its session and when it resumed the run; status, error, states."""
+
+    pid: int
+    resumed: str | None
+    status: str
+    error: str | None
+    has_states: bool
+
+
+@dataclass(frozen=True)
+class ConfigurationRow:
+    """What is known of a configuration when its run starts."""
+
+    mst_key: int
+    model_id: int
+    compile_params: str
+    fit_params: str
+    hop_seconds: float
+    initial_seed: int
+    jit: bool
+    steps_per_call: int
+    goal: str
+    budget: int
+    is_warm: bool = False
+
+
+@dataclass(frozen=True)
+class ArchitectureRow:
+    """A model of a run."""
+
+    model_id: int
+    model_arch: str
+    model_facts: str
+    has_weights: bool
+
+
+class Catalog:
+    """Writes of one driver, through a session of its own.
+
+    Args:
+        session: nothing else uses it meanwhile.
+        tick: called while waiting.
+    """
+
+    def __init__(self, session: Session, tick: Tick) -> None:
+        self._session, self._tick = session, tick
+
+    @property
+    def session(self) -> Session:
+        """The session, for statements beside those of the catalog in its transaction."""
+        return self._session
+
+    @property
+    def tick(self) -> Tick:
+        """The function that is called while waiting."""
+        return self._tick
+
+    def settings(self) -> Settings:
+        """What administrators have set."""
+        return Settings.of(dict(self._run("SELECT name, value FROM cerebro.settings")))
+
+    def run(self, run_id: int | None) -> StoredRun:
+        """A run that the caller may see.
+
+        Raises:
+            UndefinedRun: there is none, or it is someone else's.
+        """
+        columns = [field.name for field in fields(RunRow)]
+        rows = self._run(
+            "SELECT r.run_id, r.owner::bigint, r.owner = cerebro._role(), v.status, r.error, "
+            f"r.manifest::text, r.active, {', '.join(map(_read, columns))} "
+            "FROM cerebro._runs r JOIN cerebro.runs v ON v.run_id = r.run_id WHERE r.run_id = %s",
+            [run_id],
+        )
+        number, owner, is_mine, status, error, manifest, active, *values = _only(rows, run_id)
+        row = RunRow(**dict(zip(columns, values, strict=True)))
+        return StoredRun(number, owner, is_mine, status, error, manifest, active, row)
+
+    def lock_key(self, run_id: int) -> int:
+        """Of the advisory lock that the driver of a run holds.
+
+        Raises:
+            UndefinedRun: someone has dropped it.
+        """
+        sql = "SELECT lock_key FROM cerebro._runs WHERE run_id = %s"
+        return int(_only(self._run(sql, [run_id]), run_id)[0])
+
+    def new_run(
+        self,
+        row: RunRow,
+        configurations: Sequence[ConfigurationRow],
+        architectures: Sequence[ArchitectureRow],
+        table: QualifiedName,
+    ) -> int:
+        """Register a run, its configurations and the models of a table; returns the run_id."""
+        columns = list(vars(row))
+        sql = (
+            f"INSERT INTO cerebro._runs ({', '.join(columns)}, manifest, status, driver_pid) "
+            f"VALUES ({', '.join(['%s'] * len(columns))}, '{{}}', 'starting', %s) RETURNING run_id"
+        )
+        run_id = int(self._run(sql, [*vars(row).values(), self._session.pid])[0][0])
+        self.add_configurations(run_id, configurations, "waiting")
+        for model in architectures:
+            self._run(
+                "INSERT INTO cerebro._architectures "
+                "(run_id, model_id, model_arch, model_facts, model_weights) SELECT %s, %s, %s, %s, "
+                f"(SELECT a.model_weights FROM {table.sql} a WHERE a.model_id = %s)",
+                [run_id, model.model_id, model.model_arch, model.model_facts, model.model_id],
+            )
+        return run_id
+
+    def add_configurations(
+        self, run_id: int, configurations: Sequence[ConfigurationRow], status: str
+    ) -> None:
+        """Configurations join a run."""
+        self._insert("_configurations", run_id, configurations, {"status": f"'{status}'"})
+
+    def configurations(self, run_id: int) -> list[tuple[ConfigurationRow, str, str | None]]:
+        """The configurations of a run, each with its status and error."""
+        columns = [field.name for field in fields(ConfigurationRow)]
+        # Those of an earlier version have no budget of their own.
+        read = [
+            "coalesce(budget, (SELECT r.num_iterations FROM cerebro._runs r "
+            "WHERE r.run_id = c.run_id))"
+            if name == "budget"
+            else name
+            for name in columns
+        ]
+        rows = self._run(
+            f"SELECT {', '.join(read)}, status, error FROM cerebro._configurations c "
+            "WHERE run_id = %s ORDER BY mst_key",
+            [run_id],
+        )
+        return [(ConfigurationRow(*row[:-2]), row[-2], row[-1]) for row in rows]
+
+    def architectures(self, run_id: int) -> list[ArchitectureRow]:
+        """The models of a run."""
+        rows = self._run(
+            "SELECT model_id, model_arch, model_facts, model_weights IS NOT NULL "
+            "FROM cerebro._architectures WHERE run_id = %s",
+            [run_id],
+        )
+        return [ArchitectureRow(*row) for row in rows]
+
+    def driven(self, run_id: int) -> Driving:
+        """This session drives a run from now on; what its earlier drivers took is added up."""
+        self._run(
+            "UPDATE cerebro._runs AS r SET status = 'starting', error = NULL, driver_pid = %s, "
+            "finished = NULL, active = r.active + greatest(0, extract(epoch FROM ("
+            "    SELECT max(h.finished) FROM cerebro._hops h WHERE h.run_id = r.run_id"
+            ") - coalesce(r.resumed, r.started))), "
+            "resumed = CASE WHEN r.started IS NULL THEN NULL ELSE statement_timestamp() END "
+            "WHERE r.run_id = %s",
+            [self._session.pid, run_id],
+        )
+        return self.driving(run_id)
+
+    def driving(self, run_id: int) -> Driving:
+        """Who began to drive a run last, and what is written of how it stands.
+
+        Raises:
+            UndefinedRun: someone has dropped it.
+        """
+        rows = self._run(
+            "SELECT driver_pid, resumed::text, status, error, states IS NOT NULL "
+            "FROM cerebro._runs WHERE run_id = %s",
+            [run_id],
+        )
+        return Driving(*_only(rows, run_id))
+
+    def started(self, run_id: int, manifest: Mapping[str, Any]) -> None:
+        """The workers are ready."""
+        self._run(
+            "UPDATE cerebro._runs SET status = 'running', "
+            "started = coalesce(started, statement_timestamp()), manifest = %s WHERE run_id = %s",
+            [json.dumps(manifest, sort_keys=True), run_id],
+        )
+        self._run(
+            "UPDATE cerebro._configurations SET status = 'training' "
+            "WHERE run_id = %s AND status = 'waiting'",
+            [run_id],
+        )
+
+    def planned(self, run_id: int) -> dict[int, int]:
+        """The last epoch that is planned of each configuration, where there is one."""
+        sql = "SELECT mst_key, max(epoch) FROM cerebro._plan WHERE run_id = %s GROUP BY mst_key"
+        return {row[0]: row[1] for row in self._run(sql, [run_id])}
+
+    def plan(self, run_id: int, first: int) -> list[Hop]:
+        """What has been planned from an epoch on."""
+        rows = self._run(
+            "SELECT mst_key, epoch, position, partition_key FROM cerebro._plan "
+            "WHERE run_id = %s AND epoch >= %s",
+            [run_id, first],
+        )
+        return [Hop(*row) for row in rows]
+
+    def metrics(self, run_id: int) -> list[Measures]:
+        """All results of a run."""
+        rows = self._run(
+            "SELECT mst_key, epoch, dataset, loss, metric_names, metrics, elapsed "
+            "FROM cerebro._metrics WHERE run_id = %s ORDER BY mst_key, epoch, dataset",
+            [run_id],
+        )
+        return [Measures(*row) for row in rows]
+
+    def forget_metrics(self, run_id: int, pairs: Sequence[tuple[int, int]]) -> None:
+        """Drop results of configurations after epochs that are to be scored again."""
+        for mst_key, epoch in pairs:
+            self._run(
+                "DELETE FROM cerebro._metrics WHERE run_id = %s AND mst_key = %s AND epoch = %s",
+                [run_id, mst_key, epoch],
+            )
+
+    def forget_hops(self, run_id: int, done: Mapping[int, int], hops_an_epoch: int) -> None:
+        """Drop the rows of hops whose states are lost; ``done`` counts those that are not."""
+        for count, mst_keys in keys_by_value(done).items():
+            self._run(
+                "DELETE FROM cerebro._hops WHERE run_id = %s AND mst_key = ANY (%s::int[]) "
+                "AND (epoch - 1) * %s + position >= %s",
+                [run_id, mst_keys, hops_an_epoch, count],
+            )
+
+    def has_recorded(self, run_id: int, done: Mapping[int, int], hops_an_epoch: int) -> bool:
+        """Compare the hops of configurations that have a row with the first ones, as many as ``done``."""
+        rows = self._run(
+            "SELECT mst_key, count(*), max((epoch - 1) * %s + position + 1) FROM cerebro._hops "
+            "WHERE run_id = %s GROUP BY mst_key",
+            [hops_an_epoch, run_id],
+        )
+        found = {mst_key: (int(count), int(last)) for mst_key, count, last in rows}
+        return all(found.get(key, (0, 0)) == (count, count) for key, count in done.items())
+
+    def recorded_hops(self, run_id: int) -> dict[int, int]:
+        """How many hops of each configuration have a row."""
+        sql = "SELECT mst_key, count(*) FROM cerebro._hops WHERE run_id = %s GROUP BY mst_key"
+        return {mst_key: int(count) for mst_key, count in self._run(sql, [run_id])}
+
+    def first_unrecorded(self, run_id: int, mst_key: int, hops_an_epoch: int) -> int:
+        """The number, from 1, of the first hop of a configuration that has no row."""
+        rows = self._run(
+            "SELECT (epoch - 1) * %s + position + 1 FROM cerebro._hops "
+            "WHERE run_id = %s AND mst_key = %s ORDER BY 1",
+            [hops_an_epoch, run_id, mst_key],
+        )
+        return next((n for n, (found,) in enumerate(rows, 1) if found != n), len(rows) + 1)
+
+    def count_hops(self, run_id: int) -> int:
+        """Hops that are committed."""
+        sql = "SELECT count(*) FROM cerebro._hops WHERE run_id = %s"
+        return int(self._run(sql, [run_id])[0][0])
+
+    def add_plan(self, run_id: int, hops: Sequence[Hop]) -> None:
+        """Store what has been planned, before any of it is done."""
+        fields = ("epoch", "mst_key", "position", "partition_key")
+        columns = [[getattr(hop, field) for hop in hops] for field in fields]
+        self._run(
+            f"INSERT INTO cerebro._plan (run_id, {', '.join(fields)}) "
+            "SELECT %s, t.* FROM unnest(%s::int[], %s::int[], %s::int[], %s::int[]) AS t",
+            [run_id, *columns],
+        )
+
+    def add_metrics(self, run_id: int, rows: Sequence[Measures]) -> None:
+        """Store results, all or none."""
+        if rows:
+            row_sql = "(%s, %s, %s, %s, %s, %s::text[], %s::double precision[], %s)"
+            self._run(
+                "INSERT INTO cerebro._metrics (run_id, mst_key, epoch, dataset, loss, "
+                f"metric_names, metrics, elapsed) VALUES {', '.join([row_sql] * len(rows))}",
+                [value for row in rows for value in (run_id, *vars(row).values())],
+            )
+
+    def configuration_ended(
+        self, run_id: int, mst_key: int, status: str, error: str | None
+    ) -> None:
+        """A configuration is finished or failed."""
+        self._run(
+            "UPDATE cerebro._configurations SET status = %s, error = %s "
+            "WHERE run_id = %s AND mst_key = %s",
+            [status, plain_text(error), run_id, mst_key],
+        )
+
+    def configurations_finished(self, run_id: int, mst_keys: Sequence[int]) -> None:
+        """These configurations were trained to the end."""
+        self._run(
+            "UPDATE cerebro._configurations SET status = 'finished' "
+            "WHERE run_id = %s AND mst_key = ANY (%s::int[])",
+            [run_id, list(mst_keys)],
+        )
+
+    def run_ended(self, run_id: int, status: str, error: str | None = None) -> None:
+        """A run is finished, failed, cancelled, paused or interrupted."""
+        self._run(
+            "UPDATE cerebro._runs SET status = %s, error = %s, finished = statement_timestamp() "
+            "WHERE run_id = %s",
+            [status, plain_text(error), run_id],
+        )
+
+    def output_renamed(self, run_id: int, output: QualifiedName) -> None:
+        """A run is to leave its output under another name."""
+        self._run(
+            "UPDATE cerebro._runs SET model_output_table = %s, output_schema = %s, output_name = %s "
+            "WHERE run_id = %s",
+            [str(output), output.schema, output.name, run_id],
+        )
+
+    def run_stopped(
+        self, run_id: int, status: str, reason: str, before: Sequence[str] = GOING_ON
+    ) -> None:
+        """A run stopped before its end; one that has ended, which was none of ``before``, stays so."""
+        self._run(
+            "UPDATE cerebro._runs SET status = %s, error = %s, finished = statement_timestamp() "
+            "WHERE run_id = %s AND status = ANY (%s::text[])",
+            [status, plain_text(reason), run_id, list(before)],
+        )
+
+    def requests(self, run_id: int) -> list[tuple[int, str, int | None, str]]:
+        """What is asked of a driver, and not answered yet: id, action, mst_key, who asks."""
+        rows = self._run(
+            "SELECT request_id, action, mst_key, pg_catalog.pg_get_userbyid(role) "
+            "FROM cerebro._requests WHERE run_id = %s ORDER BY request_id",
+            [run_id],
+        )
+        return [(row[0], row[1], row[2], row[3]) for row in rows]
+
+    def add_request(self, run_id: int, action: str, mst_key: int | None) -> int:
+        """Ask something of the driver of a run; returns the request's id."""
+        sql = (
+            "INSERT INTO cerebro._requests (run_id, action, mst_key) VALUES (%s, %s, %s) "
+            "RETURNING request_id"
+        )
+        return int(self._run(sql, [run_id, action, mst_key])[0][0])
+
+    def forget_requests(self, run_id: int, up_to: int | None = None) -> None:
+        """Drop what has been answered, if there is any: all, or up to a request."""
+        if not self.requests(run_id):
+            return
+        self._run(
+            "DELETE FROM cerebro._requests WHERE run_id = %s AND request_id <= %s",
+            [run_id, 2**63 - 1 if up_to is None else up_to],
+        )
+
+    def states_dropped(self, run_id: int) -> None:
+        """The states of a run are gone."""
+        sql = "UPDATE cerebro._runs SET states = NULL WHERE run_id = %s"
+        self._run(sql, [run_id])
+
+    def stopped_runs(self, older_than: float) -> list[int]:
+        """Runs that nobody drives, stopped so many seconds ago, and still have states."""
+        rows = self._run(
+            "SELECT r.run_id FROM cerebro._runs r JOIN cerebro.runs v ON v.run_id = r.run_id "
+            "WHERE r.states IS NOT NULL AND v.status NOT IN ('starting', 'running') "
+            "AND greatest(r.created, r.resumed, r.finished, (SELECT max(h.finished) "
+            "FROM cerebro._hops h WHERE h.run_id = r.run_id)) "
+            "<= clock_timestamp() - %s * interval '1 second' ORDER BY 1",
+            [older_than],
+        )
+        return [row[0] for row in rows]
+
+    def orphaned_states(self) -> list[str]:
+        """Tables of states that belong to no run: the caller's, or all for administrators."""
+        rows = self._run(
+            "SELECT c.relname FROM pg_catalog.pg_class c WHERE c.relkind = 'r' "
+            "AND c.relnamespace = (SELECT n.oid FROM pg_catalog.pg_namespace n "
+            "WHERE n.nspname = %s) AND (pg_catalog.pg_has_role(c.relowner, 'USAGE') "
+            "OR pg_catalog.pg_has_role('cerebro_admin', 'USAGE')) "
+            "AND NOT EXISTS (SELECT 1 FROM cerebro._runs r "
+            "WHERE pg_catalog.left(c.relname, pg_catalog.length(r.states) + 1) "
+            "= r.states || '_') ORDER BY 1",
+            [STATES_SCHEMA],
+        )
+        return [row[0] for row in rows]
+
+    def table_bytes(self, table: QualifiedName) -> int:
+        """The size of a table with its TOAST and indexes, 0 where there is none."""
+        sql = "SELECT pg_catalog.pg_total_relation_size(pg_catalog.to_regclass(%s))"
+        return int(self.execute(sql, [table.text])[0][0] or 0)
+
+    def drop_run(self, run_id: int) -> None:
+        """Drop all that the catalog knows of a run."""
+        tables = (
+            "requests", "metrics", "hops", "decisions", "plan", "architecture_keys",
+            "configurations",
+        )  # fmt: skip
+        for table in tables:
+            self._run(f"DELETE FROM cerebro._{table} WHERE run_id = %s", [run_id])
+        self._run("DELETE FROM cerebro._runs WHERE run_id = %s", [run_id])
+
+    def lock(self, *tables: str) -> None:
+        """Be the only one who writes into tables, where a server wants that for every change of rows.
+
+        A transaction that changes rows of several tables begins with this, and so does one that both
+        inserts and changes.
+        """
+        if self._tick is not no_tick:
+            self._session.wait_for_locks()
+        self._run(LOCK_CATALOG, [list(tables)])
+
+    def execute(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """Run a statement of the dialect."""
+        return self._session.run(sql, parameters, self._tick)
+
+    def attempt(self) -> AbstractContextManager[None]:
+        """A statement that fails ends what is run inside, and not the transaction."""
+        return self._session.attempt()
+
+    def commit(self) -> None:
+        """End a transaction; no tick, which could leave it unknown whether this was done."""
+        self._session.run("COMMIT")
+
+    def execute_quietly(self, sql: str) -> None:
+        """Run a statement of a clean-up, which must not hide what went wrong."""
+        with suppress(CerebroError):
+            if not self._session.busy and not self._session.closed:
+                self._session.run(sql)
+
+    def store(self, sql: str, parameters: Sequence[Any] = ()) -> None:
+        """Run a statement that writes into the catalog."""
+        self._run(sql, parameters)
+
+    def _run(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        while True:
+            try:
+                return self._session.run(sql, parameters, self._tick)
+            except StatementFailed as error:
+                # Nobody's open transaction, in which tables of the catalog are locked, ends a run.
+                is_over = self._tick is no_tick or self._session.in_transaction
+                if is_over or error.sqlstate != LOCK_TIMEOUT:
+                    raise
+
+    def _insert(self, view: str, run_id: int, rows: Sequence[Any], more: Mapping[str, str]) -> None:
+        """Insert rows; ``more`` are further columns and their SQL."""
+        columns = [*more, "run_id", *vars(rows[0])]
+        row_sql = f"({', '.join([*more.values(), *['%s'] * (len(columns) - len(more))])})"
+        self._run(
+            f"INSERT INTO cerebro.{view} ({', '.join(columns)}) "
+            f"VALUES {', '.join([row_sql] * len(rows))}",
+            [value for row in rows for value in (run_id, *vars(row).values())],
+        )
+
+
+def keys_by_value(values: Mapping[int, _Value]) -> dict[_Value, list[int]]:
+    """The keys that have the same value: one statement is enough for all of them."""
+    found: dict[_Value, list[int]] = {}
+    for key, value in values.items():
+        found.setdefault(value, []).append(key)
+    return found
+
+
+def _only(rows: Sequence[tuple[Any, ...]], run_id: int | None) -> tuple[Any, ...]:
+    """The row of a run."""
+    if not rows:
+        got = "NULL" if run_id is None else run_id
+        raise UndefinedRun(f"run_id: got {got}; you have no run of that number")
+    return rows[0]
+
+
+def _read(column: str) -> str:
+    """A column of a run as it is read: an oid as a number."""
+    return f"r.{column}::bigint" if column.endswith("_oid") else f"r.{column}"

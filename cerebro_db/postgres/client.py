@@ -1,0 +1,65 @@
+"""A client process that drives runs: its sessions, and what the server tells it first."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cerebro_db.errors import LoopbackFailed
+from cerebro_db.postgres.catalog import Catalog
+from cerebro_db.postgres.dialects.choice import HAS_SEGMENTS, PostgreSQL, dialect_of
+from cerebro_db.postgres.sessions import Session, SessionPool, no_tick
+
+
+@dataclass(frozen=True)
+class Client:
+    """A connection to a database that has Cerebro-DB.
+
+    Attributes:
+        pool: of sessions of the role that connects.
+        dialect: of the server.
+        search_path: that a plain session of this role has.
+        cores: of the server.
+    """
+
+    pool: SessionPool
+    dialect: PostgreSQL
+    search_path: str
+    cores: int
+
+    @classmethod
+    def of(cls, dsn: str) -> Client:
+        """Connect and ask.
+
+        Raises:
+            LoopbackFailed: the server cannot be reached.
+            StatementFailed: Cerebro-DB is not installed, or not for this role.
+        """
+        session = _connected(dsn)
+        try:
+            search_path, cores, has_segments = session.run(_FACTS)[0]
+            dialect = dialect_of(session.server_version, has_segments)
+        finally:
+            session.close()
+        pool = SessionPool(dsn, dialect.session_settings())
+        return cls(pool, dialect, search_path, cores)
+
+    def status(self, run_id: int) -> str:
+        """Of a run, as ``cerebro.runs`` tells it."""
+        (session,) = self.pool.take(1)
+        try:
+            return Catalog(session, no_tick).run(run_id).status
+        finally:
+            self.pool.give([session])
+
+
+def _connected(dsn: str) -> Session:
+    try:
+        session = Session(dsn, "cerebro")
+        session.settle()
+    except LoopbackFailed as error:
+        error.hint = "--dsn tells where the server is; without it libpq's environment variables do"
+        raise
+    return session
+
+
+_FACTS = f"SELECT pg_catalog.current_setting('search_path'), cerebro._cores(), {HAS_SEGMENTS}"

@@ -1,0 +1,245 @@
+"""SQL of packing on Greenplum: one statement spreads the rows over the segments and packs them.
+
+A copy of the source gets a key for each row that shuffles it. The rank of a row among these keys
+says into which buffer of which partition it goes, and the partition on which segment.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from cerebro_db.configs.images import ImageEncoding
+from cerebro_db.postgres.dialects import packing_extras
+from cerebro_db.postgres.dialects.postgresql_packing import (
+    PostgreSQLPacking,
+    SourceScan,
+    classes_join,
+    concatenated,
+    label,
+    sent,
+)
+from cerebro_db.postgres.images import FAULTS_SHOWN, image_fault
+from cerebro_db.postgres.names import QualifiedName, quote
+
+# The column by which packed rows are distributed: one value for each segment.
+SEGMENT_KEY = "segment_key"
+STAGE = QualifiedName("pg_temp", "cerebro_stage")
+_COPY = QualifiedName("pg_temp", "cerebro_copy")
+_RANKS = QualifiedName("pg_temp", "cerebro_ranks")
+_DAMAGED = QualifiedName("pg_temp", "cerebro_damaged")
+_KEYS = QualifiedName("pg_temp", "cerebro_segment_keys")
+# Many times more keys than segments are tried, so that each segment gets one.
+_KEYS_A_SEGMENT = 64
+# Segment, block and item of a row, as the server sends them.
+_PLACE = struct.Struct(">iIH")
+
+
+@dataclass(frozen=True)
+class Spreading:
+    """How rows are dealt out.
+
+    Attributes:
+        rows: of the source.
+        segment_keys: of each partition.
+        buffer_size: most rows of a buffer.
+    """
+
+    rows: int
+    segment_keys: Sequence[int]
+    buffer_size: int
+
+
+class GreenplumPacking(PostgreSQLPacking):
+    """Texts of the statements, each with the parameters that its docstring names."""
+
+    in_one_statement = True
+    row_order = "s.cerebro_place"
+    row_address = "pg_catalog.encode(s.cerebro_place, 'hex')"
+    staged = STAGE
+    begin = "BEGIN"
+
+    # Keys, and the segments where their rows lie.
+    segment_keys = f"""
+    CREATE TEMPORARY TABLE {_KEYS.sql} ON COMMIT DROP AS
+    SELECT g AS segment_key
+      FROM pg_catalog.generate_series(0, {_KEYS_A_SEGMENT} * (
+               SELECT pg_catalog.count(*)::integer FROM pg_catalog.gp_segment_configuration
+                WHERE role = 'p' AND content >= 0)) g
+    DISTRIBUTED BY (segment_key);
+    SELECT k.segment, pg_catalog.min(k.segment_key)
+      FROM (SELECT gp_segment_id AS segment, segment_key FROM {_KEYS.sql}) k
+     GROUP BY 1 ORDER BY 1
+    """
+
+    # Where the rows of keys lie, of keys that were taken before. Parameter: the keys.
+    segments_of = f"""
+    SELECT k.segment_key, k.gp_segment_id FROM {_KEYS.sql} k
+     WHERE k.segment_key = ANY (%s::integer[])
+    """
+
+    # Whether rows have no addresses, or not in this table. Parameter: the table's name.
+    needs_copy = """
+    SELECT c.relkind NOT IN ('r', 'm')
+           OR EXISTS (SELECT 1 FROM pg_catalog.pg_inherits i WHERE i.inhparent = c.oid)
+           OR NOT pg_catalog.has_table_privilege(c.oid, 'SELECT')
+      FROM pg_catalog.pg_class c WHERE c.oid = pg_catalog.to_regclass(%s)
+    """
+
+    @property
+    def spread(self) -> GreenplumPacking:
+        """These statements."""
+        return self
+
+    def copy(self, source: QualifiedName, columns: Sequence[str]) -> tuple[str, QualifiedName]:
+        """Copy what has no addresses; and the name of the copy."""
+        listed = ", ".join(map(quote, columns))
+        text = (
+            f"CREATE TEMPORARY TABLE {_COPY.sql} ON COMMIT DROP AS "
+            f"SELECT {listed} FROM {source.sql} DISTRIBUTED RANDOMLY"
+        )
+        return text, _COPY
+
+    def shuffle(self, source: QualifiedName, columns: Sequence[str], shuffled: bool) -> str:
+        """Make the copy whose rows have keys. Parameter, if ``shuffled``: the seed.
+
+        Where a row of a view's copy lies is chance: there what it holds comes first.
+        """
+        listed = ", ".join(f"s.{quote(name)}" for name in columns)
+        place = "pg_catalog.int4send(s.gp_segment_id) || pg_catalog.tidsend(s.ctid)"
+        first, last = place, ""
+        if source == _COPY:
+            held = f"pg_catalog.md5(pg_catalog.record_send(ROW({listed})))"
+            first, last = f"pg_catalog.decode({held}, 'hex')", f" || {place}"
+            place = first + last
+        if shuffled:
+            first = (
+                "pg_catalog.decode(pg_catalog.md5(%s || '/' || "
+                f"pg_catalog.encode({first}, 'hex')), 'hex')"
+            )
+        key = first + last
+        return (
+            f"CREATE TEMPORARY TABLE {STAGE.sql} ON COMMIT DROP AS "
+            f"SELECT {key} AS cerebro_key, {place} AS cerebro_place, {listed} "
+            f"FROM ONLY {source.sql} s DISTRIBUTED BY (cerebro_key)"
+        )
+
+    def named_row(self, number: int, table: QualifiedName, address: str | None) -> str:
+        """How a user finds a row: there is no order in which it would have a number."""
+        place = bytes.fromhex(address or "")
+        if len(place) != _PLACE.size:
+            return f"a row of {table}"
+        segment, block, item = _PLACE.unpack(place)
+        return f"a row of {table}, gp_segment_id {segment}, ctid ({block},{item})"
+
+    def mark_damaged(self, data: str, image: ImageEncoding) -> str:
+        """List the rows of the stage whose images cannot be read; ``data`` is over its alias ``s``."""
+        return (
+            f"CREATE TEMPORARY TABLE {_DAMAGED.sql} ON COMMIT DROP AS "
+            "SELECT f.cerebro_key, f.address, f.fault "
+            f"FROM (SELECT s.cerebro_key, {self.row_address} AS address, "
+            f"{image_fault(data, image)} AS fault FROM {STAGE.sql} s OFFSET 0) f "
+            "WHERE f.fault IS NOT NULL DISTRIBUTED BY (cerebro_key)"
+        )
+
+    # How many there are, and the first ones: address, what is wrong.
+    marked = f"""
+    SELECT pg_catalog.count(*), (pg_catalog.array_agg(d.address ORDER BY d.address))[1:{FAULTS_SHOWN}],
+           (pg_catalog.array_agg(d.fault ORDER BY d.address))[1:{FAULTS_SHOWN}]
+      FROM {_DAMAGED.sql} d
+    """
+    delete_marked = (
+        f"DELETE FROM {STAGE.sql} s USING {_DAMAGED.sql} d WHERE d.cerebro_key = s.cerebro_key"
+    )
+
+    # Only the keys travel to be ranked. The groups are sorted, as all at once may not fit into memory.
+    rank = f"""
+    SET LOCAL enable_hashagg = off;
+    CREATE TEMPORARY TABLE {_RANKS.sql} ON COMMIT DROP AS
+    SELECT s.cerebro_key, pg_catalog.row_number() OVER (ORDER BY s.cerebro_key) - 1 AS cerebro_rank
+      FROM {STAGE.sql} s
+    DISTRIBUTED BY (cerebro_key)
+    """
+
+    def create(self, table: QualifiedName, features: str, target: str) -> str:
+        """The packed table, empty and under a name that says it is not finished."""
+        data, labels = quote(features), quote(target)
+        return (
+            f"CREATE TABLE {table.sql} ({SEGMENT_KEY} integer NOT NULL, "
+            f"partition_key integer NOT NULL, buffer_id integer NOT NULL, "
+            f"num_rows integer NOT NULL, "
+            f"{data} bytea NOT NULL, {quote(features + '_shape')} integer[] NOT NULL, "
+            f"{labels} bytea NOT NULL, {quote(target + '_shape')} integer[] NOT NULL) "
+            f"DISTRIBUTED BY ({SEGMENT_KEY}); "
+            f"ALTER TABLE {table.sql} ALTER {data} SET STORAGE EXTERNAL, "
+            f"ALTER {labels} SET STORAGE EXTERNAL; {self._mark(table)}"
+        )
+
+    def primary_key(self) -> str:
+        """The columns of the packed table's primary key."""
+        return f"{SEGMENT_KEY}, {super().primary_key()}"
+
+    def fill_all(
+        self, table: QualifiedName, scan: SourceScan, columns: Sequence[str], spreading: Spreading
+    ) -> str:
+        """Fill all buffers.
+
+        Parameters: the shape of the features, divisor; for float targets the shape of their
+        arrays; the shape of the features, the shape of a target; what the extras take; for
+        classes the id of NULL, then those of the extras, and all class values, then those of the
+        extras.
+        """
+        labels = scan.class_type is not None
+        packed = (
+            "cerebro._pack_labels(r.y, r.keys, NULL)"
+            if labels
+            else "cerebro._pack_arrays(r.y, r.keys, NULL, %s::integer[], 1.0)"
+        )
+        weights = "NULL::bytea"
+        if scan.weight is not None:
+            weights = concatenated(sent(f"ARRAY[{scan.weight}]"))
+            column = "cerebro._pack_arrays(r.w, r.keys, NULL, ARRAY[1], 1.0)"
+            packed = f"cerebro._pack_weights({packed}, {column}, r.n)"
+        names = ", ".join(quote(name + part) for name in columns for part in ("", "_shape"))
+        names += packing_extras.names(scan.extras)
+        position = "pg_catalog.int4send(s.cerebro_position::integer) || '\\x0000'::bytea"
+        return f"""
+        INSERT INTO {table.sql} ({SEGMENT_KEY}, partition_key, buffer_id, num_rows, {names})
+        SELECT r.segment_key, r.partition_key, r.buffer_id, r.n,
+               cerebro._pack_arrays(r.x, r.keys, NULL, %s::integer[], %s),
+               r.n || %s::integer[], {packed}, r.n || %s::integer[]
+               {packing_extras.packed(scan.extras, "NULL")}
+          FROM (SELECT s.segment_key, s.partition_key, s.buffer_id,
+                       pg_catalog.count(*)::integer AS n,
+                       {concatenated(position)} AS keys,
+                       {concatenated(scan.sent)} AS x,
+                       {concatenated(label(scan.target) if labels else sent(scan.target))} AS y,
+                       {weights} AS w{packing_extras.gathered(scan.extras)}
+                  FROM ({_placed(spreading)}) s {classes_join(scan) if labels else ""}
+                       {packing_extras.joins(scan.extras)}
+                 GROUP BY 1, 2, 3) r
+        """
+
+
+def _placed(spreading: Spreading) -> str:
+    """The rows of the stage with the place of each: the layout of the driver, in SQL."""
+    rows, partitions = spreading.rows, len(spreading.segment_keys)
+    keys = ", ".join(map(str, spreading.segment_keys))
+    return f"""
+    SELECT c.*, c.cerebro_row - c.cerebro_size * c.buffer_id / c.cerebro_buffers AS cerebro_position
+      FROM (SELECT b.*, (((b.cerebro_row + 1) * b.cerebro_buffers - 1) / b.cerebro_size)::integer AS buffer_id
+              FROM (SELECT a.*, a.cerebro_rank - a.cerebro_first AS cerebro_row,
+                           (a.cerebro_size + {spreading.buffer_size - 1}) / {spreading.buffer_size}
+                           AS cerebro_buffers
+                      FROM (SELECT p.*, (ARRAY[{keys}])[p.partition_key + 1] AS segment_key,
+                                   {rows}::bigint * p.partition_key / {partitions} AS cerebro_first,
+                                   {rows}::bigint * (p.partition_key + 1) / {partitions}
+                                   - {rows}::bigint * p.partition_key / {partitions} AS cerebro_size
+                              FROM (SELECT t.*, k.cerebro_rank,
+                                           (((k.cerebro_rank + 1) * {partitions} - 1) / {rows})::integer
+                                           AS partition_key
+                                      FROM {STAGE.sql} t
+                                      JOIN {_RANKS.sql} k ON k.cerebro_key = t.cerebro_key) p
+                           ) a) b) c
+    """

@@ -1,0 +1,260 @@
+"""SQL text of a rotation: one statement trains on all segments, each its own configuration.
+
+The rows of an aggregate are grouped by the key that they are distributed by, so every group lies on its
+segment and is trained there. What differs from segment to segment is told by the key as well. The
+states that come out are redistributed to the segments where they go next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from string import Formatter
+from typing import Any
+
+from cerebro_db.postgres.dialects.greenplum_training import (
+    PLACE_IN_ORDER,
+    PLACE_SHUFFLED,
+    PREPARATION,
+    SCANNED,
+    TOLD,
+    by_key,
+    cases,
+    partition_of,
+    segment_after,
+    segment_key_of,
+)
+from cerebro_db.postgres.dialects.postgresql_training import (
+    WEIGHTS,
+    HopOrder,
+    ScanOrder,
+    Statement,
+    columns_of,
+)
+from cerebro_db.postgres.names import QualifiedName
+from cerebro_db.postgres.packed import PackedTable
+
+
+class GreenplumRotation:
+    """Statements of a run whose hops are made in steps."""
+
+    def step(self, packed: PackedTable, orders: Sequence[HopOrder]) -> Statement:
+        """Train each configuration on its partition, in one transaction.
+
+        Returns a row for each chunk of a state: mst_key, NULL, and what a hop returns. A
+        configuration that failed has one row, with an error as JSON in place of the NULL.
+
+        Args:
+            packed: what is trained on.
+            orders: of different configurations and partitions, all with the same target.
+        """
+        keys = [_key(packed, order.partition_key) for order in orders]
+        goals = [segment_after(packed, order) for order in orders]
+        versions = [order.version + 1 for order in orders]
+        return _filled(
+            _STEP,
+            {
+                "states": orders[0].target.sql,
+                "goal": _by_segment("c", keys, goals, "integer"),
+                "mst_key": _by_segment("c", keys, [order.mst_key for order in orders], "integer"),
+                "version": _by_segment("c", keys, versions, "integer"),
+                "following": _by_segment(
+                    "c", keys, [order.next_partition_key for order in orders], "integer"
+                ),
+                "rows": _rows_of_step(packed, orders, keys),
+                "told": TOLD,
+            },
+        )
+
+    def sweep(self, packed: PackedTable, orders: Sequence[ScanOrder]) -> Statement:
+        """Score the same configurations on several partitions; rows of partition key and JSON.
+
+        Args:
+            packed: one data set.
+            orders: they differ in partition, task, and whether they read.
+        """
+        common = orders[0]
+        keys = [_key(packed, order.partition_key) for order in orders]
+        partitions = [order.partition_key for order in orders]
+        reading = [key for key, order in zip(keys, orders, strict=True) if order.reads]
+        versions = common.versions or [0] * len(common.mst_keys)
+        states = " UNION ALL ".join(
+            f"SELECT s.mst_key, {'s.version' if common.versions else '0'} AS version, s.chunk, "
+            f"s.state FROM {table.sql} s"
+            for table in common.states
+        )
+        parts: dict[str, Statement | str] = {
+            "packed": packed.relation.name.sql,
+            "segments": ("%s", [keys]),
+            "scanned": SCANNED,
+            "scored": (
+                "%s::int[], %s::int[], %s::text[]",
+                [common.mst_keys, versions, common.tasks],
+            ),
+            "states": states,
+            "partition_key": _by_segment("i", keys, partitions, "integer"),
+            "preparation": (PREPARATION, [common.preparation or ""]),
+            "task": _by_segment("p", keys, [order.task for order in orders], "text"),
+            "first": _firsts(packed, partitions, keys),
+            "reading": ("%s", [reading]),
+            **columns_of(packed),
+        }
+        parts["buffers"] = _filled(_SWEEP_BUFFERS, parts) if reading else ""
+        return _filled(_SWEEP, parts)
+
+
+def _rows_of_step(
+    packed: PackedTable, orders: Sequence[HopOrder], keys: Sequence[int]
+) -> Statement:
+    """What the aggregates take: preparation, tasks, states and buffers."""
+    weights = [_weights(order) for order in orders]
+    reading = [key for key, order in zip(keys, orders, strict=True) if order.reads]
+    passes = [order.passes for order in orders]
+    parts: dict[str, Statement | str] = {
+        "packed": packed.relation.name.sql,
+        "segments": ("%s", [list(keys)]),
+        "first": _firsts(packed, [order.partition_key for order in orders], keys),
+        "preparation": (PREPARATION, [orders[0].preparation or ""]),
+        "task": _by_segment("p", keys, [order.task for order in orders], "text"),
+        "weights": cases("p.segment_key", keys, weights, "bytea"),
+        "place": cases("g.segment_key", keys, [_place(order) for order in orders], "bytea"),
+        "passes": _by_segment("p", keys, passes, "integer"),
+        "reading": ("%s", [reading]),
+        **columns_of(packed),
+    }
+    parts["states"] = _states(orders, keys)
+    parts["buffers"] = _filled(_BUFFERS, parts) if reading else ""
+    return _filled(_ROWS, parts)
+
+
+def _states(orders: Sequence[HopOrder], keys: Sequence[int]) -> Statement:
+    """The rows of the states before, which may lie in several tables."""
+    sources: dict[QualifiedName, list[tuple[int, HopOrder]]] = {}
+    for key, order in zip(keys, orders, strict=True):
+        if order.source is not None:
+            sources.setdefault(order.source, []).append((key, order))
+    sql, parameters = "", list[Any]()
+    for source, found in sources.items():
+        there = [key for key, _ in found]
+        text, values = _filled(
+            _STATES,
+            {
+                "states": source.sql,
+                "segments": ("%s", [there]),
+                "mst_key": _by_segment("s", there, [o.mst_key for _, o in found], "integer"),
+                "version": _by_segment("s", there, [o.version for _, o in found], "integer"),
+            },
+        )
+        sql, parameters = sql + text, parameters + values
+    return sql, parameters
+
+
+def _key(packed: PackedTable, partition_key: int) -> int:
+    return segment_key_of(partition_of(packed, partition_key))
+
+
+def _weights(order: HopOrder) -> Statement:
+    if order.weights_of is None:
+        return "NULL", []
+    return WEIGHTS, [order.run_id, order.weights_of]
+
+
+def _place(order: HopOrder) -> Statement:
+    if order.salt is None:
+        return PLACE_IN_ORDER, []
+    return PLACE_SHUFFLED, [order.salt]
+
+
+def _firsts(packed: PackedTable, partitions: Sequence[int], keys: Sequence[int]) -> Statement:
+    """The first buffer of each partition: a row that is there, once."""
+    firsts = [partition_of(packed, key).buffers[0][0] for key in partitions]
+    return _by_segment("p", keys, firsts, "integer")
+
+
+def _by_segment(alias: str, keys: Sequence[int], values: Sequence[Any], kind: str) -> Statement:
+    """A value that depends on the segment."""
+    return by_key(f"{alias}.segment_key", keys, values, kind)
+
+
+def _filled(template: str, parts: Mapping[str, Statement | str]) -> Statement:
+    """A text with its fields filled in, and the parameters in the order of the fields."""
+    text, parameters = "", list[Any]()
+    for literal, name, _, _ in Formatter().parse(template):
+        text += literal
+        if name is not None:
+            part = parts[name]
+            sql, values = (part, []) if isinstance(part, str) else part
+            text, parameters = text + sql, parameters + values
+    return text, parameters
+
+
+_ROWS = """
+SELECT p.segment_key, -1 AS kind, 0 AS subepoch, ''::bytea AS place, {preparation} AS task,
+       NULL::bytea AS state, NULL::bytea AS weights,
+       NULL::int AS buffer_id, NULL::bytea AS x, NULL::int[] AS x_shape,
+       NULL::bytea AS y, NULL::int[] AS y_shape
+  FROM {packed} p WHERE p.segment_key = ANY ({segments}) AND p.buffer_id = {first}
+UNION ALL
+SELECT p.segment_key, 0, 0, '', {task}, NULL, {weights}, NULL, NULL, NULL, NULL, NULL
+  FROM {packed} p WHERE p.segment_key = ANY ({segments}) AND p.buffer_id = {first}
+{states}{buffers}"""
+
+_STATES = """UNION ALL
+SELECT s.segment_key, 1, s.chunk, '', NULL, s.state, NULL, NULL, NULL, NULL, NULL, NULL
+  FROM {states} s
+ WHERE s.segment_key = ANY ({segments}) AND s.mst_key = {mst_key} AND s.version = {version}
+"""
+
+_BUFFERS = """UNION ALL
+SELECT g.segment_key, 2, g.subepoch, {place}, NULL, NULL, NULL, g.buffer_id,
+       g.x, g.x_shape, g.y, g.y_shape
+  FROM (SELECT p.segment_key, p.buffer_id, p.{x} AS x, p.{x_shape} AS x_shape, p.{y} AS y,
+               p.{y_shape} AS y_shape, generate_series(0, {passes} - 1) AS subepoch
+          FROM {packed} p WHERE p.segment_key = ANY ({reading})) AS g
+"""
+
+# What a failed configuration leaves has the negative version, which nothing ever looks for.
+_STEP = """
+INSERT INTO {states} (segment_key, mst_key, version, chunk, partition_key, state, result)
+SELECT {goal}, {mst_key}, CASE WHEN (c.saved).chunk < 0 THEN -{version} ELSE {version} END,
+       greatest((c.saved).chunk, 0), {following}, (c.saved).state,
+       CASE WHEN (c.saved).chunk = 0 THEN c.result END
+  FROM (SELECT v.segment_key, v.result, cerebro._saved_state((v.result).token) AS saved
+          FROM (SELECT i.segment_key,
+                       cerebro.cerebro_train(i.kind, i.task, i.state, i.weights, i.subepoch,
+                                             i.buffer_id, i.x, i.x_shape, i.y, i.y_shape
+                                             ORDER BY i.kind, i.subepoch, i.place)
+                       AS result
+                  FROM ({rows}) AS i GROUP BY i.segment_key) AS v) AS c
+RETURNING mst_key, CASE WHEN version < 0 THEN convert_from(state, 'UTF8') END,
+          octet_length(state), {told}
+"""
+
+_SWEEP = """{scanned}
+SELECT k.segment_key, t.mst_key, s.chunk, s.state, t.task
+  FROM unnest({scored}) AS t(mst_key, version, task)
+  JOIN ({states}) s ON s.mst_key = t.mst_key AND s.version = t.version
+ CROSS JOIN unnest({segments}::int[]) AS k(segment_key);
+DECLARE cerebro_scan NO SCROLL CURSOR FOR
+SELECT {partition_key},
+       cerebro.cerebro_measure(i.kind, i.task, i.state, i.buffer_id, i.x, i.x_shape, i.y,
+                               i.y_shape ORDER BY i.kind, i.place, i.chunk)
+  FROM (
+SELECT p.segment_key, -1 AS kind, 0 AS place, 0 AS chunk, {preparation} AS task,
+       NULL::bytea AS state, NULL::int AS buffer_id, NULL::bytea AS x, NULL::int[] AS x_shape,
+       NULL::bytea AS y, NULL::int[] AS y_shape
+  FROM {packed} p WHERE p.segment_key = ANY ({segments}) AND p.buffer_id = {first}
+UNION ALL
+SELECT p.segment_key, 0, 0, 0, {task}, NULL, NULL, NULL, NULL, NULL, NULL
+  FROM {packed} p WHERE p.segment_key = ANY ({segments}) AND p.buffer_id = {first}
+UNION ALL
+SELECT s.segment_key, 1, s.mst_key, s.chunk, s.task, s.state, NULL, NULL, NULL, NULL, NULL
+  FROM pg_temp.cerebro_scan s
+{buffers}) AS i GROUP BY i.segment_key;
+FETCH ALL FROM cerebro_scan
+"""
+
+_SWEEP_BUFFERS = """UNION ALL
+SELECT p.segment_key, 2, p.buffer_id, 0, NULL, NULL, p.buffer_id,
+       p.{x}, p.{x_shape}, p.{y}, p.{y_shape}
+  FROM {packed} p WHERE p.segment_key = ANY ({reading})
+"""

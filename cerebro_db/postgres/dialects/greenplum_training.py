@@ -1,0 +1,441 @@
+"""SQL text of training on Greenplum: a hop trains on its segment and leaves its state on the next.
+
+All rows that an aggregate takes lie on one segment, and their common segment_key says so: nothing but
+the state travels. It goes where the row of the state belongs, which is where the configuration goes
+next. One statement cannot write two tables, so the row of a hop is the driver's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from cerebro_db.core.tasks import HopFigures
+from cerebro_db.errors import WrongObjectType
+from cerebro_db.postgres.dialects.postgresql_training import (
+    WEIGHTS,
+    HopMade,
+    HopOrder,
+    PostgreSQLTraining,
+    ScanOrder,
+    Statement,
+    StateTables,
+    columns_of,
+)
+from cerebro_db.postgres.hops import HOP_COLUMNS
+from cerebro_db.postgres.names import QualifiedName
+from cerebro_db.postgres.packed import PackedTable
+from cerebro_db.postgres.packed_buffers import PartitionInfo
+
+
+class GreenplumTraining(PostgreSQLTraining):
+    """Statements of a run where each partition is the rows of one segment."""
+
+    binds_workers = True
+    most_hops = 16
+
+    def create_states(self, table: QualifiedName, lasting: bool) -> list[str]:
+        """A table of states; the first chunk of each has what its hop did."""
+        return [
+            f"CREATE {'' if lasting else 'UNLOGGED'} TABLE {table.sql} ("
+            "segment_key integer NOT NULL, mst_key integer NOT NULL, version integer NOT NULL, "
+            "chunk integer NOT NULL, partition_key integer, state bytea NOT NULL, "
+            "result cerebro.visit_result, PRIMARY KEY (segment_key, mst_key, version, chunk)) "
+            "DISTRIBUTED BY (segment_key)",
+            f"ALTER TABLE {table.sql} ALTER COLUMN state SET STORAGE EXTERNAL",
+        ]
+
+    def together(self, column: str) -> str:
+        """That is a segment there."""
+        return f" DISTRIBUTED BY ({column})"
+
+    def worker_settings(self, states: StateTables) -> str:
+        """The same; nor are statistics collected of what it writes, such as the states of a scan."""
+        return f"{super().worker_settings(states)}; SET gp_autostats_mode = none"
+
+    def contents(self, table: QualifiedName) -> str:
+        """The states in a table: mst_key, version, bytes; what failed in a rotation is none."""
+        # OFFSET 0 has the lengths taken where the states lie, whatever a planner thinks of that.
+        return (
+            "SELECT q.mst_key, q.version, pg_catalog.sum(q.bytes)::bigint FROM (SELECT s.mst_key, "
+            f"s.version, pg_catalog.octet_length(s.state) AS bytes FROM {table.sql} s "
+            "WHERE s.version >= 0 OFFSET 0) AS q GROUP BY 1, 2"
+        )
+
+    def begin_states(
+        self,
+        table: QualifiedName,
+        previous: QualifiedName,
+        packed: PackedTable,
+        first: Mapping[int, int],
+    ) -> Statement:
+        """Copy the states that configurations begin with to where they are trained first."""
+        sql = (
+            f"INSERT INTO {table.sql} (segment_key, mst_key, version, chunk, partition_key, state) "
+            "SELECT t.segment_key, p.mst_key, 0, p.chunk, t.partition_key, p.state "
+            f"FROM {previous.sql} p JOIN unnest(%s::int[], %s::int[], %s::int[]) "
+            "AS t(mst_key, segment_key, partition_key) ON t.mst_key = p.mst_key"
+        )
+        places = [segment_key_of(partition_of(packed, key)) for key in first.values()]
+        return sql, [list(first), places, list(first.values())]
+
+    def clone_state(
+        self,
+        source: QualifiedName,
+        target: QualifiedName,
+        state: tuple[int, int],
+        mst_key: int,
+        packed: PackedTable,
+        partition_key: int,
+    ) -> Statement:
+        """The same; the copy goes to the segment where it is trained first."""
+        sql = (
+            f"INSERT INTO {target.sql} (segment_key, mst_key, version, chunk, partition_key, state) "
+            f"SELECT %s, %s, 0, s.chunk, %s, s.state FROM {source.sql} s "
+            "WHERE s.mst_key = %s AND s.version = %s"
+        )
+        place = segment_key_of(partition_of(packed, partition_key))
+        return sql, [place, mst_key, partition_key, *state]
+
+    def call(
+        self,
+        packed: PackedTable,
+        partition_keys: Sequence[int],
+        function: str,
+        parameters: Sequence[Any] = (),
+    ) -> Statement:
+        """Call a function in the processes that train on partitions; a row from each of them.
+
+        Each reads one row of its partition, so that it is called there, and through a cursor, so
+        that the reading process does it.
+        """
+        where = " OR ".join(
+            ["p.segment_key = %s AND p.partition_key = %s AND p.buffer_id = %s"]
+            * len(partition_keys)
+        )
+        found: list[Any] = list(parameters)
+        for key in partition_keys:
+            partition = partition_of(packed, key)
+            found += [segment_key_of(partition), key, partition.buffers[0][0]]
+        return _CALL.format(function=function, packed=packed.relation.name.sql, where=where), found
+
+    def neighbours(self, packed: PackedTable) -> Statement:
+        """How many partitions share the processors of one host, at most."""
+        return _NEIGHBOURS.format(packed=packed.relation.name.sql), []
+
+    def hop(self, packed: PackedTable, order: HopOrder) -> Statement:
+        """Train one configuration on one partition; ``made`` reads what it returns."""
+        rows, parameters = self._rows_of_hop(packed, order)
+        goal = segment_after(packed, order)
+        state = [goal, order.mst_key, order.version + 1, order.next_partition_key]
+        sql = _HOP.format(rows=rows, states=order.target.sql, told=TOLD)
+        return sql, state + parameters
+
+    def made(self, rows: Sequence[tuple[Any, ...]]) -> HopMade:
+        """What the statement of a hop returned: a row for each chunk of the state."""
+        first = next(row for row in rows if row[1] is not None)
+        return HopMade(first[1], first[2], sum(row[0] for row in rows), HopFigures(*first[3:]))
+
+    def hops(self, packed: PackedTable, orders: Sequence[HopOrder]) -> Statement:
+        """Train configurations one after another on one partition, by ascending mst_key."""
+        if len(orders) == 1:
+            return self.hop(packed, orders[0])
+        keys = [order.mst_key for order in orders]
+        goals = [segment_after(packed, order) for order in orders]
+        goal, goals_given = by_key("c.mst_key", keys, goals)
+        version, versions_given = by_key("c.mst_key", keys, [order.version + 1 for order in orders])
+        following, following_given = by_key(
+            "c.mst_key", keys, [order.next_partition_key for order in orders]
+        )
+        rows, parameters = self._rows_of_hops(packed, orders)
+        sql = _HOPS.format(
+            goal=goal, version=version, following=following, rows=rows,
+            states=orders[0].target.sql, told=TOLD,
+        )  # fmt: skip
+        return sql, goals_given + versions_given + following_given + parameters
+
+    def all_made(
+        self, mst_keys: Sequence[int], rows: Sequence[tuple[Any, ...]]
+    ) -> dict[int, HopMade]:
+        """What the statement of some hops returned, by mst_key in the order of training."""
+        if len(mst_keys) == 1:
+            return super().all_made(mst_keys, rows)
+        chunks: dict[int, list[tuple[Any, ...]]] = {}
+        for mst_key, *chunk in rows:
+            chunks.setdefault(mst_key, []).append(tuple(chunk))
+        return {mst_key: self.made(chunks[mst_key]) for mst_key in sorted(chunks)}
+
+    def missing_hops(
+        self, run_id: int, table: QualifiedName, hops_an_epoch: int, num_workers: int
+    ) -> Statement | None:
+        """Write the rows of hops that are missing though their states are in a table."""
+        parameters = [run_id, num_workers, run_id, hops_an_epoch]
+        return _MISSING_HOPS.format(states=table.sql, columns=HOP_COLUMNS), parameters
+
+    def scan(self, packed: PackedTable, order: ScanOrder) -> Statement:
+        """Score many configurations on one partition; returns JSON."""
+        partition = partition_of(packed, order.partition_key)
+        version = "" if order.versions is None else " AND s.version = t.version"
+        states = " UNION ALL ".join(
+            f"SELECT mst_key, {'NULL::int AS ' if order.versions is None else ''}version, chunk, "
+            f"state FROM {table.sql}"
+            for table in order.states
+        )
+        columns = columns_of(packed)
+        table = packed.relation.name.sql
+        begin = "".join(
+            _SCAN_FIRST.format(packed=table, kind=kind, task=task) + "UNION ALL"
+            for kind, task in ((-1, PREPARATION), (0, _TASK))
+        )
+        buffers = _SCAN_BUFFERS.format(packed=table, **columns) if order.reads else ""
+        sql = _SCAN.format(
+            scanned=SCANNED, states=states, version=version, begin=begin, buffers=buffers
+        )
+        versions = order.versions or [0] * len(order.mst_keys)
+        where = [segment_key_of(partition), order.partition_key]
+        first = [*where, partition.buffers[0][0]]
+        parameters: list[Any] = [where[0], order.mst_keys, versions, order.tasks]
+        parameters += [order.preparation or "", *first, order.task, *first]
+        return sql, parameters + (where if order.reads else [])
+
+    def _rows_of_hop(self, packed: PackedTable, order: HopOrder) -> Statement:
+        partition = partition_of(packed, order.partition_key)
+        where = [segment_key_of(partition), order.partition_key]
+        first = [*where, partition.buffers[0][0]]
+        table = packed.relation.name.sql
+        sql = _FIRST_ROW.format(kind=-1, task=PREPARATION, weights="NULL::bytea", packed=table)
+        sql += "UNION ALL"
+        parameters: list[Any] = [order.preparation or "", *first, order.task]
+        weights = "NULL::bytea"
+        if order.weights_of is not None:
+            weights = WEIGHTS
+            parameters += [order.run_id, order.weights_of]
+        sql += _FIRST_ROW.format(kind=0, task=_TASK, weights=weights, packed=table)
+        parameters += first
+        if order.source is not None:
+            sql += _STATE_ROWS.format(states=order.source.sql)
+            parameters += [where[0], order.mst_key, order.version]
+        if order.reads:
+            place = PLACE_IN_ORDER
+            if order.salt is not None:
+                place = PLACE_SHUFFLED
+                parameters.append(order.salt)
+            sql += _HOP_BUFFERS.format(place=place, packed=table, **columns_of(packed))
+            parameters += [order.passes - 1, *where]
+        return sql, parameters
+
+    def _rows_of_hops(self, packed: PackedTable, orders: Sequence[HopOrder]) -> Statement:
+        """What the aggregates take: preparation, tasks and states."""
+        partition = partition_of(packed, orders[0].partition_key)
+        where = segment_key_of(partition)
+        first = [where, partition.partition_key, partition.buffers[0][0]]
+        keys = [order.mst_key for order in orders]
+        tasks = [order.task for order in orders]
+        sql = _FIRST_ROWS.format(packed=packed.relation.name.sql, preparation=PREPARATION)
+        parameters: list[Any] = [orders[0].preparation or "", keys, *first, keys, tasks, *first]
+        sources: dict[QualifiedName, list[HopOrder]] = {}
+        for order in orders:
+            if order.source is not None:
+                sources.setdefault(order.source, []).append(order)
+        for source, found in sources.items():
+            there = [order.mst_key for order in found]
+            version, versions = by_key("s.mst_key", there, [order.version for order in found])
+            sql += _STATES_ROWS.format(states=source.sql, version=version)
+            parameters += [where, there, *versions]
+        return sql, parameters
+
+
+def cases(column: str, keys: Sequence[int], values: Sequence[Statement], kind: str) -> Statement:
+    """An expression that depends on the key in a column."""
+    parts = " ".join(f"WHEN %s THEN {text}" for text, _ in values)
+    given = [value for key, (_, more) in zip(keys, values, strict=True) for value in (key, *more)]
+    return f"(CASE {column} {parts} END)::{kind}", given
+
+
+def by_key(
+    column: str, keys: Sequence[int], values: Sequence[Any], kind: str = "integer"
+) -> Statement:
+    """A value that depends on the key in a column."""
+    return cases(column, keys, [("%s", [value]) for value in values], kind)
+
+
+def segment_after(packed: PackedTable, order: HopOrder) -> int:
+    """Where the state of a hop is left."""
+    following = order.next_partition_key
+    following = order.partition_key if following is None else following
+    return segment_key_of(partition_of(packed, following))
+
+
+def partition_of(packed: PackedTable, key: int) -> PartitionInfo:
+    """A partition by its key."""
+    return next(p for p in packed.partitions if p.partition_key == key)
+
+
+def segment_key_of(partition: PartitionInfo) -> int:
+    """Where a partition lies.
+
+    Raises:
+        WrongObjectType: the table was packed on a server without segments.
+    """
+    if partition.segment_key is None:
+        raise WrongObjectType(
+            "source_table: its partitions do not lie on one segment each",
+            hint="pack the source again with cerebro.cerebro_pack",
+        )
+    return partition.segment_key
+
+
+# No join: the coordinator would start a process of its own to read what only it has.
+_NEIGHBOURS = """
+SELECT pg_catalog.max(h.segments)
+  FROM (SELECT pg_catalog.count(*) AS segments
+          FROM pg_catalog.gp_segment_configuration c
+         WHERE c.role = 'p' AND c.content = ANY (ARRAY(SELECT DISTINCT gp_segment_id FROM {packed}))
+         GROUP BY c.hostname) h
+"""
+
+_CALL = """
+DECLARE cerebro_call NO SCROLL CURSOR FOR SELECT {function} FROM {packed} p WHERE {where};
+FETCH ALL FROM cerebro_call
+"""
+
+# A process must know of registered functions before it is prepared to use them.
+PREPARATION, _TASK = "cerebro._with_functions(%s)", "%s::text"
+
+# Places are bytes, which all planners compare alike; not all of them take a collation.
+_FIRST_ROW = """
+SELECT p.segment_key, {kind} AS kind, 0 AS subepoch, ''::bytea AS place, {task} AS task,
+       NULL::bytea AS state, {weights} AS weights,
+       NULL::int AS buffer_id, NULL::bytea AS x, NULL::int[] AS x_shape,
+       NULL::bytea AS y, NULL::int[] AS y_shape
+  FROM {packed} p WHERE p.segment_key = %s AND p.partition_key = %s AND p.buffer_id = %s
+"""
+
+_STATE_ROWS = """
+UNION ALL
+SELECT s.segment_key, 1, s.chunk, '', NULL, s.state, NULL, NULL, NULL, NULL, NULL, NULL
+  FROM {states} s WHERE s.segment_key = %s AND s.mst_key = %s AND s.version = %s
+"""
+
+PLACE_SHUFFLED = "md5(%s || '/' || g.subepoch || '/' || g.buffer_id)::bytea"
+PLACE_IN_ORDER = "lpad(g.buffer_id::text, 10, '0')::bytea"
+
+# Passes are no join: GPORCA would bring the buffers to them.
+_HOP_BUFFERS = """
+UNION ALL
+SELECT g.segment_key, 2, g.subepoch, {place}, NULL, NULL, NULL, g.buffer_id,
+       g.x, g.x_shape, g.y, g.y_shape
+  FROM (SELECT p.segment_key, p.buffer_id, p.{x} AS x, p.{x_shape} AS x_shape, p.{y} AS y,
+               p.{y_shape} AS y_shape, generate_series(0, %s) AS subepoch
+          FROM {packed} p WHERE p.segment_key = %s AND p.partition_key = %s) AS g
+"""
+
+_HOP = """
+INSERT INTO {states} (segment_key, mst_key, version, chunk, partition_key, state, result)
+SELECT %s, %s, %s, (c.saved).chunk, %s, (c.saved).state,
+       CASE WHEN (c.saved).chunk = 0 THEN c.result END
+  FROM (SELECT v.result, cerebro._saved_state((v.result).token) AS saved
+          FROM (SELECT cerebro.cerebro_train(i.kind, i.task, i.state, i.weights, i.subepoch,
+                                             i.buffer_id, i.x, i.x_shape, i.y, i.y_shape
+                                             ORDER BY i.kind, i.subepoch, i.place)
+                       AS result
+                  FROM ({rows}) AS i GROUP BY i.segment_key) AS v) AS c
+RETURNING octet_length(state), {told}
+"""
+
+# Keys and tasks are no join, for the same reason.
+_FIRST_ROWS = """
+SELECT g.segment_key, g.mst_key, -1 AS kind, 0 AS chunk, {preparation} AS task,
+       NULL::bytea AS state
+  FROM (SELECT p.segment_key, unnest(%s::int[]) AS mst_key
+          FROM {packed} p
+         WHERE p.segment_key = %s AND p.partition_key = %s AND p.buffer_id = %s) AS g
+UNION ALL
+SELECT g.segment_key, g.mst_key, 0, 0, g.task, NULL
+  FROM (SELECT p.segment_key, unnest(%s::int[]) AS mst_key, unnest(%s::text[]) AS task
+          FROM {packed} p
+         WHERE p.segment_key = %s AND p.partition_key = %s AND p.buffer_id = %s) AS g
+"""
+
+_STATES_ROWS = """UNION ALL
+SELECT s.segment_key, s.mst_key, 1, s.chunk, NULL, s.state
+  FROM {states} s
+ WHERE s.segment_key = %s AND s.mst_key = ANY (%s) AND s.version = {version}
+"""
+
+# Groups are sorted by what groups them, and each is trained, and its state taken, before the next.
+_HOPS = """
+INSERT INTO {states} (segment_key, mst_key, version, chunk, partition_key, state, result)
+SELECT {goal}, c.mst_key, {version}, (c.saved).chunk, {following}, (c.saved).state,
+       CASE WHEN (c.saved).chunk = 0 THEN c.result END
+  FROM (SELECT v.mst_key, v.result, cerebro._saved_state((v.result).token) AS saved
+          FROM (SELECT i.mst_key,
+                       cerebro.cerebro_train(i.kind, i.task, i.state, NULL::bytea, i.chunk,
+                                             NULL::int, NULL::bytea, NULL::int[], NULL::bytea,
+                                             NULL::int[] ORDER BY i.kind, i.chunk) AS result
+                  FROM ({rows}) AS i GROUP BY i.segment_key, i.mst_key) AS v) AS c
+RETURNING mst_key, octet_length(state), {told}
+"""
+
+# Of the first chunk of a state only.
+TOLD = """(result).rows, (result).kept, statement_timestamp(), (result).read_seconds,
+          (result).train_seconds,
+          (extract(epoch FROM clock_timestamp()) - (result).trained_at)::float8,
+          (result).loss, (result).compiled, (result).cached, (result).memory_mb"""
+
+# What only the driver knew is not: how long its worker waited, and when the state was written.
+_MISSING_HOPS = """
+INSERT INTO cerebro._hops
+       (run_id, {columns})
+SELECT %s, p.mst_key, p.epoch, p.position, p.partition_key, p.partition_key %% %s, pg_backend_pid(),
+       to_timestamp((s.result).trained_at - (s.result).read_seconds - (s.result).train_seconds),
+       to_timestamp((s.result).trained_at), 0, (s.result).read_seconds, (s.result).train_seconds,
+       0, (s.result).rows, (s.result).loss, (s.result).compiled, (s.result).cached,
+       (s.result).memory_mb
+  FROM {states} s
+  JOIN cerebro._plan p
+    ON p.run_id = %s AND p.mst_key = s.mst_key AND (p.epoch - 1) * %s + p.position + 1 = s.version
+  LEFT JOIN cerebro._hops h
+    ON h.run_id = p.run_id AND h.mst_key = p.mst_key AND h.epoch = p.epoch
+   AND h.position = p.position
+ WHERE s.chunk = 0 AND (s.result).rows IS NOT NULL AND h.run_id IS NULL
+"""
+
+# Where states are put for a scan: as they are, since compressing them takes long and gains little.
+SCANNED = """
+CREATE TEMPORARY TABLE cerebro_scan (segment_key integer, mst_key integer, chunk integer,
+                                     state bytea, task text)
+ON COMMIT DROP DISTRIBUTED BY (segment_key);
+ALTER TABLE pg_temp.cerebro_scan ALTER state SET STORAGE EXTERNAL;
+INSERT INTO pg_temp.cerebro_scan"""
+
+# The states go to the segment first. A cursor is read by the process that trains there, unlike a
+# plain query, which the writing process answers.
+_SCAN = """{scanned}
+SELECT %s::integer AS segment_key, t.mst_key, s.chunk, s.state, t.task
+  FROM unnest(%s::int[], %s::int[], %s::text[]) AS t(mst_key, version, task)
+  JOIN ({states}) s ON s.mst_key = t.mst_key{version};
+DECLARE cerebro_scan NO SCROLL CURSOR FOR
+SELECT cerebro.cerebro_measure(i.kind, i.task, i.state, i.buffer_id, i.x, i.x_shape, i.y,
+                               i.y_shape ORDER BY i.kind, i.place, i.chunk)
+  FROM ({begin}
+SELECT s.segment_key, 1 AS kind, s.mst_key AS place, s.chunk AS chunk, s.task AS task,
+       s.state AS state, NULL::int AS buffer_id, NULL::bytea AS x, NULL::int[] AS x_shape,
+       NULL::bytea AS y, NULL::int[] AS y_shape
+  FROM pg_temp.cerebro_scan s
+{buffers}) AS i GROUP BY i.segment_key;
+FETCH ALL FROM cerebro_scan
+"""
+
+_SCAN_FIRST = """
+SELECT p.segment_key, {kind} AS kind, 0 AS place, 0 AS chunk, {task} AS task,
+       NULL::bytea AS state, NULL::int AS buffer_id, NULL::bytea AS x, NULL::int[] AS x_shape,
+       NULL::bytea AS y, NULL::int[] AS y_shape
+  FROM {packed} p WHERE p.segment_key = %s AND p.partition_key = %s AND p.buffer_id = %s
+"""
+
+_SCAN_BUFFERS = """UNION ALL
+SELECT p.segment_key, 2, p.buffer_id, 0, NULL, NULL, p.buffer_id,
+       p.{x}, p.{x_shape}, p.{y}, p.{y_shape}
+  FROM {packed} p WHERE p.segment_key = %s AND p.partition_key = %s
+"""

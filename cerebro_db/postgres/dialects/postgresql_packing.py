@@ -1,0 +1,368 @@
+"""SQL of packing on PostgreSQL: rows are fetched by address, one statement fills one buffer.
+
+Every text here passes through the client's parameter formatting: identifiers come quoted from
+``names``, values are parameters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from cerebro_db.configs.images import ImageEncoding
+from cerebro_db.postgres.dialects import packing_extras
+from cerebro_db.postgres.dialects.packing_extras import Extra
+from cerebro_db.postgres.images import FAULTS_SHOWN, image_fault, image_sent, image_shape
+from cerebro_db.postgres.names import QualifiedName, quote
+from cerebro_db.postgres.table_kinds import PACKED
+
+if TYPE_CHECKING:
+    from cerebro_db.postgres.dialects.greenplum_packing import GreenplumPacking
+
+# Blocks whose row addresses are fetched at once: their text stays far below a gigabyte.
+BLOCKS_PER_FETCH = 131_072
+# What rounds to the largest float32 is below this.
+FLOAT32_LIMIT = "3.4028235677973366e38"
+UNFINISHED = "Cerebro-DB: a packing that is not finished"
+
+
+@dataclass(frozen=True)
+class SourceScan:
+    """What is read: a table and two expressions over its alias ``s``.
+
+    Attributes:
+        table: plain, so that its rows have addresses.
+        features: expression of an array type, or of images.
+        target: expression; of an array type for float targets.
+        class_type: SQL text of the class type; None for float targets.
+        image: what images are read as; None for arrays.
+        weight: expression of a number; None where rows have no weights.
+        extras: further inputs and outputs.
+        left_out: addresses of rows that do not count, as text of an array.
+    """
+
+    table: QualifiedName
+    features: str
+    target: str
+    class_type: str | None
+    image: ImageEncoding | None = None
+    weight: str | None = None
+    extras: tuple[Extra, ...] = ()
+    left_out: str | None = None
+
+    @property
+    def kept(self) -> str:
+        """The condition that a row counts."""
+        if self.left_out is None:
+            return "true"
+        return (
+            f"NOT EXISTS (SELECT 1 FROM unnest('{self.left_out}'::tid[]) AS l(address) "
+            "WHERE l.address = s.ctid)"
+        )
+
+    @property
+    def sent(self) -> str:
+        """The features of a row in binary form; empty for NULL."""
+        if self.image is not None:
+            return image_sent(self.features, self.image)
+        return sent(self.features)
+
+
+class PostgreSQLPacking:
+    """Texts of the statements, each with the parameters that its docstring names."""
+
+    # Whether the rows are spread over segments, or fetched by their addresses.
+    in_one_statement = False
+    # What orders the rows of a scan, and how a row is found again.
+    row_order, row_address = "s.ctid", "s.ctid::text"
+
+    begin_reading = (
+        "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL synchronize_seqscans = off; "
+        "SELECT pg_catalog.pg_export_snapshot()"
+    )
+    # Rows must be fetched by their addresses: a scan of the source for every buffer looks cheap
+    # to the planner, but there are many buffers.
+    begin_writing = (
+        "BEGIN ISOLATION LEVEL REPEATABLE READ; SET TRANSACTION SNAPSHOT %s; "
+        "SET LOCAL enable_seqscan = off"
+    )
+    try_lock = "SELECT pg_catalog.pg_try_advisory_lock(%s)"
+    unlock = "SELECT pg_catalog.pg_advisory_unlock(%s)"
+
+    # Parameter: the oid. Rows have addresses that we may read only in plain tables, and only
+    # with the privilege on the whole table.
+    needs_staging = """
+    SELECT c.relkind NOT IN ('r', 'm')
+           OR EXISTS (SELECT 1 FROM pg_catalog.pg_inherits i WHERE i.inhparent = c.oid)
+           OR COALESCE((SELECT a.amname FROM pg_catalog.pg_am a WHERE a.oid = c.relam), 'heap')
+              <> 'heap'
+           OR NOT pg_catalog.has_table_privilege(c.oid, 'SELECT')
+      FROM pg_catalog.pg_class c WHERE c.oid = %s
+    """
+    # Parameters: schema, name.
+    leftover = """
+    SELECT pg_catalog.obj_description(c.oid, 'pg_class')
+      FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+     WHERE n.nspname = %s AND c.relname = %s
+    """
+    blocks = """
+    SELECT pg_catalog.pg_relation_size(c.oid)
+           / pg_catalog.current_setting('block_size')::bigint
+      FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+     WHERE n.nspname = %s AND c.relname = %s
+    """
+
+    @property
+    def spread(self) -> GreenplumPacking | None:
+        """These statements where rows are spread over segments; None elsewhere."""
+        return None
+
+    def stage(
+        self,
+        staged: QualifiedName,
+        source: QualifiedName,
+        columns: Sequence[str],
+        wide: Sequence[str],
+    ) -> str:
+        """Copy the columns into a plain table of the same column names.
+
+        Those that are wide are not compressed.
+        """
+        listed = ", ".join(map(quote, columns))
+        external = "".join(
+            f"ALTER TABLE {staged.sql} ALTER {quote(name)} SET STORAGE EXTERNAL; " for name in wide
+        )
+        return (
+            f"CREATE UNLOGGED TABLE {staged.sql} AS SELECT {listed} FROM {source.sql} "
+            f"WITH NO DATA; {self._mark(staged)}; {external}"
+            f"INSERT INTO {staged.sql} SELECT {listed} FROM {source.sql}"
+        )
+
+    def create(self, table: QualifiedName, features: str, target: str) -> str:
+        """The packed table, empty and under a name that says it is not finished."""
+        data, labels = quote(features), quote(target)
+        # Bytes are stored as they are: reading them then costs next to nothing.
+        return (
+            f"CREATE TABLE {table.sql} (partition_key integer NOT NULL, "
+            f"buffer_id integer NOT NULL, num_rows integer NOT NULL, "
+            f"{data} bytea NOT NULL, {quote(features + '_shape')} integer[] NOT NULL, "
+            f"{labels} bytea NOT NULL, {quote(target + '_shape')} integer[] NOT NULL); "
+            f"ALTER TABLE {table.sql} ALTER {data} SET STORAGE EXTERNAL, "
+            f"ALTER {labels} SET STORAGE EXTERNAL; {self._mark(table)}"
+        )
+
+    def primary_key(self) -> str:
+        """The columns of the packed table's primary key."""
+        return "partition_key, buffer_id"
+
+    def drop(self, tables: Sequence[QualifiedName]) -> str:
+        """Remove what is not finished."""
+        return "DROP TABLE IF EXISTS " + ", ".join(table.sql for table in tables)
+
+    def shapes(self, scan: SourceScan) -> str:
+        """The shapes of the first rows that have one: features, target (NULL without arrays)."""
+        parts = [image_shape(scan.image) if scan.image else _first_shape(scan, scan.features)]
+        parts.append("NULL" if scan.class_type else _first_shape(scan, scan.target))
+        return "SELECT " + ", ".join(parts)
+
+    def count(self, table: QualifiedName) -> str:
+        """How many rows there are."""
+        return f"SELECT pg_catalog.count(*) FROM ONLY {table.sql}"
+
+    def addresses(self, table: QualifiedName, whole: bool) -> str:
+        """The addresses of all rows as bytes; unless ``whole``: parameters first and last tid."""
+        where = "" if whole else "WHERE ctid >= %s::tid AND ctid < %s::tid"
+        return (
+            "SELECT pg_catalog.string_agg(pg_catalog.tidsend(ctid), ''::bytea) "
+            f"FROM ONLY {table.sql} {where}"
+        )
+
+    def classes(self, scan: SourceScan) -> str:
+        """All classes: as text of an array (sorted, NULL last), how many, whether with NULL."""
+        return (
+            "SELECT pg_catalog.array_agg(d.v ORDER BY d.v)::text, pg_catalog.count(*), "
+            "COALESCE(pg_catalog.bool_or(d.v IS NULL), false) "
+            f"FROM (SELECT DISTINCT {scan.target} AS v FROM ONLY {scan.table.sql} s "
+            f"WHERE {scan.kept}) d"
+        )
+
+    def damaged(self, table: QualifiedName, data: str, image: ImageEncoding) -> str:
+        """The rows of some blocks whose images cannot be read.
+
+        Parameters: the first tid, the one after the last. Columns: the addresses of all of them as
+        bytes; what is wrong with the first ones.
+        """
+        return f"""
+        SELECT pg_catalog.string_agg(pg_catalog.tidsend(f.ctid), ''::bytea ORDER BY f.ctid),
+               (pg_catalog.array_agg(f.fault ORDER BY f.ctid))[1:{FAULTS_SHOWN}]
+          FROM (SELECT s.ctid, {image_fault(data, image)} AS fault
+                  FROM ONLY {table.sql} s
+                 WHERE s.ctid >= %s::tid AND s.ctid < %s::tid OFFSET 0) f
+         WHERE f.fault IS NOT NULL
+        """
+
+    def fill(self, table: QualifiedName, scan: SourceScan, columns: Sequence[str]) -> str:
+        """Fill one buffer.
+
+        Parameters: partition_key, buffer_id, divisor; for float targets the shape of their
+        arrays; the shape of a target; what the extras take; for classes the id of NULL, then
+        those of the extras, and all class values, then those of the extras; the addresses, the
+        positions, the shape of the features.
+        """
+        labels = scan.class_type is not None
+        packed = (
+            "cerebro._pack_labels(r.y, r.keys, p.positions)"
+            if labels
+            else "cerebro._pack_arrays(r.y, r.keys, p.positions, %s::integer[], 1.0)"
+        )
+        weights = "NULL::bytea"
+        if scan.weight is not None:
+            weights = concatenated(sent(f"ARRAY[{scan.weight}]"))
+            column = "cerebro._pack_arrays(r.w, r.keys, p.positions, ARRAY[1], 1.0)"
+            packed = f"cerebro._pack_weights({packed}, {column}, r.n)"
+        names = ", ".join(quote(name + part) for name in columns for part in ("", "_shape"))
+        names += packing_extras.names(scan.extras)
+        return f"""
+        INSERT INTO {table.sql} (partition_key, buffer_id, num_rows, {names})
+        SELECT %s, %s, r.n,
+               cerebro._pack_arrays(r.x, r.keys, p.positions, p.shape, %s),
+               r.n || p.shape, {packed}, r.n || %s::integer[]
+               {packing_extras.packed(scan.extras, "p.positions")}
+          FROM (SELECT pg_catalog.count(*)::integer AS n,
+                       {concatenated("pg_catalog.tidsend(s.ctid)")} AS keys,
+                       {concatenated(scan.sent)} AS x,
+                       {concatenated(label(scan.target) if labels else sent(scan.target))} AS y,
+                       {weights} AS w{packing_extras.gathered(scan.extras)}
+                  FROM ONLY {scan.table.sql} s {classes_join(scan) if labels else ""}
+                       {packing_extras.joins(scan.extras)}
+                 WHERE s.ctid = ANY (%s::tid[])) r,
+               (SELECT %s::bytea AS positions, %s::integer[] AS shape) p
+        """
+
+    def named_row(self, number: int, table: QualifiedName, address: str | None) -> str:
+        """How a user finds a row of ``culprit``; a copy's address tells nothing."""
+        where = f"row {number} of the scan of {table}"
+        return where if address is None else f"{where}, ctid {address}"
+
+    def culprit(self, scan: SourceScan, shape: Sequence[int], target_shape: Sequence[int]) -> str:
+        """The first row that cannot be packed.
+
+        Parameters: divisor; for classes all class values. Columns: number in the scan, address,
+        then for features and target each: fault (null, shape, value), and shape; the target; a
+        weight that cannot be one.
+        """
+        features, x_shape = fault("r.x", shape, "%s"), dimensions("r.x")
+        if scan.image is not None:
+            features, x_shape = image_fault("r.x", scan.image, "%s"), "NULL::integer[]"
+        found = ["f.y_fault IS NOT NULL", "f.w_fault IS NOT NULL"]
+        if scan.left_out is None:
+            found.append("f.x_fault IS NOT NULL")
+        kept = "true" if scan.left_out is None else "f.x_fault IS NULL"
+        if scan.class_type is None:
+            target = fault("r.y", target_shape, "1.0")
+        else:
+            target = (
+                f"CASE WHEN NOT EXISTS (SELECT 1 FROM unnest(%s::{scan.class_type}[]) "
+                "AS c(v) WHERE c.v IS NOT DISTINCT FROM r.y) THEN 'class' END"
+            )
+        weight = (
+            f"CASE WHEN r.w >= 0 AND r.w < {FLOAT32_LIMIT} THEN NULL "
+            "ELSE COALESCE(r.w::text, 'NULL') END"
+        )
+        target_dims = "NULL" if scan.class_type else dimensions("r.y")
+        return f"""
+        SELECT f.n, f.address, f.x_fault, f.x_shape, f.y_fault, f.y_shape, f.y_text, f.w_fault FROM (
+            SELECT r.n, r.address, {features} AS x_fault, {x_shape} AS x_shape,
+                   {target} AS y_fault, {target_dims} AS y_shape, r.y::text AS y_text,
+                   {weight} AS w_fault
+              FROM (SELECT pg_catalog.row_number() OVER (ORDER BY {self.row_order}) AS n,
+                           {self.row_address} AS address, {scan.features} AS x, {scan.target} AS y,
+                           {scan.weight or "1"} AS w
+                      FROM ONLY {scan.table.sql} s) r) f
+         WHERE ({" OR ".join(found)}) AND {kept}
+         ORDER BY f.n LIMIT 1
+        """
+
+    def finish(
+        self,
+        table: QualifiedName,
+        output: QualifiedName,
+        summary: QualifiedName,
+        fields: Sequence[tuple[str, str]],
+        drops: Sequence[QualifiedName],
+        more: str = "",
+    ) -> str:
+        """The packed table gets its name and its summary, within a transaction; ``drops`` go.
+
+        Parameters: the values of ``fields``, which are names and SQL types, then those of ``more``,
+        which are further statements.
+        """
+        columns = ", ".join(f"{quote(name)} {kind}" for name, kind in fields)
+        values = ", ".join(f"%s::{kind}" for _, kind in fields)
+        drop = f"{self.drop(drops)}; " if drops else ""
+        return (
+            f"ALTER TABLE {table.sql} RENAME TO {quote(output.name)}; "
+            f"ALTER TABLE {output.sql} ADD PRIMARY KEY ({self.primary_key()}); "
+            f"{PACKED.comment(output)}; "
+            f"CREATE TABLE {summary.sql} ({columns}); "
+            f"{PACKED.comment(summary, '_summary')}; "
+            f"INSERT INTO {summary.sql} VALUES ({values}); {more}{drop}"
+        )
+
+    def _mark(self, table: QualifiedName) -> str:
+        return f"COMMENT ON TABLE {table.sql} IS '{UNFINISHED}'"
+
+
+def concatenated(expression: str) -> str:
+    """Bytes of all rows of a group, one after another."""
+    return f"pg_catalog.string_agg({expression}, ''::bytea)"
+
+
+def sent(expression: str) -> str:
+    """An array in its binary form."""
+    # A NULL must not be skipped in silence: the empty bytes are found by their length.
+    return f"COALESCE(pg_catalog.array_send({expression}), ''::bytea)"
+
+
+def label(target: str) -> str:
+    """A class id in its binary form."""
+    return f"pg_catalog.int4send(COALESCE(c.id, CASE WHEN {target} IS NULL THEN %s ELSE -1 END))"
+
+
+def classes_join(scan: SourceScan) -> str:
+    """Class ids beside the rows; NULL is left to the label, as a join that matches it is slow."""
+    return f"""
+    LEFT JOIN (SELECT u.v, (u.o - 1)::integer AS id
+                 FROM unnest(%s::{scan.class_type}[]) WITH ORDINALITY AS u(v, o)) c
+      ON c.v = {scan.target}
+    """
+
+
+def _first_shape(scan: SourceScan, expression: str) -> str:
+    return (
+        f"(SELECT {dimensions(expression)} FROM ONLY {scan.table.sql} s "
+        f"WHERE pg_catalog.array_ndims({expression}) IS NOT NULL AND {scan.kept} LIMIT 1)"
+    )
+
+
+def dimensions(expression: str) -> str:
+    return (
+        f"(SELECT pg_catalog.array_agg(pg_catalog.array_length({expression}, d) ORDER BY d) "
+        f"FROM pg_catalog.generate_series(1, pg_catalog.array_ndims({expression})) d)"
+    )
+
+
+def fault(array: str, shape: Sequence[int], divisor: str) -> str:
+    differs = [f"pg_catalog.array_ndims({array}) IS DISTINCT FROM {len(shape)}"]
+    differs += [
+        f"pg_catalog.array_length({array}, {axis}) IS DISTINCT FROM {int(size)}"
+        for axis, size in enumerate(shape, 1)
+    ]
+    return (
+        f"CASE WHEN {array} IS NULL THEN 'null' WHEN {' OR '.join(differs)} THEN 'shape' "
+        f"WHEN EXISTS (SELECT 1 FROM unnest({array}) AS e(v) WHERE e.v IS NULL) "
+        f"THEN 'element' WHEN EXISTS (SELECT 1 FROM unnest({array}) AS e(v) "
+        f"WHERE NOT pg_catalog.abs(e.v::double precision / {divisor}) < {FLOAT32_LIMIT}) "
+        "THEN 'value' END"
+    )

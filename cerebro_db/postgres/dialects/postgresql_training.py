@@ -1,0 +1,428 @@
+"""SQL text of training on PostgreSQL: a hop and a scoring pass are one statement each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from cerebro_db.core.tasks import HopFigures
+from cerebro_db.postgres.catalog import STATES_SCHEMA
+from cerebro_db.postgres.hops import HOP_COLUMNS
+from cerebro_db.postgres.names import QualifiedName, quote
+from cerebro_db.postgres.packed import PackedTable
+
+Statement = tuple[str, list[Any]]
+
+
+@dataclass(frozen=True)
+class StateTables:
+    """The names of the tables that hold the states of a run.
+
+    States are only inserted. A table takes some of them and is dropped as a whole when nothing
+    needs any of them: rows that are deleted would keep their space for as long as the statement
+    goes on that drives the run, because its snapshot could still see them.
+
+    Attributes:
+        name: how all their names begin; nobody can guess it before they are there.
+        hops_an_epoch: partitions of the packed table.
+        every_hop: whether all states outlive a crash, or those at the end of an epoch only.
+    """
+
+    name: str
+    hops_an_epoch: int
+    every_hop: bool
+
+    def lasts(self, version: int) -> bool:
+        """Whether a version outlives a crash."""
+        return self.every_hop or version % self.hops_an_epoch == 0
+
+    def table(self, number: int, lasting: bool) -> QualifiedName:
+        """The table of a number."""
+        return QualifiedName(STATES_SCHEMA, f"{self.name}_{number}{'' if lasting else _PASSING}")
+
+    def read(self, name: str) -> tuple[int, bool]:
+        """The number of a table, and whether its states outlive a crash."""
+        rest = name[len(self.name) + 1 :]
+        return int(rest.removesuffix(_PASSING)), not rest.endswith(_PASSING)
+
+
+_PASSING = "_passing"
+
+
+@dataclass(frozen=True)
+class HopOrder:
+    """What the statement of one hop is made from.
+
+    Attributes:
+        source: the table of the state before, None where there is none.
+        target: the table of the state afterwards.
+        run_id, mst_key, epoch, position, partition_key: which hop of the plan.
+        version: hops that the configuration has done before.
+        next_partition_key: where it goes afterwards, None at the end of what is planned.
+        worker: number of the worker.
+        waited: seconds that the worker was idle before.
+        task: JSON for the worker.
+        salt: what places the buffers; None leaves them in the order of their ids.
+        passes: how often the buffers are read: 1, or the passes of the hop where they are streamed.
+        reads: whether the buffers are read at all, or the worker has the partition in memory.
+        weights_of: model_id whose weights are the start.
+        preparation: JSON of what makes a process a worker, where that is not the session's.
+    """
+
+    source: QualifiedName | None
+    target: QualifiedName
+    run_id: int
+    mst_key: int
+    epoch: int
+    position: int
+    partition_key: int
+    version: int
+    next_partition_key: int | None
+    worker: int
+    waited: float
+    task: str
+    salt: str | None
+    passes: int
+    reads: bool
+    weights_of: int | None
+    preparation: str | None = None
+
+
+@dataclass(frozen=True)
+class HopMade:
+    """What the statement of a hop returned.
+
+    Attributes:
+        rows: that were trained on.
+        kept: names of the partitions that the worker has in memory now.
+        size: bytes of the new state.
+        figures: what is still to be written to the catalog; None where the statement has done that.
+    """
+
+    rows: int
+    kept: Sequence[str]
+    size: int
+    figures: HopFigures | None = None
+
+
+class PostgreSQLTraining:
+    """Statements of a run. The rows of a hop and its new state are one transaction."""
+
+    # Whether a partition is for one worker only, whose processes have it in memory.
+    binds_workers = False
+    # How many hops of one partition a statement may make.
+    most_hops = 1
+
+    def create_states(self, table: QualifiedName, lasting: bool) -> list[str]:
+        """A table of states: one row a chunk of a version of a configuration."""
+        return [
+            f"CREATE {'' if lasting else 'UNLOGGED'} TABLE {table.sql} (mst_key integer NOT NULL, "
+            "version integer NOT NULL, chunk integer NOT NULL, partition_key integer, "
+            "state bytea NOT NULL, PRIMARY KEY (mst_key, version, chunk))",
+            f"ALTER TABLE {table.sql} ALTER COLUMN state SET STORAGE EXTERNAL",
+        ]
+
+    def together(self, column: str) -> str:
+        """What ends CREATE TABLE where all rows of a key shall lie in one place."""
+        return ""
+
+    def tables(self, name: str) -> Statement:
+        """The names of the tables of states of a run, of those that belong to its owner.
+
+        Once they are seen, others may make tables of names that begin like these.
+        """
+        sql = (
+            "SELECT c.relname FROM pg_catalog.pg_class c WHERE c.relkind = 'r' "
+            "AND c.relnamespace = (SELECT n.oid FROM pg_catalog.pg_namespace n "
+            "WHERE n.nspname = %s) AND pg_catalog.left(c.relname, %s) = %s "
+            "AND c.relowner = (SELECT r.owner FROM cerebro._runs r WHERE r.states = %s) ORDER BY 1"
+        )
+        return sql, [STATES_SCHEMA, len(name) + 1, f"{name}_", name]
+
+    def contents(self, table: QualifiedName) -> str:
+        """The states in a table: mst_key, version, bytes."""
+        return (
+            "SELECT s.mst_key, s.version, pg_catalog.sum(pg_catalog.octet_length(s.state))::bigint "
+            f"FROM {table.sql} s GROUP BY 1, 2"
+        )
+
+    def move(
+        self, source: QualifiedName, target: QualifiedName, pairs: Sequence[tuple[int, int]]
+    ) -> Statement:
+        """Copy states, given as mst_key and version, from one table to another."""
+        sql = (
+            f"INSERT INTO {target.sql} SELECT s.* FROM {source.sql} s "
+            "JOIN unnest(%s::int[], %s::int[]) AS t(mst_key, version) "
+            "ON s.mst_key = t.mst_key AND s.version = t.version"
+        )
+        return sql, [[key for key, _ in pairs], [version for _, version in pairs]]
+
+    def delete_from(self, table: QualifiedName, mst_key: int, version: int) -> Statement:
+        """Delete the states of a configuration from a version on."""
+        sql = f"DELETE FROM {table.sql} WHERE mst_key = %s AND version >= %s"
+        return sql, [mst_key, version]
+
+    def begin_states(
+        self,
+        table: QualifiedName,
+        previous: QualifiedName,
+        packed: PackedTable,
+        first: Mapping[int, int],
+    ) -> Statement:
+        """Copy the states that configurations begin with.
+
+        Args:
+            table: of the run.
+            previous: the states of an earlier run, by mst_key and chunk.
+            packed: what is trained on.
+            first: the partition that each configuration visits first, by mst_key.
+        """
+        sql = (
+            f"INSERT INTO {table.sql} (mst_key, version, chunk, partition_key, state) "
+            f"SELECT p.mst_key, 0, p.chunk, NULL, p.state FROM {previous.sql} p "
+            "WHERE p.mst_key = ANY (%s::int[])"
+        )
+        return sql, [list(first)]
+
+    def clone_state(
+        self,
+        source: QualifiedName,
+        target: QualifiedName,
+        state: tuple[int, int],
+        mst_key: int,
+        packed: PackedTable,
+        partition_key: int,
+    ) -> Statement:
+        """Copy a state, which becomes version 0 of another configuration.
+
+        Args:
+            source, target: tables of states.
+            state: mst_key and version.
+            mst_key: of the copy.
+            packed: what is trained on.
+            partition_key: where the copy is trained first.
+        """
+        sql = (
+            f"INSERT INTO {target.sql} (mst_key, version, chunk, partition_key, state) "
+            f"SELECT %s, 0, s.chunk, %s, s.state FROM {source.sql} s "
+            "WHERE s.mst_key = %s AND s.version = %s"
+        )
+        return sql, [mst_key, partition_key, *state]
+
+    def call(
+        self,
+        packed: PackedTable,
+        partition_keys: Sequence[int],
+        function: str,
+        parameters: Sequence[Any] = (),
+    ) -> Statement:
+        """Call a function in the processes that train on partitions; a row from each of them."""
+        return f"SELECT {function}", list(parameters)
+
+    def neighbours(self, packed: PackedTable) -> Statement:
+        """How many partitions share the processors of one machine."""
+        return "SELECT %s", [len(packed.partitions)]
+
+    def worker_settings(self, states: StateTables) -> str:
+        """What a worker's session is set to: where hops may be lost, commits need not be waited for."""
+        return f"SET synchronous_commit = {'on' if states.every_hop else 'off'}"
+
+    def hop(self, packed: PackedTable, order: HopOrder) -> Statement:
+        """Train one configuration on one partition; ``made`` reads what it returns."""
+        rows, parameters = self._rows_of_hop(packed, order)
+        parameters += [
+            order.mst_key, order.version + 1, order.next_partition_key,
+            order.run_id, order.mst_key, order.epoch, order.position, order.partition_key,
+            order.worker, order.waited,
+        ]  # fmt: skip
+        return _HOP.format(rows=rows, states=order.target.sql, columns=HOP_COLUMNS), parameters
+
+    def hops(self, packed: PackedTable, orders: Sequence[HopOrder]) -> Statement:
+        """Train configurations one after another on one partition; ``all_made`` reads it.
+
+        Args:
+            packed: what is trained on.
+            orders: of different configurations, all with the same target. If there are several,
+                no more than ``most_hops``, none of them reads, or starts from the weights of a model.
+        """
+        (order,) = orders
+        return self.hop(packed, order)
+
+    def made(self, rows: Sequence[tuple[Any, ...]]) -> HopMade:
+        """What the statement of a hop returned."""
+        return HopMade(*rows[0])
+
+    def all_made(
+        self, mst_keys: Sequence[int], rows: Sequence[tuple[Any, ...]]
+    ) -> dict[int, HopMade]:
+        """What the statement of some hops returned, by mst_key in the order of training."""
+        (mst_key,) = mst_keys
+        return {mst_key: self.made(rows)} if rows else {}
+
+    def missing_hops(
+        self, run_id: int, table: QualifiedName, hops_an_epoch: int, num_workers: int
+    ) -> Statement | None:
+        """Write the rows of hops that are missing though their states are in a table.
+
+        None where that cannot be, as the state and the row of a hop are one statement.
+        """
+        return None
+
+    def scan(self, packed: PackedTable, order: ScanOrder) -> Statement:
+        """Score many configurations on one partition; returns JSON."""
+        buffers = _SCAN_BUFFERS.format(packed=packed.relation.name.sql, **columns_of(packed))
+        version = "" if order.versions is None else " AND s.version = t.version"
+        states = " UNION ALL ".join(f"SELECT * FROM {table.sql}" for table in order.states)
+        sql = _SCAN.format(states=states, version=version, buffers=buffers if order.reads else "")
+        versions = order.versions or [0] * len(order.mst_keys)
+        parameters: list[Any] = [order.task, order.mst_keys, versions, order.tasks]
+        return sql, parameters + ([order.partition_key] if order.reads else [])
+
+    def _rows_of_hop(self, packed: PackedTable, order: HopOrder) -> Statement:
+        weights = "NULL::bytea"
+        parameters: list[Any] = [order.task]
+        if order.weights_of is not None:
+            weights = WEIGHTS
+            parameters += [order.run_id, order.weights_of]
+        sql = _FIRST_ROW.format(weights=weights)
+        if order.source is not None:
+            sql += _STATE_ROWS.format(states=order.source.sql)
+            parameters += [order.mst_key, order.version]
+        if order.reads:
+            place = PLACE_IN_ORDER
+            if order.salt is not None:
+                place = PLACE_SHUFFLED
+                parameters.append(order.salt)
+            sql += _HOP_BUFFERS.format(
+                place=place, packed=packed.relation.name.sql, **columns_of(packed)
+            )
+            parameters += [order.passes - 1, order.partition_key]
+        return sql, parameters
+
+
+@dataclass(frozen=True)
+class ScanOrder:
+    """What the statement of one scoring pass is made from.
+
+    Attributes:
+        states: the tables that have them: (mst_key, version, chunk, state), the same columns in all.
+        task: JSON that the configurations have in common.
+        mst_keys, tasks: of the states to score.
+        versions: of them; None where the table has only one of each.
+        reads: whether the buffers are read, or the worker has the partition in memory.
+        preparation: as of a hop.
+    """
+
+    states: Sequence[QualifiedName]
+    partition_key: int
+    task: str
+    mst_keys: list[int]
+    versions: list[int] | None
+    tasks: list[str]
+    reads: bool
+    preparation: str | None = None
+
+
+class RotationStatements(Protocol):
+    """Statements of a run whose hops are made in steps, on servers where that can be."""
+
+    def step(self, packed: PackedTable, orders: Sequence[HopOrder]) -> Statement:
+        """Train each configuration on its partition, in one transaction."""
+        ...
+
+    def sweep(self, packed: PackedTable, orders: Sequence[ScanOrder]) -> Statement:
+        """Score the same configurations on several partitions."""
+        ...
+
+
+def columns_of(packed: PackedTable) -> dict[str, str]:
+    """The quoted names of the columns of a packed table, to be written behind an alias ``p``."""
+    inputs = [one.name for one in packed.inputs]
+    targets = [one.name for one in packed.targets]
+    return {
+        "x": _joined(inputs),
+        "x_shape": _joined([f"{name}_shape" for name in inputs]),
+        "y": _joined(targets),
+        "y_shape": _joined([f"{name}_shape" for name in targets]),
+    }
+
+
+def _joined(names: Sequence[str]) -> str:
+    """A column behind the alias ``p.``; of several the values one after another."""
+    return " || p.".join(map(quote, names))
+
+
+WEIGHTS = """(SELECT a.model_weights FROM cerebro._architectures a
+                 WHERE a.run_id = %s AND a.model_id = %s)"""
+
+_FIRST_ROW = """
+SELECT 0 AS kind, 0 AS subepoch, ''::text AS place, %s::text AS task, NULL::bytea AS state,
+       {weights} AS weights,
+       NULL::int AS buffer_id, NULL::bytea AS x, NULL::int[] AS x_shape,
+       NULL::bytea AS y, NULL::int[] AS y_shape
+"""
+
+_STATE_ROWS = """
+UNION ALL
+SELECT 1, s.chunk, '', NULL, s.state, NULL, NULL, NULL, NULL, NULL, NULL
+  FROM {states} s WHERE s.mst_key = %s AND s.version = %s
+"""
+
+PLACE_SHUFFLED = "md5(%s || '/' || g.subepoch || '/' || p.buffer_id)"
+PLACE_IN_ORDER = "lpad(p.buffer_id::text, 10, '0')"
+
+_HOP_BUFFERS = """
+UNION ALL
+SELECT 2, g.subepoch, {place}, NULL, NULL, NULL, p.buffer_id, p.{x}, p.{x_shape}, p.{y}, p.{y_shape}
+  FROM {packed} p CROSS JOIN generate_series(0, %s) AS g(subepoch)
+ WHERE p.partition_key = %s
+"""
+
+# The insertion of the hop reads what was saved, so that the state is written before it is timed.
+_HOP = """
+WITH visited AS (
+    SELECT cerebro.cerebro_train(kind, task, state, weights, subepoch, buffer_id,
+                                 x, x_shape, y, y_shape
+                                 ORDER BY kind, subepoch, place COLLATE "C") AS result
+      FROM ({rows}) AS input
+),
+saved AS (
+    INSERT INTO {states} (mst_key, version, chunk, partition_key, state)
+    SELECT %s, %s, (c.saved).chunk, %s, (c.saved).state
+      FROM (SELECT cerebro._saved_state((v.result).token) AS saved FROM visited v) AS c
+    RETURNING octet_length(state) AS bytes
+),
+hop AS (
+INSERT INTO cerebro._hops
+       (run_id, {columns})
+SELECT %s, %s, %s, %s, %s, %s, pg_backend_pid(), statement_timestamp(), clock_timestamp(),
+       %s, (v.result).read_seconds, (v.result).train_seconds,
+       extract(epoch FROM clock_timestamp()) - (v.result).trained_at,
+       (v.result).rows, (v.result).loss, (v.result).compiled, (v.result).cached,
+       (v.result).memory_mb
+  FROM (SELECT pg_catalog.count(*) FROM saved) AS s CROSS JOIN visited v
+RETURNING rows
+)
+SELECT h.rows, (v.result).kept, (SELECT pg_catalog.sum(s.bytes)::bigint FROM saved s)
+  FROM hop h CROSS JOIN visited v
+"""
+
+_SCAN = """
+SELECT cerebro.cerebro_measure(kind, task, state, buffer_id, x, x_shape, y, y_shape
+                               ORDER BY kind, place, chunk)
+  FROM (
+SELECT 0 AS kind, 0 AS place, 0 AS chunk, %s::text AS task, NULL::bytea AS state,
+       NULL::int AS buffer_id, NULL::bytea AS x, NULL::int[] AS x_shape,
+       NULL::bytea AS y, NULL::int[] AS y_shape
+UNION ALL
+SELECT 1, t.mst_key, s.chunk, t.task, s.state, NULL, NULL, NULL, NULL, NULL
+  FROM unnest(%s::int[], %s::int[], %s::text[]) AS t(mst_key, version, task)
+  JOIN ({states}) s ON s.mst_key = t.mst_key{version}
+{buffers}) AS input
+"""
+
+_SCAN_BUFFERS = """UNION ALL
+SELECT 2, p.buffer_id, 0, NULL, NULL, p.buffer_id, p.{x}, p.{x_shape}, p.{y}, p.{y_shape}
+  FROM {packed} p WHERE p.partition_key = %s
+"""

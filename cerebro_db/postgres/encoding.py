@@ -1,0 +1,178 @@
+"""SQL that encodes columns: statistics of a training table, and rows as arrays of numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from cerebro_db.configs.encodings import ColumnEncoding, Encoding, Kind, Method
+from cerebro_db.postgres.names import QualifiedName, literal, quote
+from cerebro_db.postgres.table_kinds import ENCODED, PACKED
+
+_LARGEST = "1.7976931348623157e308::double precision"
+_SECONDS_OF_A_DAY = "86400.0"
+# What decides how values are told as texts, how texts are read, and what names mean.
+_DECIDING = (
+    "search_path", "standard_conforming_strings", "extra_float_digits", "DateStyle", "IntervalStyle",
+    "TimeZone",
+)  # fmt: skip
+FEATURE_COLUMNS = (
+    "position integer, feature text, column_name text, column_type text, encoding text, "
+    "category text, code integer, center double precision, scale double precision, "
+    "fill double precision"
+)
+
+
+def encoded(encoding: Encoding, alias: str) -> str:
+    """An expression over ``alias``: all features of a row, ``double precision[]``, never NULL."""
+    parts = [part for column in encoding.columns for part in _parts(column, alias)]
+    return f"ARRAY[{', '.join(parts)}]::double precision[]"
+
+
+def numbers(table: QualifiedName, columns: Sequence[ColumnEncoding]) -> str:
+    """One row: the rows of the table, then for each column how many values it has that are not
+    missing; for numbers also their mean, minimum and maximum."""
+    parts = ["pg_catalog.count(*)"]
+    for column in columns:
+        if column.method.is_categorical:
+            parts.append(f"pg_catalog.count(s.{quote(column.name)})")
+        else:
+            value = _finite(column, "s")
+            parts += [f"pg_catalog.{name}({value})" for name in ("count", "avg", "min", "max")]
+    return f"SELECT {', '.join(parts)} FROM ONLY {table.sql} s"
+
+
+def deviations(table: QualifiedName, columns: Sequence[ColumnEncoding]) -> str:
+    """One row: the standard deviation of each column, whose center is its mean."""
+    parts = [
+        f"pg_catalog.sqrt(pg_catalog.avg(({_finite(column, 's')} - {_number(column.center)}) ^ 2))"
+        for column in columns
+    ]
+    return f"SELECT {', '.join(parts)} FROM ONLY {table.sql} s"
+
+
+def categories(table: QualifiedName, column: ColumnEncoding) -> str:
+    """The most frequent categories, sorted, with their frequency. Parameter: how many.
+
+    The server sorts, as it is the server that looks for one of them by halving.
+    """
+    return (
+        "SELECT f.category, f.n FROM ("
+        f"SELECT {_text(column, 's')} AS category, pg_catalog.count(*) AS n "
+        f"FROM ONLY {table.sql} s WHERE s.{quote(column.name)} IS NOT NULL "
+        "GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT %s) f ORDER BY 1"
+    )
+
+
+def write_rows(
+    output: QualifiedName, source: QualifiedName, ids: Sequence[str], encoding: Encoding
+) -> str:
+    """A table of the features of all rows of a source, each with what names it."""
+    listed = ", ".join(f"s.{quote(name)}" for name in ids)
+    return (
+        f"CREATE TABLE {output.sql} AS SELECT {listed}, "
+        f"{encoded(encoding, 's')} AS features FROM {source.sql} s; "
+        f"{ENCODED.comment(output)}"
+    )
+
+
+# The comment of such a function.
+FUNCTION = "Cerebro-DB: the features of a row"
+
+
+def write_function(
+    name: QualifiedName, source: QualifiedName, encoding: Encoding, replace: bool
+) -> str:
+    """A function from a row of a source to its features, whatever the settings of a session are."""
+    create = "CREATE OR REPLACE" if replace else "CREATE"
+    kept = " ".join(f"SET {setting} FROM CURRENT" for setting in _DECIDING)
+    # A tag of a quoted body that is in none of the categories.
+    body = f"SELECT {encoded(encoding, '$1')}"
+    tag = "$features$"
+    while tag in body:
+        tag = f"{tag[:-1]}_$"
+    return (
+        f"{create} FUNCTION {name.sql}({source.sql}) RETURNS double precision[] LANGUAGE sql STABLE "
+        f"{kept} AS {tag}{body}{tag}; "
+        f"COMMENT ON FUNCTION {name.sql}({source.sql}) IS '{FUNCTION}'"
+    )
+
+
+def create_features(table: QualifiedName) -> str:
+    """The table in which an encoding can be read. Parameter: its features as JSON."""
+    return (
+        f"CREATE TABLE {table.sql} ({FEATURE_COLUMNS}); "
+        f"{PACKED.comment(table, '_encoding')}; "
+        f"INSERT INTO {table.sql} SELECT * FROM pg_catalog.json_to_recordset(%s) "
+        f"AS f({FEATURE_COLUMNS})"
+    )
+
+
+def _parts(column: ColumnEncoding, alias: str) -> list[str]:
+    if column.method is Method.INTEGER:
+        return [_code(column, alias)]
+    missing = []
+    if column.method is Method.ONEHOT:
+        text = _text(column, alias)
+        values = [
+            f"CASE WHEN {text} = {literal(value)} THEN 1 ELSE 0 END" for value in column.categories
+        ]
+        if column.has_missing:
+            missing = [f"CASE WHEN {alias}.{quote(column.name)} IS NULL THEN 1 ELSE 0 END"]
+        return values + missing
+    finite = _is_finite(column, alias)
+    value = f"({_value(column, alias)} - {_number(column.center)}) / {_number(column.scale)}"
+    if column.has_missing:
+        missing = [f"CASE WHEN {finite} THEN 0 ELSE 1 END"]
+    return [f"CASE WHEN {finite} THEN {value} ELSE {_number(column.filled)} END", *missing]
+
+
+def _code(column: ColumnEncoding, alias: str) -> str:
+    """The code of a category, found by halving."""
+    text = _text(column, alias)
+    missing = len(column.categories) + 1 if column.has_missing else 0
+    found = _halved(text, list(enumerate(column.categories, 1)))
+    return f"CASE WHEN {alias}.{quote(column.name)} IS NULL THEN {missing} ELSE {found} END"
+
+
+def _halved(text: str, codes: list[tuple[int, str]]) -> str:
+    if len(codes) == 1:
+        code, value = codes[0]
+        return f"CASE WHEN {text} = {literal(value)} THEN {code} ELSE 0 END"
+    middle = len(codes) // 2
+    low, high = _halved(text, codes[:middle]), _halved(text, codes[middle:])
+    return f"CASE WHEN {text} < {literal(codes[middle][1])} THEN {low} ELSE {high} END"
+
+
+def _text(column: ColumnEncoding, alias: str) -> str:
+    """The category of a row; compared byte by byte, whatever the column's collation says."""
+    return f'{alias}.{quote(column.name)}::text COLLATE "C"'
+
+
+def _value(column: ColumnEncoding, alias: str) -> str:
+    name = f"{alias}.{quote(column.name)}"
+    if column.kind is Kind.TIME:
+        return f"(pg_catalog.date_part('epoch', {name}) / {_SECONDS_OF_A_DAY})"
+    if column.kind is Kind.BOOLEAN:
+        return f"{name}::integer::double precision"
+    return f"{name}::double precision"
+
+
+def _is_finite(column: ColumnEncoding, alias: str) -> str:
+    if column.kind is Kind.BOOLEAN:
+        return f"{alias}.{quote(column.name)} IS NOT NULL"
+    # NaN is larger than any number.
+    value = _value(column, alias)
+    finite = f"pg_catalog.abs({value}) <= {_LARGEST}"
+    if column.kind is not Kind.TIME:
+        return finite
+    # Older servers take an infinite time for zero seconds; a time of day knows no isfinite().
+    name = f"{alias}.{quote(column.name)}"
+    return f"({finite} AND ({value} <> 0 OR {name}::text NOT IN ('infinity', '-infinity')))"
+
+
+def _finite(column: ColumnEncoding, alias: str) -> str:
+    return f"CASE WHEN {_is_finite(column, alias)} THEN {_value(column, alias)} END"
+
+
+def _number(value: float) -> str:
+    return f"({value!r}::double precision)"

@@ -1,0 +1,170 @@
+"""The GPUs of each host of a server."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from cerebro_db.configs.gpu_sources import NVIDIA, SOURCES, TENSORFLOW
+from cerebro_db.configs.messages import shown
+from cerebro_db.errors import InvalidArgument, RunFailed
+from cerebro_db.postgres.control import control_session
+from cerebro_db.postgres.dialects.choice import PostgreSQL, Server
+from cerebro_db.postgres.dialects.postgresql_hosts import LOCALHOST, PostgreSQLHosts
+from cerebro_db.postgres.outputs import new_outputs, replaced
+from cerebro_db.postgres.packed import PackedTable
+from cerebro_db.postgres.sessions import Session, SessionPool, Tick
+from cerebro_db.postgres.table_kinds import GPUS
+
+
+@dataclass(frozen=True)
+class GpuRequest:
+    """The arguments of ``cerebro_gpu_configuration``, as given."""
+
+    output_table: str | None
+    source: str | None = TENSORFLOW
+    replace: bool | None = False
+
+    def checked_source(self) -> str:
+        """Who is asked; capitals do not matter."""
+        source = TENSORFLOW if self.source is None else self.source.strip().lower()
+        if source not in SOURCES:
+            listed = " or ".join(f"'{name}'" for name in SOURCES)
+            raise InvalidArgument(f"source: got {shown(self.source)}; allowed: {listed}")
+        return source
+
+
+def write_configuration(
+    session: Session, pool: SessionPool, dialect: PostgreSQL, request: GpuRequest, tick: Tick
+) -> None:
+    """Make a table with a row for each GPU.
+
+    Args:
+        session: in a transaction; knows where the table's name is looked for.
+        pool: of sessions that ask the hosts, and see no tables.
+        dialect: of the server.
+        request: what is asked for.
+        tick: called while waiting; may raise to cancel.
+    """
+    source = request.checked_source()
+    outputs = new_outputs(
+        session, request.output_table, "output_table", GPUS, replace=request.replace, tick=tick
+    )
+    output = outputs.name
+    with control_session(pool, None, tick) as control:
+        servers = servers_of(control, dialect.hosts, tick)
+        found = gpus_of_hosts(control, dialect.hosts, servers, source, tick)
+    with replaced(session, outputs, tick):
+        session.run(
+            f"CREATE TABLE {output.sql} (hostname text NOT NULL, gpu_descr text NOT NULL); "
+            f"{GPUS.comment(output)}",
+            (),
+            tick,
+        )
+        for row in [(host, line) for host, lines in sorted(found.items()) for line in lines]:
+            session.run(f"INSERT INTO {output.sql} VALUES (%s, %s)", row, tick)
+
+
+def servers_of(session: Session, hosts: PostgreSQLHosts, tick: Tick) -> list[Server]:
+    """All servers of the cluster; none where there are no segments."""
+    if hosts.servers is None:
+        return []
+    return [Server(*row) for row in session.run(hosts.servers, (), tick)]
+
+
+def gpus_of_hosts(
+    session: Session, hosts: PostgreSQLHosts, servers: Sequence[Server], source: str, tick: Tick
+) -> dict[str, list[str]]:
+    """What each host has, by its name; an empty list for none.
+
+    Args:
+        session: has the caller's rights.
+        hosts: of the dialect.
+        servers: of the cluster.
+        source: who is asked, ``nvidia`` or ``tensorflow``.
+        tick: called while waiting.
+    """
+    names = first_segments(servers) or {0: LOCALHOST}
+    rows = session.run(*hosts.gpus(list(names), source), tick)
+    return {names[segment]: list(found) for segment, found in rows}
+
+
+def hosts_with_gpus(
+    session: Session, hosts: PostgreSQLHosts, servers: Sequence[Server], tick: Tick
+) -> set[str]:
+    """Those where TensorFlow sees any."""
+    found = gpus_of_hosts(session, hosts, servers, TENSORFLOW, tick)
+    return {name for name, gpus in found.items() if gpus}
+
+
+def first_segments(servers: Sequence[Server]) -> dict[int, str]:
+    """One segment on each host, and the host's name."""
+    found: dict[str, int] = {}
+    for server in servers:
+        if server.is_segment:
+            found[server.hostname] = min(found.get(server.hostname, server.content), server.content)
+    return {segment: name for name, segment in sorted(found.items())}
+
+
+def gpu_places(
+    session: Session, hosts: PostgreSQLHosts, use_gpus: bool, tick: Tick
+) -> dict[int, int]:
+    """The place of each segment among those of its host; nothing where no GPU is to be shared."""
+    return places_on_hosts(servers_of(session, hosts, tick)) if use_gpus else {}
+
+
+def places_on_hosts(servers: Sequence[Server]) -> dict[int, int]:
+    """The place of each segment among those of its host, from 0."""
+    places: dict[int, int] = {}
+    taken: Counter[str] = Counter()
+    for server in sorted(servers, key=lambda server: server.content):
+        if server.is_segment:
+            places[server.content] = taken[server.hostname]
+            taken[server.hostname] += 1
+    return places
+
+
+def check_gpus(
+    session: Session, hosts: PostgreSQLHosts, tables: Sequence[PackedTable], tick: Tick
+) -> None:
+    """Refuse to compute on GPUs where a segment's host has none.
+
+    A server without segments has one host, whose workers tell.
+
+    Args:
+        session: has the caller's rights.
+        hosts: of the dialect.
+        tables: that are read by what computes on GPUs; none where nothing does.
+        tick: called while waiting.
+
+    Raises:
+        RunFailed: naming the hosts.
+    """
+    servers = _used(session, hosts, tables, tick)
+    if not servers:
+        return
+    # The first source answers at once, but is not there for every kind of GPU.
+    for source in (NVIDIA, TENSORFLOW):
+        found = gpus_of_hosts(session, hosts, servers, source, tick)
+        servers = [server for server in servers if not found[server.hostname]]
+        if not servers:
+            return
+    raise RunFailed(
+        f"got use_gpus := true; there is no GPU on {', '.join(sorted({s.hostname for s in servers}))}",
+        hint="use_gpus := false trains on processors; distribution_rules := 'gpu_segments' of "
+        "cerebro.cerebro_pack spreads rows over hosts with GPUs only",
+    )
+
+
+def _used(
+    session: Session, hosts: PostgreSQLHosts, tables: Sequence[PackedTable], tick: Tick
+) -> list[Server]:
+    """The segments that have rows of tables; of a view, which does not tell, all of them."""
+    servers = [server for server in servers_of(session, hosts, tick) if server.is_segment]
+    used: set[int] = set()
+    for table in tables if servers else ():
+        sql = hosts.segments_of(table.relation.name) if table.relation.kind == "r" else None
+        rows = [(s.content,) for s in servers] if sql is None else session.run(sql, (), tick)
+        used.update(segment for (segment,) in rows)
+    return [server for server in servers if server.content in used]

@@ -1,0 +1,330 @@
+"""Packed tables as values, read from the summary that packing left beside them."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from dataclasses import dataclass
+
+from cerebro_db.configs.encodings import Recorded, parse_recorded
+from cerebro_db.errors import UndefinedTable, WrongObjectType
+from cerebro_db.postgres.names import QualifiedName, quote
+from cerebro_db.postgres.packed_buffers import Block, PartitionInfo, read_buffers
+from cerebro_db.postgres.relations import Relation, find
+from cerebro_db.postgres.sessions import Session, Tick, no_tick
+from cerebro_db.postgres.summaries import MAX_TARGETS, Facts, Shape
+
+FORMAT_VERSION = 1
+SUMMARY_SUFFIX = "_summary"
+_HINT = "pack it first: SELECT cerebro.cerebro_pack('source', 'packed', 'label', 'features')"
+
+
+@dataclass(frozen=True)
+class PackedInput:
+    """An independent variable.
+
+    Attributes:
+        name: of the bytea column.
+        shape: of one row.
+        dtype: NumPy's name of it.
+        type: SQL type in the source.
+    """
+
+    name: str
+    shape: Shape
+    dtype: str
+    type: str
+
+
+@dataclass(frozen=True)
+class PackedTarget:
+    """A dependent variable.
+
+    Attributes:
+        name: of the bytea column.
+        kind: ``class`` or ``float``.
+        shape: of one target; ``()`` for a class or a number.
+        dtype: NumPy's name of it.
+        type: SQL type in the source.
+        category: the server's category of the type of class values; None for float targets.
+        num_classes: 0 for float targets.
+        classes_found: how many of them occur in the training source.
+        class_values: in the order of the ids, as text; ``num_classes`` of them. None is the class
+            of NULL labels if it is among the first ``classes_found``, else padding.
+        class_array: those that were found, as the server's text of an array.
+    """
+
+    name: str
+    kind: str
+    shape: Shape
+    dtype: str
+    type: str
+    category: str | None
+    num_classes: int
+    classes_found: int
+    class_values: tuple[str | None, ...]
+    class_array: str | None
+
+    @property
+    def is_class(self) -> bool:
+        """Whether the target is a class label."""
+        return self.kind == "class"
+
+
+@dataclass(frozen=True)
+class PackedTable:
+    """A packed table and what its summary says.
+
+    Attributes:
+        encoding: how columns or images became features; None where the source had an array.
+        sample_weight: the column of the weights that lie beside the targets; None for none.
+    """
+
+    relation: Relation
+    summary: QualifiedName
+    inputs: tuple[PackedInput, ...]
+    targets: tuple[PackedTarget, ...]
+    normalizing_const: float
+    buffer_size: int
+    partitions: tuple[PartitionInfo, ...]
+    encoding: Recorded | None = None
+    sample_weight: str | None = None
+
+    @property
+    def input(self) -> PackedInput:
+        """The one independent variable."""
+        return self.inputs[0]
+
+    @property
+    def target(self) -> PackedTarget:
+        """The one dependent variable."""
+        return self.targets[0]
+
+    @property
+    def is_spread(self) -> bool:
+        """Whether each partition lies on a segment."""
+        return self.partitions[0].segment_key is not None if self.partitions else False
+
+    @property
+    def rows(self) -> int:
+        """Rows of all partitions."""
+        return sum(partition.rows for partition in self.partitions)
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of a row in a worker's memory: features and target."""
+        shapes = [*(one.shape for one in self.inputs), *(one.shape for one in self.targets)]
+        return 4 * sum(map(math.prod, shapes))
+
+    @property
+    def decoded_bytes(self) -> int:
+        """Bytes of the whole table in a worker's memory."""
+        return self.rows * self.row_bytes
+
+
+def load_packed(session: Session, text: str | None, role: str, tick: Tick = no_tick) -> PackedTable:
+    """The packed table that a user names.
+
+    Args:
+        session: has the caller's search_path.
+        text: as a user writes it.
+        role: the name of the argument, for messages.
+        tick: called while waiting.
+
+    Raises:
+        WrongObjectType: the table was not made by packing, or by another version.
+        InvalidData: its buffers are not those that its summary tells of.
+    """
+    relation = find(session, text, role, tick)
+    if not (relation.has("partition_key") and relation.has("buffer_id")):
+        raise WrongObjectType(f"{role}: {relation.name} is not packed", hint=_HINT)
+    summary = _summary_of(session, relation, role, tick)
+    facts = _facts(session, summary, role, tick)
+    inputs = tuple(_input(facts, i) for i in range(len(facts.names("independent_varname"))))
+    targets = tuple(
+        _target(session, summary, facts, index, tick)
+        for index in range(len(facts.names("dependent_varname")))
+    )
+    weight = _sample_weight(session, summary, tick)
+    blocks = [Block(one.name, one.shape) for one in inputs]
+    blocks += [Block(one.name, one.shape, bool(weight) and one is targets[0]) for one in targets]
+    return PackedTable(
+        relation=relation,
+        summary=summary.name,
+        inputs=inputs,
+        targets=targets,
+        normalizing_const=facts.divisor("normalizing_const"),
+        buffer_size=facts.whole("buffer_size", facts.row["buffer_size"], 1),
+        partitions=read_buffers(session, relation, facts, blocks, _HINT, tick),
+        encoding=recorded_encoding(session, summary, role, tick),
+        sample_weight=weight,
+    )
+
+
+def recorded_encoding(
+    session: Session, summary: Relation, role: str, tick: Tick = no_tick
+) -> Recorded | None:
+    """The encoding that a summary tells of, of a packed table or of models; None if there is none.
+
+    Args:
+        session: has the caller's rights.
+        summary: a table of one row.
+        role: the name of the argument, for messages.
+        tick: called while waiting.
+    """
+    if not summary.has("encoding"):
+        return None
+    rows = session.run(f"SELECT s.encoding::text FROM {summary.name.sql} s", (), tick)
+    text = rows[0][0] if rows else None
+    return None if text is None else parse_recorded(text, f"{role}: {summary.name}")
+
+
+def fingerprint(session: Session, packed: PackedTable, tick: Tick = no_tick) -> str:
+    """What tells whether anything was changed in a packed table since.
+
+    The rows' own transaction numbers are part of it, so that no byte of the data has to be read.
+    """
+    rows = session.run(print_query(packed), (), tick)
+    facts = (packed.inputs, packed.targets, packed.normalizing_const, packed.partitions)
+    return hashlib.sha256(f"{rows[0][0]} {facts!r}".encode()).hexdigest()
+
+
+def print_query(packed: PackedTable) -> str:
+    """The query for what is known of the rows of a packed table without reading their bytes."""
+    version = "p.xmin::text" if packed.relation.kind == "r" else "''"
+    columns = [*(one.name for one in packed.inputs), *(one.name for one in packed.targets[1:])]
+    lengths = ", ".join(f"pg_catalog.octet_length(p.{quote(name)})" for name in columns)
+    # OFFSET 0 has this computed where the rows lie: a planner would rather bring them to where they
+    # are sorted, bytes and all.
+    return (
+        "SELECT pg_catalog.md5(pg_catalog.string_agg(q.told, ',' "
+        "ORDER BY q.partition_key, q.buffer_id)) FROM (SELECT p.partition_key, p.buffer_id, "
+        f"pg_catalog.concat_ws('/', p.partition_key, p.buffer_id, {version}, {lengths}) AS told "
+        f"FROM {packed.relation.name.sql} p OFFSET 0) AS q"
+    )
+
+
+def packed_of(session: Session, oid: int, role: str, tick: Tick = no_tick) -> PackedTable:
+    """A packed table that was found before, whatever its name is now.
+
+    Raises:
+        UndefinedTable: it was dropped.
+    """
+    rows = session.run(_NAME_OF, (oid,), tick)
+    if not rows:
+        raise UndefinedTable(
+            f"{role}: the packed table that the run began with was dropped",
+            hint="start a new run with a table that is packed again",
+        )
+    return load_packed(session, QualifiedName(*rows[0]).text, role, tick)
+
+
+_NAME_OF = """
+SELECT n.nspname, c.relname
+  FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+ WHERE c.oid = %s
+"""
+
+
+def _summary_of(session: Session, relation: Relation, role: str, tick: Tick) -> Relation:
+    name = relation.name.suffixed(SUMMARY_SUFFIX)
+    try:
+        summary = find(session, name.text, role, tick)
+    except UndefinedTable:
+        raise WrongObjectType(
+            f"{role}: {relation.name} has no summary table {name}", hint=_HINT
+        ) from None
+    if not summary.has("format_version"):
+        raise WrongObjectType(
+            f"{role}: {name} is not a summary of cerebro.cerebro_pack", hint=_HINT
+        )
+    return summary
+
+
+def _facts(session: Session, summary: Relation, role: str, tick: Tick) -> Facts:
+    listed = ", ".join(_FACTS)
+    rows = session.run(f"SELECT {listed} FROM {summary.name.sql}", (), tick)
+    facts = dict(zip(_FACTS, rows[0], strict=True)) if len(rows) == 1 else {}
+    if facts.get("format_version") != FORMAT_VERSION:
+        raise WrongObjectType(
+            f"{role}: {summary.name} has {len(rows)} rows and format_version "
+            f"{facts.get('format_version')}; allowed: one row of version {FORMAT_VERSION}",
+            hint="pack the source again",
+        )
+    return Facts(role, summary.name, facts, _HINT)
+
+
+_FACTS = (
+    "format_version",
+    "dependent_varname",
+    "independent_varname",
+    "dependent_vartype",
+    "independent_vartype",
+    "target_kinds",
+    "target_dtypes",
+    "target_shapes",
+    "input_dtypes",
+    "input_shapes",
+    "num_classes",
+    "classes_found",
+    "normalizing_const",
+    "buffer_size",
+    "rows_per_partition",
+    "buffers_per_partition",
+)
+
+
+def _input(facts: Facts, index: int) -> PackedInput:
+    return PackedInput(
+        name=facts.texts("independent_varname")[index],
+        shape=facts.shape("input_shapes", facts.at("input_shapes", index)),
+        dtype=str(facts.at("input_dtypes", index)),
+        type=str(facts.at("independent_vartype", index)),
+    )
+
+
+def _target(
+    session: Session, summary: Relation, facts: Facts, index: int, tick: Tick
+) -> PackedTarget:
+    name = facts.texts("dependent_varname")[index]
+    found = facts.count("classes_found", facts.at("classes_found", index))
+    kind = facts.choice("target_kinds", facts.at("target_kinds", index), "class", "float")
+    values: tuple[str | None, ...] = ()
+    array = category = None
+    if kind == "class":
+        column = quote(f"{name}_class_values")
+        texts, array = session.run(_CLASSES.format(column, summary.name.sql), (found,), tick)[0]
+        values = tuple(texts)
+        category = _category(summary, f"{name}_class_values")
+    return PackedTarget(
+        name=name,
+        kind=kind,
+        shape=facts.shape("target_shapes", facts.at("target_shapes", index), MAX_TARGETS),
+        dtype=str(facts.at("target_dtypes", index)),
+        type=str(facts.at("dependent_vartype", index)),
+        category=category,
+        num_classes=facts.count("num_classes", facts.at("num_classes", index)),
+        classes_found=found,
+        class_values=values,
+        class_array=array,
+    )
+
+
+def _sample_weight(session: Session, summary: Relation, tick: Tick) -> str | None:
+    if not summary.has("sample_weight"):
+        return None
+    name: str | None = session.run(f"SELECT s.sample_weight FROM {summary.name.sql} s", (), tick)[
+        0
+    ][0]
+    return name
+
+
+def _category(summary: Relation, name: str) -> str | None:
+    return next(column.element_category for column in summary.columns if column.name == name)
+
+
+_CLASSES = """
+SELECT ARRAY(SELECT u.v::text FROM unnest(s.{0}) WITH ORDINALITY AS u(v, o) ORDER BY u.o),
+       (s.{0})[1:%s]::text
+  FROM {1} s
+"""

@@ -1,0 +1,527 @@
+"""Tables and columns that users name as text, found or checked in the server's catalog."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from cerebro_db.configs.arguments import nearest
+from cerebro_db.configs.registry import is_registered
+from cerebro_db.errors import (
+    DuplicateTable,
+    InvalidArgument,
+    NotPermitted,
+    UndefinedColumn,
+    UndefinedTable,
+    WrongObjectType,
+)
+from cerebro_db.postgres.names import (
+    MAX_IDENTIFIER_BYTES,
+    QualifiedName,
+    shown_identifier,
+    shown_literal,
+)
+from cerebro_db.postgres.sessions import Session, Tick, no_tick
+
+KINDS = {
+    "r": "table",
+    "v": "view",
+    "m": "materialized view",
+    "f": "foreign table",
+    "p": "partitioned table",
+}
+# Letters are told by what they are not: Python takes long to compile a range of all characters.
+_FIRST, _MORE = r"[^\x00-@\[-^`{-\x7f]", r"[^\x00-#%-/:-@\[-^`{-\x7f]"
+_PART = rf'(?:"(?:[^"\0]|"")+"|{_FIRST}{_MORE}*)'
+_NAME = re.compile(rf"\s*({_PART})(?:\s*\.\s*({_PART}))?\s*")
+_ASCII_LOWER = str.maketrans("ABCDEFGHIJKLMNOPQRSTUVWXYZ", "abcdefghijklmnopqrstuvwxyz")
+_TEMPORARY_HINT = (
+    "the function works in sessions of its own, which cannot read temporary tables: make it a "
+    "table that lasts"
+)
+_NO_TABLE_HINT = "it is an index, a sequence or the like: name the table itself"
+_REGISTERED_HINT = (
+    "registered models are taken by cerebro.cerebro_predict, cerebro.cerebro_predict_row, cerebro.cerebro_evaluate, "
+    "cerebro.cerebro_confusion_matrix and cerebro.cerebro_export"
+)
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a table.
+
+    Attributes:
+        name: unquoted.
+        type: as SQL text, domains left as they are.
+        type_oid: of the type below all domains.
+        base_type: SQL text of that type, without length or precision.
+        category: the server's category of that type, for example ``N`` or ``A``.
+        element_oid: for an array, the type of its elements.
+        element_category: for an array, the category of that.
+    """
+
+    name: str
+    type: str
+    type_oid: int
+    base_type: str
+    category: str
+    element_oid: int | None
+    element_category: str | None
+
+    @property
+    def is_array(self) -> bool:
+        """Whether the column holds arrays."""
+        return self.element_oid is not None
+
+
+@dataclass(frozen=True)
+class Relation:
+    """A table or view that exists and that worker sessions can see."""
+
+    name: QualifiedName
+    oid: int
+    kind: str
+    columns: tuple[Column, ...]
+
+    def has(self, name: str) -> bool:
+        """Whether there is a column of exactly this name."""
+        return any(column.name == name for column in self.columns)
+
+
+@dataclass(frozen=True)
+class SearchPath:
+    """Where the names that a caller gives are looked for.
+
+    Attributes:
+        schemas: in their order, those that the server adds by itself included.
+        first: where new tables are made.
+        temporary: the schema of the caller's temporary tables; None where it has none yet.
+        in_callers: whether names are looked up in the caller's own session, which can see them.
+    """
+
+    schemas: tuple[str, ...] = ()
+    first: str | None = None
+    temporary: str | None = None
+    in_callers: bool = False
+
+    def is_temporary(self, schema: str) -> bool:
+        """Tell whether a schema that is named is that of the caller's temporary tables."""
+        return schema in (_TEMPORARY, self.temporary)
+
+    def hides(self, schema: str) -> bool:
+        """Tell whether temporary tables come before those of a schema where none is named."""
+        before = self.schemas[: self.schemas.index(schema)] if schema in self.schemas else ()
+        return not self.in_callers and self.temporary in before
+
+
+# As text it is what ``SHOW search_path`` tells; then the caller has no temporary tables.
+CallerPath = SearchPath | str
+
+
+def use_search_path(session: Session, path: CallerPath | None, tick: Tick = no_tick) -> SearchPath:
+    """From now on the names that a caller gives are looked for on their search path.
+
+    The session's own stays as it is: a function or an operator that someone has put into a
+    schema of that path, to be taken for one of the server, is never run by a statement of ours.
+
+    Args:
+        session: in no transaction.
+        path: of the caller; None for the session's own.
+        tick: called while waiting.
+    """
+    if not isinstance(path, SearchPath):
+        schemas, first = session.run(_SCHEMAS, (path,), tick)[0]
+        path = SearchPath(tuple(schemas), first)
+    session.search_path = path
+    return path
+
+
+def search_path_with(
+    session: Session, path: str, temporary: str, tick: Tick = no_tick
+) -> SearchPath:
+    """Search path of a caller who is not asked, but for the text of it.
+
+    Args:
+        session: in no transaction.
+        path: of the caller.
+        temporary: how the schema of their temporary tables is called, if there is one.
+        tick: called while waiting.
+    """
+    found = use_search_path(session, path, tick)
+    leads = _LEADING_TEMPORARY.match(path) is not None
+    # The session's own temporary tables are not the caller's.
+    schemas = tuple(name for name in found.schemas if not name.startswith(f"{_TEMPORARY}_"))
+    found = replace(found, schemas=schemas, first=_TEMPORARY if leads else found.first)
+    if not session.run(_SCHEMA, (temporary,), tick):
+        return found
+    comes_first = leads or _TEMPORARY not in path  # as long as nobody has put it somewhere else
+    schemas = (temporary, *schemas) if comes_first else (*schemas, temporary)
+    return replace(found, schemas=schemas, temporary=temporary)
+
+
+def forget_search_path(session: Session) -> None:
+    """From now on the session's own search path is used."""
+    session.search_path = None
+
+
+def _search_path(session: Session, tick: Tick) -> SearchPath:
+    known: SearchPath | None = session.search_path
+    return known or use_search_path(session, None, tick)
+
+
+# How every session calls the schema of its own temporary tables.
+_TEMPORARY = "pg_temp"
+_LEADING_TEMPORARY = re.compile(r'\s*"?pg_temp"?\s*(,|$)')
+# Two statements, of which the second runs with a path that is not to be trusted: every name of it
+# has its schema, and there is no operator. At their end the session's path is as it was.
+_SCHEMAS = """
+SELECT pg_catalog.set_config(
+    'search_path', COALESCE(%s, pg_catalog.current_setting('search_path')), true);
+SELECT pg_catalog.current_schemas(true)::pg_catalog.text[],
+       pg_catalog.current_schema()::pg_catalog.text
+"""
+
+
+def find_if_there(
+    session: Session, text: str | None, role: str, tick: Tick = no_tick
+) -> Relation | None:
+    """The same as ``find``; None where there is nothing of that name."""
+    given = require_text(text, role)
+    for parts in _readings(given):
+        if rows := _found(session, parts, tick):
+            return _relation(session, rows[0], given, role, tick)
+    return None
+
+
+def find(session: Session, text: str | None, role: str, tick: Tick = no_tick) -> Relation:
+    """The table or view that a user names.
+
+    Args:
+        session: knows the caller's search path; not in a transaction that failed.
+        text: as a user writes it: plain, quoted, with or without a schema.
+        role: the name of the argument, for messages.
+        tick: called while waiting.
+
+    Raises:
+        InvalidArgument: ``text`` is NULL or empty.
+        UndefinedTable: nothing of that name, or it is temporary.
+        WrongObjectType: the name is that of an index, a sequence or the like.
+    """
+    found = find_if_there(session, text, role, tick)
+    if found is not None:
+        return found
+    given = require_text(text, role)
+    raise UndefinedTable(
+        f"{role}: got {given!r}; no table or view of that name exists",
+        hint=_hint_where_none_is(session, given, tick),
+    )
+
+
+def _hint_where_none_is(session: Session, given: str, tick: Tick) -> str:
+    if is_registered(given):
+        return _REGISTERED_HINT
+    path, schema = _search_path(session, tick), _readings(given)[0][:-1]
+    if schema and path.is_temporary(schema[0]) and not path.in_callers:
+        return _TEMPORARY_HINT
+    return _nearest_table(session, given, tick) + (UndefinedTable.advice or "")
+
+
+def new_table(
+    session: Session,
+    text: str | None,
+    role: str,
+    suffixes: Sequence[str] = ("_summary",),
+    tick: Tick = no_tick,
+) -> QualifiedName:
+    """The name of a table to be made, checked: it and its companions do not exist yet.
+
+    Args:
+        session: knows the caller's search path.
+        text: identifier syntax is read as such, anything else is taken exactly.
+        role: the name of the argument, for messages.
+        suffixes: of the companion tables.
+        tick: called while waiting.
+    """
+    name = new_name(session, text, role, tick)
+    tables = [name, *(name.suffixed(suffix) for suffix in suffixes)]
+    there = own_columns(session, name.schema, [table.name for table in tables], tick)
+    for table in tables:
+        if table.name in there:
+            raise exists_already(text, role, table)
+    check_not_hidden(session, text, role, tables, tick)
+    return name
+
+
+def check_not_hidden(
+    session: Session,
+    text: str | None,
+    role: str,
+    tables: Sequence[QualifiedName],
+    tick: Tick = no_tick,
+) -> None:
+    """Refuse tables to be made that a temporary one of the caller would hide.
+
+    Args:
+        session: knows the caller's search path.
+        text: as a user has named the first of them; with a schema nothing is hidden.
+        role: the name of the argument, for messages.
+        tables: to be made.
+        tick: called while waiting.
+
+    Raises:
+        DuplicateTable: there is such a temporary table.
+    """
+    path = _search_path(session, tick)
+    if len(_readings(require_text(text, role))[0]) > 1 or not path.hides(tables[0].schema):
+        return
+    there = own_columns(session, str(path.temporary), [table.name for table in tables], tick)
+    for table in tables:
+        if table.name in there:
+            raise DuplicateTable(
+                f"{role}: got {text!r}; a temporary table of this session hides {table}",
+                hint=f"drop the temporary table first, or name the schema: {tables[0]}",
+            )
+
+
+def exists_already(text: str | None, role: str, table: QualifiedName) -> DuplicateTable:
+    """The error where one of the tables to be made is there."""
+    return DuplicateTable(
+        f"{role}: got {text!r}; the table {table} exists already",
+        hint="choose another name; or, if Cerebro-DB made it, replace := true replaces it, and SELECT "
+        f"cerebro.cerebro_drop_outputs({shown_literal(str(text))}) drops it",
+    )
+
+
+def own_columns(
+    session: Session, schema: str, names: Sequence[str], tick: Tick = no_tick
+) -> dict[str, set[str]]:
+    """Those of the names that a schema has, with their columns where they are tables of the caller."""
+    rows = session.run(_OWN_COLUMNS, (schema, list(names)), tick)
+    return {name: set(columns) for name, columns in rows}
+
+
+def new_name(session: Session, text: str | None, role: str, tick: Tick = no_tick) -> QualifiedName:
+    """The name of something to be made, with the schema in which the caller may make it.
+
+    Args:
+        session: knows the caller's search path.
+        text: identifier syntax is read as such, anything else is taken exactly.
+        role: the name of the argument, for messages.
+        tick: called while waiting.
+    """
+    parts = _readings(require_text(text, role))[0]
+    _check_length(parts[-1], role)
+    schema = _schema_for_new(session, parts[0] if len(parts) > 1 else None, role, tick)
+    return QualifiedName(schema, parts[-1])
+
+
+def possible_names(session: Session, text: str, tick: Tick = no_tick) -> list[QualifiedName]:
+    """The names that a text may mean where no table has it, in the order of the search path."""
+    *schema, name = _readings(text)[0]
+    return [QualifiedName(one, name) for one in schema or _search_path(session, tick).schemas]
+
+
+def column(relation: Relation, text: str | None, role: str) -> Column:
+    """The column of ``relation`` that a user names."""
+    given = require_text(text, role)
+    for name in [parts[0] for parts in _readings(given) if len(parts) == 1]:
+        for candidate in relation.columns:
+            if candidate.name == name:
+                return candidate
+    names = [shown_identifier(candidate.name) for candidate in relation.columns]
+    near = nearest(given.strip().strip('"'), names)
+    raise UndefinedColumn(
+        f"{role}: got {given!r}; the columns of {relation.name} are: {', '.join(names)}",
+        # Otherwise it is all names, which the message has already.
+        hint=near if near.startswith("Did") else None,
+    )
+
+
+def require_text(text: str | None, role: str) -> str:
+    """``text``, if it says anything."""
+    if text is None or not text.strip():
+        got = "NULL" if text is None else repr(text)
+        raise InvalidArgument(f"{role}: got {got}; allowed: a name")
+    if "\0" in text:
+        raise InvalidArgument(f"{role}: got {text!r}; allowed: a name without NUL characters")
+    return text
+
+
+def spellings(text: str) -> list[str]:
+    """How the server would have a table's name, for each of what a text may mean."""
+    return [_path(parts) for parts in _readings(text)]
+
+
+def _readings(text: str) -> list[tuple[str, ...]]:
+    """What a text may mean, first the SQL identifier, then the exact text."""
+    exact = (text,)
+    match = _NAME.fullmatch(text)
+    if match is None:
+        return [exact]
+    parts = tuple(_fold(part) for part in match.groups() if part is not None)
+    return [parts] if parts == exact else [parts, exact]
+
+
+def _fold(part: str) -> str:
+    if part.startswith('"'):
+        return part[1:-1].replace('""', '"')
+    return part.translate(_ASCII_LOWER)
+
+
+def _found(session: Session, parts: tuple[str, ...], tick: Tick) -> list[tuple[object, ...]]:
+    path = _search_path(session, tick)
+    if len(parts) > 1:
+        if path.is_temporary(parts[0]) and not path.in_callers:
+            return []
+        return session.run(_OF_SCHEMA, (_path(parts),), tick)
+    return session.run(_ON_PATH, (list(path.schemas), parts[0]), tick)
+
+
+def _nearest_table(session: Session, given: str, tick: Tick) -> str:
+    """The table that was meant, perhaps, among those that the caller may read; or nothing."""
+    *schema, name = _readings(given)[0]
+    schemas = schema or list(_search_path(session, tick).schemas)
+    names = [shown_identifier(row[0]) for row in session.run(_READABLE, (schemas,), tick)]
+    near = nearest(name[:MAX_IDENTIFIER_BYTES], names)
+    return f"{near} Otherwise: " if near.startswith("Did") else ""
+
+
+def _path(parts: tuple[str, ...]) -> str:
+    """The name as a value: quoted, but nothing doubled for a statement's formatting."""
+    return ".".join('"' + part.replace('"', '""') + '"' for part in parts)
+
+
+def _relation(
+    session: Session, row: tuple[object, ...], given: str, role: str, tick: Tick
+) -> Relation:
+    oid, schema, name, kind, persistence = row
+    path = _search_path(session, tick)
+    if kind not in KINDS:
+        raise WrongObjectType(
+            f"{role}: got {given!r}; allowed: a table or a view", hint=_NO_TABLE_HINT
+        )
+    if persistence == "t" and not path.in_callers:
+        raise UndefinedTable(
+            f"{role}: got {given!r}, which is a temporary table; allowed: a table that lasts",
+            hint=_TEMPORARY_HINT,
+        )
+    return Relation(
+        QualifiedName(str(schema), str(name)),
+        int(str(oid)),
+        str(kind),
+        _columns(session, oid, tick),
+    )
+
+
+def _columns(session: Session, oid: object, tick: Tick) -> tuple[Column, ...]:
+    rows = session.run(_COLUMNS, (oid,), tick)
+    # Few tables have any, and to look below them takes three times as long.
+    if any(is_domain for *_, is_domain in rows):
+        rows = session.run(_COLUMNS_BELOW_DOMAINS, (oid, oid), tick)
+    return tuple(Column(*fields) for *fields, _ in rows)
+
+
+def _check_length(name: str, role: str) -> None:
+    size = len(name.encode())
+    if size > MAX_IDENTIFIER_BYTES:
+        raise InvalidArgument(
+            f"{role}: got a name of {size} bytes; allowed: up to {MAX_IDENTIFIER_BYTES}"
+        )
+
+
+def _schema_for_new(session: Session, schema: str | None, role: str, tick: Tick) -> str:
+    path = _search_path(session, tick)
+    if schema is None:
+        schema = path.first
+        if schema is None:
+            raise InvalidArgument(
+                f"{role}: no schema of the search_path exists; name one",
+                hint="write schema.table, or SET search_path",
+            )
+    if path.is_temporary(schema):
+        if path.in_callers:
+            return path.temporary or _TEMPORARY
+        raise UndefinedTable(
+            f"{role}: got the schema {schema}, that of temporary tables; allowed: one that lasts",
+            hint=_TEMPORARY_HINT,
+        )
+    rows = session.run(_SCHEMA, (schema,), tick)
+    if not rows:
+        raise UndefinedTable(
+            f"{role}: got the schema {schema!r}; it does not exist",
+            hint="CREATE SCHEMA makes it; SELECT nspname FROM pg_namespace shows those there are",
+        )
+    if not rows[0][0]:
+        raise NotPermitted(
+            f"{role}: the calling role may not create tables in schema {schema!r}",
+            hint="name a table of another schema, or ask its owner to GRANT CREATE ON SCHEMA",
+        )
+    return schema
+
+
+_FIND = """
+SELECT c.oid::bigint, n.nspname, c.relname, c.relkind, c.relpersistence
+  FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+"""
+_OF_SCHEMA = _FIND + " WHERE c.oid = pg_catalog.to_regclass(%s)"
+_ON_PATH = (
+    _FIND
+    + """  JOIN pg_catalog.unnest(%s::name[]) WITH ORDINALITY AS p(schema, place) ON p.schema = n.nspname
+ WHERE c.relname = %s ORDER BY p.place LIMIT 1
+"""
+)
+# Of a schema that holds more, some are looked at.
+_READABLE = """
+SELECT c.relname
+  FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+ WHERE n.nspname = ANY (%s::name[]) AND n.nspname NOT IN ('pg_catalog', 'cerebro')
+   AND c.relkind IN ('r', 'v', 'm', 'f', 'p') AND c.relpersistence <> 't'
+   AND pg_catalog.has_schema_privilege(n.oid, 'USAGE')
+   AND pg_catalog.has_any_column_privilege(c.oid, 'SELECT')
+ ORDER BY c.relname LIMIT 2000
+"""
+_OWN_COLUMNS = """
+SELECT c.relname::text,
+       CASE WHEN c.relkind = 'r' AND pg_catalog.pg_has_role(c.relowner, 'USAGE')
+            THEN ARRAY(SELECT a.attname::text FROM pg_catalog.pg_attribute a
+                        WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped)
+            ELSE '{}' END
+  FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+ WHERE n.nspname = %s AND c.relname = ANY (%s::name[])
+"""
+_SCHEMA = """
+SELECT pg_catalog.has_schema_privilege(n.oid, 'CREATE')
+  FROM pg_catalog.pg_namespace n WHERE n.nspname = %s
+"""
+_FIELDS = """
+SELECT a.attname, pg_catalog.format_type(a.atttypid, a.atttypmod) AS type, t.oid::bigint,
+       pg_catalog.format_type(t.oid, -1) AS base_type, t.typcategory::text,
+       e.oid::bigint AS element_oid, e.typcategory::text AS element_category, t.typtype = 'd'
+"""
+_ELEMENT = """
+  LEFT JOIN pg_catalog.pg_type e
+    ON e.oid = t.typelem AND t.typcategory = 'A' AND t.typlen = -1
+"""
+_COLUMNS = f"""{_FIELDS}
+  FROM pg_catalog.pg_attribute a
+  JOIN pg_catalog.pg_type t ON t.oid = a.atttypid
+{_ELEMENT}
+ WHERE a.attrelid = %s AND a.attnum > 0 AND NOT a.attisdropped
+ ORDER BY a.attnum
+"""
+_COLUMNS_BELOW_DOMAINS = f"""
+WITH RECURSIVE base(attnum, oid) AS (
+    SELECT attnum, atttypid FROM pg_catalog.pg_attribute
+     WHERE attrelid = %s AND attnum > 0 AND NOT attisdropped
+    UNION ALL
+    SELECT b.attnum, t.typbasetype
+      FROM base b JOIN pg_catalog.pg_type t ON t.oid = b.oid WHERE t.typtype = 'd'
+)
+{_FIELDS}
+  FROM base b
+  JOIN pg_catalog.pg_type t ON t.oid = b.oid AND t.typtype <> 'd'
+  JOIN pg_catalog.pg_attribute a ON a.attrelid = %s AND a.attnum = b.attnum
+{_ELEMENT}
+ ORDER BY a.attnum
+"""

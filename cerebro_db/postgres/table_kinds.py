@@ -1,0 +1,132 @@
+"""The kinds of tables that Cerebro-DB makes for users, known by their comments."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from cerebro_db.postgres.names import QualifiedName
+
+_BEGINNING = "Cerebro-DB: "
+STATES_SUFFIX, HISTORY_SUFFIX = "_states", "_history"
+
+
+@dataclass(frozen=True)
+class Kind:
+    """Tables that one call makes.
+
+    Attributes:
+        what: they are, for messages.
+        comments: of the tables, by what their names end in.
+        columns: by which a table that an earlier version made without a comment is known, too.
+    """
+
+    what: str
+    comments: Mapping[str, str]
+    columns: Mapping[str, frozenset[str]] = field(default_factory=dict)
+
+    @property
+    def suffixes(self) -> tuple[str, ...]:
+        """Endings of the names of the tables."""
+        return tuple(self.comments)
+
+    def text(self, suffix: str = "") -> str:
+        """The comment of a table."""
+        return _BEGINNING + self.comments[suffix]
+
+    def comment(self, table: QualifiedName, suffix: str = "") -> str:
+        """The statement that gives a table its comment."""
+        return f"COMMENT ON TABLE {table.sql} IS '{self.text(suffix)}'"
+
+
+PACKED = Kind(
+    "packed tables",
+    {
+        "": "packed rows",
+        "_summary": "what the packed table holds",
+        "_encoding": "what the features of a packed table are",
+    },
+)
+PREDICTIONS = Kind("predictions", {"": "predictions"})
+SCORES = Kind("scores of models", {"": "scores of models"})
+CONFUSION = Kind("confusion matrices", {"": "confusion matrices"})
+ENCODED = Kind("encoded rows", {"": "encoded rows"})
+GPUS = Kind("lists of GPUs", {"": "GPUs of hosts"})
+SPLIT = Kind("split rows", {"": "split rows"})
+SPLIT_IN_TWO = Kind("split rows", {"_train": "rows to train with", "_test": "rows to test with"})
+ARCHITECTURES = Kind("architectures", {"": "architectures of models"})
+CONFIGURATIONS = Kind(
+    "configurations",
+    {"": "configurations of models", "_summary": "what the configurations refer to"},
+)
+MODELS = Kind(
+    "trained models",
+    {
+        "": "trained models",
+        "_info": "how the models were trained",
+        "_summary": "what the models were trained on",
+        STATES_SUFFIX: "states of the models",
+        HISTORY_SUFFIX: "results of the models",
+    },
+    {
+        "": frozenset({"mst_key", "model_weights", "model_arch"}),
+        "_info": frozenset(
+            {"mst_key", "model_id", "compile_params", "fit_params", "model_type", "status"}
+        ),
+        "_summary": frozenset({"run_id", "model", "model_info", "model_selection_table"}),
+        STATES_SUFFIX: frozenset({"mst_key", "chunk", "state"}),
+        HISTORY_SUFFIX: frozenset({"mst_key", "iteration", "run_id", "epoch", "dataset", "loss"}),
+    },
+)
+KINDS = (
+    PACKED, PREDICTIONS, SCORES, CONFUSION, ENCODED, GPUS, SPLIT, SPLIT_IN_TWO, ARCHITECTURES,
+    CONFIGURATIONS, MODELS,
+)  # fmt: skip
+
+# Parameters: schema, names.
+TABLES = """
+SELECT c.relname::text, c.oid::bigint, c.relkind::text,
+       pg_catalog.obj_description(c.oid, 'pg_class'), pg_catalog.pg_get_userbyid(c.relowner)::text,
+       c.relowner = (SELECT r.oid FROM pg_catalog.pg_roles r WHERE r.rolname = current_user),
+       pg_catalog.pg_has_role(c.relowner, 'USAGE'),
+       ARRAY(SELECT a.attname::text FROM pg_catalog.pg_attribute a
+              WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped)
+  FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+ WHERE n.nspname = %s AND c.relname = ANY (%s::name[])
+"""
+# What a user has given a table, which a new one would lack. Parameters: oid, three times.
+# Columns that only newer servers have are looked at as JSON.
+GIVEN = """
+SELECT pg_catalog.pg_describe_object(d.classid, d.objid, d.objsubid)
+  FROM pg_catalog.pg_depend d
+ WHERE d.refclassid = 'pg_catalog.pg_class'::pg_catalog.regclass AND d.refobjid = %s
+   AND d.deptype = 'a'
+   AND d.classid IN ('pg_catalog.pg_trigger'::pg_catalog.regclass,
+                     'pg_catalog.pg_rewrite'::pg_catalog.regclass,
+                     pg_catalog.to_regclass('pg_catalog.pg_policy'),
+                     pg_catalog.to_regclass('pg_catalog.pg_publication_rel'))
+UNION ALL
+SELECT 'a parent, ' || i.inhparent::pg_catalog.regclass::text
+  FROM pg_catalog.pg_inherits i WHERE i.inhrelid = %s
+UNION ALL
+SELECT 'row level security'
+  FROM (SELECT pg_catalog.row_to_json(c) AS facts FROM pg_catalog.pg_class c WHERE c.oid = %s) t
+ WHERE 'true' IN (t.facts ->> 'relrowsecurity', t.facts ->> 'relforcerowsecurity')
+"""
+# What others than the owner may do with a table: privilege, column or NULL, to whom as SQL, with
+# the option to grant it. Parameters: oid, oid.
+GRANTS = """
+SELECT a.privilege_type, NULL::text,
+       CASE a.grantee WHEN 0 THEN 'PUBLIC'
+            ELSE pg_catalog.quote_ident(pg_catalog.pg_get_userbyid(a.grantee)) END, a.is_grantable
+  FROM pg_catalog.pg_class c, pg_catalog.aclexplode(c.relacl) a
+ WHERE c.oid = %s AND a.grantee <> c.relowner
+UNION ALL
+SELECT a.privilege_type, t.attname::text,
+       CASE a.grantee WHEN 0 THEN 'PUBLIC'
+            ELSE pg_catalog.quote_ident(pg_catalog.pg_get_userbyid(a.grantee)) END, a.is_grantable
+  FROM pg_catalog.pg_class c
+  JOIN pg_catalog.pg_attribute t ON t.attrelid = c.oid AND NOT t.attisdropped,
+       pg_catalog.aclexplode(t.attacl) a
+ WHERE c.oid = %s AND a.grantee <> c.relowner
+"""

@@ -1,0 +1,1 @@
+"""Predictions and evaluations by trained models, and what follows from them."""

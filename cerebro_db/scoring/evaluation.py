@@ -1,0 +1,336 @@
+"""Evaluation: loss and metrics of trained models on a packed table, in one scan of it."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+from cerebro_db.configs.exactness import AUC, is_exact
+from cerebro_db.configs.model_outputs import first_metric, loss_names
+from cerebro_db.errors import InvalidArgument, InvalidData
+from cerebro_db.executors.tasks import input_task, target_task, worker_task
+from cerebro_db.models.registered import Origin, named_models, origin_of
+from cerebro_db.models.trained import (
+    ModelTable,
+    TrainedModel,
+    load_models,
+    one_or_all,
+    recipe,
+)
+from cerebro_db.postgres.catalog import Catalog
+from cerebro_db.postgres.control import (
+    NO_RUN,
+    Notify,
+    control_session,
+    no_notice,
+    preparation,
+    transaction,
+)
+from cerebro_db.postgres.crew import Statement, gather
+from cerebro_db.postgres.dialects.choice import PostgreSQL
+from cerebro_db.postgres.dialects.postgresql_training import ScanOrder
+from cerebro_db.postgres.gpus import check_gpus, gpu_places
+from cerebro_db.postgres.outputs import Outputs, new_outputs, replaced
+from cerebro_db.postgres.packed import PackedTable, load_packed
+from cerebro_db.postgres.packed_buffers import PartitionInfo
+from cerebro_db.postgres.relations import CallerPath
+from cerebro_db.postgres.sessions import Session, SessionPool, Tick, close_all, no_tick
+from cerebro_db.postgres.slots import slots
+from cerebro_db.postgres.table_kinds import SCORES
+from cerebro_db.postgres.times import Styles
+
+# Workers that must import TensorFlow first pay off from so many rows on, each scored by one model.
+MANY_ROWS = 2_000_000
+# As text they stay below a gigabyte.
+MOST_PREDICTIONS = 150_000_000
+_DATASET = "test"
+_COLUMNS = (
+    "loss double precision",
+    "metric double precision",
+    "metrics_type text[]",
+    "loss_type text",
+    "mst_key integer",
+    "metrics double precision[]",
+)
+
+
+@dataclass(frozen=True)
+class EvaluationRequest:
+    """The arguments of ``cerebro_evaluate``, as given; search_path is for the names."""
+
+    model_table: str | None
+    test_table: str | None
+    output_table: str | None
+    use_gpus: bool | None = False
+    mst_key: int | None = None
+    replace: bool | None = False
+    search_path: CallerPath | None = None
+    styles: Styles | None = None
+
+
+@dataclass(frozen=True)
+class Score:
+    """Loss and metrics of one model; of several outputs also the loss of each is a metric."""
+
+    mst_key: int
+    loss: float
+    loss_type: str
+    names: list[str]
+    metrics: list[float]
+    has_metric: bool = True
+
+    def row(self) -> list[Any]:
+        """As the output table has it."""
+        first = self.metrics[0] if self.has_metric and self.metrics else None
+        names, metrics = self.names or None, self.metrics or None
+        return [self.loss, first, names, self.loss_type, self.mst_key, metrics]
+
+
+def evaluate(
+    pool: SessionPool,
+    dialect: PostgreSQL,
+    request: EvaluationRequest,
+    tick: Tick = no_tick,
+    notify: Notify = no_notice,
+) -> list[Score]:
+    """Score models on a packed table and write the scores into a new table.
+
+    Args:
+        pool: of sessions of the role whose rights count.
+        dialect: of the server.
+        request: what to score.
+        tick: called while waiting; may raise to cancel.
+        notify: is told of fewer workers.
+
+    Raises:
+        InvalidArgument: the test table was not packed like the training table.
+        ObjectInUse, TooManyConnections: there is no worker for it, or no connection.
+    """
+    with control_session(pool, request.search_path, tick) as control:
+        table = named_models(control, request.model_table, tick)
+        test = load_packed(control, request.test_table, "test_table", tick)
+        check_alike(table, test)
+        if request.mst_key is not None:
+            table.check_key(request.mst_key)
+        keys = table.mst_keys if request.mst_key is None else (request.mst_key,)
+        models = load_models(control, table, keys, tick)
+        outputs = new_outputs(
+            control,
+            request.output_table,
+            "output_table",
+            SCORES,
+            replace=request.replace,
+            tick=tick,
+        )
+        details = {model.mst_key: AUC for model in models if _has_exact(model)}
+        job = ScoringJob(pool, dialect, table, test, models, details, tick)
+        results = job.run(control, bool(request.use_gpus), notify)
+        scores = [_score(model, results[model.mst_key]) for model in models]
+        with transaction(control, tick):
+            _write(control, outputs, scores, origin_of(table), tick)
+    return scores
+
+
+def check_alike(table: ModelTable, test: PackedTable) -> None:
+    """Refuse a packed table whose rows mean something else than those of the training."""
+    ours = {
+        "rows of shape": one_or_all(table.input_shapes),
+        "targets of the kind": one_or_all([one.kind for one in table.targets.each]),
+        "targets of shape": one_or_all([one.shape for one in table.targets.each]),
+        "class values": one_or_all(table.class_values),
+        "the normalizing constant": table.normalizing_const,
+    }
+    theirs = {
+        "rows of shape": one_or_all([one.shape for one in test.inputs]),
+        "targets of the kind": one_or_all([one.kind for one in test.targets]),
+        "targets of shape": one_or_all([one.shape for one in test.targets]),
+        "class values": one_or_all([one.class_values for one in test.targets]),
+        "the normalizing constant": test.normalizing_const,
+    }
+    if table.encoding != test.encoding:
+        raise InvalidArgument(
+            f"test_table: got {test.relation.name} with another encoding of its columns than "
+            "that of the training",
+            hint="pack it with cerebro.cerebro_pack_validation and the training table",
+        )
+    for what, wanted in ours.items():
+        if theirs[what] != wanted:
+            raise InvalidArgument(
+                f"test_table: got {test.relation.name} with {what} {theirs[what]}; "
+                f"the models were trained with {wanted}",
+                hint="pack it with cerebro.cerebro_pack_validation and the training table",
+            )
+
+
+def _has_exact(model: TrainedModel) -> bool:
+    return any(is_exact(metric) for output in model.outputs for metric in output.metrics)
+
+
+class ScoringJob:
+    """The scans of one call and their sums.
+
+    Args:
+        pool: of sessions of the role whose rights count.
+        dialect: of the server.
+        table: of the models.
+        test: what they are scored on.
+        models: which of the table.
+        details: what needs all predictions, by mst_key, of those that need any.
+        tick: called while waiting; may raise to cancel.
+    """
+
+    def __init__(
+        self,
+        pool: SessionPool,
+        dialect: PostgreSQL,
+        table: ModelTable,
+        test: PackedTable,
+        models: Sequence[TrainedModel],
+        details: Mapping[int, str],
+        tick: Tick,
+    ) -> None:
+        self._pool, self._sql, self._tick = pool, dialect.training, tick
+        self._hosts = dialect.hosts
+        self._table, self._test, self._models = table, test, models
+        self._recipes = {model.mst_key: recipe(model, table) for model in models}
+        for mst_key, detail in details.items():
+            self._recipes[mst_key]["detail"] = detail
+        self._check_size(list(details.values()).count(AUC))
+
+    def _check_size(self, models: int) -> None:
+        """All predictions of a partition, and those of a model, go from session to session."""
+        outputs = sum(
+            max(1, one.num_classes, math.prod(one.shape)) for one in self._table.targets.each
+        )
+        largest = max((partition.rows for partition in self._test.partitions), default=0)
+        numbers = outputs * max(largest * models, self._test.rows if models else 0)
+        if numbers > MOST_PREDICTIONS:
+            raise InvalidArgument(
+                f"test_table: the exact AUC of {models} models needs {numbers} predictions at once; "
+                f"allowed: {MOST_PREDICTIONS}",
+                hint="evaluate one model at a time (mst_key), or on fewer rows",
+            )
+
+    def run(self, control: Session, use_gpus: bool, notify: Notify) -> dict[int, dict[str, Any]]:
+        """Scan every partition, by as many workers as are worth their start; results by mst_key.
+
+        Args:
+            control: session that holds the slots of the workers.
+            use_gpus: where they compute.
+            notify: is told of fewer workers.
+
+        Raises:
+            ObjectInUse, TooManyConnections: there is no worker, or no connection for one.
+        """
+        if use_gpus:
+            check_gpus(control, self._hosts, [self._test], self._tick)
+        with self._workers(control, use_gpus, notify) as workers:
+            settings = Catalog(workers[0], self._tick).settings()
+            places = gpu_places(workers[0], self._hosts, use_gpus, self._tick)
+            task = worker_task(NO_RUN, None, use_gpus, 0, settings, places, functions=True)
+            scans = [self._scan(partition, task) for partition in self._test.partitions]
+            results = [json.loads(rows[0][0]) for rows in gather(workers, scans, self._tick)]
+            self._check(results)
+            return {key: self._combined(workers[0], key, results) for key in self._recipes}
+
+    @contextmanager
+    def _workers(self, control: Session, use_gpus: bool, notify: Notify) -> Iterator[list[Session]]:
+        with slots(control, self._wanted(), self._tick, notify) as count:
+            sessions = self._pool.take(count, self._tick)
+            try:
+                if not self._sql.binds_workers:  # elsewhere a scan makes processes ready by itself
+                    for place, session in enumerate(sessions):
+                        session.send(*preparation(use_gpus, place))
+                    for session in sessions:
+                        session.settle(self._tick)
+                yield sessions
+            finally:
+                close_all(sessions)
+
+    def _wanted(self) -> int:
+        """How many workers are worth their start."""
+        many = self._test.rows * len(self._models) >= MANY_ROWS
+        return min(os.cpu_count() or 1, len(self._test.partitions)) if many else 1
+
+    def _scan(self, partition: PartitionInfo, preparation: str) -> Statement:
+        keys = list(self._recipes)
+        task = {
+            "run_id": NO_RUN,
+            "dataset": _DATASET,
+            "partition_key": partition.partition_key,
+            "buffers": {
+                "ids": [buffer_id for buffer_id, _ in partition.buffers],
+                "rows": [rows for _, rows in partition.buffers],
+            },
+            "targets": target_task(self._table.targets)
+            | {"weighted": self._test.sample_weight is not None},
+            **input_task(self._table.input_shapes),
+        }
+        order = ScanOrder(
+            states=[self._table.states],
+            partition_key=partition.partition_key,
+            task=json.dumps(task),
+            mst_keys=keys,
+            versions=None,
+            tasks=[json.dumps(self._recipes[key]) for key in keys],
+            reads=True,
+            preparation=preparation,
+        )
+        return self._sql.scan(self._test, order)
+
+    def _check(self, results: Sequence[dict[str, Any]]) -> None:
+        for result in results:
+            for mst_key, error in result["errors"].items():
+                raise self._failed(mst_key, error)
+
+    def _failed(self, mst_key: str, error: str) -> InvalidData:
+        return InvalidData(
+            f"model_table: {self._table.relation.name}, mst_key {mst_key}: {error}",
+            hint="of several models, mst_key := ... scores one alone",
+        )
+
+    def _combined(
+        self, session: Session, mst_key: int, results: Sequence[dict[str, Any]]
+    ) -> dict[str, Any]:
+        """What all partitions contribute to a model, in the order of their keys."""
+        partials = [result["partials"][str(mst_key)] for result in results]
+        task = {"configurations": [self._recipes[mst_key] | {"partials": partials}]}
+        first = [self._test.partitions[0].partition_key]  # that session has scanned it
+        combine = "cerebro._combine_measures(%s)"
+        call = self._sql.call(self._test, first, combine, [json.dumps(task)])
+        rows = session.run(*call, self._tick)
+        combined: dict[str, Any] = json.loads(rows[0][0])[str(mst_key)]
+        if "error" in combined:
+            raise self._failed(str(mst_key), combined["error"])
+        return combined
+
+
+def _score(model: TrainedModel, result: dict[str, Any]) -> Score:
+    loss_type = loss_names(model.outputs)
+    has_metric = first_metric(model.outputs) is not None
+    return Score(
+        model.mst_key,
+        result["loss"],
+        loss_type,
+        result["names"],
+        result["metrics"],
+        has_metric,
+    )
+
+
+def _write(
+    session: Session, outputs: Outputs, scores: Sequence[Score], origin: Origin, tick: Tick
+) -> None:
+    columns, output = ", ".join((*_COLUMNS, *origin.columns)), outputs.table()
+    with replaced(session, outputs, tick):
+        session.run(f"CREATE TABLE {output.sql} ({columns}); {SCORES.comment(output)}", (), tick)
+        for score in scores:
+            row = [*replace(score, mst_key=origin.key(score.mst_key)).row(), *origin.values]
+            values = "%s, %s, %s::text[], %s, %s, %s::double precision[]"
+            values += ", %s" * len(origin.values)
+            session.run(f"INSERT INTO {output.sql} VALUES ({values})", row, tick)

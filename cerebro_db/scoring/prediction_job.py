@@ -1,0 +1,326 @@
+"""Predictions of all rows of a table by one or several workers, all of one snapshot, or none at all."""
+
+from __future__ import annotations
+
+import json
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any
+
+from cerebro_db.errors import CerebroError, DuplicateTable
+from cerebro_db.models.trained import no_state
+from cerebro_db.postgres.control import (
+    END_HOLDER,
+    holder_of,
+    lock_key,
+    preparation,
+    transaction,
+)
+from cerebro_db.postgres.crew import gather_made, run_each
+from cerebro_db.postgres.dialects.choice import PostgreSQL
+from cerebro_db.postgres.dialects.postgresql_prediction import UNFINISHED, Piece, Statement
+from cerebro_db.postgres.dialects.prediction_answers import Answer, Several
+from cerebro_db.postgres.names import QualifiedName
+from cerebro_db.postgres.outputs import Outputs, publish, replaced
+from cerebro_db.postgres.sessions import (
+    Session,
+    SessionPool,
+    StatementFailed,
+    Tick,
+    close_all,
+    reset_all,
+)
+from cerebro_db.postgres.slots import slots
+from cerebro_db.scoring.prediction_models import Asked, Member
+from cerebro_db.scoring.prediction_source import Buffers, Rows
+
+# A batch is large enough to keep a worker busy and small in its memory.
+MAX_BATCH_ROWS = 4096
+BATCH_BYTES = 32 * 2**20
+BATCH_NUMBERS = 2 * 2**20
+# Several workers pay off from so many pieces on.
+MANY_PIECES = 128
+# Whether some columns are known to be different in all rows. Parameters: oid, names, oid.
+_IS_KEY = """
+SELECT 1 FROM pg_catalog.pg_index i
+ WHERE i.indrelid = %s AND i.indisunique AND i.indisvalid AND i.indimmediate
+   AND i.indpred IS NULL AND i.indexprs IS NULL
+   AND i.indkey::smallint[] <@ ARRAY(
+       SELECT a.attnum FROM pg_catalog.pg_attribute a
+        WHERE a.attrelid = i.indrelid AND a.attname = ANY (%s::name[]))
+   AND NOT EXISTS (SELECT 1 FROM pg_catalog.pg_inherits h WHERE h.inhparent = %s)
+"""
+
+
+@dataclass(frozen=True)
+class Work:
+    """A call whose names are resolved.
+
+    Attributes:
+        asked: the models.
+        source: the rows.
+        answer: what is inserted for each of them.
+        outputs: the table to be made.
+        num_workers: as the caller wants it; None for a number that is worth their start.
+        use_gpus: as the caller wants it.
+    """
+
+    asked: Asked
+    source: Rows | Buffers
+    answer: Answer
+    outputs: Outputs
+    num_workers: int | None
+    use_gpus: bool
+
+    @property
+    def output(self) -> QualifiedName:
+        """The table to be made."""
+        return self.outputs.name
+
+    @property
+    def batch_rows(self) -> int:
+        """Rows of one call of a worker."""
+        fitting = BATCH_BYTES // max(1, self.source.row_bytes(self.asked))
+        answers = BATCH_NUMBERS // max(1, self.answer.numbers)
+        return max(1, min(MAX_BATCH_ROWS, fitting, answers))
+
+    @property
+    def ranks(self) -> tuple[int, ...]:
+        """How many classes of each output are asked for, of each row."""
+        if isinstance(self.answer, Several):
+            return tuple(answer.ranks for answer in self.answer.answers)
+        return (self.answer.ranks,)
+
+
+class Job(ABC):
+    """One call, all of whose statements are of one snapshot.
+
+    Args:
+        dialect: of the server.
+        control: a session; its transaction gives the output its name.
+        tick: called while waiting; may raise to cancel.
+        notify: is told of ids that several rows have, and of fewer workers.
+    """
+
+    def __init__(
+        self, dialect: PostgreSQL, control: Session, tick: Tick, notify: Callable[[str], None]
+    ) -> None:
+        self._dialect, self._control, self._tick = dialect, control, tick
+        self._notify = notify
+
+    def run(self, work: Work) -> None:
+        """Make the output.
+
+        Raises:
+            InvalidData: a row has no id, or features that are no row of the models.
+            ObjectInUse, TooManyConnections: there is no worker for it, or no connection.
+        """
+        try:
+            sql = self._dialect.prediction
+            self._control.run(sql.begin, (), self._tick)
+            if self._control.run(sql.is_empty(work.source.sql), (), self._tick)[0][0]:
+                self._create(work)
+                self._publish(work)
+                return
+            if isinstance(work.source, Rows):
+                self._tell_repeated(work.source)
+            self._predicted(work)
+        except StatementFailed as failure:
+            # Class 22: something about the data.
+            if not failure.sqlstate.startswith("22"):
+                raise
+            self._control.recover()
+            explained = work.source.explained
+            raise explained(self._control, self._dialect, work.asked, failure, self._tick) from None
+        finally:
+            self._control.reset()
+
+    def _tell_repeated(self, source: Rows) -> None:
+        """Tell of rows whose predictions nobody can tell apart."""
+        names = [one.name for one in source.ids]
+        if self._control.run(_IS_KEY, (source.table.oid, names, source.table.oid), self._tick):
+            return
+        ids, rows = self._control.run(
+            self._dialect.prediction.repeated(source.sql), (), self._tick
+        )[0]
+        if ids:
+            listed = ", ".join(names)
+            self._notify(
+                f"id_col: {rows} rows of {source.table.name} share {ids} value"
+                f"{'' if ids == 1 else 's'} of {listed}, so that their predictions cannot be told "
+                "apart"
+            )
+
+    def _tell_left_out(self, work: Work, found: Sequence[Any]) -> None:
+        """Tell of rows whose images cannot be read."""
+        if isinstance(work.source, Rows) and (told := work.source.left_out(found)):
+            self._notify(told)
+
+    def _reserve(self, work: Work, session: Session) -> None:
+        """Keep the name of the unfinished table for this call, until its session ends or is given back.
+
+        Args:
+            work: whose table it is.
+            session: drops what is left there of a call whose process was killed.
+        """
+        build = work.outputs.unfinished()
+        key = lock_key(build.text)
+        if not self._control.run(self._dialect.prediction.try_lock, (key,), self._tick)[0][0]:
+            raise DuplicateTable(
+                f"output_table: {work.output} is being made by another session, "
+                f"{holder_of(self._control, key, self._tick)}",
+                hint=f"choose another name, or {END_HOLDER}",
+            )
+        self._drop_leftover(session, build)
+
+    def _drop_leftover(self, session: Session, build: QualifiedName) -> None:
+        """Of a call whose process was killed."""
+        rows = session.run(*self._dialect.prediction.leftover(build), self._tick)
+        if rows and rows[0][0] != UNFINISHED:
+            raise DuplicateTable(f"output_table: the table {build} exists; its name is needed")
+        if rows:
+            session.run(self._dialect.prediction.drop(build), (), self._tick)
+
+    def _create(self, work: Work) -> None:
+        """Make the table, empty."""
+        if work.outputs.replace:
+            self._reserve(work, self._control)
+        sql = self._dialect.prediction
+        columns, source = work.answer.columns, work.source.sql
+        create = sql.create(work.outputs.draft(), source, columns, unfinished=False)
+        self._control.run(create, (), self._tick)
+
+    def _publish(self, work: Work) -> None:
+        """Give the table its name, and commit."""
+        publish(self._control, work.outputs, self._tick)
+        # No tick: a cancel request must not leave it unknown whether this was done.
+        self._control.run("COMMIT")
+
+    @abstractmethod
+    def _predicted(self, work: Work) -> None:
+        """Predict, and commit."""
+
+
+class PredictionJob(Job):
+    """One call, whose workers all read the same tables.
+
+    Args:
+        pool: of sessions of the role whose rights count.
+        dialect: of the server.
+        control: a session of it, the first worker. Its transaction holds the snapshot.
+        tick: called while waiting; may raise to cancel.
+    """
+
+    def __init__(
+        self,
+        pool: SessionPool,
+        dialect: PostgreSQL,
+        control: Session,
+        tick: Tick,
+        notify: Callable[[str], None],
+    ) -> None:
+        super().__init__(dialect, control, tick, notify)
+        self._pool, self._sql = pool, dialect.prediction
+
+    def _predicted(self, work: Work) -> None:
+        pieces = self._sql.pieces(work.source.sql, self._extent(work))
+        wanted = _workers(work.num_workers, len(pieces))
+        with (
+            slots(self._control, wanted, self._tick, self._notify, ready=1) as count,
+            self._others(work, count - 1) as others,
+        ):
+            if others:
+                self._together(work, others, pieces)
+            else:
+                self._create(work)
+                self._insert([self._control], work, work.outputs.draft(), pieces)
+                self._publish(work)
+
+    def _extent(self, work: Work) -> list[tuple[Any, ...]]:
+        statement = self._sql.extent(work.source.sql)
+        return self._control.run(*statement, self._tick) if statement else []
+
+    # -- several workers -------------------------------------------------------
+    @contextmanager
+    def _others(self, work: Work, count: int) -> Iterator[list[Session]]:
+        """The workers beside the first, ready to predict; they end with this."""
+        others = self._pool.take(count, self._tick)
+        try:
+            for place, session in enumerate([self._control, *others]):
+                session.send(*preparation(work.use_gpus, place))
+            for session in [self._control, *others]:
+                session.settle(self._tick)
+            yield others
+        finally:
+            close_all(others)
+
+    def _together(self, work: Work, others: Sequence[Session], pieces: Sequence[Piece]) -> None:
+        """All insert into a table that the others can see; it gets its name when it is complete."""
+        build, source = work.outputs.unfinished(), work.source.sql
+        self._reserve(work, others[0])
+        create = self._sql.create(build, source, work.answer.columns, unfinished=True)
+        others[0].run(create, (), self._tick)
+        try:
+            snapshot = self._control.run(self._sql.export, (), self._tick)[0][0]
+            run_each(others, (self._sql.follow, (snapshot,)), self._tick)
+            self._insert([self._control, *others], work, build, pieces)
+            run_each([self._control, *others], ("COMMIT", ()), self._tick)
+            with (
+                transaction(self._control, self._tick),
+                replaced(self._control, work.outputs, self._tick),
+            ):
+                self._control.run(self._sql.finish(build, work.output), (), self._tick)
+        except BaseException:
+            reset_all([*others, self._control])
+            # If even this fails, the next call for the same output clears what is left.
+            with suppress(CerebroError):
+                self._control.run(self._sql.drop(build))
+            raise
+
+    # -- the work --------------------------------------------------------------
+    def _insert(
+        self, workers: Sequence[Session], work: Work, table: QualifiedName, pieces: Sequence[Piece]
+    ) -> None:
+        source, answer, batch_rows = work.source.sql, work.answer, work.batch_rows
+        tokens = self._loaded(workers, work)
+
+        def maker(piece: Piece) -> Callable[[Session], Statement]:
+            return lambda session: self._sql.insertion(
+                table, source, answer, tokens[session], batch_rows, piece
+            )
+
+        found = gather_made(workers, map(maker, pieces), self._tick)
+        self._tell_left_out(work, [row for rows in found for row in rows])
+
+    def _loaded(self, workers: Sequence[Session], work: Work) -> dict[Session, int]:
+        """Load the models in every worker; the tokens by which they are found there."""
+        first, *more = work.asked.members
+        begin = (self._sql.load(first.stored), (work.asked.first_task(work.ranks), first.key))
+        run_each(workers, begin, self._tick)
+        tokens = {session: _token(session, first) for session in workers}
+        for member in more:
+            task, sql = json.dumps(member.task), self._sql.extend(member.stored)
+            for session in workers:
+                session.send(sql, (tokens[session], task, member.key))
+            for session in workers:
+                session.settle(self._tick)
+                _token(session, member)
+        return tokens
+
+
+def _token(session: Session, member: Member) -> int:
+    """What a worker returned that has loaded a model."""
+    rows = session.rows()
+    if len(rows) != 1:
+        raise no_state(str(member.stored.table), member.key)
+    return int(rows[0][0])
+
+
+def _workers(wanted: int | None, pieces: int) -> int:
+    """How many workers are worth their start."""
+    if wanted is not None:
+        return min(wanted, pieces)
+    return min(os.cpu_count() or 1, pieces) if pieces >= MANY_PIECES else 1

@@ -1,0 +1,134 @@
+"""What is asked for predictions: one model of a model table, or the best ones together."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from cerebro_db.configs.encodings import Recorded
+from cerebro_db.errors import InvalidArgument
+from cerebro_db.executors.tasks import input_task
+from cerebro_db.models.trained import ModelTable, load_models, recipe
+from cerebro_db.postgres.dialects.postgresql_prediction import StoredModel
+from cerebro_db.postgres.sessions import Session, Tick
+from cerebro_db.scoring.goals import LOSS, badness, common_goal
+from cerebro_db.training.targets import TargetFacts
+
+
+@dataclass(frozen=True)
+class Member:
+    """One model.
+
+    Attributes:
+        task: what a worker must know of it.
+        stored: where its state is.
+        key: of it there.
+    """
+
+    task: dict[str, Any]
+    stored: StoredModel
+    key: int
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Models whose mean is the prediction, and what they have in common.
+
+    Attributes:
+        names: of the targets.
+        class_values: of each target, in the order of the ids, as text; empty for float targets.
+        shapes: of one row of each input.
+        divisor: the features are divided by it.
+        encoding: how columns or images become features; None where rows have an array.
+        class_kinds: as of a table of models.
+    """
+
+    members: tuple[Member, ...]
+    names: tuple[str, ...]
+    targets: TargetFacts
+    class_values: tuple[tuple[str | None, ...], ...]
+    shapes: tuple[tuple[int, ...], ...]
+    divisor: float
+    encoding: Recorded | None = field(default=None, kw_only=True)
+    class_kinds: tuple[str | None, ...] = field(default=(), kw_only=True)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of the only input, or of the first one."""
+        return self.shapes[0]
+
+    def first_task(self, ranks: Sequence[int]) -> str:
+        """What a worker is told with the first model."""
+        more = {"shape": list(self.shape), "divisor": self.divisor, "ranks": list(ranks)}
+        return json.dumps(self.members[0].task | input_task(self.shapes) | more)
+
+
+def models_of_table(session: Session, table: ModelTable, keys: Sequence[int], tick: Tick) -> Asked:
+    """Some models of a model table."""
+    models = {model.mst_key: model for model in load_models(session, table, keys, tick)}
+    stored = StoredModel(table.states)
+    members = (
+        Member(recipe(models[key], table) | {"format": "state"}, stored, key) for key in keys
+    )
+    return Asked(
+        members=tuple(members),
+        names=table.dependent_varnames,
+        targets=table.targets,
+        class_values=table.class_values,
+        shapes=table.input_shapes,
+        divisor=table.normalizing_const,
+        encoding=table.encoding,
+        class_kinds=table.class_kinds,
+    )
+
+
+def chosen_keys(
+    session: Session, table: ModelTable, mst_key: int | None, ensemble: int | None, tick: Tick
+) -> list[int]:
+    """Which models are asked: the one that is named, the only one, or the best ones.
+
+    Raises:
+        InvalidArgument: there are fewer models, or both are given.
+    """
+    if ensemble is None:
+        if mst_key is not None:
+            table.check_key(mst_key)
+        return [table.only_key() if mst_key is None else mst_key]
+    if mst_key is not None:
+        raise InvalidArgument(
+            f"mst_key: got {mst_key} with ensemble := {ensemble}; allowed: one of them, as an "
+            "ensemble is of the best models"
+        )
+    if not 1 <= ensemble <= len(table.mst_keys):
+        raise InvalidArgument(
+            f"ensemble: got {ensemble}; allowed: 1 to {len(table.mst_keys)}, "
+            f"the models of {table.relation.name}"
+        )
+    return best_keys(session, table, tick)[:ensemble]
+
+
+def best_keys(session: Session, table: ModelTable, tick: Tick) -> list[int]:
+    """The models of a table, the best first: by the same rule as in the leaderboard."""
+    if len(table.mst_keys) == 1:
+        return list(table.mst_keys)
+    rows = session.run(
+        "SELECT i.mst_key::integer, COALESCE("
+        "i.validation_metrics_final, i.training_metrics_final)::double precision, COALESCE("
+        "i.validation_loss_final, i.training_loss_final)::double precision "
+        f"FROM {table.info.name.sql} i WHERE i.mst_key = ANY (%s::integer[])",
+        (list(table.mst_keys),),
+        tick,
+    )
+    goal = _goal(session, table, tick)
+    found = {key: badness(goal, metric, loss) for key, metric, loss in rows}
+    return sorted(found, key=lambda key: (found[key], key))
+
+
+def _goal(session: Session, table: ModelTable, tick: Tick) -> str:
+    """Of the run that made a table, with configurations that failed, of which there is no model."""
+    sql = f"SELECT pg_catalog.count(DISTINCT (i.metrics_type)[1]) FROM {table.info.name.sql} i"
+    if session.run(sql, (), tick)[0][0] > 1:
+        return LOSS
+    return common_goal(model.outputs for model in load_models(session, table, table.mst_keys, tick))

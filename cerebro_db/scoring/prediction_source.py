@@ -1,0 +1,249 @@
+"""What is predicted on: a table with a row for each example, or a packed one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from cerebro_db.configs.images import check_ignores
+from cerebro_db.errors import CerebroError, InvalidArgument, InvalidData, WrongObjectType
+from cerebro_db.packing.columns import id_columns, listed_features
+from cerebro_db.packing.row_faults import left_out, reason, remedy, without_nulls
+from cerebro_db.packing.source import Feature, recorded_feature, within_limits
+from cerebro_db.postgres.columns import split_names
+from cerebro_db.postgres.dialects.choice import PostgreSQL
+from cerebro_db.postgres.dialects.postgresql_prediction import PackedSource, RowSource
+from cerebro_db.postgres.images import FAULTS_SHOWN
+from cerebro_db.postgres.names import quote
+from cerebro_db.postgres.packed import PackedTable, load_packed
+from cerebro_db.postgres.relations import Column, Relation, column, find
+from cerebro_db.postgres.sessions import Session, StatementFailed, Tick
+from cerebro_db.scoring.prediction_models import Asked
+from cerebro_db.training.buffers import wire_bytes
+
+ROLE = "test_table"
+_TAKEN = ("class_name", "class_value", "prob", "rank", "estimated")
+_FLOAT_BYTES = 4
+_COMPOSITE = "C"
+# Categories of types, and bytea, uuid and macaddr, whose values can be compared and hashed.
+_COMPARABLE, _COMPARABLE_TYPES = frozenset("BDEINSTV"), (17, 829, 2950)
+
+
+@dataclass(frozen=True)
+class Rows:
+    """A table or a view whose rows have an id.
+
+    Attributes:
+        table: what a user has named.
+        ids: its columns that name a row.
+    """
+
+    sql: RowSource
+    table: Relation
+    ids: tuple[Column, ...]
+    features: tuple[Feature, ...]
+
+    def row_bytes(self, asked: Asked) -> int:
+        """What a row takes on its way to a worker."""
+        return sum(
+            wire_bytes(shape, feature.element_oid)
+            for shape, feature in zip(asked.shapes, self.features, strict=True)
+        )
+
+    def left_out(
+        self, found: Sequence[tuple[int, list[str | None] | None, list[str] | None]]
+    ) -> str:
+        """The notice of rows that are left out, of each statement; empty where there are none."""
+        rows = sum(count for count, *_ in found)
+        listed = ", ".join(one.name for one in self.ids)
+        first = [
+            ("a row without id" if row_id is None else f"{listed} = {row_id}", fault)
+            for _, ids, faults in found
+            for row_id, fault in zip(ids or (), faults or (), strict=True)
+        ]
+        column = self.features[0].column.name
+        return left_out(rows, self.table.name, column, first[:FAULTS_SHOWN]) if rows else ""
+
+    def explained(
+        self,
+        session: Session,
+        dialect: PostgreSQL,
+        asked: Asked,
+        failure: StatementFailed,
+        tick: Tick,
+    ) -> CerebroError:
+        """The error that names the row because of which a worker failed."""
+        statement = dialect.prediction.culprit(self.sql, asked.shapes)
+        try:
+            rows = session.run(statement, [asked.divisor] * len(asked.shapes), tick)
+        except CerebroError:  # the server already fails on reading that row, and says why
+            return failure
+        if not rows:
+            return failure
+        number, row_id, place, fault, got = rows[0]
+        feature, shape = self.features[place], asked.shapes[place]
+        where = dialect.prediction.named_row(number, self.sql.table)
+        names = ", ".join(one.name for one in self.ids)
+        if row_id is None:
+            listed = " or ".join(repr(one.name) for one in self.ids)
+            return InvalidData(
+                f"{where}: column {listed} is NULL; allowed: no NULL",
+                without_nulls([one.name for one in self.ids]),
+            )
+        what = reason(fault, got, shape, "the shape of the model's rows")
+        return InvalidData(
+            f"{where}, {names} = {row_id}: column {feature.column.name!r} {what}",
+            remedy(fault, got, shape, feature.column),
+        )
+
+
+@dataclass(frozen=True)
+class Buffers:
+    """A packed table, whose rows are named by partition, buffer and place."""
+
+    sql: PackedSource
+    table: Relation
+
+    def row_bytes(self, asked: Asked) -> int:
+        """What a row takes on its way to a worker."""
+        return self.sql.row_bytes
+
+    def explained(
+        self,
+        session: Session,
+        dialect: PostgreSQL,
+        asked: Asked,
+        failure: StatementFailed,
+        tick: Tick,
+    ) -> CerebroError:
+        """The error of the worker: packing has checked each row."""
+        return failure
+
+
+def test_source(
+    session: Session,
+    dialect: PostgreSQL,
+    asked: Asked,
+    names: tuple[str | None, str | None, str | None],
+    ignores: bool,
+    tick: Tick,
+) -> Rows | Buffers:
+    """What a user names as test_table, id_col and independent_varname.
+
+    Args:
+        ignores: whether rows of images that cannot be read are left out.
+
+    Raises:
+        CerebroError: there is none of that name, or it does not fit the models.
+    """
+    text, id_text, feature_text = names
+    found = find(session, text, ROLE, tick)
+    if found.has("partition_key") and found.has("buffer_id"):
+        check_ignores(ignores, None)
+        packed = load_packed(session, text, ROLE, tick)
+        return _buffers(packed, asked, id_text, feature_text)
+    ids = _ids(found, id_text)
+    feature, *more = _features(found, feature_text, asked)
+    check_ignores(ignores, feature.image)
+    feature = within_limits(session, feature, tick)
+    addressed = not session.run(dialect.packing.needs_staging, (found.oid,), tick)[0][0]
+    rows = RowSource(
+        found.name,
+        ids=tuple((one.name, one.type) for one in ids),
+        keys=tuple(map(_key, ids)),
+        features=feature.expression("t"),
+        addressed=addressed,
+        image=feature.image,
+        more=tuple(one.expression("t") for one in more),
+        comparable=all(map(_is_comparable, ids)),
+        ignores=ignores,
+    )
+    return Rows(rows, found, ids, (feature, *more))
+
+
+def _features(table: Relation, text: str | None, asked: Asked) -> tuple[Feature, ...]:
+    """The columns of a list, as many as the models have inputs."""
+    role = "independent_varname"
+    if len(asked.shapes) == 1:
+        return (recorded_feature(table, text, asked.encoding),)
+    found = listed_features(table, text, role)
+    if len(found) != len(asked.shapes):
+        raise InvalidArgument(
+            f"{role}: got {'NULL' if text is None else repr(text)}; allowed: "
+            f"{len(asked.shapes)} columns separated by commas, in the order of the model's inputs"
+        )
+    return found
+
+
+def _ids(table: Relation, text: str | None) -> tuple[Column, ...]:
+    ids = id_columns(table, text, _TAKEN)
+    for one in ids:
+        if one.is_array:
+            raise WrongObjectType(
+                f"id_col: the column {one.name!r} is of type {one.type}; "
+                "allowed: any type but arrays",
+                hint="name the columns that tell the rows apart, such as those of the primary key: "
+                "'id', or 'a, b'",
+            )
+    return ids
+
+
+def _key(column: Column) -> str:
+    """A column as what an array of it can be taken apart again: of rows, their text."""
+    name = f"t.{quote(column.name)}"
+    return f"{name}::text" if column.category == _COMPOSITE else name
+
+
+def _is_comparable(column: Column) -> bool:
+    return column.category in _COMPARABLE or column.type_oid in _COMPARABLE_TYPES
+
+
+def _buffers(
+    packed: PackedTable, asked: Asked, id_text: str | None, feature_text: str | None
+) -> Buffers:
+    name = packed.relation.name
+    if id_text is not None:
+        raise InvalidArgument(
+            f"id_col: got {id_text!r}; allowed: NULL, as {name} is packed and its rows are named by "
+            "partition_key, buffer_id and row_number"
+        )
+    if feature_text is not None:
+        _check_packed_names(packed, feature_text)
+    shapes = tuple(one.shape for one in packed.inputs)
+    types = sorted({one.dtype for one in packed.inputs})
+    if shapes != asked.shapes or types != ["float32"]:
+        got, wanted = (one[0] if len(one) == 1 else one for one in (shapes, asked.shapes))
+        raise InvalidArgument(
+            f"{ROLE}: {name} has rows of shape {got} and type {', '.join(types)}; "
+            f"allowed: {wanted} and float32, as the model was trained with"
+        )
+    if packed.normalizing_const != asked.divisor:
+        raise InvalidArgument(
+            f"{ROLE}: {name} was packed with the normalizing constant {packed.normalizing_const}; "
+            f"allowed: {asked.divisor}, as the model was trained with",
+            hint="pack it with cerebro.cerebro_pack_validation",
+        )
+    if packed.encoding != asked.encoding:
+        raise InvalidArgument(
+            f"{ROLE}: {name} was packed with another encoding than what the model was trained on",
+            hint="pack it with cerebro.cerebro_pack_validation",
+        )
+    columns = ((one.name, _FLOAT_BYTES * math.prod(one.shape)) for one in packed.inputs)
+    return Buffers(PackedSource(name, tuple(columns)), packed.relation)
+
+
+def _check_packed_names(packed: PackedTable, text: str) -> None:
+    role, inputs = "independent_varname", packed.inputs
+    if len(inputs) > 1:
+        listed = [column(packed.relation, one, role).name for one in split_names(text, role)]
+        good = listed == [one.name for one in inputs]
+    else:
+        column(packed.relation, text, role)
+        good = text in (inputs[0].name, quote(inputs[0].name))
+    if not good:
+        allowed = ", ".join(repr(one.name) for one in inputs)
+        raise InvalidArgument(
+            f"{role}: got {text!r}; allowed: {allowed}, the features of {packed.relation.name}, "
+            "or NULL"
+        )
