@@ -32,6 +32,7 @@ class Relay:
         self._installation = Installation(**installation)
         self._trainers: Dict[Any, Process] = {}  # by the owner of the trainer
         self._rows: List[Tuple[Any, Any]] = []  # names and data, until a batch of them is there
+        self._plans: Dict[Any, Any] = {}  # of the server, by text and types
         self._functions = None  # JSON of the registered functions, as the catalog has told
 
     # -- calls -------------------------------------------------------------------
@@ -208,7 +209,7 @@ class Relay:
 
     def _answer(self, process: Process) -> Dict[str, Any]:
         """The answer to a call; until it comes, what the process asks for is done."""
-        services = Services(self._plpy)
+        services = Services(self._plpy, self._plans)
         if process.kind == DRIVER:
             process.listen = _Listening(process, self._listen, services)
         try:
