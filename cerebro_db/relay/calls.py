@@ -9,9 +9,8 @@ from . import backend, machine
 from .failures import failure
 from .keepers import CannotStart, Installation, Process, connected, postmortem
 from .services import Services
-from .wire import Closed
+from .wire import DRIVER, TRAINER, Closed
 
-DRIVER, TRAINER = "driver", "trainer"
 PREPARE = -1  # kind of a row that makes a trainer ready
 LOST, NO_KEEPER = "YC001", "YC002"
 _LOST_HINT = "call the function again; the log of its keeper may tell more"
