@@ -255,7 +255,7 @@ class _Listening(object):
 
 
 def _raise_again(answer: Dict[str, Any], services: Services) -> None:
-    """Where an error of the server has ended a call, raise that very error."""
+    """Raise the very error of the server that has ended a call."""
     number = answer.get("error", {}).get("number")
     if number is not None:
         raise services.errors[number]

@@ -48,7 +48,7 @@ class Connection:
 
     @property
     def has_message(self) -> bool:
-        """Whether something has come, or the other side is gone."""
+        """True if something has come, or the other side is gone."""
         return bool(self._poller(select.POLLIN).poll(0))
 
     def close(self) -> None:

@@ -35,7 +35,7 @@ class CannotStart(Exception):
 
 
 class Installation:
-    """What an installation has told the server about the package.
+    """Facts about the package that an installation has told the server.
 
     Args:
         interpreter: program of the virtual environment's Python.
@@ -160,7 +160,7 @@ def postmortem(installation: Installation, kind: str, pid: int, listen: Any) -> 
 
 
 def _environment() -> Dict[str, str]:
-    """What a keeper inherits of the server's environment."""
+    """Environment that a keeper inherits of the server's."""
     return {
         key: value
         for key, value in os.environ.items()
@@ -262,7 +262,7 @@ def _started(installation: Installation, kind: str, folder: str, name: str, list
 
 
 def _is_held(path: str) -> bool:
-    """Whether a keeper holds its lock."""
+    """True if a keeper holds its lock."""
     try:
         with open(path, "ab") as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -29,7 +29,7 @@ class Closed(Exception):
 
 
 def is_ours(sock: socket.socket) -> bool:
-    """Whether the other end of a local socket is a process of this very user."""
+    """True if the other end of a local socket is a process of this very user."""
     told = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
     return bool(_CREDENTIALS.unpack(told)[1] == os.geteuid())
 

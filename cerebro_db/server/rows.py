@@ -1,4 +1,4 @@
-"""What cerebro_predict_row calls: models that stay loaded in the caller's own session."""
+"""Entries of cerebro_predict_row: models that stay loaded beside the caller's own session."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ class _Table:
 
 @dataclass
 class _Kept:
-    """What a session keeps: tables by name, models by version, the least recently used first."""
+    """Memory of a session: tables by name, models by version, the least recently used first."""
 
     versions: Versions = field(default_factory=Versions)
     tables: dict[str, _Table] = field(default_factory=dict)

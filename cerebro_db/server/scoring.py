@@ -1,4 +1,4 @@
-"""What the aggregate cerebro_measure calls in a worker."""
+"""Entries of the aggregate cerebro_measure."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ class Child:
 
     @property
     def is_idle(self) -> bool:
-        """Whether it can be given to a caller."""
+        """True if it can be given to a caller."""
         return self.caller is None and not self.dismissed
 
 
@@ -251,7 +251,7 @@ class Keeper:
             self._last_work = time.monotonic()
 
     def _is_wanted(self) -> bool:
-        """Whether somebody may come yet: not for long, and not where the socket is gone."""
+        """True if somebody may come yet: not for long, and not where the socket is gone."""
         reachable = os.path.exists(self._listener.getsockname())
         return reachable and time.monotonic() - self._last_work < IDLE_SECONDS
 
