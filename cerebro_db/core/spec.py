@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from cerebro_db.configs.facts import ArchitectureFacts
+from cerebro_db.configs.memory import ArchitectureFacts
 from cerebro_db.configs.model_outputs import OutputSpec, output_names, outputs_of, with_all_metrics
 from cerebro_db.configs.parameters import CompileParams, FitParams
 

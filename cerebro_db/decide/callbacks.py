@@ -15,8 +15,9 @@ from cerebro_db.configs.callbacks import (
     PLATEAU,
     SETTING_RATES,
     CallbackSpec,
+    Monitor,
+    monitor_of,
 )
-from cerebro_db.configs.monitors import Monitor, monitor_of
 from cerebro_db.configs.parameters import CompileParams, FitParams
 from cerebro_db.core.events import Judged, Verdict
 from cerebro_db.core.state import RunState

@@ -10,7 +10,7 @@ import sys, types
 from cerebro_db.configs.settings import Settings
 from cerebro_db.errors import CerebroError
 from cerebro_db.server import computing
-from cerebro_db.server.limits import limit_memory
+from cerebro_db.server.memory import limit_memory
 from cerebro_db.training.environment import configure
 
 plpy = types.SimpleNamespace(listen=lambda: None, Error=InterruptedError)
