@@ -24,7 +24,7 @@ from cerebro_db.runs.stored import configuration_row
 
 @dataclass(frozen=True)
 class Decisions:
-    """What a decider decides, stored before it takes effect.
+    """Decisions of a decider, stored before they take effect.
 
     Attributes:
         decider: of the run.

@@ -89,7 +89,7 @@ _ANEW = "call the function again, with another model, parameters or data where t
 
 @dataclass(frozen=True)
 class Limits:
-    """What one driver of a run may do.
+    """Limits of one driver of a run.
 
     Attributes:
         max_seconds: until it pauses the run; None for any time.
@@ -574,7 +574,7 @@ def check_still_driven(found: Driving, before: Driving, run_id: int) -> None:
 
 
 def _ends(error: BaseException) -> bool:
-    """Whether the server ends the session that drives the run."""
+    """True if the server ends the session that drives the run."""
     return getattr(error, "sqlstate", None) in _ENDING
 
 
