@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from cerebro_db.configs.architecture import ArchitectureLimits
 from cerebro_db.configs.settings import Settings
 from cerebro_db.errors import RunFailed
-from cerebro_db.server.limits import limit_memory
+from cerebro_db.server.limits import bind
 from cerebro_db.training.environment import configured
 from cerebro_db.training.functions import Function, know
 
@@ -106,7 +106,7 @@ def remember(gd: dict[str, Any], run_id: int, cache_bytes: int, settings: Settin
     memory.keeps_errors = False
     memory.idle_seconds = settings.idle_seconds
     memory.chunk_bytes = settings.state_chunk_kb * 1024
-    memory.architectures.limit(ArchitectureLimits.of(settings), limit_memory(settings))
+    memory.architectures.limit(ArchitectureLimits.of(settings), bind(settings))
     return memory
 
 
