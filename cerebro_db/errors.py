@@ -197,6 +197,20 @@ class TrainerLost(CerebroError):
     )
 
 
+class TrainerBound(CerebroError):
+    """A trainer has given itself a limit that is now wider, and has to be replaced.
+
+    Args:
+        setting: which of its limits.
+    """
+
+    sqlstate = "YC003"
+    advice = "call the function again"
+
+    def __init__(self, setting: str) -> None:
+        super().__init__(f"the trainer began with a narrower {setting} than is set now")
+
+
 class RunFailed(CerebroError):
     """A run cannot go on."""
 

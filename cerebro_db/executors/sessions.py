@@ -30,7 +30,7 @@ from cerebro_db.core.tasks import (
     WriteEvents,
 )
 from cerebro_db.decide.plan import next_partition
-from cerebro_db.errors import CerebroError, InvalidData, TrainerLost
+from cerebro_db.errors import CerebroError, InvalidData, OutOfMemory, TrainerLost
 from cerebro_db.executors.tasks import TaskWriter
 from cerebro_db.postgres.dialects.choice import PostgreSQL
 from cerebro_db.postgres.dialects.postgresql_training import (
@@ -337,11 +337,17 @@ class WorkerSessions:
             self._undone(worker)
             self._release(worker)
             worker.kept = set()  # a statement that failed may have driven partitions out of memory
-            worker.unprepared = worker.unprepared or error.sqlstate == TrainerLost.sqlstate
+            worker.unprepared = worker.unprepared or self._is_without_trainer(worker, error)
             return Failure(error.message, error.sqlstate, error.hint, error)
         result = self._result(worker, worker.session.rows())
         self._release(worker)
         return result
+
+    @staticmethod
+    def _is_without_trainer(worker: _Worker, error: StatementFailed) -> bool:
+        """Whether what a worker did has cost it its trainer; on segments each statement makes one ready."""
+        ended = error.sqlstate == OutOfMemory.sqlstate and not worker.partition_keys
+        return ended or error.sqlstate == TrainerLost.sqlstate
 
     def _result(self, worker: _Worker, rows: list[tuple[Any, ...]]) -> Result:
         match worker.task:

@@ -15,6 +15,7 @@ PREPARE = -1  # kind of a row that makes a trainer ready
 LOST, NO_KEEPER = "YC001", "YC002"
 _LOST_HINT = "call the function again; the log of its keeper may tell more"
 _MOST_DRIVERS = 100  # for one call, of which each one was lost
+_MOST_TRAINERS = 1000  # for one call, of which each one was idle and has limits that hold no longer
 
 
 class Relay:
@@ -137,11 +138,15 @@ class Relay:
 
     # -- inside ------------------------------------------------------------------
     def _ask(self, call: Dict[str, Any], like: Any = None) -> Any:
-        trainer = self._own_trainer(like)
-        if trainer.functions != (self._functions,):
-            trainer.functions = (self._functions,)
-            call["functions"] = self._functions
-        return self._result(self._exchange(trainer, call))
+        for _ in range(_MOST_TRAINERS):
+            trainer = self._own_trainer(like)
+            if trainer.functions != (self._functions,):
+                trainer.functions = (self._functions,)
+                call["functions"] = self._functions
+            answer = self._exchange(trainer, call)
+            if not answer.get("anew"):
+                break
+        return self._result(answer)
 
     def _exchange(self, trainer: Process, call: Dict[str, Any]) -> Any:
         """Send a call, and wait for the answer if there is to be one; an interrupted one ends the trainer."""
@@ -158,7 +163,7 @@ class Relay:
         trainer.asked_in = None
         if answer is not None:
             trainer.like = answer["like"]
-            if answer.get("ends"):
+            if answer.get("ends") or answer.get("anew"):
                 self._drop(trainer)
         return answer
 

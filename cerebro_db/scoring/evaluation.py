@@ -40,6 +40,7 @@ from cerebro_db.postgres.packed import PackedTable, PartitionInfo, load_packed
 from cerebro_db.postgres.sessions import Session, Tick, close_all
 from cerebro_db.postgres.table_kinds import CONFUSION as CONFUSION_MATRICES
 from cerebro_db.postgres.table_kinds import SCORES, Kind
+from cerebro_db.scoring.again import done_again
 from cerebro_db.scoring.prediction_models import shown_classes
 
 # Workers that must import TensorFlow first pay off from so many rows on, each scored by one model.
@@ -206,6 +207,8 @@ class ScoringJob:
     def run(self, control: Session, use_gpus: bool) -> dict[int, dict[str, Any]]:
         """Scan every partition, by as many workers as are worth their start; results by mst_key.
 
+        All of it once more where a trainer has ended.
+
         Args:
             control: session that holds the slots of the workers.
             use_gpus: where they compute.
@@ -215,6 +218,9 @@ class ScoringJob:
         """
         if use_gpus:
             check_gpus(control, self._hosts, [self._test], self._tick)
+        return done_again(lambda: self._run(control, use_gpus), self._host.notice)
+
+    def _run(self, control: Session, use_gpus: bool) -> dict[int, dict[str, Any]]:
         with self._workers(control, use_gpus) as workers:
             settings = Catalog(workers[0], self._tick).settings()
             places = gpu_places(workers[0], self._hosts, use_gpus, self._tick)

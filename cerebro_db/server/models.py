@@ -16,7 +16,7 @@ from cerebro_db.server.caller import caller_session
 from cerebro_db.server.computing import Tick, compute
 from cerebro_db.server.entry import entry, entry_of
 from cerebro_db.server.host import Host
-from cerebro_db.server.memory import limit_memory
+from cerebro_db.server.limits import bind
 from cerebro_db.server.settings import require_administrator, settings_of
 from cerebro_db.training.environment import configure_once
 from cerebro_db.training.functions import distribution_of, imported, places_of
@@ -87,7 +87,8 @@ def _select(plpy: Any, request: GridRequest | ListRequest) -> None:
 def inspect(plpy: Any, gd: dict[str, Any], model_arch: str, model_weights: bytes | None) -> str:
     """Build a model within the limits of the database and tell its size, work and shapes as JSON."""
     settings = settings_of(plpy)
-    limits, memory = ArchitectureLimits.of(settings), limit_memory(settings)
+    limits = ArchitectureLimits.of(settings)
+    memory = bind(settings, connects=plpy.asks_nothing)
     config = check_architecture(model_arch, limits)
 
     def work(tick: Tick) -> str:
@@ -110,7 +111,8 @@ def inspect(plpy: Any, gd: dict[str, Any], model_arch: str, model_weights: bytes
 def read_file(plpy: Any, gd: dict[str, Any], file: bytes | None) -> tuple[str, bytes]:
     """The architecture and the weights in a file of Keras."""
     settings = settings_of(plpy)
-    limits, memory = ArchitectureLimits.of(settings), limit_memory(settings)
+    limits = ArchitectureLimits.of(settings)
+    memory = bind(settings, connects=plpy.asks_nothing)
 
     def work(tick: Tick) -> tuple[str, bytes]:
         from cerebro_db.training.environment import configure_once

@@ -23,11 +23,12 @@ from cerebro_db.postgres.sessions import Session
 from cerebro_db.postgres.table_kinds import STATES_SUFFIX
 from cerebro_db.postgres.times import Styles
 from cerebro_db.scoring.prediction_models import Asked, models_of_table, shown_classes
+from cerebro_db.server import network
 from cerebro_db.server.caller import INT4, OID, TEXT, caller_session
 from cerebro_db.server.computing import Tick, compute
 from cerebro_db.server.entry import entry_of
 from cerebro_db.server.host import Host
-from cerebro_db.server.memory import limit_memory
+from cerebro_db.server.limits import bind
 from cerebro_db.server.settings import settings_of
 
 if TYPE_CHECKING:
@@ -132,7 +133,8 @@ def read_model(session: Session, text: str, mst_key: int | None) -> tuple[Asked,
 
 def built(plpy: Any, asked: Asked, data: bytes, settings: Settings) -> LoadedModel:
     """The model, ready to be asked."""
-    memory = limit_memory(settings)
+    # Elsewhere this process reads models through sessions of its own.
+    memory = bind(settings, connects=plpy.asks_nothing)
 
     def work(tick: Tick) -> RowModel:
         from cerebro_db.training.environment import configure_once
@@ -379,6 +381,7 @@ class _KeptApart:
 
 def model_apart(plpy: Any, gd: dict[str, Any], text: str, mst_key: int | None) -> LoadedModel:
     """The model of a table, loaded where it has not been, or where it was replaced."""
+    network.require()
     host = Host.of(plpy, gd)
     kept: OrderedDict[_Place, _KeptApart] = gd.setdefault(_APART_KEY, OrderedDict())
     place = (host.pool.dsn, host.search_path, host.styles, text, mst_key)

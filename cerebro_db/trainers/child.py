@@ -18,7 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
-from cerebro_db.errors import CerebroError, OutOfMemory, RunInterrupted, Unexpected
+from cerebro_db.errors import CerebroError, OutOfMemory, RunInterrupted, TrainerBound, Unexpected
 from cerebro_db.relay.wire import DRIVER, TRAINER, send
 from cerebro_db.server.host import close_sessions
 from cerebro_db.server.memory import idle_seconds, know_functions, release_memory
@@ -140,7 +140,9 @@ def _done(plpy: Plpy, gd: dict[str, Any], call: dict[str, Any]) -> tuple[dict[st
     except Exception as error:
         # TensorFlow may end a process that has no memory left at its next tensor.
         spoiled = isinstance(error, OutOfMemory)
-        return {"error": described(error), "like": lasting(), "ends": spoiled}, not spoiled
+        anew = isinstance(error, TrainerBound)
+        answer = {"error": described(error), "like": lasting(), "ends": spoiled, "anew": anew}
+        return answer, not (spoiled or anew)
 
 
 def _function(name: str) -> Callable[..., Any]:

@@ -118,12 +118,17 @@ def _make_tables(sql: Any, blobs: tuple[np.ndarray, np.ndarray]) -> None:
 
 
 def select(
-    sql: Any, name: str, model_ids: list[int], compile_params: list[str], fit_params: list[str]
+    sql: Any,
+    name: str,
+    model_ids: list[int],
+    compile_params: list[str],
+    fit_params: list[str],
+    models: str = "models",
 ) -> None:
     """Make a model selection table from all combinations."""
     sql.run(
-        "SELECT cerebro_load_configs('models', %s, %s, %s, %s)",
-        (name, model_ids, compile_params, fit_params),
+        "SELECT cerebro_load_configs(%s, %s, %s, %s, %s)",
+        (models, name, model_ids, compile_params, fit_params),
     )
 
 
