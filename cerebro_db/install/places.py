@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 import cerebro_db
 from cerebro_db.install import queries, sources
-from cerebro_db.install.connection import rows, transaction
+from cerebro_db.install.installer import rows, transaction
 from cerebro_db.install.script import Script
 
 _TOLD = re.compile(r"^_told = (\{.*\})$", re.MULTILINE)

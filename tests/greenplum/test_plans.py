@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from conftest import Sql
 
-from cerebro_db.postgres.dialects.greenplum import Greenplum
+from cerebro_db.postgres.dialects.choice import Greenplum
 from cerebro_db.postgres.dialects.greenplum_rotation import GreenplumRotation
 from cerebro_db.postgres.dialects.postgresql_training import HopOrder, ScanOrder, StateTables
 from cerebro_db.postgres.names import QualifiedName

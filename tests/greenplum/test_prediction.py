@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from conftest import Sql
 
-from cerebro_db.postgres.dialects.greenplum import Greenplum
+from cerebro_db.postgres.dialects.choice import Greenplum
 from cerebro_db.postgres.dialects.greenplum_prediction import GreenplumPrediction
 from cerebro_db.postgres.dialects.postgresql_prediction import PackedSource, RowSource, Source
 from cerebro_db.postgres.dialects.prediction_answers import Answer, Classes, Several, Values

@@ -16,8 +16,8 @@ from servers import as_role
 import cerebro_db
 from cerebro_db.errors import CerebroError, InstallationFailed, MissingPrerequisite
 from cerebro_db.install import installer, script, sources
-from cerebro_db.install.connection import rows, transaction
 from cerebro_db.install.embedded import Cluster
+from cerebro_db.install.installer import rows, transaction
 from cerebro_db.install.script import Script, Step, sql_array
 
 SCHEMA = """
