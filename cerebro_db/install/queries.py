@@ -44,6 +44,7 @@ SELECT current_database(),
                 WHERE schemaname = 'cerebro' AND tablename = 'catalog_migrations')
 """
 SUPERUSER = "SELECT current_user, current_setting('is_superuser')"
+
 # Only superusers can make a function of their own in this language.
 _ANY = "cerebro_version"  # of its functions, which all begin alike
 BODY = f"""
@@ -55,6 +56,7 @@ SELECT p.prosrc
  WHERE n.nspname = 'cerebro' AND p.proname = '{_ANY}' AND p.pronargs = 0
    AND l.lanname = 'plpython3u' AND r.rolsuper
 """
+
 VERSION = "SELECT cerebro.cerebro_version()"
 LIBRARY_VERSIONS = "SELECT name, version FROM pg_temp.cerebro_library_versions()"
 CATALOG_DIFFERENCES = "SELECT message, hint FROM cerebro._catalog_differences()"
