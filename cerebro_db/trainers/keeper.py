@@ -20,6 +20,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
+from cerebro_db.relay.keepers import FORK_HINT
 from cerebro_db.relay.wire import Closed, encoded, received
 from cerebro_db.trainers import preloading
 from cerebro_db.trainers.child import MESSAGE_BYTES, TRAINER, harmless, live
@@ -267,8 +268,7 @@ class Keeper:
 def _cannot_fork(kind: str, error: OSError) -> dict[str, str]:
     return {
         "error": f"no {kind} can be started: {error.strerror}",
-        "hint": "the limits of processes and memory of the server's user are reached (ulimit -u, "
-        "TasksMax of systemd, pids.max of a container): raise them, or use fewer workers",
+        "hint": FORK_HINT,
     }
 
 

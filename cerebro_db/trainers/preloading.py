@@ -1,11 +1,15 @@
-"""Modules that drivers and trainers need, imported by their keeper."""
+"""Modules that drivers and trainers need, imported by their keeper.
+
+All of them at once: what a process imports later may be of another version by then.
+"""
 
 from __future__ import annotations
 
 import importlib
 import pkgutil
+from types import ModuleType
 
-from cerebro_db import server
+from cerebro_db import server, training
 from cerebro_db.trainers.child import TRAINER
 from cerebro_db.training import environment
 
@@ -18,5 +22,10 @@ def load(kind: str) -> None:
     """
     if kind == TRAINER:
         environment.preload()
-    for module in pkgutil.iter_modules(server.__path__):
-        importlib.import_module(f"{server.__name__}.{module.name}")
+        _import_all(training)
+    _import_all(server)
+
+
+def _import_all(package: ModuleType) -> None:
+    for module in pkgutil.iter_modules(package.__path__):
+        importlib.import_module(f"{package.__name__}.{module.name}")
