@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-import psycopg2
 import sqlalchemy
-from sqlalchemy.exc import DBAPIError
-from sqlalchemy.pool import NullPool
 
 import cerebro_db
-from cerebro_db.errors import CerebroError, InstallationFailed, MissingPrerequisite
+from cerebro_db.errors import InstallationFailed
 from cerebro_db.install import queries
-from cerebro_db.install.script import Script, pinned, sql_array
+from cerebro_db.install.connection import Warnings, execute, rows, transaction
+from cerebro_db.install.places import installed_script
+from cerebro_db.install.script import Script, sql_array, sql_string
 from cerebro_db.postgres.dialects.greenplum_install import (
     PRIORITY,
+    SEGMENT_SURROUNDINGS,
     SEGMENT_VERSIONS,
     SEGMENTS,
     SLOTS,
@@ -24,111 +23,21 @@ from cerebro_db.postgres.dialects.greenplum_install import (
     VERSION_HERE,
 )
 
-_FEATURE_NOT_SUPPORTED = "0A000"
-# Before anything is looked up by a name: the database may have a search_path with schemas of others, who
-# would be run as the superuser that connects. The last one is Greenplum's, and means nothing elsewhere.
-_FIRST = f"""
-SET search_path = pg_catalog, pg_temp;
-SET standard_conforming_strings = on;
-SET client_encoding = 'UTF8';
-SET plpython3.python_path = '';
-{pinned("SET")}
-"""
-
-
-class Warnings:
-    """Warnings of the server, each with its hint; in the place of a connection's list of notices."""
-
-    def __init__(self) -> None:
-        self.texts: list[str] = []
-
-    def append(self, notice: str) -> None:
-        """Keep a message of the server, without its severity, which it tells in its own language."""
-        self.texts.append(notice.partition(":")[2].strip())
-
-
-@contextmanager
-def transaction(dsn: str, warnings: Warnings | None = None) -> Iterator[sqlalchemy.Connection]:
-    """One transaction on the database that ``dsn`` names, as a libpq string or as a URL.
-
-    Args:
-        dsn: of the database.
-        warnings: gets those of the server.
-
-    Raises:
-        InstallationFailed: no connection, or the transaction cannot be committed.
-    """
-    engine = sqlalchemy.create_engine(
-        "postgresql+psycopg2://",
-        creator=lambda: _connected(dsn, warnings or Warnings()),
-        poolclass=NullPool,
-        # Our statements hold percent signs, and no parameters.
-        execution_options={"no_parameters": True},
-    )
-    try:
-        with engine.begin() as connection:
-            yield connection
-    except DBAPIError as error:
-        raise _translated(error, None) from error
-
-
-def _connected(dsn: str, warnings: Warnings) -> psycopg2.extensions.connection:
-    connection = psycopg2.connect(dsn, application_name="cerebro install")
-    connection.notices = warnings
-    with connection.cursor() as cursor:
-        cursor.execute(_FIRST)
-    connection.commit()
-    return connection
-
-
-def execute(connection: sqlalchemy.Connection, sql: str, what: str) -> None:
-    """Executes one or more statements; ``what`` names them where they fail.
-
-    Raises:
-        MissingPrerequisite: the statements told what an installation lacks.
-        InstallationFailed: any other error of the server.
-    """
-    _run(connection, sql, what).close()
-
-
-def rows(connection: sqlalchemy.Connection, sql: str, what: str) -> list[tuple[object, ...]]:
-    """The rows of a query; errors as in :func:`execute`."""
-    return [tuple(row) for row in _run(connection, sql, what)]
-
-
-def _run(
-    connection: sqlalchemy.Connection, sql: str, what: str
-) -> sqlalchemy.CursorResult[tuple[object, ...]]:
-    try:
-        return connection.exec_driver_sql(sql)
-    except DBAPIError as error:
-        raise _translated(error, what) from error
-
-
-def _translated(error: DBAPIError, what: str | None) -> CerebroError:
-    original = error.orig
-    diagnosis = getattr(original, "diag", None)
-    message = getattr(diagnosis, "message_primary", None) or str(original).strip()
-    hint = getattr(diagnosis, "message_hint", None)
-    sqlstate = getattr(original, "pgcode", None)
-    if sqlstate == _FEATURE_NOT_SUPPORTED and hint:
-        return MissingPrerequisite(message, hint)
-    failed = InstallationFailed(f"{what}: {message}" if what else message, hint)
-    failed.sqlstate = sqlstate or failed.sqlstate
-    return failed
-
 
 @dataclass(frozen=True)
 class Report:
     """Findings about an installation and about its server.
 
     Attributes:
+        versions: of what runs beside the server, by name.
+        limits: of these processes, by name.
         warnings: what an administrator may want to change.
     """
 
     version: str
     functions: tuple[str, ...]
     versions: Mapping[str, str]
+    limits: Mapping[str, str] = field(default_factory=dict)
     segments: int = 0
     warnings: tuple[str, ...] = ()
 
@@ -166,17 +75,22 @@ def verify(dsn: str, script: Script) -> Report:
                 f"the server runs version {version} of Cerebro-DB, this is {cerebro_db.__version__}",
                 'Run "cerebro upgrade" with the version that the server shall run.',
             )
-        # After a function of the installation, which has loaded the relay.
+        # With the paths of the installation, whatever those of this program are.
+        script = installed_script(connection, script)
         execute(connection, script.render("verify/versions.sql"), "the versions")
         versions = rows(connection, queries.LIBRARY_VERSIONS, "the versions in a trainer")
         libraries = {str(name): str(value) for name, value in versions}
+        limits = rows(connection, queries.SURROUNDINGS, "the limits of a trainer")
+        told = [str(warning) for _, _, warning in limits if warning]
         segments = _verify_segments(connection, {"Cerebro-DB": version, **libraries})
         execute(connection, script.render("finish/020_earlier_schemas.sql"), "the search_path")
-        told = [*warnings.texts]
+        told += warnings.texts
         if segments:
+            told += _limits_of_segments(connection)
             told += _bounds_of_segments(connection, segments)
         connection.rollback()
-    return Report(version, script.functions(), libraries, segments, tuple(told))
+    known = {str(name): str(value) for name, value, _ in limits}
+    return Report(version, script.functions(), libraries, known, segments, tuple(told))
 
 
 def _verify_segments(connection: sqlalchemy.Connection, expected: Mapping[str, str]) -> int:
@@ -194,6 +108,15 @@ def _verify_segments(connection: sqlalchemy.Connection, expected: Mapping[str, s
                     "Install the same versions at the same place on every host.",
                 )
     return len({segment for _, segment, *_ in found})
+
+
+def _limits_of_segments(connection: sqlalchemy.Connection) -> Iterator[str]:
+    """Warnings about the hosts of segments."""
+    ((settings,),) = rows(connection, queries.SETTINGS, "the settings")
+    query = SEGMENT_SURROUNDINGS.format(settings=sql_string(str(settings)))
+    for host, _, _, warning in rows(connection, query, "the limits of trainers beside segments"):
+        if warning:
+            yield f"host {host}: {warning}"
 
 
 def _bounds_of_segments(connection: sqlalchemy.Connection, segments: int) -> Iterator[str]:

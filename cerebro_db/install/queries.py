@@ -59,6 +59,13 @@ SELECT p.prosrc
 
 VERSION = "SELECT cerebro.cerebro_version()"
 LIBRARY_VERSIONS = "SELECT name, version FROM pg_temp.cerebro_library_versions()"
+SETTINGS = """
+SELECT pg_catalog.json_object_agg(s.name, s.value)::text FROM cerebro.settings s
+ WHERE s.name <> 'worker_dsn'
+"""
+
+SURROUNDINGS = f"SELECT name, value, warning FROM pg_temp.cerebro_surroundings(({SETTINGS}))"
+
 CATALOG_DIFFERENCES = "SELECT message, hint FROM cerebro._catalog_differences()"
 MISSING_FUNCTIONS = """
 SELECT name FROM unnest({names}) AS name

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import os
 import platform
+import resource
 from typing import Any
 
 import cerebro_db
@@ -10,9 +13,12 @@ from cerebro_db.configs.settings import OF_SUPERUSERS, Settings, parse_setting
 from cerebro_db.errors import InvalidArgument, NotPermitted
 from cerebro_db.postgres import gpus
 from cerebro_db.postgres.sessions import check_dsn
+from cerebro_db.relay.machine import memory_mb
+from cerebro_db.server import network
 from cerebro_db.server.caller import caller_session
 from cerebro_db.server.entry import entry, entry_of
 from cerebro_db.server.host import Host
+from cerebro_db.server.limits import bind
 from cerebro_db.training.devices import described
 from cerebro_db.training.environment import versions
 
@@ -110,3 +116,28 @@ def gpu_configuration(
 def gpus_here(plpy: Any, gd: dict[str, Any], source: str | None) -> list[str]:
     """The GPUs of the host on which this process runs."""
     return described(source, plpy.listen)
+
+
+@entry
+def limits(plpy: Any, gd: dict[str, Any], settings: str) -> list[tuple[str, str, str | None]]:
+    """Limits that this trainer has by the settings of the database, as the kernel tells.
+
+    Args:
+        settings: JSON of names and values.
+
+    Returns:
+        Name, value, and a warning or None.
+    """
+    known = Settings.of(json.loads(settings))
+    bind(known)
+    memory = resource.getrlimit(resource.RLIMIT_DATA)[1] // 2**20
+    cpus = ",".join(map(str, sorted(os.sched_getaffinity(0))))
+    nice = os.getpriority(os.PRIO_PROCESS, 0)
+    warning = None
+    if known.trainer_network == "off" and not network.is_refused():
+        warning = "this system cannot refuse trainers the network (seccomp): they have it"
+    return [
+        ("memory of a trainer", f"{memory} MB of {memory_mb()} MB", None),
+        ("processors of a trainer", f"{cpus}; nice {nice}", None),
+        ("network of a trainer", "none" if network.is_refused() else "that of the host", warning),
+    ]

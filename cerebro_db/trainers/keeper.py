@@ -21,9 +21,11 @@ from collections import OrderedDict
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import Any, BinaryIO
 
-from cerebro_db import server
+from cerebro_db import server, training
+from cerebro_db.relay.keepers import FORK_HINT
 from cerebro_db.relay.wire import TRAINER, Closed, exactly, is_ours, received, send
 from cerebro_db.trainers.child import MESSAGE_BYTES, harmless, live
 from cerebro_db.training import environment
@@ -268,8 +270,7 @@ class Keeper:
 def _cannot_fork(kind: str, error: OSError) -> dict[str, str]:
     return {
         "error": f"no {kind} can be started: {error.strerror}",
-        "hint": "the limits of processes and memory of the server's user are reached (ulimit -u, "
-        "TasksMax of systemd, pids.max of a container): raise them, or use fewer workers",
+        "hint": FORK_HINT,
     }
 
 
@@ -331,10 +332,17 @@ def _allowed(pid: int) -> int | None:
 def preload(kind: str) -> None:
     """Import what processes of a kind need; nothing computes, and no thread is left but TensorFlow's.
 
+    All of it at once: what a process imports later may be of another version by then.
+
     Args:
         kind: driver or trainer.
     """
     if kind == TRAINER:
         environment.preload()
-    for module in pkgutil.iter_modules(server.__path__):
-        importlib.import_module(f"{server.__name__}.{module.name}")
+        _import_all(training)
+    _import_all(server)
+
+
+def _import_all(package: ModuleType) -> None:
+    for module in pkgutil.iter_modules(package.__path__):
+        importlib.import_module(f"{package.__name__}.{module.name}")

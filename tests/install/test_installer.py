@@ -16,8 +16,8 @@ from servers import as_role
 import cerebro_db
 from cerebro_db.errors import CerebroError, InstallationFailed, MissingPrerequisite
 from cerebro_db.install import installer, script, sources
+from cerebro_db.install.connection import rows, transaction
 from cerebro_db.install.embedded import Cluster
-from cerebro_db.install.installer import rows, transaction
 from cerebro_db.install.script import Script, Step, sql_array
 
 SCHEMA = """
@@ -286,6 +286,17 @@ class TestMissing:
         assert message.startswith(f"{python} has {lacks}")
         assert hint is not None
         assert f'{python.parent}/pip install "cerebro-db[cpu]' in hint
+
+    @pytest.mark.not_on_segments(EMBEDDED_ONLY)
+    def test_keeper_directory(self, empty_database: str, short_folder: Path) -> None:
+        message, hint = self._message(empty_database, Script(keeper_directory="/nowhere"))
+        assert message == 'the server finds no folder "/nowhere" for keepers'
+        assert "--keeper-directory" in (hint or "")
+        folder = short_folder / "closed"
+        folder.mkdir(mode=0o555)
+        message, hint = self._message(empty_database, Script(keeper_directory=str(folder)))
+        assert message.endswith(f'may not make a folder in "{folder}"')
+        assert "--keeper-directory" in (hint or "")
 
     def test_someone_elses_schema(self, empty_database: str, empty: Any) -> None:
         empty.run("CREATE SCHEMA cerebro")

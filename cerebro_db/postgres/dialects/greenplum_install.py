@@ -253,6 +253,15 @@ SELECT c.hostname::text, v.segment, v.package, (v.library).name, (v.library).ver
  ORDER BY 2, 4
 """
 
+# What limits trainers beside each segment: host, name, value, warning. Parameter: the settings, as JSON.
+SEGMENT_SURROUNDINGS = """
+SELECT DISTINCT c.hostname::text, (v.found).name, (v.found).value, (v.found).warning
+  FROM (SELECT gp_segment_id AS segment, pg_temp.cerebro_surroundings({settings}) AS found
+          FROM gp_dist_random('gp_id')) v
+  JOIN pg_catalog.gp_segment_configuration c ON c.content = v.segment AND c.role = 'p'
+ ORDER BY 1, 2
+"""
+
 # What limits how many statements run at once: kind, name, how many.
 SLOTS = """
 SELECT 'resource queue', q.rsqname::text, q.rsqcountlimit::integer FROM pg_catalog.pg_resqueue q
