@@ -30,7 +30,7 @@ def worker(segments: Sql) -> Iterator[Session]:
     segments.run("SELECT cerebro_pack('source', 'packed', 'y', 'x', 50)")
     session = Session(segments.dsn, "test")
     session.settle()
-    session.run("; ".join(Greenplum(90426).session_settings().first))
+    session.run("; ".join(Greenplum(90426).session_settings()))
     session.run(SQL.worker_settings(StateTables("states", 3, True)))
     for statement in SQL.create_states(STATES, True):
         session.run(statement)
