@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from cerebro_db.configs.arguments import Argument, flag, fraction, nearest, number, whole
-from cerebro_db.configs.brackets import brackets, largest_bracket
+from cerebro_db.configs.brackets import Bracket, brackets, largest_bracket
 from cerebro_db.configs.grammar import Call, named_values, parse_keywords, parse_names
-from cerebro_db.configs.messages import shown
+from cerebro_db.configs.messages import check_range, shown
 from cerebro_db.configs.monitors import Monitor, monitor_of
 from cerebro_db.errors import InvalidArgument, hinted
 
@@ -22,6 +22,7 @@ __all__ = [
     "parse_early_stopping",
     "parse_method",
     "parse_objectives",
+    "schedule_of",
 ]
 
 MAX_EPOCHS = 1_000_000
@@ -214,6 +215,20 @@ def _values(
         argument = arguments[key.lower()]
         values[argument.name] = argument.validated(value, what)
     return values
+
+
+def schedule_of(r: int | None, eta: int | None, skip_last: int | None) -> list[Bracket]:
+    """The brackets of Hyperband for what someone asks.
+
+    Raises:
+        InvalidArgument: a number is out of its range, or the brackets are too large.
+    """
+    check_range("r", r, 1, MAX_EPOCHS, optional=False)
+    check_range("eta", eta, 2, MAX_EPOCHS, optional=False)
+    check_range("skip_last", skip_last, 0, MAX_EPOCHS, optional=False)
+    numbers = int(r or 0), int(eta or 0), int(skip_last or 0)
+    _check_brackets(dict(zip(("R", "eta", "skip_last"), numbers, strict=True)), "schedule")
+    return brackets(*numbers)
 
 
 def _check_brackets(params: Mapping[str, Any], what: str) -> None:

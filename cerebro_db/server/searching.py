@@ -1,0 +1,34 @@
+"""What the functions that begin, steer and look at searches call."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cerebro_db.configs.search_parameters import schedule_of
+from cerebro_db.models.hyperband import ScheduleRequest, schedule_rows, write_schedule
+from cerebro_db.server.caller import caller_session
+from cerebro_db.server.entry import entry_of
+
+
+@entry_of("cerebro_hyperband_schedule")
+def hyperband_schedule(
+    plpy: Any, gd: dict[str, Any], r: int | None, eta: int | None, skip_last: int | None
+) -> list[tuple[int, int, int, int]]:
+    """The brackets of Hyperband, a row for each rung."""
+    return schedule_rows(schedule_of(r, eta, skip_last))
+
+
+@entry_of("cerebro_hyperband_schedule")
+def hyperband_table(
+    plpy: Any,
+    gd: dict[str, Any],
+    schedule_table: str | None,
+    r: int | None,
+    eta: int | None,
+    skip_last: int | None,
+    replace: bool | None,
+) -> None:
+    """The same as a table."""
+    request = ScheduleRequest(schedule_table, r, eta, skip_last, replace)
+    with caller_session(plpy, writes=True) as session:
+        write_schedule(session, request, plpy.listen)
