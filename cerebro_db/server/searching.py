@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from cerebro_db.configs.search_parameters import schedule_of
+from cerebro_db.core.search_texts import schedule_of
 from cerebro_db.models.hyperband import ScheduleRequest, schedule_rows, write_schedule
 from cerebro_db.server.caller import caller_session
 from cerebro_db.server.entry import entry_of
