@@ -1,0 +1,142 @@
+"""cerebro.trials and cerebro.searches: what they make of rows of the catalog, whoever wrote these."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+RUN = (
+    "INSERT INTO cerebro._runs (source_table, model_output_table, num_iterations, seed, "
+    "metrics_compute_frequency, warm_start, num_partitions, num_workers, threads, manifest, status, "
+    "driver_pid, name, search) "
+    "VALUES ('t', 'o', 1, 0, 1, false, 2, 1, 1, '{}', 'finished', 0, 'views', %s) RETURNING run_id"
+)
+CONFIGURATION = (
+    "INSERT INTO cerebro._configurations (run_id, mst_key, model_id, compile_params, fit_params, "
+    "hop_seconds, initial_seed, jit, steps_per_call, goal, status, budget) "
+    "VALUES (%s, %s, 1, '', '', 1, 1, false, 1, 'max', %s, %s)"
+)
+DECISION = (
+    "INSERT INTO cerebro._decisions (run_id, number, mst_key, action, epochs, source, source_epoch, "
+    "reason, who, detail) VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s)"
+)
+MEASURE = (
+    "INSERT INTO cerebro._metrics (run_id, mst_key, epoch, dataset, loss, metric_names, metrics, elapsed) "
+    "VALUES (%s, %s, %s, %s, %s, %s, %s, 1.0)"
+)
+ACCURACY = {"metric": "accuracy", "dataset": "validation", "maximise": True}
+LOSS = {"metric": "loss", "dataset": "training", "maximise": False}
+
+
+def begin(sql: Any, *objectives: Any, **more: Any) -> int:
+    """A search in the catalog; returns its run_id."""
+    spec = {"method": "hyperband", "params": {"R": 9}, "objectives": list(objectives), **more}
+    return int(sql.value(RUN, (json.dumps(spec),)))
+
+
+def add(
+    sql: Any, run_id: int, number: int, key: int, *, status: str = "finished", budget: int = 1,
+    parameters: Any = None,
+) -> None:  # fmt: skip
+    """A trial that was added to bracket 2."""
+    sql.run(CONFIGURATION, (run_id, key, status, budget))
+    detail = json.dumps({"parameters": parameters or {}, "bracket": 2, "rung": 0})
+    sql.run(DECISION, (run_id, number, key, "add", 1, None, None, "bracket 2", "", detail))
+
+
+def measure(
+    sql: Any, run_id: int, key: int, epoch: int, accuracy: float, loss: float = 1.0
+) -> None:
+    names = ["mae", "accuracy"]
+    for dataset, value in (("training", 0.0), ("validation", accuracy)):
+        sql.run(MEASURE, (run_id, key, epoch, dataset, loss, names, [9.0, value]))
+
+
+@pytest.fixture
+def search(sql: Any) -> int:
+    """Three trials, of which one was promoted and one was stopped by somebody."""
+    run_id = begin(sql, ACCURACY)
+    for key in (1, 2, 3):
+        add(sql, run_id, 1, key, budget=3 if key == 2 else 1, parameters={"lr": key / 10})
+        measure(sql, run_id, key, 1, key / 10)
+    measure(sql, run_id, 2, 3, 0.9)
+    promoted = json.dumps({"bracket": 2, "rung": 1})
+    sql.run(DECISION, (run_id, 2, 2, "promote", 3, None, None, "1 of 3", "", promoted))
+    sql.run(DECISION, (run_id, 3, 3, "stop", 1, None, None, "hopeless", "alice", "{}"))
+    return run_id
+
+
+def test_trials(sql: Any, search: int) -> None:
+    rows = sql.fetch(
+        "SELECT mst_key, rank, status, bracket, rung, budget, epoch, objective, objectives, "
+        "parameters ->> 'lr', action, reason, decided_by FROM cerebro.trials WHERE run_id = %s "
+        "ORDER BY mst_key",
+        (search,),
+    )
+    assert rows == [
+        (1, 3, "finished", 2, 0, 1, 1, 0.1, [0.1], "0.1", "add", "bracket 2", None),
+        (2, 1, "finished", 2, 1, 3, 3, 0.9, [0.9], "0.2", "promote", "1 of 3", None),
+        (3, 2, "stopped", 2, 0, 1, 1, 0.3, [0.3], "0.3", "stop", "hopeless", "alice"),
+    ]
+
+
+def test_searches(sql: Any, search: int) -> None:
+    row = sql.row(
+        "SELECT name, status, method, params ->> 'R', trials, finished_trials, stopped, failed, epochs, "
+        "best_mst_key, best_objective FROM cerebro.searches WHERE run_id = %s",
+        (search,),
+    )
+    assert row == ("views", "finished", "hyperband", "9", 3, 2, 1, 0, 5, 2, 0.9)
+    decided = "SELECT decided_by, detail ->> 'rung' FROM cerebro.decisions WHERE number > 1 ORDER BY number"
+    assert sql.fetch(decided) == [(None, "1"), ("alice", None)]
+
+
+def test_several_objectives_in_their_order(sql: Any) -> None:
+    run_id = begin(sql, LOSS, ACCURACY)
+    add(sql, run_id, 1, 1)
+    add(sql, run_id, 1, 2)
+    measure(sql, run_id, 1, 1, 0.5, loss=2.0)
+    measure(sql, run_id, 2, 1, 0.4, loss=1.0)
+    rows = "SELECT mst_key, objectives, rank FROM cerebro.trials WHERE run_id = %s ORDER BY 1"
+    assert sql.fetch(rows, (run_id,)) == [(1, [2.0, 0.5], 2), (2, [1.0, 0.4], 1)]
+
+
+def test_what_has_no_value_comes_last(sql: Any) -> None:
+    run_id = begin(sql, ACCURACY)
+    for key, status in ((1, "training"), (2, "training"), (3, "failed"), (4, "waiting")):
+        add(sql, run_id, 1, key, status=status)
+    measure(sql, run_id, 1, 1, float("nan"))
+    measure(sql, run_id, 2, 1, 0.1)
+    measure(sql, run_id, 3, 1, 0.9)
+    rows = "SELECT mst_key, rank, status FROM cerebro.trials WHERE run_id = %s ORDER BY 2, 1"
+    assert sql.fetch(rows, (run_id,)) == [
+        (2, 1, "waiting"),  # it has done what it was given
+        (1, 2, "waiting"),
+        (4, 3, "waiting"),
+        (3, 4, "failed"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "spec",
+    ["{}", "[]", "3", '{"objectives": 3}', '{"objectives": [3, null, {"metric": {}}]}',
+     '{"objectives": [{"metric": "loss", "dataset": "training", "maximise": "perhaps"}]}'],
+)  # fmt: skip
+def test_owners_may_write_anything(sql: Any, spec: str) -> None:
+    run_id = sql.value(RUN, (spec,))
+    add(sql, run_id, 1, 1)
+    measure(sql, run_id, 1, 1, 0.5)
+    detail = json.dumps({"parameters": 3, "bracket": "x", "rung": 1e300})
+    sql.run(DECISION, (run_id, 2, 1, "promote", 2, None, None, "", "", detail))
+    trials = "SELECT mst_key, bracket, rung FROM cerebro.trials WHERE run_id = %s"
+    assert sql.fetch(trials, (run_id,)) == [(1, 2, 0)]
+    assert sql.value("SELECT trials FROM cerebro.searches WHERE run_id = %s", (run_id,)) == 1
+
+
+def test_a_fit_is_no_search(sql: Any) -> None:
+    run_id = sql.value(RUN, (None,))
+    sql.run(CONFIGURATION, (run_id, 1, "finished", 1))
+    assert sql.fetch("SELECT * FROM cerebro.trials") == []
+    assert sql.fetch("SELECT * FROM cerebro.searches") == []
