@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from cerebro_db.core.search_texts import schedule_of
+from cerebro_db.models.best import BestRequest, write_best
 from cerebro_db.models.hyperband import ScheduleRequest, schedule_rows, write_schedule
 from cerebro_db.server.caller import caller_session
 from cerebro_db.server.entry import entry_of
@@ -32,3 +33,18 @@ def hyperband_table(
     request = ScheduleRequest(schedule_table, r, eta, skip_last, replace)
     with caller_session(plpy, writes=True) as session:
         write_schedule(session, request, plpy.listen)
+
+
+@entry_of("cerebro_best")
+def best(
+    plpy: Any,
+    gd: dict[str, Any],
+    run_id: int | None,
+    n: int | None,
+    model_selection_table: str | None,
+    replace: bool | None,
+) -> str:
+    """Make a table of configurations from the best trials; returns its name."""
+    request = BestRequest(run_id, n, model_selection_table, replace)
+    with caller_session(plpy, writes=True) as session:
+        return str(write_best(session, request, plpy.listen))

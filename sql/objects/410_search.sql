@@ -18,3 +18,12 @@ CREATE OR REPLACE FUNCTION cerebro.cerebro_hyperband_schedule(
 RETURNS void LANGUAGE plpython3u AS {{ udf('cerebro_hyperband_schedule_table') }};
 COMMENT ON FUNCTION cerebro.cerebro_hyperband_schedule(text, integer, integer, integer, boolean) IS
 'Writes the brackets of Hyperband into a table with the columns s, i, n_i, r_i.';
+
+CREATE OR REPLACE FUNCTION cerebro.cerebro_best(
+    run_id                bigint,
+    n                     integer DEFAULT NULL,
+    model_selection_table text DEFAULT NULL,
+    replace               boolean DEFAULT false)
+RETURNS text LANGUAGE plpython3u AS {{ udf('cerebro_best') }};
+COMMENT ON FUNCTION cerebro.cerebro_best(bigint, integer, text, boolean) IS
+'Makes a model selection table, <model_output_table>_best by default, from the n best trials of a search, which keep their mst_key; returns its name. Without n: the best one, or of several objectives the Pareto set.';

@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import psycopg2
 import pytest
 
 RUN = (
     "INSERT INTO cerebro._runs (source_table, model_output_table, num_iterations, seed, "
     "metrics_compute_frequency, warm_start, num_partitions, num_workers, threads, manifest, status, "
-    "driver_pid, name, search) "
-    "VALUES ('t', 'o', 1, 0, 1, false, 2, 1, 1, '{}', 'finished', 0, 'views', %s) RETURNING run_id"
+    "driver_pid, name, model_arch_table, output_schema, output_name, schedule, replaces, use_gpus, "
+    "use_caching, durability, source_oid, source_print, lock_key, cerebro_version, search) "
+    "VALUES ('t', 'o', 1, 0, 1, false, 2, 1, 1, '{}', 'finished', 0, 'views', 'models', 'public', "
+    "'out', 'hopper', false, false, true, 'hop', 1, '', (random() * 1e9)::bigint * 2, '0', %s) RETURNING run_id"
 )
 CONFIGURATION = (
     "INSERT INTO cerebro._configurations (run_id, mst_key, model_id, compile_params, fit_params, "
@@ -32,7 +35,12 @@ LOSS = {"metric": "loss", "dataset": "training", "maximise": False}
 
 def begin(sql: Any, *objectives: Any, **more: Any) -> int:
     """A search in the catalog; returns its run_id."""
-    spec = {"method": "hyperband", "params": {"R": 9}, "objectives": list(objectives), **more}
+    spec = {
+        "method": "hyperband", "params": {"R": 9}, "objectives": list(objectives),
+        "space": {"model_ids": [1], "compile_params_grid": "{}", "fit_params_grid": "{}"},
+        "early_stopping": {}, "budget": {}, "seed": 0, "concurrency": 1, "deterministic": True,
+        "goal": "max", "earlier": [], **more,
+    }  # fmt: skip
     return int(sql.value(RUN, (json.dumps(spec),)))
 
 
@@ -140,3 +148,38 @@ def test_a_fit_is_no_search(sql: Any) -> None:
     sql.run(CONFIGURATION, (run_id, 1, "finished", 1))
     assert sql.fetch("SELECT * FROM cerebro.trials") == []
     assert sql.fetch("SELECT * FROM cerebro.searches") == []
+
+
+class TestBest:
+    """cerebro_best makes a table of configurations from what the view tells."""
+
+    def test_the_best_keep_their_keys(self, sql: Any, search: int) -> None:
+        assert sql.value("SELECT cerebro.cerebro_best(%s, 2, 'best')", (search,)) == "public.best"
+        assert sql.fetch("SELECT * FROM best ORDER BY mst_key") == [(2, 1, "", ""), (3, 1, "", "")]
+        assert sql.value("SELECT model_arch_table FROM best_summary") == "models"
+        with pytest.raises(psycopg2.errors.DuplicateTable, match="best exists already"):
+            sql.fetch("SELECT cerebro.cerebro_best(%s, 1, 'best')", (search,))
+        sql.fetch("SELECT cerebro.cerebro_best(%s, 1, 'best', replace := true)", (search,))
+        assert sql.column("SELECT mst_key FROM best") == [2]
+
+    def test_beside_the_output_by_default(self, sql: Any, search: int) -> None:
+        assert sql.value("SELECT cerebro.cerebro_best(%s)", (search,)) == "public.out_best"
+        assert sql.column("SELECT mst_key FROM out_best") == [2]
+
+    @pytest.mark.parametrize(
+        ("arguments", "code", "told"),
+        [
+            ("NULL", "42704", "run_id: got NULL"),
+            ("-1", "42704", "run_id: got -1"),
+            ("%(run)s, 0", "22023", "n: got 0; allowed: 1 to"),
+            ("%(run)s, 1, ''", "22023", "model_selection_table: got ''"),
+            ("%(fit)s", "22023", "which is no search; allowed: a run of cerebro_search"),
+            ("%(empty)s", "22023", "of which no trial has been measured yet"),
+        ],
+    )
+    def test_bad_input(self, sql: Any, search: int, arguments: str, code: str, told: str) -> None:
+        runs = {"run": search, "fit": sql.value(RUN, (None,)), "empty": begin(sql, ACCURACY)}
+        with pytest.raises(psycopg2.Error, match=told) as caught:
+            sql.fetch(f"SELECT cerebro.cerebro_best({arguments % runs})")
+        assert caught.value.pgcode == code
+        assert caught.value.diag.message_hint
