@@ -7,8 +7,27 @@ from typing import Any
 from cerebro_db.core.search_texts import schedule_of
 from cerebro_db.models.best import BestRequest, write_best
 from cerebro_db.models.hyperband import ScheduleRequest, schedule_rows, write_schedule
+from cerebro_db.relay.machine import cores
+from cerebro_db.runs import search as runs
+from cerebro_db.runs.search_arguments import SearchArguments
 from cerebro_db.server.caller import caller_session
 from cerebro_db.server.entry import entry_of
+from cerebro_db.server.host import Host
+
+
+@entry_of("cerebro_search")
+def search(plpy: Any, gd: dict[str, Any], arguments: dict[str, Any]) -> int:
+    """Search a space; the arguments are those of the SQL function, by name."""
+    host = Host.apart(plpy, gd)
+    asked = SearchArguments(**arguments, search_path=host.search_path, cores=cores())
+    request = asked.request()
+
+    def registered(run_id: int) -> None:
+        plpy.go_on_by("fitting.go_on", run_id, asked.max_seconds, None, False)
+
+    return runs.search(
+        host.pool, host.dialect, request, host.tick, host.notice, registered=registered
+    )
 
 
 @entry_of("cerebro_hyperband_schedule")

@@ -1,5 +1,40 @@
 -- Searches: the best model of a space of architectures and parameters.
 
+CREATE OR REPLACE FUNCTION cerebro.cerebro_search(
+    source_table              text,
+    model_output_table        text,
+    model_arch_table          text,
+    model_selection_table     text,
+    model_id_list             integer[],
+    compile_params_grid       text,
+    fit_params_grid           text,
+    automl_method             text DEFAULT 'hyperband',
+    automl_params             text DEFAULT NULL,
+    random_state              integer DEFAULT NULL,
+    object_table              text DEFAULT NULL,
+    use_gpus                  boolean DEFAULT false,
+    validation_table          text DEFAULT NULL,
+    metrics_compute_frequency integer DEFAULT NULL,
+    name                      text DEFAULT NULL,
+    description               text DEFAULT NULL,
+    use_caching               boolean DEFAULT true,
+    objective                 text DEFAULT NULL,
+    early_stopping            text DEFAULT NULL,
+    max_seconds               double precision DEFAULT NULL,
+    max_epochs                integer DEFAULT NULL,
+    max_configs               integer DEFAULT NULL,
+    warm_start_run            bigint DEFAULT NULL,
+    seed                      bigint DEFAULT 0,
+    num_workers               integer DEFAULT NULL,
+    concurrency               integer DEFAULT NULL,
+    deterministic             boolean DEFAULT true,
+    durability                text DEFAULT 'hop',
+    schedule                  text DEFAULT 'hopper',
+    replace                   boolean DEFAULT false)
+RETURNS bigint LANGUAGE plpython3u AS {{ udf('cerebro_search') }};
+COMMENT ON FUNCTION cerebro.cerebro_search(text, text, text, text, integer[], text, text, text, text, integer, text, boolean, text, integer, text, text, boolean, text, text, double precision, integer, integer, bigint, bigint, integer, integer, boolean, text, text, boolean) IS
+'Searches the best model of a space of architectures and parameters: trains configurations, stops what is hopeless, starts what is promising; returns the run_id. automl_method: grid, random, successive_halving, hyperband, asha, tpe (hyperopt of MADlib), bohb, pbt, gp or cma-es; automl_params: such as R=9, eta=3. objective: such as val_accuracy. Leaves the tables of cerebro_fit_multiple, and in model_selection_table the best configuration.';
+
 CREATE OR REPLACE FUNCTION cerebro.cerebro_hyperband_schedule(
     r         integer,
     eta       integer DEFAULT 3,
