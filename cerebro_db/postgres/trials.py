@@ -9,8 +9,8 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from cerebro_db.core.search import SearchSpec
-from cerebro_db.errors import InvalidArgument
-from cerebro_db.postgres.catalog import Catalog, StoredRun
+from cerebro_db.errors import InvalidArgument, UndefinedRun
+from cerebro_db.postgres.catalog import GOING_ON, Catalog, StoredRun
 from cerebro_db.postgres.sessions import Session, Tick
 
 
@@ -90,4 +90,51 @@ SELECT mst_key, rank, model_id, compile_params, fit_params,
        status, bracket, rung, COALESCE(budget, 0) AS budget, COALESCE(epoch, 0) AS epoch, objectives::text[],
        COALESCE(reason, '') AS reason
   FROM cerebro.trials WHERE run_id = %s ORDER BY mst_key
+"""
+
+
+@dataclass(frozen=True)
+class Progress:
+    """A row of ``cerebro.searches``, and the newest decisions.
+
+    Attributes:
+        best: mst_key and objective of the best trial; None before any was measured.
+        decisions: the last ones, the newest first: when, what, about which trial, why.
+    """
+
+    name: str | None
+    status: str
+    method: str
+    best: tuple[int, float] | None
+    decisions: tuple[tuple[str, str, int, str], ...]
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether somebody drives it."""
+        return self.status in GOING_ON
+
+
+def progress_of(session: Session, run_id: int, tick: Tick) -> Progress:
+    """How a search stands.
+
+    Raises:
+        UndefinedRun: the caller has no such search.
+    """
+    rows = session.run(_PROGRESS, (run_id,), tick)
+    if not rows:
+        raise UndefinedRun(
+            f"run_id: got {run_id}; allowed: a search of yours", hint="cerebro.searches shows them"
+        )
+    ((name, status, method, key, objective),) = rows
+    best = None if key is None else (int(key), float(objective))
+    decisions = session.run(_NEWEST, (run_id,), tick)
+    return Progress(name, status, method, best, tuple(tuple(row) for row in decisions))
+
+
+_PROGRESS = """
+SELECT name, status, method, best_mst_key, best_objective FROM cerebro.searches WHERE run_id = %s
+"""
+_NEWEST = """
+SELECT pg_catalog.to_char(decided, 'HH24:MI:SS'), action, mst_key, reason
+  FROM cerebro.decisions WHERE run_id = %s ORDER BY number DESC, mst_key LIMIT 6
 """

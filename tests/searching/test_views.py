@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import psycopg2
 import pytest
 
+PROGRAM = Path(sys.executable).parent / "cerebro"
 RUN = (
     "INSERT INTO cerebro._runs (source_table, model_output_table, num_iterations, seed, "
     "metrics_compute_frequency, warm_start, num_partitions, num_workers, threads, manifest, status, "
@@ -183,3 +188,30 @@ class TestBest:
             sql.fetch(f"SELECT cerebro.cerebro_best({arguments % runs})")
         assert caught.value.pgcode == code
         assert caught.value.diag.message_hint
+
+
+class TestWatch:
+    """cerebro watch shows what is in which rung."""
+
+    def watch(self, sql: Any, run_id: int) -> subprocess.CompletedProcess[str]:
+        command = [PROGRAM, "watch", "--dsn", sql.dsn, str(run_id)]
+        return subprocess.run(
+            command, capture_output=True, text=True, timeout=120, check=False,
+            env={**os.environ, "COLUMNS": "150"},
+        )  # fmt: skip
+
+    def test_a_search_that_has_ended(self, sql: Any, search: int) -> None:
+        done = self.watch(sql, search)
+        assert (done.returncode, done.stderr) == (0, "")
+        told = "hyperband · finished · 3 trials: 2 finished, 1 stopped · best 0.9, trial 2"
+        assert f"run {search} views · {told}" in done.stdout
+        assert "stop 3: hopeless" in done.stdout
+
+    def test_what_is_no_search(self, sql: Any) -> None:
+        run_id = sql.value(RUN, (None,))
+        done = self.watch(sql, run_id)
+        assert done.returncode == 1
+        assert done.stderr.splitlines() == [
+            f"cerebro: run_id: got {run_id}, which is no search; allowed: a run of cerebro_search",
+            "HINT: cerebro.searches shows yours",
+        ]
