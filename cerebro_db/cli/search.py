@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -23,6 +24,7 @@ def register(app: typer.Typer) -> None:
     """Adds the commands."""
     app.command()(search)
     app.command()(watch)
+    app.command()(optuna_study)
 
 
 def search(
@@ -143,3 +145,19 @@ def watch(
         watching.watch(client_of(dsn), run_id, Console())
     except KeyboardInterrupt:  # the run goes on
         raise typer.Exit(INTERRUPTED) from None
+
+
+def optuna_study(
+    run_id: Annotated[int, typer.Argument(help="A search, as cerebro.searches shows it.")],
+    file: Annotated[Path, typer.Argument(help="A .db file, of SQLite, or a .log file, a journal.")],
+    dsn: Dsn = "",
+) -> None:
+    """Writes a search as a storage of Optuna, which optuna-dashboard opens."""
+    from cerebro_db.models.studies import write_study
+    from cerebro_db.postgres.control import control_session
+    from cerebro_db.postgres.sessions import no_tick
+
+    client = client_of(dsn)
+    with control_session(client.pool, client.search_path) as session:
+        count = write_study(session, run_id, file, no_tick)
+    show(f"{file}: {count} trials of run {run_id}")

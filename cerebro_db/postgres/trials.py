@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from cerebro_db.core.search import SearchSpec
+from cerebro_db.core.search import Objective, SearchSpec
 from cerebro_db.errors import InvalidArgument, UndefinedRun
 from cerebro_db.postgres.catalog import GOING_ON, Catalog, StoredRun
 from cerebro_db.postgres.sessions import Session, Tick
@@ -137,4 +137,24 @@ SELECT name, status, method, best_mst_key, best_objective FROM cerebro.searches 
 _NEWEST = """
 SELECT pg_catalog.to_char(decided, 'HH24:MI:SS'), action, mst_key, reason
   FROM cerebro.decisions WHERE run_id = %s ORDER BY number DESC, mst_key LIMIT 6
+"""
+
+
+def measures_of(
+    session: Session, run_id: int, objective: Objective, tick: Tick
+) -> dict[int, dict[int, float]]:
+    """The values of an objective by trial and epoch."""
+    found: dict[int, dict[int, float]] = {}
+    rows = session.run(_MEASURES, (run_id, objective.dataset), tick)
+    for mst_key, epoch, loss, names, values in rows:
+        measured = {**dict(zip(names, values, strict=True)), "loss": loss}
+        value = measured.get(objective.metric)
+        if value is not None:
+            found.setdefault(int(mst_key), {})[int(epoch)] = float(value)
+    return found
+
+
+_MEASURES = """
+SELECT mst_key, epoch, loss::text, metric_names, metrics::text[] FROM cerebro._metrics
+ WHERE run_id = %s AND dataset = %s ORDER BY mst_key, epoch
 """

@@ -7,6 +7,7 @@ from typing import Any
 from cerebro_db.core.search_texts import schedule_of
 from cerebro_db.models.best import BestRequest, write_best
 from cerebro_db.models.hyperband import ScheduleRequest, schedule_rows, write_schedule
+from cerebro_db.models.studies import ImportanceRequest, importance_of
 from cerebro_db.relay.machine import cores
 from cerebro_db.runs import search as runs
 from cerebro_db.runs.search_arguments import SearchArguments
@@ -67,3 +68,14 @@ def best(
     request = BestRequest(run_id, n, model_selection_table, replace)
     with caller_session(plpy, writes=True) as session:
         return str(write_best(session, request, plpy.listen))
+
+
+@entry_of("cerebro_importance")
+def importance(
+    plpy: Any, gd: dict[str, Any], run_id: int | None, objective: str | None, epoch: int | None
+) -> list[tuple[str, float, int]]:
+    """How important each parameter is, the most important one first."""
+    request = ImportanceRequest(run_id, objective, epoch)
+    with caller_session(plpy) as session:
+        found = importance_of(session, request, plpy.listen)
+    return [(one.parameter, one.value, one.trials) for one in found]

@@ -62,3 +62,12 @@ CREATE OR REPLACE FUNCTION cerebro.cerebro_best(
 RETURNS text LANGUAGE plpython3u AS {{ udf('cerebro_best') }};
 COMMENT ON FUNCTION cerebro.cerebro_best(bigint, integer, text, boolean) IS
 'Makes a model selection table, <model_output_table>_best by default, from the n best trials of a search, which keep their mst_key; returns its name. Without n: the best one, or of several objectives the Pareto set.';
+
+CREATE OR REPLACE FUNCTION cerebro.cerebro_importance(
+    run_id    bigint,
+    objective text DEFAULT NULL,
+    epoch     integer DEFAULT NULL,
+    OUT parameter text, OUT importance double precision, OUT trials integer)
+RETURNS SETOF record LANGUAGE plpython3u AS {{ udf('cerebro_importance') }};
+COMMENT ON FUNCTION cerebro.cerebro_importance(bigint, text, integer) IS
+'How much of the variance of an objective each parameter of a search explains, by fANOVA, and from how many trials. epoch: after which they are compared; by default the one after which most trials were measured.';
