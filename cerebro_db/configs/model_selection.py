@@ -8,7 +8,7 @@ from itertools import product
 
 import numpy as np
 
-from cerebro_db.configs.grid import Grid, parse_compile_grid, parse_fit_grid
+from cerebro_db.configs.grid import MODEL_LIST, Grid, parse_compile_grid, parse_fit_grid
 from cerebro_db.configs.messages import shown
 from cerebro_db.configs.parameters import (
     CompileParams,
@@ -54,6 +54,7 @@ def generate(
     search = _search_type(search_type)
     models = checked_model_ids(model_ids)
     grids = parse_compile_grid(compile_params_grid), parse_fit_grid(fit_params_grid)
+    _check_no_models(*grids)
     if search == "grid":
         return _grid_search(models, *grids, num_configs, random_state, tick)
     count = _positive(num_configs, "num_configs")
@@ -64,6 +65,15 @@ def generate(
         _whole(random_state, "random_state", 0, 2**63 - 1)
     generator = np.random.Generator(np.random.PCG64(random_state))
     return _random_search(models, *grids, count, generator, tick)
+
+
+def _check_no_models(compile_grid: Grid, fit_grid: Grid) -> None:
+    for grid, what in ((compile_grid, "compile"), (fit_grid, "fit")):
+        if grid.models:
+            raise InvalidArgument(
+                f"{what}_params_grid: got {MODEL_LIST!r}; allowed: in cerebro_search only",
+                "Call the function once for each group of models: rows are added to the table.",
+            )
 
 
 def combine(

@@ -238,7 +238,7 @@ class Loop:
             if not math.isfinite(row.loss):
                 self._unscored(row.mst_key, diverged(dataset, group.epoch, row.loss))
         group.combined.add(dataset)
-        if group.combined == set(self._state.spec.partitions):
+        if group.combined == set(self._state.spec.scored):
             self._scored(group.epoch, group.mst_keys)
 
     def _scored(self, epoch: int, mst_keys: tuple[int, ...]) -> None:

@@ -402,7 +402,7 @@ def _measured(state: RunState, rows: Iterable[Measures]) -> list[tuple[int, int]
         there.setdefault((row.mst_key, row.epoch), []).append(row)
     partly = []
     for (mst_key, epoch), found in there.items():
-        if {row.dataset for row in found} == set(state.spec.partitions):
+        if {row.dataset for row in found} >= set(state.spec.scored):
             for row in found:
                 state.apply(measured(row))
             state.apply(events.Scored(epoch, (mst_key,)))
