@@ -8,6 +8,7 @@ from contextlib import nullcontext
 from typing import Any
 
 from cerebro_db.configs.arguments import Argument, nearest, number, unknown, whole
+from cerebro_db.configs.brackets import Bracket, brackets, largest_bracket
 from cerebro_db.configs.grammar import Call, named_values, parse_keywords, parse_names
 from cerebro_db.configs.messages import check_range, shown
 from cerebro_db.configs.monitors import Monitor, monitor_of
@@ -17,11 +18,11 @@ from cerebro_db.errors import InvalidArgument, hinted
 
 __all__ = [
     "HYPEROPT",
-    "checked_schedule",
     "monitors_of_aims",
     "parse_early_stopping",
     "parse_method",
     "parse_objectives",
+    "schedule_of",
 ]
 
 MAX_EPOCHS = 1_000_000
@@ -106,8 +107,8 @@ def _named(given: Mapping[str, Any], table: Iterable[Argument], what: str) -> di
     return found
 
 
-def checked_schedule(r: int | None, eta: int | None, skip_last: int | None) -> tuple[int, int, int]:
-    """The numbers that brackets of Hyperband are made from.
+def schedule_of(r: int | None, eta: int | None, skip_last: int | None) -> list[Bracket]:
+    """The brackets of Hyperband for what someone asks.
 
     Raises:
         InvalidArgument: a number is out of its range, or the brackets are too large.
@@ -117,19 +118,20 @@ def checked_schedule(r: int | None, eta: int | None, skip_last: int | None) -> t
     check_range("skip_last", skip_last, 0, MAX_EPOCHS, optional=False)
     numbers = int(r or 0), int(eta or 0), int(skip_last or 0)
     _check_brackets(*numbers, "schedule")
-    return numbers
+    return brackets(*numbers)
 
 
 def _check_brackets(r: int, eta: int, skip_last: int, what: str) -> None:
-    most = 0
-    while eta ** (most + 1) <= r:
-        most += 1
+    most = largest_bracket(r, eta)
     if skip_last > most:
         raise InvalidArgument(
             f"{what}: got skip_last={skip_last}; allowed: 0 to {most}, as the largest bracket of "
             f"R={r}, eta={eta} has {most + 1} rungs"
         )
-    count = sum((most + 1) * eta**s // (s + 1) for s in range(skip_last, most + 1))
+    # The first bracket alone may be too many to write down.
+    count = eta**most
+    if count <= MAX_CONFIGURATIONS:
+        count = sum(one.rungs[0].configurations for one in brackets(r, eta, skip_last))
     if count > MAX_CONFIGURATIONS:
         raise InvalidArgument(
             f"{what}: got R={r}, eta={eta}, whose brackets have {count} configurations or more; "

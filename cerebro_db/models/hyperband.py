@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cerebro_db.core.search_texts import checked_schedule
-from cerebro_db.decide.search.brackets import brackets
+from cerebro_db.configs.brackets import Bracket
+from cerebro_db.core.search_texts import schedule_of
 from cerebro_db.postgres.outputs import new_outputs, replaced
 from cerebro_db.postgres.sessions import Session, Tick
 from cerebro_db.postgres.table_kinds import SCHEDULES
@@ -24,17 +24,11 @@ class ScheduleRequest:
     replace: bool | None = False
 
 
-def schedule_rows(
-    r: int | None, eta: int | None, skip_last: int | None
-) -> list[tuple[int, int, int, int]]:
-    """Bracket, rung, configurations and epochs of each rung.
-
-    Raises:
-        InvalidArgument: a number is out of its range.
-    """
+def schedule_rows(brackets: list[Bracket]) -> list[tuple[int, int, int, int]]:
+    """Bracket, rung, configurations and epochs of each rung."""
     return [
-        (bracket.s, i, rung.trials, rung.epochs)
-        for bracket in brackets(*checked_schedule(r, eta, skip_last))
+        (bracket.s, i, rung.configurations, rung.epochs)
+        for bracket in brackets
         for i, rung in enumerate(bracket.rungs)
     ]
 
@@ -51,7 +45,7 @@ def write_schedule(session: Session, request: ScheduleRequest, tick: Tick) -> No
         InvalidArgument: a number is out of its range.
         DuplicateTable: there is a table of that name.
     """
-    rows = schedule_rows(request.r, request.eta, request.skip_last)
+    rows = schedule_rows(schedule_of(request.r, request.eta, request.skip_last))
     outputs = new_outputs(
         session, request.schedule_table, "schedule_table", SCHEDULES,
         replace=request.replace, tick=tick,

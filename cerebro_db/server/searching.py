@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from cerebro_db.core.search_texts import schedule_of
 from cerebro_db.models.best import BestRequest, write_best
 from cerebro_db.models.hyperband import ScheduleRequest, schedule_rows, write_schedule
 from cerebro_db.models.studies import ImportanceRequest, importance_of
@@ -35,7 +36,7 @@ def hyperband_schedule(
     plpy: Any, gd: dict[str, Any], r: int | None, eta: int | None, skip_last: int | None
 ) -> list[tuple[int, int, int, int]]:
     """The brackets of Hyperband, a row for each rung."""
-    return schedule_rows(r, eta, skip_last)
+    return schedule_rows(schedule_of(r, eta, skip_last))
 
 
 @entry_of("cerebro_hyperband_schedule")

@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from cerebro_db.core.search import SearchSpec
 from cerebro_db.decide.search.space import Explorer, Fixed, Parameters
+
+from cerebro_db.core.search import SearchSpec
 
 if TYPE_CHECKING:
     import optuna
