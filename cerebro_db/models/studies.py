@@ -136,14 +136,14 @@ def _storage(file: Path) -> str:
 
 def _write(storage: str, name: str, spec: SearchSpec, trials: Sequence[Measured]) -> None:
     import optuna
+    from optuna.storages.journal import JournalFileBackend
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     place: optuna.storages.BaseStorage
     if storage.startswith("sqlite:"):
         place = optuna.storages.RDBStorage(storage)
     else:
-        backend = optuna.storages.journal.JournalFileBackend(storage)
-        place = optuna.storages.JournalStorage(backend)
+        place = optuna.storages.JournalStorage(JournalFileBackend(storage))
     study = optuna.create_study(storage=place, study_name=name, directions=directions(spec))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
