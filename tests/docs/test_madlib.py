@@ -149,5 +149,3 @@ def test_what_searches_find_of_the_flowers(documented: Documented) -> None:
     (chosen,) = documented.shown(PAGE, "SELECT * FROM automl_mst_table")
     assert len(chosen) == 1
     assert documented.sql.value("SELECT count(*) FROM automl_output_info") == 20
-    (predicted,) = documented.shown(PAGE, "SELECT * FROM iris_predict ORDER BY id")[1:]
-    assert len(predicted) == 30
