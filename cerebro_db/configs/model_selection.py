@@ -52,7 +52,7 @@ def generate(
     Many take a while: ``tick`` is called meanwhile and may raise to cancel.
     """
     search = _search_type(search_type)
-    models = _model_ids(model_ids)
+    models = checked_model_ids(model_ids)
     grids = parse_compile_grid(compile_params_grid), parse_fit_grid(fit_params_grid)
     _check_no_models(*grids)
     if search == "grid":
@@ -85,7 +85,7 @@ def combine(
 
     Strings that mean the same count once. The order is that of the lists, models outermost.
     """
-    models = _model_ids(model_ids)
+    models = checked_model_ids(model_ids)
     compiles = _first_of_each(_texts(compile_params_list, "compile"), parse_compile_params)
     fits = _first_of_each(_texts(fit_params_list, "fit"), parse_fit_params)
     _check_count(len(models) * len(compiles) * len(fits))
@@ -218,7 +218,12 @@ def _search_type(value: object) -> str:
     raise InvalidArgument(f"search_type: got {given}; it must be 'grid' or 'random'")
 
 
-def _model_ids(values: Sequence[int | None] | None) -> list[int]:
+def checked_model_ids(values: Sequence[int | None] | None) -> list[int]:
+    """Ids of models, each once; at least one.
+
+    Raises:
+        InvalidArgument: there is none, or one is NULL or there twice.
+    """
     if not values:
         raise InvalidArgument("model_id_list: got no model; at least one is needed")
     models = [_whole(value, "model_id_list", -(2**31), 2**31 - 1) for value in values]
