@@ -7,9 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from cerebro_db.decide.search.space import Explorer, Fixed, Parameters
-
 from cerebro_db.core.search import SearchSpec
+from cerebro_db.decide.search.space import Explorer, Fixed, Parameters
 
 if TYPE_CHECKING:
     import optuna
