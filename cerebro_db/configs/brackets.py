@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 
-__all__ = ["Bracket", "Rung", "brackets", "largest_bracket"]
+__all__ = ["Bracket", "Rung", "brackets", "halving", "largest_bracket"]
 
 
 @dataclass(frozen=True)
@@ -36,6 +36,15 @@ class Bracket:
 
     s: int
     rungs: tuple[Rung, ...]
+
+    @property
+    def epochs(self) -> int:
+        """Of all its configurations together: those of earlier rungs are not trained again."""
+        before, total = 0, 0
+        for rung in self.rungs:
+            total += rung.configurations * (rung.epochs - before)
+            before = rung.epochs
+        return total
 
 
 def largest_bracket(r: int, eta: int) -> int:
@@ -66,3 +75,18 @@ def brackets(r: int, eta: int, skip_last: int = 0) -> list[Bracket]:
         if rungs:
             found.append(Bracket(s, rungs))
     return found
+
+
+def halving(configurations: int, least: int, most: int, eta: int) -> Bracket:
+    """The bracket of successive halving: rungs until one configuration is left, or all epochs are made.
+
+    Args:
+        configurations: of the first rung.
+        least: epochs of the first rung.
+        most: epochs of the last one.
+        eta: of so many configurations one comes to the next rung.
+    """
+    rungs = [Rung(configurations, min(least, most))]
+    while rungs[-1].epochs < most and rungs[-1].configurations >= eta:
+        rungs.append(Rung(rungs[-1].configurations // eta, min(rungs[-1].epochs * eta, most)))
+    return Bracket(0, tuple(rungs))

@@ -15,6 +15,7 @@ from cerebro_db.configs.arguments import (
     whole,
     with_defaults,
 )
+from cerebro_db.configs.brackets import largest_bracket
 from cerebro_db.configs.messages import shown
 from cerebro_db.errors import InvalidArgument
 
@@ -54,21 +55,13 @@ class SearchMethod:
             raise InvalidArgument(
                 f"{what}: got r={found['r']}; allowed: 1 to R, which is {found['R']}"
             )
-        rungs = len(_powers(found["R"], found["eta"])) if "skip_last" in found else 0
+        rungs = largest_bracket(found["R"], found["eta"]) + 1 if "skip_last" in found else 0
         if "skip_last" in found and found["skip_last"] >= rungs:
             raise InvalidArgument(
                 f"{what}: got skip_last={found['skip_last']}; allowed: 0 to {rungs - 1}, as with "
                 f"R={found['R']} and eta={found['eta']} no bracket has more than {rungs} rungs"
             )
         return found
-
-
-def _powers(most: int, eta: int) -> list[int]:
-    """The powers of eta up to a number."""
-    found = [1]
-    while found[-1] * eta <= most:
-        found.append(found[-1] * eta)
-    return found
 
 
 def _epochs(name: str, default: int) -> Argument:

@@ -189,6 +189,11 @@ class SearchSpec:
         deterministic: whether results are taken in the order of the virtual schedule; else as they come.
         goal: by which the run's configurations are ranked elsewhere.
         earlier: trials to learn from.
+        measured: data sets on which trials are scored; those that decide, if nobody wants more.
+        shared_epochs: of all trials that share a compiled program, about; whether it is worth while
+            to compile for them depends on it.
+        given: what the caller has given, as texts, for the output tables.
+        replays: decisions that are repeated, in place of those of the method.
     """
 
     method: str
@@ -202,6 +207,10 @@ class SearchSpec:
     deterministic: bool = True
     goal: str = "loss"
     earlier: tuple[Earlier, ...] = ()
+    measured: tuple[str, ...] = ()
+    shared_epochs: int = 1
+    given: Mapping[str, str] = field(default_factory=dict)
+    replays: tuple[Mapping[str, Any], ...] = ()
 
     @property
     def datasets(self) -> tuple[str, ...]:
@@ -224,6 +233,10 @@ class SearchSpec:
                 "deterministic": self.deterministic,
                 "goal": self.goal,
                 "earlier": [one.to_json() for one in self.earlier],
+                "measured": list(self.measured),
+                "shared_epochs": self.shared_epochs,
+                "given": dict(self.given),
+                "replays": list(self.replays),
             },
             sort_keys=True,
         )
@@ -247,6 +260,10 @@ class SearchSpec:
                 Earlier(one["parameters"], one["epochs"], tuple(one["values"]))
                 for one in value["earlier"]
             ),
+            measured=tuple(value.get("measured", ())),
+            shared_epochs=value.get("shared_epochs", 1),
+            given=value.get("given", {}),
+            replays=tuple(value.get("replays", ())),
         )
 
 

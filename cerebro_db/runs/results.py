@@ -339,7 +339,7 @@ def _write_summary(catalog: Catalog, setup: RunSetup, run_id: int) -> None:
     columns = ", ".join(map(quote, values))
     casts = ", ".join(f"%s::{kind}" for kind, _ in values.values())
     one, source = "", ""
-    if setup.selection is None:  # one model: it stands in for _info too, as MADlib has it
+    if setup.is_single:  # one model: it stands in for _info too, as MADlib has it
         one = "".join(f", i.{name}" for name in _OF_THE_MODEL)
         source = f", {setup.output.suffixed('_info').sql} i"
     sql = (

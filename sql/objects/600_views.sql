@@ -73,10 +73,10 @@ GRANT UPDATE (status, error, driver_pid, manifest, started, resumed, active, fin
     ON cerebro._runs TO cerebro_user;
 GRANT SELECT, INSERT, DELETE ON cerebro._configurations, cerebro._architectures, cerebro._plan,
     cerebro._hops, cerebro._metrics TO cerebro_user;
-GRANT SELECT, DELETE, INSERT (run_id, number, mst_key, action, epochs, source, source_epoch, reason, who, detail)
+GRANT SELECT, DELETE, INSERT (run_id, number, mst_key, action, epochs, source, source_epoch, reason, who, detail, heard)
     ON cerebro._decisions TO cerebro_user;
 GRANT SELECT, DELETE ON cerebro._architecture_keys TO cerebro_user;
-GRANT SELECT, INSERT (run_id, mst_key, action), DELETE ON cerebro._requests TO cerebro_user;
+GRANT SELECT, INSERT (run_id, mst_key, action, detail), DELETE, UPDATE (answer) ON cerebro._requests TO cerebro_user;
 GRANT UPDATE (status, error, stopped_epoch, best_epoch, model_epoch, is_warm, budget) ON cerebro._configurations
     TO cerebro_user;
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cerebro_db.configs.brackets import brackets, largest_bracket
+from cerebro_db.configs.brackets import brackets, halving, largest_bracket
 
 # Table 1 of the paper, R=81 and eta=3: n_i and r_i of the rungs, from s=4 to s=0.
 OF_THE_PAPER = {
@@ -49,3 +49,15 @@ def test_powers_of_eta_are_not_lost_by_rounding(eta: int) -> None:
     for s in range(12):
         assert largest_bracket(eta**s, eta) == s
         assert largest_bracket(eta ** (s + 1) - 1, eta) == s
+
+
+def test_halving_ends_with_one_configuration_or_all_epochs() -> None:
+    def shown(*given: int) -> list[tuple[int, int]]:
+        return [(rung.configurations, rung.epochs) for rung in halving(*given).rungs]
+
+    assert shown(9, 1, 27, 3) == [(9, 1), (3, 3), (1, 9)]
+    assert shown(20, 2, 10, 3) == [(20, 2), (6, 6), (2, 10)]
+
+
+def test_epochs_are_not_made_twice() -> None:
+    assert brackets(9, 3)[0].epochs == 9 * 1 + 3 * 2 + 1 * 6

@@ -203,6 +203,11 @@ class Explorer:
                 yield from _combined(chosen, list(self._rules(chosen)))
 
     @property
+    def size(self) -> float:
+        """Configurations that it has; infinite where there is a range."""
+        return sum(compiling.size() * fitting.size() for compiling, fitting in self._grids.values())
+
+    @property
     def has_range(self) -> bool:
         """Whether it has infinitely many configurations."""
         return any(grid.has_range() for pair in self._grids.values() for grid in pair)

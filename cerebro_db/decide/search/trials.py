@@ -106,6 +106,10 @@ class Method:
         """
         raise NotImplementedError
 
+    def trials(self) -> float:
+        """How many trials it wants to start."""
+        raise NotImplementedError
+
     def next(self, trials: Mapping[int, Trial]) -> Start | Continue | None:
         """What a free place of the schedule does; None where nothing can be done until more is known."""
         raise NotImplementedError

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -88,10 +89,8 @@ class Course:
     # -- running ---------------------------------------------------------------------------------
     def run(self) -> Course:
         """To its end, or to the limit."""
-        try:
+        with suppress(StopIteration):
             self._go_on()
-        except StopIteration:
-            pass
         return self
 
     def resume(self, limit: int = 10**9) -> Course:
@@ -135,11 +134,12 @@ class Course:
     def _decide(self) -> None:
         while self._take(self.schedule.decide(self.state)):
             pass
-        for number, asked in sorted(self.asks.items()):
-            if len(self.recorded) >= number:
-                self.asks = {key: one for key, one in self.asks.items() if key != number}
-                self._take(self.schedule.asked(self.state, asked))
-                self._decide()
+        if self.asks and len(self.recorded) >= min(self.asks):
+            number = min(self.asks)
+            asked = self.asks[number]
+            self.asks = {key: one for key, one in self.asks.items() if key != number}
+            self._take(self.schedule.asked(self.state, asked))
+            self._decide()
 
     def _take(self, made: Iterable[Decision | events.Held]) -> int:
         count = 0

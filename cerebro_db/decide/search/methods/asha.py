@@ -40,6 +40,10 @@ class Asha(Method):
             trials, before = trials // self._eta, epochs
         return total
 
+    def trials(self) -> float:
+        """How many it starts."""
+        return self._left
+
     def next(self, trials: Mapping[int, Trial]) -> Start | Continue | None:
         """The promotion from the highest rung that has one, else a new trial."""
         for rung in range(len(self._epochs) - 2, -1, -1):

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from cerebro_db.configs.brackets import Bracket, brackets, halving
 from cerebro_db.configs.search_methods import HALVING
 from cerebro_db.core.search import SearchSpec
-from cerebro_db.decide.search.brackets import Bracket, brackets, halving
 from cerebro_db.decide.search.ranking import Values, ranked
 from cerebro_db.decide.search.trials import Continue, End, Method, Start, Trial
 
@@ -55,12 +55,16 @@ class Bracketed(Method):
             found = [halving(params["num_configs"], params["r"], params["R"], params["eta"])]
         else:
             found = brackets(params["R"], params["eta"], params["skip_last"])
-        self._open += [_Open(one, one.rungs[0].trials) for one in found]
+        self._open += [_Open(one, one.rungs[0].configurations) for one in found]
         self.full = max(self.full, *(one.rungs[-1].epochs for one in found))
 
     def total(self, configurations: float) -> float:
         """Epochs of all trials together."""
         return sum(one.bracket.epochs for one in self._open)
+
+    def trials(self) -> float:
+        """How many it starts."""
+        return sum(one.missing for one in self._open)
 
     def next(self, trials: Mapping[int, Trial]) -> Start | Continue | None:
         """A promotion, else a trial of the first bracket that is not complete."""
@@ -121,7 +125,9 @@ class Bracketed(Method):
             return []
         # As many as the bracket has, or the same part of those that there are.
         rungs = one.bracket.rungs
-        count = len(one.members) * rungs[one.rung + 1].trials // rungs[one.rung].trials
+        count = (
+            len(one.members) * rungs[one.rung + 1].configurations // rungs[one.rung].configurations
+        )
         best = order[: max(count, 1)]
         ends = [
             End(key, f"number {rank} of {len(one.members)} in rung {one.rung}")

@@ -25,6 +25,10 @@ class Full(Method):
         """Epochs of all trials together."""
         return min(self._left, configurations) * self.full
 
+    def trials(self) -> float:
+        """How many it starts."""
+        return self._left
+
     def next(self, trials: Mapping[int, Trial]) -> Start | Continue | None:
         """A trial that has fewer epochs than there are by now, or a new one."""
         for trial in trials.values():

@@ -40,6 +40,10 @@ class Population(Method):
         """Epochs of all members together."""
         return self._size * self.full
 
+    def trials(self) -> float:
+        """How many it starts."""
+        return self._size
+
     def next(self, trials: Mapping[int, Trial]) -> Start | Continue | None:
         """What followed from the last comparisons, else a member that is missing."""
         if self._todo:
