@@ -37,8 +37,9 @@ from cerebro_db.decide.search.methods import (
 from cerebro_db.decide.search.sampling import check_sampler
 from cerebro_db.decide.search.space import Explorer
 from cerebro_db.errors import InvalidArgument
-from cerebro_db.models.architectures import load_architectures
+from cerebro_db.models.architectures import limits_of, load_architectures
 from cerebro_db.models.fit_checks import check_alike, target_facts
+from cerebro_db.models.selection import check_layers
 from cerebro_db.postgres.dialects.choice import PostgreSQL
 from cerebro_db.postgres.dialects.postgresql_training import PostgreSQLTraining
 from cerebro_db.postgres.names import QualifiedName
@@ -48,6 +49,7 @@ from cerebro_db.postgres.sessions import Session, SessionPool, Tick, no_tick
 from cerebro_db.runs.configurations import Maker, program_key
 from cerebro_db.runs.driver import FIXED, Drive, Limits, no_notice
 from cerebro_db.runs.request import FitRequest
+from cerebro_db.runs.search_results import selection_name
 from cerebro_db.runs.setup import RunSetup, output_of, spec_of, threads_of
 from cerebro_db.runs.stored import probes_of
 
@@ -57,12 +59,13 @@ class SearchRequest:
     """What a caller asks of a search; texts are parsed already, tables not looked at yet.
 
     Attributes:
-        model_selection_table: a table that gets the configurations; None for none.
+        model_selection_table: a table that gets the best configuration; None for none.
         method, params: of ``configs.search_methods``; params are validated, all of them there.
         objective: parts of it; none for the validation loss, or the loss where there is no validation.
         concurrency: trials at the same time; None for the default of the method and the partitions.
         warm_start_run: an earlier run whose trials are learnt from.
         given: texts of the caller that are shown in the output tables.
+        random_state: of what is drawn; None for the seed.
     """
 
     source_table: str | None
@@ -92,6 +95,7 @@ class SearchRequest:
     search_path: CallerPath | None = None
     cores: int = 1
     given: Mapping[str, str] = field(default_factory=dict)
+    random_state: int | None = None
 
 
 def search(
@@ -161,6 +165,8 @@ def _set_up(
     table = find(session, asked.model_arch_table, "model_arch_table", tick)
     known = load_architectures(session, table, asked.space.model_ids, tick)
     maker = Maker(packed, target_facts(packed), validation is not None, request.seed or 0)
+    texts = {model_id: model.text for model_id, model in known.items()}
+    check_layers(texts, Explorer(asked.space).probes(), limits_of(session, tick))
     probes = _probes(asked.space, maker, known)
     spec = _spec(asked, packed, validation, probes)
     places = min(spec.concurrency, most_trials(spec))
@@ -172,7 +178,9 @@ def _set_up(
         validation=validation,
         output=output,
         output_text=str(request.model_output_table),
-        selection=asked.model_selection_table,
+        selection=selection_name(
+            session, asked.model_selection_table, output, replace=asked.replace, tick=tick
+        ),
         architectures=str(table.name),
         configurations=(),
         targets=maker.targets,
@@ -223,7 +231,7 @@ def _spec(
         objectives=objectives,
         early_stopping=asked.early_stopping,
         budget=asked.budget,
-        seed=asked.seed or 0,
+        seed=(asked.seed or 0) if asked.random_state is None else asked.random_state,
         deterministic=asked.deterministic,
         goal=probes[0].goal,
         measured=tuple(name for name in tables if name in wanted),

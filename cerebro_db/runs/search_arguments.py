@@ -23,6 +23,7 @@ from cerebro_db.models.one_model import refuse_objects
 from cerebro_db.postgres.relations import CallerPath
 from cerebro_db.runs.request import check_seconds
 from cerebro_db.runs.search import SearchRequest
+from cerebro_db.runs.search_results import METHOD, PARAMS, RANDOM_STATE
 
 MAX_TOTAL_EPOCHS = 2**31 - 1
 
@@ -105,7 +106,18 @@ class SearchArguments:
             replace=self.replace,
             search_path=self.search_path,
             cores=self.cores,
+            given=self._given(),
+            random_state=self.random_state,
         )
+
+    def _given(self) -> dict[str, str]:
+        """Texts for the output tables."""
+        texts = {
+            METHOD: self.automl_method,
+            PARAMS: self.automl_params,
+            RANDOM_STATE: None if self.random_state is None else str(self.random_state),
+        }
+        return {name: text for name, text in texts.items() if text is not None}
 
     def _space(self, *, samples: bool, method: str) -> Space:
         """What is searched, its texts parsed once."""

@@ -24,7 +24,8 @@ def search(plpy: Any, gd: dict[str, Any], arguments: dict[str, Any]) -> int:
     request = asked.request()
 
     def registered(run_id: int) -> None:
-        plpy.go_on_by("fitting.go_on", run_id, asked.max_seconds, None, False)
+        # The end of max_seconds is a decision of the search.
+        plpy.go_on_by("fitting.go_on", run_id, None, None, False)
 
     return runs.search(
         host.pool, host.dialect, request, host.tick, host.notice, registered=registered
