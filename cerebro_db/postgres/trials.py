@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from cerebro_db.core.search import Objective, SearchSpec
+from cerebro_db.core.search import Objective, SearchSpec, Space
 from cerebro_db.errors import InvalidArgument, UndefinedRun
 from cerebro_db.postgres.catalog import GOING_ON, Catalog, StoredRun
 from cerebro_db.postgres.sessions import Session, Tick
@@ -90,6 +90,18 @@ SELECT mst_key, rank, model_id, compile_params, fit_params,
        status, bracket, rung, COALESCE(budget, 0) AS budget, COALESCE(epoch, 0) AS epoch, objectives::text[],
        COALESCE(reason, '') AS reason
   FROM cerebro.trials WHERE run_id = %s ORDER BY mst_key
+"""
+
+
+def newest_space(session: Session, run_id: int, tick: Tick) -> Space | None:
+    """The space that a search was last narrowed to; None where it never was."""
+    rows = session.run(_NARROWED, (run_id,), tick)
+    return Space.from_json(json.loads(rows[0][0])) if rows else None
+
+
+_NARROWED = """
+SELECT detail::text FROM cerebro._decisions WHERE run_id = %s AND action = 'narrow'
+ ORDER BY number DESC LIMIT 1
 """
 
 

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
+from cerebro_db.configs.model_selection import combine
 from cerebro_db.core.search_texts import schedule_of
+from cerebro_db.errors import InvalidArgument
 from cerebro_db.models.best import BestRequest, write_best
 from cerebro_db.models.hyperband import ScheduleRequest, schedule_rows, write_schedule
 from cerebro_db.models.studies import ImportanceRequest, importance_of
+from cerebro_db.postgres.control import control_session
 from cerebro_db.relay.machine import cores
 from cerebro_db.runs import search as runs
-from cerebro_db.runs.search_arguments import SearchArguments
-from cerebro_db.server.caller import caller_session
+from cerebro_db.runs import search_requests
+from cerebro_db.runs.search_arguments import SearchArguments, space_of
+from cerebro_db.runs.steering import changed_trial, space_of_run
+from cerebro_db.server.caller import caller_session, refuse_read_only
 from cerebro_db.server.entry import entry_of
 from cerebro_db.server.host import Host
 
@@ -80,3 +85,77 @@ def importance(
     with caller_session(plpy) as session:
         found = importance_of(session, request, plpy.listen)
     return [(one.parameter, one.value, one.trials) for one in found]
+
+
+@entry_of("cerebro_add_configs")
+def add_configs(
+    plpy: Any,
+    gd: dict[str, Any],
+    run_id: int | None,
+    model_id_list: list[int | None] | None,
+    compile_params_list: list[str | None] | None,
+    fit_params_list: list[str | None] | None,
+    num_iterations: int | None,
+) -> list[int]:
+    """Have a search try configurations of one's own; returns their keys."""
+    host = _asking(plpy, gd)
+    rows = combine(model_id_list, compile_params_list, fit_params_list)
+    texts = [(one.model_id, one.compile_params, one.fit_params) for one in rows]
+    return search_requests.add(host.pool, run_id, texts, num_iterations, host.tick)
+
+
+@entry_of("cerebro_stop_config")
+def stop_config(plpy: Any, gd: dict[str, Any], run_id: int | None, mst_key: int | None) -> str:
+    """Have a search give up a trial; returns its status."""
+    host = _asking(plpy, gd)
+    return search_requests.stop(host.pool, run_id, mst_key, host.tick)
+
+
+@entry_of("cerebro_clone")
+def clone(
+    plpy: Any,
+    gd: dict[str, Any],
+    run_id: int | None,
+    mst_key: int | None,
+    changes: str | None,
+    num_iterations: int | None,
+) -> int:
+    """Have a search try a copy of a trial, with changed parameters; returns its key."""
+    host = _asking(plpy, gd)
+    with control_session(host.pool, None, host.tick) as session:
+        texts = changed_trial(session, run_id, mst_key, changes, host.tick)
+    return search_requests.clone(host.pool, run_id, mst_key, *texts, num_iterations, host.tick)
+
+
+@entry_of("cerebro_narrow")
+def narrow(
+    plpy: Any,
+    gd: dict[str, Any],
+    run_id: int | None,
+    model_id_list: list[int | None] | None,
+    compile_params_grid: str | None,
+    fit_params_grid: str | None,
+) -> None:
+    """Have a search propose from another space."""
+    host = _asking(plpy, gd)
+    with control_session(host.pool, None, host.tick) as session:
+        space = space_of_run(session, run_id, host.tick)
+    given = model_id_list, compile_params_grid, fit_params_grid
+    if all(one is None for one in given):
+        raise InvalidArgument(
+            "got nothing that changes; allowed: model_id_list, compile_params_grid, fit_params_grid, "
+            "or some of them"
+        )
+    found = space_of(
+        list(space.model_ids) if model_id_list is None else model_id_list,
+        space.compile_params_grid if compile_params_grid is None else compile_params_grid,
+        space.fit_params_grid if fit_params_grid is None else fit_params_grid,
+    )
+    search_requests.narrow(host.pool, run_id, found, host.tick)
+
+
+def _asking(plpy: Any, gd: dict[str, Any]) -> Host:
+    """The host of a call that asks a driver for something, whatever its transaction has done."""
+    host = Host.of(plpy, gd)
+    refuse_read_only(host.read_only)
+    return host

@@ -71,3 +71,36 @@ CREATE OR REPLACE FUNCTION cerebro.cerebro_importance(
 RETURNS SETOF record LANGUAGE plpython3u AS {{ udf('cerebro_importance') }};
 COMMENT ON FUNCTION cerebro.cerebro_importance(bigint, text, integer) IS
 'How much of the variance of an objective each parameter of a search explains, by fANOVA, and from how many trials. epoch: after which they are compared; by default the one after which most trials were measured.';
+
+CREATE OR REPLACE FUNCTION cerebro.cerebro_add_configs(
+    run_id              bigint,
+    model_id_list       integer[],
+    compile_params_list text[],
+    fit_params_list     text[],
+    num_iterations      integer DEFAULT NULL)
+RETURNS integer[] LANGUAGE plpython3u AS {{ udf('cerebro_add_configs') }};
+COMMENT ON FUNCTION cerebro.cerebro_add_configs(bigint, integer[], text[], text[], integer) IS
+'Adds configurations to a search that another session drives, every combination of models and parameters; returns their mst_keys.';
+
+CREATE OR REPLACE FUNCTION cerebro.cerebro_stop_config(run_id bigint, mst_key integer)
+RETURNS text LANGUAGE plpython3u AS {{ udf('cerebro_stop_config') }};
+COMMENT ON FUNCTION cerebro.cerebro_stop_config(bigint, integer) IS
+'Stops a trial of a search that another session drives, whose worker is free at once; its model is that after its last epoch. Returns the status of the trial.';
+
+CREATE OR REPLACE FUNCTION cerebro.cerebro_clone(
+    run_id         bigint,
+    mst_key        integer,
+    changes        text DEFAULT '',
+    num_iterations integer DEFAULT NULL)
+RETURNS integer LANGUAGE plpython3u AS {{ udf('cerebro_clone') }};
+COMMENT ON FUNCTION cerebro.cerebro_clone(bigint, integer, text, integer) IS
+'Begins a trial with the state of another one of a search that another session drives, and changed parameters, such as lr=0.003, batch_size=64; returns its mst_key.';
+
+CREATE OR REPLACE FUNCTION cerebro.cerebro_narrow(
+    run_id              bigint,
+    model_id_list       integer[] DEFAULT NULL,
+    compile_params_grid text DEFAULT NULL,
+    fit_params_grid     text DEFAULT NULL)
+RETURNS void LANGUAGE plpython3u AS {{ udf('cerebro_narrow') }};
+COMMENT ON FUNCTION cerebro.cerebro_narrow(bigint, integer[], text, text) IS
+'Has a search that another session drives propose from another space from now on; what is NULL stays as it was.';

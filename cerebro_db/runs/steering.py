@@ -1,0 +1,43 @@
+"""What a request to a search is made from: the trial that is cloned, the space that is narrowed."""
+
+from __future__ import annotations
+
+from cerebro_db.configs.changes import changed
+from cerebro_db.core.search import Space
+from cerebro_db.errors import InvalidArgument
+from cerebro_db.postgres.sessions import Session, Tick
+from cerebro_db.postgres.trials import newest_space, search_of, trials_of
+
+
+def changed_trial(
+    session: Session, run_id: int | None, mst_key: int | None, changes: str | None, tick: Tick
+) -> tuple[str, str]:
+    """The compile and fit parameters of a trial after changes.
+
+    Raises:
+        UndefinedRun: the caller has no such run.
+        InvalidArgument: it is no search, it has no such trial, or a change cannot be.
+    """
+    if changes is None:
+        raise InvalidArgument("changes: got NULL; allowed: a text such as 'lr=0.003', or ''")
+    run, _ = search_of(session, run_id, tick)
+    trials = {one.mst_key: one for one in trials_of(session, run.run_id, tick)}
+    if mst_key not in trials:
+        got = "NULL" if mst_key is None else mst_key
+        raise InvalidArgument(
+            f"mst_key: got {got}; allowed: trials of run {run.run_id}, "
+            f"{', '.join(map(str, list(trials)[:20])) or 'which has none yet'}",
+            hint="cerebro.trials shows them",
+        )
+    return changed(trials[mst_key].compile_params, trials[mst_key].fit_params, changes)
+
+
+def space_of_run(session: Session, run_id: int | None, tick: Tick) -> Space:
+    """The space that a search proposes from.
+
+    Raises:
+        UndefinedRun: the caller has no such run.
+        InvalidArgument: it is no search.
+    """
+    run, spec = search_of(session, run_id, tick)
+    return newest_space(session, run.run_id, tick) or spec.space
