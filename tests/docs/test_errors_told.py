@@ -19,7 +19,7 @@ OF_RUNS = {
     "cerebro_pause": "-1",
     "cerebro_drop_run": "-1",
     "cerebro_register_model": "-1, 1, 'plants'",
-    "cerebro_add_configs": "-1, ARRAY[1], ARRAY['x'], ARRAY['x']",
+    "cerebro_add_configs": "-1, ARRAY[1], ARRAY['loss=mse,optimizer=SGD'], ARRAY['']",
     "cerebro_stop_config": "-1, 1",
     "cerebro_clone": "-1, 1",
     "cerebro_narrow": "-1",

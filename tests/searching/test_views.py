@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -320,3 +321,38 @@ class TestStudy:
         done = self.write(sql, drawn, tmp_path / file)
         assert done.returncode == 1
         assert told in done.stderr
+
+
+def test_a_thousand_trials_are_read_at_once(sql: Any) -> None:
+    """As many as a large search has, each measured after four epochs, among other runs as large."""
+    for _ in range(3):
+        run_id = begin(sql, ACCURACY)
+        sql.run(
+            "INSERT INTO cerebro._configurations (run_id, mst_key, model_id, compile_params, "
+            "fit_params, hop_seconds, initial_seed, jit, steps_per_call, goal, status, budget) "
+            "SELECT %s, k, 1, '', '', 1, 1, false, 1, 'max', 'finished', 4 FROM generate_series(1, 1000) k",
+            (run_id,),
+        )
+        sql.run(
+            "INSERT INTO cerebro._decisions (run_id, number, mst_key, action, epochs, reason, detail) "
+            "SELECT %s, n * 1000 + k, k, CASE n WHEN 0 THEN 'add' ELSE 'promote' END, 1 + n, '', "
+            """format('{"bracket": 1, "rung": %%s, "parameters": {"lr": %%s}}', n, k)::jsonb """
+            "FROM generate_series(1, 1000) k, generate_series(0, 2) n",
+            (run_id,),
+        )
+        sql.run(
+            "INSERT INTO cerebro._metrics (run_id, mst_key, epoch, dataset, loss, metric_names, metrics, "
+            "elapsed) SELECT %s, k, e, d, 1, ARRAY['accuracy'], ARRAY[k / 1000.0], 1 FROM generate_series(1, 1000) k, "
+            "generate_series(1, 4) e, unnest(ARRAY['training', 'validation']) d",
+            (run_id,),
+        )
+    sql.run(
+        "ANALYZE cerebro.catalog_metrics; ANALYZE cerebro.catalog_decisions; ANALYZE cerebro.catalog_configurations"
+    )
+    for query in (
+        "SELECT count(*), max(rung) FROM cerebro.trials WHERE run_id = %s",
+        "SELECT trials, 2 FROM cerebro.searches WHERE run_id = %s",
+    ):
+        began = time.monotonic()
+        assert sql.row(query, (run_id,)) == (1000, 2)
+        assert time.monotonic() - began < 2
