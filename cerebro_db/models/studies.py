@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -135,16 +136,18 @@ def _storage(file: Path) -> str:
 
 def _write(storage: str, name: str, spec: SearchSpec, trials: Sequence[Measured]) -> None:
     import optuna
+    from optuna.storages.journal import JournalFileBackend
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     place: optuna.storages.BaseStorage
     if storage.startswith("sqlite:"):
         place = optuna.storages.RDBStorage(storage)
     else:
-        backend = optuna.storages.journal.JournalFileBackend(storage)
-        place = optuna.storages.JournalStorage(backend)
+        place = optuna.storages.JournalStorage(JournalFileBackend(storage))
     study = optuna.create_study(storage=place, study_name=name, directions=directions(spec))
-    study.set_metric_names([one.monitor for one in spec.objectives])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+        study.set_metric_names([one.monitor for one in spec.objectives])
     study.set_user_attr("method", spec.method)
     add_to_study(study, spec, trials)
 

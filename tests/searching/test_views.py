@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import optuna
 import psycopg2
 import pytest
 
@@ -215,3 +216,107 @@ class TestWatch:
             f"cerebro: run_id: got {run_id}, which is no search; allowed: a run of cerebro_search",
             "HINT: cerebro.searches shows yours",
         ]
+
+
+SPACE = {
+    "model_ids": [1], "fit_params_grid": "{'batch_size': [8, 64, 'linear']}",
+    "compile_params_grid": "{'loss': ['mse', 'mae'], 'optimizer_params_list': [{'optimizer': ['SGD'], "
+    "'lr': [0.01, 1.0, 'log']}]}",
+}  # fmt: skip
+
+
+@pytest.fixture
+def drawn(sql: Any) -> int:
+    """A search in which nothing but the batch size matters; two trials of it went further."""
+    run_id = begin(sql, ACCURACY, space=SPACE)
+    for key in range(1, 21):
+        parameters = {
+            "model_id": 1, "optimizer": "SGD", "batch_size": 8 + 7 * key % 56,
+            "lr": 0.01 * (1 + 13 * key % 97), "loss": ["mse", "mae"][key % 3 % 2],
+        }  # fmt: skip
+        status = "failed" if key == 20 else "finished"
+        add(sql, run_id, 1, key, parameters=parameters, status=status)
+        measure(sql, run_id, key, 1, parameters["batch_size"] / 100)
+    for key in (1, 2):
+        measure(sql, run_id, key, 3, 0.99)
+    # Somebody has added one that is of no space.
+    add(sql, run_id, 2, 21)
+    measure(sql, run_id, 21, 1, 0.5)
+    return run_id
+
+
+class TestImportance:
+    """cerebro_importance compares trials after an epoch that most of them have."""
+
+    def test_what_matters(self, sql: Any, drawn: int) -> None:
+        rows = sql.fetch("SELECT * FROM cerebro.cerebro_importance(%s)", (drawn,))
+        assert rows[0][0] == "batch_size"
+        assert {name for name, _, _ in rows} == {"batch_size", "loss", "lr"}
+        assert sum(value for _, value, _ in rows) == pytest.approx(1.0)
+        assert {count for _, _, count in rows} == {20}
+        assert rows == sql.fetch(
+            "SELECT * FROM cerebro.cerebro_importance(%s, 'val_accuracy', 1)", (drawn,)
+        )
+        late = sql.fetch("SELECT * FROM cerebro.cerebro_importance(%s, epoch := 3)", (drawn,))
+        assert {row[1:] for row in late} == {(0.0, 2)}  # both have the same value there
+
+    @pytest.mark.parametrize(
+        ("arguments", "code", "told"),
+        [
+            ("-1", "42704", "run_id: got -1"),
+            ("%(run)s, 'val_acuracy'", "22023", "objective: got 'val_acuracy'; allowed: val_accuracy"),
+            ("%(run)s, NULL, 0", "22023", "epoch: got 0; allowed: 1 to"),
+            ("%(run)s, NULL, 2", "22023", "of which 0 trials of its space were measured after epoch 2"),
+            ("%(empty)s", "22023", "of which 0 trials of its space"),
+        ],
+    )  # fmt: skip
+    def test_bad_input(self, sql: Any, drawn: int, arguments: str, code: str, told: str) -> None:
+        runs = {"run": drawn, "empty": begin(sql, ACCURACY)}
+        with pytest.raises(psycopg2.Error, match=told) as caught:
+            sql.fetch(f"SELECT * FROM cerebro.cerebro_importance({arguments % runs})")
+        assert caught.value.pgcode == code
+        assert caught.value.diag.message_hint
+
+
+class TestStudy:
+    """cerebro optuna-study writes what Optuna reads."""
+
+    def write(self, sql: Any, run_id: int, file: Path) -> subprocess.CompletedProcess[str]:
+        command = [PROGRAM, "optuna-study", "--dsn", sql.dsn, str(run_id), str(file)]
+        return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+
+    @pytest.mark.parametrize("name", ["study.db", "study.log"])
+    def test_a_storage(self, sql: Any, drawn: int, tmp_path: Path, name: str) -> None:
+        file = tmp_path / name
+        done = self.write(sql, drawn, file)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert done.stdout == f"{file}: 21 trials of run {drawn}\n"
+        backend = optuna.storages.journal.JournalFileBackend(str(file))
+        storage = (
+            f"sqlite:///{file}" if name.endswith(".db") else optuna.storages.JournalStorage(backend)
+        )
+        (told,) = optuna.get_all_study_summaries(storage)
+        assert told.study_name == "views"
+        study = optuna.load_study(study_name="views", storage=storage)
+        assert study.direction.name == "MAXIMIZE"
+        assert study.metric_names == ["val_accuracy"]
+        assert study.best_value == 0.99
+        assert len(study.trials) == 21
+        first = study.trials[0]
+        assert first.intermediate_values == {1: 0.15, 3: 0.99}
+        assert first.params == {"batch_size": 15, "lr": 0.14, "loss": "mae"}
+        assert first.user_attrs["mst_key"] == 1
+        assert study.trials[19].state.name == "FAIL"
+        assert study.trials[20].params == {}
+        again = self.write(sql, drawn, file)
+        assert again.returncode == 1
+        assert "which exists; allowed: a new one" in again.stderr
+
+    @pytest.mark.parametrize(
+        ("file", "told"),
+        [("study.txt", "allowed: a name that ends in .db"), ("no/such/study.db", "its folder")],
+    )
+    def test_wrong_files(self, sql: Any, drawn: int, tmp_path: Path, file: str, told: str) -> None:
+        done = self.write(sql, drawn, tmp_path / file)
+        assert done.returncode == 1
+        assert told in done.stderr

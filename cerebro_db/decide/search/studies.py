@@ -112,30 +112,35 @@ def importances(spec: SearchSpec, trials: Sequence[Measured]) -> list[Importance
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     study = optuna.create_study()
     add_to_study(study, spec, trials)
-    known = [set(one.params) for one in study.trials]
-    common = set.intersection(*known) if known else set()
-    found = _evaluated(study, sorted(common), len(known))
-    for name in sorted(set.union(set(), *known) - common):
-        having = sum(name in one for one in known)
-        among = _evaluated(study, sorted(common | {name}), having)
-        found += [one for one in among if one.parameter == _plain(name)]
+    having: dict[str, set[int]] = {}
+    for one in study.trials:
+        for name in one.params:
+            having.setdefault(name, set()).add(one.number)
+    common = {name for name, numbers in having.items() if len(numbers) == len(study.trials)}
+    found = _evaluated(study, common, common, len(study.trials))
+    for numbers in {frozenset(having[name]) for name in having.keys() - common}:
+        alike = {name for name, others in having.items() if numbers == others}
+        found += _evaluated(study, common | alike, alike, len(numbers))
     return sorted(found, key=lambda one: (-one.value, one.parameter))
 
 
-def _evaluated(study: optuna.Study, names: list[str], trials: int) -> list[Importance]:
-    """The importance of some parameters, from the trials that have all of them."""
+def _evaluated(
+    study: optuna.Study, names: set[str], wanted: set[str], trials: int
+) -> list[Importance]:
+    """The importance of some parameters among others, from the trials that have all of them."""
     from optuna.importance import FanovaImportanceEvaluator, get_param_importances
 
     if not names:
         return []
     evaluator = FanovaImportanceEvaluator(seed=_SEED)
     try:
-        values = get_param_importances(study, evaluator=evaluator, params=names)
+        values = get_param_importances(study, evaluator=evaluator, params=sorted(names))
     except RuntimeError:  # all trials have the same value
         values = dict.fromkeys(names, 0.0)
     return [
-        Importance(_plain(name), value if math.isfinite(value) else 0.0, trials)
+        Importance(_plain(name), float(value) if math.isfinite(value) else 0.0, trials)
         for name, value in values.items()
+        if name in wanted
     ]
 
 
