@@ -197,9 +197,16 @@ class Catalog:
         row: RunRow,
         configurations: Sequence[ConfigurationRow],
         architectures: Sequence[ArchitectureRow],
-        table: QualifiedName,
+        weights: str,
     ) -> int:
-        """Register a run, its configurations and the models of a table; returns the run_id."""
+        """Register a run, its configurations and its models; returns the run_id.
+
+        Args:
+            row: of the run.
+            configurations: that it begins with.
+            architectures: its models.
+            weights: SQL of a table with the weights that they may begin with.
+        """
         columns = list(vars(row))
         sql = (
             f"INSERT INTO cerebro._runs ({', '.join(columns)}, manifest, status, driver_pid) "
@@ -212,7 +219,7 @@ class Catalog:
             self._run(
                 "INSERT INTO cerebro._architectures "
                 "(run_id, model_id, model_arch, model_facts, model_weights) SELECT %s, %s, %s, %s, "
-                f"(SELECT a.model_weights FROM {table.sql} a WHERE a.model_id = %s)",
+                f"(SELECT a.model_weights FROM {weights} a WHERE a.model_id = %s)",
                 [run_id, model.model_id, model.model_arch, model.model_facts, model.model_id],
             )
         return run_id
@@ -477,6 +484,14 @@ class Catalog:
         """The states of a run are gone."""
         sql = "UPDATE cerebro._runs SET states = NULL WHERE run_id = %s"
         self._run(sql, [run_id])
+
+    def revived(self, run_id: int, states: str) -> None:
+        """A finished run goes on from states that were made anew, and replaces its tables then."""
+        self._run(
+            "UPDATE cerebro._runs SET states = %s, status = 'paused', error = NULL, replaces = true "
+            "WHERE run_id = %s AND status = 'finished'",
+            [states, run_id],
+        )
 
     def stopped_runs(self, older_than: float) -> list[int]:
         """Runs that nobody drives, stopped so many seconds ago, and still have states."""

@@ -57,6 +57,7 @@ class Loop:
         report: what the caller is told.
         files: what TensorBoard shows.
         clock: seconds that only grow.
+        first: what is asked for before anything is done.
     """
 
     def __init__(
@@ -71,7 +72,9 @@ class Loop:
         report: Report,
         files: EventFiles,
         clock: Clock,
+        first: Asked | None = None,
     ) -> None:
+        self._first = first
         self._state, self._strategy, self._executor = state, strategy, executor
         self._storage, self._catalog, self._decisions = storage, catalog, decisions
         self._requests, self._report, self._files = requests, report, files
@@ -84,6 +87,9 @@ class Loop:
     def run(self) -> None:
         """Work until nothing is left."""
         self._decide()
+        if self._first is not None:
+            self._decided(self._decisions.follow(self._state, self._first))
+            self._decide()
         self._discard(self._state.tracks)
         if self.is_complete:
             return

@@ -68,7 +68,13 @@ def register(
             configuration_row(replace(one, is_warm=one.mst_key in warm))
             for one in setup.configurations
         ]
-        return catalog.new_run(row, rows, _architecture_rows(setup), models)
+        source = models.sql
+        if setup.weights_of:
+            source = (
+                "(SELECT o.model_id, o.model_weights FROM cerebro._architectures o "
+                f"WHERE o.run_id = {setup.weights_of:d})"
+            )
+        return catalog.new_run(row, rows, _architecture_rows(setup), source)
 
 
 def states_of(row: RunRow) -> StateTables:
@@ -156,7 +162,9 @@ def _first_partitions(setup: RunSetup) -> dict[int, int]:
 
 
 # -- read back: what it was set up with ------------------------------------------------------------
-def load_setup(session: Session, dialect: PostgreSQL, run: StoredRun, tick: Tick) -> RunSetup:
+def load_setup(
+    session: Session, dialect: PostgreSQL, run: StoredRun, tick: Tick, *, has_states: bool = True
+) -> RunSetup:
     """Setup of a run that was begun; its configurations are those that it has by now.
 
     Raises:
@@ -165,7 +173,8 @@ def load_setup(session: Session, dialect: PostgreSQL, run: StoredRun, tick: Tick
         WrongRunStatus: the run cannot go on at all.
     """
     row, catalog = run.row, Catalog(session, tick)
-    _check_has_states(run)
+    if has_states:
+        _check_has_states(run)
     packed = packed_of(session, row.source_oid, "source_table", tick)
     validation = None
     if row.validation_oid is not None:
@@ -247,7 +256,7 @@ def _change(row: DecisionRow, known: Mapping[int, Configuration]) -> Change:
     one, texts = known[row.mst_key], None
     if row.action in (ADD, CLONE):
         texts = one.architecture.model_id, one.compile_text, one.fit_text
-    return Change(row.mst_key, row.epochs, row.source, row.source_epoch, texts)
+    return Change(row.mst_key, row.epochs, row.source, row.source_epoch, texts, row.details)
 
 
 def _check_has_states(run: StoredRun) -> None:
@@ -364,7 +373,7 @@ def load_state(
     spec, run_id, catalog = setup.spec, run.run_id, Catalog(session, tick)
     # Also if the run cannot go on: the hops whose states are there have been made.
     store.restore_hops(run_id, _numbered(spec))
-    state = _with_decisions(setup, decisions_of(catalog, run_id))
+    state = state_of_decisions(setup, decisions_of(catalog, run_id))
     for one, status, error in catalog.configurations(run_id):
         if status in ("failed", "cancelled"):
             state.apply(events.Failed(one.mst_key, status, error or status))
@@ -404,7 +413,7 @@ def _numbered(spec: RunSpec) -> int:
     return spec.hops_an_epoch if spec.schedule == ROTATION else spec.workers.count
 
 
-def _with_decisions(setup: RunSetup, decisions: Sequence[DecisionRow]) -> RunState:
+def state_of_decisions(setup: RunSetup, decisions: Sequence[DecisionRow]) -> RunState:
     """A run as its decisions have made it."""
     known = {one.mst_key: one for one in setup.configurations}
     state = RunState(setup.spec, [one for one in known.values() if not one.cohort])
