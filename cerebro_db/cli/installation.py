@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -25,8 +26,8 @@ Dsn = Annotated[
 Python = Annotated[
     str | None,
     typer.Option(
-        help="The Python of the virtual environment on the server's machine. Default: the one that"
-        " runs this program.",
+        help="The Python of the virtual environment on the server's machine. Default: that of an"
+        " earlier installation, where it has this version; or the one that runs this program.",
         show_default=False,
     ),
 ]
@@ -38,10 +39,11 @@ Package = Annotated[
     ),
 ]
 KeeperDirectory = Annotated[
-    str,
+    str | None,
     typer.Option(
         help="The folder on the server's machine in which the processes beside the server have a folder of"
-        " their own, for their sockets.",
+        " their own, for their sockets. Default: that of an earlier installation, or /tmp.",
+        show_default=False,
     ),
 ]
 
@@ -57,33 +59,34 @@ def install(
     dsn: Dsn = "",
     python: Python = None,
     package: Package = None,
-    keeper_directory: KeeperDirectory = "/tmp",
+    keeper_directory: KeeperDirectory = None,
 ) -> None:
     """Installs into a database, in one transaction; again is harmless."""
     from cerebro_db.install import installer
+    from cerebro_db.install.places import script_for
 
-    _warn(installer.install(dsn, _script(python, package, keeper_directory)))
-    print(f"Cerebro-DB {cerebro_db.__version__} is installed.")
+    _installed(installer.install, dsn, script_for(dsn, python, package, keeper_directory))
 
 
 def upgrade(
     dsn: Dsn = "",
     python: Python = None,
     package: Package = None,
-    keeper_directory: KeeperDirectory = "/tmp",
+    keeper_directory: KeeperDirectory = None,
 ) -> None:
     """Brings an installation to this version; sessions that are open keep the old one."""
     from cerebro_db.install import installer
+    from cerebro_db.install.places import script_for
 
-    _warn(installer.upgrade(dsn, _script(python, package, keeper_directory)))
-    print(f"Cerebro-DB {cerebro_db.__version__} is installed.")
+    _installed(installer.upgrade, dsn, script_for(dsn, python, package, keeper_directory))
 
 
 def verify(dsn: Dsn = "") -> None:
     """Checks an installation, and that TensorFlow works inside the server."""
     from cerebro_db.install import installer
+    from cerebro_db.install.script import Script
 
-    report = installer.verify(dsn, _script(None, None))
+    report = installer.verify(dsn, Script())
     print(f"Cerebro-DB {report.version}, {len(report.functions)} functions")
     for name, version in report.versions.items():
         print(f"{name} {version}")
@@ -107,23 +110,21 @@ def uninstall(
 
 
 def print_script(
-    python: Python = None, package: Package = None, keeper_directory: KeeperDirectory = "/tmp"
+    python: Python = None, package: Package = None, keeper_directory: KeeperDirectory = None
 ) -> None:
     """Prints the SQL of an installation, for psql -1 -f."""
-    print(_script(python, package, keeper_directory).text(), end="")
+    from cerebro_db.install.places import script_of
+
+    print(script_of(python, package, keeper_directory).text(), end="")
+
+
+def _installed(how: Callable[[str, Script], tuple[str, ...]], dsn: str, script: Script) -> None:
+    """Install, and tell which paths are written into the database."""
+    _warn(how(dsn, script))
+    print(f"Cerebro-DB {cerebro_db.__version__} is installed.")
+    print(f"Python {script.python}, package {script.package}, keepers in {script.keeper_directory}")
 
 
 def _warn(texts: tuple[str, ...]) -> None:
     for text in texts:
         print(f"cerebro: warning: {text}", file=sys.stderr)
-
-
-def _script(python: str | None, package: str | None, keeper_directory: str = "/tmp") -> Script:
-    from cerebro_db.install import sources
-    from cerebro_db.install.script import Script
-
-    if python is None:
-        return Script(
-            package=package or sources.package_directory(), keeper_directory=keeper_directory
-        )
-    return Script(python, package or sources.package_of(python), keeper_directory)

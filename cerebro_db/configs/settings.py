@@ -1,4 +1,4 @@
-"""What administrators set for a database: names, defaults, what is allowed."""
+"""Settings of administrators for a database: names, defaults, allowed values."""
 
 from __future__ import annotations
 
@@ -29,6 +29,9 @@ class Settings:
     max_workers: int = 64
     state_chunk_kb: int = 262_144
     tensorboard_dir: str = ""
+    trainer_cpus: str = ""
+    trainer_network: str = "off"
+    trainer_nice: int = 0
     worker_dsn: str = ""
     worker_retries: int = 10
 
@@ -52,6 +55,9 @@ DESCRIPTIONS = {
     "max_workers": "most workers that all fits and predictions of a role may use together",
     "state_chunk_kb": "a state is stored in rows of at most so many kilobytes",
     "tensorboard_dir": "directory of the server below which the callback TensorBoard writes; empty for nowhere",
+    "trainer_cpus": "processors that trainers may use, such as 0-3,8; empty for all that the server may use",
+    "trainer_network": "on lets trainers open connections of a network; off refuses them all but Unix sockets",
+    "trainer_nice": "how far trainers give way to the processes of the server: added to the nice value of these",
     "worker_dsn": "how the server reaches itself for worker sessions; empty for its Unix socket",
     "worker_retries": "how often in a row a run that lost its sessions goes on by itself, without a hop in between",
 }
@@ -66,8 +72,12 @@ _RANGES = {
     "max_worker_mb": (0, 2**31),
     "max_workers": (1, 10_000),
     "state_chunk_kb": (1, 1_000_000),
+    "trainer_nice": (0, 19),
     "worker_retries": (0, 1_000),
 }
+_CPU = r"(\d{1,4})(?:-(\d{1,4}))?"
+_CPUS = re.compile(f"{_CPU}(?:,{_CPU})*", re.ASCII)
+_SWITCH = ("off", "on")
 
 
 @hinted("cerebro.settings shows all settings, what they mean and what they are")
@@ -81,6 +91,10 @@ def parse_setting(name: str, text: str) -> int | str:
         return _worker_dsn(text)
     if name == "tensorboard_dir":
         return _directory(name, text)
+    if name == "trainer_cpus":
+        return _cpus(text)
+    if name == "trainer_network":
+        return _switch(name, text)
     if name not in _RANGES:
         known = [field.name for field in fields(Settings)]
         raise unknown("settings", "setting", name, known)
@@ -101,6 +115,31 @@ def _directory(name: str, text: str) -> str:
             f"setting {name}: got {shown(text)}; allowed: an absolute path without .. and //"
         )
     return path
+
+
+def _cpus(text: str) -> str:
+    """A list of processors without spaces, or nothing."""
+    listed = "".join(text.split())
+    if listed and not (_CPUS.fullmatch(listed) and processors(listed)):
+        raise InvalidArgument(
+            f"setting trainer_cpus: got {shown(text)}; allowed: numbers and ranges such as 0-3,8"
+        )
+    return listed
+
+
+def processors(listed: str) -> frozenset[int]:
+    """The processors of a list such as ``0-3,8``; none of a range that ends before it begins."""
+    ranges = [(int(low), int(high or low)) for low, high in re.findall(_CPU, listed)]
+    if any(low > high for low, high in ranges):
+        return frozenset()
+    return frozenset(cpu for low, high in ranges for cpu in range(low, high + 1))
+
+
+def _switch(name: str, text: str) -> str:
+    value = text.strip().lower()
+    if value not in _SWITCH:
+        raise InvalidArgument(f"setting {name}: got {shown(text)}; allowed: {' or '.join(_SWITCH)}")
+    return value
 
 
 def _worker_dsn(text: str) -> str:

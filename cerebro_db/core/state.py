@@ -237,6 +237,9 @@ class RunState:
         track.rungs.add(event.epoch)
         self._judged(events.Judged(event.mst_key, Verdict(event.epoch, None, event.epoch)))
         self._forget_pending(event.mst_key, after=event.epoch)
+        scanned = event.mst_key in self._grouped.get(event.epoch, ())
+        if event.epoch not in track.scored and not scanned:
+            self._pend(track, event.epoch, at=0.0)
 
     def _promoted(self, event: events.Promoted) -> None:
         self.decisions += 1

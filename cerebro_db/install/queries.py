@@ -12,6 +12,18 @@ SELECT current_database(),
 
 SUPERUSER = "SELECT current_user, current_setting('is_superuser')"
 
+# Only superusers can make a function of their own in this language.
+_ANY = "cerebro_version"  # of its functions, which all begin alike
+BODY = f"""
+SELECT p.prosrc
+  FROM pg_catalog.pg_proc p
+  JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace
+  JOIN pg_catalog.pg_language l ON l.oid = p.prolang
+  JOIN pg_catalog.pg_roles r ON r.oid = p.proowner
+ WHERE n.nspname = 'cerebro' AND p.proname = '{_ANY}' AND p.pronargs = 0
+   AND l.lanname = 'plpython3u' AND r.rolsuper
+"""
+
 VERSION = "SELECT cerebro.cerebro_version()"
 
 LIBRARY_VERSIONS = "SELECT name, version FROM pg_temp.cerebro_library_versions()"

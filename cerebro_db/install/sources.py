@@ -1,4 +1,4 @@
-"""Where the package, its SQL and the bodies of its functions lie on this machine."""
+"""Folders of the package, its SQL and the bodies of its functions on this machine."""
 
 from __future__ import annotations
 
@@ -32,16 +32,29 @@ def package_of(python: str) -> str:
     Raises:
         InvalidArgument: it is on another machine, or has none.
     """
-    code = "import cerebro_db; print(cerebro_db.__path__[0])"
+    found = _told_by(python, "cerebro_db.__path__[0]")
+    if found is None:
+        raise InvalidArgument(
+            f"python: got {python}, which cannot be asked here for the folder of its cerebro_db",
+            hint="name that folder too: --package /path/to/site-packages/cerebro_db",
+        )
+    return found
+
+
+def version_of(python: str) -> str | None:
+    """The version of the package that a Python of this machine has; None where it has none."""
+    return _told_by(python, "cerebro_db.__version__")
+
+
+def _told_by(python: str, what: str) -> str | None:
+    """What a Python of this machine knows of its package; None where it cannot be asked."""
+    code = f"import cerebro_db; print({what})"
     try:
         done = subprocess.run(
             [python, "-I", "-c", code], capture_output=True, text=True, check=True
         )
     except (OSError, subprocess.CalledProcessError):
-        raise InvalidArgument(
-            f"python: got {python}, which cannot be asked here for the folder of its cerebro_db",
-            hint="name that folder too: --package /path/to/site-packages/cerebro_db",
-        ) from None
+        return None
     return done.stdout.strip()
 
 

@@ -49,11 +49,11 @@ class GridRequest:
 
     @property
     def appends(self) -> bool:
-        """Whether an existing table gets more rows."""
+        """True if an existing table gets more rows."""
         return not self.replace
 
     def configurations(self, tick: Tick) -> list[ConfigurationText]:
-        """What the grid stands for."""
+        """Configurations that the grid stands for."""
         for name in ("compile_params_grid", "fit_params_grid", "search_type"):
             _check_given(name, getattr(self, name))
         return model_selection.generate(
@@ -81,7 +81,7 @@ class ListRequest:
 
     @property
     def appends(self) -> bool:
-        """Whether an existing table gets more rows."""
+        """True if an existing table gets more rows."""
         return False
 
     def configurations(self, tick: Tick) -> list[ConfigurationText]:

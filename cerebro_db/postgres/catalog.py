@@ -31,7 +31,7 @@ _Value = TypeVar("_Value")
 
 @dataclass(frozen=True)
 class RunRow:
-    """What is known of a run when it starts; all that a later session needs to go on with it.
+    """Row of a run at its start; all that a later session needs to go on with it.
 
     Attributes:
         output_schema, output_name: of the model output table, unquoted.
@@ -98,7 +98,7 @@ class StoredRun:
 
     @property
     def manifest(self) -> Mapping[str, Any]:
-        """What its workers told."""
+        """Versions that its workers told."""
         found: Mapping[str, Any] = json.loads(self.manifest_text)
         return found
 
@@ -116,7 +116,7 @@ class Driving:
 
 @dataclass(frozen=True)
 class ConfigurationRow:
-    """What is known of a configuration when its run starts."""
+    """Row of a configuration at the start of its run."""
 
     mst_key: int
     model_id: int
@@ -163,7 +163,7 @@ class Catalog:
         return self._tick
 
     def settings(self) -> Settings:
-        """What administrators have set."""
+        """Settings of administrators."""
         return Settings.of(dict(self._run("SELECT name, value FROM cerebro.settings")))
 
     def run(self, run_id: int | None) -> StoredRun:
@@ -197,9 +197,16 @@ class Catalog:
         row: RunRow,
         configurations: Sequence[ConfigurationRow],
         architectures: Sequence[ArchitectureRow],
-        table: QualifiedName,
+        weights: str,
     ) -> int:
-        """Register a run, its configurations and the models of a table; returns the run_id."""
+        """Register a run, its configurations and its models; returns the run_id.
+
+        Args:
+            row: of the run.
+            configurations: that it begins with.
+            architectures: its models.
+            weights: SQL of a table with the weights that they may begin with.
+        """
         columns = list(vars(row))
         sql = (
             f"INSERT INTO cerebro._runs ({', '.join(columns)}, manifest, status, driver_pid) "
@@ -212,7 +219,7 @@ class Catalog:
             self._run(
                 "INSERT INTO cerebro._architectures "
                 "(run_id, model_id, model_arch, model_facts, model_weights) SELECT %s, %s, %s, %s, "
-                f"(SELECT a.model_weights FROM {table.sql} a WHERE a.model_id = %s)",
+                f"(SELECT a.model_weights FROM {weights} a WHERE a.model_id = %s)",
                 [run_id, model.model_id, model.model_arch, model.model_facts, model.model_id],
             )
         return run_id
@@ -295,7 +302,7 @@ class Catalog:
         return {row[0]: row[1] for row in self._run(sql, [run_id])}
 
     def plan(self, run_id: int, first: int) -> list[Hop]:
-        """What has been planned from an epoch on."""
+        """Planned hops from an epoch on."""
         rows = self._run(
             "SELECT mst_key, epoch, position, partition_key FROM cerebro._plan "
             "WHERE run_id = %s AND epoch >= %s",
@@ -423,7 +430,7 @@ class Catalog:
         )
 
     def requests(self, run_id: int) -> list[tuple[int, str, int | None, str, str]]:
-        """What is asked of a driver, and not answered yet: id, action, mst_key, who asks, JSON."""
+        """Requests to a driver that are not answered yet: id, action, mst_key, who asks, JSON."""
         rows = self._run(
             "SELECT request_id, action, mst_key, pg_catalog.pg_get_userbyid(role), detail::text "
             "FROM cerebro._requests WHERE run_id = %s AND answer IS NULL ORDER BY request_id",
@@ -477,6 +484,14 @@ class Catalog:
         """The states of a run are gone."""
         sql = "UPDATE cerebro._runs SET states = NULL WHERE run_id = %s"
         self._run(sql, [run_id])
+
+    def revived(self, run_id: int, states: str) -> None:
+        """A finished run goes on from states that were made anew, and replaces its tables then."""
+        self._run(
+            "UPDATE cerebro._runs SET states = %s, status = 'paused', error = NULL, replaces = true "
+            "WHERE run_id = %s AND status = 'finished'",
+            [states, run_id],
+        )
 
     def stopped_runs(self, older_than: float) -> list[int]:
         """Runs that nobody drives, stopped so many seconds ago, and still have states."""

@@ -9,13 +9,13 @@ from . import backend, machine
 from .failures import failure
 from .keepers import CannotStart, Installation, Process, connected, postmortem
 from .services import Services
-from .wire import Closed
+from .wire import DRIVER, TRAINER, Closed
 
-DRIVER, TRAINER = "driver", "trainer"
 PREPARE = -1  # kind of a row that makes a trainer ready
 LOST, NO_KEEPER = "YC001", "YC002"
 _LOST_HINT = "call the function again; the log of its keeper may tell more"
 _MOST_DRIVERS = 100  # for one call, of which each one was lost
+_MOST_TRAINERS = 1000  # for one call, of which each one was idle and has limits that hold no longer
 
 
 class Relay:
@@ -32,6 +32,7 @@ class Relay:
         self._installation = Installation(**installation)
         self._trainers: Dict[Any, Process] = {}  # by the owner of the trainer
         self._rows: List[Tuple[Any, Any]] = []  # names and data, until a batch of them is there
+        self._plans: Dict[Any, Any] = {}  # of the server, by text and types
         self._functions = None  # JSON of the registered functions, as the catalog has told
 
     # -- calls -------------------------------------------------------------------
@@ -137,11 +138,15 @@ class Relay:
 
     # -- inside ------------------------------------------------------------------
     def _ask(self, call: Dict[str, Any], like: Any = None) -> Any:
-        trainer = self._own_trainer(like)
-        if trainer.functions != (self._functions,):
-            trainer.functions = (self._functions,)
-            call["functions"] = self._functions
-        return self._result(self._exchange(trainer, call))
+        for _ in range(_MOST_TRAINERS):
+            trainer = self._own_trainer(like)
+            if trainer.functions != (self._functions,):
+                trainer.functions = (self._functions,)
+                call["functions"] = self._functions
+            answer = self._exchange(trainer, call)
+            if not answer.get("anew"):
+                break
+        return self._result(answer)
 
     def _exchange(self, trainer: Process, call: Dict[str, Any]) -> Any:
         """Send a call, and wait for the answer if there is to be one; an interrupted one ends the trainer."""
@@ -158,7 +163,7 @@ class Relay:
         trainer.asked_in = None
         if answer is not None:
             trainer.like = answer["like"]
-            if answer.get("ends"):
+            if answer.get("ends") or answer.get("anew"):
                 self._drop(trainer)
         return answer
 
@@ -208,7 +213,7 @@ class Relay:
 
     def _answer(self, process: Process) -> Dict[str, Any]:
         """The answer to a call; until it comes, what the process asks for is done."""
-        services = Services(self._plpy)
+        services = Services(self._plpy, self._plans)
         if process.kind == DRIVER:
             process.listen = _Listening(process, self._listen, services)
         try:
@@ -255,7 +260,7 @@ class _Listening(object):
 
 
 def _raise_again(answer: Dict[str, Any], services: Services) -> None:
-    """Where an error of the server has ended a call, raise that very error."""
+    """Raise the very error of the server that has ended a call."""
     number = answer.get("error", {}).get("number")
     if number is not None:
         raise services.errors[number]

@@ -5,14 +5,15 @@ from __future__ import annotations
 import functools
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import cerebro_db
 from cerebro_db.configs.messages import check_range
 from cerebro_db.configs.settings import Settings
-from cerebro_db.core.decisions import Decider, Fixed
+from cerebro_db.core.decisions import NOBODY, Asked, Decider, Fixed
 from cerebro_db.core.search import SearchSpec
 from cerebro_db.core.spec import HOPPER, ROTATION, Configuration
 from cerebro_db.core.state import RunState
@@ -104,6 +105,7 @@ class Limits:
         any_version: whether it may go on with other versions of what computes.
         model_output_table: another name for the output; None for the one that the run began with.
         search_path: for that name.
+        extension: of a search: what there is more of.
     """
 
     max_seconds: float | None = None
@@ -111,6 +113,7 @@ class Limits:
     any_version: bool = False
     model_output_table: str | None = None
     search_path: CallerPath | None = None
+    extension: Mapping[str, Any] = field(default_factory=dict)
 
 
 Registered = Callable[[int], None]
@@ -159,6 +162,7 @@ class Drive:
         # Hops that were done at the last loss of sessions, and losses without any in between.
         self._hops, self._lost = -1, 0
         self._retries = Settings().worker_retries
+        self._is_extended = False
 
     def begin(self, request: FitRequest, set_up: SetUp = set_up) -> int:
         """Set up a new run and drive it; returns its run_id."""
@@ -344,9 +348,12 @@ class Drive:
         catalog, limits, clock = place.store.catalog, self._limits, time.monotonic
         place.store.before_drop = written.flush
         executor = WorkerSessions(place, setup.num_workers)
-        decider = self._decider
+        decider, made = self._decider, decisions_of(catalog, run.run_id)
         if setup.search is not None:
-            decider = decider_of(setup, setup.search, decisions_of(catalog, run.run_id))
+            decider = decider_of(setup, setup.search, made)
+        first = self._extension(catalog, run)
+        extended: list[Mapping[str, Any]] = [one.details for one in made if one.action == "extend"]
+        extended += [first.detail] if first else []
         loop = Loop(
             state=state,
             strategy=STRATEGIES[setup.spec.schedule],
@@ -368,11 +375,12 @@ class Drive:
                 run.run_id,
                 self._deadline,
                 limits.max_seconds,
-                _search_ends(setup.search, run.active, clock()),
+                _search_ends(setup.search, extended, run.active, clock()),
             ),
             report=Report(state, self._notify, clock, run.active),
             files=EventFiles(run.run_id, state),
             clock=clock,
+            first=first,
         )
         try:
             loop.run()
@@ -380,6 +388,17 @@ class Drive:
             executor.stop()
             raise
         executor.give_back()
+
+    def _extension(self, catalog: Catalog, run: StoredRun) -> Asked | None:
+        """What the search is asked for before it goes on, once."""
+        if not self._limits.extension or self._is_extended:
+            return None
+        self._is_extended = True
+        detail = dict(self._limits.extension)
+        if "max_seconds" in detail:  # of a run that has taken some already
+            detail["until"] = run.active + detail["max_seconds"]
+        ((role,),) = catalog.execute("SELECT current_user::text")
+        return Asked(0, "extend", NOBODY, role, detail)
 
     def _admit(
         self,
@@ -519,17 +538,32 @@ class Drive:
 
 def decider_of(setup: RunSetup, search: SearchSpec, made: Sequence[DecisionRow]) -> Decider:
     """Whoever decides a search, with the decisions that an earlier driver has made."""
+    from cerebro_db.decide.search.replaying import Replay, from_json
     from cerebro_db.decide.search.schedule import Schedule  # which needs NumPy
 
+    if search.replays:
+        return Replay(from_json(search.replays))
     maker, models = setup.maker, setup.models
     return Schedule(search, lambda row: maker.fault(row, models), recorded_of(setup, made))
 
 
-def _search_ends(search: SearchSpec | None, active: float, now: float) -> float | None:
-    """When a search begins nothing any more, by the clock; what earlier drivers took counts."""
-    if search is None or math.isinf(search.budget.max_seconds):
+def _search_ends(
+    search: SearchSpec | None, extended: Sequence[Mapping[str, Any]], active: float, now: float
+) -> float | None:
+    """When a search begins nothing any more, by the clock; what earlier drivers took counts.
+
+    Args:
+        search: what was asked for at first.
+        extended: what was asked for since.
+        active: seconds that earlier drivers took.
+        now: on the clock.
+    """
+    if search is None or search.replays:
         return None
-    return now + max(0.0, search.budget.max_seconds - active)
+    most = search.budget.max_seconds
+    if extended:
+        most = float(extended[-1].get("until", math.inf))
+    return None if math.isinf(most) else now + max(0.0, most - active)
 
 
 def _check_schedule(dialect: PostgreSQL, request: FitRequest) -> None:

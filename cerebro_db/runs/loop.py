@@ -57,6 +57,7 @@ class Loop:
         report: what the caller is told.
         files: what TensorBoard shows.
         clock: seconds that only grow.
+        first: what is asked for before anything is done.
     """
 
     def __init__(
@@ -71,7 +72,9 @@ class Loop:
         report: Report,
         files: EventFiles,
         clock: Clock,
+        first: Asked | None = None,
     ) -> None:
+        self._first = first
         self._state, self._strategy, self._executor = state, strategy, executor
         self._storage, self._catalog, self._decisions = storage, catalog, decisions
         self._requests, self._report, self._files = requests, report, files
@@ -84,6 +87,9 @@ class Loop:
     def run(self) -> None:
         """Work until nothing is left."""
         self._decide()
+        if self._first is not None:
+            self._decided(self._decisions.follow(self._state, self._first))
+            self._decide()
         self._discard(self._state.tracks)
         if self.is_complete:
             return
@@ -109,7 +115,7 @@ class Loop:
 
     @property
     def is_complete(self) -> bool:
-        """Whether nothing is left to train, to score, to write or to decide."""
+        """True if nothing is left to train, to score, to write or to decide."""
         return self._state.is_complete and self._files.done
 
     # -- giving work ---------------------------------------------------------------------------
@@ -124,7 +130,7 @@ class Loop:
         return self._executor.is_busy
 
     def _next(self, worker: WorkerView) -> Task | None:
-        """What a worker does next."""
+        """The next task of a worker."""
         if self._untried:
             return Trial(tuple(self._untried))
         if self._state.combining:
@@ -135,7 +141,7 @@ class Loop:
         return self._strategy.next(self._state, worker, self._clock())
 
     def _is_wanted(self, task: Task) -> bool:
-        """Whether there is anything to score; if not, that is done at once."""
+        """True if there is anything to score; if not, that is done at once."""
         if not isinstance(task, Score):
             return True
         group = task.scans[0].group
@@ -325,7 +331,7 @@ class Loop:
             self._hop_failed(task.hops[0], failure)
 
     def _is_made_again(self, task: Task | None) -> bool:
-        """Whether a task is done again whose trainer has ended: a hop once, anything else a few times."""
+        """True if a task is done again whose trainer has ended: a hop once, anything else a few times."""
         if isinstance(task, Trial):
             self._untried += task.mst_keys
         if isinstance(task, Train | Step):

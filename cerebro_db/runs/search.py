@@ -65,7 +65,7 @@ class SearchRequest:
         concurrency: trials at the same time; None for the default of the method and the partitions.
         warm_start_run: an earlier run whose trials are learnt from.
         given: texts of the caller that are shown in the output tables.
-        random_state: of what is drawn; None for the seed.
+        random_state: of what is drawn; None for the seed, which all weights come from.
     """
 
     source_table: str | None
@@ -88,6 +88,7 @@ class SearchRequest:
     description: str | None = None
     use_caching: bool | None = True
     seed: int | None = 0
+    random_state: int | None = None
     num_workers: int | None = None
     durability: str | None = EVERY_HOP
     schedule: str | None = HOPPER
@@ -95,7 +96,6 @@ class SearchRequest:
     search_path: CallerPath | None = None
     cores: int = 1
     given: Mapping[str, str] = field(default_factory=dict)
-    random_state: int | None = None
 
 
 def search(
@@ -231,7 +231,7 @@ def _spec(
         objectives=objectives,
         early_stopping=asked.early_stopping,
         budget=asked.budget,
-        seed=(asked.seed or 0) if asked.random_state is None else asked.random_state,
+        seed=(asked.seed if asked.random_state is None else asked.random_state) or 0,
         deterministic=asked.deterministic,
         goal=probes[0].goal,
         measured=tuple(name for name in tables if name in wanted),

@@ -60,6 +60,7 @@ class RunSetup:
         search: what the configurations are from; None where they are all known.
         models: architectures by model_id, those among them that no configuration has yet.
         probes: configurations that a search may come to, with the ends of all ranges.
+        weights_of: a run from which the architectures are; 0 where they are from their table.
     """
 
     spec: RunSpec
@@ -80,6 +81,7 @@ class RunSetup:
     search: SearchSpec | None = None
     models: Mapping[int, Architecture] = field(default_factory=dict)
     probes: tuple[Configuration, ...] = ()
+    weights_of: int = 0
 
     @property
     def is_single(self) -> bool:

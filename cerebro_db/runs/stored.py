@@ -68,7 +68,13 @@ def register(
             configuration_row(replace(one, is_warm=one.mst_key in warm))
             for one in setup.configurations
         ]
-        return catalog.new_run(row, rows, _architecture_rows(setup), models)
+        source = models.sql
+        if setup.weights_of:
+            source = (
+                "(SELECT o.model_id, o.model_weights FROM cerebro._architectures o "
+                f"WHERE o.run_id = {setup.weights_of:d})"
+            )
+        return catalog.new_run(row, rows, _architecture_rows(setup), source)
 
 
 def states_of(row: RunRow) -> StateTables:
@@ -77,7 +83,7 @@ def states_of(row: RunRow) -> StateTables:
 
 
 def configuration_row(configuration: Configuration) -> ConfigurationRow:
-    """What the catalog knows of a configuration."""
+    """Row of a configuration for the catalog."""
     return ConfigurationRow(
         mst_key=configuration.mst_key,
         model_id=configuration.architecture.model_id,
@@ -148,7 +154,7 @@ def _started_from_previous(
 
 
 def _first_partitions(setup: RunSetup) -> dict[int, int]:
-    """The partition that each configuration visits first, by mst_key: as the run will plan it."""
+    """The partition of each configuration's first hop, by mst_key: as the run will plan it."""
     costs = {c.mst_key: c.hop_seconds for c in setup.configurations}
     partitions = [partition.partition_key for partition in setup.packed.partitions]
     hops = plan_epoch(costs, partitions, setup.spec.seed, 1)
@@ -156,8 +162,10 @@ def _first_partitions(setup: RunSetup) -> dict[int, int]:
 
 
 # -- read back: what it was set up with ------------------------------------------------------------
-def load_setup(session: Session, dialect: PostgreSQL, run: StoredRun, tick: Tick) -> RunSetup:
-    """What a run was set up with; its configurations are those that it has by now.
+def load_setup(
+    session: Session, dialect: PostgreSQL, run: StoredRun, tick: Tick, *, has_states: bool = True
+) -> RunSetup:
+    """Setup of a run that was begun; its configurations are those that it has by now.
 
     Raises:
         InvalidData: a table that it reads has been changed since.
@@ -165,7 +173,8 @@ def load_setup(session: Session, dialect: PostgreSQL, run: StoredRun, tick: Tick
         WrongRunStatus: the run cannot go on at all.
     """
     row, catalog = run.row, Catalog(session, tick)
-    _check_has_states(run)
+    if has_states:
+        _check_has_states(run)
     packed = packed_of(session, row.source_oid, "source_table", tick)
     validation = None
     if row.validation_oid is not None:
@@ -247,7 +256,7 @@ def _change(row: DecisionRow, known: Mapping[int, Configuration]) -> Change:
     one, texts = known[row.mst_key], None
     if row.action in (ADD, CLONE):
         texts = one.architecture.model_id, one.compile_text, one.fit_text
-    return Change(row.mst_key, row.epochs, row.source, row.source_epoch, texts)
+    return Change(row.mst_key, row.epochs, row.source, row.source_epoch, texts, row.details)
 
 
 def _check_has_states(run: StoredRun) -> None:
@@ -271,7 +280,7 @@ def check_unchanged(
     validation: PackedTable | None,
     tick: Tick,
 ) -> None:
-    """Whether the packed tables are those that the run began with.
+    """Check that the packed tables are those that the run began with.
 
     Raises:
         InvalidData: one of them has been changed since.
@@ -364,7 +373,7 @@ def load_state(
     spec, run_id, catalog = setup.spec, run.run_id, Catalog(session, tick)
     # Also if the run cannot go on: the hops whose states are there have been made.
     store.restore_hops(run_id, _numbered(spec))
-    state = _with_decisions(setup, decisions_of(catalog, run_id))
+    state = state_of_decisions(setup, decisions_of(catalog, run_id))
     for one, status, error in catalog.configurations(run_id):
         if status in ("failed", "cancelled"):
             state.apply(events.Failed(one.mst_key, status, error or status))
@@ -404,7 +413,7 @@ def _numbered(spec: RunSpec) -> int:
     return spec.hops_an_epoch if spec.schedule == ROTATION else spec.workers.count
 
 
-def _with_decisions(setup: RunSetup, decisions: Sequence[DecisionRow]) -> RunState:
+def state_of_decisions(setup: RunSetup, decisions: Sequence[DecisionRow]) -> RunState:
     """A run as its decisions have made it."""
     known = {one.mst_key: one for one in setup.configurations}
     state = RunState(setup.spec, [one for one in known.values() if not one.cohort])
@@ -493,7 +502,7 @@ def _restore(
 
 
 def _check_states(state: RunState, states: StateTables, there: Collection[tuple[int, int]]) -> None:
-    """Whether the states are there from which the run goes on, to be scored or to be restored."""
+    """Check that the states are there from which the run goes on, to be scored or to be restored."""
     needed = {
         (key, version)
         for key, track in state.tracks.items()

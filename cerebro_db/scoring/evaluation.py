@@ -43,6 +43,7 @@ from cerebro_db.postgres.sessions import Session, SessionPool, Tick, close_all, 
 from cerebro_db.postgres.slots import slots
 from cerebro_db.postgres.table_kinds import SCORES
 from cerebro_db.postgres.times import Styles
+from cerebro_db.scoring.again import done_again
 
 # Workers that must import TensorFlow first pay off from so many rows on, each scored by one model.
 MANY_ROWS = 2_000_000
@@ -219,6 +220,8 @@ class ScoringJob:
     def run(self, control: Session, use_gpus: bool, notify: Notify) -> dict[int, dict[str, Any]]:
         """Scan every partition, by as many workers as are worth their start; results by mst_key.
 
+        All of it once more where a trainer has ended.
+
         Args:
             control: session that holds the slots of the workers.
             use_gpus: where they compute.
@@ -229,6 +232,9 @@ class ScoringJob:
         """
         if use_gpus:
             check_gpus(control, self._hosts, [self._test], self._tick)
+        return done_again(lambda: self._run(control, use_gpus, notify), notify)
+
+    def _run(self, control: Session, use_gpus: bool, notify: Notify) -> dict[int, dict[str, Any]]:
         with self._workers(control, use_gpus, notify) as workers:
             settings = Catalog(workers[0], self._tick).settings()
             places = gpu_places(workers[0], self._hosts, use_gpus, self._tick)
@@ -297,7 +303,7 @@ class ScoringJob:
     def _combined(
         self, session: Session, mst_key: int, results: Sequence[dict[str, Any]]
     ) -> dict[str, Any]:
-        """What all partitions contribute to a model, in the order of their keys."""
+        """Sums of a model over all partitions, in the order of their keys."""
         partials = [result["partials"][str(mst_key)] for result in results]
         task = {"configurations": [self._recipes[mst_key] | {"partials": partials}]}
         first = [self._test.partitions[0].partition_key]  # that session has scanned it

@@ -34,6 +34,7 @@ from cerebro_db.postgres.sessions import (
     reset_all,
 )
 from cerebro_db.postgres.slots import slots
+from cerebro_db.scoring.again import done_again
 from cerebro_db.scoring.prediction_models import Asked, Member
 from cerebro_db.scoring.prediction_source import Buffers, Rows
 
@@ -112,12 +113,15 @@ class Job(ABC):
         self._notify = notify
 
     def run(self, work: Work) -> None:
-        """Make the output.
+        """Make the output, once more from the start where a trainer has ended.
 
         Raises:
             InvalidData: a row has no id, or features that are no row of the models.
             ObjectInUse, TooManyConnections: there is no worker for it, or no connection.
         """
+        done_again(lambda: self._run(work), self._notify)
+
+    def _run(self, work: Work) -> None:
         try:
             sql = self._dialect.prediction
             self._control.run(sql.begin, (), self._tick)
@@ -312,7 +316,7 @@ class PredictionJob(Job):
 
 
 def _token(session: Session, member: Member) -> int:
-    """What a worker returned that has loaded a model."""
+    """Token of a worker that has loaded a model."""
     rows = session.rows()
     if len(rows) != 1:
         raise no_state(str(member.stored.table), member.key)

@@ -1,4 +1,4 @@
-"""What looks into models."""
+"""Entries that look into models."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from cerebro_db.configs.architecture import ArchitectureLimits, check_architecture
 from cerebro_db.server.computing import Tick, compute
 from cerebro_db.server.entry import entry
-from cerebro_db.server.limits import limit_memory
+from cerebro_db.server.limits import bind
 from cerebro_db.server.settings import settings_of
 
 
@@ -16,7 +16,8 @@ from cerebro_db.server.settings import settings_of
 def inspect(plpy: Any, gd: dict[str, Any], model_arch: str, model_weights: bytes | None) -> str:
     """Build a model within the limits of the database and tell its size, work and shapes as JSON."""
     settings = settings_of(plpy)
-    limits, memory = ArchitectureLimits.of(settings), limit_memory(settings)
+    limits = ArchitectureLimits.of(settings)
+    memory = bind(settings, connects=plpy.asks_nothing)
     config = check_architecture(model_arch, limits)
 
     def work(tick: Tick) -> str:
@@ -39,7 +40,8 @@ def inspect(plpy: Any, gd: dict[str, Any], model_arch: str, model_weights: bytes
 def read_file(plpy: Any, gd: dict[str, Any], file: bytes | None) -> tuple[str, bytes]:
     """The architecture and the weights in a file of Keras."""
     settings = settings_of(plpy)
-    limits, memory = ArchitectureLimits.of(settings), limit_memory(settings)
+    limits = ArchitectureLimits.of(settings)
+    memory = bind(settings, connects=plpy.asks_nothing)
 
     def work(tick: Tick) -> tuple[str, bytes]:
         from cerebro_db.training.environment import configure_once

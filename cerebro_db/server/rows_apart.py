@@ -17,6 +17,7 @@ from cerebro_db.postgres.relations import CallerPath
 from cerebro_db.postgres.sessions import Session
 from cerebro_db.postgres.times import Styles
 from cerebro_db.scoring.class_texts import shown_classes
+from cerebro_db.server import network
 from cerebro_db.server.host import Host
 from cerebro_db.server.rows_loading import LoadedModel, built, read_model
 
@@ -36,6 +37,7 @@ class _Kept:
 
 def model_apart(plpy: Any, gd: dict[str, Any], text: str, mst_key: int | None) -> LoadedModel:
     """The model of a table, loaded where it has not been, or where it was replaced."""
+    network.require()
     host = Host.of(plpy, gd)
     kept: OrderedDict[_Place, _Kept] = gd.setdefault(_KEY, OrderedDict())
     place = (host.pool.dsn, host.search_path, host.styles, text, mst_key)
@@ -64,7 +66,7 @@ def _current(
 
 
 def _version(session: Session, text: str, mst_key: int | None) -> tuple[Any, ...]:
-    """What is another one as soon as the state is."""
+    """Version of a model: another one as soon as the state is."""
     table = named_models(session, text, lambda: None)
     if mst_key is not None:
         table.check_key(mst_key)

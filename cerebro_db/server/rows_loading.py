@@ -13,7 +13,7 @@ from cerebro_db.models.registered import named_models
 from cerebro_db.postgres.sessions import Session
 from cerebro_db.scoring.prediction_models import Asked, models_of_table
 from cerebro_db.server.computing import Tick, compute
-from cerebro_db.server.limits import limit_memory
+from cerebro_db.server.limits import bind
 
 if TYPE_CHECKING:  # TensorFlow is imported at the first call
     from cerebro_db.training.rows import RowModel
@@ -37,7 +37,7 @@ class LoadedModel:
 
 
 def read_model(session: Session, text: str, mst_key: int | None) -> tuple[Asked, bytes]:
-    """What is known of a model of a table, and its state."""
+    """Facts of a model of a table, and its state."""
 
     def tick() -> None:
         """Statements of this session listen themselves, or are short."""
@@ -56,7 +56,8 @@ def read_model(session: Session, text: str, mst_key: int | None) -> tuple[Asked,
 
 def built(plpy: Any, asked: Asked, data: bytes, settings: Settings) -> LoadedModel:
     """The model, ready to be asked."""
-    memory = limit_memory(settings)
+    # Elsewhere this process reads models through sessions of its own.
+    memory = bind(settings, connects=plpy.asks_nothing)
 
     def work(tick: Tick) -> RowModel:
         from cerebro_db.training.environment import configure_once

@@ -6,7 +6,7 @@ import importlib
 import pkgutil
 
 from cerebro_db import server
-from cerebro_db.trainers.child import TRAINER
+from cerebro_db.relay.wire import TRAINER
 from cerebro_db.training import environment
 
 

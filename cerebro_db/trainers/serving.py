@@ -6,7 +6,7 @@ import importlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from cerebro_db.errors import OutOfMemory, RunInterrupted
+from cerebro_db.errors import OutOfMemory, RunInterrupted, TrainerBound
 from cerebro_db.server.memory import know_functions
 from cerebro_db.trainers.failures import described
 from cerebro_db.trainers.lent import Plpy
@@ -81,7 +81,9 @@ def _done(plpy: Plpy, gd: dict[str, Any], call: dict[str, Any]) -> tuple[dict[st
     except Exception as error:
         # TensorFlow may end a process that has no memory left at its next tensor.
         spoiled = isinstance(error, OutOfMemory)
-        return {"error": described(error), "like": lasting(), "ends": spoiled}, not spoiled
+        anew = isinstance(error, TrainerBound)
+        answer = {"error": described(error), "like": lasting(), "ends": spoiled, "anew": anew}
+        return answer, not (spoiled or anew)
 
 
 def _function(name: str) -> Callable[..., Any]:

@@ -69,7 +69,7 @@ GRANT INSERT (name, description, source_table, validation_table, model_output_ta
               schedule, replaces, search)
     ON cerebro._runs TO cerebro_user;
 GRANT UPDATE (status, error, driver_pid, manifest, started, resumed, active, finished, states,
-              model_output_table, output_schema, output_name)
+              model_output_table, output_schema, output_name, replaces)
     ON cerebro._runs TO cerebro_user;
 GRANT SELECT, INSERT, DELETE ON cerebro._configurations, cerebro._architectures, cerebro._plan,
     cerebro._hops, cerebro._metrics TO cerebro_user;

@@ -150,7 +150,9 @@ def test_every_setting_is_in_the_reference_with_its_default_and_what_is_allowed(
     for name, default, allowed, _ in told:
         setting = name.strip("`")
         assert default.strip("`").replace("empty", "") == str(getattr(Settings(), setting))
-        if setting not in ("worker_dsn", "tensorboard_dir"):
+        for example in re.findall(r"`(.+?)`", allowed):
+            assert parse_setting(setting, example) == example
+        if isinstance(getattr(Settings(), setting), int):
             low, high = (int(number) for number in allowed.split(" to "))
             assert [parse_setting(setting, str(number)) for number in (low, high)] == [low, high]
             for number in (low - 1, high + 1):
@@ -162,8 +164,9 @@ def test_every_sqlstate_of_an_error_is_in_the_reference() -> None:
     told = {
         code.strip("`") for code, _ in rows(sections(REFERENCE)["Errors"], "| SQLSTATE | what |")
     }
-    # What an installation and the embedded server tell never leaves a function.
-    elsewhere = {"MissingPrerequisite", "InstallationFailed", "ClusterFailed"}
+    # What an installation and the embedded server tell never leaves a function, nor what a trainer
+    # tells the relay, which takes another one.
+    elsewhere = {"MissingPrerequisite", "InstallationFailed", "ClusterFailed", "TrainerBound"}
     raised = {
         kind.sqlstate
         for kind in below(CerebroError)

@@ -11,6 +11,7 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from cerebro_db.configs.search_methods import find_method
@@ -52,11 +53,14 @@ METHODS: dict[str, dict[str, Any]] = {
     "pbt": {"population": 4, "num_iterations": 3},
     "cma-es": {"num_configs": 8, "num_iterations": 1},
 }
+LONG = {"num_configs": 4, "num_iterations": 150}
 SPACES = {"grid": LISTED, "cma-es": NUMBERS}
 
 
 def request(method: str, name: str, workers: int, client: Client, **more: Any) -> SearchRequest:
     """A search over small nets."""
+    if method == "long":
+        return replace(request("random", name, workers, client, **more), params=LONG)
     return SearchRequest(
         "packed",
         name,
@@ -104,7 +108,7 @@ def main(
         stopping = EarlyStopping(patience=1, median_after=3) if watched else EarlyStopping()
         asked = request(
             method.rstrip("+"), name, int(workers), client, early_stopping=stopping,
-            budget=Budget(max_epochs=60),
+            budget=Budget() if method == "long" else Budget(max_epochs=60),
         )  # fmt: skip
         search(client.pool, client.dialect, asked)
     client.pool.close()

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import psycopg2
 import pytest
 
-from tests.fitting.conftest import ADAM, SOFTMAX, layer, model
+from tests.fitting.conftest import ADAM, SOFTMAX, layer, model, select
 
 Fit = Callable[..., tuple[str, int]]
 
@@ -83,3 +83,48 @@ def test_every_hop_tells_its_peak(bench: Any, fit: Fit) -> None:
         "SELECT min(memory_mb), max(memory_mb) FROM cerebro.hops WHERE run_id = %s", (run_id,)
     )
     assert 200 < low <= high < 5000
+
+
+# Every row of a batch by every one: no estimate knows what a function allocates.
+GREEDY = "loss='custom.greedy',optimizer='SGD(lr=0.01)',metrics=[]"
+
+
+@pytest.fixture
+def greedy(bench: Any) -> Iterator[int]:
+    """A loss whose memory is the square of its batch; megabytes that a trainer may have."""
+    bench.run(
+        "CREATE TABLE many AS SELECT b.x, b.target, b.id + 150 * i AS id"
+        " FROM blobs b, generate_series(1, 400) AS i"
+    )
+    bench.run("SELECT cerebro_pack('many', 'packed_many', 'target', 'x', num_partitions := 2)")
+    bench.run("SELECT cerebro_load_model('tops', %s)", (model(layer("Dense", units=1)),))
+    bench.run("SELECT cerebro_register_function('greedy', 'keras.ops:outer')")
+    bench.run("SELECT cerebro_set('max_worker_mb', '1500')")
+    yield 1500
+    bench.run("SELECT cerebro_set('max_worker_mb', NULL)")
+    bench.run(
+        "DELETE FROM cerebro.catalog_functions; DROP TABLE many, packed_many, packed_many_summary"
+    )
+
+
+def test_a_configuration_that_allocates_beyond_its_limit_fails_alone(
+    bench: Any, fit: Fit, greedy: int, connect: Callable[[str], Any]
+) -> None:
+    bystander = connect(bench.dsn)
+    bystander.run("PREPARE mine AS SELECT count(*) FROM pg_class; BEGIN; CREATE TABLE kept (a int)")
+    before = bystander.row("SELECT pg_backend_pid(), pg_postmaster_start_time()")
+    rates = [GREEDY.replace("0.01", f"0.0{n}") for n in range(1, 9)]
+    select(bench, "eight", [1], rates, ["batch_size=10"], "tops")
+    # The dearest comes first: its worker has to go on with others.
+    bench.run("UPDATE eight SET fit_params = 'batch_size=30000,epochs=9000' WHERE mst_key = 3")
+    out, _ = fit("packed_many", "eight", 1, num_workers=2)
+    told = bench.fetch(f"SELECT mst_key, status, error FROM {out}_info ORDER BY mst_key")
+    assert [status for _, status, _ in told] == ["finished", "finished", "failed"] + [
+        "finished"
+    ] * 5, told
+
+    assert f"allowed: {greedy} MB a worker" in told[2][2]
+    bystander.run("INSERT INTO kept VALUES (1)")
+    assert bystander.value("EXECUTE mine") > 0
+    bystander.run("ROLLBACK")
+    assert bystander.row("SELECT pg_backend_pid(), pg_postmaster_start_time()") == before

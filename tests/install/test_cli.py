@@ -14,6 +14,7 @@ from reasons import EMBEDDED_ONLY
 
 import cerebro_db
 
+PACKAGE = str(Path(cerebro_db.__file__).parent)
 LIGHT = ("sqlalchemy", "psycopg2", "jinja2", "numpy", "tensorflow", "keras")
 
 
@@ -40,12 +41,58 @@ def test_life_of_an_installation(empty_database: str, connect: Any) -> None:
     for command in ("install", "install", "upgrade"):
         done = cerebro(command, "--dsn", empty_database)
         assert (done.returncode, done.stderr) == (0, "")
-        assert done.stdout == f"Cerebro-DB {cerebro_db.__version__} is installed.\n"
+        first, paths = done.stdout.splitlines()
+        assert first == f"Cerebro-DB {cerebro_db.__version__} is installed."
+        assert paths == f"Python {sys.executable}, package {PACKAGE}, keepers in /tmp"
     assert connect(empty_database).value("SELECT cerebro_version()") == cerebro_db.__version__
     done = cerebro("uninstall", "--dsn", empty_database)
     assert (done.returncode, done.stderr) == (0, "")
     done = cerebro("uninstall", "--dsn", empty_database)
     assert done.returncode == 1
+
+
+@pytest.mark.not_on_segments(EMBEDDED_ONLY)
+def test_an_upgrade_keeps_the_paths(empty_database: str, short_folder: Path, connect: Any) -> None:
+    folder, other = short_folder / "kept", short_folder / "other"
+    for one in (folder, other):
+        one.mkdir()
+        one.chmod(0o777)
+    python = short_folder / "python"  # of this very environment, by another name
+    python.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+
+    def upgraded(command: str = "upgrade", *arguments: str) -> str:
+        done = cerebro(command, "--dsn", empty_database, *arguments)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert connect(empty_database).value("SELECT cerebro_version()") == cerebro_db.__version__
+        return done.stdout.splitlines()[1]
+
+    named = ("--python", str(python), "--package", PACKAGE, "--keeper-directory", str(folder))
+    first = f"Python {python}, package {PACKAGE}, keepers in {folder}"
+    assert [upgraded("install", *named), upgraded(), upgraded("install")] == [first] * 3
+    assert [path.name for path in folder.iterdir()] == [f"cerebro-{folder_owner(folder)}"]
+    second = first.replace(str(folder), str(other))
+    assert [upgraded("upgrade", "--keeper-directory", str(other)), upgraded()] == [second] * 2
+    # One with another version of the package is one that nobody has upgraded.
+    python.write_text("#!/bin/sh\necho 0.0.1\n")
+    assert upgraded() == second.replace(str(python), sys.executable)
+
+
+@pytest.mark.not_on_segments(EMBEDDED_ONLY)
+def test_an_upgrade_keeps_a_python_of_another_machine(empty_database: str, connect: Any) -> None:
+    assert cerebro("install", "--dsn", empty_database).returncode == 0
+    connect(empty_database).run(
+        "UPDATE pg_proc SET prosrc = replace(prosrc, %s, %s) WHERE proname = 'cerebro_version'",
+        [sys.executable, "/elsewhere/bin/python"],
+    )
+    done = cerebro("upgrade", "--dsn", empty_database)
+    assert done.returncode == 1
+    assert 'the server cannot run the Python "/elsewhere/bin/python"' in done.stderr
+
+
+def folder_owner(folder: Path) -> int:
+    """The user of what is in there."""
+    return next(folder.iterdir()).stat().st_uid
 
 
 def test_verify(database: str, has_segments: bool) -> None:

@@ -21,7 +21,7 @@ from cerebro_db.install.embedded import Cluster
 from cerebro_db.install.script import Script
 from tests.conftest import Sql
 from tests.fitting.conftest import ADAM, select
-from tests.server.conftest import Caller, assert_good_ends, make_tables_at
+from tests.server.conftest import DEEP, WORKERS, Caller, assert_good_ends, make_tables_at, until
 
 pytestmark = [pytest.mark.slow, pytest.mark.not_on_segments(EMBEDDED_ONLY)]
 EPOCHS = 30
@@ -149,3 +149,74 @@ def _seconds(pid: int) -> float:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
     return 0.0
+
+
+QUESTIONS = {
+    "predict": ("SELECT cerebro_predict('asked', 'many', 'id', 'x', %s, mst_key := 1)", "%_predict_%"),
+    "evaluate": ("SELECT cerebro_evaluate('asked', 'packed_many', %s)", "%cerebro_measure%"),
+    "confusion": ("SELECT cerebro_confusion_matrix('asked', 'packed_many', %s)", "%cerebro_measure%"),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def asked(place: str) -> None:
+    """Models, and rows that keep their trainers busy for seconds."""
+    caller = Caller(place)
+    try:
+        caller.sql.run("SELECT cerebro_load_model('deep', %s)", (DEEP,))
+        select(caller.sql, "one", [1], [ADAM], ["batch_size=8"], "deep")
+        caller.sql.run("SELECT cerebro_fit_multiple('packed', 'asked', 'one', 1)")
+        caller.sql.run(
+            "CREATE TABLE many AS SELECT id + 64 * i AS id, label, x FROM points, generate_series(1, 12000) AS i"
+        )
+        caller.sql.run(
+            "SELECT cerebro_pack_validation('many', 'packed_many', 'label', 'x', 'packed')"
+        )
+    finally:
+        caller.close()
+
+
+def _kill_one(caller: Caller, watcher: Sql, query: str) -> None:
+    """End the trainer of a worker that has been at such a statement for a moment."""
+    working = WORKERS.replace("ORDER", "AND state = 'active' AND query LIKE %s ORDER")
+
+    def trainers() -> list[Path]:
+        names = {f"trainer {pid}" for pid in watcher.column(working, [query])}
+        return [one for one in Path("/proc").glob("[0-9]*") if _name(one) in names]
+
+    found = until(trainers)
+    time.sleep(0.1)
+    os.kill(int(found[0].name), signal.SIGKILL)
+
+
+def _name(process: Path) -> str:
+    with suppress(OSError):
+        return (process / "comm").read_text().strip()
+    return ""
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_a_question_whose_trainer_dies_is_asked_again(
+    question: str, caller: Caller, place: str, connect: Callable[[str], Any], asked: None
+) -> None:
+    watcher, (sql, query) = connect(place), QUESTIONS[question]
+    rows = f"SELECT md5(string_agg(t::text, ',' ORDER BY t::text)) FROM work.{question}_%s t"
+    caller.sql.run(sql, [f"{question}_1"])
+    wanted = caller.sql.value(rows, [1])
+
+    caller.start(caller.sql.run, sql, [f"{question}_2"])
+    _kill_one(caller, watcher, query)
+    caller.wait()
+    assert caller.error is None
+    assert caller.sql.value(rows, [2]) == wanted
+    (told,) = [notice for notice in caller.sql.notices if "done again" in notice]
+    assert "the trainer was killed by SIGKILL: it had " in told
+
+    caller.start(caller.sql.run, sql, [f"{question}_3"])
+    _kill_one(caller, watcher, query)
+    until(lambda: len([notice for notice in caller.sql.notices if "done again" in notice]) == 2)
+    _kill_one(caller, watcher, query)
+    caller.wait()
+    assert caller.error is not None
+    assert caller.error.pgcode == "YC001"
+    assert watcher.value("SELECT to_regclass(%s)", [f"work.{question}_3"]) is None

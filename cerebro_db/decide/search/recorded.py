@@ -30,6 +30,7 @@ class Change:
         epochs: the budget; of stop, the epoch whose state is the model.
         source, source_epoch: of clone, whose state after which epoch.
         row: of add and clone, the configuration as in a table of configurations.
+        detail: what a search knows of it.
     """
 
     mst_key: int
@@ -37,6 +38,7 @@ class Change:
     source: int | None = None
     source_epoch: int | None = None
     row: tuple[int, str, str] | None = None
+    detail: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
 
 @dataclass(frozen=True)

@@ -331,6 +331,8 @@ def _choose(chooser: Suggesting, name: str, dimension: Dimension) -> Any:
         if len(values) == 1:
             return values[0]
         categories = _categories(values)
+        if isinstance(chooser, Fixed):
+            chooser.place = _place_of(chooser.parameters[name], values)
         return values[categories.index(chooser.suggest_categorical(name, categories))]
     if dimension.distribution == "log_near_one":
         low, high = 1.0 - dimension.high, 1.0 - dimension.low
@@ -360,10 +362,22 @@ def _categories(values: Sequence[Any]) -> list[Category]:
     return found
 
 
+def _shown(value: Any) -> str:
+    """Equal for values that mean the same, also where one was a value of JSON meanwhile."""
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(_shown, value))}]"
+    return value if isinstance(value, str) else repr(value)
+
+
+def _place_of(value: Any, values: Sequence[Any]) -> int:
+    """The place of a value among those of a dimension."""
+    return [_shown(one) for one in values].index(_shown(value))
+
+
 def _holds(dimension: Dimension, value: Any) -> bool:
     """Whether a dimension has a value."""
     if isinstance(dimension, Choices):
-        return any(repr(value) == repr(one) for one in dimension.values)
+        return _shown(value) in map(_shown, dimension.values)
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     return is_number and dimension.low <= value <= dimension.high
 
@@ -396,20 +410,20 @@ class Fixed:
         parameters: by the names of dimensions.
 
     Attributes:
-        asked: names and bounds in the order in which they were asked for.
+        place: of the value of the next choice.
+        chosen: what a sampler knows of the parameters.
+        bounds: kind and bounds of each.
     """
 
     def __init__(self, parameters: Parameters) -> None:
-        self._parameters = parameters
+        self.parameters = parameters
+        self.place = 0
         self.chosen: dict[str, Any] = {}
         self.bounds: dict[str, tuple[str, dict[str, Any]]] = {}
 
     def suggest_categorical(self, name: str, choices: Sequence[Category]) -> Any:
         """The category of the value."""
-        value = self._parameters[name]
-        found = next(
-            (one for one in choices if repr(one) == repr(value) or one == repr(value)), choices[0]
-        )
+        found = choices[self.place]
         return self._chose(name, found, "categorical", choices=tuple(choices))
 
     def suggest_float(
@@ -417,7 +431,7 @@ class Fixed:
     ) -> float:
         """The number."""
         own = name.removeprefix("1 - ")
-        value = float(self._parameters[own])
+        value = float(self.parameters[own])
         value = 1.0 - value if own != name else value
         value = min(max(value, low), high)
         return float(self._chose(name, value, "float", low=low, high=high, step=step, log=log))
@@ -426,7 +440,7 @@ class Fixed:
         self, name: str, low: int, high: int, *, step: int = 1, log: bool = False
     ) -> int:
         """The whole number."""
-        value = min(max(round(self._parameters[name]), low), high)
+        value = min(max(round(self.parameters[name]), low), high)
         return int(self._chose(name, value, "int", low=low, high=high, step=step, log=log))
 
     def _chose(self, name: str, value: Any, kind: str, **bounds: Any) -> Any:

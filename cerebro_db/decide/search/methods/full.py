@@ -32,7 +32,7 @@ class Full(Method):
     def next(self, trials: Mapping[int, Trial]) -> Start | Continue | None:
         """A trial that has fewer epochs than there are by now, or a new one."""
         for trial in trials.values():
-            if trial.status == WAITING and trial.budget < self.full:
+            if trial.status == WAITING and trial.budget < self.full and not trial.is_adopted:
                 return Continue(trial.mst_key, self.full, {}, f"goes on to epoch {self.full}")
         return Start(self.full, {}, self._reason) if self._left > 0 else None
 

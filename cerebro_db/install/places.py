@@ -1,0 +1,58 @@
+"""Paths of the server's machine that an installation has: those that are given, or were given before."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import sys
+from collections.abc import Mapping
+
+import cerebro_db
+from cerebro_db.install import queries, sources
+from cerebro_db.install.connection import rows, transaction
+from cerebro_db.install.script import Script
+
+_TOLD = re.compile(r"^_told = (\{.*\})$", re.MULTILINE)
+
+
+def script_for(
+    dsn: str, python: str | None, package: str | None, keeper_directory: str | None
+) -> Script:
+    """The script of an installation in a database; what is None stays as it was there.
+
+    The Python that was named there stays as long as it is one of another machine, which cannot be asked,
+    or has this version of the package. Otherwise the package was upgraded elsewhere: it is the one that
+    runs this program.
+
+    Args:
+        dsn: of the database.
+        python: program of the virtual environment.
+        package: folder of the package.
+        keeper_directory: folder in which keepers make theirs.
+    """
+    known = _known(dsn)
+    if python is None and (earlier := known.get("interpreter")) not in (None, sys.executable):
+        if not os.path.exists(earlier):
+            python, package = earlier, package or known["package"]
+        elif sources.version_of(earlier) == cerebro_db.__version__:
+            python = earlier
+    directory = keeper_directory or known.get("directory")
+    return script_of(python, package, directory)
+
+
+def script_of(python: str | None, package: str | None, keeper_directory: str | None) -> Script:
+    """The script of an installation with these paths; defaults where they are None."""
+    more = {} if keeper_directory is None else {"keeper_directory": keeper_directory}
+    if python is None:
+        return Script(package=package or sources.package_directory(), **more)
+    return Script(python, package or sources.package_of(python), **more)
+
+
+def _known(dsn: str) -> Mapping[str, str]:
+    """Arguments of the relay's ``Installation`` in a database; empty where there is none."""
+    with transaction(dsn) as connection:
+        bodies = rows(connection, queries.BODY, "the installation")
+    found = _TOLD.search(str(bodies[0][0])) if bodies else None
+    told = ast.literal_eval(found[1]) if found else {}
+    return {name: str(value) for name, value in told.items()}

@@ -1,0 +1,222 @@
+"""The kernel bounds what a process that computes may take; nothing in it can undo that."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg2
+import pytest
+from reasons import EMBEDDED_ONLY
+
+from cerebro_db.configs.settings import processors
+from tests.server.conftest import Caller
+
+SETTING = "SELECT cerebro_set(%s, %s)"
+ALONE = r"""
+import os, socket, sys, threading, types
+from cerebro_db.configs.settings import Settings
+from cerebro_db.errors import CerebroError
+from cerebro_db.server import computing, limits, network
+from cerebro_db.training.environment import configure
+
+if os.geteuid() == 0:  # who may lift any limit
+    os.setuid(65534)
+plpy = types.SimpleNamespace(listen=lambda: None, Error=InterruptedError)
+
+def tell(work):
+    try:
+        sys.stdout.write(f"{work()}\n")
+    except (CerebroError, OSError, ValueError) as error:
+        sys.stdout.write(f"{type(error).__name__} {error}\n")
+"""
+MEMORY = r"""
+import resource
+assert limits.limit_memory(Settings(max_worker_mb=1100)) == 1100
+
+def work(elements):
+    def do(tick):
+        configure(threads=1)
+        import tensorflow as tf
+        return float(tf.reduce_sum(tf.ones([elements])))
+    return do
+
+for elements in (2**20, 2**30):
+    tell(lambda: computing.compute(plpy, work(elements)))
+tell(lambda: resource.setrlimit(resource.RLIMIT_DATA, (2**31, 2**31)))
+tell(lambda: limits.limit_memory(Settings(max_worker_mb=1200)))
+tell(lambda: limits.limit_memory(Settings(max_worker_mb=1050)))
+"""
+NETWORK = r"""
+def opened(family, kind=socket.SOCK_STREAM):
+    with socket.socket(family, kind) as sock:
+        return sock.family.name
+
+def threaded(work):
+    found = []
+    thread = threading.Thread(target=lambda: found.append(tried(work)))
+    thread.start()
+    thread.join()
+    return found[0]
+
+def tried(work):
+    try:
+        return work()
+    except OSError as error:
+        return type(error).__name__
+
+def families():
+    return [tried(lambda: opened(*one)) for one in (
+        (socket.AF_INET,), (socket.AF_INET6,), (socket.AF_INET, socket.SOCK_DGRAM),
+        (socket.AF_NETLINK, socket.SOCK_RAW), (socket.AF_UNIX,))]
+
+before, stays = threading.Event(), []
+early = threading.Thread(target=lambda: (before.wait(), stays.append(families())))
+early.start()
+with socket.socket(socket.AF_INET) as kept:
+    tell(lambda: network.refuse())
+    kept.bind(("127.0.0.1", 0))
+before.set()
+early.join()
+tell(families)
+tell(lambda: stays[0] == families() == threaded(families))
+tell(lambda: limits.bind(Settings(trainer_network="on")))
+tell(lambda: os.getuid())
+"""
+
+
+def told(script: str) -> list[str]:
+    """What a process tells that has these limits."""
+    done = subprocess.run(
+        [sys.executable, "-c", ALONE + script], capture_output=True, text=True, check=True
+    )
+    return done.stdout.splitlines()
+
+
+def test_a_tensor_beyond_the_limit_is_an_error_and_the_limit_stays() -> None:
+    first, refused, raised, wider, narrower = told(MEMORY)
+    assert first == str(float(2**20))
+    assert (
+        refused
+        == "OutOfMemory got no memory for a tensor of shape [1073741824]; allowed: 1100 MB a worker"
+    )
+    assert raised.startswith("ValueError not allowed to raise")
+    assert wider.startswith("TrainerBound the trainer began with a narrower max_worker_mb")
+    assert narrower == "1050"
+
+
+def test_no_thread_of_it_opens_a_socket_of_a_network() -> None:
+    refused, families, same, bound, _ = told(NETWORK)
+    assert refused == "True"
+    assert families == str(["PermissionError"] * 4 + ["AF_UNIX"])
+    assert same == "True"
+    assert bound.startswith("TrainerBound the trainer began with a narrower trainer_network")
+
+
+@pytest.mark.parametrize(
+    ("listed", "found"),
+    [("", set()), ("3", {3}), ("0-2,8", {0, 1, 2, 8}), ("1,1-2", {1, 2}), ("2-1", set())],
+)
+def test_lists_of_processors(listed: str, found: set[int]) -> None:
+    assert processors(listed) == found
+
+
+@pytest.fixture
+def trainer(caller: Caller, place: str) -> Iterator[Callable[..., int]]:
+    """Gives a session a trainer with settings of a database; its process."""
+
+    def trainer(**settings: str) -> int:
+        for name, value in settings.items():
+            caller.sql.run(SETTING, (name, value))
+        caller.prepare()
+        name = f"trainer {caller.pid}"
+        (pid,) = [
+            int(path.parent.name)
+            for path in Path("/proc").glob("[0-9]*/comm")
+            if _text(path) == name
+        ]
+        return pid
+
+    yield trainer
+    caller.sql.run("DELETE FROM cerebro.catalog_settings")
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text().strip()
+    except OSError:
+        return ""
+
+
+def threads(pid: int, what: Callable[[int], Any]) -> Any:
+    """What holds for all threads of a process."""
+    (found,) = {what(int(path.name)) for path in Path(f"/proc/{pid}/task").iterdir()}
+    return found
+
+
+def affinity(pid: int) -> frozenset[int]:
+    """Processors that a process may use."""
+    return frozenset(os.sched_getaffinity(pid))
+
+
+def memory(pid: int) -> list[int]:
+    """Megabytes that a process may have: soft limit and hard one."""
+    limits = Path(f"/proc/{pid}/limits").read_text()
+    (found,) = re.findall(r"^Max data size +(\d+) +(\d+) ", limits, re.M)
+    return [int(number) // 2**20 for number in found]
+
+
+def nice(pid: int) -> int:
+    """Of a process, as the system tells."""
+    return os.getpriority(os.PRIO_PROCESS, pid)
+
+
+@pytest.mark.not_on_segments(EMBEDDED_ONLY)
+def test_trainers_have_the_limits_of_the_settings(
+    trainer: Callable[..., int], caller: Caller
+) -> None:
+    first = trainer()
+    server, cpus = nice(caller.pid), os.sched_getaffinity(caller.pid)
+    assert threads(first, nice) == server
+    assert threads(first, affinity) == cpus
+    narrow = trainer(trainer_nice="5", trainer_cpus=f"{min(cpus)}, 4000", max_worker_mb="1200")
+    assert narrow == first
+    assert threads(narrow, nice) == server + 5
+    assert threads(narrow, affinity) == {min(cpus)}
+    assert memory(narrow) == [1200, 1200]
+    caller.hop()
+    assert threads(narrow, nice) == server + 5
+    # What a trainer cannot get rid of again, another one has never had.
+    trainer(trainer_cpus="", max_worker_mb="1300")
+    wide = trainer(trainer_nice="0")
+    assert wide != narrow
+    assert threads(wide, nice) == server
+    assert threads(wide, affinity) == cpus
+    assert memory(wide) == [1300, 1300]
+    caller.hop()
+
+
+@pytest.mark.not_on_segments(EMBEDDED_ONLY)
+def test_trainers_have_no_network_unless_they_are_given_one(
+    trainer: Callable[..., int],
+) -> None:
+    def filters(pid: int) -> list[str]:
+        return re.findall(r"^Seccomp:\s*(\d)", Path(f"/proc/{pid}/status").read_text(), re.M)
+
+    without = trainer()
+    assert filters(without) == ["2"]
+    given = trainer(trainer_network="on")
+    assert given != without
+    assert filters(given) == ["0"]
+
+
+def test_processors_that_the_host_does_not_have(trainer: Callable[..., int]) -> None:
+    with pytest.raises(psycopg2.errors.InvalidParameterValue) as error:
+        trainer(trainer_cpus="4000-4095")
+    assert "trainer_cpus: got 4000-4095; allowed on host " in str(error.value)
+    assert "cerebro_set('trainer_cpus'" in (error.value.diag.message_hint or "")
