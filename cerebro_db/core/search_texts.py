@@ -21,6 +21,7 @@ __all__ = [
     "monitors_of_aims",
     "parse_early_stopping",
     "parse_method",
+    "parse_more",
     "parse_objectives",
     "schedule_of",
 ]
@@ -58,6 +59,21 @@ def parse_method(
     if "skip_last" in params:
         _check_brackets(params["R"], params["eta"], params["skip_last"], what)
     return found.name, params
+
+
+@hinted(
+    "automl_params are such as 'num_configs=10' or 'R=27': more of those that the search began with"
+)
+def parse_more(method: str, automl_params: str | None) -> dict[str, Any]:
+    """Parses what a search shall have more of: those parameters of its method that are given.
+
+    Raises:
+        InvalidArgument: the method has no such parameter, or it cannot have that value.
+    """
+    what = f"automl_params of {method}"
+    table = find_method(method).parameters
+    given = _named(parse_keywords(automl_params or "", "automl_params"), table, what)
+    return {one.name: one.validated(given[one.name], what) for one in table if one.name in given}
 
 
 def _method_name(given: str | None) -> str:

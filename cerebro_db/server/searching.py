@@ -5,15 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 from cerebro_db.configs.model_selection import combine
-from cerebro_db.core.search_texts import schedule_of
+from cerebro_db.core.search_texts import parse_more, schedule_of
 from cerebro_db.errors import InvalidArgument
 from cerebro_db.models.best import BestRequest, write_best
 from cerebro_db.models.hyperband import ScheduleRequest, schedule_rows, write_schedule
 from cerebro_db.models.studies import ImportanceRequest, importance_of
 from cerebro_db.postgres.control import control_session
+from cerebro_db.postgres.trials import search_of
 from cerebro_db.relay.machine import cores
 from cerebro_db.runs import search as runs
-from cerebro_db.runs import search_requests
+from cerebro_db.runs import search_again, search_requests
 from cerebro_db.runs.search_arguments import SearchArguments, space_of
 from cerebro_db.runs.steering import changed_trial, space_of_run
 from cerebro_db.server.caller import caller_session, refuse_read_only
@@ -152,6 +153,63 @@ def narrow(
         space.fit_params_grid if fit_params_grid is None else fit_params_grid,
     )
     search_requests.narrow(host.pool, run_id, found, host.tick)
+
+
+@entry_of("cerebro_extend")
+def extend(
+    plpy: Any,
+    gd: dict[str, Any],
+    run_id: int | None,
+    automl_params: str | None,
+    max_seconds: float | None,
+    max_epochs: int | None,
+    max_configs: int | None,
+) -> int:
+    """Go on with a search that has ended, with a larger budget."""
+    host = Host.apart(plpy, gd)
+    with control_session(host.pool, None, host.tick) as session:
+        _, spec = search_of(session, run_id, host.tick)
+    params = parse_more(spec.method, automl_params)
+
+    def registered(run_id: int) -> None:
+        plpy.go_on_by("fitting.go_on", run_id, None, None, False)
+
+    return search_again.extend(
+        host.pool,
+        host.dialect,
+        run_id,
+        params,
+        max_epochs,
+        max_configs,
+        max_seconds,
+        host.tick,
+        host.notice,
+        registered=registered,
+    )
+
+
+@entry_of("cerebro_replay")
+def replay(
+    plpy: Any,
+    gd: dict[str, Any],
+    run_id: int | None,
+    model_output_table: str | None,
+    name: str | None,
+    description: str | None,
+    num_workers: int | None,
+) -> int:
+    """Make a search again by its decisions."""
+    host = Host.apart(plpy, gd)
+    request = search_again.ReplayRequest(
+        run_id, model_output_table, name, description, num_workers, host.search_path, cores()
+    )
+
+    def registered(run_id: int) -> None:
+        plpy.go_on_by("fitting.go_on", run_id, None, None, False)
+
+    return search_again.replay(
+        host.pool, host.dialect, request, host.tick, host.notice, registered=registered
+    )
 
 
 def _asking(plpy: Any, gd: dict[str, Any]) -> Host:

@@ -104,3 +104,23 @@ CREATE OR REPLACE FUNCTION cerebro.cerebro_narrow(
 RETURNS void LANGUAGE plpython3u AS {{ udf('cerebro_narrow') }};
 COMMENT ON FUNCTION cerebro.cerebro_narrow(bigint, integer[], text, text) IS
 'Has a search that another session drives propose from another space from now on; what is NULL stays as it was.';
+
+CREATE OR REPLACE FUNCTION cerebro.cerebro_extend(
+    run_id        bigint,
+    automl_params text DEFAULT NULL,
+    max_seconds   double precision DEFAULT NULL,
+    max_epochs    integer DEFAULT NULL,
+    max_configs   integer DEFAULT NULL)
+RETURNS bigint LANGUAGE plpython3u AS {{ udf('cerebro_extend') }};
+COMMENT ON FUNCTION cerebro.cerebro_extend(bigint, text, double precision, integer, integer) IS
+'Goes on with a search that has ended, or stopped, with a larger budget: num_configs=10 in automl_params are ten trials more, num_iterations=20 or R=27 the epochs of each by now; max_epochs and max_configs are added to those of the search. Its output tables are replaced at the end. Returns the run_id.';
+
+CREATE OR REPLACE FUNCTION cerebro.cerebro_replay(
+    run_id             bigint,
+    model_output_table text,
+    name               text DEFAULT NULL,
+    description        text DEFAULT NULL,
+    num_workers        integer DEFAULT NULL)
+RETURNS bigint LANGUAGE plpython3u AS {{ udf('cerebro_replay') }};
+COMMENT ON FUNCTION cerebro.cerebro_replay(bigint, text, text, text, integer) IS
+'Makes a search again by its recorded decisions, with the same trials and weights, into other tables; returns the run_id of the new run.';

@@ -62,7 +62,7 @@ COMMENT ON VIEW cerebro.trials IS
 'Configurations of each search: their parameters, how far they are, what they have reached, and what was last decided about them, and why.';
 
 CREATE VIEW cerebro.searches WITH (security_barrier) AS
-SELECT r.run_id, r.name, r.status, s.search ->> 'method' AS method, s.search -> 'params' AS params,
+SELECT r.run_id, r.name, r.status, s.search ->> 'method' AS method, (s.search -> 'replays') <> '[]' AS is_replay, s.search -> 'params' AS params,
        s.search -> 'space' AS space, s.search -> 'objectives' AS objectives, s.search -> 'budget' AS budget,
        t.trials, t.finished AS finished_trials, t.stopped, t.failed, t.epochs,
        b.mst_key AS best_mst_key, b.objective AS best_objective

@@ -175,6 +175,76 @@ def test_earlier_tables_give_way(bench: Any, search: Search) -> None:
     assert bench.value("SELECT count(*) FROM chosen_again") == 1
 
 
+def test_a_search_is_made_again_by_its_decisions(bench: Any, search: Search) -> None:
+    """One that took results as they came, and chose a best configuration, which the other leaves alone."""
+    name, run_id = search(
+        automl_method="asha", automl_params="num_configs=6, R=4, eta=2", deterministic=False,
+        model_selection_table="chosen_once",
+    )  # fmt: skip
+    again = bench.value(
+        "SELECT cerebro_replay(%s, 'repeated', 'again', num_workers := 1)", (run_id,)
+    )
+    weights = "SELECT mst_key, md5(model_weights) FROM {} ORDER BY 1"
+    assert bench.fetch(weights.format("repeated")) == bench.fetch(weights.format(name))
+    decided = "SELECT number, mst_key, action, epochs FROM cerebro.decisions WHERE run_id = %s ORDER BY 1, 2"
+    assert bench.fetch(decided, (again,)) == bench.fetch(decided, (run_id,))
+    told = "SELECT name, method, is_replay, status FROM cerebro.searches WHERE run_id = %s"
+    assert bench.row(told, (again,)) == ("again", "asha", True, "finished")
+    assert bench.row(told, (run_id,))[2] is False
+
+
+def test_a_finished_search_goes_on_with_more(bench: Any, search: Search) -> None:
+    name, run_id = search(
+        automl_method="random", automl_params="num_configs=2, num_iterations=1",
+        model_selection_table="chosen_of_more",
+    )  # fmt: skip
+    before = dict(bench.fetch(f"SELECT mst_key, md5(model_weights) FROM {name}"))
+    assert bench.value("SELECT cerebro_extend(%s, 'num_configs=2')", (run_id,)) == run_id
+    after = dict(bench.fetch(f"SELECT mst_key, md5(model_weights) FROM {name}"))
+    assert len(after) == 4
+    assert before.items() <= after.items()
+    assert bench.value("SELECT count(*) FROM chosen_of_more") == 1
+    assert bench.value("SELECT cerebro_extend(%s, 'num_iterations=2')", (run_id,)) == run_id
+    assert bench.column(f"SELECT DISTINCT model_epoch FROM {name}_info") == [2]
+    actions = "SELECT count(*) FROM cerebro.decisions WHERE run_id = %s AND action = 'extend'"
+    assert bench.value(actions, (run_id,)) == 2
+
+
+@pytest.mark.parametrize(
+    ("call", "code", "told"),
+    [
+        ("cerebro_extend(-1)", "42704", "run_id: got -1"),
+        ("cerebro_extend({fit})", "22023", "which is no search"),
+        ("cerebro_extend({run}, 'num_confgs=2')", "22023", "Did you mean 'num_configs'"),
+        ("cerebro_extend({run}, 'num_configs=0')", "22023", "num_configs=0"),
+        ("cerebro_extend({run}, 'eta=4')", "22023", "eta"),
+        ("cerebro_extend({run}, max_seconds := 0)", "22023", "max_seconds: got 0"),
+        ("cerebro_extend({run}, max_epochs := 0)", "22023", "max_epochs: got 0"),
+        ("cerebro_extend({run}, max_configs := 0)", "22023", "max_configs: got 0"),
+        ("cerebro_replay(-1, 'other')", "42704", "run_id: got -1"),
+        ("cerebro_replay({fit}, 'other')", "22023", "which is no search"),
+        ("cerebro_replay({run}, NULL)", "22023", "model_output_table: got NULL"),
+        ("cerebro_replay({run}, 'blobs')", "42P07", "blobs exists already"),
+        ("cerebro_replay({run}, 'other', repeat('x', 1001))", "22023", "name: got a text"),
+        ("cerebro_replay({run}, 'other', NULL, repeat('x', 10001))", "22023", "description: got a"),
+        ("cerebro_replay({run}, 'other', num_workers := 0)", "22023", "num_workers: got 0"),
+    ],
+)
+def test_bad_arguments_for_what_is_done_again(
+    bench: Any, found: tuple[str, int], call: str, code: str, told: str
+) -> None:
+    fit = "SELECT min(run_id) FROM cerebro.runs r WHERE run_id NOT IN (SELECT run_id FROM cerebro.searches)"
+    if bench.value(fit) is None:
+        bench.run("SELECT cerebro_fit_multiple('packed', 'no_search', 'configs', 1)")
+    runs = {"run": found[1], "fit": bench.value(fit)}
+    with pytest.raises(psycopg2.Error, match=told) as caught:
+        bench.value(f"SELECT {call.format(**runs)}")
+    assert caught.value.pgcode == code
+    assert caught.value.diag.message_hint
+    status = "SELECT status FROM cerebro.runs WHERE run_id = %s"
+    assert bench.value(status, (found[1],)) == "finished"
+
+
 @pytest.mark.parametrize(
     ("change", "sqlstate", "message"),
     [

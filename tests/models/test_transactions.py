@@ -228,6 +228,8 @@ APART = {
     "cerebro_fit": "SELECT cerebro_fit('packed', 'o', 'm', 1, 'x', 'y', 1)",
     "cerebro_search": "SELECT cerebro_search('packed', 'o', 'm', NULL, ARRAY[1], "
     "'{''loss'': [''mse''], ''optimizer'': [''SGD'']}', '{}')",
+    "cerebro_extend": "SELECT cerebro_extend(1)",
+    "cerebro_replay": "SELECT cerebro_replay(1, 'o')",
     "cerebro_resume": "SELECT cerebro_resume(1)",
     "cerebro_vacuum": "SELECT cerebro_vacuum('1 day')",
     "cerebro_evaluate": "SELECT cerebro_evaluate('out', 'packed', 'o')",

@@ -43,7 +43,7 @@ LOSS = {"metric": "loss", "dataset": "training", "maximise": False}
 def begin(sql: Any, *objectives: Any, **more: Any) -> int:
     """A search in the catalog; returns its run_id."""
     spec = {
-        "method": "hyperband", "params": {"R": 9}, "objectives": list(objectives),
+        "replays": [], "method": "hyperband", "params": {"R": 9}, "objectives": list(objectives),
         "space": {"model_ids": [1], "compile_params_grid": "{}", "fit_params_grid": "{}"},
         "early_stopping": {}, "budget": {}, "seed": 0, "concurrency": 1, "deterministic": True,
         "goal": "max", "earlier": [], **more,
