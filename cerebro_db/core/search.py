@@ -239,6 +239,7 @@ class SearchSpec:
                 "replays": list(self.replays),
             },
             sort_keys=True,
+            default=repr,  # a call within a grid is shown as its text
         )
 
     @classmethod

@@ -48,6 +48,7 @@ from cerebro_db.postgres.relations import CallerPath, find
 from cerebro_db.postgres.sessions import Session, SessionPool, Tick, no_tick
 from cerebro_db.runs.configurations import Maker, program_key
 from cerebro_db.runs.driver import FIXED, Drive, Limits, no_notice
+from cerebro_db.runs.earlier import earlier_trials
 from cerebro_db.runs.request import FitRequest
 from cerebro_db.runs.search_results import selection_name
 from cerebro_db.runs.setup import RunSetup, output_of, spec_of, threads_of
@@ -169,6 +170,8 @@ def _set_up(
     check_layers(texts, Explorer(asked.space).probes(), limits_of(session, tick))
     probes = _probes(asked.space, maker, known)
     spec = _spec(asked, packed, validation, probes)
+    if asked.warm_start_run is not None:
+        spec = replace(spec, earlier=earlier_trials(session, asked.warm_start_run, spec, tick))
     places = min(spec.concurrency, most_trials(spec))
     found = spec_of(request, packed, validation, probes, places, sql)
     watches = spec.early_stopping.watches and asked.metrics_compute_frequency is None

@@ -180,3 +180,27 @@ def test_max_seconds_end_a_search(bench: Any) -> None:
     epochs = dict(bench.fetch("SELECT mst_key, model_epoch FROM brief_info"))
     assert all(0 < epoch < 150 for epoch in epochs.values())
     client.pool.close()
+
+
+def test_a_search_learns_from_an_earlier_run(bench: Any) -> None:
+    client = Client.of(bench.dsn)
+    first = search(client.pool, client.dialect, searching.request("tpe", "taught", 4, client))
+    warm = searching.request("tpe", "learnt", 4, client, warm_start_run=first)
+    run_id = search(
+        client.pool, client.dialect, replace(warm, params={**warm.params, "num_configs": 3})
+    )
+    earlier = bench.value(
+        "SELECT jsonb_array_length(search -> 'earlier') FROM cerebro._runs WHERE run_id = %s",
+        (run_id,),
+    )
+    assert earlier == 10
+    texts = "SELECT compile_params FROM {}_info ORDER BY mst_key LIMIT 3"
+    assert bench.column(texts.format("learnt")) != bench.column(texts.format("taught"))
+    fit = bench.value("SELECT cerebro_fit_multiple('packed', 'unlike', 'configs', 1)")
+    with pytest.raises(InvalidArgument, match="warm_start_run"):
+        search(
+            client.pool,
+            client.dialect,
+            replace(warm, warm_start_run=fit, model_output_table="none"),
+        )
+    client.pool.close()

@@ -117,8 +117,8 @@ class Learning:
         self._running: dict[int, optuna.Trial] = {}
         self._parameters: dict[int, Parameters] = {}
         for one in spec.earlier:
-            parameters = one.parameters
-            self._add(parameters, one.epochs, one.values, is_full=True)
+            if explorer.has(one.parameters):
+                self._add(one.parameters, one.epochs, one.values, is_full=True)
 
     def propose(self, number: int, attempt: int) -> Parameters | None:
         """What the sampler proposes; a draw where it proposes only what was there already."""

@@ -160,6 +160,20 @@ class Explorer:
             found[rule.name] = value
         return found
 
+    def has(self, parameters: Parameters) -> bool:
+        """Whether values are of the space."""
+        model_id = parameters.get(MODEL)
+        if model_id not in self._grids:
+            return False
+        optimizers = self._optimizers(model_id)
+        if optimizers and (
+            parameters.get(self._named(model_id, "compile", OPTIMIZER)) not in optimizers
+        ):
+            return False
+        return all(
+            _holds(rule.dimension, parameters.get(rule.name)) for rule in self._rules(parameters)
+        )
+
     def changed(
         self, parameters: Parameters, change: Callable[[str, Dimension], Any]
     ) -> Parameters:
