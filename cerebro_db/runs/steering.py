@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from cerebro_db.configs.changes import changed
 from cerebro_db.core.search import Space
 from cerebro_db.errors import InvalidArgument
 from cerebro_db.postgres.sessions import Session, Tick
 from cerebro_db.postgres.trials import newest_space, search_of, trials_of
+from cerebro_db.runs.search_arguments import space_of
 
 
 def changed_trial(
@@ -32,12 +35,37 @@ def changed_trial(
     return changed(trials[mst_key].compile_params, trials[mst_key].fit_params, changes)
 
 
-def space_of_run(session: Session, run_id: int | None, tick: Tick) -> Space:
-    """The space that a search proposes from.
+def narrowed_space(
+    session: Session,
+    run_id: int | None,
+    model_id_list: Sequence[int | None] | None,
+    compile_params_grid: str | None,
+    fit_params_grid: str | None,
+    tick: Tick,
+) -> Space:
+    """The space that a search proposes from, with what is not None in the place of what there was.
 
     Raises:
         UndefinedRun: the caller has no such run.
-        InvalidArgument: it is no search.
+        InvalidArgument: it is no search, nothing is given, a grid is wrong, or it has no such model.
     """
     run, spec = search_of(session, run_id, tick)
-    return newest_space(session, run.run_id, tick) or spec.space
+    space = newest_space(session, run.run_id, tick) or spec.space
+    if model_id_list is compile_params_grid is fit_params_grid is None:
+        raise InvalidArgument(
+            "got nothing that changes; allowed: model_id_list, compile_params_grid, fit_params_grid, "
+            "or some of them"
+        )
+    found = space_of(
+        list(space.model_ids) if model_id_list is None else model_id_list,
+        space.compile_params_grid if compile_params_grid is None else compile_params_grid,
+        space.fit_params_grid if fit_params_grid is None else fit_params_grid,
+    )
+    known = spec.space.model_ids
+    wrong = [one for one in found.model_ids if one not in known]
+    if wrong:
+        raise InvalidArgument(
+            f"model_id_list: got {wrong[0]}; allowed: those of run {run.run_id}, "
+            f"{', '.join(map(str, known))}"
+        )
+    return found

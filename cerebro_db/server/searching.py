@@ -6,7 +6,6 @@ from typing import Any
 
 from cerebro_db.configs.model_selection import combine
 from cerebro_db.core.search_texts import parse_more, schedule_of
-from cerebro_db.errors import InvalidArgument
 from cerebro_db.models.best import BestRequest, write_best
 from cerebro_db.models.hyperband import ScheduleRequest, schedule_rows, write_schedule
 from cerebro_db.models.studies import ImportanceRequest, importance_of
@@ -15,8 +14,8 @@ from cerebro_db.postgres.trials import search_of
 from cerebro_db.relay.machine import cores
 from cerebro_db.runs import search as runs
 from cerebro_db.runs import search_again, search_requests
-from cerebro_db.runs.search_arguments import SearchArguments, space_of
-from cerebro_db.runs.steering import changed_trial, space_of_run
+from cerebro_db.runs.search_arguments import SearchArguments
+from cerebro_db.runs.steering import changed_trial, narrowed_space
 from cerebro_db.server.caller import caller_session, refuse_read_only
 from cerebro_db.server.entry import entry_of
 from cerebro_db.server.host import Host
@@ -140,18 +139,9 @@ def narrow(
     """Have a search propose from another space."""
     host = _asking(plpy, gd)
     with control_session(host.pool, None, host.tick) as session:
-        space = space_of_run(session, run_id, host.tick)
-    given = model_id_list, compile_params_grid, fit_params_grid
-    if all(one is None for one in given):
-        raise InvalidArgument(
-            "got nothing that changes; allowed: model_id_list, compile_params_grid, fit_params_grid, "
-            "or some of them"
+        found = narrowed_space(
+            session, run_id, model_id_list, compile_params_grid, fit_params_grid, host.tick
         )
-    found = space_of(
-        list(space.model_ids) if model_id_list is None else model_id_list,
-        space.compile_params_grid if compile_params_grid is None else compile_params_grid,
-        space.fit_params_grid if fit_params_grid is None else fit_params_grid,
-    )
     search_requests.narrow(host.pool, run_id, found, host.tick)
 
 

@@ -215,8 +215,8 @@ def test_a_finished_search_goes_on_with_more(bench: Any, search: Search) -> None
     [
         ("cerebro_extend(-1)", "42704", "run_id: got -1"),
         ("cerebro_extend({fit})", "22023", "which is no search"),
-        ("cerebro_extend({run}, 'num_confgs=2')", "22023", "Did you mean 'num_configs'"),
-        ("cerebro_extend({run}, 'num_configs=0')", "22023", "num_configs=0"),
+        ("cerebro_extend({run}, 'skip_lst=2')", "22023", "Did you mean 'skip_last'"),
+        ("cerebro_extend({run}, 'R=0')", "22023", "R=0"),
         ("cerebro_extend({run}, 'eta=4')", "22023", "eta"),
         ("cerebro_extend({run}, max_seconds := 0)", "22023", "max_seconds: got 0"),
         ("cerebro_extend({run}, max_epochs := 0)", "22023", "max_epochs: got 0"),

@@ -23,6 +23,11 @@ DECIDED = (
 )
 
 
+@pytest.fixture(autouse=True)
+def no_states_stay() -> None:
+    """Those of the search stay as long as it goes on; it is dropped at the end."""
+
+
 @pytest.fixture(scope="module")
 def going_on(bench: Any) -> Iterator[int]:
     """A search that goes on while these tests do."""
@@ -34,6 +39,7 @@ def going_on(bench: Any) -> Iterator[int]:
     assert bench.value("SELECT status FROM cerebro.runs WHERE run_id = %s", (run_id,)) == "running"
     bench.run("SELECT cerebro.cerebro_cancel(%s)", (run_id,))
     background.join()
+    bench.run("SELECT cerebro.cerebro_drop_run(%s)", (run_id,))
 
 
 def trial(bench: Any, run_id: int, mst_key: int) -> dict[str, Any]:
