@@ -1,4 +1,4 @@
-"""What a request to a search is made from: the trial that is cloned, the space that is narrowed."""
+"""Requests to a search, prepared: the parameters of a clone, the narrowed space."""
 
 from __future__ import annotations
 
