@@ -8,10 +8,12 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from cerebro_db.configs.grid import Grid, parse_compile_grid, parse_fit_grid
 from cerebro_db.core.spec import TRAINING, VALIDATION
+
+if TYPE_CHECKING:
+    from cerebro_db.configs.grid import Grid
 
 UNLIMITED = 2**63 - 1
 AUTO, MAXIMISE, MINIMISE = "auto", "max", "min"
@@ -33,11 +35,15 @@ class Space:
     @functools.cached_property
     def compile_grid(self) -> Grid:
         """The compile parameters, parsed."""
+        from cerebro_db.configs.grid import parse_compile_grid  # which needs NumPy
+
         return parse_compile_grid(self.compile_params_grid)
 
     @functools.cached_property
     def fit_grid(self) -> Grid:
         """The fit parameters, parsed."""
+        from cerebro_db.configs.grid import parse_fit_grid
+
         return parse_fit_grid(self.fit_params_grid)
 
     def to_json(self) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
+import importlib.util
 import warnings
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Protocol
@@ -311,11 +311,8 @@ def check_sampler(spec: SearchSpec) -> None:
             f"objective: got {len(spec.objectives)} for 'cma-es'; allowed: one",
             hint="'tpe' and 'gp' take several",
         )
-    if spec.method == GP:
-        try:
-            importlib.import_module("torch")
-        except ImportError:
-            raise MissingPackage(
-                "automl_method: got 'gp', for which Optuna needs the package torch",
-                hint="install it beside cerebro-db: pip install 'cerebro-db[gp]'; 'tpe' needs none",
-            ) from None
+    if spec.method == GP and importlib.util.find_spec("torch") is None:
+        raise MissingPackage(
+            "automl_method: got 'gp', for which Optuna needs the package torch",
+            hint="install it beside cerebro-db: pip install 'cerebro-db[gp]'; 'tpe' needs none",
+        )

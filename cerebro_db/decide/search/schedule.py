@@ -37,7 +37,7 @@ from cerebro_db.decide.search import stopping
 from cerebro_db.decide.search.methods import method_of
 from cerebro_db.decide.search.ranking import Values
 from cerebro_db.decide.search.recorded import CLONE, STOP, Recorded, check_same
-from cerebro_db.decide.search.sampling import Distinct, Fault
+from cerebro_db.decide.search.sampling import Distinct, Fault, check_sampler
 from cerebro_db.decide.search.space import Explorer
 from cerebro_db.decide.search.timeline import Timeline
 from cerebro_db.decide.search.trials import (
@@ -417,7 +417,19 @@ class Schedule:
             for model_id, compile_params, fit_params, epochs in detail["rows"]:
                 self._check_row(ConfigurationText(model_id, compile_params, fit_params), epochs)
         elif request.action == "narrow":
-            Explorer(Space.from_json(detail))
+            self._check_space(Space.from_json(detail))
+
+    def _check_space(self, space: Space) -> None:
+        """Whether all of a space can be trained, and explored by the method."""
+        known = self._spec.space.model_ids
+        if wrong := [one for one in space.model_ids if one not in known]:
+            raise InvalidArgument(
+                f"model_id_list: got {wrong[0]}; allowed: those that the search began with, "
+                f"{', '.join(map(str, known))}"
+            )
+        for row in Explorer(space).probes():
+            self._check_row(row, None)
+        check_sampler(replace(self._spec, space=space))
 
     def _check_row(self, row: ConfigurationText, epochs: int | None) -> None:
         fault = self._fault(row)
