@@ -11,7 +11,6 @@ import typer
 from cerebro_db.cli.installation import Dsn
 from cerebro_db.cli.training import (
     INTERRUPTED,
-    MaxSeconds,
     NumWorkers,
     cancellable,
     client_of,
@@ -55,7 +54,7 @@ def search(
     early_stopping: Annotated[
         str | None, typer.Option(help="Such as 'patience=3' or 'median_after=5'.")
     ] = None,
-    max_seconds: MaxSeconds = None,
+    max_seconds: Annotated[float | None, typer.Option(help="The search ends then.")] = None,
     max_epochs: Annotated[int | None, typer.Option(help="Of all trials together.")] = None,
     max_configs: Annotated[int | None, typer.Option(help="Trials at most.")] = None,
     warm_start_run: Annotated[
