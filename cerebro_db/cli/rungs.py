@@ -1,4 +1,4 @@
-"""What is in which rung of a search, drawn for a terminal."""
+"""The rungs of a search and their trials, drawn for a terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a search is asked for in texts: its method, its objectives, when it stops a trial."""
+"""Texts that ask for a search: its method, its objectives, when it stops a trial."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def _of_hyperopt(given: dict[str, Any]) -> str:
 
 
 def _named(given: Mapping[str, Any], table: Iterable[Argument], what: str) -> dict[str, Any]:
-    """What is given by the names of arguments, which may be written in any case that tells them apart."""
+    """Values by the names of arguments, which may be written in any case that tells them apart."""
     names = [argument.name for argument in table]
     found: dict[str, Any] = {}
     for key, value in given.items():
@@ -233,7 +233,7 @@ def _aim(call: Call, what: str) -> Aim:
 def monitors_of_aims(
     aims: tuple[Aim, ...], metrics: Mapping[str, str], *, validated: bool
 ) -> tuple[Monitor, ...]:
-    """What the objectives are for a configuration.
+    """Series of values that objectives are of, for a configuration.
 
     Args:
         aims: as given; none for the loss, that of the validation table where there is one.

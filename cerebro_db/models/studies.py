@@ -1,4 +1,4 @@
-"""What Optuna computes of the trials of a search, and a storage of its own for its dashboard."""
+"""Trials of a search for Optuna: importance of parameters, and a storage for its dashboard."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def write_study(session: Session, run_id: int, file: Path, tick: Tick) -> int:
 
 
 def _storage(file: Path) -> str:
-    """What Optuna makes a storage from.
+    """Name of a storage, from which Optuna makes it.
 
     Raises:
         InvalidArgument: the name of the file says nothing, or there is such a file.

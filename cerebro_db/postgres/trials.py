@@ -42,7 +42,7 @@ class Trial:
 
     @property
     def is_comparable(self) -> bool:
-        """Whether it may be compared with others: it goes on or has ended well, and has values."""
+        """True where it has values and has neither failed nor been cancelled: others are compared with it."""
         values = self.objectives
         ended_badly = self.status in ("failed", "cancelled")
         return bool(values) and not ended_badly and all(map(math.isfinite, values))
@@ -122,7 +122,7 @@ class Progress:
 
     @property
     def goes_on(self) -> bool:
-        """Whether somebody drives it."""
+        """True while somebody drives it."""
         return self.status in GOING_ON
 
 

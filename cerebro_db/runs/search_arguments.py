@@ -71,7 +71,7 @@ class SearchArguments:
     cores: int = 1
 
     def request(self) -> SearchRequest:
-        """What they ask for, parsed.
+        """The request that they make, parsed.
 
         Raises:
             InvalidArgument: one of them is wrong, whatever the tables hold.
@@ -120,7 +120,7 @@ class SearchArguments:
         return {name: text for name, text in texts.items() if text is not None}
 
     def _space(self, *, samples: bool, method: str) -> Space:
-        """What is searched, its texts parsed once."""
+        """The space, its texts parsed once."""
         space = space_of(self.model_id_list, self.compile_params_grid, self.fit_params_grid)
         for grid, what in ((space.compile_grid, "compile"), (space.fit_grid, "fit")):
             if grid.has_range() and not samples:

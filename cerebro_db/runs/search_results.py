@@ -1,4 +1,4 @@
-"""What a search leaves beside the tables of any run: columns as of MADlib's automl, and the best configuration."""
+"""Results of a search beside those of any run: columns as of MADlib's automl, and the best configuration."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def selection_name(
 
 @dataclass(frozen=True)
 class SearchResults:
-    """What a search has found, when its tables are made.
+    """Findings of a search, when its tables are made.
 
     Attributes:
         trials: by mst_key.
@@ -102,7 +102,7 @@ class SearchResults:
 
 
 def results_of(session: Session, setup: RunSetup, run_id: int, tick: Tick) -> SearchResults | None:
-    """What a run has found; None where it is no search."""
+    """Findings of a run; None where it is no search."""
     if setup.search is None:
         return None
     trials = trials_of(session, run_id, tick)

@@ -1,4 +1,4 @@
-"""What a request to a search is made from: the trial that is cloned, the space that is narrowed."""
+"""Requests to a search, prepared: the parameters of a clone, the narrowed space."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def narrowed_space(
     """
     run, spec = search_of(session, run_id, tick)
     space = newest_space(session, run.run_id, tick) or spec.space
-    if model_id_list is compile_params_grid is fit_params_grid is None:
+    if all(one is None for one in (model_id_list, compile_params_grid, fit_params_grid)):
         raise InvalidArgument(
             "got nothing that changes; allowed: model_id_list, compile_params_grid, fit_params_grid, "
             "or some of them"

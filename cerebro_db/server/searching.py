@@ -1,4 +1,4 @@
-"""What the functions that begin, steer and look at searches call."""
+"""Entries of the functions that begin, steer and look at searches."""
 
 from __future__ import annotations
 

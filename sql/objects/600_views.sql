@@ -192,7 +192,8 @@ WITH latest AS (
     SELECT c.run_id, c.mst_key, c.model_id, c.compile_params, c.fit_params, c.goal,
            CASE WHEN c.status IN ('waiting', 'training') AND r.status NOT IN ('starting', 'running')
                 THEN 'stopped' ELSE c.status END AS status,
-           c.error, t.epoch, c.stopped_epoch, c.best_epoch, t.metric_names,
+           c.error, coalesce(t.epoch, v.epoch) AS epoch, c.stopped_epoch, c.best_epoch,
+           coalesce(t.metric_names, v.metric_names) AS metric_names,
            v.loss AS validation_loss, v.metrics AS validation_metrics,
            t.loss AS training_loss, t.metrics AS training_metrics,
            -- The goal is the same for all configurations of a run; cerebro_db/scoring/goals.py has the rule.

@@ -98,6 +98,11 @@ def test_the_best_is_chosen(bench: Any, found: tuple[str, int]) -> None:
     search = "SELECT best_mst_key, best_objective, trials, status FROM cerebro.searches WHERE run_id = %s"
     accuracy = f"SELECT max(validation_metrics_final) FROM {name}_info"
     assert bench.row(search, (run_id,)) == (chosen[0][0], bench.value(accuracy), 10, "finished")
+    # Only the validation table was scored, and the other views know the best one, too.
+    progress = "SELECT best_mst_key, best_so_far FROM cerebro.progress WHERE run_id = %s"
+    assert bench.row(progress, (run_id,))[1] == bench.value(accuracy)
+    board = "SELECT DISTINCT metric_names FROM cerebro.leaderboard WHERE run_id = %s AND epoch > 0"
+    assert bench.column(board, (run_id,)) == [["accuracy"]]
     assert bench.value("SELECT model_selection_table FROM cerebro.runs WHERE run_id = %s", (run_id,)) == (
         "public.chosen"
     )  # fmt: skip

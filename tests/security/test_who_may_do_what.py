@@ -409,7 +409,7 @@ def test_nobody_inserts_rows_of_another_users_run(
     )
     sample = {
         "text": "''", "bytea": "''", "boolean": "false", "text[]": "'{}'",
-        "double precision[]": "'{}'", "timestamp with time zone": "now()",
+        "double precision[]": "'{}'", "timestamp with time zone": "now()", "jsonb": "'{}'",
     }  # fmt: skip
     given = {name: sample.get(kind, "1") for name, kind in kinds}
     given |= {"action": {"_requests": "'cancel'", "_decisions": "'stop'"}.get(view, "''")}

@@ -16,7 +16,7 @@ from cerebro_db.configs.texts import compile_text, fit_text, optimizer_text
 from cerebro_db.core.search import Space
 from cerebro_db.errors import InvalidArgument
 
-MODEL, OPTIMIZER = "model_id", "optimizer"
+MODEL, OPTIMIZER, METRICS = "model_id", "optimizer", "metrics"
 Parameters = Mapping[str, Any]
 """Values by the names of dimensions: all that were chosen, those without a choice among them."""
 
@@ -155,6 +155,8 @@ class Explorer:
         for rule in self._rules(found):
             key = ARGUMENT_ALIASES.get(rule.key, rule.key) if rule.part == OPTIMIZER else rule.key
             value = values[rule.part].get(key)
+            if key == METRICS and not _holds(rule.dimension, value):
+                value = _only(value)
             if not _holds(rule.dimension, value):
                 return None
             found[rule.name] = value
@@ -386,6 +388,11 @@ def _shown(value: Any) -> str:
 def _place_of(value: Any, values: Sequence[Any]) -> int:
     """The place of a value among those of a dimension."""
     return [_shown(one) for one in values].index(_shown(value))
+
+
+def _only(value: Any) -> Any:
+    """The element of a list of one, as which a text has a single metric."""
+    return value[0] if isinstance(value, list) and len(value) == 1 else value
 
 
 def _holds(dimension: Dimension, value: Any) -> bool:
