@@ -26,6 +26,7 @@ class Candidate:
 
     Attributes:
         detail: what a search knows of it: parameters, bracket, rung.
+        reason: why it is tried; that of the decision where there is none.
     """
 
     mst_key: int
@@ -34,6 +35,7 @@ class Candidate:
     fit_params: str
     budget: int
     detail: Mapping[str, Any] = field(default_factory=dict, compare=False)
+    reason: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, kw_only=True)

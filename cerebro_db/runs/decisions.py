@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from cerebro_db.core import events
@@ -149,7 +149,10 @@ class Decisions:
     ) -> Decided:
         made = self._made(state, candidates, number, is_warm=False)
         found = [
-            _row(decision, number, one.mst_key, rows.ADD, one.budget, one.detail)
+            replace(
+                _row(decision, number, one.mst_key, rows.ADD, one.budget, one.detail),
+                reason=one.reason or decision.reason,
+            )
             for one in candidates
         ]
         self._store(found, made, request=request)

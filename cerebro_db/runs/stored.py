@@ -256,7 +256,9 @@ def _change(row: DecisionRow, known: Mapping[int, Configuration]) -> Change:
     one, texts = known[row.mst_key], None
     if row.action in (ADD, CLONE):
         texts = one.architecture.model_id, one.compile_text, one.fit_text
-    return Change(row.mst_key, row.epochs, row.source, row.source_epoch, texts, row.details)
+    return Change(
+        row.mst_key, row.epochs, row.source, row.source_epoch, texts, row.details, row.reason
+    )
 
 
 def _check_has_states(run: StoredRun) -> None:

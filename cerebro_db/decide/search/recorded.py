@@ -31,6 +31,7 @@ class Change:
         source, source_epoch: of clone, whose state after which epoch.
         row: of add and clone, the configuration as in a table of configurations.
         detail: what a search knows of it.
+        reason: why.
     """
 
     mst_key: int
@@ -39,6 +40,7 @@ class Change:
     source_epoch: int | None = None
     row: tuple[int, str, str] | None = None
     detail: Mapping[str, Any] = field(default_factory=dict, compare=False)
+    reason: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True)

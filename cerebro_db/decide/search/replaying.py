@@ -117,13 +117,14 @@ def _decision(one: Recorded) -> Decision:
 
 def _candidate(change: Change) -> Candidate:
     assert change.row is not None
-    return Candidate(change.mst_key, *change.row, change.epochs, change.detail)
+    return Candidate(change.mst_key, *change.row, change.epochs, change.detail, change.reason)
 
 
 def to_json(one: Recorded) -> Mapping[str, Any]:
     """A recorded decision as a value of JSON."""
     changes = [
-        [*(getattr(each, name) for name in _CHANGE), dict(each.detail)] for each in one.changes
+        [*(getattr(each, name) for name in _CHANGE), dict(each.detail), each.reason]
+        for each in one.changes
     ]
     return {
         "action": one.action,
@@ -161,6 +162,7 @@ def _change(
     source_epoch: int | None,
     row: Sequence[Any] | None,
     detail: Mapping[str, Any],
+    reason: str,
 ) -> Change:
     texts = None if row is None else (row[0], row[1], row[2])
-    return Change(mst_key, epochs, source, source_epoch, texts, detail)
+    return Change(mst_key, epochs, source, source_epoch, texts, detail, reason)

@@ -560,6 +560,7 @@ def _candidate(trial: Trial) -> Candidate:
         trial.row.fit_params,
         trial.budget,
         detail,
+        str(trial.place.get("reason", "")),
     )
 
 
