@@ -4,7 +4,7 @@
 
 One run of a small grid with Adam, dropout and batch normalisation is left alone. Each trial then
 begins the same run, kills its victim with SIGKILL at a random moment, resumes the run, and compares
-what it has left; in a quarter of the trials there is a second kill. A server of its own is started
+what it has left; in a quarter of the trials there is a second kill. Every third run is a search. A server of its own is started
 in a temporary folder and removed at the end. The exit status is 1 where anything deviates.
 
 Victims: driver-process, trainer and keeper are processes beside the server, whose end no session may notice; worker
@@ -23,6 +23,7 @@ import signal
 import sys
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from pathlib import Path
 
 from chaos import grid, report, suite
@@ -52,7 +53,8 @@ def _run(planned: Sequence[Plan], arguments: argparse.Namespace) -> list[Report]
     reports: list[Report] = []
     with _server(arguments.server) as running:
         grid.load(running)
-        reference = suite.Reference.of(running, arguments.epochs)
+        search = suite.Reference.of(running, arguments.epochs, searches=True)
+        reference = replace(suite.Reference.of(running, arguments.epochs), search=search)
         for found in report.followed(suite.trials(running, reference, planned), len(planned)):
             reports.append(found)
             if arguments.json:

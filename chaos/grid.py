@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from cerebro_db.configs.brackets import brackets
 from chaos.server import Server
 
 CONFIGURATIONS = 4
@@ -16,6 +17,14 @@ _FEATURES, _CLASSES, _TRAINING_ROWS, _ROWS = 8, 3, 960, 1200
 _SEED = 7
 _CEREBRO = str(Path(sys.executable).with_name("cerebro"))
 _COMPILE = "loss='sparse_categorical_crossentropy',optimizer='Adam(lr={rate})',metrics=['accuracy']"
+# R and eta of a search: 10 trials in three brackets, 28 epochs.
+_BRACKETS = 4, 2
+_PARAMS = "R=4, eta=2"
+_SPACE = (
+    "{'loss': ['sparse_categorical_crossentropy'], 'metrics': [['accuracy']], "
+    "'optimizer_params_list': [{'optimizer': ['Adam'], 'lr': [0.001, 0.1, 'log']}]}"
+)
+_FIT = "{'batch_size': [8, 32, 'log']}"
 # Tables of an output name; predictions are one table for each configuration.
 OUTPUTS = ("", "_info", "_summary", "_states")
 
@@ -29,6 +38,7 @@ class Job:
         epochs: of the training.
         durability: of the run.
         partitions, workers, predicts: of the server.
+        searches: whether it is a search by Hyperband, which has epochs of its own.
     """
 
     output: str
@@ -37,15 +47,33 @@ class Job:
     partitions: int = Server.partitions
     workers: int = Server.workers
     predicts: bool = Server.predicts
+    searches: bool = False
 
     @classmethod
-    def on(cls, server: Server, output: str, epochs: int, durability: str = "hop") -> Job:
+    def on(
+        cls,
+        server: Server,
+        output: str,
+        epochs: int,
+        durability: str = "hop",
+        searches: bool = False,
+    ) -> Job:
         """A run on a server."""
-        return cls(output, epochs, durability, server.partitions, server.workers, server.predicts)
+        return cls(
+            output,
+            epochs,
+            durability,
+            server.partitions,
+            server.workers,
+            server.predicts and not searches,
+            searches,
+        )
 
     @property
     def hops(self) -> int:
         """Of the whole run."""
+        if self.searches:
+            return sum(one.epochs for one in brackets(*_BRACKETS)) * self.partitions
         return CONFIGURATIONS * self.partitions * self.epochs
 
     @property
@@ -65,6 +93,13 @@ class Job:
 
     def fit(self) -> str:
         """The statement that begins it."""
+        if self.searches:
+            return (
+                f"SELECT cerebro_search('packed', '{self.output}', 'models', NULL, ARRAY[1, 2], "
+                f"$${_SPACE}$$, $${_FIT}$$, 'hyperband', '{_PARAMS}', objective := 'val_accuracy', "
+                f"validation_table := 'validation', seed := {_SEED}, num_workers := {self.workers}, "
+                f"durability := '{self.durability}')"
+            )
         return (
             f"SELECT cerebro_fit_multiple('packed', '{self.output}', 'configs', {self.epochs}, "
             "validation_table := 'validation', metrics_compute_frequency := 1, "
@@ -73,6 +108,14 @@ class Job:
 
     def fit_command(self, dsn: str) -> list[str]:
         """The same as a command, whose process is the driver."""
+        if self.searches:
+            return [
+                _CEREBRO, "search", "--dsn", dsn, "packed", self.output, "models", _SPACE, _FIT,
+                "--model-id", "1", "--model-id", "2", "--method", "hyperband", "--params", _PARAMS,
+                "--objective", "val_accuracy", "--validation-table", "validation", "--no-live",
+                "--seed", str(_SEED), "--num-workers", str(self.workers),
+                "--durability", self.durability,
+            ]  # fmt: skip
         return [
             _CEREBRO, "fit", "--dsn", dsn, "packed", self.output, "configs", str(self.epochs),
             "--validation-table", "validation", "--metrics-compute-frequency", "1",

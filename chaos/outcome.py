@@ -89,7 +89,9 @@ _PARTS = {
     "ORDER BY rank, mst_key",
     "hops": "SELECT mst_key, epoch, position, partition_key, rows, loss FROM cerebro.hops "
     "WHERE run_id = %s ORDER BY 1, 2, 3",
-    "rows of _info": "SELECT row_to_json(i) FROM {out}_info i ORDER BY mst_key",
+    "decisions": "SELECT number, mst_key, action, epochs, reason, heard::text, detail::text "
+    "FROM cerebro.catalog_decisions WHERE run_id = %s ORDER BY 1, 2",
+    "rows of _info": "SELECT row_to_json(info) FROM {out}_info info ORDER BY mst_key",
 }
 
 _PREDICTIONS = "SELECT id, class_name, class_value, prob, rank FROM {table} ORDER BY id, rank"
@@ -111,4 +113,6 @@ SELECT r.status, (SELECT string_agg(DISTINCT c.status, ' ') FROM cerebro.catalog
   FROM cerebro.catalog_runs r WHERE r.run_id = %(run_id)s
 """
 
-_CATALOG = ("runs", "configurations", "architectures", "plan", "hops", "metrics", "requests")
+_CATALOG = (
+    "runs", "configurations", "architectures", "plan", "decisions", "hops", "metrics", "requests",
+)  # fmt: skip

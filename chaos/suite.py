@@ -18,6 +18,7 @@ from chaos.server import Server, until
 from chaos.trial import Plan, Report, Trial
 from chaos.view import look
 
+_SEARCHES = 3
 _ORDER = (SETTING_UP, IMPORTING, TRAINING, ENDING, OVER)
 
 
@@ -27,26 +28,28 @@ class ReferenceFailed(Exception):
 
 @dataclass(frozen=True)
 class Reference:
-    """A run that nobody disturbed.
+    """A run that nobody disturbed, and perhaps a search.
 
     Attributes:
         outcome: what it left.
         seconds: that its phases took.
         epochs: of the training.
+        search: the same of a search.
     """
 
     outcome: Outcome
     seconds: dict[str, float]
     epochs: int
+    search: Reference | None = None
 
     @classmethod
-    def of(cls, server: Server, epochs: int) -> Reference:
+    def of(cls, server: Server, epochs: int, *, searches: bool = False) -> Reference:
         """Train, undisturbed.
 
         Raises:
             ReferenceFailed: that alone is not as it should be.
         """
-        job = Job.on(server, "calm", epochs)
+        job = Job.on(server, "calm_search" if searches else "calm", epochs, searches=searches)
         driving = Driving.calling(server, [job.fit(), *job.predictions()])
         try:
             until(driving.connected, CALL_SECONDS, "the client connects")
@@ -69,10 +72,14 @@ def plans(seed: int, kills: int, victims: Sequence[str]) -> list[Plan]:
 
 
 def trials(server: Server, reference: Reference, planned: Sequence[Plan]) -> Iterator[Report]:
-    """Do it."""
+    """Do it; every third run is a search."""
     for plan in planned:
-        job = Job.on(server, f"storm_{plan.number}", reference.epochs, plan.durability)
-        yield Trial(server, plan, job, reference.outcome, reference.seconds).run()
+        calm = reference
+        if reference.search is not None and plan.number % _SEARCHES == 1:
+            calm = reference.search
+        searches = calm is not reference
+        job = Job.on(server, f"storm_{plan.number}", calm.epochs, plan.durability, searches)
+        yield Trial(server, plan, job, calm.outcome, calm.seconds).run()
 
 
 def summary(

@@ -13,18 +13,24 @@ from cerebro_db.core.tasks import Step, Train, WorkerView
 
 LOSS = "loss='sparse_categorical_crossentropy',optimizer='Adam',metrics=['accuracy']"
 _facts: Any = None
+_MODEL = '{"class_name": "Sequential", "config": {"name": "net", "layers": []}}'
 
 
 def configuration(
-    mst_key: int, cost: float = 1.0, budget: int = 5, fit: str = "batch_size=8", **more: Any
+    mst_key: int,
+    cost: float = 1.0,
+    budget: int = 5,
+    fit: str = "batch_size=8",
+    compile_text: str = LOSS,
+    **more: Any,
 ) -> Configuration:
     """A configuration of which only the plan matters."""
     return Configuration(
         mst_key=mst_key,
-        architecture=Architecture(1, "net", "{}", _facts, has_weights=False),
-        compile_text=LOSS,
+        architecture=Architecture(1, "net", _MODEL, _facts, has_weights=False),
+        compile_text=compile_text,
         fit_text=fit,
-        compile_params=parse_compile_params(LOSS),
+        compile_params=parse_compile_params(compile_text),
         fit_params=parse_fit_params(fit),
         hop_seconds=cost,
         initial_seed=mst_key,

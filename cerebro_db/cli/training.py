@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from cerebro_db.postgres.client import Client
 
 # As a shell tells of a program that Ctrl-C ended.
-_INTERRUPTED = 130
+INTERRUPTED = 130
 
 NumWorkers = Annotated[int | None, typer.Option(help="Sessions that train side by side.")]
 MaxSeconds = Annotated[float | None, typer.Option(help="The run is paused then.")]
@@ -57,7 +57,7 @@ def fit(
     from cerebro_db.runs.driver import fit_multiple
     from cerebro_db.runs.request import FitRequest
 
-    client = _client(dsn)
+    client = client_of(dsn)
     request = FitRequest(
         source_table,
         model_output_table,
@@ -78,9 +78,9 @@ def fit(
         search_path=client.search_path,
         cores=client.cores,
     )
-    with _cancellable():
-        run_id = fit_multiple(client.pool, client.dialect, request, notify=_show)
-    _end(client, run_id)
+    with cancellable():
+        run_id = fit_multiple(client.pool, client.dialect, request, notify=show)
+    end(client, run_id)
 
 
 def resume(
@@ -99,23 +99,24 @@ def resume(
     from cerebro_db.runs.driver import Limits
     from cerebro_db.runs.driver import resume as resume_run
 
-    client = _client(dsn)
+    client = client_of(dsn)
     limits = Limits(max_seconds, num_workers, any_version, model_output_table, client.search_path)
-    with _cancellable():
-        resume_run(client.pool, client.dialect, run_id, limits, notify=_show)
-    _end(client, run_id)
+    with cancellable():
+        resume_run(client.pool, client.dialect, run_id, limits, notify=show)
+    end(client, run_id)
 
 
-def _client(dsn: str) -> Client:
+def client_of(dsn: str) -> Client:
+    """A client of a database."""
     from cerebro_db.postgres.client import Client
 
     return Client.of(dsn)
 
 
-def _end(client: Client, run_id: int) -> None:
+def end(client: Client, run_id: int) -> None:
     """Tell what has become of a run; it is an error where no configuration was trained to the end."""
     status = client.status(run_id)
-    _show(f"run {run_id}: {status}")
+    show(f"run {run_id}: {status}")
     if status == "failed":
         raise ConfigurationFailed(
             f"run {run_id} failed: no configuration was trained to the end",
@@ -124,25 +125,26 @@ def _end(client: Client, run_id: int) -> None:
 
 
 @contextmanager
-def _cancellable() -> Iterator[None]:
+def cancellable() -> Iterator[None]:
     """Ctrl-C cancels the run, and so does a service manager's request to end."""
     signal.signal(signal.SIGTERM, _interrupt)
     try:
         yield
     except KeyboardInterrupt:  # before there was a run
         print("cerebro: cancelled", file=sys.stderr)
-        raise typer.Exit(_INTERRUPTED) from None
+        raise typer.Exit(INTERRUPTED) from None
     except RunCancelled as error:
         if not isinstance(error.__cause__, KeyboardInterrupt):
             raise
         print(f"cerebro: {error.message}", file=sys.stderr)
         print(f"HINT: {error.hint}, and so does cerebro resume", file=sys.stderr)
-        raise typer.Exit(_INTERRUPTED) from None
+        raise typer.Exit(INTERRUPTED) from None
 
 
 def _interrupt(number: int, frame: FrameType | None) -> Any:
     raise KeyboardInterrupt
 
 
-def _show(line: str) -> None:
+def show(line: str) -> None:
+    """A line, at once."""
     print(line, flush=True)

@@ -222,7 +222,13 @@ def monitors_of(metrics: Iterable[tuple[str, str]], *, validated: bool) -> dict[
 
 
 def monitor_of(
-    name: str, mode: str, metrics: Mapping[str, str], *, validated: bool, what: str
+    name: str,
+    mode: str,
+    metrics: Mapping[str, str],
+    *,
+    validated: bool,
+    what: str,
+    named: str = "monitor=",
 ) -> Monitor:
     """The monitor of a callback.
 
@@ -231,27 +237,28 @@ def monitor_of(
         metrics: classes of the metrics by label.
         validated: whether there is a validation table.
         what: for messages.
+        named: what is written before the name where it was given, for messages.
 
     Raises:
         InvalidArgument: there is no such monitor, or which way is better cannot be told.
     """
     known = monitors_of([(kind, label) for label, kind in metrics.items()], validated=validated)
     if name not in known:
-        raise _unknown(name, known, what, validated=validated)
+        raise _unknown(f"{what}: got {named}", name, known, validated=validated)
     found = known[name]
     metric = metrics.get(found, metrics.get(found.removeprefix(OF_VALIDATION), LOSS))
     if mode == "auto" and (metric in _UNDECIDED or is_custom(metric)):
         raise InvalidArgument(
-            f"{what}: got monitor={shown(name)}, of which nobody knows whether more is better; "
+            f"{what}: got {named}{shown(name)}, of which nobody knows whether more is better; "
             "allowed: mode='max' or mode='min' beside it"
         )
     more = mode == "max" if mode != "auto" else metric != LOSS and not is_minimised(metric)
     return Monitor(found, more)
 
 
-def _unknown(name: str, known: Mapping[str, str], what: str, *, validated: bool) -> InvalidArgument:
+def _unknown(got: str, name: str, known: Mapping[str, str], *, validated: bool) -> InvalidArgument:
     allowed = ", ".join(dict.fromkeys(known.values()))
     hint = nearest(name[:80], known)
     if not validated and name.startswith(OF_VALIDATION):
         hint = "those that begin with val_ need a validation_table"
-    return InvalidArgument(f"{what}: got monitor={shown(name)}; allowed: {allowed}", hint=hint)
+    return InvalidArgument(f"{got}{shown(name)}; allowed: {allowed}", hint=hint)

@@ -70,6 +70,16 @@ def parse_call(text: str, what: str) -> Call:
     return call
 
 
+def parse_names(text: str, what: str) -> list[Call]:
+    """Parses names separated by commas, some perhaps with arguments or in quotes."""
+    body = _expression(f"[{_checked(text, what)}\n]", what, original=text)
+    found = _value(body, what, 0) if isinstance(body, ast.List) else None
+    names = [Call(one) if isinstance(one, str) and one else one for one in found or ()]
+    if not names or not all(isinstance(one, Call) for one in names):
+        raise _refused(what, text, "names separated by commas")
+    return names
+
+
 def call_of(value: object, kind: str, what: str) -> Call:
     """A call, or what its text says."""
     if isinstance(value, Call):

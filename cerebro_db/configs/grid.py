@@ -7,8 +7,8 @@ another, each with its own parameters.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Any
 
@@ -24,7 +24,9 @@ from cerebro_db.configs.texts import optimizer_text
 from cerebro_db.errors import InvalidArgument, hinted
 
 OPTIMIZER_LIST = "optimizer_params_list"
+MODEL_LIST, MODEL_ID = "model_params_list", "model_id"
 DISTRIBUTIONS = ("linear", "log", "log_near_one")
+_WITH_STEP = 4  # values of a range: low, high, distribution, step
 _DEFAULT_OPTIMIZER = "RMSprop"  # MADlib's, where a dictionary names none
 
 
@@ -41,17 +43,35 @@ class Choices:
 
 @dataclass(frozen=True)
 class Range:
-    """A distribution between two bounds; values of a whole-number parameter are rounded."""
+    """A distribution between two bounds; values of a whole-number parameter are rounded.
+
+    Attributes:
+        step: values are the lower bound and so many steps more; 0 for any value.
+    """
 
     low: float
     high: float
     distribution: str
     whole: bool
+    step: float = 0.0
 
     def sample(self, generator: np.random.Generator) -> float | int:
         """Draws one value."""
-        value = min(max(self._draw(generator), self.low), self.high)
+        if self.step:
+            steps = int(generator.integers(self.steps + 1))
+            value = self.at(steps)
+        else:
+            value = min(max(self._draw(generator), self.low), self.high)
         return round(value) if self.whole else value
+
+    @property
+    def steps(self) -> int:
+        """How many steps there are between the bounds."""
+        return math.floor((self.high - self.low) / self.step + 1e-9)
+
+    def at(self, step: int) -> float:
+        """The value after so many steps, without what sums of fractions add to it."""
+        return float(f"{self.low + step * self.step:.12g}")
 
     def _draw(self, generator: np.random.Generator) -> float:
         if self.distribution == "linear":
@@ -68,10 +88,22 @@ Space = Mapping[str, Dimension]
 
 @dataclass(frozen=True)
 class Grid:
-    """Named dimensions; that of the optimizers is a list of spaces, each for some optimizers."""
+    """Named dimensions; that of the optimizers is a list of spaces, each for some optimizers.
+
+    Attributes:
+        models: what is said of some architectures only, by their model_id; the same in all of a group.
+    """
 
     dimensions: Space
     optimizers: tuple[Space, ...] = ()
+    models: Mapping[int, Grid] = field(default_factory=dict)
+
+    def of(self, model_id: int) -> Grid:
+        """What holds for an architecture."""
+        own = self.models.get(model_id)
+        if own is None:
+            return Grid(self.dimensions, self.optimizers)
+        return Grid({**self.dimensions, **own.dimensions}, own.optimizers or self.optimizers)
 
     def size(self) -> float:
         """Number of combinations; infinite where there is a range."""
@@ -110,6 +142,19 @@ def parse_compile_grid(text: str) -> Grid:
     """Parses and checks a compile_params_grid."""
     what = "compile_params_grid"
     given = parse_dict(text, what)
+    own = _model_grids(given.pop(MODEL_LIST, None), what, _compile_grid)
+    grid = _compile_grid(given, what)
+    for one in (own.values() or (grid,)) if not _has_optimizer(grid) else ():
+        if not _has_optimizer(one):
+            raise InvalidArgument(f"{what}: {OPTIMIZER_LIST!r} is missing; it must be given")
+    return replace(grid, models=own)
+
+
+def _has_optimizer(grid: Grid) -> bool:
+    return bool(grid.optimizers) or "optimizer" in grid.dimensions
+
+
+def _compile_grid(given: dict[str, Any], what: str) -> Grid:
     optimizers = given.pop(OPTIMIZER_LIST, None)
     if optimizers is not None and "optimizer" in given:
         raise InvalidArgument(
@@ -117,11 +162,36 @@ def parse_compile_grid(text: str) -> Grid:
         )
     for key in given:
         if key not in COMPILE_KEYS:
-            raise unknown(what, "parameter", key, (*COMPILE_KEYS, OPTIMIZER_LIST))
-    if optimizers is None and "optimizer" not in given:
-        raise InvalidArgument(f"{what}: {OPTIMIZER_LIST!r} is missing; it must be given")
+            raise unknown(what, "parameter", key, (*COMPILE_KEYS, OPTIMIZER_LIST, MODEL_LIST))
     spaces = () if optimizers is None else _optimizer_spaces(optimizers, what)
     return Grid(_space(given, NUMERIC_ARGUMENTS, what), spaces)
+
+
+def _model_grids(
+    value: object, what: str, parse: Callable[[dict[str, Any], str], Grid]
+) -> dict[int, Grid]:
+    """What is said of some architectures only."""
+    if value is None:
+        return {}
+    what = f"{what}: {MODEL_LIST}"
+    if not isinstance(value, list | tuple) or not value:
+        raise InvalidArgument(f"{what}: got {shown(value)}; it must be a list of dictionaries")
+    found: dict[int, Grid] = {}
+    for entry in value:
+        if not isinstance(entry, dict) or MODEL_ID not in entry:
+            raise InvalidArgument(
+                f"{what}: got {shown(entry)}; it must be a dictionary such as "
+                "{'model_id': [1], 'dropout': [0.1, 0.2]}"
+            )
+        own = parse({key: one for key, one in entry.items() if key != MODEL_ID}, what)
+        for model_id in _values(entry[MODEL_ID], MODEL_ID, what):
+            if not isinstance(model_id, int) or isinstance(model_id, bool) or model_id in found:
+                raise InvalidArgument(
+                    f"{what}: got the model_id {shown(model_id)}; allowed: numbers of model_id_list, "
+                    "each once"
+                )
+            found[model_id] = own
+    return found
 
 
 @hinted(
@@ -132,10 +202,15 @@ def parse_fit_grid(text: str) -> Grid:
     """Parses and checks a fit_params_grid."""
     what = "fit_params_grid"
     given = parse_dict(text, what)
+    own = _model_grids(given.pop(MODEL_LIST, None), what, _fit_grid)
+    return replace(_fit_grid(given, what), models=own)
+
+
+def _fit_grid(given: dict[str, Any], what: str) -> Grid:
     # Names that are known, but refused, get a better message when the parameters are parsed.
     for key in given:
         if key not in FIT_KEYS and key not in REFUSED_FIT:
-            raise unknown(what, "parameter", key, FIT_KEYS)
+            raise unknown(what, "parameter", key, (*FIT_KEYS, MODEL_LIST))
     return Grid(_space(given, NUMERIC_ARGUMENTS, what))
 
 
@@ -199,13 +274,17 @@ def _values(value: object, key: str, what: str) -> list[Any]:
 
 
 def _looks_like_range(values: list[Any]) -> bool:
-    """As in MADlib: numbers followed by one text."""
+    """As in MADlib: numbers followed by one text; after which there may be a step."""
+    if len(values) == _WITH_STEP and values[2] in DISTRIBUTIONS:
+        return True
     numbers = [isinstance(value, int | float) for value in values[:-1]]
     return bool(numbers) and all(numbers) and isinstance(values[-1], str)
 
 
 def _range(values: list[Any], key: str, argument: Argument | None, what: str) -> Range:
     got = f"{what}: got the range {key}={shown(values)}"
+    step = values[3] if len(values) == _WITH_STEP and values[2] in DISTRIBUTIONS else 0.0
+    values = values[:3] if step else values
     if values[-1] not in DISTRIBUTIONS:
         raise InvalidArgument(f"{got}; {nearest(values[-1], DISTRIBUTIONS)}")
     if key in REFUSED_ARGUMENTS:
@@ -221,7 +300,23 @@ def _range(values: list[Any], key: str, argument: Argument | None, what: str) ->
         raise InvalidArgument(f"{got}; 'log_near_one' needs bounds below 1")
     for bound in (low, high):
         argument.validated(bound, what)
-    return Range(float(low), float(high), distribution, argument.is_whole())
+    _check_step(step, low, high, distribution, argument.is_whole(), got)
+    return Range(float(low), float(high), distribution, argument.is_whole(), float(step))
+
+
+def _check_step(
+    step: object, low: float, high: float, distribution: str, whole: bool, got: str
+) -> None:
+    """Refuses steps that do not lead from one bound towards the other."""
+    if step == 0.0:
+        return
+    is_number = isinstance(step, int | float) and not isinstance(step, bool)
+    if not is_number or not 0 < step <= high - low or distribution != "linear":  # type: ignore[operator]
+        raise InvalidArgument(
+            f"{got}; allowed after 'linear': a step above 0, up to the distance of the bounds"
+        )
+    if whole and step != int(step):  # type: ignore[call-overload]
+        raise InvalidArgument(f"{got}; the step of a whole number must be one")
 
 
 def _optimizer_text(values: Mapping[str, Any]) -> str:

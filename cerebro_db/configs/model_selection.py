@@ -8,7 +8,7 @@ from itertools import product
 
 import numpy as np
 
-from cerebro_db.configs.grid import Grid, parse_compile_grid, parse_fit_grid
+from cerebro_db.configs.grid import MODEL_LIST, Grid, parse_compile_grid, parse_fit_grid
 from cerebro_db.configs.messages import shown
 from cerebro_db.configs.parameters import (
     CompileParams,
@@ -52,8 +52,9 @@ def generate(
     Many take a while: ``tick`` is called meanwhile and may raise to cancel.
     """
     search = _search_type(search_type)
-    models = _model_ids(model_ids)
+    models = checked_model_ids(model_ids)
     grids = parse_compile_grid(compile_params_grid), parse_fit_grid(fit_params_grid)
+    _check_no_models(*grids)
     if search == "grid":
         return _grid_search(models, *grids, num_configs, random_state, tick)
     count = _positive(num_configs, "num_configs")
@@ -66,6 +67,15 @@ def generate(
     return _random_search(models, *grids, count, generator, tick)
 
 
+def _check_no_models(compile_grid: Grid, fit_grid: Grid) -> None:
+    for grid, what in ((compile_grid, "compile"), (fit_grid, "fit")):
+        if grid.models:
+            raise InvalidArgument(
+                f"{what}_params_grid: got {MODEL_LIST!r}; allowed: in cerebro_search only",
+                "Call the function once for each group of models: rows are added to the table.",
+            )
+
+
 def combine(
     model_ids: Sequence[int | None] | None,
     compile_params_list: Sequence[str | None] | None,
@@ -75,7 +85,7 @@ def combine(
 
     Strings that mean the same count once. The order is that of the lists, models outermost.
     """
-    models = _model_ids(model_ids)
+    models = checked_model_ids(model_ids)
     compiles = _first_of_each(_texts(compile_params_list, "compile"), parse_compile_params)
     fits = _first_of_each(_texts(fit_params_list, "fit"), parse_fit_params)
     _check_count(len(models) * len(compiles) * len(fits))
@@ -208,7 +218,12 @@ def _search_type(value: object) -> str:
     raise InvalidArgument(f"search_type: got {given}; it must be 'grid' or 'random'")
 
 
-def _model_ids(values: Sequence[int | None] | None) -> list[int]:
+def checked_model_ids(values: Sequence[int | None] | None) -> list[int]:
+    """Ids of models, each once; at least one.
+
+    Raises:
+        InvalidArgument: there is none, or one is NULL or there twice.
+    """
     if not values:
         raise InvalidArgument("model_id_list: got no model; at least one is needed")
     models = [_whole(value, "model_id_list", -(2**31), 2**31 - 1) for value in values]

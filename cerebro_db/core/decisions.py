@@ -2,26 +2,59 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
+from cerebro_db.core.events import Held
 from cerebro_db.core.state import RunState
+from cerebro_db.errors import InvalidArgument
+
+FAILED = -1
+"""In place of the epoch of a result: the configuration has ended without one."""
+
+NOBODY = 0
+"""In place of a mst_key: a decision about the search as a whole."""
+
+Heard = tuple[tuple[int, int], ...]
+"""Results, as mst_key and epoch, that were taken note of since the decision before."""
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A row of a table of configurations, and the epochs that it shall be trained for."""
+    """A row of a table of configurations, and the epochs that it shall be trained for.
+
+    Attributes:
+        detail: what a search knows of it: parameters, bracket, rung.
+        reason: why it is tried; that of the decision where there is none.
+    """
 
     mst_key: int
     model_id: int
     compile_params: str
     fit_params: str
     budget: int
+    detail: Mapping[str, Any] = field(default_factory=dict, compare=False)
+    reason: str = field(default="", compare=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Made:
+    """What all decisions have.
+
+    Attributes:
+        who: the role that asked for it; empty where the run has decided by itself.
+        heard: results on which it is based, beside those of earlier decisions.
+        detail: what a search wants to be known of it.
+    """
+
+    who: str = ""
+    heard: Heard = ()
+    detail: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
 
 @dataclass(frozen=True)
-class Add:
+class Add(_Made):
     """Configurations join the run, and are planned together."""
 
     candidates: tuple[Candidate, ...]
@@ -29,7 +62,7 @@ class Add:
 
 
 @dataclass(frozen=True)
-class Clone:
+class Clone(_Made):
     """A configuration joins the run with the state that another one had after an epoch.
 
     Its own epochs begin at 1. What of the state does not fit its parameters begins anew, as with
@@ -43,8 +76,11 @@ class Clone:
 
 
 @dataclass(frozen=True)
-class Stop:
-    """A configuration is trained no further: its model is that after an epoch that it has done."""
+class Stop(_Made):
+    """A configuration is trained no further: its model is that after an epoch that it has done.
+
+    After epoch 0 there is none: it is cancelled.
+    """
 
     mst_key: int
     epoch: int
@@ -52,7 +88,7 @@ class Stop:
 
 
 @dataclass(frozen=True)
-class Promote:
+class Promote(_Made):
     """A configuration is trained until so many epochs are done."""
 
     mst_key: int
@@ -60,7 +96,38 @@ class Promote:
     reason: str = ""
 
 
-Decision = Add | Clone | Stop | Promote
+@dataclass(frozen=True)
+class Note(_Made):
+    """A decision about the search as a whole.
+
+    Attributes:
+        action: ``finish``, ``narrow`` or ``extend``; ``detail`` tells how.
+    """
+
+    action: str
+    reason: str = ""
+
+
+Decision = Add | Clone | Stop | Promote | Note
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What somebody asks of a search from another session.
+
+    Attributes:
+        request_id: of the row in the catalog; 0 for the clock.
+        action: ``cancel``, ``stop``, ``add``, ``clone``, ``narrow`` or ``finish``.
+        mst_key: of the configuration that it is about; 0 for none.
+        who: a role.
+        detail: the rest.
+    """
+
+    request_id: int
+    action: str
+    mst_key: int
+    who: str
+    detail: Mapping[str, Any] = field(default_factory=dict)
 
 
 class Decider(Protocol):
@@ -75,8 +142,19 @@ class Decider(Protocol):
     # Whether it may decide anything at all.
     is_open: bool
 
-    def decide(self, state: RunState) -> Sequence[Decision]:
-        """The next decisions; none where the run goes on as it is."""
+    def decide(self, state: RunState) -> Iterable[Decision | Held]:
+        """The next decisions; none where the run goes on as it is.
+
+        Each is stored and applied before the next one is asked for.
+        """
+        ...
+
+    def asked(self, state: RunState, request: Asked) -> Iterable[Decision | Held]:
+        """What follows from a request of another session.
+
+        Raises:
+            InvalidArgument: it cannot be followed.
+        """
         ...
 
 
@@ -88,3 +166,11 @@ class Fixed:
     def decide(self, state: RunState) -> Sequence[Decision]:
         """Nothing."""
         return ()
+
+    def asked(self, state: RunState, request: Asked) -> Sequence[Decision]:
+        """Refuses everything: only a search changes while it goes on."""
+        raise InvalidArgument(
+            f"run_id: got a run whose configurations are fixed, asked for {request.action!r}; allowed: "
+            "a search",
+            hint="cerebro.cerebro_search begins one; cerebro.cerebro_cancel stops a configuration",
+        )

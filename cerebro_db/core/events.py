@@ -48,10 +48,14 @@ class Cloned:
 
 @dataclass(frozen=True)
 class Stopped:
-    """A configuration is trained no further: its model is that after an epoch it has done."""
+    """A configuration is trained no further: its model is that after an epoch it has done.
+
+    After epoch 0 there is none: it is cancelled.
+    """
 
     mst_key: int
     epoch: int
+    reason: str = ""
 
 
 @dataclass(frozen=True)
@@ -62,7 +66,26 @@ class Promoted:
     budget: int
 
 
-Decided = Added | Cloned | Stopped | Promoted
+@dataclass(frozen=True)
+class Noted:
+    """Something was decided about a search as a whole."""
+
+
+Decided = Added | Cloned | Stopped | Promoted | Noted
+
+
+@dataclass(frozen=True)
+class Held:
+    """How far a configuration may go until more is decided; not stored, as it follows from decisions.
+
+    Attributes:
+        after: the epoch that it does not go beyond; None for its budget.
+        kept: epochs whose states stay.
+    """
+
+    mst_key: int
+    after: int | None
+    kept: frozenset[int] = frozenset()
 
 
 # -- the course of the run ---------------------------------------------------------------------------
@@ -185,6 +208,7 @@ class Discarded:
 
 Event = (
     Decided
+    | Held
     | Restored
     | Planned
     | Submitted

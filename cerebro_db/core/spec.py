@@ -113,6 +113,7 @@ class RunSpec:
         durability: which states outlive a crash: those of every hop, or those at the end of an epoch.
         scans_wait: whether a scan waits for all configurations, as partitions do not fit into memory.
         is_open: whether decisions may change the set of configurations while the run goes on.
+        measured: data sets on which configurations are scored; empty for all.
         workers: of this driver.
     """
 
@@ -125,7 +126,13 @@ class RunSpec:
     use_gpus: bool = False
     scans_wait: bool = False
     is_open: bool = False
+    measured: tuple[str, ...] = ()
     workers: Workers = field(default_factory=Workers)
+
+    @property
+    def scored(self) -> tuple[str, ...]:
+        """The data sets on which configurations are scored."""
+        return self.measured or tuple(self.partitions)
 
     @property
     def every_hop(self) -> bool:

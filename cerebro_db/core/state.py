@@ -38,6 +38,8 @@ class Track:
         scored: epochs that were measured on all data sets.
         ended: status and error, where it failed or was cancelled.
         seconds: that its last hop took, its share of the statement included; None before its first.
+        held_after: the epoch that it does not go beyond until more is decided; None for its budget.
+        kept: epochs whose states stay, as a decision may go back to them.
     """
 
     configuration: Configuration
@@ -53,6 +55,8 @@ class Track:
     verdict: Verdict = NOTHING
     ended: tuple[str, str] | None = None
     seconds: float | None = None
+    held_after: int | None = None
+    kept: frozenset[int] = frozenset()
 
     @property
     def is_alive(self) -> bool:
@@ -226,16 +230,29 @@ class RunState:
     def _stopped(self, event: events.Stopped) -> None:
         self.decisions += 1
         track = self.tracks[event.mst_key]
+        if not event.epoch:
+            self._failed(events.Failed(event.mst_key, "cancelled", event.reason))
+            return
         # The epoch that callbacks would restore is forgotten: whoever decides says which one it is.
         track.rungs.add(event.epoch)
         self._judged(events.Judged(event.mst_key, Verdict(event.epoch, None, event.epoch)))
         self._forget_pending(event.mst_key, after=event.epoch)
+        scanned = event.mst_key in self._grouped.get(event.epoch, ())
+        if event.epoch not in track.scored and not scanned:
+            self._pend(track, event.epoch, at=0.0)
 
     def _promoted(self, event: events.Promoted) -> None:
         self.decisions += 1
         track = self.tracks[event.mst_key]
         track.budget = event.budget
         track.rungs.add(event.budget)
+
+    def _noted(self, event: events.Noted) -> None:
+        self.decisions += 1
+
+    def _held(self, event: events.Held) -> None:
+        track = self.tracks[event.mst_key]
+        track.held_after, track.kept = event.after, event.kept
 
     def _restored(self, event: events.Restored) -> None:
         track = self.tracks[event.mst_key]
@@ -353,7 +370,7 @@ class RunState:
         group.missing -= 1
         if group.missing == 0:
             self.groups.remove(group)
-            self.combining += [Combine(group, name) for name in self.spec.partitions]
+            self.combining += [Combine(group, name) for name in self.spec.scored]
 
     def _measured(self, event: events.Measured) -> None:
         track = self.tracks[event.mst_key]
@@ -402,6 +419,8 @@ _APPLY: Mapping[type[Any], Callable[[RunState, Any], None]] = {
     events.Cloned: RunState._cloned,
     events.Stopped: RunState._stopped,
     events.Promoted: RunState._promoted,
+    events.Noted: RunState._noted,
+    events.Held: RunState._held,
     events.Restored: RunState._restored,
     events.Planned: RunState._plan,
     events.Submitted: RunState._submitted,

@@ -13,7 +13,8 @@ def held(state: RunState) -> list[int]:
     return [
         mst_key
         for mst_key, track in state.tracks.items()
-        if track.is_alive and (_is_full(state, track) or _is_undecided(state, track))
+        if track.is_alive
+        and (_is_full(state, track) or _is_undecided(state, track) or _is_held(state, track))
     ]
 
 
@@ -40,6 +41,8 @@ def needed(state: RunState, track: Track) -> set[int]:
         found.add(track.done - track.done % hops)
     if track.verdict.restored_epoch is not None:
         found.add(track.verdict.restored_epoch * hops)
+    if track.verdict.stopped_epoch is None:
+        found.update(epoch * hops for epoch in track.kept)
     return found
 
 
@@ -55,8 +58,15 @@ def _is_undecided(state: RunState, track: Track) -> bool:
     return watches(track.configuration.fit_params) and _is_to_score(state, track, track.done)
 
 
+def _is_held(state: RunState, track: Track) -> bool:
+    """Whether a search has more to decide before it goes on."""
+    after = track.held_after
+    return after is not None and track.done >= after * state.spec.hops_an_epoch
+
+
 def _is_full(state: RunState, track: Track) -> bool:
     """True if a configuration would make a state too many."""
     restored = track.verdict.restored_epoch
-    kept = set() if restored is None else {restored * state.spec.hops_an_epoch}
+    epochs = track.kept if restored is None else track.kept | {restored}
+    kept = {epoch * state.spec.hops_an_epoch for epoch in epochs}
     return len(track.states - kept) >= MOST_STATES

@@ -51,7 +51,9 @@ def _groups(
     for epoch, pending in sorted(state.pending.items()):
         waits = state.spec.scans_wait
         if state.all_there(epoch) or (not waits and _is_due(pending, now, awaited, idle)):
-            pairs = [(name, key) for name, keys in state.spec.partitions.items() for key in keys]
+            pairs = [
+                (name, key) for name in state.spec.scored for key in state.spec.partitions[name]
+            ]
             yield ScoringGroup(epoch, tuple(sorted(pending.mst_keys)), pairs, len(pairs))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from cerebro_db.configs import model_selection
@@ -155,13 +155,22 @@ def _check_models(
             f"model_id_list: got {wrong}; allowed: ids that {models.name} has exactly once",
             hint=f"SELECT model_id FROM {models.name} shows those there are",
         )
-    _check_layers(dict(found), rows, limits_of(session, tick))
+    check_layers(dict(found), rows, limits_of(session, tick))
 
 
-def _check_layers(
-    texts: dict[int, str], rows: Sequence[ConfigurationText], limits: ArchitectureLimits
+def check_layers(
+    texts: Mapping[int, str], rows: Sequence[ConfigurationText], limits: ArchitectureLimits
 ) -> None:
-    """Check that the models have the layers that parameters are about."""
+    """Whether the models have the layers that parameters are about.
+
+    Args:
+        texts: JSON of the models, by model_id.
+        rows: configurations of them.
+        limits: of architectures.
+
+    Raises:
+        InvalidArgument: a model has no layer that its dropout, or what it freezes, is about.
+    """
     params = {text: parse_compile_params(text) for text in {r.compile_params for r in rows}}
     wanted = {(row.model_id, _layers_of(params[row.compile_params])) for row in rows}
     for model_id, (rate, freeze) in sorted(wanted, key=repr):

@@ -12,7 +12,7 @@ from cerebro_db.configs.messages import plain_text
 from cerebro_db.configs.settings import Settings
 from cerebro_db.core.spec import Hop
 from cerebro_db.core.tasks import Measures
-from cerebro_db.errors import CerebroError, UndefinedRun
+from cerebro_db.errors import CerebroError, UndefinedRun, WrongRunStatus
 from cerebro_db.postgres.names import QualifiedName
 from cerebro_db.postgres.sessions import LOCK_TIMEOUT, Session, StatementFailed, Tick, no_tick
 
@@ -40,6 +40,7 @@ class RunRow:
         states: how the names of the tables of states begin, None where they are gone.
         lock_key: of the advisory lock that the driver holds.
         replaces: whether output tables of that name that are there at its end give way.
+        search: JSON of a search; None for a run with a table of configurations.
     """
 
     name: str | None
@@ -70,6 +71,7 @@ class RunRow:
     cerebro_version: str
     schedule: str
     replaces: bool
+    search: str | None = None
 
 
 @dataclass(frozen=True)
@@ -194,21 +196,29 @@ class Catalog:
         row: RunRow,
         configurations: Sequence[ConfigurationRow],
         architectures: Sequence[ArchitectureRow],
-        table: QualifiedName,
+        weights: str,
     ) -> int:
-        """Register a run, its configurations and the models of a table; returns the run_id."""
+        """Register a run, its configurations and its models; returns the run_id.
+
+        Args:
+            row: of the run.
+            configurations: that it begins with.
+            architectures: its models.
+            weights: SQL of a table with the weights that they may begin with.
+        """
         columns = list(vars(row))
         sql = (
             f"INSERT INTO cerebro._runs ({', '.join(columns)}, manifest, status, driver_pid) "
             f"VALUES ({', '.join(['%s'] * len(columns))}, '{{}}', 'starting', %s) RETURNING run_id"
         )
         run_id = int(self._run(sql, [*vars(row).values(), self._session.pid])[0][0])
-        self.add_configurations(run_id, configurations, "waiting")
+        if configurations:
+            self.add_configurations(run_id, configurations, "waiting")
         for model in architectures:
             self._run(
                 "INSERT INTO cerebro._architectures "
                 "(run_id, model_id, model_arch, model_facts, model_weights) SELECT %s, %s, %s, %s, "
-                f"(SELECT a.model_weights FROM {table.sql} a WHERE a.model_id = %s)",
+                f"(SELECT a.model_weights FROM {weights} a WHERE a.model_id = %s)",
                 [run_id, model.model_id, model.model_arch, model.model_facts, model.model_id],
             )
         return run_id
@@ -418,29 +428,54 @@ class Catalog:
             [status, plain_text(reason), run_id, list(before)],
         )
 
-    def requests(self, run_id: int) -> list[tuple[int, str, int | None, str]]:
-        """Requests to a driver that are not answered yet: id, action, mst_key, who asks."""
+    def requests(self, run_id: int) -> list[tuple[int, str, int | None, str, str]]:
+        """Requests to a driver that are not answered yet: id, action, mst_key, who asks, JSON."""
         rows = self._run(
-            "SELECT request_id, action, mst_key, pg_catalog.pg_get_userbyid(role) "
-            "FROM cerebro._requests WHERE run_id = %s ORDER BY request_id",
+            "SELECT request_id, action, mst_key, pg_catalog.pg_get_userbyid(role), detail::text "
+            "FROM cerebro._requests WHERE run_id = %s AND answer IS NULL ORDER BY request_id",
             [run_id],
         )
-        return [(row[0], row[1], row[2], row[3]) for row in rows]
+        return [(row[0], row[1], row[2], row[3], row[4]) for row in rows]
 
-    def add_request(self, run_id: int, action: str, mst_key: int | None) -> int:
+    def add_request(self, run_id: int, action: str, mst_key: int | None, detail: str = "{}") -> int:
         """Ask something of the driver of a run; returns the request's id."""
         sql = (
-            "INSERT INTO cerebro._requests (run_id, action, mst_key) VALUES (%s, %s, %s) "
-            "RETURNING request_id"
+            "INSERT INTO cerebro._requests (run_id, action, mst_key, detail) "
+            "VALUES (%s, %s, %s, %s) RETURNING request_id"
         )
-        return int(self._run(sql, [run_id, action, mst_key])[0][0])
+        return int(self._run(sql, [run_id, action, mst_key, detail])[0][0])
+
+    def answer(self, request_id: int, text: str) -> None:
+        """Answer a request, with JSON."""
+        self._run(
+            "UPDATE cerebro._requests SET answer = %s WHERE request_id = %s", [text, request_id]
+        )
+
+    def answer_of(self, request_id: int) -> str | None:
+        """The answer to a request; None as long as there is none.
+
+        Raises:
+            WrongRunStatus: it was forgotten, as another driver has begun since.
+        """
+        sql = "SELECT answer::text FROM cerebro._requests WHERE request_id = %s"
+        rows = self._run(sql, [request_id])
+        if not rows:
+            raise WrongRunStatus(
+                "the driver of the run ended before it has answered; nothing was changed",
+                hint="ask again when the run goes on",
+            )
+        return None if rows[0][0] is None else str(rows[0][0])
+
+    def forget_request(self, request_id: int) -> None:
+        """A request was answered, and whoever has asked knows the answer."""
+        self._run("DELETE FROM cerebro._requests WHERE request_id = %s", [request_id])
 
     def forget_requests(self, run_id: int, up_to: int | None = None) -> None:
         """Drop what has been answered, if there is any: all, or up to a request."""
         if not self.requests(run_id):
             return
         self._run(
-            "DELETE FROM cerebro._requests WHERE run_id = %s AND request_id <= %s",
+            "DELETE FROM cerebro._requests WHERE run_id = %s AND request_id <= %s AND answer IS NULL",
             [run_id, 2**63 - 1 if up_to is None else up_to],
         )
 
@@ -448,6 +483,14 @@ class Catalog:
         """The states of a run are gone."""
         sql = "UPDATE cerebro._runs SET states = NULL WHERE run_id = %s"
         self._run(sql, [run_id])
+
+    def revived(self, run_id: int, states: str) -> None:
+        """A finished run goes on from states that were made anew, and replaces its tables then."""
+        self._run(
+            "UPDATE cerebro._runs SET states = %s, status = 'paused', error = NULL, replaces = true "
+            "WHERE run_id = %s AND status = 'finished'",
+            [states, run_id],
+        )
 
     def stopped_runs(self, older_than: float) -> list[int]:
         """Runs that nobody drives, stopped so many seconds ago, and still have states."""
@@ -560,5 +603,7 @@ def _only(rows: Sequence[tuple[Any, ...]], run_id: int | None) -> tuple[Any, ...
 
 
 def _read(column: str) -> str:
-    """A column of a run as it is read: an oid as a number."""
+    """A column of a run as it is read: an oid as a number, JSON as a text."""
+    if column == "search":
+        return "r.search::text"
     return f"r.{column}::bigint" if column.endswith("_oid") else f"r.{column}"

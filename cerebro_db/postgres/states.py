@@ -70,11 +70,15 @@ class StateStore:
         self, tables: StateTables, configurations: int, catalog: Catalog, sql: PostgreSQLTraining
     ) -> None:
         self._names, self._catalog, self._sql = tables, catalog, sql
-        self._capacity = math.ceil(configurations / 2)
-        self._most = _MOST_STATES * configurations
+        self.expect(configurations)
         self._tables: list[StateTable] = []
         self._open: dict[bool, StateTable] = {}
         self.before_drop: Callable[[], None] = lambda: None
+
+    def expect(self, configurations: int) -> None:
+        """The run has so many configurations by now."""
+        self._capacity = math.ceil(configurations / 2)
+        self._most = _MOST_STATES * configurations
 
     @property
     def catalog(self) -> Catalog:

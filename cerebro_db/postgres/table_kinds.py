@@ -64,6 +64,7 @@ CONFIGURATIONS = Kind(
     "configurations",
     {"": "configurations of models", "_summary": "what the configurations refer to"},
 )
+SCHEDULES = Kind("schedules of Hyperband", {"": "schedule of Hyperband"})
 MODELS = Kind(
     "trained models",
     {
@@ -85,7 +86,7 @@ MODELS = Kind(
 )
 KINDS = (
     PACKED, PREDICTIONS, SCORES, CONFUSION, ENCODED, GPUS, SPLIT, SPLIT_IN_TWO, ARCHITECTURES,
-    CONFIGURATIONS, MODELS,
+    CONFIGURATIONS, SCHEDULES, MODELS,
 )  # fmt: skip
 # Parameters: schema, names.
 TABLES = """

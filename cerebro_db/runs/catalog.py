@@ -50,6 +50,11 @@ class RunCatalog:
         # The server's time at zero of that clock: by one clock no hop seems to begin too early.
         self._zero: datetime | None = None
 
+    @property
+    def functions(self) -> Mapping[str, Any]:
+        """Registered functions that workers know of."""
+        return self._functions
+
     def planned(self, hops: Sequence[Hop]) -> None:
         """Hops are planned; before any of them is begun."""
         if hops:

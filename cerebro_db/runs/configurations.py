@@ -8,7 +8,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cerebro_db.configs.freezing import may_train, with_frozen
 from cerebro_db.configs.model_outputs import OutputSpec, output_names, outputs_of, with_all_metrics
@@ -27,6 +27,9 @@ from cerebro_db.models.fit_checks import check_fits
 from cerebro_db.postgres.packed import PackedTable
 from cerebro_db.scoring.prediction_models import common_goal
 from cerebro_db.training.targets import TargetFacts
+
+if TYPE_CHECKING:
+    from cerebro_db.configs.model_selection import ConfigurationText
 
 
 @dataclass(frozen=True)
@@ -47,12 +50,15 @@ class Maker:
         targets: of it.
         validated: whether there is a validation table.
         seed: of the run.
+        shared_epochs: of a search, epochs of all trials that share a program, about; None where all
+            configurations are known.
     """
 
     packed: PackedTable
     targets: TargetFacts
     validated: bool
     seed: int
+    shared_epochs: int | None = None
 
     def make(
         self,
@@ -75,28 +81,57 @@ class Maker:
         Raises:
             CerebroError: what is wrong with one of them.
         """
-        parsed = [self._parsed(row, known[row.model_id]) for row in rows]
+        parsed = [self._parsed(row, known) for row in rows]
         steps = Counter[Any]()
         for one in parsed:
             key = program_key(one.architecture, one.compile_params, one.fit_params, jit=True)
-            steps[key] += self._steps(one.fit_params) * one.row.budget
+            if self.shared_epochs is None:
+                steps[key] += self._steps(one.fit_params) * one.row.budget
+            else:  # whatever else is added at the same time
+                steps[key] = self._steps(one.fit_params) * self.shared_epochs
         goal = goal or common_goal(one.outputs for one in parsed)
         return tuple(self._planned(one, steps, goal, cohort, is_warm) for one in parsed)
 
-    def _parsed(self, row: Candidate, architecture: Architecture) -> _Parsed:
+    def fault(
+        self, row: ConfigurationText | Candidate, known: Mapping[int, Architecture]
+    ) -> str | None:
+        """Why a configuration cannot be trained; None where it can."""
+        if row.model_id not in known:
+            return (
+                f"model_id: got {row.model_id}; allowed: {', '.join(map(str, sorted(known)))}, the "
+                "models of the run"
+            )
         try:
-            compile_params = parse_compile_params(row.compile_params)
-            fit_params = parse_fit_params(row.fit_params)
-            config = json.loads(architecture.text)
-            outputs = outputs_of(compile_params, output_names(config))
-            check_fits(architecture, outputs, fit_params, self.packed, self.targets)
-            monitored = with_all_metrics(compile_params, outputs)
-            callbacks.check(monitored, fit_params, validated=self.validated)
-            _check_trains(with_frozen(config, compile_params.freeze), compile_params.freeze)
+            self._checked(row.model_id, row.compile_params, row.fit_params, known)
+        except CerebroError as error:
+            return error.message
+        return None
+
+    def _parsed(self, row: Candidate, known: Mapping[int, Architecture]) -> _Parsed:
+        try:
+            found = self._checked(row.model_id, row.compile_params, row.fit_params, known)
         except CerebroError as error:
             error.message = f"configuration {row.mst_key}: {error.message}"
             raise
-        return _Parsed(row, architecture, compile_params, fit_params, outputs)
+        return _Parsed(row, known[row.model_id], *found)
+
+    def _checked(
+        self,
+        model_id: int,
+        compile_text: str,
+        fit_text: str,
+        known: Mapping[int, Architecture],
+    ) -> tuple[CompileParams, FitParams, tuple[OutputSpec, ...]]:
+        architecture = known[model_id]
+        compile_params = parse_compile_params(compile_text)
+        fit_params = parse_fit_params(fit_text)
+        config = json.loads(architecture.text)
+        outputs = outputs_of(compile_params, output_names(config))
+        check_fits(architecture, outputs, fit_params, self.packed, self.targets)
+        monitored = with_all_metrics(compile_params, outputs)
+        callbacks.check(monitored, fit_params, validated=self.validated)
+        _check_trains(with_frozen(config, compile_params.freeze), compile_params.freeze)
+        return compile_params, fit_params, outputs
 
     def _planned(
         self, one: _Parsed, steps: Counter[Any], goal: str, cohort: int, is_warm: bool

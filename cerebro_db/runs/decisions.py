@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 from cerebro_db.core import events
-from cerebro_db.core.decisions import Add, Candidate, Clone, Decider, Decision, Promote, Stop
-from cerebro_db.core.events import Decided
+from cerebro_db.core.decisions import (
+    NOBODY,
+    Add,
+    Asked,
+    Candidate,
+    Clone,
+    Decider,
+    Decision,
+    Note,
+    Promote,
+    Stop,
+)
+from cerebro_db.core.events import Decided, Held
 from cerebro_db.core.spec import TRAINING, Architecture, Configuration
 from cerebro_db.core.state import RunState, Track
 from cerebro_db.decide.plan import plan_epoch
@@ -33,6 +46,8 @@ class Decisions:
         maker: of configurations.
         architectures: of the run, by model_id.
         store: of states.
+        goal: by which configurations are ranked; None for that of those that there are.
+        admit: refuses configurations that somebody asks for and that workers cannot train.
     """
 
     decider: Decider
@@ -41,6 +56,8 @@ class Decisions:
     maker: Maker
     architectures: Mapping[int, Architecture]
     store: StateStore
+    goal: str | None = None
+    admit: Callable[[Sequence[Configuration]], None] = lambda configurations: None
 
     def take(self, state: RunState) -> list[Decided]:
         """Store and apply the next decisions; returns them.
@@ -48,60 +65,114 @@ class Decisions:
         Raises:
             InvalidArgument: one of them cannot be.
         """
-        found = []
-        for decision in self.decider.decide(state):
-            found.append(self._stored(state, decision, state.decisions + 1))
+        return self._taken(state, self.decider.decide(state), None)
+
+    def follow(self, state: RunState, request: Asked) -> list[Decided]:
+        """Store and apply what somebody asks for; the first decision answers the request.
+
+        Raises:
+            InvalidArgument: it cannot be; then nothing was stored.
+        """
+        self._check(state, request)
+        return self._taken(state, self.decider.asked(state, request), request)
+
+    def _taken(
+        self, state: RunState, made: Iterable[Decision | Held], request: Asked | None
+    ) -> list[Decided]:
+        found: list[Decided] = []
+        for decision in made:
+            if isinstance(decision, Held):
+                state.apply(decision)
+                continue
+            answered = request if not found else None
+            found.append(self._stored(state, decision, state.decisions + 1, answered))
             state.apply(found[-1])
+        if found:
+            self.store.expect(len(state.tracks))
         return found
 
-    def _stored(self, state: RunState, decision: Decision, number: int) -> Decided:
+    def _check(self, state: RunState, request: Asked) -> None:
+        """Whether configurations that somebody asks for can be trained by the workers of the run."""
+        asked = [
+            Candidate(NOBODY, model_id, compile_params, fit_params, epochs or 1)
+            for model_id, compile_params, fit_params, epochs in request.detail.get("rows", ())
+        ]
+        if request.action == "clone" and request.mst_key in state.tracks:
+            one, given = state.tracks[request.mst_key].configuration, request.detail.get
+            compile_params, fit_params = given("compile_params"), given("fit_params")
+            asked = [
+                Candidate(
+                    NOBODY,
+                    one.architecture.model_id,
+                    one.compile_text if compile_params is None else compile_params,
+                    one.fit_text if fit_params is None else fit_params,
+                    given("epochs") or 1,
+                )
+            ]
+        for candidate in asked:
+            _check_budget(candidate.mst_key, candidate.budget, 1)
+            fault = self.maker.fault(candidate, self.architectures)
+            if fault is not None:
+                raise InvalidArgument(fault)
+        self.admit(self.maker.make(asked, self.architectures, goal=self._goal(state)))
+
+    def _stored(
+        self, state: RunState, decision: Decision, number: int, request: Asked | None
+    ) -> Decided:
         match decision:
             case Add(candidates):
-                return self._add(state, decision, candidates, number)
+                return self._add(state, decision, candidates, number, request)
             case Clone():
-                return self._clone(state, decision, number)
-            case Stop(mst_key, epoch):
+                return self._clone(state, decision, number, request)
+            case Stop(mst_key, epoch, reason):
                 track = _going_on(state, mst_key)
-                _check_state(state, track, epoch)
-                self._store(
-                    [DecisionRow(number, mst_key, rows.STOP, epoch, None, None, decision.reason)]
-                )
-                return events.Stopped(mst_key, epoch)
+                if epoch:
+                    _check_state(state, track, epoch)
+                self._store([_row(decision, number, mst_key, rows.STOP, epoch)], request=request)
+                return events.Stopped(mst_key, epoch, reason)
             case Promote(mst_key, budget):
                 track = _going_on(state, mst_key)
                 _check_budget(mst_key, budget, track.budget + 1)
-                row = DecisionRow(
-                    number, mst_key, rows.PROMOTE, budget, None, None, decision.reason
-                )
-                self._store([row])
+                self._store([_row(decision, number, mst_key, rows.PROMOTE, budget)])
                 return events.Promoted(mst_key, budget)
+            case Note(action):
+                self._store([_row(decision, number, NOBODY, action, 0)], request=request)
+                return events.Noted()
 
     def _add(
-        self, state: RunState, decision: Add, candidates: Sequence[Candidate], number: int
+        self,
+        state: RunState,
+        decision: Add,
+        candidates: Sequence[Candidate],
+        number: int,
+        request: Asked | None,
     ) -> Decided:
         made = self._made(state, candidates, number, is_warm=False)
-        self._store(
-            [
-                DecisionRow(number, one.mst_key, rows.ADD, one.budget, None, None, decision.reason)
-                for one in candidates
-            ],
-            made,
-        )
+        found = [
+            replace(
+                _row(decision, number, one.mst_key, rows.ADD, one.budget, one.detail),
+                reason=one.reason or decision.reason,
+            )
+            for one in candidates
+        ]
+        self._store(found, made, request=request)
         return events.Added(made)
 
-    def _clone(self, state: RunState, decision: Clone, number: int) -> Decided:
+    def _clone(
+        self, state: RunState, decision: Clone, number: int, request: Asked | None
+    ) -> Decided:
         source = _known(state, decision.source)
         version = _check_state(state, source, decision.epoch)
         made = self._made(state, [decision.candidate], number, is_warm=True)
         (one,) = made
-        row = DecisionRow(
-            number, one.mst_key, rows.CLONE, one.budget, decision.source, decision.epoch,
-            decision.reason,
+        row = _row(
+            decision, number, one.mst_key, rows.CLONE, one.budget, decision.candidate.detail,
+            (decision.source, decision.epoch),
         )  # fmt: skip
         costs, partitions = {one.mst_key: one.hop_seconds}, state.spec.partitions[TRAINING]
         first = plan_epoch(costs, partitions, state.spec.seed, 1, number)[0]
         copied = (decision.source, version), one.mst_key, first.partition_key
-        self._store([row], made, copied)
+        self._store([row], made, copied, request)
         return events.Cloned(one, decision.source, decision.epoch)
 
     def _made(
@@ -118,24 +189,48 @@ class Decisions:
                     f"{', '.join(map(str, sorted(self.architectures)))}, the models of the run"
                 )
             _check_budget(one.mst_key, one.budget, 1)
-        goal = next(iter(state.tracks.values())).configuration.goal
         return self.maker.make(
-            candidates, self.architectures, goal=goal, cohort=number, is_warm=is_warm
+            candidates, self.architectures, goal=self._goal(state), cohort=number, is_warm=is_warm
         )
+
+    def _goal(self, state: RunState) -> str:
+        return self.goal or next(iter(state.tracks.values())).configuration.goal
 
     def _store(
         self,
         decided: Sequence[DecisionRow],
         configurations: Sequence[Configuration] = (),
         copied: tuple[tuple[int, int], int, int] | None = None,
+        request: Asked | None = None,
     ) -> None:
         """All that a decision leaves in the database, or nothing."""
+        answer = None
+        if request is not None and request.request_id:
+            answer = request.request_id, json.dumps({"mst_keys": [one.mst_key for one in decided]})
         with transaction(self.catalog.session, self.catalog.tick):
             added = [configuration_row(one) for one in configurations]
-            add_decision(self.catalog, self.run_id, decided, added)
+            add_decision(self.catalog, self.run_id, decided, added, answer)
             if copied is not None:
                 state, mst_key, partition_key = copied
                 self.store.clone(state, mst_key, self.maker.packed, partition_key)
+
+
+def _row(
+    decision: Decision,
+    number: int,
+    mst_key: int,
+    action: str,
+    epochs: int,
+    detail: Mapping[str, Any] | None = None,
+    source: tuple[int | None, int | None] = (None, None),
+) -> DecisionRow:
+    """A row of a decision; what it is based on is in its first one, that of the lowest mst_key."""
+    keys = [one.mst_key for one in decision.candidates] if isinstance(decision, Add) else [mst_key]
+    heard = json.dumps(decision.heard) if mst_key == min(keys) else "[]"
+    text = json.dumps(dict(decision.detail if detail is None else detail))
+    return DecisionRow(
+        number, mst_key, action, epochs, *source, decision.reason, decision.who, text, heard
+    )
 
 
 def _known(state: RunState, mst_key: int) -> Track:

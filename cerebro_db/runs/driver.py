@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import functools
+import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import cerebro_db
 from cerebro_db.configs.messages import check_range
 from cerebro_db.configs.settings import Settings
-from cerebro_db.core.decisions import Decider, Fixed
-from cerebro_db.core.spec import HOPPER, ROTATION
+from cerebro_db.core.decisions import NOBODY, Asked, Decider, Fixed
+from cerebro_db.core.search import SearchSpec
+from cerebro_db.core.spec import HOPPER, ROTATION, Configuration
 from cerebro_db.core.state import RunState
 from cerebro_db.decide.strategies import STRATEGIES
 from cerebro_db.errors import (
     CerebroError,
     ConfigurationFailed,
     DuplicateTable,
+    InvalidArgument,
     LoopbackFailed,
     NotPermitted,
     NotSupported,
@@ -40,9 +45,11 @@ from cerebro_db.postgres.control import (
     transaction,
 )
 from cerebro_db.postgres.dialects.choice import PostgreSQL
+from cerebro_db.postgres.dialects.postgresql_training import PostgreSQLTraining
 from cerebro_db.postgres.gpus import check_gpus, gpu_places
 from cerebro_db.postgres.names import QualifiedName
 from cerebro_db.postgres.outputs import new_output
+from cerebro_db.postgres.records import DecisionRow, decisions_of
 from cerebro_db.postgres.relations import CallerPath
 from cerebro_db.postgres.sessions import (
     POLL_SECONDS,
@@ -67,6 +74,7 @@ from cerebro_db.runs.stored import (
     check_unchanged,
     load_setup,
     load_state,
+    recorded_of,
     register,
     states_of,
     with_output,
@@ -97,6 +105,7 @@ class Limits:
         any_version: whether it may go on with other versions of what computes.
         model_output_table: another name for the output; None for the one that the run began with.
         search_path: for that name.
+        extension: of a search: what there is more of.
     """
 
     max_seconds: float | None = None
@@ -104,9 +113,12 @@ class Limits:
     any_version: bool = False
     model_output_table: str | None = None
     search_path: CallerPath | None = None
+    extension: Mapping[str, Any] = field(default_factory=dict)
 
 
 Registered = Callable[[int], None]
+SetUp = Callable[[Session, PostgreSQLTraining, FitRequest, Tick], tuple[QualifiedName, RunSetup]]
+"""Makes the setup of a run, and finds its architecture table."""
 
 
 class _NotFree(CerebroError):
@@ -150,17 +162,18 @@ class Drive:
         # Hops that were done at the last loss of sessions, and losses without any in between.
         self._hops, self._lost = -1, 0
         self._retries = Settings().worker_retries
+        self._is_extended = False
 
-    def begin(self, request: FitRequest) -> int:
+    def begin(self, request: FitRequest, set_up: SetUp = set_up) -> int:
         """Set up a new run and drive it; returns its run_id."""
 
         def first() -> None:
             with control_session(self._pool, request.search_path, self._tick) as control:
                 _check_schedule(self._dialect, request)
                 models, setup = set_up(control, self._dialect.training, request, self._tick)
-                functions_of(control, setup.configurations, self._tick)
+                functions_of(control, setup.possible, self._tick)
                 check_gpus(control, self._dialect.hosts, setup.gpu_tables, self._tick)
-                check_events(control, setup.configurations, self._tick)
+                check_events(control, setup.possible, self._tick)
                 if setup.replaces:
                     check_previous(control, self._pool, setup, self._tick)
                 with (
@@ -286,14 +299,14 @@ class Drive:
         spec = replace(
             setup.spec,
             scans_wait=decoded > cache_bytes,
-            is_open=self._decider.is_open,
+            is_open=self._decider.is_open or setup.search is not None,
         )
         setup = replace(setup, spec=spec)
         sql = self._dialect.training
         store = StateStore(states_of(run.row), len(setup.configurations), catalog, sql)
         store.load()
         state = load_state(control, store, run, setup, self._tick)
-        functions = functions_of(control, setup.configurations, self._tick)
+        functions = functions_of(control, setup.possible, self._tick)
         preparation = worker_task(
             run.run_id,
             setup.threads,
@@ -335,7 +348,12 @@ class Drive:
         catalog, limits, clock = place.store.catalog, self._limits, time.monotonic
         place.store.before_drop = written.flush
         executor = WorkerSessions(place, setup.num_workers)
-        architectures = {c.architecture.model_id: c.architecture for c in setup.configurations}
+        decider, made = self._decider, decisions_of(catalog, run.run_id)
+        if setup.search is not None:
+            decider = decider_of(setup, setup.search, made)
+        first = self._extension(catalog, run)
+        extended: list[Mapping[str, Any]] = [one.details for one in made if one.action == "extend"]
+        extended += [first.detail] if first else []
         loop = Loop(
             state=state,
             strategy=STRATEGIES[setup.spec.schedule],
@@ -343,12 +361,26 @@ class Drive:
             storage=place.store,
             catalog=written,
             decisions=Decisions(
-                self._decider, catalog, run.run_id, setup.maker, architectures, place.store
+                decider,
+                catalog,
+                run.run_id,
+                setup.maker,
+                setup.models,
+                place.store,
+                setup.search.goal if setup.search else None,
+                functools.partial(self._admit, catalog, setup, written),
             ),
-            requests=Requests(catalog, run.run_id, self._deadline, limits.max_seconds),
+            requests=Requests(
+                catalog,
+                run.run_id,
+                self._deadline,
+                limits.max_seconds,
+                _search_ends(setup.search, extended, run.active, clock()),
+            ),
             report=Report(state, self._notify, clock, run.active),
             files=EventFiles(run.run_id, state),
             clock=clock,
+            first=first,
         )
         try:
             loop.run()
@@ -356,6 +388,36 @@ class Drive:
             executor.stop()
             raise
         executor.give_back()
+
+    def _extension(self, catalog: Catalog, run: StoredRun) -> Asked | None:
+        """What the search is asked for before it goes on, once."""
+        if not self._limits.extension or self._is_extended:
+            return None
+        self._is_extended = True
+        detail = dict(self._limits.extension)
+        if "max_seconds" in detail:  # of a run that has taken some already
+            detail["until"] = run.active + detail["max_seconds"]
+        ((role,),) = catalog.execute("SELECT current_user::text")
+        return Asked(0, "extend", NOBODY, role, detail)
+
+    def _admit(
+        self,
+        catalog: Catalog,
+        setup: RunSetup,
+        written: RunCatalog,
+        configurations: Sequence[Configuration],
+    ) -> None:
+        """Refuse configurations for which the workers of the run were not made."""
+        used = functions_of(catalog.session, configurations, self._tick)
+        if more := sorted(set(used) - set(written.functions)):
+            raise InvalidArgument(
+                f"got the registered function {more[0]}; allowed: those that the run began with, "
+                f"which are {', '.join(written.functions) or 'none'}"
+            )
+        memory_workers(
+            catalog.session, replace(setup, probes=(*setup.probes, *configurations)), self._tick
+        )
+        check_events(catalog.session, configurations, self._tick)
 
     def _write_results(
         self,
@@ -365,7 +427,7 @@ class Drive:
         run: StoredRun,
         store: StateStore,
     ) -> None:
-        if setup.selection is None and state.ended:
+        if setup.is_single and state.ended:
             ((status, error),) = state.ended.values()
             results.write_none(catalog, self._dialect, run, error)
             self._only = status, error
@@ -472,6 +534,36 @@ class Drive:
                 key = catalog.lock_key(self._run_id)
                 if control.run("SELECT pg_catalog.pg_try_advisory_xact_lock(%s)", (key,))[0][0]:
                     catalog.run_stopped(self._run_id, status, reason)
+
+
+def decider_of(setup: RunSetup, search: SearchSpec, made: Sequence[DecisionRow]) -> Decider:
+    """Whoever decides a search, with the decisions that an earlier driver has made."""
+    from cerebro_db.decide.search.replaying import Replay, from_json
+    from cerebro_db.decide.search.schedule import Schedule  # which needs NumPy
+
+    if search.replays:
+        return Replay(from_json(search.replays))
+    maker, models = setup.maker, setup.models
+    return Schedule(search, lambda row: maker.fault(row, models), recorded_of(setup, made))
+
+
+def _search_ends(
+    search: SearchSpec | None, extended: Sequence[Mapping[str, Any]], active: float, now: float
+) -> float | None:
+    """When a search begins nothing any more, by the clock; what earlier drivers took counts.
+
+    Args:
+        search: what was asked for at first.
+        extended: what was asked for since.
+        active: seconds that earlier drivers took.
+        now: on the clock.
+    """
+    if search is None or search.replays:
+        return None
+    most = search.budget.max_seconds
+    if extended:
+        most = float(extended[-1].get("until", math.inf))
+    return None if math.isinf(most) else now + max(0.0, most - active)
 
 
 def _check_schedule(dialect: PostgreSQL, request: FitRequest) -> None:

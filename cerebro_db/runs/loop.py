@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
 from cerebro_db.core import events
+from cerebro_db.core.decisions import Asked
 from cerebro_db.core.ports import Clock, Executor, RunCatalog, StateStorage, Strategy
-from cerebro_db.core.spec import Hop
+from cerebro_db.core.spec import Configuration, Hop
 from cerebro_db.core.state import RunState, subjects
 from cerebro_db.core.tasks import (
     Combine,
@@ -31,7 +32,7 @@ from cerebro_db.core.tasks import (
 )
 from cerebro_db.decide import callbacks, retention
 from cerebro_db.decide.plan import plan
-from cerebro_db.errors import CerebroError, RunFailed, TrainerLost, concerns_all
+from cerebro_db.errors import CerebroError, InvalidArgument, RunFailed, TrainerLost, concerns_all
 from cerebro_db.runs.catalog import diverged, measured
 from cerebro_db.runs.decisions import Decisions
 from cerebro_db.runs.report import Report
@@ -56,6 +57,7 @@ class Loop:
         report: what the caller is told.
         files: what TensorBoard shows.
         clock: seconds that only grow.
+        first: what is asked for before anything is done.
     """
 
     def __init__(
@@ -70,7 +72,9 @@ class Loop:
         report: Report,
         files: EventFiles,
         clock: Clock,
+        first: Asked | None = None,
     ) -> None:
+        self._first = first
         self._state, self._strategy, self._executor = state, strategy, executor
         self._storage, self._catalog, self._decisions = storage, catalog, decisions
         self._requests, self._report, self._files = requests, report, files
@@ -78,11 +82,15 @@ class Loop:
         self._has_begun = False
         # Of these nobody knows yet whether they can be scored.
         self._untried = [track.configuration.mst_key for track in state.alive]
+        self._tried: list[tuple[Any, ...]] = []
 
     def run(self) -> None:
         """Work until nothing is left."""
-        self._discard(self._state.tracks)
         self._decide()
+        if self._first is not None:
+            self._decided(self._decisions.follow(self._state, self._first))
+            self._decide()
+        self._discard(self._state.tracks)
         if self.is_complete:
             return
         try:
@@ -99,9 +107,8 @@ class Loop:
         while self._assign():
             for outcome in self._executor.poll():
                 self._take(outcome)
-            for request_id, mst_key, who in self._requests.look():
-                self._cancel(mst_key, who)
-                self._requests.done(request_id)
+            for request in self._requests.look():
+                self._follow(request)
             self._catalog.flush(now=self._clock())
         if not self.is_complete:
             raise RunFailed("the run came to a halt with hops left to do")
@@ -163,13 +170,53 @@ class Loop:
     def _decide(self) -> None:
         """Change the set of configurations, as long as somebody wants to."""
         while decided := self._decisions.take(self._state):
-            for one in decided:
-                if isinstance(one, events.Added):
-                    self._untried += [added.mst_key for added in one.configurations]
-                elif isinstance(one, events.Cloned):
-                    self._untried.append(one.configuration.mst_key)
-            self._plan()
-            self._discard(self._state.tracks)
+            self._decided(decided)
+
+    def _decided(self, decided: Iterable[events.Decided]) -> None:
+        """Do what follows from decisions that were stored, and applied."""
+        for one in decided:
+            match one:
+                case events.Added(configurations):
+                    self._untried += self._to_try(configurations)
+                case events.Cloned(configuration):
+                    self._untried += self._to_try([configuration])
+                case events.Stopped(mst_key, epoch, reason):
+                    self._stop(mst_key, epoch, reason)
+        self._plan()
+        self._discard(self._state.tracks)
+
+    def _to_try(self, configurations: Iterable[Configuration]) -> Iterator[int]:
+        """Of configurations that join the run, those whose like was not scored yet."""
+        for one in configurations:
+            params = one.compile_params
+            like = one.architecture.id, one.outputs, params.dtype_policy, params.optimizer.name
+            if like not in self._tried:
+                self._tried.append(like)
+                yield one.mst_key
+
+    def _stop(self, mst_key: int, epoch: int, reason: str) -> None:
+        """A decision has stopped a configuration: what it is about to do is given up."""
+        for worker in self._workers_of(mst_key):
+            self._executor.cancel(worker)
+        if not epoch:
+            self._storage.forget_all(mst_key)
+            self._report.ended(mst_key, "cancelled", reason)
+        for hop in [hop for hop in self._state.alone if hop.mst_key == mst_key]:
+            self._drop_if_ended(hop)
+
+    def _follow(self, request: Asked) -> None:
+        """Do what someone asks for, or tell why not."""
+        if request.action == "cancel":
+            self._cancel(request.mst_key, request.who)
+            self._requests.done(request.request_id)
+            return
+        try:
+            decided = self._decisions.follow(self._state, request)
+        except InvalidArgument as error:
+            self._requests.refused(request.request_id, error)
+            return
+        self._decided(decided)
+        self._decide()
 
     # -- taking results ------------------------------------------------------------------------
     def _take(self, outcome: Outcome) -> None:
@@ -238,7 +285,7 @@ class Loop:
             if not math.isfinite(row.loss):
                 self._unscored(row.mst_key, diverged(dataset, group.epoch, row.loss))
         group.combined.add(dataset)
-        if group.combined == set(self._state.spec.partitions):
+        if group.combined == set(self._state.spec.scored):
             self._scored(group.epoch, group.mst_keys)
 
     def _scored(self, epoch: int, mst_keys: tuple[int, ...]) -> None:
@@ -301,10 +348,19 @@ class Loop:
     def _cancel(self, mst_key: int, who: str) -> None:
         """Someone cancelled one configuration."""
         self._end(mst_key, "cancelled", f"cancelled by {who}")
-        for worker, task in self._state.tasks.items():
-            # A step is not: with the only session all segments would lose what they have in memory.
-            if isinstance(task, Train) and [hop.mst_key for hop in task.hops] == [mst_key]:
-                self._executor.cancel(worker)
+        for worker in self._workers_of(mst_key):
+            self._executor.cancel(worker)
+
+    def _workers_of(self, mst_key: int) -> list[int]:
+        """Workers that train one configuration, and nothing else.
+
+        A step is never given up: with the only session all segments would lose what they have in memory.
+        """
+        return [
+            worker
+            for worker, task in self._state.tasks.items()
+            if isinstance(task, Train) and [hop.mst_key for hop in task.hops] == [mst_key]
+        ]
 
     def _end(self, mst_key: int, status: str, error: str) -> None:
         """A configuration ends early, if it goes on."""

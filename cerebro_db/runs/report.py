@@ -31,14 +31,17 @@ class Report:
         seconds_before: float = 0.0,
     ) -> None:
         self._state, self.notify, self._clock = state, notify, clock
-        goals = (track.configuration.goal for track in state.tracks.values())
-        self._goal = next(goals, LOSS)
-        self._dataset = VALIDATION if VALIDATION in state.spec.partitions else TRAINING
+        self._dataset = VALIDATION if VALIDATION in state.spec.scored else TRAINING
         self._seconds_before, self._began = seconds_before, clock()
         self._rows = self._told = 0
         self._scores: dict[int, list[Measures]] = {}
         while self._is_next():
             self._told += 1
+
+    @property
+    def _goal(self) -> str:
+        goals = (track.configuration.goal for track in self._state.tracks.values())
+        return next(goals, LOSS)
 
     @property
     def elapsed(self) -> float:

@@ -22,6 +22,7 @@ from cerebro_db.postgres.records import EndRow, record_ends
 from cerebro_db.postgres.sessions import StatementFailed
 from cerebro_db.postgres.states import IN_USE, StateStore
 from cerebro_db.postgres.table_kinds import HISTORY_SUFFIX, MODELS, STATES_SUFFIX
+from cerebro_db.runs.search_results import INFO_COLUMNS, SearchResults, results_of
 from cerebro_db.runs.setup import RunSetup
 
 MODEL_TYPE = "cerebro_keras"
@@ -122,12 +123,15 @@ def _write_tables(
     for table, aside in earlier.kept:  # where a configuration failed, its earlier model stays
         catalog.execute(f"INSERT INTO {table.sql} SELECT * FROM {aside.sql}")
         catalog.execute(f"DROP TABLE {aside.sql}")
-    _write_info(catalog, setup, run_id, ended, ends)
-    _write_summary(catalog, setup, run_id)
+    found = results_of(catalog.session, setup, run_id, catalog.tick)
+    _write_info(catalog, setup, run_id, ended, ends, found)
+    _write_summary(catalog, setup, run_id, found)
     epochs = {key: end.model_epoch or 1 for key, end in ends.items()}
     write_history(catalog, setup, run_id, earlier.history, epochs)
     for suffix in MODELS.suffixes:
         catalog.execute(MODELS.comment(setup.output.suffixed(suffix), suffix))
+    if found is not None:
+        found.write_selection(catalog.session, setup, catalog.tick)
 
 
 def drop_states(catalog: Catalog, dialect: PostgreSQL, name: str | None) -> bool:
@@ -258,18 +262,28 @@ _OF_THE_MODEL = tuple(
 
 
 def _write_info(
-    catalog: Catalog, setup: RunSetup, run_id: int, ended: Ended, ends: Mapping[int, EndRow]
+    catalog: Catalog,
+    setup: RunSetup,
+    run_id: int,
+    ended: Ended,
+    ends: Mapping[int, EndRow],
+    found: SearchResults | None,
 ) -> None:
     table = setup.output.suffixed("_info").sql
-    columns = ", ".join(f"{name} {kind}" for name, kind in _INFO_COLUMNS)
+    names = (*_INFO_COLUMNS, *(INFO_COLUMNS if found else ()))
+    columns = ", ".join(f"{name} {kind}" for name, kind in names)
     catalog.execute(f"CREATE TABLE {table} ({columns})")
+    if not setup.configurations:
+        return
     metrics = _metrics(catalog, run_id)
     values: list[Any] = []
     for configuration in setup.configurations:
         mst_key = configuration.mst_key
         row = _info_row(configuration, metrics, ended.get(mst_key), ends.get(mst_key, _NO_END))
-        values += [row[name] for name, _ in _INFO_COLUMNS]
-    casts = ", ".join(f"%s::{kind.replace(' PRIMARY KEY', '')}" for _, kind in _INFO_COLUMNS)
+        if found is not None:
+            row |= found.info(mst_key, _epochs(metrics, mst_key))
+        values += [row[name] for name, _ in names]
+    casts = ", ".join(f"%s::{kind.replace(' PRIMARY KEY', '')}" for _, kind in names)
     rows = ", ".join([f"({casts})"] * len(setup.configurations))
     catalog.execute(f"INSERT INTO {table} VALUES {rows}", values)
 
@@ -288,6 +302,12 @@ def _metrics(catalog: Catalog, run_id: int) -> Metrics:
     for mst_key, dataset, *point in rows:
         found.setdefault((mst_key, dataset), []).append((point[0], point[1], point[2], point[3]))
     return found
+
+
+def _epochs(metrics: Metrics, mst_key: int) -> list[int]:
+    """Epochs after which a configuration was measured, on either data set."""
+    points = [*metrics.get((mst_key, TRAINING), ()), *metrics.get((mst_key, VALIDATION), ())]
+    return sorted({epoch for epoch, *_ in points})
 
 
 _NO_END = EndRow(None, None, None)
@@ -329,12 +349,17 @@ def _info_row(
     return row
 
 
-def _write_summary(catalog: Catalog, setup: RunSetup, run_id: int) -> None:
+def _write_summary(
+    catalog: Catalog, setup: RunSetup, run_id: int, found: SearchResults | None
+) -> None:
     values = _summary_row(setup, run_id)
+    if found is not None:  # each of its configurations has epochs of its own
+        del values["metrics_iters"]
+        values |= found.summary(setup)
     columns = ", ".join(map(quote, values))
     casts = ", ".join(f"%s::{kind}" for kind, _ in values.values())
     one, source = "", ""
-    if setup.selection is None:  # one model: it stands in for _info too, as MADlib has it
+    if setup.is_single:  # one model: it stands in for _info too, as MADlib has it
         one = "".join(f", i.{name}" for name in _OF_THE_MODEL)
         source = f", {setup.output.suffixed('_info').sql} i"
     sql = (

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from cerebro_db.configs.memory import (
@@ -16,12 +16,14 @@ from cerebro_db.configs.memory import (
     worker_memory,
 )
 from cerebro_db.core.decisions import Candidate
+from cerebro_db.core.search import SearchSpec
 from cerebro_db.core.spec import (
     EVERY_HOP,
     HOPPER,
     ROTATION,
     TRAINING,
     VALIDATION,
+    Architecture,
     Configuration,
     RunSpec,
     Workers,
@@ -62,6 +64,10 @@ class RunSetup:
         replaces: whether the output tables of an earlier run are replaced, and gone on from.
         gives_way: whether those of an earlier run give way to them as they are.
         threads: of a worker.
+        search: what the configurations are from; None where they are all known.
+        models: architectures by model_id, those among them that no configuration has yet.
+        probes: configurations that a search may come to, with the ends of all ranges.
+        weights_of: a run from which the architectures are; 0 where they are from their table.
     """
 
     spec: RunSpec
@@ -79,6 +85,20 @@ class RunSetup:
     gives_way: bool = False
     name: str | None = None
     description: str | None = None
+    search: SearchSpec | None = None
+    models: Mapping[int, Architecture] = field(default_factory=dict)
+    probes: tuple[Configuration, ...] = ()
+    weights_of: int = 0
+
+    @property
+    def is_single(self) -> bool:
+        """Whether it has one configuration, which is in no table."""
+        return self.selection is None and self.search is None
+
+    @property
+    def possible(self) -> tuple[Configuration, ...]:
+        """Configurations that workers may meet, as far as they are known."""
+        return (*self.configurations, *self.probes)
 
     @property
     def tables(self) -> dict[str, PackedTable]:
@@ -94,7 +114,9 @@ class RunSetup:
     @property
     def maker(self) -> Maker:
         """Makes further configurations."""
-        return Maker(self.packed, self.targets, self.validation is not None, self.spec.seed)
+        shared = None if self.search is None else self.search.shared_epochs
+        validated = self.validation is not None
+        return Maker(self.packed, self.targets, validated, self.spec.seed, shared)
 
     @property
     def num_workers(self) -> int:
@@ -134,7 +156,7 @@ def set_up(
     request.check()
     packed = load_packed(session, request.source_table, "source_table", tick)
     targets = target_facts(packed)
-    output = _output(session, request, tick)
+    output = output_of(session, request, tick)
     validation = None
     if request.validation_table is not None:
         validation = load_packed(session, request.validation_table, "validation_table", tick)
@@ -143,7 +165,7 @@ def set_up(
     known = load_architectures(session, table, {row.model_id for row in rows}, tick)
     maker = Maker(packed, targets, validation is not None, request.seed or 0)
     configurations = maker.make(rows, known)
-    spec = _spec(request, packed, validation, configurations, sql)
+    spec = spec_of(request, packed, validation, configurations, len(configurations), sql)
     return table.name, RunSetup(
         spec=spec,
         packed=packed,
@@ -154,7 +176,8 @@ def set_up(
         architectures=str(table.name),
         configurations=configurations,
         targets=targets,
-        threads=max(1, request.cores // session.run(*sql.neighbours(packed), tick)[0][0]),
+        threads=threads_of(session, sql, request.cores, packed, tick),
+        models=known,
         use_caching=bool(request.use_caching),
         replaces=bool(request.warm_start),
         gives_way=bool(request.replace),
@@ -163,19 +186,36 @@ def set_up(
     )
 
 
-def _spec(
+def threads_of(
+    session: Session, sql: PostgreSQLTraining, cores: int, packed: PackedTable, tick: Tick
+) -> int:
+    """Threads of a worker: its share of the cores."""
+    return max(1, cores // int(session.run(*sql.neighbours(packed), tick)[0][0]))
+
+
+def spec_of(
     request: FitRequest,
     packed: PackedTable,
     validation: PackedTable | None,
     configurations: Sequence[Configuration],
+    together: int,
     sql: PostgreSQLTraining,
 ) -> RunSpec:
-    usable = min(len(packed.partitions), len(configurations))
+    """What the course of a run depends on.
+
+    Args:
+        request: of the caller.
+        packed, validation: what is trained and scored on.
+        configurations: that the run may have.
+        together: how many of them are trained at the same time.
+        sql: statements of the server.
+    """
+    usable = min(len(packed.partitions), together)
     # Where partitions lie on other machines, those have processors of their own; all are alike.
     busy = usable if packed.is_spread else min(request.cores, usable)
     if request.schedule == ROTATION:  # one session, which all segments work for
         busy = 1
-    count = min(request.num_workers or busy, most_workers(packed, len(configurations)))
+    count = min(request.num_workers or busy, most_workers(packed, together))
     return RunSpec(
         epochs=_epochs(request),
         seed=request.seed or 0,
@@ -246,7 +286,7 @@ def memory_workers(session: Session, setup: RunSetup, tick: Tick) -> int:
         InvalidArgument: one of them may need more than it may use, with what the estimate is made of.
     """
     settings = Catalog(session, tick).settings()
-    loads = [_load(configuration) for configuration in setup.configurations]
+    loads = [_load(configuration) for configuration in setup.possible]
     cache = settings.cache_mb * 2**20 if setup.use_caching else 0
     decoded = sum(table.decoded_bytes for table in setup.tables.values())
     estimate = worker_memory(loads, decoded, cache)
@@ -277,7 +317,8 @@ def _load(configuration: Configuration) -> Load:
     )
 
 
-def _output(session: Session, request: FitRequest, tick: Tick) -> QualifiedName:
+def output_of(session: Session, request: FitRequest, tick: Tick) -> QualifiedName:
+    """The name of the output tables."""
     role = "model_output_table"
     if not request.warm_start:
         if request.replace:  # tried as soon as no other run can make them

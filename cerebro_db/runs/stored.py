@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import json
 import math
 import secrets
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import cerebro_db
@@ -14,11 +15,14 @@ from cerebro_db.configs.architecture_limits import ArchitectureLimits
 from cerebro_db.configs.memory import ArchitectureFacts
 from cerebro_db.configs.parameters import parse_compile_params, parse_fit_params
 from cerebro_db.core import events
+from cerebro_db.core.decisions import Candidate
+from cerebro_db.core.search import SearchSpec
 from cerebro_db.core.spec import ROTATION, Architecture, Configuration, RunSpec, Workers
 from cerebro_db.core.state import RunState
 from cerebro_db.core.tasks import Measures
 from cerebro_db.decide import callbacks
 from cerebro_db.decide.plan import plan_epoch
+from cerebro_db.decide.search.recorded import Change, Recorded
 from cerebro_db.errors import InvalidArgument, InvalidData, WrongRunStatus
 from cerebro_db.models.architectures import limits_of
 from cerebro_db.models.fit_checks import target_facts
@@ -35,7 +39,7 @@ from cerebro_db.postgres.dialects.postgresql_training import StateTables
 from cerebro_db.postgres.names import QualifiedName
 from cerebro_db.postgres.packed import PackedTable, packed_of
 from cerebro_db.postgres.packed import fingerprint as packed_fingerprint
-from cerebro_db.postgres.records import ADD, CLONE, STOP, DecisionRow, decisions_of
+from cerebro_db.postgres.records import ADD, CLONE, PROMOTE, STOP, DecisionRow, decisions_of
 from cerebro_db.postgres.sessions import Session, Tick
 from cerebro_db.postgres.states import StateStore
 from cerebro_db.postgres.table_kinds import STATES_SUFFIX
@@ -63,7 +67,13 @@ def register(
             configuration_row(replace(one, is_warm=one.mst_key in warm))
             for one in setup.configurations
         ]
-        return catalog.new_run(row, rows, _architecture_rows(setup), models)
+        source = models.sql
+        if setup.weights_of:
+            source = (
+                "(SELECT o.model_id, o.model_weights FROM cerebro._architectures o "
+                f"WHERE o.run_id = {setup.weights_of:d})"
+            )
+        return catalog.new_run(row, rows, _architecture_rows(setup), source)
 
 
 def states_of(row: RunRow) -> StateTables:
@@ -120,14 +130,14 @@ def _run_row(session: Session, setup: RunSetup, tick: Tick) -> RunRow:
         cerebro_version=cerebro_db.__version__,
         schedule=spec.schedule,
         replaces=setup.gives_way,
+        search=None if setup.search is None else setup.search.to_text(),
     )
 
 
 def _architecture_rows(setup: RunSetup) -> list[ArchitectureRow]:
-    models = {c.architecture.model_id: c.architecture for c in setup.configurations}
     return [
         ArchitectureRow(m.model_id, m.text, m.facts.to_json(), m.has_weights)
-        for m in models.values()
+        for m in setup.models.values()
     ]
 
 
@@ -151,7 +161,9 @@ def _first_partitions(setup: RunSetup) -> dict[int, int]:
 
 
 # -- read back: what it was set up with ------------------------------------------------------------
-def load_setup(session: Session, dialect: PostgreSQL, run: StoredRun, tick: Tick) -> RunSetup:
+def load_setup(
+    session: Session, dialect: PostgreSQL, run: StoredRun, tick: Tick, *, has_states: bool = True
+) -> RunSetup:
     """Setup of a run that was begun; its configurations are those that it has by now.
 
     Raises:
@@ -160,7 +172,8 @@ def load_setup(session: Session, dialect: PostgreSQL, run: StoredRun, tick: Tick
         WrongRunStatus: the run cannot go on at all.
     """
     row, catalog = run.row, Catalog(session, tick)
-    _check_has_states(run)
+    if has_states:
+        _check_has_states(run)
     packed = packed_of(session, row.source_oid, "source_table", tick)
     validation = None
     if row.validation_oid is not None:
@@ -173,7 +186,8 @@ def load_setup(session: Session, dialect: PostgreSQL, run: StoredRun, tick: Tick
     }
     stored = [one for one, _, _ in catalog.configurations(run.run_id)]
     sql = dialect.training
-    return RunSetup(
+    search = None if row.search is None else SearchSpec.from_text(row.search)
+    setup = RunSetup(
         spec=RunSpec(
             epochs=row.num_iterations,
             seed=row.seed,
@@ -182,6 +196,7 @@ def load_setup(session: Session, dialect: PostgreSQL, run: StoredRun, tick: Tick
             schedule=row.schedule,
             durability=row.durability,
             use_gpus=row.use_gpus,
+            measured=() if search is None else search.measured,
             workers=Workers(row.num_workers, sql.binds_workers, sql.most_hops),
         ),
         packed=packed,
@@ -200,6 +215,48 @@ def load_setup(session: Session, dialect: PostgreSQL, run: StoredRun, tick: Tick
         gives_way=row.replaces,
         name=row.name,
         description=row.description,
+        search=search,
+        models=models,
+    )
+    return setup if search is None else replace(setup, probes=probes_of(setup, search))
+
+
+def probes_of(setup: RunSetup, search: SearchSpec) -> tuple[Configuration, ...]:
+    """Configurations that a search may come to: each value, and both ends of each range.
+
+    Raises:
+        CerebroError: what is wrong with one of them.
+    """
+    from cerebro_db.decide.search.space import Explorer  # which needs NumPy
+
+    texts = enumerate(Explorer(search.space).probes(), 1)
+    rows = [
+        Candidate(key, one.model_id, one.compile_params, one.fit_params, 1) for key, one in texts
+    ]
+    return setup.maker.make(rows, setup.models, goal=search.goal)
+
+
+def recorded_of(setup: RunSetup, decisions: Sequence[DecisionRow]) -> tuple[Recorded, ...]:
+    """The decisions of a search as whoever goes on with it makes them again."""
+    known = {one.mst_key: one for one in setup.configurations}
+    found = []
+    for number, grouped in itertools.groupby(decisions, lambda row: row.number):
+        rows = list(grouped)
+        changes = tuple(_change(row, known) for row in rows if row.mst_key)
+        heard = tuple((key, epoch) for row in rows for key, epoch in json.loads(row.heard))
+        first = rows[0]
+        found.append(
+            Recorded(number, first.action, first.who, heard, changes, first.reason, first.details)
+        )
+    return tuple(found)
+
+
+def _change(row: DecisionRow, known: Mapping[int, Configuration]) -> Change:
+    one, texts = known[row.mst_key], None
+    if row.action in (ADD, CLONE):
+        texts = one.architecture.model_id, one.compile_text, one.fit_text
+    return Change(
+        row.mst_key, row.epochs, row.source, row.source_epoch, texts, row.details, row.reason
     )
 
 
@@ -282,7 +339,10 @@ def with_workers(setup: RunSetup, num_workers: int | None) -> RunSetup:
     if num_workers is None:
         return setup
     check_workers(setup.spec.schedule, num_workers)
-    most = most_workers(setup.packed, len(setup.configurations))
+    together = len(setup.configurations)
+    if setup.search is not None:
+        together = max(together, setup.search.concurrency)
+    most = most_workers(setup.packed, together)
     return setup.with_workers(min(num_workers, most))
 
 
@@ -314,7 +374,7 @@ def load_state(
     spec, run_id, catalog = setup.spec, run.run_id, Catalog(session, tick)
     # Also if the run cannot go on: the hops whose states are there have been made.
     store.restore_hops(run_id, _numbered(spec))
-    state = _with_decisions(setup, decisions_of(catalog, run_id))
+    state = state_of_decisions(setup, decisions_of(catalog, run_id))
     for one, status, error in catalog.configurations(run_id):
         if status in ("failed", "cancelled"):
             state.apply(events.Failed(one.mst_key, status, error or status))
@@ -354,7 +414,7 @@ def _numbered(spec: RunSpec) -> int:
     return spec.hops_an_epoch if spec.schedule == ROTATION else spec.workers.count
 
 
-def _with_decisions(setup: RunSetup, decisions: Sequence[DecisionRow]) -> RunState:
+def state_of_decisions(setup: RunSetup, decisions: Sequence[DecisionRow]) -> RunState:
     """A run as its decisions have made it."""
     known = {one.mst_key: one for one in setup.configurations}
     state = RunState(setup.spec, [one for one in known.values() if not one.cohort])
@@ -369,9 +429,11 @@ def _with_decisions(setup: RunSetup, decisions: Sequence[DecisionRow]) -> RunSta
             one = known[first.mst_key]
             state.apply(events.Cloned(one, first.source, first.source_epoch))
         elif first.action == STOP:
-            state.apply(events.Stopped(first.mst_key, first.epochs))
-        else:
+            state.apply(events.Stopped(first.mst_key, first.epochs, first.reason))
+        elif first.action == PROMOTE:
             state.apply(events.Promoted(first.mst_key, first.epochs))
+        else:
+            state.apply(events.Noted())
     return state
 
 
@@ -401,7 +463,7 @@ def _measured(state: RunState, rows: Iterable[Measures]) -> list[tuple[int, int]
         there.setdefault((row.mst_key, row.epoch), []).append(row)
     partly = []
     for (mst_key, epoch), found in there.items():
-        if {row.dataset for row in found} == set(state.spec.partitions):
+        if {row.dataset for row in found} >= set(state.spec.scored):
             for row in found:
                 state.apply(measured(row))
             state.apply(events.Scored(epoch, (mst_key,)))

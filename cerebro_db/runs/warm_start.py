@@ -88,7 +88,7 @@ def _has_states(session: Session, setup: RunSetup, tick: Tick) -> bool:
 
 def _elsewhere(setup: RunSetup) -> str:
     """The start of a model that begins anew."""
-    if setup.selection is None:
+    if setup.is_single:
         return "another model_output_table"
     return f"another mst_key in {setup.selection}, or another model_output_table"
 
@@ -191,7 +191,7 @@ def _another_model(
     now, had = one.architecture.model_id, _had(session, earlier, one.mst_key)
     elsewhere = (
         "another model_output_table, where it starts fresh"
-        if setup.selection is None
+        if setup.is_single
         else f"another mst_key in {setup.selection}, under which it starts fresh"
     )
     return InvalidArgument(

@@ -27,7 +27,8 @@ from cerebro_db.postgres.control import (
     slots,
     transaction,
 )
-from cerebro_db.postgres.dialects.choice import Brought, SpreadPrediction
+from cerebro_db.postgres.dialects.choice import SpreadPrediction
+from cerebro_db.postgres.dialects.greenplum_prediction import Brought
 from cerebro_db.postgres.dialects.postgresql_prediction import UNFINISHED, Piece, Statement
 from cerebro_db.postgres.dialects.prediction_answers import Answer, Several
 from cerebro_db.postgres.names import QualifiedName

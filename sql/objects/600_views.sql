@@ -1,5 +1,7 @@
 -- What is seen of runs while they go on and afterwards.
 
+DROP VIEW IF EXISTS cerebro.searches;
+DROP VIEW IF EXISTS cerebro.trials;
 {%- set views = ['registered_functions', 'progress', 'leaderboard', 'metrics', 'decisions', 'hops', 'runs', 'settings', '_settings', '_requests',
                  '_metrics', '_hops', '_decisions', '_plan', '_architectures', '_architecture_keys', '_configurations', '_runs'] %}
 {% for view in views %}
@@ -64,17 +66,17 @@ GRANT INSERT (name, description, source_table, validation_table, model_output_ta
               num_partitions, num_workers, threads, manifest, status, driver_pid, use_gpus,
               use_caching, durability, model_arch_table, output_schema, output_name, source_oid,
               source_print, validation_oid, validation_print, states, lock_key, cerebro_version,
-              schedule, replaces)
+              schedule, replaces, search)
     ON cerebro._runs TO cerebro_user;
 GRANT UPDATE (status, error, driver_pid, manifest, started, resumed, active, finished, states,
-              model_output_table, output_schema, output_name)
+              model_output_table, output_schema, output_name, replaces)
     ON cerebro._runs TO cerebro_user;
 GRANT SELECT, INSERT, DELETE ON cerebro._configurations, cerebro._architectures, cerebro._plan,
     cerebro._hops, cerebro._metrics TO cerebro_user;
-GRANT SELECT, DELETE, INSERT (run_id, number, mst_key, action, epochs, source, source_epoch, reason)
+GRANT SELECT, DELETE, INSERT (run_id, number, mst_key, action, epochs, source, source_epoch, reason, who, detail, heard)
     ON cerebro._decisions TO cerebro_user;
 GRANT SELECT, DELETE ON cerebro._architecture_keys TO cerebro_user;
-GRANT SELECT, INSERT (run_id, mst_key, action), DELETE ON cerebro._requests TO cerebro_user;
+GRANT SELECT, INSERT (run_id, mst_key, action, detail), DELETE, UPDATE (answer) ON cerebro._requests TO cerebro_user;
 GRANT UPDATE (status, error, stopped_epoch, best_epoch, model_epoch, is_warm, budget) ON cerebro._configurations
     TO cerebro_user;
 
@@ -173,7 +175,8 @@ COMMENT ON VIEW cerebro.metrics IS
 'Loss and metrics of each configuration by epoch, on the training and the validation table.';
 
 CREATE VIEW cerebro.decisions WITH (security_barrier) AS
-SELECT d.run_id, d.number, d.mst_key, d.action, d.epochs, d.source, d.source_epoch, d.reason, d.decided
+SELECT d.run_id, d.number, d.mst_key, d.action, d.epochs, d.source, d.source_epoch, d.reason,
+       nullif(d.who, '') AS decided_by, d.detail, d.decided
   FROM cerebro._decisions d;
 COMMENT ON VIEW cerebro.decisions IS
 'What changed the set of configurations of each run, in the order in which it was decided.';
@@ -189,7 +192,8 @@ WITH latest AS (
     SELECT c.run_id, c.mst_key, c.model_id, c.compile_params, c.fit_params, c.goal,
            CASE WHEN c.status IN ('waiting', 'training') AND r.status NOT IN ('starting', 'running')
                 THEN 'stopped' ELSE c.status END AS status,
-           c.error, t.epoch, c.stopped_epoch, c.best_epoch, t.metric_names,
+           c.error, coalesce(t.epoch, v.epoch) AS epoch, c.stopped_epoch, c.best_epoch,
+           coalesce(t.metric_names, v.metric_names) AS metric_names,
            v.loss AS validation_loss, v.metrics AS validation_metrics,
            t.loss AS training_loss, t.metrics AS training_metrics,
            -- The goal is the same for all configurations of a run; cerebro_db/scoring/prediction_models.py has the rule.

@@ -37,6 +37,17 @@ def test_a_run_ends_as_if_nobody_had_been_killed(
     assert (report.alone, report.resumed) == (0, 1)
 
 
+def test_a_search_ends_as_if_nobody_had_been_killed(victim: Server) -> None:
+    calm = Reference.of(victim, EPOCHS, searches=True)
+    assert calm.outcome["decisions"]
+    job = Job("storm_search", EPOCHS, "epoch", searches=True, predicts=False)
+    kills = (Moment(TRAINING, 0.3, 3.0), Moment(TRAINING, 0.7, 3.0))
+    plan = Plan(0, 0, victims.DRIVER, "epoch", kills)
+    report = Trial(victim, plan, job, calm.outcome, calm.seconds).run()
+    assert report.deviations == []
+    assert len(report.hits) == 2
+
+
 TAMPERING = {
     "UPDATE calm SET model_weights = set_byte(model_weights, 200, "
     "get_byte(model_weights, 200) # 1) WHERE mst_key = 2": "weights differ",

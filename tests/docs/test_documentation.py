@@ -47,6 +47,7 @@ EXAMPLES = {
     "`<output_table>` of cerebro_confusion_matrix": "plants_taken_for",
     "`<output_table>` of cerebro_predict": "plants_predicted",
     "`<output_table>` of cerebro_gpu_configuration": "host_gpus",
+    "`<schedule_table>` of cerebro_hyperband_schedule": "plants_schedule",
 }
 PLACEHOLDERS = {
     "<dependent_varname>": "kind",

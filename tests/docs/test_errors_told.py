@@ -19,6 +19,14 @@ OF_RUNS = {
     "cerebro_pause": "-1",
     "cerebro_drop_run": "-1",
     "cerebro_register_model": "-1, 1, 'plants'",
+    "cerebro_add_configs": "-1, ARRAY[1], ARRAY['loss=mse,optimizer=SGD'], ARRAY['']",
+    "cerebro_stop_config": "-1, 1",
+    "cerebro_clone": "-1, 1",
+    "cerebro_narrow": "-1",
+    "cerebro_extend": "-1",
+    "cerebro_replay": "-1, 'nobody_made_this'",
+    "cerebro_best": "-1",
+    "cerebro_importance": "-1",
 }
 # This one gives what is there more rows.
 ADDS_ROWS = ("cerebro_generate_configs",)

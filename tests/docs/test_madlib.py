@@ -26,6 +26,9 @@ ARGUMENTS = {
     "cerebro_fit": "source_table model_output_table model_arch_table model_id compile_params "
     "fit_params num_iterations use_gpus validation_table metrics_compute_frequency warm_start name "
     "description object_table",
+    "cerebro_search": "source_table model_output_table model_arch_table model_selection_table "
+    "model_id_list compile_params_grid fit_params_grid automl_method automl_params random_state "
+    "object_table use_gpus validation_table metrics_compute_frequency name description use_caching",
     "cerebro_evaluate": "model_table test_table output_table use_gpus mst_key",
     "cerebro_predict": "model_table test_table id_col independent_varname output_table pred_type "
     "use_gpus mst_key",
@@ -56,6 +59,16 @@ COLUMNS = {
     "iris_multi_model": "mst_key model_weights model_arch",
     "iris_multi_model_info": f"mst_key {OF_A_MODEL}",
     "iris_multi_model_summary": f"{OF_A_RUN} model_info model_selection_table warm_start",
+    "hb_schedule": "s i n_i r_i",
+    "automl_mst_table": "mst_key model_id compile_params fit_params",
+    "automl_mst_table_summary": "model_arch_table object_table",
+    "automl_output": "mst_key model_weights model_arch",
+    "automl_output_info": f"mst_key {OF_A_MODEL} metrics_iters s i",
+    "automl_output_summary": "source_table validation_table model model_info dependent_varname "
+    "independent_varname model_arch_table model_selection_table automl_method automl_params "
+    "random_state object_table use_gpus metrics_compute_frequency name description "
+    "start_training_time end_training_time num_classes class_text_class_values dependent_vartype "
+    "normalizing_const",
     "iris_model": "model_weights model_arch",
     "iris_model_summary": f"{OF_A_RUN} {OF_A_MODEL}",
     "iris_validate": "loss metric metrics_type loss_type",
@@ -113,3 +126,26 @@ def test_predictions_of_the_flowers(documented: Documented) -> None:
     kept = documented.shown(PAGE, "SELECT model_id, name, description, (model_weights")[0]
     assert [row["model_id"] for row in kept] == [2, 3]
     assert [row["has_model_weights"] for row in kept] == [False, True]
+
+
+def test_the_schedule_of_hyperband(documented: Documented) -> None:
+    (rows,) = documented.shown(PAGE, "SELECT * FROM hb_schedule")
+    firsts = {row["s"]: (row["n_i"], row["r_i"]) for row in rows if row["i"] == 0}
+    assert firsts == {4: (81, 1), 3: (34, 3), 2: (15, 9), 1: (8, 27), 0: (5, 81)}
+    assert len(rows) == 15
+
+
+def test_what_searches_find_of_the_flowers(documented: Documented) -> None:
+    hyperband, hyperopt = documented.shown(PAGE, "SELECT * FROM automl_output_info")
+    assert all(rows[0]["validation_metrics_final"] >= 0.95 for rows in (hyperband, hyperopt))
+    assert [len(rows) for rows in (hyperband, hyperopt)] == [3, 3]
+    # The best was trained as long as any: by the schedule of R=9, or for all 10 iterations.
+    assert {row["s"] for row in hyperband} <= {0, 1, 2}
+    assert all(row["metrics_iters"] == list(range(1, row["model_epoch"] + 1)) for row in hyperband)
+    assert all(row["model_epoch"] == 10 and row["s"] is None for row in hyperopt)
+    summaries = documented.shown(PAGE, "SELECT * FROM automl_output_summary")
+    assert [rows[0]["automl_method"] for rows in summaries] == ["hyperband", "hyperopt"]
+    assert summaries[0][0]["automl_params"] == "R=9, eta=3, skip_last=0"
+    (chosen,) = documented.shown(PAGE, "SELECT * FROM automl_mst_table")
+    assert len(chosen) == 1
+    assert documented.sql.value("SELECT count(*) FROM automl_output_info") == 20

@@ -37,6 +37,15 @@ FIT_GRIDS = [
     "{'batch_size': [16, 32], 'epochs': [1, 2]}",
     "{'batch_size': [8, 128, 'log'], 'epochs': [1], 'shuffle': [True, False]}",
 ]
+AUTOML_PARAMS = [
+    "R=9, eta=3, skip_last=0",
+    "num_configs=20, num_iterations=5, algorithm=tpe",
+    "population=8, interval=1, quantile=0.25, resample=0.5",
+    "R=27, r=1, eta=3, num_configs=9, num_startup=4",
+]
+OBJECTIVES = ["val_accuracy", "val_auc(mode=max), loss", "'my metric', val_loss(mode='min')"]
+EARLY_STOPPING = ["patience=3, min_delta=0.01, first_epoch=2", "median_after=5, target=0.95"]
+CHANGES = ["lr=0.003, batch_size=64", "optimizer=SGD(0.1), momentum=0.9, l2=0.1, epochs=2"]
 
 PIECES = [
     "'", '"', "(", ")", "[", "]", "{", "}", ",", "=", ":", ".", "-", "--", "+", "*", "**", "#", "\\", "\n",

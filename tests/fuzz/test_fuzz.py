@@ -12,10 +12,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cerebro_db.configs.architecture import check_architecture, fingerprint, with_dropout
+from cerebro_db.configs.changes import changed
 from cerebro_db.configs.grid import parse_compile_grid, parse_fit_grid
 from cerebro_db.configs.memory import ArchitectureFacts
 from cerebro_db.configs.model_selection import combine, generate
 from cerebro_db.configs.parameters import parse_compile_params, parse_fit_params
+from cerebro_db.configs.search_methods import METHODS
+from cerebro_db.core.search_texts import (
+    monitors_of_aims,
+    parse_early_stopping,
+    parse_method,
+    parse_more,
+    parse_objectives,
+)
 from cerebro_db.scoring.prediction import prediction_type
 
 COMPILE = grammar_texts.spelled() | grammar_texts.changed(grammar_texts.COMPILE)
@@ -96,6 +105,46 @@ def _search(compile_grid: str, fit_grid: str) -> None:
     for row in rows[:50]:
         parse_compile_params(row.compile_params)
         parse_fit_params(row.fit_params)
+
+
+@share(0.03)
+@given(
+    st.sampled_from([*METHODS, "hyperopt", "SHA"]) | st.text(max_size=20) | st.none(),
+    grammar_texts.changed(grammar_texts.AUTOML_PARAMS) | st.none(),
+)
+def test_methods_of_searches(method: Any, params: Any) -> None:
+    found = attempt("automl_params", parse_method, method, params)
+    if found is not None:
+        name, values = found
+        assert set(values) == {one.name for one in METHODS[name].parameters}
+        attempt("automl_params, more", parse_more, name, params)
+
+
+@share(0.02)
+@given(
+    grammar_texts.changed(grammar_texts.OBJECTIVES),
+    grammar_texts.changed(grammar_texts.EARLY_STOPPING),
+)
+def test_aims_of_searches(objective: str, early_stopping: str) -> None:
+    aims = attempt("objective", parse_objectives, objective)
+    if aims:
+        metrics = {"accuracy": "accuracy", "auc": "AUC"}
+        attempt("objective, resolved", resolved, aims, metrics)
+    attempt("early_stopping", parse_early_stopping, early_stopping)
+
+
+def resolved(aims: Any, metrics: Any) -> Any:
+    """The series of values that aims are."""
+    return monitors_of_aims(aims, metrics, validated=True)
+
+
+@share(0.02)
+@given(grammar_texts.changed(grammar_texts.CHANGES))
+def test_changes_of_configurations(text: str) -> None:
+    found = attempt("changes", changed, grammar_texts.COMPILE[0], grammar_texts.FIT[0], text)
+    if found is not None:
+        parse_compile_params(found[0])
+        parse_fit_params(found[1])
 
 
 @share(0.03)

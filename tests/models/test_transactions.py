@@ -226,6 +226,10 @@ APART = {
     "cerebro_pack_validation": "SELECT cerebro_pack_validation('rows', 'o', 'y', 'x', 'packed')",
     "cerebro_fit_multiple": "SELECT cerebro_fit_multiple('packed', 'o', 'c', 1)",
     "cerebro_fit": "SELECT cerebro_fit('packed', 'o', 'm', 1, 'x', 'y', 1)",
+    "cerebro_search": "SELECT cerebro_search('packed', 'o', 'm', NULL, ARRAY[1], "
+    "'{''loss'': [''mse''], ''optimizer'': [''SGD'']}', '{}')",
+    "cerebro_extend": "SELECT cerebro_extend(1)",
+    "cerebro_replay": "SELECT cerebro_replay(1, 'o')",
     "cerebro_resume": "SELECT cerebro_resume(1)",
     "cerebro_vacuum": "SELECT cerebro_vacuum('1 day')",
     "cerebro_evaluate": "SELECT cerebro_evaluate('out', 'packed', 'o')",
@@ -285,6 +289,12 @@ WRITING = {
     "cerebro_encode": "SELECT cerebro_encode('rows', 'columns', 'o', 'id')",
     "cerebro_create_encoder": "SELECT cerebro_create_encoder('rows', 'columns', 'o')",
     "cerebro_gpu_configuration": "SELECT cerebro_gpu_configuration('o')",
+    "cerebro_hyperband_schedule": "SELECT cerebro_hyperband_schedule('o', 9)",
+    "cerebro_best": "SELECT cerebro_best(1)",
+    "cerebro_add_configs": "SELECT cerebro_add_configs(1, ARRAY[1], ARRAY['loss=mse,optimizer=SGD'], ARRAY[''])",
+    "cerebro_stop_config": "SELECT cerebro_stop_config(1, 1)",
+    "cerebro_clone": "SELECT cerebro_clone(1, 1)",
+    "cerebro_narrow": "SELECT cerebro_narrow(1, ARRAY[1])",
     "cerebro_cancel": "SELECT cerebro_cancel(1)",
     "cerebro_pause": "SELECT cerebro_pause(1)",
 }
@@ -370,9 +380,11 @@ def hidden(user):
     user.fetch("DISCARD TEMP")
 
 
-@pytest.mark.parametrize(
-    "call", [APART[name] for name in APART if name not in ("cerebro_resume", "cerebro_vacuum")]
-)
+# These take the number of a run first.
+OF_RUNS = ("cerebro_resume", "cerebro_vacuum", "cerebro_extend", "cerebro_replay")
+
+
+@pytest.mark.parametrize("call", [APART[name] for name in APART if name not in OF_RUNS])
 def test_a_table_that_a_temporary_one_hides(hidden, call):
     before = hidden.tables()
     with pytest.raises(errors.UndefinedTable, match="is a temporary table") as caught:

@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import pytest
 
+from cerebro_db.core.decisions import Asked
 from cerebro_db.errors import (
     InvalidData,
     InvalidState,
@@ -21,16 +22,16 @@ from cerebro_db.postgres.sessions import StatementFailed
 from cerebro_db.runs.driver import check_still_driven, check_unfinished, status_after
 from cerebro_db.runs.requests import Requests, Stopped
 
-Asked = tuple[int, str, int | None, str]
+Row = tuple[int, str, int | None, str, str]
 
 
 class _Catalog:
     """Requests in memory, in the order in which the catalog gives them."""
 
-    def __init__(self, *requests: Asked) -> None:
+    def __init__(self, *requests: Row) -> None:
         self.there = list(requests)
 
-    def requests(self, run_id: int) -> list[Asked]:
+    def requests(self, run_id: int) -> list[Row]:
         assert run_id == 7
         return list(self.there)
 
@@ -40,9 +41,9 @@ class _Catalog:
 
 
 def test_a_configuration_is_cancelled_before_the_run_is_stopped() -> None:
-    catalog = _Catalog((1, "cancel", 5, "ann"), (2, "pause", None, "bob"))
+    catalog = _Catalog((1, "cancel", 5, "ann", "{}"), (2, "pause", None, "bob", "{}"))
     requests = Requests(cast(Catalog, catalog), 7)
-    assert requests.look() == [(1, 5, "ann")]
+    assert requests.look() == [Asked(1, "cancel", 5, "ann")]
     requests.done(1)
     with pytest.raises(Stopped, match="paused by bob") as stopped:
         requests.look()
@@ -57,7 +58,7 @@ class _SlowCatalog(_Catalog):
         super().__init__()
         self.seconds, self.now, self.looks, self.fails = seconds, 100.0, 0, False
 
-    def requests(self, run_id: int) -> list[Asked]:
+    def requests(self, run_id: int) -> list[Row]:
         self.looks += 1
         self.now += self.seconds
         if self.fails:

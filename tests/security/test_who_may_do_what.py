@@ -90,6 +90,10 @@ OF_REGISTRY = {
     "cerebro_set_alias",
 }  # fmt: skip
 NAMES = {"adam": ADAM, "net": NET, "none": NO_RUN}
+SPACE = (
+    "$${'loss': ['sparse_categorical_crossentropy'], 'optimizer_params_list': [{'optimizer': ['SGD']}]}$$, "
+    "$${'batch_size': [8]}$$, 'random', 'num_configs=1'"
+)
 # What bob tries with each function. "A." is alice's schema; his own needs no name.
 ATTACKS: dict[str, list[str]] = {
     "cerebro_pack": [
@@ -147,6 +151,14 @@ ATTACKS: dict[str, list[str]] = {
         "'packed', 'A.out', 'configs', 1, warm_start := true",
         "'packed', 'stolen', 'configs', 1, validation_table := 'A.packed'",
     ],
+    "cerebro_search": [
+        f"'A.packed', 'stolen', 'models', NULL, ARRAY[1], {SPACE}",
+        f"'packed', 'A.planted', 'models', NULL, ARRAY[1], {SPACE}",
+        f"'packed', 'stolen', 'A.models', NULL, ARRAY[1], {SPACE}",
+        f"'packed', 'stolen', 'models', 'A.planted', ARRAY[1], {SPACE}",
+        f"'packed', 'stolen', 'models', NULL, ARRAY[1], {SPACE}, validation_table := 'A.packed'",
+    ],
+    "cerebro_hyperband_schedule": ["'A.planted', 9"],
     "cerebro_fit": [
         f"'A.packed', 'stolen', 'models', 1, $${ADAM}$$, 'batch_size=2', 1",
         f"'packed', 'A.planted', 'models', 1, $${ADAM}$$, 'batch_size=2', 1",
@@ -191,6 +203,14 @@ OF_RUNS = {
     "cerebro_cancel": ["%(run)s", "%(run)s, 1"],
     "cerebro_pause": ["%(run)s"],
     "cerebro_drop_run": ["%(run)s"],
+    "cerebro_add_configs": ["%(run)s, ARRAY[1], ARRAY['loss=mse,optimizer=SGD'], ARRAY['']"],
+    "cerebro_stop_config": ["%(run)s, 1"],
+    "cerebro_clone": ["%(run)s, 1", "%(run)s, 1, 'lr=1'"],
+    "cerebro_narrow": ["%(run)s, ARRAY[1]"],
+    "cerebro_extend": ["%(run)s", "%(run)s, 'R=9'"],
+    "cerebro_replay": ["%(run)s, 'stolen'"],
+    "cerebro_best": ["%(run)s", "%(run)s, 1, 'stolen'"],
+    "cerebro_importance": ["%(run)s"],
 }
 # These reach nothing but what the caller's own session was given, or the caller's own.
 OF_OWN_SESSION = {
@@ -306,7 +326,18 @@ def test_views_show_ones_own_runs_only(
         assert runs <= own, name
         assert stopped not in runs
         assert root.value(f"SELECT count(*) FROM cerebro.{name} WHERE run_id = %s", (stopped,)) or (
-            name in ("_hops", "hops", "_metrics", "metrics", "_requests", "_decisions", "decisions")
+            name
+            in (
+                "_hops",
+                "hops",
+                "_metrics",
+                "metrics",
+                "_requests",
+                "_decisions",
+                "decisions",
+                "trials",
+                "searches",
+            )
         )
     owners = alice.rows("SELECT DISTINCT owner FROM cerebro.runs")
     assert owners == [(alice.name,)]
@@ -378,7 +409,7 @@ def test_nobody_inserts_rows_of_another_users_run(
     )
     sample = {
         "text": "''", "bytea": "''", "boolean": "false", "text[]": "'{}'",
-        "double precision[]": "'{}'", "timestamp with time zone": "now()",
+        "double precision[]": "'{}'", "timestamp with time zone": "now()", "jsonb": "'{}'",
     }  # fmt: skip
     given = {name: sample.get(kind, "1") for name, kind in kinds}
     given |= {"action": {"_requests": "'cancel'", "_decisions": "'stop'"}.get(view, "''")}

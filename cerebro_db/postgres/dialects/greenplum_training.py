@@ -67,16 +67,17 @@ class GreenplumTraining(PostgreSQLTraining):
         previous: QualifiedName,
         packed: PackedTable,
         first: Mapping[int, int],
+        version: int = 0,
     ) -> Statement:
-        """Copy the states that configurations begin with to where they are trained first."""
+        """Copy the states that configurations begin with to where they are trained next."""
         sql = (
             f"INSERT INTO {table.sql} (segment_key, mst_key, version, chunk, partition_key, state) "
-            "SELECT t.segment_key, p.mst_key, 0, p.chunk, t.partition_key, p.state "
+            "SELECT t.segment_key, p.mst_key, %s, p.chunk, t.partition_key, p.state "
             f"FROM {previous.sql} p JOIN unnest(%s::int[], %s::int[], %s::int[]) "
             "AS t(mst_key, segment_key, partition_key) ON t.mst_key = p.mst_key"
         )
         places = [segment_key_of(partition_of(packed, key)) for key in first.values()]
-        return sql, [list(first), places, list(first.values())]
+        return sql, [version, list(first), places, list(first.values())]
 
     def clone_state(
         self,

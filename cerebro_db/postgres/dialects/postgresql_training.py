@@ -169,21 +169,23 @@ class PostgreSQLTraining:
         previous: QualifiedName,
         packed: PackedTable,
         first: Mapping[int, int],
+        version: int = 0,
     ) -> Statement:
-        """Copy the states that configurations begin with.
+        """Copy the states that configurations begin with, or go on from.
 
         Args:
             table: of the run.
             previous: the states of an earlier run, by mst_key and chunk.
             packed: what is trained on.
-            first: the partition of each configuration's first hop, by mst_key.
+            first: the partition of each configuration's next hop, by mst_key.
+            version: hops that they have done.
         """
         sql = (
             f"INSERT INTO {table.sql} (mst_key, version, chunk, partition_key, state) "
-            f"SELECT p.mst_key, 0, p.chunk, NULL, p.state FROM {previous.sql} p "
+            f"SELECT p.mst_key, %s, p.chunk, NULL, p.state FROM {previous.sql} p "
             "WHERE p.mst_key = ANY (%s::int[])"
         )
-        return sql, [list(first)]
+        return sql, [version, list(first)]
 
     def clone_state(
         self,

@@ -1,0 +1,289 @@
+"""A search as values: what it explores, by which method, what it looks for, when it stops."""
+
+from __future__ import annotations
+
+import functools
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from cerebro_db.core.spec import TRAINING, VALIDATION
+
+if TYPE_CHECKING:
+    from cerebro_db.configs.grid import Grid
+
+UNLIMITED = 2**63 - 1
+AUTO, MAXIMISE, MINIMISE = "auto", "max", "min"
+
+
+@dataclass(frozen=True)
+class Space:
+    """The configurations that a search chooses from, as texts in the grammar of grids.
+
+    Attributes:
+        model_ids: of the architecture table.
+        compile_params_grid, fit_params_grid: as for ``cerebro_generate_configs``.
+    """
+
+    model_ids: tuple[int, ...]
+    compile_params_grid: str
+    fit_params_grid: str
+
+    @functools.cached_property
+    def compile_grid(self) -> Grid:
+        """The compile parameters, parsed."""
+        from cerebro_db.configs.grid import parse_compile_grid  # which needs NumPy
+
+        return parse_compile_grid(self.compile_params_grid)
+
+    @functools.cached_property
+    def fit_grid(self) -> Grid:
+        """The fit parameters, parsed."""
+        from cerebro_db.configs.grid import parse_fit_grid
+
+        return parse_fit_grid(self.fit_params_grid)
+
+    def to_json(self) -> dict[str, Any]:
+        """As a value of JSON."""
+        return {
+            "model_ids": list(self.model_ids),
+            "compile_params_grid": self.compile_params_grid,
+            "fit_params_grid": self.fit_params_grid,
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Space:
+        """What ``to_json`` has made."""
+        return cls(
+            tuple(value["model_ids"]), value["compile_params_grid"], value["fit_params_grid"]
+        )
+
+
+@dataclass(frozen=True)
+class Aim:
+    """A part of an objective as a caller names it.
+
+    Attributes:
+        monitor: as callbacks name it: ``val_accuracy``, ``loss``.
+        mode: ``max``, ``min`` or ``auto``: as is known of the metric.
+    """
+
+    monitor: str
+    mode: str = AUTO
+
+
+@dataclass(frozen=True)
+class Objective:
+    """What a search looks for.
+
+    Attributes:
+        metric: ``loss``, or the label of a metric.
+        dataset: ``training`` or ``validation``.
+        maximise: whether more is better.
+    """
+
+    metric: str
+    dataset: str
+    maximise: bool
+
+    @property
+    def monitor(self) -> str:
+        """Its name in the logs of Keras."""
+        return ("val_" if self.dataset == VALIDATION else "") + self.metric
+
+    def to_json(self) -> dict[str, Any]:
+        """As a value of JSON."""
+        return {"metric": self.metric, "dataset": self.dataset, "maximise": self.maximise}
+
+
+@dataclass(frozen=True)
+class EarlyStopping:
+    """When a trial is stopped before its epochs are over; a loss that is no number always does it.
+
+    Attributes:
+        patience: epochs without improvement after which a trial stops; 0 for never.
+        least_improvement: by which a value must be better to count.
+        median_after: a trial stops whose best value is worse than the median of those of at least
+            so many others after the same epoch; 0 for never.
+        first_epoch: from which on trials are stopped.
+        target: the search ends with the first trial whose objective is as good; NaN for none.
+    """
+
+    patience: int = 0
+    least_improvement: float = 0.0
+    median_after: int = 0
+    first_epoch: int = 1
+    target: float = math.nan
+
+    @property
+    def watches(self) -> bool:
+        """Whether each epoch is looked at."""
+        return bool(self.patience or self.median_after) or self.has_target
+
+    @property
+    def has_target(self) -> bool:
+        """Whether the search ends when a value is reached."""
+        return not math.isnan(self.target)
+
+    def to_json(self) -> dict[str, Any]:
+        """As a value of JSON: all that is not left at its default."""
+        found = {key: value for key, value in vars(self).items() if value != _STOPPING[key]}
+        return {key: value for key, value in found.items() if value == value}
+
+
+_STOPPING: Mapping[str, Any] = MappingProxyType(vars(EarlyStopping()))
+
+
+@dataclass(frozen=True)
+class Budget:
+    """After which a search begins nothing any more.
+
+    Attributes:
+        max_seconds: on the clock of the driver; what goes on then is stopped where it is.
+        max_epochs: of all trials together.
+        max_configurations: that are tried.
+    """
+
+    max_seconds: float = math.inf
+    max_epochs: int = UNLIMITED
+    max_configurations: int = UNLIMITED
+
+    def to_json(self) -> dict[str, Any]:
+        """As a value of JSON: the limits that there are."""
+        return {key: value for key, value in vars(self).items() if value not in _NO_LIMITS}
+
+
+_NO_LIMITS = (math.inf, UNLIMITED)
+
+
+@dataclass(frozen=True)
+class Earlier:
+    """A trial of an earlier run, which a method learns from.
+
+    Attributes:
+        parameters: by the names of the dimensions.
+        epochs: after which it was measured.
+        values: of the objectives.
+    """
+
+    parameters: Mapping[str, Any]
+    epochs: int
+    values: tuple[float, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """As a value of JSON."""
+        return {
+            "parameters": dict(self.parameters),
+            "epochs": self.epochs,
+            "values": list(self.values),
+        }
+
+
+@dataclass(frozen=True)
+class SearchSpec:
+    """What the course of a search depends on; stored with its run.
+
+    Attributes:
+        method: one of ``configs.search_methods.METHODS``.
+        params: all of its parameters.
+        objectives: one, or several for the Pareto set.
+        seed: of what is drawn.
+        concurrency: trials that are trained at the same time, in the virtual schedule; at least 1.
+        deterministic: whether results are taken in the order of the virtual schedule; else as they come.
+        goal: by which the run's configurations are ranked elsewhere.
+        earlier: trials to learn from.
+        measured: data sets on which trials are scored; those that decide, if nobody wants more.
+        shared_epochs: of all trials that share a compiled program, about; whether it is worth while
+            to compile for them depends on it.
+        given: what the caller has given, as texts, for the output tables.
+        replays: decisions that are repeated, in place of those of the method.
+    """
+
+    method: str
+    params: Mapping[str, Any]
+    space: Space
+    objectives: tuple[Objective, ...]
+    early_stopping: EarlyStopping = field(default_factory=EarlyStopping)
+    budget: Budget = field(default_factory=Budget)
+    seed: int = 0
+    concurrency: int = UNLIMITED
+    deterministic: bool = True
+    goal: str = "loss"
+    earlier: tuple[Earlier, ...] = ()
+    measured: tuple[str, ...] = ()
+    shared_epochs: int = 1
+    given: Mapping[str, str] = field(default_factory=dict)
+    replays: tuple[Mapping[str, Any], ...] = ()
+
+    @property
+    def datasets(self) -> tuple[str, ...]:
+        """The data sets whose scores decide, in their usual order."""
+        wanted = {one.dataset for one in self.objectives}
+        return tuple(name for name in (TRAINING, VALIDATION) if name in wanted)
+
+    def to_text(self) -> str:
+        """JSON."""
+        return json.dumps(
+            {
+                "method": self.method,
+                "params": dict(self.params),
+                "space": self.space.to_json(),
+                "objectives": [one.to_json() for one in self.objectives],
+                "early_stopping": self.early_stopping.to_json(),
+                "budget": self.budget.to_json(),
+                "seed": self.seed,
+                "concurrency": self.concurrency,
+                "deterministic": self.deterministic,
+                "goal": self.goal,
+                "earlier": [one.to_json() for one in self.earlier],
+                "measured": list(self.measured),
+                "shared_epochs": self.shared_epochs,
+                "given": dict(self.given),
+                "replays": list(self.replays),
+            },
+            sort_keys=True,
+            default=repr,  # a call within a grid is shown as its text
+        )
+
+    @classmethod
+    def from_text(cls, text: str) -> SearchSpec:
+        """What ``to_text`` has made."""
+        value = json.loads(text)
+        return cls(
+            method=value["method"],
+            params=value["params"],
+            space=Space.from_json(value["space"]),
+            objectives=tuple(Objective(**one) for one in value["objectives"]),
+            early_stopping=EarlyStopping(**value["early_stopping"]),
+            budget=Budget(**value["budget"]),
+            seed=value["seed"],
+            concurrency=value["concurrency"],
+            deterministic=value["deterministic"],
+            goal=value["goal"],
+            earlier=tuple(
+                Earlier(one["parameters"], one["epochs"], tuple(one["values"]))
+                for one in value["earlier"]
+            ),
+            measured=tuple(value.get("measured", ())),
+            shared_epochs=value.get("shared_epochs", 1),
+            given=value.get("given", {}),
+            replays=tuple(value.get("replays", ())),
+        )
+
+
+def dominates(ours: Sequence[float], theirs: Sequence[float]) -> bool:
+    """Whether values, less of each being better, are nowhere worse and somewhere better."""
+    pairs = list(zip(ours, theirs, strict=True))
+    return all(a <= b for a, b in pairs) and any(a < b for a, b in pairs)
+
+
+def pareto_set(values: Mapping[int, Sequence[float]]) -> list[int]:
+    """The keys whose values, less of each being better, no others dominate."""
+    return [
+        key
+        for key, ours in values.items()
+        if not any(dominates(theirs, ours) for theirs in values.values())
+    ]

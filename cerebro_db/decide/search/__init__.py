@@ -1,0 +1,1 @@
+"""Search: which configurations are tried, how far each is trained, and when it ends."""

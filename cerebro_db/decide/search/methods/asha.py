@@ -1,0 +1,103 @@
+"""Asynchronous successive halving: Li et al., A System for Massively Parallel Hyperparameter Tuning,
+MLSys 2020, algorithm 2. Nobody waits for a rung to be complete."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from cerebro_db.core.search import SearchSpec
+from cerebro_db.decide.search.ranking import Values, ranked
+from cerebro_db.decide.search.trials import WAITING, Continue, End, Method, Start, Trial
+
+
+class Asha(Method):
+    """Rungs without barriers: the best of those that have come to a rung so far are promoted."""
+
+    def __init__(self, spec: SearchSpec) -> None:
+        super().__init__(spec)
+        self._eta: int = spec.params["eta"]
+        self._least: int = spec.params["r"]
+        self._left: int = spec.params["num_configs"]
+        self.full = spec.params["R"]
+        self._epochs = self._rungs()
+        self._values: list[dict[int, Values]] = [{} for _ in self._epochs]
+        self._promoted: list[set[int]] = [set() for _ in self._epochs]
+        # Of each rung, the trials of the best part that were not promoted yet.
+        self._waiting: list[list[int]] = [[] for _ in self._epochs]
+
+    def _rungs(self) -> list[int]:
+        found = [self._least]
+        while found[-1] < self.full:
+            found.append(min(found[-1] * self._eta, self.full))
+        return found
+
+    def total(self, configurations: float) -> float:
+        """Epochs of all trials together, about: as many are promoted as in a bracket."""
+        trials, before, total = min(self._left, configurations), 0, 0.0
+        for epochs in self._epochs:
+            total += trials * (epochs - before)
+            trials, before = trials // self._eta, epochs
+        return total
+
+    def trials(self) -> float:
+        """How many it starts."""
+        return self._left
+
+    def next(self, trials: Mapping[int, Trial]) -> Start | Continue | None:
+        """The promotion from the highest rung that has one, else a new trial."""
+        for rung in range(len(self._epochs) - 2, -1, -1):
+            for key in self._waiting[rung]:
+                if trials[key].status == WAITING:
+                    return self._promote(key, rung)
+        if self._left > 0:
+            return Start(self._epochs[0], {"bracket": 0, "rung": 0}, "begins in rung 0")
+        return None
+
+    def _promote(self, key: int, rung: int) -> Continue:
+        self._promoted[rung].add(key)
+        self._waiting[rung].remove(key)
+        known = len(self._values[rung])
+        reason = f"among the best {known // self._eta} of {known} in rung {rung}"
+        place = {"bracket": 0, "rung": rung + 1}
+        return Continue(key, self._epochs[rung + 1], place, reason)
+
+    def started(self, trial: Trial) -> None:
+        """One less is left."""
+        self._left -= 1
+
+    def exhausted(self, trials: Mapping[int, Trial]) -> list[End]:
+        """None is left."""
+        self._left = 0
+        return []
+
+    def adopted(self, trial: Trial) -> None:
+        """It begins like any other."""
+        trial.budget = self._epochs[0]
+        trial.place |= {"bracket": 0, "rung": 0}
+
+    def observed(self, trial: Trial, trials: Mapping[int, Trial]) -> list[End]:
+        """Its rung knows one more value."""
+        rung = trial.place.get("rung", 0)
+        if trial.latest is not None and trial.is_open:
+            self._values[rung][trial.mst_key] = trial.latest
+            order = ranked(self._values[rung])
+            best = order[: len(order) // self._eta]
+            self._waiting[rung] = [key for key in best if key not in self._promoted[rung]]
+        return []
+
+    def extend(self, params: Mapping[str, Any]) -> None:
+        """More trials, or further rungs."""
+        self._left += params.get("num_configs", 0)
+        self.full = max(self.full, params.get("R", 0))
+        before, self._epochs = self._epochs, self._rungs()
+        if before[-1] not in self._epochs:  # it was cut short
+            self._epochs = before + [one for one in self._epochs if one > before[-1]]
+        more = len(self._epochs) - len(before)
+        self._values += [{} for _ in range(more)]
+        self._waiting += [[] for _ in range(more)]
+        self._promoted += [set() for _ in range(more)]
+        for rung, known in enumerate(self._values):
+            order = ranked(known) if known else []
+            best = order[: len(order) // self._eta]
+            self._waiting[rung] = [key for key in best if key not in self._promoted[rung]]

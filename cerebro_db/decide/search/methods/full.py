@@ -1,0 +1,51 @@
+"""Grid, random, TPE, GP, CMA-ES: every trial is trained for all epochs, unless it is stopped early."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from cerebro_db.configs.search_methods import GRID
+from cerebro_db.core.search import UNLIMITED, SearchSpec
+from cerebro_db.decide.search.trials import WAITING, Continue, End, Method, Start, Trial
+
+
+class Full(Method):
+    """Trials of equal length; the sampler alone makes the difference."""
+
+    def __init__(self, spec: SearchSpec) -> None:
+        super().__init__(spec)
+        self._left: int = spec.params.get("num_configs", UNLIMITED)
+        self._reason = (
+            "the next of the grid" if spec.method == GRID else f"proposed by {spec.method}"
+        )
+        self.full = spec.params["num_iterations"]
+
+    def total(self, configurations: float) -> float:
+        """Epochs of all trials together."""
+        return min(self._left, configurations) * self.full
+
+    def trials(self) -> float:
+        """How many it starts."""
+        return self._left
+
+    def next(self, trials: Mapping[int, Trial]) -> Start | Continue | None:
+        """A trial that has fewer epochs than there are by now, or a new one."""
+        for trial in trials.values():
+            if trial.status == WAITING and trial.budget < self.full and not trial.is_adopted:
+                return Continue(trial.mst_key, self.full, {}, f"goes on to epoch {self.full}")
+        return Start(self.full, {}, self._reason) if self._left > 0 else None
+
+    def started(self, trial: Trial) -> None:
+        """One less is left."""
+        self._left -= 1
+
+    def exhausted(self, trials: Mapping[int, Trial]) -> list[End]:
+        """None is left."""
+        self._left = 0
+        return []
+
+    def extend(self, params: Mapping[str, Any]) -> None:
+        """More trials, or more epochs of each."""
+        self._left += params.get("num_configs", 0)
+        self.full = max(self.full, params.get("num_iterations", 0))

@@ -1,0 +1,318 @@
+"""Samplers: what is tried next. All mathematics of those that learn is Optuna's."""
+
+from __future__ import annotations
+
+import importlib.util
+import warnings
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, Protocol
+
+from cerebro_db.configs.model_selection import ConfigurationText
+from cerebro_db.configs.parameters import (
+    CompileParams,
+    FitParams,
+    parse_compile_params,
+    parse_fit_params,
+)
+from cerebro_db.configs.search_methods import BOHB, CMA_ES, GP, GRID, TPE
+from cerebro_db.core.search import SearchSpec, Space
+from cerebro_db.decide.search.ranking import Values
+from cerebro_db.decide.search.space import Drawing, Explorer, Fixed, Parameters
+from cerebro_db.errors import InvalidArgument, MissingPackage
+
+if TYPE_CHECKING:
+    import optuna
+
+# After so many proposals in vain the space is taken for exhausted.
+_IN_VAIN = 200
+_ASKED_AGAIN = 20
+
+Fault = Callable[[ConfigurationText], str | None]
+"""Why a configuration cannot be trained; None where it can."""
+
+
+class Sampler(Protocol):
+    """Proposes parameters, and learns from what comes of them."""
+
+    def propose(self, number: int, attempt: int) -> Parameters | None:
+        """Parameters of the trial of a number, from 1; None where there are no more."""
+        ...
+
+    def take(self, number: int, parameters: Parameters, *, is_own: bool) -> None:
+        """The last proposal is tried, or parameters that somebody else has proposed are."""
+        ...
+
+    def observed(self, number: int, epochs: int, values: Values, *, is_full: bool) -> None:
+        """A trial was measured after so many epochs; ``is_full``: as far as any is trained."""
+        ...
+
+    def failed(self, number: int) -> None:
+        """A trial has failed, or was given up."""
+        ...
+
+
+class Enumeration:
+    """Every configuration of a grid, one after another."""
+
+    def __init__(self, explorer: Explorer) -> None:
+        self._left: Iterator[Parameters] = explorer.combinations()
+
+    def propose(self, number: int, attempt: int) -> Parameters | None:
+        """The next one."""
+        return next(self._left, None)
+
+    def take(self, number: int, parameters: Parameters, *, is_own: bool) -> None:
+        """Nothing is learnt."""
+
+    def observed(self, number: int, epochs: int, values: Values, *, is_full: bool) -> None:
+        """Nothing is learnt."""
+
+    def failed(self, number: int) -> None:
+        """Nothing is learnt."""
+
+
+class Chance:
+    """Draws, each trial by numbers of its own."""
+
+    def __init__(self, explorer: Explorer, seed: int) -> None:
+        self._explorer, self._seed = explorer, seed
+
+    def propose(self, number: int, attempt: int) -> Parameters | None:
+        """A draw."""
+        return self._explorer.suggest(Drawing([self._seed, number, attempt]))
+
+    def take(self, number: int, parameters: Parameters, *, is_own: bool) -> None:
+        """Nothing is learnt."""
+
+    def observed(self, number: int, epochs: int, values: Values, *, is_full: bool) -> None:
+        """Nothing is learnt."""
+
+    def failed(self, number: int) -> None:
+        """Nothing is learnt."""
+
+
+class Learning:
+    """A sampler of Optuna's, asked and told.
+
+    What it proposes depends on the seed, the number of the trial, and what it was told: each proposal
+    has a sampler with random numbers of its own.
+
+    A trial that was measured before its last epochs is known to it as pruned after these; measured
+    again after more, as one more trial. So a model of the few that were trained longest comes before
+    one of the many that were not, as in BOHB.
+
+    Args:
+        spec: of the search.
+        explorer: of the space.
+    """
+
+    def __init__(self, spec: SearchSpec, explorer: Explorer) -> None:
+        import optuna
+
+        optuna.logging.set_verbosity(optuna.logging.WARNING)
+        self._optuna, self._spec, self._explorer = optuna, spec, explorer
+        self._directions = ["minimize"] * len(spec.objectives)
+        self._study = optuna.create_study(directions=self._directions)
+        self._asked: optuna.Trial | None = None
+        self._running: dict[int, optuna.Trial] = {}
+        self._parameters: dict[int, Parameters] = {}
+        for one in spec.earlier:
+            if explorer.has(one.parameters):
+                self._add(one.parameters, one.epochs, one.values, is_full=True)
+
+    def propose(self, number: int, attempt: int) -> Parameters | None:
+        """What the sampler proposes; a draw where it proposes only what was there already."""
+        self._drop()
+        if attempt > _ASKED_AGAIN:
+            return self._explorer.suggest(Drawing([self._spec.seed, number, attempt]))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", self._optuna.exceptions.ExperimentalWarning)
+            self._study.sampler = self._sampler(number * (_ASKED_AGAIN + 1) + attempt)
+            self._asked = self._study.ask()
+            return self._explorer.suggest(self._asked)
+
+    def take(self, number: int, parameters: Parameters, *, is_own: bool) -> None:
+        """The last proposal is tried; parameters of others are learnt of when they are measured."""
+        self._parameters[number] = parameters
+        if is_own and self._asked is not None:
+            self._running[number] = self._asked
+            self._asked = None
+
+    def observed(self, number: int, epochs: int, values: Values, *, is_full: bool) -> None:
+        """Tell the sampler."""
+        asked = self._running.pop(number, None)
+        if asked is None and number in self._parameters:
+            self._add(self._parameters[number], epochs, values, is_full=is_full)
+        elif asked is not None and (is_full or len(values) > 1):
+            self._study.tell(asked, list(values))
+        elif asked is not None:
+            asked.report(values[0], epochs)
+            self._study.tell(asked, state=self._optuna.trial.TrialState.PRUNED)
+
+    def failed(self, number: int) -> None:
+        """Nothing is learnt of it."""
+        asked = self._running.pop(number, None)
+        if asked is not None:
+            self._study.tell(asked, state=self._optuna.trial.TrialState.FAIL)
+
+    def _drop(self) -> None:
+        """A proposal that was not taken."""
+        if self._asked is not None:
+            self._study.tell(self._asked, state=self._optuna.trial.TrialState.FAIL)
+            self._asked = None
+
+    def _add(self, parameters: Parameters, epochs: int, values: Values, *, is_full: bool) -> None:
+        """A trial that was not asked for."""
+        states = self._optuna.trial.TrialState
+        fixed = Fixed(parameters)
+        self._explorer.suggest(fixed)
+        as_pruned = not is_full and len(values) == 1
+        self._study.add_trial(
+            self._optuna.trial.create_trial(
+                state=states.PRUNED if as_pruned else states.COMPLETE,
+                params=fixed.chosen,
+                distributions={
+                    name: self._distribution(*one) for name, one in fixed.bounds.items()
+                },
+                values=None if as_pruned else list(values),
+                intermediate_values={epochs: values[0]} if as_pruned else None,
+            )
+        )
+
+    def _distribution(self, kind: str, bounds: dict[str, Any]) -> Any:
+        kinds = self._optuna.distributions
+        if kind == "categorical":
+            return kinds.CategoricalDistribution(**bounds)
+        return (kinds.IntDistribution if kind == "int" else kinds.FloatDistribution)(**bounds)
+
+    def _sampler(self, salt: int) -> Any:
+        samplers, seed = self._optuna.samplers, (self._spec.seed * 1_000_003 + salt) % 2**32
+        startup = self._spec.params.get("num_startup", 10)
+        if self._spec.method == GP:
+            return samplers.GPSampler(
+                seed=seed, n_startup_trials=startup, deterministic_objective=False
+            )
+        if self._spec.method == CMA_ES:
+            return samplers.CmaEsSampler(seed=seed)
+        return samplers.TPESampler(
+            seed=seed,
+            n_startup_trials=startup,
+            multivariate=True,
+            group=True,
+            constant_liar=True,
+        )
+
+
+class Distinct:
+    """Proposals of a sampler, each configuration once, and only those that can be trained.
+
+    Args:
+        sampler: that proposes.
+        explorer: of the space.
+        fault: tells what cannot be trained.
+    """
+
+    def __init__(self, spec: SearchSpec, fault: Fault) -> None:
+        self._spec, self._fault = spec, fault
+        self._seen: set[tuple[int, CompileParams, FitParams]] = set()
+        self._told: list[tuple[int, int, Values, bool]] = []
+        self._texts: dict[int, ConfigurationText] = {}
+        self.narrow(spec.space)
+
+    def narrow(self, space: Space) -> None:
+        """Propose from another space from now on; what was learnt of it stays."""
+        self.explorer = Explorer(space)
+        self._sampler = sampler_of(self._spec, self.explorer)
+        placed = set()
+        for number, epochs, values, is_full in self._told:
+            parameters = self.explorer.place(self._texts[number])
+            if parameters is not None:
+                if number not in placed:
+                    self._sampler.take(number, parameters, is_own=False)
+                    placed.add(number)
+                self._sampler.observed(number, epochs, values, is_full=is_full)
+
+    def propose(self, number: int) -> tuple[Parameters, ConfigurationText] | None:
+        """Parameters of the next trial; None where the space has no more."""
+        for attempt in range(_IN_VAIN):
+            parameters = self._sampler.propose(number, attempt)
+            if parameters is None:
+                return None
+            row = self.explorer.text(parameters)
+            if self._is_new(row) and self._fault(row) is None:
+                self._texts[number] = row
+                self._sampler.take(number, parameters, is_own=True)
+                return parameters, row
+        return None
+
+    def adopt(self, number: int, row: ConfigurationText) -> Parameters:
+        """A configuration that somebody else proposes; no parameters where it is not of the space."""
+        self._is_new(row)
+        self._texts[number] = row
+        parameters = self.explorer.place(row)
+        if parameters is None:
+            return {}
+        self._sampler.take(number, parameters, is_own=False)
+        return parameters
+
+    def observed(self, number: int, epochs: int, values: Values, *, is_full: bool) -> None:
+        """A trial was measured."""
+        self._told.append((number, epochs, values, is_full))
+        self._sampler.observed(number, epochs, values, is_full=is_full)
+
+    def failed(self, number: int) -> None:
+        """A trial has failed, or was given up before it was measured."""
+        self._sampler.failed(number)
+
+    def _is_new(self, row: ConfigurationText) -> bool:
+        """Whether a configuration was not there before; now it was."""
+        key = (
+            row.model_id,
+            parse_compile_params(row.compile_params),
+            parse_fit_params(row.fit_params),
+        )
+        if key in self._seen:
+            return False
+        self._seen.add(key)
+        return True
+
+
+def sampler_of(spec: SearchSpec, explorer: Explorer) -> Sampler:
+    """The sampler of a method."""
+    if spec.method == GRID:
+        return Enumeration(explorer)
+    if spec.method in (TPE, BOHB, GP, CMA_ES):
+        return Learning(spec, explorer)
+    return Chance(explorer, spec.seed)
+
+
+def check_sampler(spec: SearchSpec) -> None:
+    """Refuse a space that a method cannot explore.
+
+    Raises:
+        InvalidArgument: what the method wants.
+        MissingPackage: a package that it needs is not there.
+    """
+    explorer = Explorer(spec.space)
+    if spec.method == GRID and explorer.has_range:
+        raise InvalidArgument(
+            "compile_params_grid, fit_params_grid: got a range; a grid search allows lists of values "
+            "only",
+            hint="choose another method, such as 'random', or list some values",
+        )
+    if spec.method in (GP, CMA_ES) and not explorer.is_numeric:
+        raise InvalidArgument(
+            f"automl_method: got {spec.method!r} for a space with choices; allowed are ranges of "
+            "numbers, beside parameters with one value",
+            hint="'tpe' explores spaces with choices",
+        )
+    if spec.method == CMA_ES and len(spec.objectives) > 1:
+        raise InvalidArgument(
+            f"objective: got {len(spec.objectives)} for 'cma-es'; allowed: one",
+            hint="'tpe' and 'gp' take several",
+        )
+    if spec.method == GP and importlib.util.find_spec("torch") is None:
+        raise MissingPackage(
+            "automl_method: got 'gp', for which Optuna needs the package torch",
+            hint="install it beside cerebro-db: pip install 'cerebro-db[gp]'; 'tpe' needs none",
+        )

@@ -1,0 +1,573 @@
+"""The course of a search in virtual time: whoever decides sees results in an order that depends on the
+plan alone, however many workers there are and however fast.
+
+A search has so many places. A trial that has one is trained in it, an epoch in its estimated cost; at the
+end of its budget the place is free, and the method says what is done with it. Results are taken note of
+in the order in which they come in this virtual time, each as soon as it and all before it are known. The
+workers meanwhile train whatever has a place.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import deque
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from cerebro_db.configs.callbacks import monitors_of
+from cerebro_db.configs.model_selection import ConfigurationText
+from cerebro_db.core import decisions
+from cerebro_db.core.decisions import (
+    Add,
+    Asked,
+    Candidate,
+    Clone,
+    Decision,
+    Note,
+    Promote,
+    Stop,
+)
+from cerebro_db.core.events import Held
+from cerebro_db.core.search import SearchSpec, Space
+from cerebro_db.core.state import RunState, Track
+from cerebro_db.decide import callbacks
+from cerebro_db.decide.search import stopping
+from cerebro_db.decide.search.methods import method_of
+from cerebro_db.decide.search.ranking import Values
+from cerebro_db.decide.search.recorded import CLONE, STOP, Recorded, check_same
+from cerebro_db.decide.search.sampling import Distinct, Fault, check_sampler
+from cerebro_db.decide.search.space import Explorer
+from cerebro_db.decide.search.timeline import Timeline
+from cerebro_db.decide.search.trials import (
+    FAILED,
+    RUNNING,
+    STOPPED,
+    WAITING,
+    Continue,
+    End,
+    Start,
+    Trial,
+)
+from cerebro_db.errors import InvalidArgument
+
+_Made = Decision | Held
+
+
+class Schedule:
+    """Decides a search; the same again, from the scores of a run, where it goes on.
+
+    Args:
+        spec: of the search.
+        fault: tells what cannot be trained.
+        recorded: decisions that were made already, by number.
+    """
+
+    is_open = True
+
+    def __init__(self, spec: SearchSpec, fault: Fault, recorded: Sequence[Recorded] = ()) -> None:
+        self._spec, self._method = spec, method_of(spec)
+        self._sampler, self._fault = Distinct(spec, fault), fault
+        self._recorded = deque(recorded)
+        self._replayed: deque[tuple[int, int]] = deque()
+        self.trials: dict[int, Trial] = {}
+        self._timeline = Timeline()
+        self._costs: dict[int, float] = {}
+        self._heard: list[tuple[int, int]] = []
+        self._unfinished: Iterator[_Made] = iter(())
+        # The decision that is made again at present.
+        self._expected: Recorded | None = None
+        self._epochs = 0
+        self._max_epochs = spec.budget.max_epochs
+        self._max_trials = spec.budget.max_configurations
+        self._is_over = False
+        self._monitors: dict[str, Mapping[str, str]] = {}
+
+    # -- decisions -------------------------------------------------------------------------------
+    def decide(self, state: RunState) -> Iterator[_Made]:
+        """What follows from the results that are known."""
+        if self._recorded:
+            yield from self._catch_up(state)
+        yield from self._unfinished
+        self._unfinished = self._advance(state)
+        yield from self._unfinished
+
+    def asked(self, state: RunState, request: Asked) -> Iterator[_Made]:
+        """What follows from a request of another session, or of the clock.
+
+        Raises:
+            InvalidArgument: it cannot be followed; then nothing has changed.
+        """
+        self._check(state, request)
+        yield from self._answer(state, request)
+
+    def _catch_up(self, state: RunState) -> Iterator[Held]:
+        """Make the decisions of an earlier driver again; what they held is held again."""
+        held: dict[int, Held] = {}
+        while self._recorded:
+            self._expected = self._recorded.popleft()
+            self._replayed.extend(self._expected.heard)
+            for one in self._made_again(state, self._expected):
+                held[one.mst_key] = one
+        self._expected = None
+        yield from (one for key, one in held.items() if self.trials[key].status == RUNNING)
+
+    def _made_again(self, state: RunState, one: Recorded) -> Iterator[Held]:
+        """Make a recorded decision again; yields what is held."""
+        if one.who:
+            yield from self._until(one, self._unfinished, None)
+            yield from self._until(one, self._advance(state), None)
+            self._unfinished = self._answer(state, one.as_asked())
+            yield from self._until(one, self._unfinished, one)
+            return
+        found = yield from self._until(one, self._unfinished, one)
+        if not found:
+            self._unfinished = self._advance(state)
+            found = yield from self._until(one, self._unfinished, one)
+        if not found:
+            check_same(one, None)
+
+    def _until(
+        self, one: Recorded, made: Iterator[_Made], wanted: Recorded | None
+    ) -> Generator[Held, None, bool]:
+        """Go on until a decision comes; whether one came, which must be the wanted one.
+
+        Before what somebody had asked for, nothing else was decided.
+        """
+        for each in made:
+            if isinstance(each, Held):
+                yield each
+                continue
+            check_same(wanted or replace(one, action=""), each)
+            return True
+        return False
+
+    # -- the course ------------------------------------------------------------------------------
+    def _advance(self, state: RunState) -> Iterator[_Made]:
+        """Fill free places, and take note of results, until one is not known."""
+        while True:
+            yield from self._fill(state)
+            found = self._next_result(state)
+            if found is None:
+                return
+            yield from self._take(state, *found)
+
+    @property
+    def _places(self) -> int:
+        """How many places are free; what others have proposed has places of its own."""
+        taken = sum(one.status == RUNNING and not one.is_adopted for one in self.trials.values())
+        return self._spec.concurrency - taken
+
+    def _fill(self, state: RunState) -> Iterator[_Made]:
+        """Give free places to what the method wants, new trials together."""
+        together: list[Trial] = []
+        free = self._places
+        while free > 0 and (wanted := self._wanted(state)) is not None:
+            if isinstance(wanted, Continue):
+                yield from self._promote(state, wanted)
+            else:
+                trial = self._started(wanted)
+                if trial is None:
+                    for end in self._method.exhausted(self.trials):
+                        yield from self._end(state, end)
+                    continue
+                if wanted.source is None:
+                    together.append(trial)
+                else:
+                    yield self._made(Clone(*wanted.source, _candidate(trial), wanted.reason))
+                    yield from self._begin(state, trial)
+            free -= 1
+        if together:
+            yield self._made(Add(tuple(map(_candidate, together)), _reason(together)))
+            for trial in together:
+                yield from self._begin(state, trial)
+
+    def _wanted(self, state: RunState) -> Start | Continue | None:
+        """What the method wants, if the search goes on and its budget is enough."""
+        while not self._is_over:
+            wanted = self._method.next(self.trials)
+            if wanted is None or not self._affords(wanted):
+                return None
+            source = wanted.source if isinstance(wanted, Start) else None
+            if source is None or self._has_state(state, *source):
+                return wanted
+        return None
+
+    def _affords(self, wanted: Start | Continue) -> bool:
+        """Whether the budget of the search is enough; it begins nothing any more where it is not."""
+        if isinstance(wanted, Start):
+            epochs, trials = wanted.budget, len(self.trials) + 1
+        else:
+            epochs = wanted.budget - self.trials[wanted.mst_key].budget
+            trials = len(self.trials)
+        return self._epochs + epochs <= self._max_epochs and trials <= self._max_trials
+
+    def _has_state(self, state: RunState, source: int, epoch: int) -> bool:
+        """Whether a state is there, which it is unless its configuration has failed since."""
+        if self._expected is not None:
+            one = self._expected
+            return one.action == CLONE and one.changes[0].source == source
+        return epoch * state.spec.hops_an_epoch in state.tracks[source].states
+
+    def _is_alive(self, state: RunState, mst_key: int) -> bool:
+        """Whether a configuration has not failed, of which nothing is heard yet."""
+        if self._expected is not None:
+            one = self._expected
+            return one.action == STOP and one.changes[0].mst_key == mst_key
+        return state.tracks[mst_key].is_alive
+
+    def _started(self, wanted: Start) -> Trial | None:
+        key = max(self.trials, default=0) + 1
+        if wanted.row is None:
+            found = self._sampler.propose(key)
+            if found is None:
+                return None
+            parameters, row = found
+        else:
+            row = wanted.row
+            parameters = self._sampler.adopt(key, row)
+        place = {**wanted.place, "reason": wanted.reason}
+        trial = self.trials[key] = Trial(key, row, parameters, wanted.budget, place)
+        if wanted.source is not None:
+            source = self.trials[wanted.source[0]]
+            trial.offset = source.offset + wanted.source[1]
+        self._method.started(trial)
+        self._epochs += trial.budget
+        return trial
+
+    def _promote(self, state: RunState, wanted: Continue) -> Iterator[_Made]:
+        trial = self.trials[wanted.mst_key]
+        self._epochs += wanted.budget - trial.budget
+        trial.budget, trial.status = wanted.budget, RUNNING
+        trial.place.update(wanted.place)
+        yield self._made(
+            Promote(trial.mst_key, trial.budget, wanted.reason, detail=dict(wanted.place))
+        )
+        yield from self._begin(state, trial)
+
+    def _begin(self, state: RunState, trial: Trial) -> Iterator[Held]:
+        """A trial is trained from now on; when its next result comes."""
+        key = trial.mst_key
+        self._costs[key] = state.tracks[key].configuration.hop_seconds
+        yield from self._expect(trial)
+
+    def _expect(self, trial: Trial) -> Iterator[Held]:
+        watches = self._spec.early_stopping.watches
+        epoch = min(trial.done + 1, trial.budget) if watches else trial.budget
+        cost = self._costs[trial.mst_key] * (epoch - trial.done)
+        self._timeline.expect(trial.mst_key, epoch, cost)
+        looks_back = self._method.looks_back or self._spec.early_stopping.has_target
+        if watches or looks_back:
+            kept = frozenset({trial.done} if looks_back and trial.done else ())
+            yield Held(trial.mst_key, epoch if watches else None, kept)
+
+    # -- results ---------------------------------------------------------------------------------
+    def _next_result(self, state: RunState) -> tuple[int, int] | None:
+        """The next result that is known: of which trial, after which epoch, or that it has failed."""
+        if self._replayed:
+            return self._again(*self._replayed.popleft())
+        if self._expected is not None:  # an earlier driver knew no more here
+            return None
+        for trial in self.trials.values():
+            if trial.status == WAITING and state.tracks[trial.mst_key].ended:
+                return trial.mst_key, decisions.FAILED
+        self._timeline.forget(lambda key: self.trials[key].status != RUNNING)
+        is_strict = self._spec.deterministic
+        for event in self._timeline.first() if is_strict else self._timeline.all():
+            _, key, epoch = event
+            found = self._known(state.tracks[key], epoch)
+            if found is not None and self.trials[key].status == RUNNING:
+                self._timeline.take(event)
+                return key, found
+        return None
+
+    def _again(self, key: int, epoch: int) -> tuple[int, int]:
+        """A result that an earlier driver took note of."""
+        event = self._timeline.of(key) if self.trials[key].status == RUNNING else None
+        if event is not None:
+            self._timeline.take(event)
+        return key, epoch
+
+    def _known(self, track: Track, epoch: int) -> int | None:
+        """The epoch of a result, or that there will be none; None where that is not known."""
+        if epoch in track.scored:
+            return epoch
+        last = track.verdict.stopped_epoch  # by a callback of its own
+        if last is not None and last < epoch:
+            return last if last in track.scored else None
+        return decisions.FAILED if track.ended else None
+
+    def _take(self, state: RunState, key: int, epoch: int) -> Iterator[_Made]:
+        """Take note of a result, and do what follows from it."""
+        self._heard.append((key, epoch))
+        trial, track = self.trials[key], state.tracks[key]
+        if epoch == decisions.FAILED:
+            trial.status = FAILED
+            self._sampler.failed(key)
+            yield from self._observed(state, trial)
+            return
+        trial.done = epoch
+        trial.values[epoch] = self._values(track, epoch)
+        if self._reaches_target(trial):
+            trial.status = WAITING if epoch >= trial.budget else RUNNING
+            self._tell(trial)
+            yield from self._finish(state, f"the target is reached by {key}", {})
+            return
+        yield from self._judged(trial, track)
+        if trial.status == RUNNING:
+            yield from self._expect(trial)
+        else:
+            self._return(trial, epoch)
+            self._tell(trial)
+            yield from self._observed(state, trial)
+
+    def _judged(self, trial: Trial, track: Track) -> Iterator[Decision]:
+        """What an epoch makes of a trial: it runs, waits at its budget, or is stopped early."""
+        if self._was_stopped(track, trial.done):
+            trial.status = STOPPED
+        elif trial.done < self._method.full:
+            reason = stopping.fault(self._spec.early_stopping, trial, self.trials.values())
+            if reason is not None:
+                trial.status = STOPPED
+                yield self._made(Stop(trial.mst_key, trial.done, reason, detail=_rung_of(trial)))
+        if trial.status == RUNNING and trial.done >= trial.budget:
+            trial.status = WAITING
+
+    def _return(self, trial: Trial, epoch: int) -> None:
+        """Epochs that a trial has no use for are free for others."""
+        self._epochs -= trial.budget - epoch
+        trial.budget = epoch
+
+    def _was_stopped(self, track: Track, epoch: int) -> bool:
+        """Whether a callback of the configuration's own ends it with an epoch."""
+        one = track.configuration
+        if not callbacks.watches(one.fit_params):
+            return False
+        history = [pair for pair in track.history if pair[0] <= epoch]
+        return callbacks.decide(one.monitored, one.fit_params, history).stopped_epoch is not None
+
+    def _observed(self, state: RunState, trial: Trial) -> Iterator[_Made]:
+        for end in self._method.observed(trial, self.trials):
+            yield from self._end(state, end)
+
+    def _end(self, state: RunState, end: End) -> Iterator[_Made]:
+        trial = self.trials[end.mst_key]
+        trial.status = STOPPED
+        if self._is_alive(state, end.mst_key):
+            yield self._made(Stop(trial.mst_key, trial.done, end.reason, detail=_rung_of(trial)))
+
+    def _tell(self, trial: Trial) -> None:
+        """What the sampler learns of a trial that has come to its budget, or was stopped."""
+        if not trial.offset:
+            is_full = trial.done >= self._method.full
+            values = tuple(min(value, _WORST) for value in trial.values[trial.done])
+            self._sampler.observed(trial.mst_key, trial.done, values, is_full=is_full)
+
+    def _reaches_target(self, trial: Trial) -> bool:
+        value = trial.values[trial.done][0]
+        maximised = self._spec.objectives[0].maximise
+        return stopping.has_reached(self._spec.early_stopping, value, maximised=maximised)
+
+    def _values(self, track: Track, epoch: int) -> Values:
+        """What the objectives are after an epoch, so that less is better."""
+        found = []
+        for objective in self._spec.objectives:
+            logs = track.measured[epoch][objective.dataset]
+            value = logs[self._logged(track, objective.monitor)]
+            value = -value if objective.maximise else value
+            found.append(math.inf if math.isnan(value) else value)
+        return tuple(found)
+
+    def _logged(self, track: Track, monitor: str) -> str:
+        """The name in the logs of a configuration that a monitor stands for."""
+        text = track.configuration.compile_text
+        if text not in self._monitors:
+            metrics = track.configuration.monitored.metrics
+            pairs = [(metric.name, metric.label) for metric in metrics]
+            self._monitors[text] = monitors_of(pairs, validated=True)
+        return self._monitors[text][monitor]
+
+    # -- what others ask -------------------------------------------------------------------------
+    def _check(self, state: RunState, request: Asked) -> None:
+        """Whether a request can be followed."""
+        key, detail = request.mst_key, request.detail
+        if request.action in ("stop", "clone"):
+            trial, track = self.trials.get(key), state.tracks.get(key)
+            if (
+                trial is None
+                or track is None
+                or track.ended
+                or (request.action == "stop" and (not track.is_alive or not trial.is_open))
+            ):
+                going_on = [str(one) for one, found in self.trials.items() if found.is_open]
+                raise InvalidArgument(
+                    f"mst_key: got {key}; allowed: a configuration that has not ended, which are "
+                    f"{', '.join(going_on[:20]) or 'none'}",
+                    hint="cerebro.trials shows them",
+                )
+        if request.action == "clone":
+            self._check_row(self._changed_row(key, detail), detail.get("epochs"))
+            if not _newest(state, key):
+                raise InvalidArgument(
+                    f"mst_key: got {key}, of which no epoch is done; allowed: one that has a state",
+                    hint="cerebro.progress shows how far each is",
+                )
+        elif request.action == "add":
+            for model_id, compile_params, fit_params, epochs in detail["rows"]:
+                self._check_row(ConfigurationText(model_id, compile_params, fit_params), epochs)
+        elif request.action == "narrow":
+            self._check_space(Space.from_json(detail))
+
+    def _check_space(self, space: Space) -> None:
+        """Whether all of a space can be trained, and explored by the method."""
+        known = self._spec.space.model_ids
+        if wrong := [one for one in space.model_ids if one not in known]:
+            raise InvalidArgument(
+                f"model_id_list: got {wrong[0]}; allowed: those that the search began with, "
+                f"{', '.join(map(str, known))}"
+            )
+        for row in Explorer(space).probes():
+            self._check_row(row, None)
+        check_sampler(replace(self._spec, space=space))
+
+    def _check_row(self, row: ConfigurationText, epochs: int | None) -> None:
+        fault = self._fault(row)
+        if fault is not None:
+            raise InvalidArgument(fault)
+        if epochs is not None and epochs < 1:
+            raise InvalidArgument(f"epochs: got {epochs}; allowed: at least 1")
+
+    def _answer(self, state: RunState, request: Asked) -> Iterator[_Made]:
+        """Only the first decision bears a name; others follow from it."""
+        detail, who, key = request.detail, request.who, request.mst_key
+        if request.action == "add":
+            yield from self._add(state, detail["rows"], who)
+        elif request.action == "stop":
+            yield from self._stop(state, self.trials[key], detail.get("epoch"), who)
+        elif request.action == "clone":
+            yield from self._clone(state, key, detail, who)
+        elif request.action == "finish":
+            yield from self._finish(state, str(detail["reason"]), detail, who)
+        elif request.action in ("narrow", "extend"):
+            yield self._made(Note(request.action, f"asked for by {who}", who=who, detail=detail))
+            if request.action == "narrow":
+                space = Space.from_json(detail)
+                self._sampler.narrow(space)
+                self._method.narrow(space)
+            else:
+                self._extend(detail)
+        else:
+            raise InvalidArgument(f"action: got {request.action!r}, which no search follows")
+
+    def _add(self, state: RunState, rows: Sequence[Sequence[Any]], who: str) -> Iterator[_Made]:
+        trials = [self._adopted(ConfigurationText(*row), epochs) for *row, epochs in rows]
+        candidates = tuple(map(_candidate, trials))
+        yield self._made(Add(candidates, f"asked for by {who}", who=who))
+        for trial in trials:
+            yield from self._begin(state, trial)
+
+    def _adopted(self, row: ConfigurationText, epochs: int | None, offset: int = 0) -> Trial:
+        key = max(self.trials, default=0) + 1
+        trial = Trial(key, row, self._sampler.adopt(key, row), 1, offset=offset, is_adopted=True)
+        self._method.adopted(trial)
+        if epochs is not None:
+            trial.budget = epochs
+        self.trials[key] = trial
+        return trial
+
+    def _stop(self, state: RunState, trial: Trial, epoch: int | None, who: str) -> Iterator[_Made]:
+        key = trial.mst_key
+        after = _newest(state, key) if epoch is None else epoch
+        trial.status = STOPPED
+        if after not in trial.values:
+            self._sampler.failed(key)
+        yield self._made(Stop(key, after, f"asked for by {who}", who=who, detail=_rung_of(trial)))
+        yield from self._observed(state, trial)
+
+    def _clone(
+        self, state: RunState, key: int, detail: Mapping[str, Any], who: str
+    ) -> Iterator[_Made]:
+        epoch = detail.get("epoch") or _newest(state, key)
+        offset = self.trials[key].offset + epoch
+        trial = self._adopted(self._changed_row(key, detail), detail.get("epochs"), offset)
+        yield self._made(Clone(key, epoch, _candidate(trial), f"asked for by {who}", who=who))
+        yield from self._begin(state, trial)
+
+    def _changed_row(self, key: int, detail: Mapping[str, Any]) -> ConfigurationText:
+        """A configuration with other parameters, where there are such."""
+        row, given = self.trials[key].row, detail.get
+        compile_params, fit_params = given("compile_params"), given("fit_params")
+        return ConfigurationText(
+            row.model_id,
+            row.compile_params if compile_params is None else compile_params,
+            row.fit_params if fit_params is None else fit_params,
+        )
+
+    def _extend(self, detail: Mapping[str, Any]) -> None:
+        """Go on with more."""
+        self._is_over = False
+        self._method.extend(detail.get("params", {}))
+        self._max_epochs += detail.get("max_epochs", 0)
+        self._max_trials += detail.get("max_configurations", 0)
+
+    def _finish(
+        self, state: RunState, reason: str, detail: Mapping[str, Any], who: str = ""
+    ) -> Iterator[_Made]:
+        """Begin nothing any more; what runs is stopped where it is.
+
+        By itself, after the last epoch that it took note of; asked, after the last one that is done.
+        """
+        self._is_over = True
+        running = [one for one in self.trials.values() if one.status == RUNNING]
+        stopped = {one.mst_key: one.done for one in running}
+        if who:
+            found = detail.get("stopped")
+            stopped = (
+                {int(key): epoch for key, epoch in found.items()}
+                if found is not None
+                else {one.mst_key: _newest(state, one.mst_key) for one in running}
+            )
+        more = {"stopped": {str(key): epoch for key, epoch in stopped.items()}} if who else {}
+        yield self._made(Note("finish", reason, who=who, detail={"reason": reason, **more}))
+        for trial in running:
+            trial.status = STOPPED
+            if self._is_alive(state, trial.mst_key):
+                yield self._made(Stop(trial.mst_key, stopped[trial.mst_key], reason))
+
+    def _made(self, decision: Decision) -> Decision:
+        """A decision, with the results that were taken note of since the one before."""
+        heard, self._heard = tuple(self._heard), []
+        return replace(decision, heard=heard)
+
+
+_WORST = 1e300
+
+
+def _newest(state: RunState, mst_key: int) -> int:
+    """The last epoch whose state is there; 0 for none."""
+    track, hops = state.tracks[mst_key], state.spec.hops_an_epoch
+    return max((one // hops for one in track.states if one and one % hops == 0), default=0)
+
+
+def _candidate(trial: Trial) -> Candidate:
+    place = {key: value for key, value in trial.place.items() if key != "reason"}
+    detail = {"parameters": json.loads(json.dumps(dict(trial.parameters), default=repr)), **place}
+    return Candidate(
+        trial.mst_key,
+        trial.row.model_id,
+        trial.row.compile_params,
+        trial.row.fit_params,
+        trial.budget,
+        detail,
+        str(trial.place.get("reason", "")),
+    )
+
+
+def _rung_of(trial: Trial) -> dict[str, Any]:
+    return {name: trial.place[name] for name in ("bracket", "rung") if name in trial.place}
+
+
+def _reason(trials: Iterable[Trial]) -> str:
+    """Why trials begin that are added together."""
+    return "; ".join(dict.fromkeys(str(one.place["reason"]) for one in trials))

@@ -1,0 +1,56 @@
+"""Early stopping of trials: by what their last epochs were, and by what others were after as many."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from statistics import median
+
+from cerebro_db.core.search import EarlyStopping
+from cerebro_db.decide.search.trials import STOPPED, Trial
+
+
+def has_reached(rule: EarlyStopping, value: float, *, maximised: bool) -> bool:
+    """Whether a value, less of which is better, is as good as the target."""
+    target = -rule.target if maximised else rule.target
+    return rule.has_target and value <= target
+
+
+def fault(rule: EarlyStopping, trial: Trial, trials: Iterable[Trial]) -> str | None:
+    """Why a trial is to be stopped after its last epoch; None where it may go on.
+
+    By the first objective. Patience is that of EarlyStopping in Keras: the epochs since the value was
+    last better than the best before by more than the least improvement. The median is that of Optuna's
+    MedianPruner: of the values after the same epoch of others that were not stopped, with which the best
+    value of the trial is compared.
+    """
+    if trial.done < rule.first_epoch:
+        return None
+    if rule.patience and _since_best(rule, trial) >= rule.patience:
+        return f"no improvement for {rule.patience} epochs"
+    if rule.median_after:
+        return _below_median(rule, trial, trials)
+    return None
+
+
+def _since_best(rule: EarlyStopping, trial: Trial) -> int:
+    best, since = None, 0
+    for _, (value, *_rest) in sorted(trial.values.items()):
+        if best is None or value < best - rule.least_improvement:
+            best, since = value, 0
+        else:
+            since += 1
+    return since
+
+
+def _below_median(rule: EarlyStopping, trial: Trial, trials: Iterable[Trial]) -> str | None:
+    others = [
+        one.values[trial.done][0]
+        for one in trials
+        if one is not trial and one.status != STOPPED and trial.done in one.values
+    ]
+    if len(others) < rule.median_after:
+        return None
+    best, middle = min(values[0] for values in trial.values.values()), median(others)
+    if best <= middle:
+        return None
+    return f"worse than the median of {len(others)} others after epoch {trial.done}"

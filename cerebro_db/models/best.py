@@ -1,0 +1,108 @@
+"""The best trials of a search as a table of configurations."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from cerebro_db.configs.messages import check_range
+from cerebro_db.core.search import SearchSpec, pareto_set
+from cerebro_db.errors import InvalidArgument
+from cerebro_db.postgres import libraries
+from cerebro_db.postgres.names import QualifiedName
+from cerebro_db.postgres.outputs import Outputs, new_outputs, replaced
+from cerebro_db.postgres.sessions import Session, Tick
+from cerebro_db.postgres.table_kinds import CONFIGURATIONS
+from cerebro_db.postgres.trials import Trial, search_of, trials_of
+
+MOST = 100_000
+_SUFFIX = "_best"
+
+
+@dataclass(frozen=True)
+class BestRequest:
+    """The arguments of ``cerebro_best``, as given."""
+
+    run_id: int | None
+    n: int | None = None
+    model_selection_table: str | None = None
+    replace: bool | None = False
+
+
+def write_best(session: Session, request: BestRequest, tick: Tick) -> QualifiedName:
+    """Make a table of configurations from the best trials, which keep their keys; returns its name.
+
+    Args:
+        session: in a transaction; knows where the table's name is looked for.
+        request: what is asked for.
+        tick: called while waiting; may raise to cancel.
+
+    Raises:
+        UndefinedRun: the caller has no such run.
+        InvalidArgument: it is no search, or none of its trials has been measured.
+    """
+    check_range("n", request.n, 1, MOST)
+    run, spec = search_of(session, request.run_id, tick)
+    trials = best_trials(spec, trials_of(session, run.run_id, tick), request.n)
+    if not trials:
+        raise InvalidArgument(
+            f"run_id: got {run.run_id}, of which no trial has been measured yet; allowed: a search "
+            "with results",
+            hint="cerebro.trials shows how far each is",
+        )
+    name = request.model_selection_table
+    if name is None:
+        output = QualifiedName(run.row.output_schema, run.row.output_name + _SUFFIX)
+        name = str(output)
+    outputs = new_outputs(
+        session, name, "model_selection_table", CONFIGURATIONS, replace=request.replace, tick=tick
+    )
+    write_configurations(session, outputs, trials, run.row.model_arch_table, tick)
+    return outputs.name
+
+
+def write_configurations(
+    session: Session, outputs: Outputs, trials: Sequence[Trial], models: str, tick: Tick
+) -> None:
+    """Make a table of configurations and its summary.
+
+    Args:
+        session: in a transaction.
+        outputs: the names of the tables.
+        trials: the rows, which keep their keys.
+        models: name of the architecture table.
+        tick: called while waiting.
+    """
+    name = outputs.name
+    columns = ", ".join(libraries.SELECTION_COLUMNS)
+    with replaced(session, outputs, tick):
+        session.run(libraries.create_selection(name), (), tick)
+        summary = name.suffixed(libraries.SELECTION_SUFFIX)
+        session.run(libraries.create_selection_summary(summary), (models,), tick)
+        session.run(
+            f"INSERT INTO {name.sql} ({columns}) "
+            "SELECT * FROM unnest(%s::integer[], %s::integer[], %s::text[], %s::text[])",
+            [[getattr(one, column) for one in trials] for column in libraries.SELECTION_COLUMNS],
+            tick,
+        )
+
+
+def best_trials(spec: SearchSpec, trials: Sequence[Trial], n: int | None = None) -> list[Trial]:
+    """The best trials, the best first; equal ones in the order of their keys.
+
+    Args:
+        spec: of the search.
+        trials: all of them.
+        n: how many at most; None for the best one, or of several objectives for the Pareto set.
+            More than those are taken from the trials that only the first ones dominate, and so on.
+    """
+    several = len(spec.objectives) > 1
+    left = {one.mst_key: one for one in trials if one.is_comparable}
+    found: list[Trial] = []
+    while left and (n is None or len(found) < n):
+        losses = {key: one.losses(spec) for key, one in left.items()}
+        front = pareto_set(losses) if several else [min(losses, key=lambda key: (losses[key], key))]
+        found += [left.pop(key) for key in sorted(front, key=lambda key: (losses[key], key))]
+        if n is None:
+            break
+    return found[:n]

@@ -1,0 +1,64 @@
+"""The schedule of Hyperband as rows, and as a table as MADlib makes it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cerebro_db.configs.brackets import Bracket
+from cerebro_db.core.search_texts import schedule_of
+from cerebro_db.postgres.outputs import new_outputs, replaced
+from cerebro_db.postgres.sessions import Session, Tick
+from cerebro_db.postgres.table_kinds import SCHEDULES
+
+COLUMNS = ("s", "i", "n_i", "r_i")
+
+
+@dataclass(frozen=True)
+class ScheduleRequest:
+    """The arguments of ``cerebro_hyperband_schedule``, as given."""
+
+    schedule_table: str | None
+    r: int | None
+    eta: int | None = 3
+    skip_last: int | None = 0
+    replace: bool | None = False
+
+
+def schedule_rows(brackets: list[Bracket]) -> list[tuple[int, int, int, int]]:
+    """Bracket, rung, configurations and epochs of each rung."""
+    return [
+        (bracket.s, i, rung.configurations, rung.epochs)
+        for bracket in brackets
+        for i, rung in enumerate(bracket.rungs)
+    ]
+
+
+def write_schedule(session: Session, request: ScheduleRequest, tick: Tick) -> None:
+    """Make a table with a row for each rung.
+
+    Args:
+        session: in a transaction; knows where the table's name is looked for.
+        request: what is asked for.
+        tick: called while waiting; may raise to cancel.
+
+    Raises:
+        InvalidArgument: a number is out of its range.
+        DuplicateTable: there is a table of that name.
+    """
+    rows = schedule_rows(schedule_of(request.r, request.eta, request.skip_last))
+    outputs = new_outputs(
+        session, request.schedule_table, "schedule_table", SCHEDULES,
+        replace=request.replace, tick=tick,
+    )  # fmt: skip
+    output = outputs.name
+    with replaced(session, outputs, tick):
+        columns = ", ".join(f"{name} integer NOT NULL" for name in COLUMNS)
+        session.run(
+            f"CREATE TABLE {output.sql} ({columns}, UNIQUE (s, i)); {SCHEDULES.comment(output)}",
+            (),
+            tick,
+        )
+        values = ", ".join(["(%s, %s, %s, %s)"] * len(rows))
+        session.run(
+            f"INSERT INTO {output.sql} VALUES {values}", [one for row in rows for one in row], tick
+        )

@@ -1,0 +1,175 @@
+"""Trials of a search for Optuna: importance of parameters, and a storage for its dashboard."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from cerebro_db.configs.arguments import nearest
+from cerebro_db.configs.messages import check_range, shown
+from cerebro_db.core.search import Objective, SearchSpec
+from cerebro_db.decide.search.studies import (
+    Importance,
+    Measured,
+    add_to_study,
+    directions,
+    importances,
+)
+from cerebro_db.errors import InvalidArgument
+from cerebro_db.postgres.sessions import Session, Tick
+from cerebro_db.postgres.trials import Trial, measures_of, search_of, trials_of
+
+_LEAST = 2
+_MOST_EPOCHS = 1_000_000
+_SQLITE, _JOURNAL = (".db", ".sqlite", ".sqlite3"), (".log", ".journal", ".jsonl")
+_STATES = {
+    "finished": "COMPLETE", "stopped": "PRUNED", "waiting": "PRUNED", "training": "RUNNING",
+    "failed": "FAIL", "cancelled": "FAIL",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class ImportanceRequest:
+    """The arguments of ``cerebro_importance``, as given."""
+
+    run_id: int | None
+    objective: str | None = None
+    epoch: int | None = None
+
+
+def importance_of(session: Session, request: ImportanceRequest, tick: Tick) -> list[Importance]:
+    """How important each parameter of a search is, the most important one first.
+
+    Args:
+        session: whose role sees the run.
+        request: what is asked for.
+        tick: called while waiting; may raise to cancel.
+
+    Raises:
+        UndefinedRun: the caller has no such run.
+        InvalidArgument: it is no search, or too few of its trials were measured.
+    """
+    check_range("epoch", request.epoch, 1, _MOST_EPOCHS)
+    run, spec = search_of(session, request.run_id, tick)
+    objective = _objective(spec, request.objective)
+    measured = measures_of(session, run.run_id, objective, tick)
+    epoch = request.epoch or _usual_epoch(measured)
+    trials = [
+        Measured(one.parameters, (value,))
+        for one in trials_of(session, run.run_id, tick)
+        if one.parameters and math.isfinite(value := measured.get(one.mst_key, {}).get(epoch, math.nan))
+    ]  # fmt: skip
+    if len(trials) < _LEAST:
+        raise InvalidArgument(
+            f"run_id: got {run.run_id}, of which {len(trials)} trials of its space were measured after "
+            f"epoch {epoch}; allowed: a search with {_LEAST} such trials or more",
+            hint="cerebro.metrics shows after which epochs each was measured",
+        )
+    return importances(spec, trials)
+
+
+def _objective(spec: SearchSpec, name: str | None) -> Objective:
+    """The objective of a name, by default the first one."""
+    if name is None:
+        return spec.objectives[0]
+    known = {one.monitor: one for one in spec.objectives}
+    if name not in known:
+        raise InvalidArgument(
+            f"objective: got {shown(name)}; allowed: {', '.join(known)}",
+            hint=nearest(name[:80], known),
+        )
+    return known[name]
+
+
+def _usual_epoch(measured: Mapping[int, Mapping[int, float]]) -> int:
+    """The epoch after which most trials were measured, the last of these."""
+    counts = Counter(epoch for epochs in measured.values() for epoch in epochs)
+    return max(counts, key=lambda epoch: (counts[epoch], epoch), default=1)
+
+
+def write_study(session: Session, run_id: int, file: Path, tick: Tick) -> int:
+    """Write a search as a storage of Optuna; returns the number of its trials.
+
+    Args:
+        session: whose role sees the run.
+        run_id: which search.
+        file: to be made: a database of SQLite, or a journal, as its ending says.
+        tick: called while waiting.
+
+    Raises:
+        UndefinedRun: the caller has no such run.
+        InvalidArgument: it is no search, or the file cannot be made.
+    """
+    storage = _storage(file)
+    run, spec = search_of(session, run_id, tick)
+    trials = trials_of(session, run.run_id, tick)
+    steps = measures_of(session, run.run_id, spec.objectives[0], tick)
+    name = run.row.name or f"run {run.run_id}"
+    _write(
+        storage, name, spec, [_measured(spec, one, steps.get(one.mst_key, {})) for one in trials]
+    )
+    return len(trials)
+
+
+def _storage(file: Path) -> str:
+    """Name of a storage, from which Optuna makes it.
+
+    Raises:
+        InvalidArgument: the name of the file says nothing, or there is such a file.
+    """
+    ending = file.suffix.lower()
+    if ending not in (*_SQLITE, *_JOURNAL):
+        raise InvalidArgument(
+            f"got the file {file}; allowed: a name that ends in {', '.join((*_SQLITE, *_JOURNAL))}",
+            hint=f"{_SQLITE[0]} is a database of SQLite, {_JOURNAL[0]} a journal",
+        )
+    if file.exists():
+        raise InvalidArgument(f"got the file {file}, which exists; allowed: a new one")
+    if not file.absolute().parent.is_dir():
+        raise InvalidArgument(f"got the file {file}; its folder does not exist")
+    return f"sqlite:///{file.absolute()}" if ending in _SQLITE else str(file)
+
+
+def _write(storage: str, name: str, spec: SearchSpec, trials: Sequence[Measured]) -> None:
+    import optuna
+    from optuna.storages.journal import JournalFileBackend
+
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    place: optuna.storages.BaseStorage
+    if storage.startswith("sqlite:"):
+        place = optuna.storages.RDBStorage(storage)
+    else:
+        place = optuna.storages.JournalStorage(JournalFileBackend(storage))
+    study = optuna.create_study(storage=place, study_name=name, directions=directions(spec))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+        study.set_metric_names([one.monitor for one in spec.objectives])
+    study.set_user_attr("method", spec.method)
+    add_to_study(study, spec, trials)
+
+
+def _measured(spec: SearchSpec, trial: Trial, steps: Mapping[int, float]) -> Measured:
+    finite = {epoch: value for epoch, value in steps.items() if not math.isnan(value)}
+    has_values = trial.is_comparable and len(trial.objectives) == len(spec.objectives)
+    state = _STATES[trial.status]
+    if state == "PRUNED" and len(spec.objectives) > 1 and has_values:
+        state = "COMPLETE"  # of several objectives Optuna knows no pruned trials
+    if state == "COMPLETE" and not has_values:
+        state = "FAIL"
+    told = {
+        "mst_key": trial.mst_key, "model_id": trial.model_id, "bracket": trial.bracket,
+        "rung": trial.rung, "status": trial.status, "compile_params": trial.compile_params,
+        "fit_params": trial.fit_params, "reason": trial.reason,
+    }  # fmt: skip
+    attributes = {name: value for name, value in told.items() if value not in (None, "")}
+    return Measured(
+        trial.parameters,
+        trial.objectives if state == "COMPLETE" else (),
+        finite if len(spec.objectives) == 1 else {},
+        state,
+        attributes,
+    )

@@ -1,0 +1,172 @@
+"""Trials of a search as the catalog's views tell them."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from cerebro_db.core.search import Objective, SearchSpec, Space
+from cerebro_db.errors import InvalidArgument, UndefinedRun
+from cerebro_db.postgres.catalog import GOING_ON, Catalog, StoredRun
+from cerebro_db.postgres.sessions import Session, Tick
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A row of ``cerebro.trials``.
+
+    Attributes:
+        rank: from 1, by the first objective.
+        parameters: by the names of the dimensions of the space; none of one that somebody added.
+        epoch: after which it was last measured; 0 before that.
+        objectives: after that epoch; none before, and where one was not measured.
+        reason: of the last decision about it.
+    """
+
+    mst_key: int
+    rank: int
+    model_id: int
+    compile_params: str
+    fit_params: str
+    parameters: Mapping[str, Any]
+    status: str
+    bracket: int | None
+    rung: int | None
+    budget: int
+    epoch: int
+    objectives: tuple[float, ...]
+    reason: str
+
+    @property
+    def is_comparable(self) -> bool:
+        """True where it has values and has neither failed nor been cancelled: others are compared with it."""
+        values = self.objectives
+        ended_badly = self.status in ("failed", "cancelled")
+        return bool(values) and not ended_badly and all(map(math.isfinite, values))
+
+    def losses(self, spec: SearchSpec) -> tuple[float, ...]:
+        """Its objectives such that less of each is better."""
+        pairs = zip(spec.objectives, self.objectives, strict=True)
+        return tuple(-value if one.maximise else value for one, value in pairs)
+
+
+def search_of(session: Session, run_id: int | None, tick: Tick) -> tuple[StoredRun, SearchSpec]:
+    """A run that is a search, and what it was asked for.
+
+    Raises:
+        UndefinedRun: the caller has no such run.
+        InvalidArgument: it is no search.
+    """
+    run = Catalog(session, tick).run(run_id)
+    sql = "SELECT search::text FROM cerebro._runs WHERE run_id = %s"
+    ((text,),) = session.run(sql, (run.run_id,), tick)
+    if text is None:
+        raise InvalidArgument(
+            f"run_id: got {run.run_id}, which is no search; allowed: a run of cerebro_search",
+            hint="cerebro.searches shows yours",
+        )
+    return run, SearchSpec.from_text(text)
+
+
+def trials_of(session: Session, run_id: int, tick: Tick) -> list[Trial]:
+    """The trials of a search, in the order of their keys."""
+    return [_trial(row) for row in session.run(_TRIALS, (run_id,), tick)]
+
+
+def _trial(row: tuple[Any, ...]) -> Trial:
+    facts = dict(zip((field.name for field in fields(Trial)), row, strict=True))
+    values = facts["objectives"] or ()
+    facts["parameters"] = json.loads(facts["parameters"] or "{}")
+    facts["objectives"] = tuple(math.nan if one is None else float(one) for one in values)
+    return Trial(**facts)
+
+
+_TRIALS = """
+SELECT mst_key, rank, model_id, compile_params, fit_params,
+       CASE WHEN pg_catalog.jsonb_typeof(parameters) = 'object' THEN parameters::text END AS parameters,
+       status, bracket, rung, COALESCE(budget, 0) AS budget, COALESCE(epoch, 0) AS epoch, objectives::text[],
+       COALESCE(reason, '') AS reason
+  FROM cerebro.trials WHERE run_id = %s ORDER BY mst_key
+"""
+
+
+def newest_space(session: Session, run_id: int, tick: Tick) -> Space | None:
+    """The space that a search was last narrowed to; None where it never was."""
+    rows = session.run(_NARROWED, (run_id,), tick)
+    return Space.from_json(json.loads(rows[0][0])) if rows else None
+
+
+_NARROWED = """
+SELECT detail::text FROM cerebro._decisions WHERE run_id = %s AND action = 'narrow'
+ ORDER BY number DESC LIMIT 1
+"""
+
+
+@dataclass(frozen=True)
+class Progress:
+    """A row of ``cerebro.searches``, and the newest decisions.
+
+    Attributes:
+        best: mst_key and objective of the best trial; None before any was measured.
+        decisions: the last ones, the newest first: when, what, about which trial, why.
+    """
+
+    name: str | None
+    status: str
+    method: str
+    best: tuple[int, float] | None
+    decisions: tuple[tuple[str, str, int, str], ...]
+
+    @property
+    def goes_on(self) -> bool:
+        """True while somebody drives it."""
+        return self.status in GOING_ON
+
+
+def progress_of(session: Session, run_id: int, tick: Tick) -> Progress:
+    """How a search stands.
+
+    Raises:
+        UndefinedRun: the caller has no such search.
+    """
+    rows = session.run(_PROGRESS, (run_id,), tick)
+    if not rows:
+        raise UndefinedRun(
+            f"run_id: got {run_id}; allowed: a search of yours", hint="cerebro.searches shows them"
+        )
+    ((name, status, method, key, objective),) = rows
+    best = None if key is None else (int(key), float(objective))
+    decisions = session.run(_NEWEST, (run_id,), tick)
+    return Progress(name, status, method, best, tuple(tuple(row) for row in decisions))
+
+
+_PROGRESS = """
+SELECT name, status, method, best_mst_key, best_objective FROM cerebro.searches WHERE run_id = %s
+"""
+_NEWEST = """
+SELECT pg_catalog.to_char(decided, 'HH24:MI:SS'), action, mst_key, reason
+  FROM cerebro.decisions WHERE run_id = %s ORDER BY number DESC, mst_key LIMIT 6
+"""
+
+
+def measures_of(
+    session: Session, run_id: int, objective: Objective, tick: Tick
+) -> dict[int, dict[int, float]]:
+    """The values of an objective by trial and epoch."""
+    found: dict[int, dict[int, float]] = {}
+    rows = session.run(_MEASURES, (run_id, objective.dataset), tick)
+    for mst_key, epoch, loss, names, values in rows:
+        measured = {**dict(zip(names, values, strict=True)), "loss": loss}
+        value = measured.get(objective.metric)
+        if value is not None:
+            found.setdefault(int(mst_key), {})[int(epoch)] = float(value)
+    return found
+
+
+_MEASURES = """
+SELECT mst_key, epoch, loss::text, metric_names, metrics::text[] FROM cerebro._metrics
+ WHERE run_id = %s AND dataset = %s ORDER BY mst_key, epoch
+"""

@@ -1,0 +1,85 @@
+-- What is seen of searches. Arrays are spread in lists of columns, which all servers do alike.
+
+CREATE VIEW cerebro.trials WITH (security_barrier) AS
+WITH searches AS (
+    -- Whoever owns a run may have written anything.
+    SELECT r.run_id,
+           CASE WHEN jsonb_typeof(r.search -> 'objectives') = 'array' THEN r.search -> 'objectives' ELSE '[]' END
+               AS objectives
+      FROM cerebro._runs r WHERE r.search IS NOT NULL
+), places AS (
+    SELECT s.run_id, s.objectives, generate_series(0, jsonb_array_length(s.objectives) - 1) AS place FROM searches s
+), aims AS (
+    SELECT p.run_id, p.place, p.objectives -> p.place ->> 'metric' AS metric,
+           p.objectives -> p.place ->> 'dataset' AS dataset,
+           p.objectives -> p.place ->> 'maximise' = 'true' AS maximise
+      FROM places p
+), latest AS (
+    SELECT DISTINCT ON (m.run_id, m.mst_key, m.dataset) m.*
+      FROM cerebro._metrics m JOIN searches s ON s.run_id = m.run_id
+     ORDER BY m.run_id, m.mst_key, m.dataset, m.epoch DESC
+), measures AS (
+    SELECT l.run_id, l.mst_key, l.dataset, l.epoch, 'loss'::text AS metric, l.loss AS value FROM latest l
+     UNION ALL
+    SELECT l.run_id, l.mst_key, l.dataset, l.epoch, unnest(l.metric_names), unnest(l.metrics) FROM latest l
+), scores AS (
+    SELECT m.run_id, m.mst_key, max(m.epoch) AS epoch, array_agg(m.value ORDER BY a.place) AS objectives,
+           -- Smaller is better; what is not a number comes last.
+           min(CASE WHEN a.place > 0 OR m.value = 'NaN' THEN NULL WHEN a.maximise THEN -m.value ELSE m.value END)
+               AS badness
+      FROM measures m JOIN aims a ON a.run_id = m.run_id AND a.dataset = m.dataset AND a.metric = m.metric
+     GROUP BY m.run_id, m.mst_key
+), decided AS (
+    SELECT d.* FROM cerebro._decisions d JOIN searches s ON s.run_id = d.run_id
+), places_in_brackets AS (
+    SELECT d.run_id, d.mst_key,
+           max(CASE WHEN d.detail ->> 'bracket' ~ '^[0-9]{1,9}$' THEN (d.detail ->> 'bracket')::integer END) AS bracket,
+           max(CASE WHEN d.detail ->> 'rung' ~ '^[0-9]{1,9}$' THEN (d.detail ->> 'rung')::integer END) AS rung
+      FROM decided d GROUP BY d.run_id, d.mst_key
+), begun AS (
+    SELECT DISTINCT ON (d.run_id, d.mst_key) d.run_id, d.mst_key, d.detail -> 'parameters' AS parameters
+      FROM decided d WHERE d.action IN ('add', 'clone') ORDER BY d.run_id, d.mst_key, d.number
+), newest AS (
+    SELECT DISTINCT ON (d.run_id, d.mst_key) d.* FROM decided d ORDER BY d.run_id, d.mst_key, d.number DESC
+)
+SELECT c.run_id, c.mst_key,
+       rank() OVER (PARTITION BY c.run_id
+                    ORDER BY c.status IN ('failed', 'cancelled'), v.badness, v.objectives IS NULL) AS rank,
+       c.model_id, c.compile_params, c.fit_params, b.parameters,
+       CASE WHEN n.action = 'stop' AND c.status IN ('waiting', 'training', 'finished') THEN 'stopped'
+            WHEN c.status = 'training' AND v.epoch >= c.budget THEN 'waiting'
+            ELSE c.status
+       END AS status,
+       p.bracket, p.rung, c.budget, v.epoch, v.objectives[1] AS objective, v.objectives,
+       n.action, n.reason, nullif(n.who, '') AS decided_by, n.decided, c.error
+  FROM cerebro._configurations c
+  JOIN searches s ON s.run_id = c.run_id
+  LEFT JOIN scores v ON v.run_id = c.run_id AND v.mst_key = c.mst_key
+  LEFT JOIN places_in_brackets p ON p.run_id = c.run_id AND p.mst_key = c.mst_key
+  LEFT JOIN begun b ON b.run_id = c.run_id AND b.mst_key = c.mst_key
+  LEFT JOIN newest n ON n.run_id = c.run_id AND n.mst_key = c.mst_key;
+COMMENT ON VIEW cerebro.trials IS
+'Configurations of each search: their parameters, how far they are, what they have reached, and what was last decided about them, and why.';
+
+CREATE VIEW cerebro.searches WITH (security_barrier) AS
+SELECT r.run_id, r.name, r.status, s.search ->> 'method' AS method, (s.search -> 'replays') <> '[]' AS is_replay, s.search -> 'params' AS params,
+       s.search -> 'space' AS space, s.search -> 'objectives' AS objectives, s.search -> 'budget' AS budget,
+       t.trials, t.finished AS finished_trials, t.stopped, t.failed, t.epochs,
+       b.mst_key AS best_mst_key, b.objective AS best_objective
+  FROM cerebro.runs r
+  JOIN cerebro._runs s ON s.run_id = r.run_id AND s.search IS NOT NULL
+  LEFT JOIN (SELECT c.run_id, count(*) AS trials,
+                    count(nullif(c.status = 'finished', false)) AS finished,
+                    count(nullif(c.status = 'stopped', false)) AS stopped,
+                    count(nullif(c.status IN ('failed', 'cancelled'), false)) AS failed,
+                    sum(c.epoch)::bigint AS epochs
+               FROM cerebro.trials c GROUP BY c.run_id) t ON t.run_id = r.run_id
+  LEFT JOIN (SELECT DISTINCT ON (c.run_id) c.run_id, c.mst_key, c.objective FROM cerebro.trials c
+              WHERE c.objective IS NOT NULL AND c.status NOT IN ('failed', 'cancelled')
+              ORDER BY c.run_id, c.rank, c.mst_key) b ON b.run_id = r.run_id;
+COMMENT ON VIEW cerebro.searches IS
+'Searches: their method and space, what they look for, and the best that they have found so far.';
+
+GRANT SELECT ON cerebro.trials, cerebro.searches TO cerebro_user;
+ALTER VIEW cerebro.trials OWNER TO cerebro_owner;
+ALTER VIEW cerebro.searches OWNER TO cerebro_owner;

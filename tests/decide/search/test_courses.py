@@ -1,0 +1,160 @@
+"""Whole searches over scripted curves: the same decisions whatever comes first."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from decide.search.courses import Asked, Budget, Course, EarlyStopping, by_rate, rate, spec
+
+METHODS: dict[str, dict[str, Any]] = {
+    "random": {"num_configs": 12, "num_iterations": 3},
+    "successive_halving": {"num_configs": 9, "R": 9},
+    "hyperband": {"R": 9},
+    "asha": {"num_configs": 18, "R": 9, "concurrency": 4},
+    "tpe": {"num_configs": 16, "num_iterations": 2, "num_startup": 4, "concurrency": 4},
+    "bohb": {"R": 9, "num_startup": 4, "concurrency": 4},
+    "pbt": {"population": 6, "num_iterations": 5},
+    "cma-es": {"num_configs": 12, "num_iterations": 2, "concurrency": 3},
+}
+WATCHED = EarlyStopping(patience=2, median_after=3, target=0.35)
+
+
+def uneven(one: Any) -> float:
+    """Costs of trials."""
+    return 1.0 + one.mst_key % 5
+
+
+def noisy(track: Any, epoch: int) -> dict[str, float]:
+    """Curves that rise and fall."""
+    key = track.configuration.mst_key
+    return {"loss": by_rate(track, epoch)["loss"] + ((key * 7 + epoch * 13) % 10) / 20}
+
+
+@pytest.mark.parametrize("early_stopping", [EarlyStopping(), WATCHED], ids=["plain", "watched"])
+@pytest.mark.parametrize("method", METHODS)
+def test_speed_does_not_show(method: str, early_stopping: EarlyStopping) -> None:
+    search = spec(method, early_stopping=early_stopping, **METHODS[method])
+    curve = noisy if early_stopping.watches else by_rate
+    first = Course(search, curve, cost=uneven).run()
+    assert first.decided
+    for order in range(1, 6):
+        assert Course(search, curve, order, cost=uneven).run().decided == first.decided
+
+
+@pytest.mark.parametrize("deterministic", [True, False])
+@pytest.mark.parametrize("method", METHODS)
+def test_a_search_goes_on_after_any_decision(method: str, deterministic: bool) -> None:
+    search = spec(method, early_stopping=WATCHED, deterministic=deterministic, **METHODS[method])
+    rows = [[1, ADDED, "batch_size=4", 2], [1, ADDED, "batch_size=2", None]]
+    asks = {1: Asked(1, "add", 0, "ann", {"rows": rows}), 2: Asked(2, "stop", 2, "bob")}
+    whole = Course(search, noisy, 3, uneven, asks).run()
+    assert [one.who for one in whole.recorded if one.who] == ["ann", "bob"]
+    first = max(one.number for one in whole.recorded if one.who)
+    for number in range(first, len(whole.recorded), max(1, len(whole.recorded) // 8)):
+        again = Course(search, noisy, 3, uneven, asks, limit=number).run()
+        assert len(again.recorded) == number
+        again.resume()
+        if deterministic:
+            assert again.decided == whole.decided
+        assert again.schedule.trials.keys() == again.state.tracks.keys()
+
+
+def test_a_search_that_somebody_ends_goes_on_after_any_decision() -> None:
+    search = spec("random", num_configs=8, num_iterations=6, early_stopping=WATCHED)
+    asks = {3: Asked(2, "finish", 0, "clock", {"reason": "max_seconds are over"})}
+    whole = Course(search, noisy, 3, uneven, asks).run()
+    assert len(whole.recorded) > 6
+    assert whole.recorded[-1].reason == "max_seconds are over"
+    for number in range(4, len(whole.recorded)):
+        again = Course(search, noisy, 3, uneven, asks, limit=number).run().resume()
+        assert again.decided == whole.decided
+
+
+ADDED = "loss='sparse_categorical_crossentropy',optimizer='SGD(lr=0.5)',metrics=['accuracy']"
+
+
+def test_hyperband_has_the_trials_of_the_paper() -> None:
+    course = Course(spec("hyperband", R=9)).run()
+    assert [len(course.reached(epochs)) for epochs in (1, 3, 9)] == [17, 11, 5]
+    assert sum(one.action == "add" for one in course.recorded) == 1
+
+
+def test_halving_keeps_the_best() -> None:
+    course = Course(spec("successive_halving", num_configs=9, R=9)).run()
+    best = sorted(course.state.tracks, key=lambda key: by_rate(course.state.tracks[key], 1)["loss"])
+    assert sorted(course.reached(3)) == sorted(best[:3])
+    assert course.reached(9) == best[:1]
+    stopped = [one for one in course.recorded if one.action == "stop"]
+    assert [one.changes[0].epochs for one in stopped] == [1] * 6 + [3] * 2
+    assert stopped[0].reason == "number 4 of 9 in rung 0"
+
+
+def test_asha_promotes_as_soon_as_it_can() -> None:
+    course = Course(spec("asha", num_configs=27, R=9, concurrency=1)).run()
+    actions = [one.action for one in course.recorded]
+    assert actions[:4] == ["add", "add", "add", "promote"]
+    assert len(course.state.tracks) == 27
+    assert len(course.reached(9)) >= 3
+
+
+def test_learning_finds_what_chance_does_not() -> None:
+    def best(method: str, seed: int) -> float:
+        search = spec(method, num_configs=40, num_iterations=1, concurrency=2, seed=seed)
+        tracks = Course(search).run().state.tracks.values()
+        return min(by_rate(track, 1)["loss"] for track in tracks)
+
+    for method in ("tpe", "cma-es"):
+        found = [best(method, seed) < best("random", seed) for seed in range(10)]
+        assert sum(found) >= 7
+
+
+def test_the_worst_of_a_population_go_on_from_the_best() -> None:
+    course = Course(spec("pbt", population=8, num_iterations=6)).run()
+    clones = [one for one in course.recorded if one.action == "clone"]
+    assert clones
+    tracks = course.state.tracks
+    for one in clones:
+        (change,) = one.changes
+        source = rate(tracks[change.source])
+        assert tracks[change.mst_key].configuration.is_warm
+        assert rate(tracks[change.mst_key]) != source
+    members = [one for one in course.schedule.trials.values() if one.status == "waiting"]
+    assert len(members) == 8
+    assert all(one.offset + one.done == 6 for one in members)
+
+
+def test_who_fails_is_left_out() -> None:
+    course = Course(spec("successive_halving", num_configs=9, R=9), fails={2: 1, 5: 1}).run()
+    assert len(course.reached(1)) == 7
+    assert len(course.reached(3)) == 3
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_failures_do_not_show_either(method: str) -> None:
+    search = spec(method, **METHODS[method])
+    fails = {2: 1, 4: 2}
+    first = Course(search, fails=fails, cost=uneven).run()
+    for order in range(1, 4):
+        assert Course(search, order=order, fails=fails, cost=uneven).run().decided == first.decided
+
+
+def test_budgets_are_kept() -> None:
+    epochs = Course(spec("hyperband", R=9, budget=Budget(max_epochs=30))).run()
+    assert sum(one.done // 2 for one in epochs.state.tracks.values()) <= 30
+    trials = Course(spec("random", num_configs=50, budget=Budget(max_configurations=7))).run()
+    assert len(trials.state.tracks) == 7
+
+
+def test_a_target_ends_the_search() -> None:
+    search = spec(
+        "random", num_configs=20, num_iterations=9, early_stopping=EarlyStopping(target=0.6)
+    )
+    course = Course(search, cost=uneven).run()
+    finish = next(one for one in course.recorded if one.action == "finish")
+    assert finish.reason.startswith("the target is reached by")
+    after = course.recorded[finish.number :]
+    assert after
+    assert {one.action for one in after} == {"stop"}
+    # Each where it was in virtual time: what had no epoch done is given up.
+    assert len({one.changes[0].epochs for one in after}) > 1

@@ -1,0 +1,118 @@
+"""A search; it may kill itself on the way.
+
+    python -m fitting.searching DSN NAME WORKERS METHOD [RUN_ID] [KILL]
+
+KILL is ``before N`` or ``after N``: when decision N is about to be stored, or was stored.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from cerebro_db.configs.search_methods import find_method
+from cerebro_db.core.search import Aim, Budget, EarlyStopping, Space
+from cerebro_db.postgres import records as rows
+from cerebro_db.postgres.client import Client
+from cerebro_db.runs import decisions
+from cerebro_db.runs.driver import Limits, resume
+from cerebro_db.runs.search import SearchRequest, search
+
+SPACE = Space(
+    (1, 2),
+    "{'loss': ['sparse_categorical_crossentropy'], 'metrics': [['accuracy']], "
+    "'optimizer_params_list': [{'optimizer': ['Adam'], 'lr': [0.0001, 0.1, 'log']}, "
+    "{'optimizer': ['SGD'], 'lr': [0.01, 0.1, 0.3], 'momentum': [0.5, 0.95, 'log_near_one']}]}",
+    "{'batch_size': [4, 16, 'log']}",
+)
+LISTED = Space(
+    (1, 2),
+    "{'loss': ['sparse_categorical_crossentropy'], 'metrics': [['accuracy']], "
+    "'optimizer_params_list': [{'optimizer': ['Adam'], 'lr': [0.01, 0.1]}]}",
+    "{'batch_size': [8, 16]}",
+)
+NUMBERS = Space(
+    (1,),
+    "{'loss': ['sparse_categorical_crossentropy'], 'metrics': [['accuracy']], "
+    "'optimizer_params_list': [{'optimizer': ['Adam'], 'lr': [0.0001, 0.1, 'log'], "
+    "'beta_1': [0.8, 0.95, 'linear', 0.05]}]}",
+    "{'batch_size': [8]}",
+)
+METHODS: dict[str, dict[str, Any]] = {
+    "grid": {"num_iterations": 2},
+    "random": {"num_configs": 5, "num_iterations": 2},
+    "successive_halving": {"num_configs": 6, "R": 4, "eta": 2},
+    "hyperband": {"R": 4, "eta": 2},
+    "asha": {"num_configs": 8, "R": 4, "eta": 2},
+    "tpe": {"num_configs": 10, "num_iterations": 1, "num_startup": 4},
+    "bohb": {"R": 4, "eta": 2, "num_startup": 3},
+    "pbt": {"population": 4, "num_iterations": 3},
+    "cma-es": {"num_configs": 8, "num_iterations": 1},
+}
+LONG = {"num_configs": 4, "num_iterations": 150}
+SPACES = {"grid": LISTED, "cma-es": NUMBERS}
+
+
+def request(method: str, name: str, workers: int, client: Client, **more: Any) -> SearchRequest:
+    """A search over small nets."""
+    if method == "long":
+        return replace(request("random", name, workers, client, **more), params=LONG)
+    return SearchRequest(
+        "packed",
+        name,
+        "models",
+        SPACES.get(method, SPACE),
+        method,
+        find_method(method).validated(METHODS[method]),
+        **{
+            "objective": (Aim("val_accuracy"), Aim("val_loss"))[: more.pop("objectives", 1)],
+            "name": name,
+            "validation_table": "val",
+            "num_workers": workers,
+            "search_path": client.search_path,
+            "cores": client.cores,
+            **more,
+        },
+    )
+
+
+def kill_at(when: str, number: int) -> None:
+    """Have the process die around a decision."""
+    store = decisions.add_decision
+
+    def dying(catalog: Any, run_id: int, found: Sequence[rows.DecisionRow], *more: Any) -> None:
+        store(catalog, run_id, found, *more)
+        if found[0].number == number:
+            if when == "after":
+                catalog.session.run("COMMIT")
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    decisions.add_decision = dying
+
+
+def main(
+    dsn: str, name: str, workers: str, method: str, run_id: str = "", when: str = "", at: str = "0"
+) -> None:
+    """Begin the search, or go on with it."""
+    client = Client.of(dsn)
+    if when:
+        kill_at(when, int(at))
+    if run_id:
+        resume(client.pool, client.dialect, int(run_id), Limits(num_workers=int(workers)))
+    else:
+        watched = method.endswith("+")
+        stopping = EarlyStopping(patience=1, median_after=3) if watched else EarlyStopping()
+        asked = request(
+            method.rstrip("+"), name, int(workers), client, early_stopping=stopping,
+            budget=Budget() if method == "long" else Budget(max_epochs=60),
+        )  # fmt: skip
+        search(client.pool, client.dialect, asked)
+    client.pool.close()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,206 @@
+"""Searches on a server: the same trials, decisions and weights with any workers, killed or not."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cerebro_db.core.search import Budget, EarlyStopping
+from cerebro_db.errors import InvalidArgument, WrongRunStatus
+from cerebro_db.postgres.client import Client
+from cerebro_db.runs import search_again as again
+from cerebro_db.runs import search_requests as requests
+from cerebro_db.runs.search import search
+from tests.fitting import searching
+from tests.fitting.searching import METHODS, SPACE
+from tests.fitting.test_resume import results
+
+DECISIONS = (
+    "SELECT number, mst_key, action, epochs, source, source_epoch, reason, who, heard::text, "
+    "detail::text FROM cerebro._decisions WHERE run_id = %s ORDER BY 1, 2"
+)
+TABLES = "SELECT relname FROM pg_class WHERE relname LIKE 'run\\_%' ORDER BY 1"
+
+
+def drive(bench: Any, name: str, *arguments: object) -> int:
+    """Begin or resume a search in a process of its own; returns its exit status."""
+    command = [sys.executable, "-m", "fitting.searching", bench.dsn, name, *map(str, arguments)]
+    return subprocess.run(command, cwd=Path(__file__).parents[1], timeout=300).returncode
+
+
+def run_of(bench: Any, name: str) -> int:
+    return int(bench.value("SELECT run_id FROM cerebro.runs WHERE name = %s", (name,)))
+
+
+def left_by(bench: Any, name: str) -> list[Any]:
+    """All that a search leaves."""
+    run_id = run_of(bench, name)
+    plan = (
+        "SELECT mst_key, epoch, position, partition_key FROM cerebro.catalog_plan "
+        "WHERE run_id = %s ORDER BY 1, 2, 3"
+    )
+    return results(bench, name, run_id) + [
+        bench.fetch(query, (run_id,)) for query in (DECISIONS, plan)
+    ]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_number_of_workers_does_not_show(bench: Any, method: str) -> None:
+    name = method.replace("-", "_")
+    assert drive(bench, f"{name}_1", 1, method) == 0
+    first = left_by(bench, f"{name}_1")
+    assert bench.value(f"SELECT count(*) FROM {name}_1") > 3
+    for workers in (2, 4):
+        assert drive(bench, f"{name}_{workers}", workers, method) == 0
+        assert left_by(bench, f"{name}_{workers}") == first
+
+
+def test_a_search_that_is_killed_around_its_decisions_ends_the_same(bench: Any) -> None:
+    method = "asha+"
+    assert drive(bench, "calm_asha", 2, method) == 0
+    calm, before = left_by(bench, "calm_asha"), bench.fetch(TABLES)
+    assert len({row[0] for row in calm[-2]}) > 8
+    assert drive(bench, "stormy_asha", 1, method, "", "before", 1) == -signal.SIGKILL
+    run_id = run_of(bench, "stormy_asha")
+    assert bench.fetch(DECISIONS, (run_id,)) == []
+    for kill in (("after", 2), ("before", 5), ("after", 7)):
+        assert drive(bench, "stormy_asha", 2, method, run_id, *kill) == -signal.SIGKILL
+    assert drive(bench, "stormy_asha", 3, method, run_id) == 0
+    assert left_by(bench, "stormy_asha") == calm
+    assert bench.fetch(TABLES) == before
+
+
+ADAM = "loss='sparse_categorical_crossentropy',optimizer='Adam(lr=0.02)',metrics=['accuracy']"
+
+
+def going_on(bench: Any, name: str, *arguments: object) -> tuple[subprocess.Popen[bytes], int]:
+    """A search that trains; the process that drives it, and its run_id."""
+    command = [sys.executable, "-m", "fitting.searching", bench.dsn, name, *map(str, arguments)]
+    process = subprocess.Popen(command, cwd=Path(__file__).parents[1])
+    hops = (
+        "SELECT count(*) FROM cerebro.hops JOIN cerebro.runs r USING (run_id) WHERE r.name = %s "
+        "AND epoch > 2"
+    )
+    end = time.monotonic() + 120
+    while not bench.value(hops, (name,)):
+        assert process.poll() is None
+        assert time.monotonic() < end
+        time.sleep(0.1)
+    return process, run_of(bench, name)
+
+
+def models(bench: Any, name: str) -> dict[int, str]:
+    return dict(bench.fetch(f"SELECT mst_key, md5(model_weights) FROM {name} ORDER BY 1"))
+
+
+def test_others_change_a_search_which_can_be_repeated(bench: Any) -> None:
+    process, run_id = going_on(bench, "steered", 2, "long")
+    client = Client.of(bench.dsn)
+    added = requests.add(client.pool, run_id, [(2, ADAM, "batch_size=8")], 3)
+    assert added == [5]
+    copied = requests.clone(client.pool, run_id, 1, fit_params="batch_size=4", epochs=2)
+    assert copied == 6
+    assert requests.stop(client.pool, run_id, 2) == "finished"
+    requests.narrow(client.pool, run_id, SPACE)
+    for wrong, told in (
+        (lambda: requests.stop(client.pool, run_id, 2), "has not ended"),
+        (lambda: requests.add(client.pool, run_id, [(7, ADAM, "")]), "the models of the run"),
+        (lambda: requests.clone(client.pool, run_id, 99), "got 99"),
+    ):
+        with pytest.raises(InvalidArgument, match=told):
+            wrong()
+    for key in (1, 3, 4):
+        requests.stop(client.pool, run_id, key)
+    assert process.wait(120) == 0
+    decided = bench.fetch(DECISIONS, (run_id,))
+    assert [row[2] for row in decided if row[7]] == [
+        "add", "clone", "stop", "narrow", "stop", "stop", "stop",
+    ]  # fmt: skip
+    status = dict(bench.fetch("SELECT mst_key, model_epoch FROM steered_info"))
+    assert status[5] == 3
+    assert status[6] == 2
+    assert 2 < status[1] < 150
+    assert bench.value("SELECT count(*) FROM cerebro._requests") == 0
+
+    request = again.ReplayRequest(run_id, "repeated", "repeated", num_workers=3,
+                                  search_path=client.search_path, cores=client.cores)  # fmt: skip
+    repeated = again.replay(client.pool, client.dialect, request)
+    assert models(bench, "repeated") == models(bench, "steered")
+    assert bench.fetch(DECISIONS, (repeated,)) == decided
+    client.pool.close()
+    with pytest.raises(WrongRunStatus, match="which is finished"):
+        requests.stop(client.pool, run_id, 1)
+
+
+def test_a_search_that_decides_as_soon_as_it_can_is_repeated(bench: Any) -> None:
+    client = Client.of(bench.dsn)
+    request = searching.request(
+        "asha", "hasty", 4, client, deterministic=False, early_stopping=EarlyStopping(patience=1)
+    )
+    run_id = search(client.pool, client.dialect, request)
+    asked = again.ReplayRequest(run_id, "hasty_again", num_workers=1,
+                                search_path=client.search_path, cores=client.cores)  # fmt: skip
+    repeated = again.replay(client.pool, client.dialect, asked)
+    assert models(bench, "hasty_again") == models(bench, "hasty")
+    assert bench.fetch(DECISIONS, (repeated,)) == bench.fetch(DECISIONS, (run_id,))
+    client.pool.close()
+
+
+def test_a_finished_search_goes_on_with_a_larger_budget(bench: Any) -> None:
+    client = Client.of(bench.dsn)
+    run_id = search(client.pool, client.dialect, searching.request("random", "little", 2, client))
+    more = {"num_configs": 2, "num_iterations": 4}
+    assert again.extend(client.pool, client.dialect, run_id, more) == run_id
+    assert dict(bench.fetch("SELECT mst_key, model_epoch FROM little_info")) == dict.fromkeys(
+        range(1, 8), 4
+    )
+    # They were planned together: as if they had had that budget from the beginning.
+    whole = searching.request("random", "much", 2, client)
+    whole = replace(whole, params={"num_configs": 5, "num_iterations": 4})
+    search(client.pool, client.dialect, whole)
+    found = models(bench, "little")
+    assert {key: found[key] for key in range(1, 6)} == models(bench, "much")
+    client.pool.close()
+
+
+def test_max_seconds_end_a_search(bench: Any) -> None:
+    client = Client.of(bench.dsn)
+    request = searching.request("long", "brief", 2, client, budget=Budget(max_seconds=6))
+    run_id = search(client.pool, client.dialect, request)
+    assert bench.value("SELECT status FROM cerebro.runs WHERE run_id = %s", (run_id,)) == "finished"
+    decided = bench.fetch(DECISIONS, (run_id,))
+    assert ("finish", "max_seconds") in [(row[2], row[7]) for row in decided]
+    epochs = dict(bench.fetch("SELECT mst_key, model_epoch FROM brief_info"))
+    assert all(0 < epoch < 150 for epoch in epochs.values())
+    client.pool.close()
+
+
+def test_a_search_learns_from_an_earlier_run(bench: Any) -> None:
+    client = Client.of(bench.dsn)
+    first = search(client.pool, client.dialect, searching.request("tpe", "taught", 4, client))
+    warm = searching.request("tpe", "learnt", 4, client, warm_start_run=first)
+    run_id = search(
+        client.pool, client.dialect, replace(warm, params={**warm.params, "num_configs": 3})
+    )
+    earlier = bench.value(
+        "SELECT jsonb_array_length(search -> 'earlier') FROM cerebro._runs WHERE run_id = %s",
+        (run_id,),
+    )
+    assert earlier == 10
+    texts = "SELECT compile_params FROM {}_info ORDER BY mst_key LIMIT 3"
+    assert bench.column(texts.format("learnt")) != bench.column(texts.format("taught"))
+    fit = bench.value("SELECT cerebro_fit_multiple('packed', 'unlike', 'configs', 1)")
+    with pytest.raises(InvalidArgument, match="warm_start_run"):
+        search(
+            client.pool,
+            client.dialect,
+            replace(warm, warm_start_run=fit, model_output_table="none"),
+        )
+    client.pool.close()

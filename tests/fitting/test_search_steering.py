@@ -1,0 +1,168 @@
+"""Other sessions add, stop, clone and narrow while a search goes on; each is a decision with a name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import psycopg2
+import pytest
+
+from tests.fitting.conftest import ADAM
+from tests.fitting.test_progress import Background, until
+from tests.fitting.test_search_sql import COMPILE, FIT
+
+LONG = (
+    "SELECT cerebro_search('packed', 'steered', 'models', NULL, ARRAY[1, 2], %s, %s, 'random', "
+    "'num_configs=400, num_iterations=40', validation_table := 'val', objective := 'val_accuracy', "
+    "concurrency := 2, name := 'steered')"
+)
+DECIDED = (
+    "SELECT mst_key, action, epochs, source, decided_by FROM cerebro.decisions "
+    "WHERE run_id = %s AND decided_by IS NOT NULL ORDER BY number, mst_key"
+)
+
+
+@pytest.fixture(autouse=True)
+def no_states_stay() -> None:
+    """Those of the search stay as long as it goes on; it is dropped at the end."""
+
+
+@pytest.fixture(scope="module")
+def going_on(bench: Any) -> Iterator[int]:
+    """A search that goes on while these tests do."""
+
+    background = Background(bench.dsn, LONG, (COMPILE, FIT))
+    begun = "SELECT (SELECT run_id FROM cerebro.searches WHERE name = 'steered' AND epochs >= 2)"
+    run_id = int(until(bench, begun))
+    yield run_id
+    assert bench.value("SELECT status FROM cerebro.runs WHERE run_id = %s", (run_id,)) == "running"
+    bench.run("SELECT cerebro.cerebro_cancel(%s)", (run_id,))
+    background.join()
+    bench.run("SELECT cerebro.cerebro_drop_run(%s)", (run_id,))
+
+
+def trial(bench: Any, run_id: int, mst_key: int) -> dict[str, Any]:
+    """A row of cerebro.trials."""
+    names = ("status", "budget", "compile_params", "fit_params", "decided_by", "action", "model_id")
+    query = f"SELECT {', '.join(names)} FROM cerebro.trials WHERE run_id = %s AND mst_key = %s"
+    return dict(zip(names, bench.row(query, (run_id, mst_key)), strict=True))
+
+
+def test_configurations_join(bench: Any, going_on: int) -> None:
+    keys = bench.value(
+        "SELECT cerebro_add_configs(%s, ARRAY[1, 2], ARRAY[%s], ARRAY['batch_size=4'], 2)",
+        (going_on, ADAM),
+    )
+    assert len(keys) == 2
+    found = [trial(bench, going_on, key) for key in keys]
+    assert [one["model_id"] for one in found] == [1, 2]
+    assert {one["compile_params"] for one in found} == {ADAM}
+    assert {(one["budget"], one["decided_by"], one["action"]) for one in found} <= {
+        (2, "postgres", "add"),
+        (2, None, "stop"),
+    }
+    done = "SELECT min(epoch) = 2 FROM cerebro.trials WHERE run_id = %s AND mst_key = ANY (%s)"
+    until(bench, done, (going_on, keys))
+
+
+def test_a_trial_is_stopped(bench: Any, going_on: int) -> None:
+    query = "SELECT max(mst_key) FROM cerebro.trials WHERE run_id = %s AND status = 'training'"
+    key = until(bench, query, (going_on,))
+    bench.value("SELECT cerebro_stop_config(%s, %s)", (going_on, key))
+    assert trial(bench, going_on, key)["status"] in ("stopped", "cancelled")
+    with pytest.raises(psycopg2.Error, match=f"mst_key: got {key}; allowed") as caught:
+        bench.value("SELECT cerebro_stop_config(%s, %s)", (going_on, key))
+    assert caught.value.pgcode == "22023"
+
+
+def test_a_trial_is_cloned(bench: Any, going_on: int) -> None:
+    measured = (
+        "SELECT min(t.mst_key) FROM cerebro.trials t WHERE t.run_id = %s AND t.status = 'training' "
+        "AND EXISTS (SELECT 1 FROM cerebro.hops h WHERE h.run_id = t.run_id AND h.mst_key = t.mst_key AND h.epoch > 1)"
+    )
+    source = until(bench, measured, (going_on,))
+    key = bench.value("SELECT cerebro_clone(%s, %s, 'lr=0.0625, batch_size=5')", (going_on, source))
+    found = trial(bench, going_on, key)
+    assert "lr=0.0625" in found["compile_params"]
+    assert "batch_size=5" in found["fit_params"]
+    assert (key, "clone", source) in [
+        (row[0], row[1], row[3]) for row in bench.fetch(DECIDED, (going_on,))
+    ]
+
+
+def test_the_space_becomes_smaller(bench: Any, going_on: int) -> None:
+    bench.run(
+        "SELECT cerebro_narrow(%s, ARRAY[2], fit_params_grid := '{''batch_size'': [16]}')",
+        (going_on,),
+    )
+    number = "SELECT number FROM cerebro.decisions WHERE run_id = %s AND action = 'narrow'"
+    after = bench.value(number, (going_on,))
+    later = "SELECT count(*) >= 3 FROM cerebro.decisions WHERE run_id = %s AND action = 'add' AND number > %s"
+    until(bench, later, (going_on, after))
+    rows = bench.fetch(
+        "SELECT DISTINCT t.model_id, t.fit_params FROM cerebro.trials t JOIN cerebro.decisions d "
+        "USING (run_id, mst_key) WHERE t.run_id = %s AND d.action = 'add' AND d.number > %s",
+        (going_on, after),
+    )
+    assert rows == [(2, "batch_size=16")]
+
+
+WRONG = (
+    ("cerebro_add_configs(-1, ARRAY[1], ARRAY['{adam}'], ARRAY[''])", "42704", "run_id: got -1"),
+    ("cerebro_add_configs({run}, NULL, ARRAY['{adam}'], ARRAY[''])", "22023", "got no model"),
+    ("cerebro_add_configs({run}, ARRAY[9], ARRAY['{adam}'], ARRAY[''])", "22023", "9"),
+    ("cerebro_add_configs({run}, ARRAY[1], ARRAY['loss=3'], ARRAY[''])", "22023", "without optimizer"),
+    ("cerebro_add_configs({run}, ARRAY[1], ARRAY['{adam}'], ARRAY['batch=1'])", "22023", "batch_size"),
+    ("cerebro_add_configs({run}, ARRAY[1], ARRAY['{adam}'], ARRAY[''], 0)", "22023", "num_iterations: got 0"),
+    ("cerebro_stop_config(-1, 1)", "42704", "run_id: got -1"),
+    ("cerebro_stop_config({run}, NULL)", "22023", "mst_key: got NULL"),
+    ("cerebro_stop_config({run}, -7)", "22023", "mst_key: got -7"),
+    ("cerebro_clone(-1, 1)", "42704", "run_id: got -1"),
+    ("cerebro_clone({run}, NULL)", "22023", "mst_key: got NULL"),
+    ("cerebro_clone({run}, -7)", "22023", "mst_key: got -7"),
+    ("cerebro_clone({run}, 1, NULL)", "22023", "changes: got NULL"),
+    ("cerebro_clone({run}, 1, 'batch_sise=3')", "22023", "Did you mean 'batch_size'"),
+    ("cerebro_clone({run}, 1, '', 0)", "22023", "num_iterations: got 0"),
+    ("cerebro_narrow(-1, ARRAY[1])", "42704", "run_id: got -1"),
+    ("cerebro_narrow({run})", "22023", "got nothing that changes"),
+    ("cerebro_narrow({run}, ARRAY[9])", "22023", "9"),
+    ("cerebro_narrow({run}, ARRAY[]::int[])", "22023", "got no model"),
+    ("cerebro_narrow({run}, NULL, '{{}}')", "22023", "optimizer_params_list"),
+    ("cerebro_narrow({run}, NULL, NULL, '{{''batch_sise'': [3]}}')", "22023", "Did you mean 'batch_size'"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("call", "code", "told"), WRONG)
+def test_wrong_requests(bench: Any, going_on: int, call: str, code: str, told: str) -> None:
+    before = bench.value("SELECT count(*) FROM cerebro.decisions WHERE decided_by IS NOT NULL")
+    with pytest.raises(psycopg2.Error, match=told) as caught:
+        bench.value(f"SELECT {call.format(run=going_on, adam=ADAM.replace(chr(39), chr(39) * 2))}")
+    assert caught.value.pgcode == code
+    assert caught.value.diag.message_hint
+    assert (
+        bench.value("SELECT count(*) FROM cerebro.decisions WHERE decided_by IS NOT NULL") == before
+    )
+
+
+@pytest.mark.parametrize(
+    "call",
+    ["cerebro_add_configs({}, ARRAY[1], ARRAY['loss=''mse'',optimizer=''Adam'''], ARRAY[''])",
+     "cerebro_stop_config({}, 1)", "cerebro_clone({}, 1)", "cerebro_narrow({}, ARRAY[1])"],
+)  # fmt: skip
+def test_only_a_search_that_goes_on(bench: Any, call: str) -> None:
+    bench.run(
+        "SELECT cerebro_search('packed', 'over_' || md5(%s), 'models', NULL, ARRAY[1, 2], %s, %s, "
+        "'random', 'num_configs=1, num_iterations=1', name := %s)",
+        (call, COMPILE, FIT, call),
+    )
+    run_id = bench.value("SELECT run_id FROM cerebro.searches WHERE name = %s", (call,))
+    with pytest.raises(psycopg2.Error, match=f"got {run_id}, which is finished") as caught:
+        bench.value(f"SELECT {call.format(run_id)}")
+    assert caught.value.pgcode == "55000"
+    fit = bench.value(
+        "SELECT cerebro_fit_multiple('packed', 'fit_' || md5(%s), 'configs', 1)", (call,)
+    )
+    with pytest.raises(psycopg2.Error, match=f"got {fit}, which is no search") as caught:
+        bench.value(f"SELECT {call.format(fit)}")
+    assert caught.value.pgcode == "22023"

@@ -1,0 +1,1 @@
+return relay.driver("searching.best", run_id, n, model_selection_table, replace)

@@ -1,0 +1,1 @@
+return relay.driver("searching.hyperband_schedule", r, eta, skip_last)

@@ -1,0 +1,1 @@
+return relay.driver("searching.importance", run_id, objective, epoch)
