@@ -166,3 +166,16 @@ def test_only_a_search_that_goes_on(bench: Any, call: str) -> None:
     with pytest.raises(psycopg2.Error, match=f"got {fit}, which is no search") as caught:
         bench.value(f"SELECT {call.format(fit)}")
     assert caught.value.pgcode == "22023"
+
+
+def test_an_administrator_steers_searches_of_others(bench: Any, going_on: int) -> None:
+    """The decision tells who asked for it."""
+    bench.run("CREATE ROLE steerer LOGIN IN ROLE cerebro_admin; SET ROLE steerer")
+    try:
+        query = "SELECT max(mst_key) FROM cerebro.trials WHERE run_id = %s AND status = 'training'"
+        key = until(bench, query, (going_on,))
+        bench.value("SELECT cerebro.cerebro_stop_config(%s, %s)", (going_on, key))
+    finally:
+        bench.run("RESET ROLE")
+    assert trial(bench, going_on, key)["decided_by"] == "steerer"
+    bench.run("DROP ROLE steerer")
