@@ -2,7 +2,7 @@
 
     python -m benchmarks [WORKLOAD ...] [--scale 1] [--workers 2] [--json FILE] [--no-export] [--dsn DSN | --server segments]
 
-Without names, everything: toy, tabular, images, mixed, packing, predict. A server of its own is started in a
+Without names, everything: toy, tabular, images, mixed, packing, predict, search. A server of its own is started in a
 temporary folder and removed at the end. With --dsn a server on this machine is used that runs already, with
 --server segments the one that CEREBRO_GREENPLUM_DSN names; a database of its own is made there and removed at the
 end. Where there are segments, each is a partition, and only the first four are measured unless others are named.

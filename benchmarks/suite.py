@@ -9,15 +9,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from benchmarks import database, export, floor, hops, machine, packing, predict, steps
+from benchmarks import database, export, floor, hops, machine, packing, predict, search, steps
 from benchmarks.meter import Cost
 from benchmarks.plan import cores, make_plan
 from benchmarks.server import Server, server
 from benchmarks.workload import Workload
 from benchmarks.workloads import WORKLOADS
 
-PACKING, PREDICT = "packing", "predict"
-NAMES = (*WORKLOADS, PACKING, PREDICT)
+PACKING, PREDICT, SEARCH = "packing", "predict", "search"
+NAMES = (*WORKLOADS, PACKING, PREDICT, SEARCH)
+_SEARCHED = ("tabular", "images")
 
 _log = logging.getLogger(__name__)
 _WORKERS = 2
@@ -56,6 +57,8 @@ def run(
                 results[PACKING] = _packing(running, scale)
             elif name == PREDICT:
                 results[PREDICT] = predict.measure(running, WORKLOADS["tabular"](scale), workers)
+            elif name == SEARCH:
+                results[SEARCH] = _searches(running, scale, workers)
             else:
                 with tempfile.TemporaryDirectory(prefix="cerebro-bench-") as folder:
                     workload = _placed(WORKLOADS[name](scale), running)
@@ -63,6 +66,15 @@ def run(
                     results["workloads"][name] = measured
             keep(results)
     return results
+
+
+def _searches(running: Server, scale: float, workers: int) -> dict[str, Any]:
+    found = {}
+    for name in _SEARCHED:
+        _log.info("  %s", name)
+        with tempfile.TemporaryDirectory(prefix="cerebro-bench-") as folder:
+            found[name] = search.measure(running, WORKLOADS[name](scale), workers, Path(folder))
+    return found
 
 
 def _placed(workload: Workload, running: Server) -> Workload:

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from benchmarks import search
+
 Results = Mapping[str, Any]
 Figure = Callable[[Results], float]
 
@@ -56,6 +58,8 @@ def tables(results: Results) -> Iterator[Table]:
         yield _packing(results["packing"])
     if "predict" in results:
         yield _predictions(results["predict"])
+    for name, found in results.get("search", {}).items():
+        yield _searches(name, found)
     yield _goals(results)
 
 
@@ -169,6 +173,38 @@ def _predictions(predict: Results) -> Table:
     return Table(title, columns, tuple(rows))
 
 
+def _searches(name: str, found: Results) -> Table:
+    columns = ("side", "seed", "wall s", "CPU s", "epochs", "best validation accuracy", "idle %")
+    sides = [("grid of 27", 0, found["grid"])]
+    for method, runs in found["searches"].items():
+        sides += [(method, seed, one) for seed, one in enumerate(runs)]
+    sides += [("Optuna, Keras fit", seed, one) for seed, one in enumerate(found["optuna"])]
+    idle = {label: f"{100 * share:.1f}" for label, share in found["idle"].items()}
+    rows = [
+        (
+            label,
+            str(seed),
+            f"{one['wall']:.2f}",
+            f"{one['cpu']:.2f}",
+            str(one.get("epochs", "")),
+            f"{one['accuracy']:.4f}",
+            "" if seed else idle.get(label, ""),
+        )
+        for label, seed, one in sides
+    ]
+    rows += [(label, "0", "", "", "", "", idle[label]) for label in idle if label == "tpe"]
+    title = f"search on {name}: {found['rows']:,} rows"
+    return Table(title, columns, tuple(rows))
+
+
+def _of_search(workload: str, figure: Callable[..., float], *more: str) -> Figure:
+    return lambda results: figure(results["search"][workload], *more)
+
+
+def _idle(workload: str, method: str) -> Figure:
+    return lambda results: 100 * float(results["search"][workload]["idle"][method])
+
+
 def _goals(results: Results) -> Table:
     goals = _GOALS_ON_SEGMENTS if results.get("segments") else _GOALS
     rows = [row for goal in goals if (row := goal.row(results)) is not None]
@@ -251,6 +287,32 @@ _GOALS = (
          lambda results: _rate(results) * results["predict"]["peer_ms"] / 1000),
     Goal("predict", "cerebro_predict_row, warm", " ms", 1, False,
          lambda results: float(results["predict"]["row_ms"]["median"])),
+    *(
+        goal
+        for name in ("tabular", "images")
+        for method in ("hyperband", "asha", "bohb")
+        for goal in (
+            Goal(f"search, {name}", f"{method}: CPU time saved against the grid", "x", 4, True,
+                 _of_search(name, search.saved, method)),
+            Goal(f"search, {name}", f"{method}: points below the grid's best", "", 0.5, False,
+                 _of_search(name, search.missed, method)),
+        )
+    ),
+    *(
+        Goal(f"search, {name}", "times faster than Optuna with Keras fit", "", least, True,
+             _of_search(name, search.faster))
+        for name, least in (("tabular", 4), ("images", 1.2))
+    ),
+    *(
+        Goal(f"search, {name}", "points below Optuna's best", "", 0.5, False,
+             _of_search(name, search.worse))
+        for name in ("tabular", "images")
+    ),
+    *(
+        Goal(f"search, {name}", f"{method}: workers idle", " %", 8, False, _idle(name, method))
+        for name in ("tabular", "images")
+        for method in ("hyperband", "asha", "tpe")
+    ),
     Goal("packing", "CPU time against COPY of the same rows", "", 3, False, _pack_to_copy),
 )  # fmt: skip
 _GOALS_ON_SEGMENTS = (

@@ -67,3 +67,25 @@ def test_the_images_are_read(documented: Documented) -> None:
     taken = documented.shown(page, "SELECT actual")[0]
     assert sum(row["num_rows"] for row in taken) == 120 - count["are_right"]
     assert documented.shown(page, "SELECT octet_length")[0][0]["bytes"] > 1000
+
+
+def test_the_rings_are_told_apart(documented: Documented) -> None:
+    page = "tutorial-search.md"
+    trials = documented.shown(page, "SELECT rank, mst_key, bracket")[0]
+    assert [row["epoch"] for row in trials].count(9) == 5
+    assert {row["epoch"] for row in trials} == {1, 3, 9}
+    assert len(trials) == 17
+    decided = documented.shown(page, "SELECT number, mst_key, action")[0]
+    assert {row["action"] for row in decided} == {"promote", "stop"}
+    assert all(row["reason"] for row in decided)
+    important = documented.shown(page, "SELECT parameter")[0]
+    assert {"batch_size", "model_id", "optimizer", "Adam.lr"} <= {
+        row["parameter"] for row in important
+    }
+    best = documented.shown(page, "SELECT * FROM rings_best")[0]
+    board = documented.shown(page, "SELECT rank, mst_key, round(validation")[0]
+    assert {row["mst_key"] for row in best} == {row["mst_key"] for row in board}
+    assert len(best) == 3
+    found = documented.shown(page, "SELECT count(*) AS points")[0][0]
+    assert found["points"] == 180
+    assert found["are_right"] >= 145

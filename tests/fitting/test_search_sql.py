@@ -180,6 +180,28 @@ def test_earlier_tables_give_way(bench: Any, search: Search) -> None:
     assert bench.value("SELECT count(*) FROM chosen_again") == 1
 
 
+def test_a_search_of_which_nothing_is_left(bench: Any, search: Search) -> None:
+    """All of its trials fail; the tables tell why, and nothing was chosen."""
+    grid = (
+        "{'loss': ['sparse_categorical_crossentropy'], 'metrics': ['accuracy'], "
+        "'optimizer_params_list': [{'optimizer': ['SGD'], 'lr': [1e30, 1e31]}]}"
+    )
+    name, run_id = search(
+        automl_method="grid", automl_params="num_iterations=2", compile_params_grid=grid,
+        model_id_list=[1], fit_params_grid="{'batch_size': [8]}", model_selection_table="none_chosen",
+    )  # fmt: skip
+    assert bench.value("SELECT status FROM cerebro.runs WHERE run_id = %s", (run_id,)) == "failed"
+    errors = bench.column(f"SELECT error FROM {name}_info")
+    assert len(errors) == 2
+    assert all(errors)
+    assert bench.value(f"SELECT count(*) FROM {name}") == 0
+    assert bench.value("SELECT count(*) FROM none_chosen") == 0
+    told = "SELECT trials, failed, best_mst_key FROM cerebro.searches WHERE run_id = %s"
+    assert bench.row(told, (run_id,)) == (2, 2, None)
+    with pytest.raises(psycopg2.Error, match="of which no trial has been measured yet"):
+        bench.value("SELECT cerebro_best(%s)", (run_id,))
+
+
 def test_a_search_is_made_again_by_its_decisions(bench: Any, search: Search) -> None:
     """One that took results as they came, and chose a best configuration, which the other leaves alone."""
     name, run_id = search(

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,7 +14,7 @@ import pytest
 
 from tests.fitting.conftest import ADAM
 from tests.fitting.test_progress import Background, until
-from tests.fitting.test_search_sql import COMPILE, FIT
+from tests.fitting.test_search_sql import COMPILE, FIT, PROGRAM
 
 LONG = (
     "SELECT cerebro_search('packed', 'steered', 'models', NULL, ARRAY[1, 2], %s, %s, 'random', "
@@ -166,3 +170,37 @@ def test_only_a_search_that_goes_on(bench: Any, call: str) -> None:
     with pytest.raises(psycopg2.Error, match=f"got {fit}, which is no search") as caught:
         bench.value(f"SELECT {call.format(fit)}")
     assert caught.value.pgcode == "22023"
+
+
+def test_somebody_watches_and_goes_away(bench: Any, going_on: int) -> None:
+    """Ctrl-C ends the view, and not the search."""
+    # A shell may have started the tests such that SIGINT is ignored, which is inherited.
+    process = subprocess.Popen(
+        ["/usr/bin/env", "--default-signal=INT", PROGRAM, "watch", "--dsn", bench.dsn, str(going_on)],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, "COLUMNS": "150"},
+    )  # fmt: skip
+    watching = (
+        "SELECT count(*) > 0 FROM pg_stat_activity WHERE query ~ 'cerebro.trials WHERE run_id'"
+    )
+    until(bench, watching.replace("WHERE query", "WHERE pid <> pg_backend_pid() AND query"))
+    time.sleep(2)
+    process.send_signal(signal.SIGINT)
+    shown, errors = process.communicate(timeout=60)
+    assert (process.returncode, errors) == (130, "")
+    assert f"run {going_on} steered · random · running" in shown
+    assert (
+        bench.value("SELECT status FROM cerebro.runs WHERE run_id = %s", (going_on,)) == "running"
+    )
+
+
+def test_an_administrator_steers_searches_of_others(bench: Any, going_on: int) -> None:
+    """The decision tells who asked for it."""
+    bench.run("CREATE ROLE steerer LOGIN IN ROLE cerebro_admin; SET ROLE steerer")
+    try:
+        query = "SELECT max(mst_key) FROM cerebro.trials WHERE run_id = %s AND status = 'training'"
+        key = until(bench, query, (going_on,))
+        bench.value("SELECT cerebro.cerebro_stop_config(%s, %s)", (going_on, key))
+    finally:
+        bench.run("RESET ROLE")
+    assert trial(bench, going_on, key)["decided_by"] == "steerer"
+    bench.run("DROP ROLE steerer")

@@ -1,0 +1,240 @@
+"""Searches: what they save against a full grid, against Optuna beside exported data, and how idle workers are."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks import exchange, hops
+from benchmarks.architectures import cnn, mlp
+from benchmarks.crew import run_jobs
+from benchmarks.meter import Cost
+from benchmarks.server import Server
+from benchmarks.workload import Workload
+
+EPOCHS, ETA, SEEDS = 9, 3, 5
+_PARTITIONS, _VALIDATION = 4, 0.2
+_RATES, _BATCHES = (0.0001, 0.001, 0.01), (32, 128, 512)
+_METHODS = {
+    "hyperband": f"R={EPOCHS}, eta={ETA}",
+    "asha": f"num_configs=20, R={EPOCHS}, eta={ETA}",
+    "bohb": f"R={EPOCHS}, eta={ETA}",
+}
+_IDLE = _METHODS | {"tpe": f"num_configs=16, num_iterations={ETA}"}
+_TABLES = ("", "_info", "_summary", "_states", "_history")
+_ENVIRONMENT = {"OMP_NUM_THREADS": "1", "TF_CPP_MIN_LOG_LEVEL": "3", "KERAS_BACKEND": "tensorflow"}
+
+
+def measure(
+    server: Server, workload: Workload, workers: int, folder: Path, seeds: int = SEEDS
+) -> dict[str, Any]:
+    """A grid of 27, searches of the same space with several seeds, and Optuna beside exported rows.
+
+    Args:
+        server: that trains.
+        workload: whose rows are split; its own grid is not used.
+        workers: of every side.
+        folder: for exported rows.
+        seeds: how many searches of each method.
+    """
+    workload = replace(workload, architectures=_architectures(workload))
+    rows = _load(server, workload)
+    grid, _ = _search(server, workload, "grid", f"num_iterations={EPOCHS}", 0, workers)
+    found: dict[str, Any] = {"grid": grid, "searches": {}, "idle": {}, "rows": rows}
+    for method, params in _METHODS.items():
+        runs = [
+            _search(server, workload, method, params, seed, workers)[0] for seed in range(seeds)
+        ]
+        found["searches"][method] = runs
+    for method, params in _IDLE.items():
+        found["idle"][method] = _search(server, workload, method, params, 0, workers)[1]
+    found["optuna"] = [_optuna(server, workload, seed, workers, folder) for seed in range(seeds)]
+    _drop(server, workload)
+    return found
+
+
+def _architectures(workload: Workload) -> tuple[str, ...]:
+    shape, classes = workload.features.shape[1:], int(workload.labels.max()) + 1
+    if len(shape) == 1:
+        return tuple(mlp(shape, units, units, classes=classes) for units in (32, 64, 128))
+    return tuple(cnn(shape, (units, 2 * units), 64, classes) for units in (8, 16, 32))
+
+
+def _load(server: Server, workload: Workload) -> int:
+    """Rows, packed with a fifth of them apart, and architectures; returns the rows to train on."""
+    name, dimensions = workload.name, "[]" * (workload.features.ndim - 1)
+    order = np.random.default_rng(0).permutation(len(workload.features))
+    count = round(len(order) * (1 - _VALIDATION))
+    with server.session() as cursor:
+        for part, chosen in (("train", order[:count]), ("val", order[count:])):
+            table = f"{name}_{part}"
+            cursor.execute(f"CREATE TABLE {table} (x real{dimensions}, y integer)")
+            exchange.write(cursor, table, workload.features[chosen], workload.labels[chosen])
+        cursor.execute(
+            "SELECT cerebro_pack(%s, %s, 'y', 'x', num_partitions := %s)",
+            (f"{name}_train", f"{name}_packed", server.segments or _PARTITIONS),
+        )
+        cursor.execute(
+            "SELECT cerebro_pack_validation(%s, %s, 'y', 'x', %s)",
+            (f"{name}_val", f"{name}_val_packed", f"{name}_packed"),
+        )
+        for architecture in workload.architectures:
+            cursor.execute("SELECT cerebro_load_model(%s, %s)", (f"{name}_models", architecture))
+    return count
+
+
+def _search(
+    server: Server, workload: Workload, method: str, params: str, seed: int, workers: int
+) -> tuple[dict[str, Any], float]:
+    """Search in a fresh session; cost and best accuracy, and the idle share of the workers."""
+    name, out = workload.name, f"{workload.name}_out"
+    compiling = {
+        "loss": [workload.loss],
+        "optimizer_params_list": [{"optimizer": ["Adam"], "learning_rate": list(_RATES)}],
+        "metrics": [["accuracy"]],
+    }
+    model_ids = list(range(1, len(workload.architectures) + 1))
+    with server.session() as cursor:
+        with server.meter.measure() as cost:
+            cursor.execute(
+                "SELECT cerebro_search(%s, %s, %s, NULL, %s, %s, %s, %s, %s, "
+                "validation_table := %s, objective := 'val_accuracy', seed := %s, "
+                "num_workers := %s)",
+                (
+                    f"{name}_packed", out, f"{name}_models", model_ids, str(compiling),
+                    str({"batch_size": list(_BATCHES)}), method, params, f"{name}_val_packed",
+                    seed, workers,
+                ),
+            )  # fmt: skip
+            ((run_id,),) = cursor.fetchall()
+        cursor.execute(
+            "SELECT best_objective, epochs FROM cerebro.searches WHERE run_id = %s", (run_id,)
+        )
+        accuracy, epochs = cursor.fetchone()
+        idle = hops.idle_share(hops.read(cursor, run_id))
+        cursor.execute(f"DROP TABLE {', '.join(out + suffix for suffix in _TABLES)}")
+    return _side(cost, float(accuracy)) | {"epochs": int(epochs)}, idle
+
+
+def _side(cost: Cost, accuracy: float) -> dict[str, Any]:
+    return cost.to_json() | {"accuracy": round(accuracy, 4)}
+
+
+def _drop(server: Server, workload: Workload) -> None:
+    names = [f"{workload.name}_{part}" for part in ("train", "val", "packed", "val_packed")]
+    names += [f"{name}_summary" for name in names[2:]]
+    with server.session() as cursor:
+        cursor.execute(f"DROP TABLE IF EXISTS {', '.join(names)}")
+
+
+# -- the peer ----------------------------------------------------------------------------------------
+def _optuna(
+    server: Server, workload: Workload, seed: int, processes: int, folder: Path
+) -> dict[str, Any]:
+    """Random trials with successive halving, in processes that share a study; rows are read once."""
+    name = workload.name
+    with server.session() as cursor, server.meter.measure() as read:
+        for part in ("train", "val"):
+            x, y = exchange.read(cursor, f"{name}_{part}", workload.features.shape[1:])
+            np.save(folder / f"{part}-x.npy", x)
+            np.save(folder / f"{part}-y.npy", y)
+    journal = folder / f"study-{seed}.log"
+    journal.unlink(missing_ok=True)
+    jobs = list(range(20))
+    with server.meter.measure() as cost:
+        arguments = (str(folder), str(journal), workload.architectures, workload.loss, seed)
+        best = run_jobs(prepare, arguments, jobs, processes, _ENVIRONMENT)
+    return _side(read + cost, max(best))
+
+
+def prepare(
+    folder: str, journal: str, architectures: tuple[str, ...], loss: str, seed: int
+) -> Callable[[int], float]:
+    """In each process: import TensorFlow, load the rows, open the study; returns what makes a trial."""
+    import keras
+    import optuna
+    import tensorflow as tf
+    from optuna.storages.journal import JournalFileBackend
+
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    tf.config.threading.set_intra_op_parallelism_threads(1)
+    tf.config.threading.set_inter_op_parallelism_threads(1)
+    arrays = {
+        part: (np.load(f"{folder}/{part}-x.npy"), np.load(f"{folder}/{part}-y.npy"))
+        for part in ("train", "val")
+    }
+    study = optuna.create_study(
+        storage=optuna.storages.JournalStorage(JournalFileBackend(journal)),
+        study_name="peer",
+        load_if_exists=True,
+        direction="maximize",
+        pruner=optuna.pruners.SuccessiveHalvingPruner(min_resource=1, reduction_factor=ETA),
+    )
+
+    def trial(number: int) -> float:
+        study.sampler = optuna.samplers.RandomSampler(seed=seed * 1000 + number)
+        asked = study.ask()
+        keras.utils.set_random_seed(seed * 1000 + number)
+        model = keras.models.model_from_json(
+            architectures[asked.suggest_int("architecture", 0, len(architectures) - 1)]
+        )
+        rate = asked.suggest_categorical("learning_rate", _RATES)
+        model.compile(
+            optimizer=keras.optimizers.Adam(learning_rate=rate), loss=loss, metrics=["accuracy"]
+        )
+        batch = asked.suggest_categorical("batch_size", _BATCHES)
+        return _fit(study, asked, model, arrays, batch)
+
+    return trial
+
+
+def _fit(study: Any, asked: Any, model: Any, arrays: Any, batch: int) -> float:
+    """Train a trial epoch by epoch, as far as the pruner lets it."""
+    import optuna
+
+    best = 0.0
+    for epoch in range(1, EPOCHS + 1):
+        history = model.fit(
+            *arrays["train"], batch_size=batch, epochs=1, verbose=0, validation_data=arrays["val"]
+        )
+        accuracy = float(history.history["val_accuracy"][-1])
+        best = max(best, accuracy)
+        asked.report(accuracy, epoch)
+        if epoch < EPOCHS and asked.should_prune():
+            study.tell(asked, state=optuna.trial.TrialState.PRUNED)
+            return best
+    study.tell(asked, accuracy)
+    return best
+
+
+# -- figures -----------------------------------------------------------------------------------------
+def saved(found: dict[str, Any], method: str) -> float:
+    """The least ratio, over the seeds, of the grid's CPU time to that of the searches."""
+    return min(found["grid"]["cpu"] / one["cpu"] for one in found["searches"][method])
+
+
+def missed(found: dict[str, Any], method: str) -> float:
+    """Points of accuracy, of 100, by which the worst of the seeds is below the grid's best."""
+    return max(
+        100 * (found["grid"]["accuracy"] - one["accuracy"]) for one in found["searches"][method]
+    )
+
+
+def faster(found: dict[str, Any]) -> float:
+    """Median wall time of Optuna's searches to that of ours with the same pruner."""
+    return _median(found["optuna"], "wall") / _median(found["searches"]["asha"], "wall")
+
+
+def worse(found: dict[str, Any]) -> float:
+    """Points by which ours are below Optuna's, by the medians."""
+    ours = found["searches"]["asha"]
+    return 100 * (_median(found["optuna"], "accuracy") - _median(ours, "accuracy"))
+
+
+def _median(runs: list[dict[str, Any]], name: str) -> float:
+    return statistics.median(float(one[name]) for one in runs)
