@@ -37,9 +37,9 @@ def prepare(
     from cerebro_db.training.environment import configure
 
     configure(threads)
+    from cerebro_db.training.hop import Programs
     from cerebro_db.training.scan import Scorers
     from cerebro_db.training.tasks import Architectures, recipe_of
-    from cerebro_db.training.visit import Programs
 
     partitions = load_partitions(folder, buffers)
     programs, scorers, known = Programs(), Scorers(), Architectures()
@@ -49,8 +49,8 @@ def prepare(
         program, _ = programs.get(recipe)
         program.prepare(recipe.compile_params, recipe.fit_params)
         program.load(program.initial_state(recipe, job.initial_seed, None))
-        for epoch, key in job.visits:
-            visit(program, recipe, partitions[key], seed, epoch, key)
+        for epoch, key in job.hops:
+            hop(program, recipe, partitions[key], seed, epoch, key)
         scorer = scorers.get(recipe)
         scorer.load(program.save(), recipe.compile_params)
         return job.mst_key, _accuracy(job, scorer, partitions, known)
@@ -73,7 +73,7 @@ def load_partitions(folder: str, buffers: dict[int, dict[str, list[int]]]) -> di
     }
 
 
-def visit(program: Any, recipe: Any, partition: Any, seed: int, epoch: int, key: int) -> None:
+def hop(program: Any, recipe: Any, partition: Any, seed: int, epoch: int, key: int) -> None:
     """Train on a partition, in the order of the server's hop."""
     for rows in pieces(recipe, partition, seed, epoch, key):
         program.train(partition.features[rows], partition.targets[rows])
@@ -81,10 +81,10 @@ def visit(program: Any, recipe: Any, partition: Any, seed: int, epoch: int, key:
 
 def pieces(recipe: Any, partition: Any, seed: int, epoch: int, key: int) -> list[Any]:
     """The rows of each call of a program, in the order of the server's hop."""
-    from cerebro_db.training.partitions import VisitOrder
+    from cerebro_db.training.partitions import RowOrder
     from cerebro_db.training.shuffle import salt
 
-    order = VisitOrder(seed, epoch, key, salt(seed, epoch, key), shuffle=True).whole(0, partition)
+    order = RowOrder(seed, epoch, key, salt(seed, epoch, key), shuffle=True).whole(0, partition)
     chunk = recipe.rows_per_call
     return [order[start : start + chunk] for start in range(0, len(order), chunk)]
 

@@ -27,7 +27,7 @@ class Job:
 
     Attributes:
         task: JSON of its recipe, as workers in the server get it.
-        visits: its epochs and partitions, in order.
+        hops: its epochs and partitions, in order.
         cost: estimated seconds of a hop; the largest is trained first.
     """
 
@@ -39,7 +39,7 @@ class Job:
     initial_seed: int
     cost: float
     jit: bool
-    visits: tuple[tuple[int, int], ...]
+    hops: tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True)
@@ -94,19 +94,19 @@ def _jobs(setup: RunSetup) -> list[Job]:
     costs = {c.mst_key: c.hop_seconds for c in setup.configurations}
     keys = [partition.partition_key for partition in setup.packed.partitions]
     seed, epochs = setup.spec.seed, setup.spec.epochs
-    visits = [v for epoch in range(1, epochs + 1) for v in plan_epoch(costs, keys, seed, epoch)]
-    visits.sort()
+    hops = [v for epoch in range(1, epochs + 1) for v in plan_epoch(costs, keys, seed, epoch)]
+    hops.sort()
     return [
         _job(
             configuration,
             writer.score(configuration),
-            tuple((v.epoch, v.partition_key) for v in visits if v.mst_key == configuration.mst_key),
+            tuple((v.epoch, v.partition_key) for v in hops if v.mst_key == configuration.mst_key),
         )
         for configuration in setup.configurations
     ]
 
 
-def _job(configuration: Configuration, task: str, visits: tuple[tuple[int, int], ...]) -> Job:
+def _job(configuration: Configuration, task: str, hops: tuple[tuple[int, int], ...]) -> Job:
     text = configuration.architecture.text
     return Job(
         mst_key=configuration.mst_key,
@@ -117,7 +117,7 @@ def _job(configuration: Configuration, task: str, visits: tuple[tuple[int, int],
         initial_seed=configuration.initial_seed,
         cost=configuration.hop_seconds,
         jit=configuration.jit,
-        visits=visits,
+        hops=hops,
     )
 
 

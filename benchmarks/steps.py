@@ -29,8 +29,8 @@ def prepare(
     from cerebro_db.training.environment import configure
 
     configure(threads)
+    from cerebro_db.training.hop import Programs
     from cerebro_db.training.tasks import Architectures, recipe_of
-    from cerebro_db.training.visit import Programs
 
     partitions = load_partitions(folder, buffers)
     programs, known = Programs(), Architectures()

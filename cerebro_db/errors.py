@@ -13,7 +13,7 @@ _FATAL_CODES = ("23505", "XX001", "XX002")
 
 
 def concerns_all(sqlstate: str) -> bool:
-    """Whether an error of a hop is no fault of its configuration."""
+    """True if an error of a hop is no fault of its configuration."""
     return sqlstate in _FATAL_CODES or sqlstate[:2] in _FATAL_CLASSES
 
 
@@ -320,7 +320,7 @@ class ClusterFailed(CerebroError):
 
 
 def advice_of_server(sqlstate: str) -> str | None:
-    """What to do about an error of the server itself; None for one that a wrong argument causes."""
+    """Hint for an error of the server itself; None for one that a wrong argument causes."""
     if sqlstate == InvalidArgument.sqlstate:
         return None
     return _OF_SERVER.get(sqlstate, "the log of the server has the statement that failed")

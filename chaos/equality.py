@@ -4,8 +4,8 @@
 
 Each checkout has its own virtual environment in .cerebro/venv, and gets a server of its own in a temporary
 folder. Both run the same grids with the same seeds: convolutions, batch normalisation and dropout, Adam, SGD
-with momentum, callbacks, sample weights, a partition that is streamed, one that XLA compiles. What is
-compared are weights, states, losses and metrics of all epochs, and predictions. The exit status is 1 where
+with momentum, callbacks, sample weights, a partition that is streamed, one that XLA compiles, then the
+workloads toy, tabular and images of the benchmarks, and the demo. What is compared are weights, states, losses and metrics of all epochs, and predictions. The exit status is 1 where
 anything differs. Both must run on the same machine: kernels are chosen by the processor.
 """
 
@@ -20,6 +20,10 @@ from pathlib import Path
 
 import psycopg2
 from sklearn.datasets import load_digits
+
+from benchmarks import exchange
+from benchmarks.workloads import WORKLOADS
+from demo.run import PREPARE, SCRIPT, rows_of_digits
 
 _DENSE = [{"units": 24, "activation": "relu"}, {"units": 10, "activation": "softmax"}]
 
@@ -70,11 +74,60 @@ def _trained(dsn: str) -> dict[str, str]:
         _load(cursor)
         for name, call in _RUNS.items():
             cursor.execute(f"SELECT {call.format(out=f'{name}_out')}")
-            for what, query in _COMPARED.items():
-                cursor.execute(query.format(out=f"{name}_out"))
-                found[f"{name}: {what}"] = str(cursor.fetchone()[0])
+            found |= _compared(cursor, name, "test")
+        for name in _WORKLOADS:
+            _train_workload(cursor, name)
+            found |= _compared(cursor, name, f"{name}_source")
+        _run_demo(dsn)
+        found |= _compared(cursor, "digits", "digits_test")
     connection.close()
     return found
+
+
+def _compared(cursor: object, name: str, rows: str) -> dict[str, str]:
+    """Digests of what a run has left in the tables NAME_out; ``rows`` are predicted."""
+    execute = cursor.execute  # type: ignore[attr-defined]
+    found = {}
+    for what, query in _COMPARED.items():
+        execute(query.format(out=f"{name}_out", rows=rows, x=_FEATURES.get(name, "x")))
+        found[f"{name}: {what}"] = str(cursor.fetchone()[0])  # type: ignore[attr-defined]
+    return found
+
+
+def _train_workload(cursor: object, name: str) -> None:
+    """A workload of the benchmarks, at its published size."""
+    execute = cursor.execute  # type: ignore[attr-defined]
+    workload = WORKLOADS[name](1.0)
+    dimensions = "[]" * (workload.features.ndim - 1)
+    execute(f"CREATE TABLE {name}_source (x real{dimensions}, y integer)")
+    exchange.write(cursor, f"{name}_source", workload.features, workload.labels)
+    for architecture in workload.architectures:
+        execute("SELECT cerebro_load_model(%s, %s)", (f"{name}_models", architecture))
+    compile_grid = {
+        "loss": [workload.loss],
+        "optimizer_params_list": [{"optimizer": ["Adam"], "lr": list(workload.learning_rates)}],
+        "metrics": ["accuracy"],
+    }
+    fit_grid = {"batch_size": list(workload.batch_sizes), "epochs": [1]}
+    ids = list(range(1, len(workload.architectures) + 1))
+    execute(
+        "SELECT cerebro_generate_configs(%s, %s, %s, %s, %s)",
+        (f"{name}_models", f"{name}_grid", ids, str(compile_grid), str(fit_grid)),
+    )
+    execute(
+        "SELECT cerebro_pack(%s, %s, 'y', 'x', num_partitions := %s)",
+        (f"{name}_source", f"{name}_packed", workload.partitions),
+    )
+    execute(
+        "SELECT cerebro_fit_multiple(%s, %s, %s, %s)",
+        (f"{name}_packed", f"{name}_out", f"{name}_grid", workload.epochs),
+    )
+
+
+def _run_demo(dsn: str) -> None:
+    psql = ["psql", "-X", "-q", "-v", "ON_ERROR_STOP=1", dsn]
+    for script in (PREPARE + rows_of_digits(), SCRIPT.read_text()):
+        subprocess.run(psql, input=script, check=True, capture_output=True, text=True)
 
 
 def _load(cursor: object) -> None:
@@ -153,14 +206,16 @@ _RUNS = {
     "streamed": "cerebro_fit_multiple('packed', '{out}', 'grid', 2, use_caching := false)",
     "compiled": "cerebro_fit_multiple('packed', '{out}', 'long', 4)",
 }
+_WORKLOADS = ("toy", "tabular", "images")
+_FEATURES = {"digits": "image"}
 _COMPARED = {
     "states": "SELECT md5(string_agg(md5(state), ',' ORDER BY mst_key, chunk)) FROM {out}_states",
     "weights": "SELECT md5(string_agg(md5(model_weights), ',' ORDER BY mst_key)) FROM {out}",
     "measures": "SELECT md5(string_agg(concat_ws('/', m.mst_key, m.epoch, m.dataset, m.loss, m.metrics), ','"
     " ORDER BY m.mst_key, m.epoch, m.dataset)) FROM cerebro.metrics m JOIN {out}_summary s USING (run_id)",
     "predictions": "SELECT md5(string_agg(p.all_of_it, ',' ORDER BY p.all_of_it)) FROM (SELECT o.mst_key,"
-    " (cerebro_predict_row('{out}', t.x, o.mst_key))::text AS all_of_it FROM {out} o, (SELECT x FROM test"
-    " ORDER BY id LIMIT 20) t) p",
+    " (cerebro_predict_row('{out}', t.x, o.mst_key))::text AS all_of_it FROM {out} o, (SELECT {x} AS x"
+    " FROM {rows} ORDER BY 1 LIMIT 20) t) p",
 }
 
 if __name__ == "__main__":

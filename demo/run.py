@@ -28,11 +28,11 @@ def main() -> int:
     """Returns psql's exit code."""
     cluster = Cluster(default_home())
     psql = [cluster.psql(), "-X", "-v", "ON_ERROR_STOP=1", cluster.dsn()]
-    subprocess.run([*psql, "-q"], input=PREPARE + _rows(), text=True, check=True)
+    subprocess.run([*psql, "-q"], input=PREPARE + rows_of_digits(), text=True, check=True)
     return subprocess.run([*psql, "-e", "-f", str(SCRIPT)], check=False).returncode
 
 
-def _rows() -> str:
+def rows_of_digits() -> str:
     """The images in COPY's text format, each of shape 8 x 8 x 1."""
     digits = load_digits()
     lines = []

@@ -197,7 +197,7 @@ class _Checker:
             self._number(value, place)
 
     def _call_arguments(self, value: Any, place: str) -> None:
-        """What a layer is called with: tensors, numbers and null, in lists or objects."""
+        """Arguments that a layer is called with: tensors, numbers and null, in lists or objects."""
         if isinstance(value, dict) and value.get("class_name") == _TENSOR:
             self._tensor(value, place)
         elif isinstance(value, dict) and any(mark in value for mark in _MARKS):

@@ -19,7 +19,7 @@ _MOST_REPETITIONS = 1
 
 
 class Kind(StrEnum):
-    """What an argument holds."""
+    """Kind of value that an argument holds."""
 
     FLOAT = "a number"
     INT = "a whole number"
@@ -74,11 +74,11 @@ class Argument:
         return words + (" or None" if self.optional else "")
 
     def is_numeric(self) -> bool:
-        """Whether a range may be searched for it."""
+        """True if a range may be searched for it."""
         return self.kind not in (Kind.BOOL, Kind.TEXT, Kind.PATTERNS, Kind.OBJECT)
 
     def is_whole(self) -> bool:
-        """Whether values of a range are rounded."""
+        """True if values of a range are rounded."""
         return self.kind in (Kind.INT, Kind.INTS)
 
     def _bounds(self) -> str:
@@ -117,7 +117,7 @@ def _typed(kind: Kind, value: object) -> Any:
 
 
 def _is_pattern(text: str) -> bool:
-    """Whether a text is a regular expression that no text can keep busy for long."""
+    """True if a text is a regular expression that no text can keep busy for long."""
     if set(text) & set("({") or sum(map(text.count, "*+?")) > _MOST_REPETITIONS:
         return False
     try:

@@ -99,7 +99,7 @@ class CallbackSpec:
 
     @property
     def schedule(self) -> ScheduleSpec | None:
-        """What a scheduler evaluates at each epoch."""
+        """The learning rate schedule that a scheduler evaluates at each epoch."""
         found = dict(self.arguments).get("schedule")
         return found if isinstance(found, ScheduleSpec) else None
 

@@ -19,7 +19,7 @@ _LONGEST_PATH = 200
 
 
 def is_custom(name: str) -> bool:
-    """Whether a name in parameters means a registered function."""
+    """True if a name in parameters means a registered function."""
     return name.startswith(PREFIX)
 
 

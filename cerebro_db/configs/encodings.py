@@ -19,7 +19,7 @@ _VERSION = 1
 
 
 class Kind(StrEnum):
-    """What a column holds, as far as its encoding goes."""
+    """Kind of values in a column, as far as its encoding goes."""
 
     NUMBER = "number"
     BOOLEAN = "boolean"
@@ -28,7 +28,7 @@ class Kind(StrEnum):
 
 
 class Method(StrEnum):
-    """What is made of a column."""
+    """Method by which a column becomes features."""
 
     STANDARDIZE = "standardize"
     MINMAX = "minmax"
@@ -38,7 +38,7 @@ class Method(StrEnum):
 
     @property
     def is_categorical(self) -> bool:
-        """Whether the values are categories rather than numbers."""
+        """True if the values are categories rather than numbers."""
         return self in (Method.ONEHOT, Method.INTEGER)
 
 
@@ -82,7 +82,7 @@ class ColumnEncoding:
 
     @property
     def filled(self) -> float:
-        """What a missing number becomes."""
+        """Value that replaces a missing number."""
         return (self.fill - self.center) / self.scale
 
 
@@ -98,7 +98,7 @@ class Encoding:
         return sum(column.width for column in self.columns)
 
     def to_fields(self) -> list[dict[str, Any]]:
-        """What ``of_fields`` makes the same of."""
+        """JSON fields from which ``of_fields`` makes the same."""
         return [asdict(column) for column in self.columns]
 
     @classmethod
@@ -115,7 +115,7 @@ class Encoding:
         return found
 
     def features(self) -> Iterator[dict[str, Any]]:
-        """What can be read: a row for each feature, and for each code of a category."""
+        """Description for readers: a row for each feature, and for each code of a category."""
         position = 1
         for column in self.columns:
             yield from _features(column, position)
@@ -184,7 +184,7 @@ def _column(fields: Any) -> ColumnEncoding:
 
 
 def _is_text(value: object) -> bool:
-    """Whether the server can hold it: whole characters, no NUL."""
+    """True if the server can hold it: whole characters, no NUL."""
     return isinstance(value, str) and "\0" not in value and bool(value.encode() or not value)
 
 

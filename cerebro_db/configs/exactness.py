@@ -1,4 +1,4 @@
-"""Which metrics have an exact value, where all predictions are at hand."""
+"""Metrics that have an exact value, where all predictions are at hand."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _ONE_CURVE = {"curve": "ROC", "multi_label": False, "thresholds": None, "label_w
 
 
 def is_exact(spec: MetricSpec) -> bool:
-    """Whether a metric is the area under one ROC curve."""
+    """True if a metric is the area under one ROC curve."""
     given = dict(spec.arguments)
     return spec.name == "AUC" and all(
         given.get(name, value) == value for name, value in _ONE_CURVE.items()

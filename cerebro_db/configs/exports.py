@@ -10,7 +10,7 @@ from cerebro_db.errors import InvalidArgument
 
 
 class Format(StrEnum):
-    """What a model can be written as: Keras' own file, ONNX, NumPy's arrays."""
+    """File formats of an exported model: Keras' own file, ONNX, NumPy's arrays."""
 
     KERAS = "keras"
     ONNX = "onnx"

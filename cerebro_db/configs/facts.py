@@ -15,7 +15,7 @@ Shapes = tuple[tuple[int | None, ...], ...]
 
 @dataclass(frozen=True)
 class ArchitectureFacts:
-    """What the estimates need to know of an architecture.
+    """Facts of an architecture that the estimates are made from.
 
     Args:
         parameters: number of trainable weights.

@@ -74,7 +74,7 @@ class ImageEncoding:
     max_pixels: int = field(default=DEFAULT_PIXELS, compare=False)
 
     def to_fields(self) -> dict[str, Any]:
-        """What ``of_fields`` makes the same of."""
+        """JSON fields from which ``of_fields`` makes the same."""
         return {"name": self.name, "format": self.format, "shape": self.shape}
 
     @classmethod

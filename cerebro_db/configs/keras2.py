@@ -28,7 +28,7 @@ _BACKENDS = (None, "tensorflow", "tf", "jax")
 
 
 def is_keras_2(config: Mapping[str, Any]) -> bool:
-    """Whether JSON is that of a model of Keras 2."""
+    """True if JSON is that of a model of Keras 2."""
     version = config.get("keras_version")
     if version is None:
         return "module" not in config and {"class_name", "config"} <= set(config)

@@ -1,4 +1,4 @@
-"""What is called otherwise in Keras 2, what is no longer there, and what computes something else."""
+"""Names that Keras 2 spells otherwise, has no more, or computes otherwise."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ def _last_layer(config: Any) -> str:
 
 
 def outputs_of(params: CompileParams, names: Sequence[str]) -> tuple[OutputSpec, ...]:
-    """What each output of a model is compiled with.
+    """Loss, metrics and weight of each output of a model.
 
     Args:
         params: of a configuration.

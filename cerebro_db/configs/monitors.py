@@ -1,4 +1,4 @@
-"""What callbacks may monitor: loss and metrics by the names of Keras, and which way is better."""
+"""Values that callbacks may monitor: loss and metrics by the names of Keras, and the better direction."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ class Monitor:
 
 
 def is_minimised(metric: str) -> bool:
-    """Whether less is better, of the class of a metric."""
+    """True if less is better, of the class of a metric."""
     return any(part in metric for part in _MINIMISED)
 
 
 def monitors_of(metrics: Iterable[tuple[str, str]], *, validated: bool) -> dict[str, str]:
-    """What may be monitored: names in a callback, and what they stand for.
+    """Values that may be monitored: names in a callback, and what they stand for.
 
     Args:
         metrics: class and label of each.

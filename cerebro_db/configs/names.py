@@ -36,7 +36,7 @@ def find_metric(name: str, what: str) -> Metric:
 
 
 def is_taken(name: str) -> bool:
-    """Whether Keras has an optimizer, loss, metric or schedule of a name."""
+    """True if Keras has an optimizer, loss, metric or schedule of a name."""
     tables = (_OPTIMIZER_NAMES, _LOSS_NAMES, _METRIC_NAMES, _SCHEDULE_NAMES)
     refused = (REFUSED_OPTIMIZERS, REFUSED_LOSSES, REFUSED_METRICS)
     known = {key.lower() for table in (*tables, *refused) for key in table}

@@ -60,7 +60,7 @@ class OptimizerSpec:
 
     @property
     def keeps_averages(self) -> bool:
-        """Whether there are averages of weights beside them."""
+        """True if there are averages of weights beside them."""
         if self.parts:
             return any(part.keeps_averages for _, part in self.parts)
         return bool(self.all_arguments()["use_ema"])

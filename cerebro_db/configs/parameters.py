@@ -117,7 +117,7 @@ class MetricSpec:
 
 @dataclass(frozen=True)
 class CompileParams:
-    """What a model is compiled with.
+    """Parsed ``compile_params`` of a configuration.
 
     Args:
         loss, metrics: of the one output, or of all outputs; the first loss where each has its own.
@@ -221,7 +221,7 @@ def _losses(value: object, what: str) -> ByOutput[LossSpec] | None:
 
 
 def _is_by_output(metrics: object) -> bool:
-    """Whether each output has metrics of its own; a plain list may be of one output."""
+    """True if each output has metrics of its own; a plain list may be of one output."""
     listed = isinstance(metrics, list | tuple)
     return isinstance(metrics, dict) or (
         listed and any(one is None or isinstance(one, list | tuple) for one in metrics)  # type: ignore[attr-defined]
@@ -284,7 +284,7 @@ def parse_metric(value: object, what: str = "metrics") -> MetricSpec:
 
 
 def _top_k(call: Call) -> Call:
-    """What MADlib's ``top_3_accuracy`` is in Keras; it may have any number."""
+    """Keras' form of MADlib's ``top_3_accuracy``; it may have any number."""
     found = _TOP_K.fullmatch(call.name)
     if not found or call.arguments or call.values:
         return call

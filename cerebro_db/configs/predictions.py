@@ -1,4 +1,4 @@
-"""What a prediction answers: all classes, the best ones, those above a probability, or a value."""
+"""Kinds of answers of a prediction: all classes, the best ones, those above a probability, or a value."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ class ModelReference:
 
     @property
     def is_plain(self) -> bool:
-        """Whether the model is meant as a whole."""
+        """True if the model is meant as a whole."""
         return self.alias is None and self.version is None
 
     def at(self, version: int) -> ModelReference:
@@ -54,7 +54,7 @@ class ModelReference:
 
 
 def is_registered(text: str | None) -> bool:
-    """Whether a text that may name a table names a registered model."""
+    """True if a text that may name a table names a registered model."""
     return text is not None and text.lstrip().startswith(PREFIX)
 
 

@@ -1,4 +1,4 @@
-"""What administrators set for a database: names, defaults, what is allowed."""
+"""Settings of administrators for a database: names, defaults, allowed values."""
 
 from __future__ import annotations
 

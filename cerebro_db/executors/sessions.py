@@ -60,7 +60,7 @@ _PREPARE_PROCESS = "cerebro._prepare_process(cerebro._with_functions(%s))"
 
 @dataclass(frozen=True)
 class Workplace:
-    """What the sessions of a run work with.
+    """Everything that the sessions of a run work with.
 
     Attributes:
         run_id: of the catalog.
@@ -160,7 +160,7 @@ class WorkerSessions:
 
     @property
     def is_busy(self) -> bool:
-        """Whether a worker works, or gets ready."""
+        """True if a worker works, or gets ready."""
         return any(worker.is_busy for worker in self._workers)
 
     def submit(self, state: RunState, worker: int, task: Task) -> None:
@@ -226,7 +226,7 @@ class WorkerSessions:
         return found
 
     def _orders(self, state: RunState, worker: _Worker, hops: Sequence[Hop]) -> list[HopOrder]:
-        """What hops are made from, by ascending mst_key; the tables that they use are the worker's."""
+        """Orders of hops, by ascending mst_key; the tables that they use are the worker's."""
         store, versions = self._place.store, [state.spec.version(hop) for hop in hops]
         sources = {hop: store.of((hop.mst_key, state.spec.version(hop))) for hop in hops}
         # One statement writes one table: where one of the states must last, all of them do.
@@ -284,7 +284,7 @@ class WorkerSessions:
         return replace(order, worker=keys.index(order.partition_key), waited=waited)
 
     def _fits(self, partition_key: int) -> bool:
-        """Whether a worker can hold a partition; the same rule as the worker's."""
+        """True if a worker can hold a partition; the same rule as the worker's."""
         rows = next(p.rows for p in self._packed.partitions if p.partition_key == partition_key)
         return rows * self._packed.row_bytes <= self._place.cache_bytes
 
@@ -331,7 +331,7 @@ class WorkerSessions:
 
     # -- results ---------------------------------------------------------------------
     def _advanced(self, worker: _Worker) -> Result | None:
-        """What came of a statement, None while it is under way."""
+        """Result of a statement, None while it is under way."""
         try:
             if not worker.session.advance():
                 return None
@@ -534,6 +534,6 @@ def _partition(name: str) -> tuple[str, int]:
 
 
 def _keep(worker: _Worker, partition_key: int, kept: Sequence[str]) -> None:
-    """What the process of one partition has in memory."""
+    """Take note of the partitions that the process of one partition has in memory."""
     others = {pair for pair in worker.kept if pair[1] != partition_key}
     worker.kept = others | set(map(_partition, kept))

@@ -25,7 +25,7 @@ def worker_task(
     keeps_errors: bool = False,
     functions: bool = False,
 ) -> str:
-    """What makes a process a worker, where no call of its own can do that.
+    """Task that makes a process a worker, where no call of its own can do that.
 
     Args:
         run_id: of the run, or NO_RUN.
@@ -78,7 +78,7 @@ class TaskWriter:
             self._weighted[VALIDATION] = tables[VALIDATION].sample_weight is not None
 
     def salt(self, hop: Hop) -> str:
-        """What places the buffers of a hop."""
+        """Salt that places the buffers of a hop."""
         return salt(self._seed, hop.epoch, hop.partition_key)
 
     def hop(
@@ -107,7 +107,7 @@ class TaskWriter:
         )
 
     def scan(self, dataset: str, partition_key: int) -> str:
-        """What the configurations of a scan have in common."""
+        """Task that the configurations of a scan have in common."""
         return json.dumps(
             {
                 "run_id": self._run_id,
@@ -124,7 +124,7 @@ class TaskWriter:
         return json.dumps(self._recipe(configuration) | {"mst_key": configuration.mst_key})
 
     def trial(self, configurations: Iterable[Configuration]) -> str:
-        """What finds out whether configurations can be scored."""
+        """Task that finds out which configurations can be scored."""
         tasks = [self._recipe(c) | {"mst_key": c.mst_key} for c in configurations]
         return json.dumps({"configurations": tasks})
 

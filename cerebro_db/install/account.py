@@ -24,7 +24,7 @@ class Account:
 
     @property
     def is_self(self) -> bool:
-        """Whether this process runs as that user."""
+        """True if this process runs as that user."""
         return self.uid == os.geteuid()
 
     def run(
@@ -51,7 +51,7 @@ class Account:
         return done
 
     def can_enter(self, folder: Path) -> bool:
-        """Whether this user may use files in ``folder``."""
+        """True if this user may use files in ``folder``."""
         return self.run(["/usr/bin/test", "-x", str(folder)], {}).returncode == 0
 
     def make_private(self, folder: Path) -> None:

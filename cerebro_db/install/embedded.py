@@ -77,7 +77,7 @@ class Cluster:
 
     @property
     def socket_directory(self) -> Path:
-        """Where the socket is: in the home, or under /tmp where its path would be too long."""
+        """Folder of the socket: in the home, or under /tmp where its path would be too long."""
         usual = self.home / "socket"
         if len(os.fsencode(usual / f".s.PGSQL.{PORT}")) <= _SOCKET_PATH_LIMIT:
             return usual
@@ -172,7 +172,7 @@ class Cluster:
 
     @property
     def _environment(self) -> dict[str, str]:
-        """What the server inherits: nothing that would lead its Python elsewhere."""
+        """Environment that the server inherits: nothing that would lead its Python elsewhere."""
         passed_on = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
         home = str(self.home / "work")
         return {"PATH": _PATH, "HOME": home, "LANG": "C.UTF-8", **passed_on}

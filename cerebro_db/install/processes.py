@@ -1,4 +1,4 @@
-"""Which processes belong to a cluster, told by the folder that they work in."""
+"""Processes of a cluster, told by the folder that they work in."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def read_pid(file: Path) -> int | None:
 
 
 def works_in(pid: int, folder: Path) -> bool:
-    """Whether that is a process of PostgreSQL with ``folder`` as working directory, as all of a
+    """True if that is a process of PostgreSQL with ``folder`` as working directory, as all of a
     server have their data directory. Another process that got a reused id has not."""
     process = Path("/proc") / str(pid)
     try:

@@ -1,4 +1,4 @@
-"""Where the package, its SQL and the bodies of its functions lie on this machine."""
+"""Folders of the package, its SQL and the bodies of its functions on this machine."""
 
 from __future__ import annotations
 

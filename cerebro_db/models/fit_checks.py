@@ -1,4 +1,4 @@
-"""Whether a model fits a packed table, and a validation table the training table."""
+"""Checks of a model against a packed table, and of a validation table against the training table."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def check_fits(
     packed: PackedTable,
     targets: TargetFacts,
 ) -> None:
-    """Whether a model takes the features and its outputs suit the targets.
+    """Check that a model takes the features and its outputs suit the targets.
 
     Raises:
         InvalidArgument: naming both shapes.

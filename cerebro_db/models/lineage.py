@@ -1,4 +1,4 @@
-"""Where a registered model comes from: tables, rows, configuration, versions, who and when."""
+"""Lineage of a registered model: tables, rows, configuration, versions, who and when."""
 
 from __future__ import annotations
 

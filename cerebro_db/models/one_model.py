@@ -14,7 +14,7 @@ MST_KEY = 1
 
 @dataclass(frozen=True)
 class OneModel:
-    """What ``cerebro_fit`` is given of its configuration."""
+    """Configuration of ``cerebro_fit``, as given."""
 
     model_arch_table: str | None
     model_id: int | None

@@ -68,7 +68,7 @@ def registered(session: Session, reference: ModelReference, tick: Tick) -> Regis
 
 
 def stored_facts(table: ModelTable) -> str:
-    """What ``registered`` reads, as JSON: the first input and output, then what else there is."""
+    """JSON that ``registered`` reads: the first input and output, then what else there is."""
     outputs = [
         {
             "targets": {

@@ -49,11 +49,11 @@ class GridRequest:
 
     @property
     def appends(self) -> bool:
-        """Whether an existing table gets more rows."""
+        """True if an existing table gets more rows."""
         return not self.replace
 
     def configurations(self, tick: Tick) -> list[ConfigurationText]:
-        """What the grid stands for."""
+        """Configurations that the grid stands for."""
         for name in ("compile_params_grid", "fit_params_grid", "search_type"):
             _check_given(name, getattr(self, name))
         return model_selection.generate(
@@ -81,7 +81,7 @@ class ListRequest:
 
     @property
     def appends(self) -> bool:
-        """Whether an existing table gets more rows."""
+        """True if an existing table gets more rows."""
         return False
 
     def configurations(self, tick: Tick) -> list[ConfigurationText]:
@@ -160,7 +160,7 @@ def _check_models(
 def _check_layers(
     texts: dict[int, str], rows: Sequence[ConfigurationText], limits: ArchitectureLimits
 ) -> None:
-    """Whether the models have the layers that parameters are about."""
+    """Check that the models have the layers that parameters are about."""
     params = {text: parse_compile_params(text) for text in {r.compile_params for r in rows}}
     wanted = {(row.model_id, _layers_of(params[row.compile_params])) for row in rows}
     for model_id, (rate, freeze) in sorted(wanted, key=repr):

@@ -46,7 +46,7 @@ class TrainedModel:
 
     @functools.cached_property
     def outputs(self) -> tuple[OutputSpec, ...]:
-        """What each output was compiled with."""
+        """Loss, metrics and weight of each output."""
         return outputs_of(self.compile_params, output_names(json.loads(self.architecture)))
 
 
@@ -183,7 +183,7 @@ def no_state(states: str, mst_key: int) -> WrongObjectType:
 
 
 def one_or_all(values: Sequence[Any]) -> Any:
-    """What is told of each input or output, or of the only one; tuples as lists, for messages."""
+    """Values of all inputs or outputs, or that of the only one; tuples as lists, for messages."""
     found = [list(value) if isinstance(value, tuple) else value for value in values]
     return found[0] if len(found) == 1 else found
 

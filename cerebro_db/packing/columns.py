@@ -1,4 +1,4 @@
-"""Which columns a packing job lists: the first input and output, and those behind them."""
+"""Columns that a packing job lists: the first input and output, and those behind them."""
 
 from __future__ import annotations
 

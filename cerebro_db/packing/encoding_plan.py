@@ -1,4 +1,4 @@
-"""Which columns are encoded and how: what a caller asks for, checked against the source."""
+"""Columns to be encoded and their methods: what a caller asks for, checked against the source."""
 
 from __future__ import annotations
 

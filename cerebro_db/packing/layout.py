@@ -1,4 +1,4 @@
-"""Which row goes into which buffer of which partition: numbers only, no sessions."""
+"""Places of rows in buffers and partitions: numbers only, no sessions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a caller asks of a packing job, and what the job answers."""
+"""Request of a packing job by its caller, and the job's answer."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ LARGEST_INTEGER = 2**31 - 1
 
 @dataclass(frozen=True)
 class ImageRequest:
-    """What ``cerebro_pack_images`` is told of its images, as given."""
+    """Arguments of ``cerebro_pack_images`` about its images, as given."""
 
     shape: Sequence[int | None] | None
     format: str | None
 
     def encoding(self, name: str) -> ImageEncoding:
-        """What is recorded for the column ``name``."""
+        """Encoding that is recorded for the column ``name``."""
         return image_encoding(name, self.format, self.shape)
 
 
@@ -67,7 +67,7 @@ class PackRequest:
 
     @property
     def makes_features(self) -> bool:
-        """Whether columns or images become features, rather than arrays of numbers."""
+        """True if columns or images become features, rather than arrays of numbers."""
         return self.encoding is not None or self.image is not None
 
     def check(self) -> None:
@@ -89,7 +89,7 @@ class PackRequest:
 
 @dataclass(frozen=True)
 class PackSummary:
-    """What a packing job made.
+    """Result of a packing job.
 
     Attributes:
         output: the packed table.

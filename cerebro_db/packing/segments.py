@@ -1,4 +1,4 @@
-"""Which segments a packed table is spread over: what ``distribution_rules`` says."""
+"""Segments that a packed table is spread over, by ``distribution_rules``."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def choose_segments(
     training: PackedTable | None,
     tick: Tick,
 ) -> Chosen:
-    """What a rule says.
+    """Segments that a rule means.
 
     Args:
         session: has the caller's rights, and knows the search path for a table's name.

@@ -1,4 +1,4 @@
-"""What is packed: which columns, of which kind, and what the rows of the source turn out to be."""
+"""Source of a packing job: its columns and their kinds, and what its rows turn out to be."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Feature:
 
     @property
     def image(self) -> ImageEncoding | None:
-        """What images are read as; None if it is an array of numbers that is read."""
+        """Image format to read; None if it is an array of numbers that is read."""
         return self.encoding if isinstance(self.encoding, ImageEncoding) else None
 
     def expression(self, alias: str) -> str:
@@ -98,7 +98,7 @@ class Target:
 
     @property
     def is_class(self) -> bool:
-        """Whether the target is a class label."""
+        """True if the target is a class label."""
         return self.kind == "class"
 
     @property

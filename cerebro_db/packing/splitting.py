@@ -50,7 +50,7 @@ class SplitRequest:
 
     @property
     def is_separate(self) -> bool:
-        """Whether there are two tables."""
+        """True if there are two tables."""
         return bool(self.separate_output_tables)
 
     def check(self) -> None:
@@ -71,7 +71,7 @@ class SplitRequest:
 
 @dataclass(frozen=True)
 class Split:
-    """What was made: the tables, and how many rows are in which part."""
+    """Result of a split: the tables, and how many rows are in which part."""
 
     tables: tuple[QualifiedName, ...]
     train: int

@@ -19,7 +19,7 @@ from cerebro_db.postgres.sessions import Session, StatementFailed, Tick
 
 @dataclass(frozen=True)
 class SpreadWork:
-    """What is to be spread.
+    """Data to be spread over segments.
 
     Attributes:
         source: the table or view.

@@ -57,7 +57,7 @@ def _madlib_fields(survey: Survey, layout: Layout, output: QualifiedName) -> lis
 
 
 def _distribution(segments: Chosen) -> list[Field]:
-    """Where the rows lie: all segments, or the numbers of some, first as dbid."""
+    """Place of the rows: all segments, or the numbers of some, first as dbid."""
     names = ("distribution_rules", "__internal_gpu_config__")
     if segments.segments is None:
         return [Field(name, "text", ALL_SEGMENTS) for name in names]

@@ -1,4 +1,4 @@
-"""What the rows of a source turn out to be: addresses, shapes, classes, and the first bad row."""
+"""Survey of the rows of a source: addresses, shapes, classes, and the first bad row."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class Survey:
 
     @property
     def is_staged(self) -> bool:
-        """Whether the rows are read from a copy."""
+        """True if the rows are read from a copy."""
         return self.scan.table != self.source
 
 
@@ -286,7 +286,7 @@ def _pairs(survey: Survey) -> list[tuple[tuple[int, int], Survey]]:
 
 
 def extras_of(others: Others) -> tuple[Extra, ...]:
-    """What is read and written for further inputs and outputs."""
+    """Columns that are read and written for further inputs and outputs."""
     features = [Extra(one.column.name, one.expression("s")) for one in others.features]
     return (*features, *map(_extra, others.targets))
 
@@ -304,7 +304,7 @@ def _label(target: Target) -> str:
 def scan_of(
     table: QualifiedName, feature: Feature, target: Target, weight: str | None = None
 ) -> SourceScan:
-    """What is read of ``table``."""
+    """Parts of ``table`` that are read."""
     weights = None if weight is None else f"s.{quote(weight)}::double precision"
     kind = target.cast if target.is_class else None
     return SourceScan(table, feature.expression("s"), _label(target), kind, feature.image, weights)

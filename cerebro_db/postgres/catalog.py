@@ -31,7 +31,7 @@ _Value = TypeVar("_Value")
 
 @dataclass(frozen=True)
 class RunRow:
-    """What is known of a run when it starts; all that a later session needs to go on with it.
+    """Row of a run at its start; all that a later session needs to go on with it.
 
     Attributes:
         output_schema, output_name: of the model output table, unquoted.
@@ -96,7 +96,7 @@ class StoredRun:
 
     @property
     def manifest(self) -> Mapping[str, Any]:
-        """What its workers told."""
+        """Versions that its workers told."""
         found: Mapping[str, Any] = json.loads(self.manifest_text)
         return found
 
@@ -114,7 +114,7 @@ class Driving:
 
 @dataclass(frozen=True)
 class ConfigurationRow:
-    """What is known of a configuration when its run starts."""
+    """Row of a configuration at the start of its run."""
 
     mst_key: int
     model_id: int
@@ -161,7 +161,7 @@ class Catalog:
         return self._tick
 
     def settings(self) -> Settings:
-        """What administrators have set."""
+        """Settings of administrators."""
         return Settings.of(dict(self._run("SELECT name, value FROM cerebro.settings")))
 
     def run(self, run_id: int | None) -> StoredRun:
@@ -292,7 +292,7 @@ class Catalog:
         return {row[0]: row[1] for row in self._run(sql, [run_id])}
 
     def plan(self, run_id: int, first: int) -> list[Hop]:
-        """What has been planned from an epoch on."""
+        """Planned hops from an epoch on."""
         rows = self._run(
             "SELECT mst_key, epoch, position, partition_key FROM cerebro._plan "
             "WHERE run_id = %s AND epoch >= %s",
@@ -420,7 +420,7 @@ class Catalog:
         )
 
     def requests(self, run_id: int) -> list[tuple[int, str, int | None, str]]:
-        """What is asked of a driver, and not answered yet: id, action, mst_key, who asks."""
+        """Requests to a driver that are not answered yet: id, action, mst_key, who asks."""
         rows = self._run(
             "SELECT request_id, action, mst_key, pg_catalog.pg_get_userbyid(role) "
             "FROM cerebro._requests WHERE run_id = %s ORDER BY request_id",

@@ -69,7 +69,7 @@ def _unlock(session: Session) -> None:
 
 @contextmanager
 def transaction(session: Session, tick: Tick = no_tick) -> Iterator[None]:
-    """What is run inside is done as a whole, or not at all."""
+    """Do what is run inside as a whole, or not at all."""
     session.run("BEGIN", (), tick)
     try:
         yield

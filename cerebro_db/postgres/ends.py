@@ -1,4 +1,4 @@
-"""Where the training of configurations has ended."""
+"""Ends of the training of configurations."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from cerebro_db.postgres.catalog import Catalog, keys_by_value
 
 @dataclass(frozen=True)
 class EndRow:
-    """Where the training of a configuration ends, as the views show it.
+    """End of the training of a configuration, as the views show it.
 
     Attributes:
         stopped_epoch: after which it was stopped early.

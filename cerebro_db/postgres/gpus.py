@@ -76,7 +76,7 @@ def servers_of(session: Session, hosts: PostgreSQLHosts, tick: Tick) -> list[Ser
 def gpus_of_hosts(
     session: Session, hosts: PostgreSQLHosts, servers: Sequence[Server], source: str, tick: Tick
 ) -> dict[str, list[str]]:
-    """What each host has, by its name; an empty list for none.
+    """GPUs of each host, by its name; an empty list for none.
 
     Args:
         session: has the caller's rights.

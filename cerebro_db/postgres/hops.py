@@ -11,7 +11,7 @@ from cerebro_db.postgres.catalog import Catalog
 
 @dataclass(frozen=True)
 class HopRow:
-    """What one hop did, as ``cerebro.hops`` has it; times in seconds.
+    """Record of one hop, as ``cerebro.hops`` has it; times in seconds.
 
     Statements that insert such rows list their values in this order.
     """

@@ -9,12 +9,12 @@ FAULTS_SHOWN = 3
 
 
 def image_sent(data: str, image: ImageEncoding) -> str:
-    """What array_send() would give of the values of an image; empty for NULL."""
+    """Expression that equals array_send() of the values of an image; empty for NULL."""
     return f"COALESCE(cerebro._image_array({data}, {_arguments(image)}), ''::bytea)"
 
 
 def image_fault(data: str, image: ImageEncoding, divisor: str = "1.0") -> str:
-    """What is wrong with an image: ``null``, the words that tell it, or NULL.
+    """Fault of an image: ``null``, the words that tell it, or NULL.
 
     The divisor is part of it only because a statement has it for every kind of features.
     """

@@ -1,4 +1,4 @@
-"""What is left of the output tables of an earlier run where someone has dropped those that matter."""
+"""Remains of the output tables of an earlier run where someone has dropped those that matter."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ class PackedTarget:
 
     @property
     def is_class(self) -> bool:
-        """Whether the target is a class label."""
+        """True if the target is a class label."""
         return self.kind == "class"
 
 
@@ -102,7 +102,7 @@ class PackedTable:
 
     @property
     def is_spread(self) -> bool:
-        """Whether each partition lies on a segment."""
+        """True if each partition lies on a segment."""
         return self.partitions[0].segment_key is not None if self.partitions else False
 
     @property
@@ -180,7 +180,7 @@ def recorded_encoding(
 
 
 def fingerprint(session: Session, packed: PackedTable, tick: Tick = no_tick) -> str:
-    """What tells whether anything was changed in a packed table since.
+    """Fingerprint of a packed table: another one once anything in it was changed.
 
     The rows' own transaction numbers are part of it, so that no byte of the data has to be read.
     """

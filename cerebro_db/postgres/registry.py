@@ -20,7 +20,7 @@ _MOST_NAMES = 200
 
 @dataclass(frozen=True)
 class NewVersion:
-    """What a version is made of, but for its number and its state.
+    """Values of a new version, but for its number and its state.
 
     Attributes:
         tags: JSON, None for none.

@@ -71,7 +71,7 @@ class Column:
 
     @property
     def is_array(self) -> bool:
-        """Whether the column holds arrays."""
+        """True if the column holds arrays."""
         return self.element_oid is not None
 
 
@@ -85,13 +85,13 @@ class Relation:
     columns: tuple[Column, ...]
 
     def has(self, name: str) -> bool:
-        """Whether there is a column of exactly this name."""
+        """True if there is a column of exactly this name."""
         return any(column.name == name for column in self.columns)
 
 
 @dataclass(frozen=True)
 class SearchPath:
-    """Where the names that a caller gives are looked for.
+    """Schemas in which the names that a caller gives are looked for.
 
     Attributes:
         schemas: in their order, those that the server adds by itself included.
@@ -354,7 +354,7 @@ def spellings(text: str) -> list[str]:
 
 
 def _readings(text: str) -> list[tuple[str, ...]]:
-    """What a text may mean, first the SQL identifier, then the exact text."""
+    """Readings of a text, first as an SQL identifier, then as the exact name."""
     exact = (text,)
     match = _NAME.fullmatch(text)
     if match is None:

@@ -55,7 +55,7 @@ class StatementFailed(CerebroError):
 
     @property
     def last_resort(self) -> str | None:
-        """What to do about what the server refused; an error of ours has its hint already."""
+        """Hint for what the server refused; an error of ours has its hint already."""
         return advice_of_server(self.sqlstate)
 
 
@@ -113,17 +113,17 @@ class Session:
 
     @property
     def closed(self) -> bool:
-        """Whether the session can no longer be used."""
+        """True if the session can no longer be used."""
         return bool(self._connection.closed)
 
     @property
     def busy(self) -> bool:
-        """Whether a statement, or the connecting, is under way."""
+        """True if a statement, or the connecting, is under way."""
         return self._busy
 
     @property
     def in_transaction(self) -> bool:
-        """Whether a failed statement takes earlier ones with it, so that it cannot be run again."""
+        """True if a failed statement takes earlier ones with it, so that it cannot be run again."""
         idle = psycopg2.extensions.TRANSACTION_STATUS_IDLE
         return bool(self._connection.info.transaction_status != idle)
 
@@ -306,7 +306,7 @@ _KNOWS_REQUIRE_AUTH = 16
 
 
 def _first_settings(dsn: str) -> dict[str, str]:
-    """What must hold from the start, though a role, or a database, may have it otherwise.
+    """Settings that must hold from the start, though a role, or a database, may have it otherwise.
 
     The client decides by the one setting how to quote values; by the other one, to connect would end
     in an error where the server takes longer for the client's own first statement.
@@ -447,7 +447,7 @@ class SessionPool:
 
 
 def _alive(session: Session) -> bool:
-    """Whether an idle session's server process is still there (its socket has no end-of-file)."""
+    """True if an idle session's server process is still there (its socket has no end-of-file)."""
     if session.closed:
         return False
     poller = select.poll()

@@ -53,7 +53,7 @@ FORGET = f"DROP TABLE {_CHOSEN}"
 
 
 def is_empty(source: QualifiedName) -> str:
-    """Whether a table has no rows."""
+    """True if a table has no rows."""
     return f"SELECT NOT EXISTS (SELECT 1 FROM {source.sql})"
 
 

@@ -1,4 +1,4 @@
-"""Where the states of a run are, and when a table of them is dropped."""
+"""Storage of the states of a run in tables, each dropped when nothing in it is needed."""
 
 from __future__ import annotations
 

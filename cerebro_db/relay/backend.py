@@ -23,7 +23,7 @@ def program() -> Any:
 
 
 def raises_interrupts() -> bool:
-    """Whether the server raises KeyboardInterrupt in Python when it is to stop.
+    """True if the server raises KeyboardInterrupt in Python when it is to stop.
 
     A process with that hook must not be asked through its SQL interface.
     """
@@ -183,7 +183,7 @@ def _raise_pending() -> None:
 
 
 def is_ending() -> bool:
-    """Whether the server has told this process to end, not only its statement."""
+    """True if the server has told this process to end, not only its statement."""
     return hasattr(program(), "ProcDiePending") and _flag("ProcDiePending")
 
 

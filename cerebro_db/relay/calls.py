@@ -9,9 +9,8 @@ from . import backend, machine, surroundings
 from .failures import failure
 from .keepers import CannotStart, Installation, Process, connected, postmortem
 from .services import Services
-from .wire import Closed
+from .wire import DRIVER, TRAINER, Closed
 
-DRIVER, TRAINER = "driver", "trainer"
 PREPARE = -1  # kind of a row that makes a trainer ready
 LOST, NO_KEEPER = "YC001", "YC002"
 _LOST_HINT = "call the function again; the log of its keeper may tell more"
@@ -33,6 +32,7 @@ class Relay:
         self._installation = Installation(**installation)
         self._trainers: Dict[Any, Process] = {}  # by the owner of the trainer
         self._rows: List[Tuple[Any, Any]] = []  # names and data, until a batch of them is there
+        self._plans: Dict[Any, Any] = {}  # of the server, by text and types
         self._functions = None  # JSON of the registered functions, as the catalog has told
 
     # -- calls -------------------------------------------------------------------
@@ -217,7 +217,7 @@ class Relay:
 
     def _answer(self, process: Process) -> Dict[str, Any]:
         """The answer to a call; until it comes, what the process asks for is done."""
-        services = Services(self._plpy)
+        services = Services(self._plpy, self._plans)
         if process.kind == DRIVER:
             process.listen = _Listening(process, self._listen, services)
         try:
@@ -264,7 +264,7 @@ class _Listening(object):
 
 
 def _raise_again(answer: Dict[str, Any], services: Services) -> None:
-    """Where an error of the server has ended a call, raise that very error."""
+    """Raise the very error of the server that has ended a call."""
     number = answer.get("error", {}).get("number")
     if number is not None:
         raise services.errors[number]

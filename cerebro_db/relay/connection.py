@@ -4,7 +4,7 @@ import select
 import time
 from typing import Any, Dict
 
-from .wire import Closed, encoded, received
+from .wire import Closed, encoded, exactly, received
 
 LISTEN_SECONDS = 0.05
 
@@ -43,34 +43,26 @@ class Connection:
         Raises:
             Closed: the other side is gone.
         """
-        message: Dict[str, Any] = received(self._read)
+        message: Dict[str, Any] = received(lambda count: exactly(count, self._read_into))
         return message
 
     @property
     def has_message(self) -> bool:
-        """Whether something has come, or the other side is gone."""
+        """True if something has come, or the other side is gone."""
         return bool(self._poller(select.POLLIN).poll(0))
 
     def close(self) -> None:
         """End the connection; whatever the other side does for it is stopped."""
         self._socket.close()
 
-    def _read(self, count: int) -> bytes:
-        data, got = bytearray(count), 0
-        view = memoryview(data)
-        while got < count:
+    def _read_into(self, view: memoryview) -> int:
+        while True:
             try:
-                size = self._socket.recv_into(view[got:])
+                return int(self._socket.recv_into(view))
             except (BlockingIOError, InterruptedError):
                 self._wait(select.POLLIN)
-                continue
             except OSError:
                 raise Closed("the other side is gone")
-            if not size:
-                raise Closed("the other side is gone")
-            got += size
-        view.release()
-        return bytes(data)
 
     def _wait(self, event: int) -> None:
         poller = self._poller(event)

@@ -7,16 +7,14 @@ import os
 import pwd
 import socket
 import stat
-import struct
 import subprocess
 from typing import Any, Dict, List
 
 from . import machine
 from .connection import Connection, until
-from .wire import Closed
+from .wire import Closed, is_ours
 
 _START_SECONDS, _STARTS = 90.0, 3
-_CREDENTIALS = struct.Struct("3i")  # process, user, group
 _MODULE = "cerebro_db.trainers"
 # What a keeper inherits of the server's environment; nothing that leads Python or libpq elsewhere.
 _PASSED_ON = ("LANG", "TZ", "HOME", "PATH")
@@ -38,7 +36,7 @@ class CannotStart(Exception):
 
 
 class Installation:
-    """What an installation has told the server about the package.
+    """Facts about the package that an installation has told the server.
 
     Args:
         interpreter: program of the virtual environment's Python.
@@ -168,7 +166,7 @@ def postmortem(installation: Installation, kind: str, pid: int, listen: Any) -> 
 
 
 def _environment() -> Dict[str, str]:
-    """What a keeper inherits of the server's environment."""
+    """Environment that a keeper inherits of the server's."""
     return {
         key: value
         for key, value in os.environ.items()
@@ -245,13 +243,13 @@ def _connect(path: str) -> Any:
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         sock.connect(path)
-        told = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+        ours = is_ours(sock)
     except OSError as error:
         sock.close()
         if error.errno in (errno.ENOENT, errno.ECONNREFUSED):
             return None
         raise CannotStart(f"{path}: {error.strerror}", _OTHER_FOLDER)
-    if _CREDENTIALS.unpack(told)[1] != os.geteuid():
+    if not ours:
         sock.close()
         raise CannotStart(f"{path}: another user listens there", _OTHER_FOLDER)
     return sock
@@ -316,7 +314,7 @@ def _look_into(log: str) -> str:
 
 
 def _is_held(path: str) -> bool:
-    """Whether a keeper holds its lock."""
+    """True if a keeper holds its lock."""
     try:
         with open(path, "ab") as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -6,21 +6,23 @@ from . import backend
 from .connection import Connection
 from .failures import described
 
+_MOST_PLANS = 64
+
 
 class Services:
     """Statements, subtransactions and notices in the transaction of the call.
 
     Args:
         plpy: the module that the server hands to PL/Python bodies.
+        plans: prepared statements of this server process, which later calls use again.
 
     Attributes:
         errors: of the server that a process has been told.
     """
 
-    def __init__(self, plpy: Any) -> None:
-        self._plpy = plpy
+    def __init__(self, plpy: Any, plans: Dict[Any, Any]) -> None:
+        self._plpy, self._plans = plpy, plans
         self.errors: List[BaseException] = []
-        self._plans: Dict[Any, Any] = {}
         self._subtransactions: List[Any] = []
 
     def serve(self, message: Dict[str, Any], process: Connection) -> None:
@@ -55,14 +57,19 @@ class Services:
     def _execute(self, given: List[Any]) -> Dict[str, Any]:
         query, types, values = given
         if types:
-            key = (query, tuple(types))
-            if key not in self._plans:
-                self._plans[key] = self._plpy.prepare(query, types)
-            found = self._plpy.execute(self._plans[key], values)
+            found = self._plpy.execute(self._plan(query, types), values)
         else:
             found = self._plpy.execute(query)
         names = found.colnames() if len(found) else []
         return {"names": names, "rows": [[row[name] for name in names] for row in found]}
+
+    def _plan(self, query: str, types: List[str]) -> Any:
+        key = (query, tuple(types))
+        if key not in self._plans:
+            if len(self._plans) >= _MOST_PLANS:
+                self._plans.clear()
+            self._plans[key] = self._plpy.prepare(query, types)
+        return self._plans[key]
 
     def _subtransaction(self, what: str) -> Dict[str, Any]:
         if what == "enter":

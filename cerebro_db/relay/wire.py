@@ -11,9 +11,13 @@ All numbers are little-endian.
 
 import decimal
 import json
+import os
+import socket
 import struct
 from typing import Any, Dict, List
 
+DRIVER, TRAINER = "driver", "trainer"  # kinds of processes beside the server
+_CREDENTIALS = struct.Struct("3i")  # process, user, group
 _HEAD = struct.Struct("<II")
 _BYTES, _DECIMAL = "$bytes", "$decimal"
 # Of a message that no side ever sends, so that a stray one does not take memory.
@@ -22,6 +26,38 @@ _MOST_TEXT, _MOST_STRINGS = 2**30, 2**16
 
 class Closed(Exception):
     """The other side of a connection is gone."""
+
+
+def is_ours(sock: socket.socket) -> bool:
+    """True if the other end of a local socket is a process of this very user."""
+    told = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    return bool(_CREDENTIALS.unpack(told)[1] == os.geteuid())
+
+
+def send(sock: socket.socket, message: Any) -> None:
+    """Send a message through a socket that blocks."""
+    for part in encoded(message):
+        sock.sendall(part)
+
+
+def exactly(count: int, read_into: Any) -> bytes:
+    """So many bytes.
+
+    Args:
+        count: how many.
+        read_into: puts some into a memoryview and returns how many, as ``socket.recv_into`` does.
+
+    Raises:
+        Closed: the other side is gone.
+    """
+    data, got = bytearray(count), 0
+    with memoryview(data) as view:
+        while got < count:
+            size = read_into(view[got:])
+            if not size:
+                raise Closed("the other side is gone")
+            got += size
+    return bytes(data)
 
 
 def encoded(message: Any) -> List[Any]:

@@ -1,4 +1,4 @@
-"""What a run writes down while it goes on, so that whoever goes on with it knows."""
+"""Records of a run while it goes on, for whoever goes on with it."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ class RunCatalog:
 
 
 def ends_of(state: RunState) -> dict[int, EndRow]:
-    """Where the configurations have ended that were trained to their end."""
+    """Ends of the configurations that were trained to their end."""
     return {
         key: end_of(track.verdict, track.budget)
         for key, track in state.tracks.items()
@@ -125,7 +125,7 @@ def ends_of(state: RunState) -> dict[int, EndRow]:
 
 
 def end_of(verdict: Verdict, last: int | None) -> EndRow:
-    """Where a configuration ends, whose last epoch is known or not."""
+    """End of a configuration, whose last epoch is known or not."""
     last = verdict.stopped_epoch or last
     model_epoch = None if last is None else verdict.restored_epoch or last
     return EndRow(verdict.stopped_epoch, verdict.best_epoch, model_epoch)

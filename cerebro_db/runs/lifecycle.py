@@ -1,4 +1,4 @@
-"""What is done to runs from outside: cancel, pause, drop, vacuum."""
+"""Operations on runs from outside: cancel, pause, drop, vacuum."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def vacuum(
 
 
 def _bytes(catalog: Catalog, dialect: PostgreSQL, name: str) -> int:
-    """What the tables of states of a run take."""
+    """Bytes of the tables of states of a run."""
     tables = catalog.execute(*dialect.training.tables(name))
     return sum(catalog.table_bytes(QualifiedName(STATES_SCHEMA, table)) for (table,) in tables)
 
@@ -177,7 +177,7 @@ def _stop_interrupted(
 
 @contextmanager
 def _each_for_itself() -> Iterator[None]:
-    """What concerns one run, such as that somebody resumes it now, leaves the others."""
+    """Keep an error that concerns one run, such as that somebody resumes it now, from the others."""
     try:
         yield
     except (SessionLost, RunInterrupted):

@@ -108,7 +108,7 @@ class Loop:
 
     @property
     def is_complete(self) -> bool:
-        """Whether nothing is left to train, to score, to write or to decide."""
+        """True if nothing is left to train, to score, to write or to decide."""
         return self._state.is_complete and self._files.done
 
     # -- giving work ---------------------------------------------------------------------------
@@ -123,7 +123,7 @@ class Loop:
         return self._executor.is_busy
 
     def _next(self, worker: WorkerView) -> Task | None:
-        """What a worker does next."""
+        """The next task of a worker."""
         if self._untried:
             return Trial(tuple(self._untried))
         if self._state.combining:
@@ -134,7 +134,7 @@ class Loop:
         return self._strategy.next(self._state, worker, self._clock())
 
     def _is_wanted(self, task: Task) -> bool:
-        """Whether there is anything to score; if not, that is done at once."""
+        """True if there is anything to score; if not, that is done at once."""
         if not isinstance(task, Score):
             return True
         group = task.scans[0].group
@@ -284,7 +284,7 @@ class Loop:
             self._hop_failed(task.hops[0], failure)
 
     def _is_made_again(self, task: Task | None) -> bool:
-        """Whether a task is done again whose trainer has ended: a hop once, anything else a few times."""
+        """True if a task is done again whose trainer has ended: a hop once, anything else a few times."""
         if isinstance(task, Trial):
             self._untried += task.mst_keys
         if isinstance(task, Train | Step):

@@ -1,4 +1,4 @@
-"""What the caller is told while a run goes on: one line an epoch, and failures."""
+"""Messages to the caller while a run goes on: one line an epoch, and failures."""
 
 from __future__ import annotations
 

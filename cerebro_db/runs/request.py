@@ -1,4 +1,4 @@
-"""What a caller asks of a training run."""
+"""Request of a caller for a training run."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ def states_of(row: RunRow) -> StateTables:
 
 
 def configuration_row(configuration: Configuration) -> ConfigurationRow:
-    """What the catalog knows of a configuration."""
+    """Row of a configuration for the catalog."""
     return ConfigurationRow(
         mst_key=configuration.mst_key,
         model_id=configuration.architecture.model_id,
@@ -144,7 +144,7 @@ def _started_from_previous(
 
 
 def _first_partitions(setup: RunSetup) -> dict[int, int]:
-    """The partition that each configuration visits first, by mst_key: as the run will plan it."""
+    """The partition of each configuration's first hop, by mst_key: as the run will plan it."""
     costs = {c.mst_key: c.hop_seconds for c in setup.configurations}
     partitions = [partition.partition_key for partition in setup.packed.partitions]
     hops = plan_epoch(costs, partitions, setup.spec.seed, 1)
@@ -153,7 +153,7 @@ def _first_partitions(setup: RunSetup) -> dict[int, int]:
 
 # -- read back: what it was set up with ------------------------------------------------------------
 def load_setup(session: Session, dialect: PostgreSQL, run: StoredRun, tick: Tick) -> RunSetup:
-    """What a run was set up with; its configurations are those that it has by now.
+    """Setup of a run that was begun; its configurations are those that it has by now.
 
     Raises:
         InvalidData: a table that it reads has been changed since.
@@ -225,7 +225,7 @@ def check_unchanged(
     validation: PackedTable | None,
     tick: Tick,
 ) -> None:
-    """Whether the packed tables are those that the run began with.
+    """Check that the packed tables are those that the run began with.
 
     Raises:
         InvalidData: one of them has been changed since.
@@ -442,7 +442,7 @@ def _restore(
 
 
 def _check_states(state: RunState, states: StateTables, there: Collection[tuple[int, int]]) -> None:
-    """Whether the states are there from which the run goes on, to be scored or to be restored."""
+    """Check that the states are there from which the run goes on, to be scored or to be restored."""
     needed = {
         (key, version)
         for key, track in state.tracks.items()

@@ -1,4 +1,4 @@
-"""What TensorBoard shall show of a run: which epochs are to be written where."""
+"""Epochs of a run that are to be written for TensorBoard."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from cerebro_db.postgres.sessions import Session, Tick
 
 
 def log_dir_of(fit: FitParams) -> str | None:
-    """Where the events of a configuration go, None where it has no TensorBoard."""
+    """Folder of the events of a configuration, None where it has no TensorBoard."""
     found = [callback for callback in fit.callbacks if callback.name == TENSORBOARD]
     return str(found[0].all_arguments()["log_dir"]) if found else None
 
 
 def check_events(session: Session, configurations: Iterable[Configuration], tick: Tick) -> None:
-    """Whether there is a directory for what configurations want to be written.
+    """Check that there is a directory for what configurations want to be written.
 
     Raises:
         InvalidArgument: an administrator has named none, or it cannot be used.
@@ -50,7 +50,7 @@ class EventFiles:
 
     @property
     def done(self) -> bool:
-        """Whether nothing waits to be written."""
+        """True if nothing waits to be written."""
         return not self._waiting
 
     def measured(self, mst_keys: Collection[int]) -> None:

@@ -1,4 +1,4 @@
-"""Whether the tables of an earlier run are such that another one can go on from them and replace them."""
+"""Checks that another run can go on from the tables of an earlier one, and replace them."""
 
 from __future__ import annotations
 
@@ -204,7 +204,7 @@ def _another_model(
 
 
 def _had(session: Session, earlier: ModelTable, mst_key: int) -> str:
-    """Which architecture the earlier run had, if its table of facts is of the model that is there."""
+    """Architecture of the earlier run, if its table of facts is of the model that is there."""
     if not (earlier.info.has("model_id") and earlier.info.has("status")):
         return ""
     sql = (

@@ -303,7 +303,7 @@ class ScoringJob:
     def _combined(
         self, session: Session, mst_key: int, results: Sequence[dict[str, Any]]
     ) -> dict[str, Any]:
-        """What all partitions contribute to a model, in the order of their keys."""
+        """Sums of a model over all partitions, in the order of their keys."""
         partials = [result["partials"][str(mst_key)] for result in results]
         task = {"configurations": [self._recipes[mst_key] | {"partials": partials}]}
         first = [self._test.partitions[0].partition_key]  # that session has scanned it

@@ -60,7 +60,7 @@ class PredictionRequest:
 
     @property
     def wanted(self) -> PredictionType:
-        """What is asked of each row.
+        """Answer that is wanted for each row.
 
         Raises:
             InvalidArgument: there is no such answer.
@@ -125,7 +125,7 @@ def resolved(
     wanted: PredictionType,
     tick: Tick,
 ) -> Work:
-    """What is to be done for a request, its names looked up; the models are known."""
+    """Job for a request, its names looked up; the models are known."""
     answer = answer_for(asked, wanted)
     names = (request.test_table, request.id_col, request.independent_varname)
     source = test_source(session, dialect, asked, names, request.ignores, tick)
@@ -143,7 +143,7 @@ def resolved(
 
 
 def answer_for(asked: Asked, wanted: PredictionType) -> Answers:
-    """What is inserted for each row.
+    """Columns that are inserted for each row.
 
     Raises:
         InvalidArgument: all targets are numbers and have no classes.

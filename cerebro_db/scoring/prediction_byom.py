@@ -59,7 +59,7 @@ class ByomRequest:
 
     @property
     def prediction(self) -> PredictionRequest:
-        """What it has in common with a prediction of a model of a run."""
+        """Request that it has in common with a prediction of a model of a run."""
         return PredictionRequest(
             None,
             self.test_table,

@@ -316,7 +316,7 @@ class PredictionJob(Job):
 
 
 def _token(session: Session, member: Member) -> int:
-    """What a worker returned that has loaded a model."""
+    """Token of a worker that has loaded a model."""
     rows = session.rows()
     if len(rows) != 1:
         raise no_state(str(member.stored.table), member.key)

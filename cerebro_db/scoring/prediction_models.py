@@ -1,4 +1,4 @@
-"""What is asked for predictions: one model of a model table, or the best ones together."""
+"""Models that answer a prediction: one model of a model table, or the best ones together."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Asked:
         return self.shapes[0]
 
     def first_task(self, ranks: Sequence[int]) -> str:
-        """What a worker is told with the first model."""
+        """Task of a worker that comes with the first model."""
         more = {"shape": list(self.shape), "divisor": self.divisor, "ranks": list(ranks)}
         return json.dumps(self.members[0].task | input_task(self.shapes) | more)
 
@@ -87,7 +87,7 @@ def models_of_table(session: Session, table: ModelTable, keys: Sequence[int], ti
 def chosen_keys(
     session: Session, table: ModelTable, mst_key: int | None, ensemble: int | None, tick: Tick
 ) -> list[int]:
-    """Which models are asked: the one that is named, the only one, or the best ones.
+    """Keys of the models that are asked: the one that is named, the only one, or the best ones.
 
     Raises:
         InvalidArgument: there are fewer models, or both are given.

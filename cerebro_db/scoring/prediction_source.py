@@ -1,4 +1,4 @@
-"""What is predicted on: a table with a row for each example, or a packed one."""
+"""Source of a prediction: a table with a row for each example, or a packed one."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Rows:
     features: tuple[Feature, ...]
 
     def row_bytes(self, asked: Asked) -> int:
-        """What a row takes on its way to a worker."""
+        """Bytes of a row on its way to a worker."""
         return sum(
             wire_bytes(shape, feature.element_oid)
             for shape, feature in zip(asked.shapes, self.features, strict=True)
@@ -106,7 +106,7 @@ class Buffers:
     table: Relation
 
     def row_bytes(self, asked: Asked) -> int:
-        """What a row takes on its way to a worker."""
+        """Bytes of a row on its way to a worker."""
         return self.sql.row_bytes
 
     def explained(
@@ -129,7 +129,7 @@ def test_source(
     ignores: bool,
     tick: Tick,
 ) -> Rows | Buffers:
-    """What a user names as test_table, id_col and independent_varname.
+    """Source that a user names as test_table, id_col and independent_varname.
 
     Args:
         ignores: whether rows of images that cannot be read are left out.

@@ -75,6 +75,6 @@ class SpreadJob(Job):
                 raise InvalidState(f"{member.stored.table}: got NULL for a chunk of a state")
 
     def _preparation(self, work: Work) -> str:
-        """What makes a process of a segment a worker."""
+        """Task that makes a process of a segment a worker."""
         settings = Catalog(self._control, self._tick).settings()
         return worker_task(NO_RUN, SCORING_THREADS, work.use_gpus, 0, settings)

@@ -1,4 +1,4 @@
-"""What cerebro_encode and cerebro_create_encoder call."""
+"""Entries of cerebro_encode and cerebro_create_encoder."""
 
 from __future__ import annotations
 

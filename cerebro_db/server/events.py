@@ -1,4 +1,4 @@
-"""What the driver calls in a worker to write event files for TensorBoard."""
+"""Entry of a worker that writes event files for TensorBoard."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What cerebro_export calls, and the worker that writes the file."""
+"""Entries of cerebro_export, and of the worker that writes the file."""
 
 from __future__ import annotations
 

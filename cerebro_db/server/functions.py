@@ -1,4 +1,4 @@
-"""What cerebro_register_function and cerebro_unregister_function call."""
+"""Entries of cerebro_register_function and cerebro_unregister_function."""
 
 from __future__ import annotations
 

@@ -136,7 +136,7 @@ class Host:
             host.pool.give([session])
 
     def _known_path(self, session: Session) -> SearchPath:
-        """Where names are looked for, with the temporary tables of the caller."""
+        """Search path of names, with the temporary tables of the caller."""
         if isinstance(self.search_path, SearchPath):
             return self.search_path
         path = search_path_with(
@@ -164,7 +164,7 @@ class Host:
 
 
 def _listen(plpy: Any, pool: SessionPool, dialect: PostgreSQL, waiting: Waiting) -> None:
-    """What is done again and again while sessions are waited for."""
+    """Look for what ends the call, again and again while sessions are waited for."""
     plpy.listen()
     if dialect.queues_statements and waiting.tells(pool.busy()):
         plpy.notice(_WAITING)
@@ -239,7 +239,7 @@ def _pool(gd: dict[str, Any], dsn: str, dialect: PostgreSQL) -> SessionPool:
 
 
 def _dsn(facts: dict[str, Any]) -> str:
-    """Where the server reaches itself, always as the role whose rights count in this call."""
+    """Connection string by which the server reaches itself, always as the role whose rights count in this call."""
     user = f"user={_value(facts['user'])}"
     if facts["worker_dsn"]:
         # An earlier version may have stored what is no longer allowed.

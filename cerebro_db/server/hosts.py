@@ -1,4 +1,4 @@
-"""What cerebro_gpu_configuration calls, and what it asks on each host."""
+"""Entries of cerebro_gpu_configuration, and of what it asks on each host."""
 
 from __future__ import annotations
 

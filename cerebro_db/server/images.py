@@ -1,4 +1,4 @@
-"""What the worker's helper functions for images call."""
+"""Entries of the worker's helper functions for images."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def fault(
     format: str | None,
     max_pixels: int | None,
 ) -> str | None:
-    """What is wrong with an image; None for NULL."""
+    """Fault of an image; None for NULL."""
     image = _image(shape, format, max_pixels)
     return (
         None

@@ -14,10 +14,10 @@ from cerebro_db.training.environment import configured
 from cerebro_db.training.functions import Function, know
 
 if TYPE_CHECKING:  # TensorFlow is imported when a worker is made ready, not before
+    from cerebro_db.training.hop import Programs
     from cerebro_db.training.partitions import PartitionCache
     from cerebro_db.training.scan import Scorers
     from cerebro_db.training.tasks import Architectures
-    from cerebro_db.training.visit import Programs
 
 _KEY = "cerebro.worker"
 DEFAULT_SECONDS = float(Settings().idle_seconds)
@@ -28,9 +28,9 @@ class WorkerMemory:
     """One worker's memory; what is under way is known by its token only.
 
     Attributes:
-        under_way: a visit, a scan or a prediction.
-        saved: the state that the last visit left, until it is stored.
-        error: JSON of why the last visit failed, where the others of its statement shall go on.
+        under_way: a hop, a scan or a prediction.
+        saved: the state that the last hop left, until it is stored.
+        error: JSON of why the last hop failed, where the others of its statement shall go on.
         keeps_errors: whether that is so in this run.
         chunk_bytes: most bytes of a state that one row may have.
         idle_seconds: for which the process is kept without a caller.
@@ -56,7 +56,7 @@ class WorkerMemory:
         return self.token
 
     def current(self, token: int | None, kind: type[Any] = object) -> Any:
-        """What is under way, checked: never the leftover of another statement."""
+        """Work under way, checked: never the leftover of another statement."""
         if token is None or token != self.token or self.under_way is None:
             raise RunFailed(
                 f"got the token {token} in a worker whose work has the token {self.token}"
@@ -77,8 +77,8 @@ class WorkerMemory:
 
     def forget(self) -> None:
         """Drop what was compiled."""
+        from cerebro_db.training.hop import Programs
         from cerebro_db.training.scan import Scorers
-        from cerebro_db.training.visit import Programs
 
         self.programs, self.scorers = Programs(), Scorers()
 
@@ -90,10 +90,10 @@ class WorkerMemory:
 
 def remember(gd: dict[str, Any], run_id: int, cache_bytes: int, settings: Settings) -> WorkerMemory:
     """The memory for a run: programs stay from the last one, decoded partitions do not."""
+    from cerebro_db.training.hop import Programs
     from cerebro_db.training.partitions import PartitionCache
     from cerebro_db.training.scan import Scorers
     from cerebro_db.training.tasks import Architectures
-    from cerebro_db.training.visit import Programs
 
     memory = gd.get(_KEY)
     if memory is None:

@@ -1,4 +1,4 @@
-"""What cerebro_load_model and its like call."""
+"""Entries of cerebro_load_model and its like."""
 
 from __future__ import annotations
 

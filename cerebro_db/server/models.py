@@ -1,4 +1,4 @@
-"""What looks into models."""
+"""Entries that look into models."""
 
 from __future__ import annotations
 

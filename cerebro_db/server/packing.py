@@ -1,4 +1,4 @@
-"""What cerebro_pack and the other functions that pack call."""
+"""Entries of cerebro_pack and the other functions that pack."""
 
 from __future__ import annotations
 

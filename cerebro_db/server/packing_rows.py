@@ -1,4 +1,4 @@
-"""What the worker's helper functions call: the rows of one buffer into its bytes."""
+"""Entries of the worker's helper functions: the rows of one buffer into its bytes."""
 
 from __future__ import annotations
 

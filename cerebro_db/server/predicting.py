@@ -1,4 +1,4 @@
-"""What a worker that predicts is told: the models, then the rows."""
+"""Entries of a worker that predicts: the models come first, then the rows."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ class _Model:
 
 @dataclass
 class _Stream:
-    """What one statement has brought so far."""
+    """Progress of one statement so far."""
 
     models: dict[int, _Model] = field(default_factory=dict)
     prediction: Prediction | None = None

@@ -1,4 +1,4 @@
-"""Which version of a registered model a name means now, asked at every call by prepared statements."""
+"""Version that the name of a registered model means now, asked at every call by prepared statements."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from cerebro_db.server.caller import TEXT
 
 @dataclass(frozen=True)
 class NamedVersion:
-    """What a name means now.
+    """Version that a name means now.
 
     Attributes:
         key: the number of the version in the database; what it is of never changes.

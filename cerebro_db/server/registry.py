@@ -1,4 +1,4 @@
-"""What the functions of the model registry call."""
+"""Entries of the functions of the model registry."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What cerebro_evaluate, cerebro_confusion_matrix, cerebro_predict and cerebro_predict_byom call."""
+"""Entries of cerebro_evaluate, cerebro_confusion_matrix, cerebro_predict and cerebro_predict_byom."""
 
 from __future__ import annotations
 

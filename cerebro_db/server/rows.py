@@ -1,4 +1,4 @@
-"""What cerebro_predict_row calls: models that stay loaded in the caller's own session."""
+"""Entries of cerebro_predict_row: models that stay loaded beside the caller's own session."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ _SHOWN_KEY = "cerebro.rows_shown"
 _SHOWN = "SELECT $1::{}::pg_catalog.text AS shown"
 _MOST_MODELS = 16
 _UNDEFINED = ("42P01", "42703", "3F000", "42602")
+_OF_NAMES_AND_RIGHTS = ("42", "3F")
 
 Answer = tuple[str | None, float | None, list[float]]
 
@@ -104,33 +105,54 @@ def _inputs(text: str) -> list[Any]:
     return found
 
 
-@dataclass
+@dataclass(frozen=True)
 class _Table:
-    """A model table, and plans that find the version of a model in it."""
+    """A model table as it was found, and plans that find it again together with a model of it.
 
+    Attributes:
+        oid: of the table.
+        names: what its name may mean.
+    """
+
+    oid: int
+    names: list[str]
     plan_of_key: Any
     plan_of_only: Any
 
-    def version(self, plpy: Any, mst_key: int | None) -> tuple[Any, ...] | None:
-        """What is another one as soon as the state is; None where there is no such model.
+    @classmethod
+    def found(cls, plpy: Any, oid: int, names: list[str]) -> _Table:
+        """The table of this number."""
+        row = plpy.execute(plpy.prepare(_NAME, [OID]), [oid])[0]
+        states = QualifiedName(row["schema"], row["name"]).suffixed(STATES_SUFFIX)
+        sql = _VERSION.format(states.text)
+        return cls(
+            oid,
+            names,
+            plpy.prepare(sql + _OF_KEY, [TEXT, TEXT, INT4]),
+            plpy.prepare(sql + " LIMIT 2", [TEXT, TEXT]),
+        )
 
-        The state's table is read with the rights of the role that calls now.
+    def version(self, plpy: Any, mst_key: int | None) -> tuple[Any, ...] | None:
+        """Role, table, and what is another one as soon as the state is; None where there is no such model.
+
+        None as well where the name means another table now. The state's table is read with the
+        rights of the role that calls now.
         """
         if mst_key is None:
-            rows = plpy.execute(self.plan_of_only)
+            rows = plpy.execute(self.plan_of_only, self.names)
         else:
-            rows = plpy.execute(self.plan_of_key, [mst_key])
-        return tuple(rows[0].values()) if len(rows) == 1 else None
+            rows = plpy.execute(self.plan_of_key, [*self.names, mst_key])
+        found = tuple(rows[0].values()) if len(rows) == 1 else None
+        return found if found is not None and found[0] == self.oid else None
 
 
 @dataclass
 class _Kept:
-    """What a session keeps: tables by oid, models by version, the least recently used first."""
+    """Memory of a session: tables by name, models by version, the least recently used first."""
 
     versions: Versions = field(default_factory=Versions)
-    tables: dict[int, _Table] = field(default_factory=dict)
+    tables: dict[str, _Table] = field(default_factory=dict)
     models: OrderedDict[tuple[Any, ...], LoadedModel] = field(default_factory=OrderedDict)
-    plan: Any = None
 
     def model(self, plpy: Any, text: str, mst_key: int | None) -> LoadedModel:
         """The model of a name; loaded where this role has not, or where it was replaced."""
@@ -153,62 +175,58 @@ class _Kept:
             named = self.versions.named(plpy, model_reference(text, ROLE))
             # An alias may move before the version is read.
             return (text, None) if named is None else (str(named.reference), (named.key, mst_key))
-        place = self._place(plpy, text)
-        version = None if place is None else self._version(plpy, place[1], mst_key)
-        return text, None if version is None else (place, mst_key, version)
+        version = self._known_version(plpy, text, mst_key) or self._version(plpy, text, mst_key)
+        return text, None if version is None else (mst_key, *version)
 
-    def _place(self, plpy: Any, text: str) -> tuple[str, int] | None:
-        """Role and table; None where no table has that name."""
-        if self.plan is None:
-            self.plan = plpy.prepare(_PLACE, [TEXT])
-        for spelled in spellings(text):
-            try:
-                row = plpy.execute(self.plan, [spelled])[0]
-            except plpy.SPIError as error:
-                if error.sqlstate not in _UNDEFINED:
-                    raise
-            else:
-                return row["role"], int(row["oid"])
+    def _known_version(self, plpy: Any, text: str, mst_key: int | None) -> tuple[Any, ...] | None:
+        """The version by one statement, where the name means what it meant; None elsewhere."""
+        if text not in self.tables:
+            return None
+        try:
+            return self.tables[text].version(plpy, mst_key)
+        except plpy.SPIError as error:  # the table may not even be the one that is meant now
+            if error.sqlstate[:2] not in _OF_NAMES_AND_RIGHTS:
+                raise
         return None
 
-    def _version(self, plpy: Any, oid: int, mst_key: int | None) -> tuple[Any, ...] | None:
-        # A table that was renamed since has other companions.
-        for _ in range(2):
-            try:
-                if oid not in self.tables:
-                    self.tables[oid] = _table(plpy, oid)
-                return self.tables[oid].version(plpy, mst_key)
-            except plpy.SPIError as error:
-                self.tables.pop(oid, None)
-                if error.sqlstate not in _UNDEFINED:
-                    raise
-        return None
+    def _version(self, plpy: Any, text: str, mst_key: int | None) -> tuple[Any, ...] | None:
+        self.tables.pop(text, None)
+        first, *others = spellings(text)
+        names = [first, *(others or [first])]
+        try:
+            oid = plpy.execute(plpy.prepare(_PLACE, [TEXT, TEXT]), names)[0]["oid"]
+            if oid is None:
+                return None
+            table = _Table.found(plpy, int(oid), names)
+            version = table.version(plpy, mst_key)
+        except plpy.SPIError as error:
+            if error.sqlstate not in _UNDEFINED:
+                raise
+            return None
+        if len(self.tables) >= _MOST_MODELS:
+            self.tables.clear()
+        self.tables[text] = table
+        return version
 
 
 # A caller's search path decides about names only: every operator has its schema.
-_PLACE = """
-SELECT $1::pg_catalog.regclass::pg_catalog.oid::pg_catalog.int8 AS oid,
-       current_user::pg_catalog.text AS role
+_OID = """
+COALESCE(pg_catalog.to_regclass($1), pg_catalog.to_regclass($2))::pg_catalog.oid::pg_catalog.int8
 """
+_PLACE = f"SELECT {_OID} AS oid"
 _NAME = """
 SELECT n.nspname AS schema, c.relname AS name
   FROM pg_catalog.pg_class c
   JOIN pg_catalog.pg_namespace n ON n.oid OPERATOR(pg_catalog.=) c.relnamespace
  WHERE c.oid OPERATOR(pg_catalog.=) $1::pg_catalog.oid
 """
-_VERSION = """
-SELECT s.tableoid::pg_catalog.int8 AS tableoid, s.mst_key, s.xmin::pg_catalog.text AS xmin,
+_VERSION = f"""
+SELECT {_OID} AS oid, current_user::pg_catalog.text AS role,
+       s.tableoid::pg_catalog.int8 AS tableoid, s.mst_key, s.xmin::pg_catalog.text AS xmin,
        s.ctid::pg_catalog.text AS ctid
-  FROM {} s WHERE s.chunk OPERATOR(pg_catalog.=) 0
+  FROM {{}} s WHERE s.chunk OPERATOR(pg_catalog.=) 0
 """
-_OF_KEY = " AND s.mst_key OPERATOR(pg_catalog.=) $1"
-
-
-def _table(plpy: Any, oid: int) -> _Table:
-    row = plpy.execute(plpy.prepare(_NAME, [OID]), [oid])[0]
-    states = QualifiedName(row["schema"], row["name"]).suffixed(STATES_SUFFIX)
-    sql = _VERSION.format(states.text)
-    return _Table(plpy.prepare(sql + _OF_KEY, [INT4]), plpy.prepare(sql + " LIMIT 2"))
+_OF_KEY = " AND s.mst_key OPERATOR(pg_catalog.=) $3"
 
 
 def _loaded(plpy: Any, text: str, mst_key: int | None) -> LoadedModel:

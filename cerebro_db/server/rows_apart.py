@@ -66,7 +66,7 @@ def _current(
 
 
 def _version(session: Session, text: str, mst_key: int | None) -> tuple[Any, ...]:
-    """What is another one as soon as the state is."""
+    """Version of a model: another one as soon as the state is."""
     table = named_models(session, text, lambda: None)
     if mst_key is not None:
         table.check_key(mst_key)

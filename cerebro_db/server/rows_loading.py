@@ -37,7 +37,7 @@ class LoadedModel:
 
 
 def read_model(session: Session, text: str, mst_key: int | None) -> tuple[Asked, bytes]:
-    """What is known of a model of a table, and its state."""
+    """Facts of a model of a table, and its state."""
 
     def tick() -> None:
         """Statements of this session listen themselves, or are short."""

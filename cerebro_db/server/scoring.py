@@ -1,4 +1,4 @@
-"""What the aggregate cerebro_measure calls in a worker."""
+"""Entries of the aggregate cerebro_measure."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 from cerebro_db.server.computing import Tick, compute, computing
 from cerebro_db.server.entry import entry
-from cerebro_db.server.memory import WorkerMemory, recall
+from cerebro_db.server.memory import recall
 from cerebro_db.server.training import PREPARE, checked, prepared
 from cerebro_db.training.blocks import decode_features, decode_targets
 
@@ -33,41 +33,24 @@ def measure_step(
     memory = recall(gd)
 
     def work(tick: Tick) -> int:
-        return _measured(tick, memory, token, kind, task, state, buffer_id, x, x_shape, y, y_shape)
+        from cerebro_db.training.scan import Scan
+        from cerebro_db.training.tasks import scan_of
+
+        if kind == BEGIN:
+            told = scan_of(task or "", memory.run_id)
+            return memory.begin(Scan(told, memory.scorers, memory.cache, tick))
+        scan = memory.current(token, Scan)
+        if kind == CONFIGURATION:
+            scan.add(task or "", state or b"", memory.architectures)
+        else:
+            scan.feed(
+                checked("buffer_id", buffer_id, 0, 2**31 - 1),
+                decode_features(x, x_shape, scan.inputs),
+                decode_targets(y, y_shape, scan.targets),
+            )
+        return memory.token
 
     return compute(plpy, work)
-
-
-def _measured(
-    tick: Tick,
-    memory: WorkerMemory,
-    token: int | None,
-    kind: int | None,
-    task: str | None,
-    state: bytes | None,
-    buffer_id: int | None,
-    x: bytes | None,
-    x_shape: list[int] | None,
-    y: bytes | None,
-    y_shape: list[int] | None,
-) -> int:
-    from cerebro_db.training.scan import Scan
-    from cerebro_db.training.tasks import scan_of
-
-    if kind == BEGIN:
-        return memory.begin(
-            Scan(scan_of(task or "", memory.run_id), memory.scorers, memory.cache, tick)
-        )
-    scan = memory.current(token, Scan)
-    if kind == CONFIGURATION:
-        scan.add(task or "", state or b"", memory.architectures)
-    else:
-        scan.feed(
-            checked("buffer_id", buffer_id, 0, 2**31 - 1),
-            decode_features(x, x_shape, scan.inputs),
-            decode_targets(y, y_shape, scan.targets),
-        )
-    return memory.token
 
 
 @entry

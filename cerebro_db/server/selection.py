@@ -1,4 +1,4 @@
-"""What cerebro_generate_configs and cerebro_load_configs call."""
+"""Entries of cerebro_generate_configs and cerebro_load_configs."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from cerebro_db.server.entry import entry_of
 
 
 def settings_of(plpy: Any) -> Settings:
-    """What administrators have set, as the caller of a function may see it."""
+    """Settings of administrators, as the caller of a function may see them."""
     rows = plpy.execute("SELECT name, value FROM cerebro.settings")
     return Settings.of({row["name"]: row["value"] for row in rows})
 

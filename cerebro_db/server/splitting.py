@@ -1,4 +1,4 @@
-"""What cerebro_train_test_split calls."""
+"""Entry of cerebro_train_test_split."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the aggregate cerebro_train calls in a worker."""
+"""Entries of the aggregate cerebro_train."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from cerebro_db.training.environment import configure, configured, configured_th
 from cerebro_db.training.fields import Fields
 
 if TYPE_CHECKING:  # imports TensorFlow
-    from cerebro_db.training.visit import VisitReport
+    from cerebro_db.training.hop import HopReport
 
 MAX_THREADS = 1024
 MAX_PLACE = 2**31 - 1
@@ -42,7 +42,7 @@ def checked(name: str, value: int | None, low: int, high: int) -> int:
 
 @dataclass
 class _Opening:
-    """A visit whose state is still coming in, chunk by chunk."""
+    """A hop whose state is still coming in, chunk by chunk."""
 
     task: str
     weights: bytes | None
@@ -139,7 +139,7 @@ def train_step(
     y: bytes | None,
     y_shape: list[int] | None,
 ) -> int:
-    """Begin a visit, take a chunk of its state, or feed it with a buffer."""
+    """Begin a hop, take a chunk of its state, or feed it with a buffer."""
     if kind == PREPARE:
         return compute(plpy, lambda tick: prepared(plpy, gd, task or "").token)
     memory = recall(gd)
@@ -150,12 +150,12 @@ def train_step(
         return memory.token
 
     def feed(tick: Tick) -> None:
-        visit = _opened(tick, memory, token)
-        visit.feed(
+        hop = _opened(tick, memory, token)
+        hop.feed(
             checked("subepoch", subepoch, 0, 2**31 - 1),
             checked("buffer_id", buffer_id, 0, 2**31 - 1),
-            decode_features(x, x_shape, visit.inputs),
-            decode_targets(y, y_shape, visit.targets),
+            decode_features(x, x_shape, hop.inputs),
+            decode_targets(y, y_shape, hop.targets),
         )
 
     compute(plpy, lambda tick: _unless_failed(memory, token, lambda: feed(tick)))
@@ -163,7 +163,7 @@ def train_step(
 
 
 def _unless_failed(memory: WorkerMemory, token: int | None, work: Callable[[], None]) -> None:
-    """Do a part of a visit, unless an earlier one failed.
+    """Do a part of a hop, unless an earlier one failed.
 
     Where one statement trains several configurations, on other segments, an error that is one
     configuration's own is kept: raised, it would take away what the others have done.
@@ -187,14 +187,14 @@ def _described(error: CerebroError) -> str:
 
 
 def _opened(tick: Tick, memory: WorkerMemory, token: int | None) -> Any:
-    """The visit under way, made from its task and state when both are there."""
-    from cerebro_db.training.tasks import visit_of
-    from cerebro_db.training.visit import Visit
+    """The hop under way, made from its task and state when both are there."""
+    from cerebro_db.training.hop import Hop
+    from cerebro_db.training.tasks import hop_of
 
     work = memory.current(token)
     if isinstance(work, _Opening):
-        work = Visit(
-            visit_of(work.task, memory.run_id, memory.architectures),
+        work = Hop(
+            hop_of(work.task, memory.run_id, memory.architectures),
             work.state(),
             work.weights,
             memory.programs,
@@ -202,7 +202,7 @@ def _opened(tick: Tick, memory: WorkerMemory, token: int | None) -> Any:
             tick,
         )
         memory.under_way = work
-    if not isinstance(work, Visit):
+    if not isinstance(work, Hop):
         raise InvalidState("got a buffer of a hop in a worker that is at something else")
     return work
 
@@ -210,14 +210,14 @@ def _opened(tick: Tick, memory: WorkerMemory, token: int | None) -> Any:
 @entry
 @computing
 def train_final(tick: Tick, gd: dict[str, Any], token: int | None) -> dict[str, Any]:
-    """End a visit: what was done. The next state waits for ``saved_state``."""
+    """End a hop: what was done. The next state waits for ``saved_state``."""
     memory = recall(gd)
-    reports: list[VisitReport] = []
+    reports: list[HopReport] = []
 
     def finish() -> None:
-        visit = _opened(tick, memory, token)
+        hop = _opened(tick, memory, token)
         memory.under_way = None
-        memory.saved, report = visit.finish()
+        memory.saved, report = hop.finish()
         reports.append(report)
 
     _unless_failed(memory, token, finish)
@@ -232,8 +232,8 @@ _RESULT = (
 )  # fmt: skip
 
 
-def _result(memory: WorkerMemory, report: VisitReport) -> dict[str, Any]:
-    """A row of the type that tells what a visit did."""
+def _result(memory: WorkerMemory, report: HopReport) -> dict[str, Any]:
+    """A row of the type that tells what a hop did."""
     return {
         "token": memory.token,
         "rows": report.rows,
@@ -250,7 +250,7 @@ def _result(memory: WorkerMemory, report: VisitReport) -> dict[str, Any]:
 
 @entry
 def saved_state(plpy: Any, gd: dict[str, Any], token: int | None) -> list[tuple[int, bytes]]:
-    """The state that the visit of ``token`` left: number and bytes of every chunk."""
+    """The state that the hop of ``token`` left: number and bytes of every chunk."""
     memory = recall(gd)
     if memory.error is not None and token == memory.token:
         return [(FAILED, memory.error.encode())]

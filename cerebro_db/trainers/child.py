@@ -14,14 +14,13 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from cerebro_db.errors import RunInterrupted
-from cerebro_db.relay.wire import encoded
+from cerebro_db.relay.wire import DRIVER, TRAINER, send
 from cerebro_db.server.host import close_sessions
 from cerebro_db.server.memory import idle_seconds, release_memory
 from cerebro_db.trainers.link import Link
 from cerebro_db.trainers.serving import serve
 from cerebro_db.training.environment import lasting
 
-DRIVER, TRAINER = "driver", "trainer"
 # Which processes the kernel ends first where memory runs out: trainers before all of the server's.
 _OOM_SCORES = {TRAINER: 900, DRIVER: 600}
 MESSAGE_BYTES = 4096
@@ -58,11 +57,9 @@ def harmless(oom_score: int) -> None:
         Path("/proc/self/oom_score_adj").write_text(str(oom_score))
     # Of one byte, which also holds where a program takes the dumps.
     resource.setrlimit(resource.RLIMIT_CORE, (1, 1))
-    for number in (
-        signal.SIGINT,
-        signal.SIGHUP,
-    ):  # of a terminal; they are for the keeper's starter
-        signal.signal(number, signal.SIG_IGN)
+    # Signals of a terminal are for the keeper's starter.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
 
 
 _kept: dict[str, Any] = {}
@@ -71,8 +68,7 @@ _kept: dict[str, Any] = {}
 def _worked(sock: socket.socket, session: dict[str, Any], kind: str) -> bool:
     """Serve a connection; whether this process can serve another one."""
     _call_itself(f"{kind} {session['pid']}")
-    for part in encoded({"pid": os.getpid()}):
-        sock.sendall(part)
+    send(sock, {"pid": os.getpid()})
     link = Link(sock, _session_ended) if kind == DRIVER else Link(sock)
     try:
         # A driver's sessions have ended when its caller gets the answer; a trainer reads with the

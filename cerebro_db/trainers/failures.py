@@ -53,6 +53,6 @@ def _tellable(text: str) -> str:
 
 
 def _places() -> list[str]:
-    """Where on the server Python and its packages lie: nothing for users to know."""
+    """Folders of Python and its packages on the server: nothing for users to know."""
     places = {*map(str, sys.path), sys.prefix, sys.base_prefix, os.getcwd()}  # paths may be objects
     return sorted((one for one in places if len(one) > 1), key=len, reverse=True)

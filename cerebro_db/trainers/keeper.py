@@ -13,7 +13,6 @@ import select
 import selectors
 import signal
 import socket
-import struct
 import time
 from collections import OrderedDict
 from contextlib import suppress
@@ -21,9 +20,9 @@ from dataclasses import dataclass
 from typing import Any, BinaryIO
 
 from cerebro_db.relay.keepers import FORK_HINT
-from cerebro_db.relay.wire import Closed, encoded, received
+from cerebro_db.relay.wire import TRAINER, Closed, exactly, is_ours, received, send
 from cerebro_db.trainers import preloading
-from cerebro_db.trainers.child import MESSAGE_BYTES, TRAINER, harmless, live
+from cerebro_db.trainers.child import MESSAGE_BYTES, harmless, live
 from cerebro_db.trainers.endings import ended
 
 IDLE_SECONDS = 600.0
@@ -31,7 +30,6 @@ SETTLE_SECONDS = 0.5  # of a trainer whose caller has gone
 _HELLO_SECONDS = 5.0
 _REMEMBERED = 1000  # processes that have ended
 _OOM_SCORE = 300
-_CREDENTIALS = struct.Struct("3i")
 
 
 @dataclass
@@ -58,7 +56,7 @@ class Child:
 
     @property
     def is_idle(self) -> bool:
-        """Whether it can be given to a caller."""
+        """True if it can be given to a caller."""
         return self.caller is None and not self.dismissed
 
 
@@ -113,12 +111,11 @@ class Keeper:
             self._serve(caller)
 
     def _serve(self, caller: socket.socket) -> None:
-        told = caller.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-        if _CREDENTIALS.unpack(told)[1] != os.geteuid():
+        if not is_ours(caller):
             return
-        hello: dict[str, Any] = received(lambda count: _exactly(caller, count))
+        hello: dict[str, Any] = received(lambda count: exactly(count, caller.recv_into))
         if "postmortem" in hello:
-            _send(caller, {"ended": self._postmortem(int(hello["postmortem"]))})
+            send(caller, {"ended": self._postmortem(int(hello["postmortem"]))})
             return
         owner, like = tuple(hello["owner"]), hello.get("like")
         child = self._idle_child(owner, like)
@@ -126,7 +123,7 @@ class Keeper:
             try:
                 child = self._fork(owner, caller)
             except OSError as error:
-                _send(caller, _cannot_fork(self._kind, error))
+                send(caller, _cannot_fork(self._kind, error))
                 return
         child.like = like or child.like
         self._hand_over(child, caller, hello["session"])
@@ -255,7 +252,7 @@ class Keeper:
             self._last_work = time.monotonic()
 
     def _is_wanted(self) -> bool:
-        """Whether somebody may come yet: not for long, and not where the socket is gone."""
+        """True if somebody may come yet: not for long, and not where the socket is gone."""
         reachable = os.path.exists(self._listener.getsockname())
         return reachable and time.monotonic() - self._last_work < IDLE_SECONDS
 
@@ -270,21 +267,6 @@ def _cannot_fork(kind: str, error: OSError) -> dict[str, str]:
         "error": f"no {kind} can be started: {error.strerror}",
         "hint": FORK_HINT,
     }
-
-
-def _exactly(sock: socket.socket, count: int) -> bytes:
-    data = b""
-    while len(data) < count:
-        part = sock.recv(count - len(data))
-        if not part:
-            raise Closed
-        data += part
-    return data
-
-
-def _send(sock: socket.socket, message: dict[str, Any]) -> None:
-    for part in encoded(message):
-        sock.sendall(part)
 
 
 def keep(kind: str, name: str, lock: BinaryIO) -> None:

@@ -91,7 +91,7 @@ class Plpy:
 
     @contextmanager
     def subtransaction(self) -> Iterator[None]:
-        """What is run inside is taken back if it raises."""
+        """Take back what is run inside if it raises."""
         self._asked({"subtransaction": "enter"})
         try:
             yield

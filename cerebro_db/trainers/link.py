@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from cerebro_db.relay.wire import Closed, encoded, received
+from cerebro_db.relay.wire import Closed, exactly, received, send
 
 # Rows that wait: the server's process reads ahead so far while the trainer computes.
 _MOST_BYTES = 64 * 2**20
@@ -63,8 +63,7 @@ class Link:
             CallerGone: nobody is there.
         """
         try:
-            for part in encoded(message):
-                self._socket.sendall(part)
+            send(self._socket, message)
         except OSError:
             raise self._gone() from None
 
@@ -105,7 +104,7 @@ class Link:
         def receive(count: int) -> bytes:
             nonlocal size
             size += count
-            return self._exactly(count)
+            return exactly(count, self._socket.recv_into)
 
         message: dict[str, Any] = received(receive)
         if "cancel" in message:
@@ -116,13 +115,3 @@ class Link:
             self._messages.append((message, size))
             self._bytes += size
             self._changed.notify_all()
-
-    def _exactly(self, count: int) -> bytes:
-        data, got = bytearray(count), 0
-        view = memoryview(data)
-        while got < count:
-            size = self._socket.recv_into(view[got:])
-            if not size:
-                raise Closed
-            got += size
-        return bytes(data)

@@ -10,7 +10,7 @@ import pkgutil
 from types import ModuleType
 
 from cerebro_db import server, training
-from cerebro_db.trainers.child import TRAINER
+from cerebro_db.relay.wire import TRAINER
 from cerebro_db.training import environment
 
 

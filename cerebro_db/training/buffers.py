@@ -45,7 +45,7 @@ def wire_size(data: bytes, shape: Sequence[int]) -> int:
 
 
 def to_wire(values: NDArray[np.uint8]) -> bytes:
-    """What the server's array_send() writes for an array of smallint with these values."""
+    """Bytes that the server's array_send() writes for an array of smallint with these values."""
     header = [values.ndim, 0, _SMALLINT, *(word for size in values.shape for word in (size, 1))]
     element = np.dtype([("length", ">i4"), ("value", WIRE_DTYPES[_SMALLINT])])
     elements = np.empty(values.size, element)
@@ -160,7 +160,7 @@ def with_weights(targets: bytes, weights: bytes, rows: int) -> bytes:
 
 
 def row_order(keys: bytes, positions: bytes | None) -> NDArray[np.intp] | None:
-    """Which arrived row comes where; None if the rows stay as they are.
+    """Order of the rows that have arrived; None if the rows stay as they are.
 
     Args:
         keys: the row addresses in the order of arrival, ``KEY_BYTES`` each.

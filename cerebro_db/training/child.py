@@ -21,7 +21,7 @@ _STATM = Path("/proc/self/statm")
 def in_child(
     work: Callable[[], bytes], memory: int, seconds: int, tick: Callable[[], None], what: str
 ) -> bytes:
-    """What ``work`` returns in a fork of this process.
+    """Result of ``work`` in a fork of this process.
 
     Args:
         work: uses nothing that threads of this process may hold, such as TensorFlow.

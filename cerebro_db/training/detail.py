@@ -1,4 +1,4 @@
-"""What needs every prediction of a data set: the exact area under the ROC curve, who was taken for whom."""
+"""Scores that need every prediction of a data set: the exact area under the ROC curve, the confusion matrix."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from cerebro_db.training.targets import TargetFacts, encoding_for
 
 @dataclass
 class Detail:
-    """What one configuration's predictions for some rows contribute.
+    """Share of one configuration's predictions for some rows.
 
     Args:
         kind: AUC or CONFUSION.
@@ -83,7 +83,7 @@ class Detail:
 
 
 def details_for(kind: str, recipe: Recipe, units: Sequence[int]) -> tuple[Detail | None, ...]:
-    """What is asked of each output; None for those of several of which there is nothing to ask."""
+    """Details of each output; None for those of several of which there is nothing to ask."""
     if len(units) == 1:
         return (Detail(kind, recipe, units[0]),)
     has = [

@@ -48,7 +48,7 @@ def described(source: str | None, tick: Tick) -> list[str]:
 
 
 def has_nodes(folder: Path = Path("/dev")) -> bool:
-    """Whether the system has a device that may be a GPU: asking TensorFlow takes seconds."""
+    """True if the system has a device that may be a GPU: asking TensorFlow takes seconds."""
     return any(next(folder.glob(pattern), None) is not None for pattern in _NODES)
 
 
@@ -131,7 +131,7 @@ def interpreter() -> str:
 def _answer(
     command: Sequence[str], environment: Mapping[str, str], seconds: float, tick: Tick
 ) -> str:
-    """What a program writes; nothing where it fails."""
+    """Output of a program; nothing where it fails."""
     try:
         child = subprocess.Popen(
             command,

@@ -77,7 +77,7 @@ def configure(threads: int, use_gpus: bool = False, place: int | None = None) ->
 
 
 def configured() -> dict[str, Any]:
-    """What ``configure`` has told."""
+    """Values that ``configure`` has told."""
     return dict(_configured)
 
 

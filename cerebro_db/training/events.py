@@ -25,7 +25,7 @@ _MAX_EPOCH = 2**31 - 1
 
 @dataclass(frozen=True)
 class Series:
-    """Where the epochs of a configuration go, and what was measured after each.
+    """Folder for the epochs of a configuration, and what was measured after each.
 
     Attributes:
         folder: below that of the role, such as ``fit/run_7/configuration_1``.

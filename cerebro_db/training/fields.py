@@ -94,7 +94,7 @@ class Fields:
         return Fields(self._of(name, dict, "an object"), f"{self._what}.{name}")
 
     def has(self, name: str) -> bool:
-        """Whether there is anything of that name."""
+        """True if there is anything of that name."""
         return name in self._value
 
     def raw(self, name: str) -> Any:

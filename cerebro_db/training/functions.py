@@ -96,7 +96,7 @@ def distribution_of(path: str) -> tuple[str, str]:
 
 
 def imported(path: str) -> Callable[..., Any]:
-    """What a path leads to.
+    """Object that a path leads to.
 
     Raises:
         InvalidArgument: it cannot be imported, or is no function.

@@ -92,7 +92,7 @@ def image_values(
 
 
 def image_fault(data: bytes, image: ImageEncoding, tick: Tick = no_tick) -> str | None:
-    """What is wrong with an image, if anything is."""
+    """Fault of an image, if it has any."""
     try:
         image_wire(data, image, tick)
     except InvalidData as error:

@@ -1,4 +1,4 @@
-"""What a model is called with: the rows of its one input, or those of several out of one array."""
+"""Arguments of a call of a model: the rows of its one input, or those of several out of one array."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from cerebro_db.training import models
 
 
 class TotalLoss:
-    """What ``Model.compute_loss`` calls, without the counters that Keras keeps for each output.
+    """The loss for ``Model.compute_loss``, without the counters that Keras keeps for each output.
 
     Args:
         outputs: of the model.
@@ -46,7 +46,7 @@ class TotalLoss:
 
 
 def listed(value: Any) -> list[Any]:
-    """What is of one output or of several as a list."""
+    """List of what is of one output or of several."""
     return list(value) if isinstance(value, list | tuple) else [value]
 
 

@@ -140,7 +140,7 @@ def check_trains(model: keras.Model) -> None:
 def check_training(
     params: CompileParams, model: keras.Model, architecture: Mapping[str, Any]
 ) -> None:
-    """Whether a configuration can be trained at all.
+    """Check that a configuration can be trained at all.
 
     Raises:
         InvalidArgument: no weight trains, or patterns of an optimizer do not fit the weights.
@@ -161,7 +161,7 @@ def _excluded(patterns: Sequence[str], paths: Mapping[str, str]) -> list[str]:
 def _optimizer_map(
     spec: OptimizerSpec, model: keras.Model, architecture: Mapping[str, Any] | None
 ) -> Any:
-    """Which optimizer trains each weight, by the rules of Keras: a path itself goes before patterns.
+    """Optimizer of each weight, by the rules of Keras: a path itself goes before patterns.
 
     Raises:
         InvalidArgument: a pattern fits no weight, or two of them fit the same one.
@@ -227,7 +227,7 @@ def make_schedule(spec: ScheduleSpec) -> Any:
 
 
 def scales_loss(model: keras.Model) -> bool:
-    """Whether gradients of a model may be too small for the type in which it computes them."""
+    """True if gradients of a model may be too small for the type in which it computes them."""
     leaves = model._flatten_layers(include_self=False, recursive=True)
     return any(layer.dtype_policy.compute_dtype == "float16" for layer in leaves)
 

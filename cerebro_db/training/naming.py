@@ -53,7 +53,7 @@ def copies_of_weights(model: keras.Model, optimizer: Any) -> dict[str, str]:
 
 
 def _division(model: keras.Model, parts: list[Any]) -> str:
-    """Which weights each part trains: slots of one division mean nothing to another one."""
+    """Weights that each part trains: slots of one division mean nothing to another one."""
     places = {id(variable): place for place, variable in enumerate(model.weights)}
     of_parts = [
         (type(part).__name__, [places[id(variable)] for variable in part._trainable_variables])

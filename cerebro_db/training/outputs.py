@@ -1,4 +1,4 @@
-"""What the outputs of a model mean."""
+"""Meaning of the outputs of a model."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from cerebro_db.configs.parameters import LossSpec
 
 
 def probabilities(outputs: np.ndarray, loss: LossSpec, classes: int) -> np.ndarray:
-    """What a model says of each class, ``float64[rows, classes]``.
+    """Probability of each class, ``float64[rows, classes]``.
 
     One output is the probability of the second of two classes. Where the loss works on logits
     the model's output is no probability yet.

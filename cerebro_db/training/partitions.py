@@ -1,4 +1,4 @@
-"""Decoded partitions of a worker: bounded memory, the order of rows in a visit, batches of it."""
+"""Decoded partitions of a worker: bounded memory, the order of rows in a hop, batches of it."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ class PartitionCache:
         return True
 
     def names(self) -> list[CacheKey]:
-        """What is kept."""
+        """Names of the partitions that are kept."""
         return list(self._kept)
 
     def clear(self) -> None:
@@ -153,8 +153,8 @@ class PartitionCache:
 
 
 @dataclass(frozen=True)
-class VisitOrder:
-    """What decides the order of rows in a visit."""
+class RowOrder:
+    """Order of the rows in a hop."""
 
     seed: int
     epoch: int

@@ -59,7 +59,7 @@ class Predictor:
             self.scorer.load(states.from_bytes(self._data), self.recipe.compile_params)
 
     def numbers(self, outputs: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """What the model's outputs mean, each ``float64[rows, ...]``."""
+        """Meaning of the model's outputs, each ``float64[rows, ...]``."""
         return [
             probabilities(output.astype(np.float64), spec.loss, facts.num_classes)
             if facts.kind == "class"

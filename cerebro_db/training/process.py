@@ -1,4 +1,4 @@
-"""What the operating system knows of this process: its processor, and its peak of memory."""
+"""Facts of the operating system about this process: its processor, and its peak of memory."""
 
 from __future__ import annotations
 

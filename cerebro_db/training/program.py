@@ -57,7 +57,7 @@ class Recipe:
 
     @functools.cached_property
     def outputs(self) -> tuple[OutputSpec, ...]:
-        """What each output of the model is compiled with."""
+        """Loss, metrics and weight of each output of the model."""
         return outputs_of(self.compile_params, output_names(self.architecture))
 
     @property
@@ -326,7 +326,7 @@ class Program:
 
 
 def _fresh(name: str, array: np.ndarray) -> np.ndarray:
-    """What a new state has under this name, without memory where all values are equal.
+    """Value that a new state has under this name, without memory where all values are equal.
 
     A worker keeps many programs, and an optimizer's variables begin as zeros. The model's come
     from a seed: of these only shape and dtype matter.

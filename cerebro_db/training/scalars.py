@@ -99,7 +99,7 @@ class Scalar:
 
 @dataclass(frozen=True)
 class OptimizerScalars:
-    """What of an optimizer's arguments may change between calls of a program.
+    """Scalars of an optimizer's arguments that may change between calls of a program.
 
     Attributes:
         key: what may not: class, other arguments, and which scalars are not zero.
@@ -130,7 +130,7 @@ def scalars_of(spec: OptimizerSpec) -> OptimizerScalars:
 
 
 def _needs_constants(optimizer: Any) -> bool:
-    """Whether TensorFlow rounds otherwise where a number of an optimizer is no constant.
+    """True if TensorFlow rounds otherwise where a number of an optimizer is no constant.
 
     It changes the order of sums in which constants are.
     """

@@ -36,7 +36,7 @@ _HALF = (tf.bfloat16, tf.float16)
 
 @dataclass(frozen=True)
 class Partial:
-    """What one pass over some rows contributes.
+    """Share of one pass over some rows.
 
     Attributes:
         rows: number of rows.
@@ -225,7 +225,7 @@ class Scorer:
         )
 
     def _outputs(self, inputs: Any) -> list[Any]:
-        """What the model says, of each output."""
+        """Outputs of the model, one after another."""
         return [_whole(output) for output in listed(self.model(inputs, training=False))]
 
     def _trace(self, features: Any, *stored: Any) -> list[Any]:

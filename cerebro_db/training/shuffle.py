@@ -1,4 +1,4 @@
-"""The order of rows within a visit: from the seed, the same whether streamed or in memory.
+"""The order of rows within a hop: from the seed, the same whether streamed or in memory.
 
 NumPy is imported late: a driver, which only tells the salt, has its workers begin before.
 """
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def salt(seed: int, epoch: int, partition_key: int) -> str:
-    """What is hashed with a buffer's id to place the buffer; SQL computes the same."""
+    """Text that is hashed with a buffer's id to place the buffer; SQL computes the same."""
     return f"{seed}/{epoch}/{partition_key}"
 
 

@@ -1,4 +1,4 @@
-"""What the bytes of a state are: a JSON header and raw arrays, no pickle.
+"""Bytes of a state: a JSON header and raw arrays, no pickle.
 
 Layout, little-endian::
 
@@ -41,7 +41,7 @@ _MAX_SIZE = 2**40
 
 
 class Part(NamedTuple):
-    """Where an array of a state lies in its bytes."""
+    """Place of an array of a state in its bytes."""
 
     name: str
     dtype: str
@@ -71,7 +71,7 @@ def of_model(state: Mapping[str, T]) -> dict[str, T]:
 
 
 def head(described: list[dict[str, Any]], checksum: int) -> bytes:
-    """What comes before the payload.
+    """Bytes that come before the payload.
 
     Args:
         described: name, dtype and shape of each array.

@@ -48,7 +48,7 @@ class TargetFacts:
 
     @property
     def record(self) -> np.dtype:
-        """What is stored in the buffers: the target of a row, and its weight if there is one.
+        """Record in the buffers: the target of a row, and its weight if there is one.
 
         Of several targets, how a row of all of them is held in memory.
         """

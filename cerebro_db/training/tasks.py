@@ -1,4 +1,4 @@
-"""What a driver tells a worker, as JSON: the only form in which the two speak."""
+"""Tasks that a driver sends a worker, as JSON: the only form in which the two speak."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from cerebro_db.errors import InvalidArgument, RunFailed
 from cerebro_db.training.blocks import MAX_INPUTS, Shapes
 from cerebro_db.training.fields import Fields
 from cerebro_db.training.forward import ModelSize
-from cerebro_db.training.partitions import Buffers, CacheKey, VisitOrder
+from cerebro_db.training.hop import HopTask
+from cerebro_db.training.partitions import Buffers, CacheKey, RowOrder
 from cerebro_db.training.program import Recipe
 from cerebro_db.training.sizes import check_size
 from cerebro_db.training.targets import TargetFacts
-from cerebro_db.training.visit import VisitTask
 
 _MAX_STEPS = 1_000_000
 _MAX_DIMENSIONS = 32
@@ -118,20 +118,20 @@ def recipe_of(given: Fields | Mapping[str, Any], known: Architectures) -> Recipe
     )
 
 
-def visit_of(text: str, run_id: int, known: Architectures) -> VisitTask:
+def hop_of(text: str, run_id: int, known: Architectures) -> HopTask:
     """The task of a hop, for a worker that got ready for ``run_id``."""
     task = Fields.parse(text)
     cache_key = _cache_key(task, run_id)
     recipe = recipe_of(task, known)
     known.check_training(recipe)
-    order = VisitOrder(
+    order = RowOrder(
         seed=task.integer("seed", 0),
         epoch=task.integer("epoch", 1),
         partition_key=cache_key[2],
         salt=task.text("salt"),
         shuffle=recipe.fit_params.shuffle,
     )
-    return VisitTask(
+    return HopTask(
         recipe=recipe,
         order=order,
         buffers=buffers_of(task.raw("buffers")),
@@ -155,7 +155,7 @@ def _rate(task: Fields) -> float | None:
 
 @dataclass(frozen=True)
 class ScanTask:
-    """What scores of all configurations over one partition have in common."""
+    """Task that scores of all configurations over one partition have in common."""
 
     buffers: Buffers
     cache_key: CacheKey

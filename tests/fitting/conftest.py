@@ -6,11 +6,15 @@ import itertools
 import json
 import os
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
+import psycopg2
 import pytest
 from servers import Server, connected, drop_database, make_database, partitions
+
+from tests.conftest import FAILED, Sql
 
 FEATURES, CLASSES, ROWS, PARTITIONS = 6, 3, 150, partitions(4)
 ADAM = "loss='sparse_categorical_crossentropy',optimizer='Adam(lr=0.01)',metrics=['accuracy']"
@@ -48,8 +52,6 @@ def blobs() -> tuple[np.ndarray, np.ndarray]:
 @pytest.fixture(scope="session")
 def bench(cluster: Server, administrator: Any, template: str, blobs: Any) -> Iterator[Any]:
     """A warm session on a database with the tables of these tests."""
-    from tests.conftest import Sql
-
     name = f"fitting_{os.getpid()}"
     make_database(administrator, name, template)
     administrator.run(f'ALTER DATABASE {name} SET search_path = "$user", public, cerebro')
@@ -70,6 +72,32 @@ def nothing_goes_on(request: pytest.FixtureRequest) -> Iterator[None]:
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE state = 'active' "
             "AND datname = current_database() AND query ~ '^SELECT cerebro_(fit|resume)'"
         )
+
+
+TABLES_OF_STATES = (
+    "SELECT c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
+    "WHERE c.relkind = 'r' AND n.nspname = 'cerebro_states' ORDER BY 1"
+)
+
+
+@pytest.fixture(autouse=True)
+def no_states_stay(request: pytest.FixtureRequest) -> Iterator[None]:
+    """States of a run that can go on stay until it is dropped: a test drops the runs that it stops.
+
+    Tests of other files share the database, and would find them.
+    """
+    yield
+    if "bench" not in request.fixturenames:
+        return
+    bench = request.getfixturevalue("bench")
+    if request.config.stash.get(FAILED, False):
+        with suppress(psycopg2.Error):  # it may have broken the session
+            bench.run("SELECT cerebro_vacuum('0')")
+    else:
+        left = bench.fetch(TABLES_OF_STATES)
+        if left:
+            bench.run("SELECT cerebro_vacuum('0')")
+        assert left == []
 
 
 def _make_tables(sql: Any, blobs: tuple[np.ndarray, np.ndarray]) -> None:

@@ -214,7 +214,7 @@ def test_a_configuration_equals_plain_keras_with_its_callback(
 
 
 def _batches(bench: Any, run_id: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    from cerebro_db.training.partitions import Buffers, Partition, VisitOrder
+    from cerebro_db.training.partitions import Buffers, Partition, RowOrder
     from cerebro_db.training.shuffle import salt
 
     plan = bench.fetch(
@@ -226,7 +226,7 @@ def _batches(bench: Any, run_id: int) -> Iterator[tuple[np.ndarray, np.ndarray]]
         buffers = _buffers(bench, "packed", key)
         facts = Buffers(tuple(range(len(buffers))), tuple(len(x) for x, _ in buffers))
         features, labels = (np.concatenate(arrays) for arrays in zip(*buffers, strict=True))
-        order = VisitOrder(9, epoch, key, salt(9, epoch, key), shuffle=True)
+        order = RowOrder(9, epoch, key, salt(9, epoch, key), shuffle=True)
         rows = order.whole(0, Partition(facts, features, labels))
         for start in range(0, len(rows), 8):
             batch = rows[start : start + 8]

@@ -29,7 +29,7 @@ def test_the_caller_sees_a_notice_an_epoch(bench: Any, fit: Fit) -> None:
     assert "best training accuracy" in lines[2]
 
 
-def test_every_hop_is_a_row_and_every_configuration_visits_every_partition_once_an_epoch(
+def test_every_hop_is_a_row_and_every_configuration_hops_to_every_partition_once_an_epoch(
     bench: Any, fit: Fit
 ) -> None:
     _, run_id = fit(epochs=3)

@@ -61,9 +61,9 @@ def test_what_a_run_needs_stays(bench: Any) -> None:
     going = "SELECT cerebro_fit_multiple('packed', 'going', 'configs', 100000, replace := true, "
     going += "validation_table := 'val')"
     run = Background(bench.dsn, going, ())
-    until(
+    run_id = until(
         bench,
-        "SELECT count(*) > 0 FROM cerebro.hops h JOIN cerebro.runs r USING (run_id) "
+        "SELECT max(run_id) FROM cerebro.hops h JOIN cerebro.runs r USING (run_id) "
         "WHERE r.model_output_table ~ 'going'",
     )
     for call in (
@@ -79,4 +79,5 @@ def test_what_a_run_needs_stays(bench: Any) -> None:
         bench.run(going)
     bench.run("SELECT pg_cancel_backend(%s)", (run.pid,))
     run.join()
+    bench.run("SELECT cerebro_drop_run(%s)", (run_id,))
     assert oids(bench, "going") == {}

@@ -12,7 +12,14 @@ import psycopg2
 import pytest
 from reasons import EMBEDDED_ONLY
 
-from tests.fitting.conftest import ADAM, PARTITIONS, SOFTMAX, layer, model
+from tests.fitting.conftest import (
+    ADAM,
+    PARTITIONS,
+    SOFTMAX,
+    TABLES_OF_STATES,
+    layer,
+    model,
+)
 from tests.fitting.test_progress import Background, until
 
 Fit = Callable[..., tuple[str, int]]
@@ -107,7 +114,6 @@ class Disturbed:
 def disturbed(bench: Any) -> Iterator[Callable[..., Disturbed]]:
     """Starts runs under fresh names; nothing of them stays."""
     made: list[Disturbed] = []
-    before = leftovers(bench)
 
     def start(more: str = "", hops: int = 10) -> Disturbed:
         made.append(Disturbed(bench, f"stormy_{next(_numbers)}", more, hops))
@@ -119,21 +125,19 @@ def disturbed(bench: Any) -> Iterator[Callable[..., Disturbed]]:
         bench.run("SELECT cerebro_drop_run(%s)", (run.run_id,))
         for part in ("", "_info", "_summary", "_states", "_history"):
             bench.run(f"DROP TABLE IF EXISTS {run.out}{part}")
-    assert leftovers(bench) == before
+    assert leftovers(bench) == []
 
 
 def leftovers(bench: Any) -> list[Any]:
     """What must not be there when no run goes on."""
-    each = (
-        "SELECT relname FROM pg_class WHERE relkind = 'r' AND relnamespace = "
-        "(SELECT oid FROM pg_namespace WHERE nspname = 'cerebro_states')",
-        "SELECT 'lock ' || pid FROM pg_locks WHERE locktype = 'advisory' "
-        "AND database = (SELECT oid FROM pg_database WHERE datname = current_database())",
-        "SELECT 'request' FROM cerebro._requests",
-    )
-    return [row for query in each for row in bench.fetch(query)]
+    until(bench, f"SELECT NOT EXISTS ({HELD})")  # a session that was closed ends a moment later
+    return bench.fetch(TABLES_OF_STATES) + bench.fetch("SELECT 'request' FROM cerebro._requests")
 
 
+HELD = (
+    "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' "
+    "AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+)
 STOPS = {
     "cancelled": "SELECT cerebro_cancel(%(run_id)s)",
     "paused": "SELECT cerebro_pause(%(run_id)s)",
@@ -252,6 +256,8 @@ def test_a_state_that_someone_removed_is_missed_at_once(
     bench: Any, disturbed: Callable[..., Disturbed], has_segments: bool
 ) -> None:
     run = disturbed()
+    hops = "SELECT count(*) FROM cerebro.hops WHERE run_id = %s AND mst_key = 1"
+    until(bench, hops, (run.run_id,))
     bench.run("SELECT cerebro_pause(%s)", (run.run_id,))
     run.caller.join()
     bench.run(
@@ -532,10 +538,10 @@ def test_vacuum_removes_the_states_of_runs_that_stopped_long_ago(
     ((first, size), (second, _)) = bench.fetch("SELECT * FROM cerebro_vacuum('0')")
     assert (first, second) == (run.run_id, None)
     assert size > 0
-    assert ("left_a",) in leftovers(bench)
+    assert leftovers(bench) == [("left_a",)]
     bench.run("DROP VIEW depends_on_it")
     assert bench.fetch("SELECT run_id FROM cerebro_vacuum('0')") == [(None,)]
-    assert ("left_a",) not in leftovers(bench)
+    assert leftovers(bench) == []
     with pytest.raises(psycopg2.errors.ObjectNotInPrerequisiteState, match="states are gone"):
         run.resume()
 

@@ -93,7 +93,7 @@ def test_a_run_equals_plain_keras_in_the_order_of_its_plan(
     tensorflow: None,
 ) -> None:
     """Adam, dropout and batch normalisation over 4 partitions, to the bit."""
-    from cerebro_db.training.partitions import Buffers, Partition, VisitOrder
+    from cerebro_db.training.partitions import Buffers, Partition, RowOrder
     from cerebro_db.training.shuffle import salt
 
     configs = selection([2], [ADAM])
@@ -110,7 +110,7 @@ def test_a_run_equals_plain_keras_in_the_order_of_its_plan(
         buffers = _buffers(bench, "packed", key)
         facts = Buffers(tuple(range(len(buffers))), tuple(len(x) for x, _ in buffers))
         features, labels = (np.concatenate(arrays) for arrays in zip(*buffers, strict=True))
-        order = VisitOrder(9, epoch, key, salt(9, epoch, key), shuffle=True)
+        order = RowOrder(9, epoch, key, salt(9, epoch, key), shuffle=True)
         rows = order.whole(0, Partition(facts, features, labels))
         keras_model.fit(features[rows], labels[rows], batch_size=8, shuffle=False, verbose=0)
     flat = b"".join(np.asarray(w).astype(np.float32).tobytes() for w in keras_model.get_weights())

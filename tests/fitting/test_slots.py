@@ -74,11 +74,12 @@ def test_runs_of_a_role_share_its_workers(bench: Any, fit: Fit, setting: Any) ->
             with pytest.raises(psycopg2.errors.ObjectInUse, match="allowed: 1 together"):
                 bench.run(f"SELECT {scoring}(%s, 'packed', 'scores_of_too_many')", (out,))
     finally:
-        bench.run("SELECT r.run_id FROM cerebro.runs r, cerebro_cancel(r.run_id) "
-                  "WHERE r.status = 'running'")  # fmt: skip
+        run_id = bench.value("SELECT run_id FROM cerebro.runs WHERE status = 'running'")
+        bench.run("SELECT cerebro_cancel(%s)", (run_id,))
         thread.join()
         other.close()
     assert isinstance(errors[0], psycopg2.errors.QueryCanceled)
+    bench.run("SELECT cerebro_drop_run(%s)", (run_id,))
     fit(epochs=1)
 
 

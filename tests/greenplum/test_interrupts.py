@@ -95,7 +95,8 @@ def test_a_call_that_waits_for_its_trainer_is_interrupted(
     sql = connect(segments.dsn)
     rows = " FROM gp_dist_random('gp_id')" if place == "segments" else ""
     number = "gp_segment_id" if rows else "1"  # one that is not known beforehand
-    asked = f"SELECT cerebro._release_worker(){rows}"
+    # Volatile, so that it is called where the rows are.
+    asked = f"SELECT cerebro._image_fault('no image', ARRAY[1, 1, 1], 'encoded', 1){rows}"
     sql.fetch(asked)
     segments.run(_STOP)
     stopped = sql.column(f"SELECT unnest(stop_trainers({number})){rows}")

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.slow
 
 TABLES = "packed", "val", "models", "configs", "passes", "mixed"
 DIVERGES = "loss='sparse_categorical_crossentropy',optimizer='SGD(lr=1e30)',metrics=['accuracy']"
-VISITS = (
+HOPS = (
     "SELECT mst_key, epoch, position, partition_key, rows, loss FROM cerebro.hops "
     "WHERE run_id = %s ORDER BY 1, 2, 3"
 )
@@ -131,7 +131,7 @@ def test_a_rotation_trains_on_all_segments_and_gives_what_the_hopper_gives(bench
     assert bench.row(facts, (rotation[1],)) == (4 * partitions * 2, partitions, True, True, True)
     hopper = _fit(bench, "hopper", more=validation)
     assert _results(bench, rotation[0]) == _results(bench, hopper[0])
-    assert bench.fetch(VISITS, (rotation[1],)) == bench.fetch(VISITS, (hopper[1],))
+    assert bench.fetch(HOPS, (rotation[1],)) == bench.fetch(HOPS, (hopper[1],))
     assert bench.fetch("SELECT relname FROM pg_class WHERE relname LIKE 'run\\_%'") == []
 
 

@@ -164,7 +164,7 @@ PLACE: dict[str, Any] = {
     "buffers": {"ids": [0], "rows": [2]},
     "targets": RECIPE["targets"],
 }
-VISIT = RECIPE | PLACE | {"seed": 0, "epoch": 1, "salt": "x", "initial_seed": 5, "is_first": True}
+HOP = RECIPE | PLACE | {"seed": 0, "epoch": 1, "salt": "x", "initial_seed": 5, "is_first": True}
 ASKED = RECIPE | {"format": "state", "shape": [2], "divisor": 1.0, "ranks": [2]}
 PARTIAL = {
     "rows": 2,
@@ -184,7 +184,7 @@ SEVERAL = (
 NOTHING = "NULL::bytea, NULL::int[], NULL::bytea, NULL::int[]"
 TASKS: dict[str, tuple[dict[str, Any], str]] = {
     "hop": (
-        VISIT,
+        HOP,
         "SELECT cerebro.cerebro_train(k, t, NULL, NULL, 0, 0, x, xs, y, ys ORDER BY k) FROM "
         f"(SELECT 0, %s::text, {NOTHING} UNION ALL SELECT 2, NULL, {BUFFER}) v(k, t, x, xs, y, ys)",
     ),

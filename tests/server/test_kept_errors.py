@@ -16,7 +16,7 @@ from cerebro_db.server.training import FAILED, _unless_failed, saved_state
 def _memory(keeps_errors: bool = True) -> WorkerMemory:
     nothing: Any = None
     memory = WorkerMemory(1, nothing, nothing, nothing, nothing, keeps_errors=keeps_errors)
-    memory.begin("a visit")
+    memory.begin("a hop")
     return memory
 
 
@@ -45,11 +45,11 @@ def test_what_keras_raises_is_told_by_its_cause() -> None:
     assert (told["sqlstate"], told["message"]) == ("22000", "no such layer (ValueError)")
 
 
-def test_the_next_visit_begins_without_it() -> None:
+def test_the_next_hop_begins_without_it() -> None:
     memory = _memory()
     before = memory.token
     _unless_failed(memory, before, _raising(ConfigurationFailed("diverged")))
-    memory.begin("another visit")
+    memory.begin("another hop")
     calls: list[int] = []
     _unless_failed(memory, memory.token, lambda: calls.append(1))
     assert calls == [1]

@@ -10,7 +10,7 @@ import pytest
 
 from cerebro_db.configs.architecture import check_architecture, fingerprint
 from cerebro_db.configs.parameters import parse_compile_params, parse_fit_params
-from cerebro_db.training.partitions import Buffers, VisitOrder
+from cerebro_db.training.partitions import Buffers, RowOrder
 from cerebro_db.training.shuffle import salt
 from cerebro_db.training.targets import TargetFacts
 
@@ -102,9 +102,9 @@ def data() -> Data:
     return Data()
 
 
-def order_of(seed: int, epoch: int, partition: int, *, shuffle: bool = True) -> VisitOrder:
-    """The order of a visit."""
-    return VisitOrder(seed, epoch, partition, salt(seed, epoch, partition), shuffle)
+def order_of(seed: int, epoch: int, partition: int, *, shuffle: bool = True) -> RowOrder:
+    """The order of a hop."""
+    return RowOrder(seed, epoch, partition, salt(seed, epoch, partition), shuffle)
 
 
 def hop(
@@ -118,18 +118,18 @@ def hop(
     cache_bytes: int = 2**20,
     tick: Callable[[], None] = lambda: None,
 ) -> tuple[bytes, Any]:
-    """One hop over a partition, its buffers fed in the order of the visit."""
+    """One hop over a partition, its buffers fed in the order of the hop."""
+    from cerebro_db.training.hop import Hop, HopTask, Programs
     from cerebro_db.training.partitions import PartitionCache
-    from cerebro_db.training.visit import Programs, Visit, VisitTask
 
     order = order_of(5, epoch, partition, shuffle=recipe.fit_params.shuffle)
-    task = VisitTask(recipe, order, data.buffers, (1, "training", partition), 7, state is None)
-    visit = Visit(task, state, None, programs or Programs(), PartitionCache(cache_bytes), tick)
+    task = HopTask(recipe, order, data.buffers, (1, "training", partition), 7, state is None)
+    hop = Hop(task, state, None, programs or Programs(), PartitionCache(cache_bytes), tick)
     pieces = data.pieces(partition)
     for subepoch in range(recipe.fit_params.epochs):
         for buffer_id in order.buffers(subepoch, data.buffers.ids):
-            visit.feed(subepoch, buffer_id, *pieces[buffer_id])
-    return visit.finish()
+            hop.feed(subepoch, buffer_id, *pieces[buffer_id])
+    return hop.finish()
 
 
 def weights_of(state: bytes) -> list[np.ndarray]:

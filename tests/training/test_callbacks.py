@@ -194,13 +194,13 @@ def test_a_hop_takes_the_rate_that_it_is_told_and_keeps_it(
     from dataclasses import replace
 
     from cerebro_db.training import state as states
+    from cerebro_db.training.hop import HopTask, at_rate
     from cerebro_db.training.program import LEARNING_RATE
-    from cerebro_db.training.visit import VisitTask, at_rate
     from tests.training.conftest import order_of
 
     given = recipe(net(), "loss='categorical_crossentropy',optimizer='SGD(lr=0.5)'")
     state = states.from_bytes(hop(given, data, None)[0])
-    task = VisitTask(given, order_of(5, 2, 0), data.buffers, (1, "training", 0), 7, False)
+    task = HopTask(given, order_of(5, 2, 0), data.buffers, (1, "training", 0), 7, False)
     assert at_rate(state, task)[LEARNING_RATE] == np.float32(0.5)
     assert at_rate(state, replace(task, learning_rate=0.1))[LEARNING_RATE] == np.float32(0.1)
     fit = parse_fit_params("callbacks=[LearningRateScheduler(ExponentialDecay(0.4, 1, 0.5))]")

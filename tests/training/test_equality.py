@@ -93,7 +93,7 @@ def plain_keras(
 
 def by_hops(recipe: Any, data: Data, **options: Any) -> list[np.ndarray]:
     """Weights after the same by hops, the state as bytes in between."""
-    from cerebro_db.training.visit import Programs
+    from cerebro_db.training.hop import Programs
 
     programs, state = Programs(), None
     for epoch in range(1, EPOCHS + 1):

@@ -65,8 +65,8 @@ def in_one_fit(model: Any, recipe: Any, data: Data, optimizer: Any = None) -> li
 
 def by_hops(recipe: Any, data: Data, **options: Any) -> dict[str, np.ndarray]:
     """The state after the same by hops."""
+    from cerebro_db.training.hop import Programs
     from cerebro_db.training.state import from_bytes
-    from cerebro_db.training.visit import Programs
 
     state = None
     for epoch in range(1, EPOCHS + 1):

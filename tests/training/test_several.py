@@ -87,7 +87,7 @@ def by_keras(recipe, data, weighted):
 
 def hops(recipe, data, **options):
     state = None
-    from cerebro_db.training.visit import Programs
+    from cerebro_db.training.hop import Programs
 
     programs = Programs()
     for partition in range(len(data.features)):

@@ -79,8 +79,8 @@ def test_hops_with_weights_equal_plain_keras(recipe, case, cache_bytes):
 
 
 def test_scores_are_of_the_targets_alone(recipe):
+    from cerebro_db.training.hop import Programs
     from cerebro_db.training.scoring import Scorer
-    from cerebro_db.training.visit import Programs
 
     facts = CASES["classes"][0]
     given = recipe(net(), targets=facts)

@@ -1,4 +1,4 @@
-"""What a server can do, asked of itself: no decision is made by a product's name or version."""
+"""Capabilities of a server, asked of itself: no decision is made by a product's name or version."""
 
 from __future__ import annotations
 

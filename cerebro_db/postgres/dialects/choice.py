@@ -1,4 +1,4 @@
-"""What a job must know of its server, chosen by capability when it starts."""
+"""Dialect of a server, chosen by capability when a job starts."""
 
 from cerebro_db.postgres.dialects.capabilities import HAS_SEGMENTS
 from cerebro_db.postgres.dialects.greenplum import Greenplum
@@ -24,7 +24,7 @@ __all__ = [
 
 
 def dialect_of(server_version: int, has_segments: bool) -> PostgreSQL:
-    """What a job must know of a server.
+    """Dialect of a server.
 
     Args:
         server_version: as libpq tells it.

@@ -15,7 +15,7 @@ _KEEP = "SET gp_vmem_idle_resource_timeout = 0"
 
 
 class Greenplum(PostgreSQL):
-    """What a job must know of a server with segments."""
+    """Dialect of a server with segments."""
 
     hosts = GreenplumHosts()
     packing = GreenplumPacking()
@@ -39,6 +39,6 @@ class Greenplum(PostgreSQL):
         self.prediction = GreenplumPrediction(server_version)
 
     def session_settings(self) -> list[str]:
-        """What makes a session fit for work of any length."""
+        """Statements that make a session fit for work of any length."""
         # Plans are those that were tried; what the statements need is there in this planner.
         return [*super().session_settings(), "SET optimizer = off", _KEEP]

@@ -1,4 +1,4 @@
-"""What an installation does where tables are spread over segments: texts for its script."""
+"""Parts of an installation where tables are spread over segments: texts for its script."""
 
 from __future__ import annotations
 

@@ -196,7 +196,7 @@ def _rows(source: Source, batch_rows: int) -> Statement:
 
 
 def _named(source: Source, ranks: int) -> str:
-    """What names a row, as the output has it."""
+    """Expression that names a row, as the output has it."""
     if isinstance(source, PackedSource):
         key, buffer_id, start = (
             f"pg_catalog.split_part(p.piece, ',', {n})::integer" for n in (1, 2, 3)

@@ -105,7 +105,7 @@ class GreenplumRotation:
 def _rows_of_step(
     packed: PackedTable, orders: Sequence[HopOrder], keys: Sequence[int]
 ) -> Statement:
-    """What the aggregates take: preparation, tasks, states and buffers."""
+    """Rows for the aggregates: preparation, tasks, states and buffers."""
     weights = [_weights(order) for order in orders]
     reading = [key for key, order in zip(keys, orders, strict=True) if order.reads]
     passes = [order.passes for order in orders]

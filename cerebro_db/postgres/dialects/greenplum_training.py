@@ -132,7 +132,7 @@ class GreenplumTraining(PostgreSQLTraining):
         return sql, state + parameters
 
     def made(self, rows: Sequence[tuple[Any, ...]]) -> HopMade:
-        """What the statement of a hop returned: a row for each chunk of the state."""
+        """Result of the statement of a hop: a row for each chunk of the state."""
         first = next(row for row in rows if row[1] is not None)
         return HopMade(first[1], first[2], sum(row[0] for row in rows), HopFigures(*first[3:]))
 
@@ -157,7 +157,7 @@ class GreenplumTraining(PostgreSQLTraining):
     def all_made(
         self, mst_keys: Sequence[int], rows: Sequence[tuple[Any, ...]]
     ) -> dict[int, HopMade]:
-        """What the statement of some hops returned, by mst_key in the order of training."""
+        """Results of the statement of some hops, by mst_key in the order of training."""
         if len(mst_keys) == 1:
             return super().all_made(mst_keys, rows)
         chunks: dict[int, list[tuple[Any, ...]]] = {}
@@ -225,7 +225,7 @@ class GreenplumTraining(PostgreSQLTraining):
         return sql, parameters
 
     def _rows_of_hops(self, packed: PackedTable, orders: Sequence[HopOrder]) -> Statement:
-        """What the aggregates take: preparation, tasks and states."""
+        """Rows for the aggregates: preparation, tasks and states."""
         partition = partition_of(packed, orders[0].partition_key)
         where = segment_key_of(partition)
         first = [where, partition.partition_key, partition.buffers[0][0]]
@@ -260,7 +260,7 @@ def by_key(
 
 
 def segment_after(packed: PackedTable, order: HopOrder) -> int:
-    """Where the state of a hop is left."""
+    """Segment where the state of a hop is left."""
     following = order.next_partition_key
     following = order.partition_key if following is None else following
     return segment_key_of(partition_of(packed, following))
@@ -272,7 +272,7 @@ def partition_of(packed: PackedTable, key: int) -> PartitionInfo:
 
 
 def segment_key_of(partition: PartitionInfo) -> int:
-    """Where a partition lies.
+    """Segment key of a partition.
 
     Raises:
         WrongObjectType: the table was packed on a server without segments.

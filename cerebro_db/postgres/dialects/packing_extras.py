@@ -52,7 +52,7 @@ def packed(extras: Sequence[Extra], positions: str) -> str:
 
 
 def gathered(extras: Sequence[Extra]) -> str:
-    """What is read of all rows of a buffer. Parameters: of each class the id of NULL."""
+    """Expressions over all rows of a buffer. Parameters: of each class the id of NULL."""
     return "".join(
         f", pg_catalog.string_agg({_sent(place, extra)}, ''::bytea) AS e{place}"
         for place, extra in enumerate(extras)

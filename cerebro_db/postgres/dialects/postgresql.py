@@ -35,7 +35,7 @@ _NEWER_SETTINGS = (
 
 
 class PostgreSQL:
-    """What a job must know of a plain PostgreSQL server.
+    """Dialect of a plain PostgreSQL server.
 
     Args:
         server_version: as libpq tells it, for example 150018.
@@ -79,7 +79,7 @@ class PostgreSQL:
             self.blockers = None
 
     def session_settings(self) -> list[str]:
-        """What makes a session fit for work of any length."""
+        """Statements that make a session fit for work of any length."""
         settings = [
             *(f"SET {name} = {value}" for name, value in DECIDING_SETTINGS.items()),
             "SET client_min_messages = warning",  # nobody reads them; those of the caller's session are his

@@ -30,7 +30,7 @@ class Server:
 
     @property
     def is_segment(self) -> bool:
-        """Whether it is a segment that serves."""
+        """True if it is a segment that serves."""
         return self.content >= 0 and self.role == "p"
 
     @property

@@ -29,7 +29,7 @@ UNFINISHED = "Cerebro-DB: a packing that is not finished"
 
 @dataclass(frozen=True)
 class SourceScan:
-    """What is read: a table and two expressions over its alias ``s``.
+    """Source of rows: a table and two expressions over its alias ``s``.
 
     Attributes:
         table: plain, so that its rows have addresses.

@@ -198,7 +198,7 @@ Source = RowSource | PackedSource
 
 @dataclass(frozen=True)
 class StoredModel:
-    """Where what was trained of models lies.
+    """Place of the state, or the weights, of models.
 
     Attributes:
         table: with a row for each model, or for each chunk of one.
@@ -214,7 +214,7 @@ class StoredModel:
 
     @property
     def chunks(self) -> str:
-        """What an aggregate takes, over the alias ``s``."""
+        """Columns that an aggregate takes, over the alias ``s``."""
         order = "" if self.chunk is None else f" ORDER BY s.{quote(self.chunk)}"
         return f"s.{quote(self.state)}{order}"
 
@@ -285,7 +285,7 @@ class PostgreSQLPrediction:
         return _load("cerebro._extend_prediction(%s, %s", stored)
 
     def is_empty(self, source: Source) -> str:
-        """Whether there is no row at all."""
+        """Statement that tells that there is no row at all."""
         return f"SELECT NOT EXISTS (SELECT 1 FROM {source.table.sql} t)"
 
     def repeated(self, source: RowSource) -> str:
@@ -300,7 +300,7 @@ class PostgreSQLPrediction:
         )
 
     def extent(self, source: Source) -> Statement | None:
-        """What pieces are cut from; None for a source that is one piece."""
+        """Extent that pieces are cut from; None for a source that is one piece."""
         if isinstance(source, PackedSource):
             sql = "SELECT t.partition_key, t.buffer_id, t.num_rows FROM {} t ORDER BY 1, 2"
             return sql.format(source.table.sql), []

@@ -34,7 +34,7 @@ class StateTables:
     every_hop: bool
 
     def lasts(self, version: int) -> bool:
-        """Whether a version outlives a crash."""
+        """True if a version outlives a crash."""
         return self.every_hop or version % self.hops_an_epoch == 0
 
     def table(self, number: int, lasting: bool) -> QualifiedName:
@@ -52,7 +52,7 @@ _PASSING = "_passing"
 
 @dataclass(frozen=True)
 class HopOrder:
-    """What the statement of one hop is made from.
+    """Values for the statement of one hop.
 
     Attributes:
         source: the table of the state before, None where there is none.
@@ -91,7 +91,7 @@ class HopOrder:
 
 @dataclass(frozen=True)
 class HopMade:
-    """What the statement of a hop returned.
+    """Result of the statement of a hop.
 
     Attributes:
         rows: that were trained on.
@@ -124,7 +124,7 @@ class PostgreSQLTraining:
         ]
 
     def together(self, column: str) -> str:
-        """What ends CREATE TABLE where all rows of a key shall lie in one place."""
+        """End of CREATE TABLE where all rows of a key shall lie in one place."""
         return ""
 
     def tables(self, name: str) -> Statement:
@@ -176,7 +176,7 @@ class PostgreSQLTraining:
             table: of the run.
             previous: the states of an earlier run, by mst_key and chunk.
             packed: what is trained on.
-            first: the partition that each configuration visits first, by mst_key.
+            first: the partition of each configuration's first hop, by mst_key.
         """
         sql = (
             f"INSERT INTO {table.sql} (mst_key, version, chunk, partition_key, state) "
@@ -225,7 +225,7 @@ class PostgreSQLTraining:
         return "SELECT %s", [len(packed.partitions)]
 
     def worker_settings(self, states: StateTables) -> str:
-        """What a worker's session is set to: where hops may be lost, commits need not be waited for."""
+        """Settings of a worker's session: where hops may be lost, commits need not be waited for."""
         return f"SET synchronous_commit = {'on' if states.every_hop else 'off'}"
 
     def hop(self, packed: PackedTable, order: HopOrder) -> Statement:
@@ -250,13 +250,13 @@ class PostgreSQLTraining:
         return self.hop(packed, order)
 
     def made(self, rows: Sequence[tuple[Any, ...]]) -> HopMade:
-        """What the statement of a hop returned."""
+        """Result of the statement of a hop."""
         return HopMade(*rows[0])
 
     def all_made(
         self, mst_keys: Sequence[int], rows: Sequence[tuple[Any, ...]]
     ) -> dict[int, HopMade]:
-        """What the statement of some hops returned, by mst_key in the order of training."""
+        """Results of the statement of some hops, by mst_key in the order of training."""
         (mst_key,) = mst_keys
         return {mst_key: self.made(rows)} if rows else {}
 
@@ -303,7 +303,7 @@ class PostgreSQLTraining:
 
 @dataclass(frozen=True)
 class ScanOrder:
-    """What the statement of one scoring pass is made from.
+    """Values for the statement of one scoring pass.
 
     Attributes:
         states: the tables that have them: (mst_key, version, chunk, state), the same columns in all.
@@ -381,7 +381,7 @@ SELECT 2, g.subepoch, {place}, NULL, NULL, NULL, p.buffer_id, p.{x}, p.{x_shape}
 
 # The insertion of the hop reads what was saved, so that the state is written before it is timed.
 _HOP = """
-WITH visited AS (
+WITH trained AS (
     SELECT cerebro.cerebro_train(kind, task, state, weights, subepoch, buffer_id,
                                  x, x_shape, y, y_shape
                                  ORDER BY kind, subepoch, place COLLATE "C") AS result
@@ -390,22 +390,22 @@ WITH visited AS (
 saved AS (
     INSERT INTO {states} (mst_key, version, chunk, partition_key, state)
     SELECT %s, %s, (c.saved).chunk, %s, (c.saved).state
-      FROM (SELECT cerebro._saved_state((v.result).token) AS saved FROM visited v) AS c
+      FROM (SELECT cerebro._saved_state((t.result).token) AS saved FROM trained t) AS c
     RETURNING octet_length(state) AS bytes
 ),
 hop AS (
 INSERT INTO cerebro._hops
        (run_id, {columns})
 SELECT %s, %s, %s, %s, %s, %s, pg_backend_pid(), statement_timestamp(), clock_timestamp(),
-       %s, (v.result).read_seconds, (v.result).train_seconds,
-       extract(epoch FROM clock_timestamp()) - (v.result).trained_at,
-       (v.result).rows, (v.result).loss, (v.result).compiled, (v.result).cached,
-       (v.result).memory_mb
-  FROM (SELECT pg_catalog.count(*) FROM saved) AS s CROSS JOIN visited v
+       %s, (t.result).read_seconds, (t.result).train_seconds,
+       extract(epoch FROM clock_timestamp()) - (t.result).trained_at,
+       (t.result).rows, (t.result).loss, (t.result).compiled, (t.result).cached,
+       (t.result).memory_mb
+  FROM (SELECT pg_catalog.count(*) FROM saved) AS s CROSS JOIN trained t
 RETURNING rows
 )
-SELECT h.rows, (v.result).kept, (SELECT pg_catalog.sum(s.bytes)::bigint FROM saved s)
-  FROM hop h CROSS JOIN visited v
+SELECT h.rows, (t.result).kept, (SELECT pg_catalog.sum(s.bytes)::bigint FROM saved s)
+  FROM hop h CROSS JOIN trained t
 """
 
 _SCAN = """

@@ -1,4 +1,4 @@
-"""What is asked of each row that is predicted on, and the SQL of it over a batch."""
+"""Answers about each row that is predicted on, and the SQL of them over a batch."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ARRAY_COLUMNS = "estimated double precision[]"
 
 @dataclass(frozen=True)
 class Classes:
-    """Which classes of each row become rows of the output.
+    """Classes of each row that become rows of the output.
 
     Attributes:
         name: of the target.
@@ -65,7 +65,7 @@ class Values:
 
 @dataclass(frozen=True)
 class Several:
-    """What of each of several outputs becomes rows of the output table.
+    """Values of each of several outputs that become rows of the output table.
 
     Attributes:
         answers: of the outputs, in their order.
@@ -81,7 +81,7 @@ class Several:
 
     @property
     def has_classes(self) -> bool:
-        """Whether one of the targets has classes."""
+        """True if one of the targets has classes."""
         return any(isinstance(answer, Classes) for answer in self.answers)
 
     @property

@@ -12,7 +12,7 @@ import numpy as np
 from cerebro_db.errors import PACK_AGAIN, ConfigurationFailed, InvalidData, InvalidState
 from cerebro_db.training import state as states
 from cerebro_db.training.blocks import Shapes
-from cerebro_db.training.partitions import Buffers, CacheKey, Partition, PartitionCache, VisitOrder
+from cerebro_db.training.partitions import Buffers, CacheKey, Partition, PartitionCache, RowOrder
 from cerebro_db.training.process import peak_mb, reset_peak
 from cerebro_db.training.program import LEARNING_RATE, Program, Recipe
 from cerebro_db.training.rates import scheduled_rate, scheduler_of
@@ -22,8 +22,8 @@ Tick = Callable[[], None]
 
 
 @dataclass(frozen=True)
-class VisitTask:
-    """What a worker must know for one hop.
+class HopTask:
+    """Description of one hop for a worker.
 
     Attributes:
         recipe: how the configuration is trained.
@@ -38,7 +38,7 @@ class VisitTask:
     """
 
     recipe: Recipe
-    order: VisitOrder
+    order: RowOrder
     buffers: Buffers
     cache_key: CacheKey
     initial_seed: int
@@ -49,8 +49,8 @@ class VisitTask:
 
 
 @dataclass(frozen=True)
-class VisitReport:
-    """What a hop did; seconds are wall-clock."""
+class HopReport:
+    """Report of a hop; seconds are wall-clock."""
 
     rows: int
     loss: float
@@ -81,7 +81,7 @@ class Programs:
         return program, made
 
 
-class Visit:
+class Hop:
     """Begun with a state, fed with buffers, finished with the next state.
 
     A partition that the worker keeps, or may keep, is trained when it is
@@ -91,7 +91,7 @@ class Visit:
 
     def __init__(
         self,
-        task: VisitTask,
+        task: HopTask,
         data: bytes | None,
         weights: bytes | None,
         programs: Programs,
@@ -121,7 +121,7 @@ class Visit:
     def feed(
         self, subepoch: int, buffer_id: int, features: np.ndarray, targets: np.ndarray
     ) -> None:
-        """Take the rows of a buffer; they come in the order of the visit."""
+        """Take the rows of a buffer; they come in the order of the hop."""
         self._tick()
         if self._cached:
             return
@@ -136,7 +136,7 @@ class Visit:
         order = self._task.order.rows(subepoch, buffer_id, len(features))
         self._stream.feed(subepoch, features[order], targets[order])
 
-    def finish(self) -> tuple[bytes, VisitReport]:
+    def finish(self) -> tuple[bytes, HopReport]:
         """The next state and the report.
 
         Raises:
@@ -152,7 +152,7 @@ class Visit:
         expected = self._task.buffers.total * self._task.recipe.fit_params.epochs
         if self._rows != expected:
             raise InvalidData(
-                f"got {self._rows} rows in a visit; the partition has {expected}", PACK_AGAIN
+                f"got {self._rows} rows in a hop; the partition has {expected}", PACK_AGAIN
             )
         data = states.to_bytes(self._program.save())
         return data, self._report()
@@ -194,9 +194,9 @@ class Visit:
         self._loss_sum += loss_sum
         self._rows += len(features)
 
-    def _report(self) -> VisitReport:
+    def _report(self) -> HopReport:
         elapsed = time.monotonic() - self._started
-        return VisitReport(
+        return HopReport(
             rows=self._rows,
             loss=self._loss_sum / max(self._rows, 1),
             read_seconds=max(elapsed - self._train_seconds, 0.0),
@@ -207,7 +207,7 @@ class Visit:
         )
 
 
-def at_rate(state: states.State, task: VisitTask) -> states.State:
+def at_rate(state: states.State, task: HopTask) -> states.State:
     """The state with the learning rate that callbacks have decided for its epoch."""
     rate, scheduler = task.learning_rate, scheduler_of(task.recipe.fit_params)
     if scheduler is not None and task.begins_epoch:

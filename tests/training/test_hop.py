@@ -18,7 +18,7 @@ LOSS = "loss='categorical_crossentropy'"
 def test_learning_rate_and_other_scalars_share_a_program(
     recipe: Callable[..., Any], data: Data
 ) -> None:
-    from cerebro_db.training.visit import Programs
+    from cerebro_db.training.hop import Programs
 
     programs, architecture = Programs(), net()
     compiled = []
@@ -36,7 +36,7 @@ def test_learning_rate_and_other_scalars_share_a_program(
 def test_batch_sizes_share_a_program_unless_xla_compiles_it(
     recipe: Callable[..., Any], data: Data, jit: bool, made: list[bool]
 ) -> None:
-    from cerebro_db.training.visit import Programs
+    from cerebro_db.training.hop import Programs
 
     programs, architecture = Programs(), net()
     for size, is_made in zip((4, 1000, 7), made, strict=True):
@@ -47,7 +47,7 @@ def test_batch_sizes_share_a_program_unless_xla_compiles_it(
 
 
 def test_a_shared_program_trains_as_a_fresh_one(recipe: Callable[..., Any], data: Data) -> None:
-    from cerebro_db.training.visit import Programs
+    from cerebro_db.training.hop import Programs
 
     programs, architecture = Programs(), net()
     first = recipe(architecture, f"{LOSS},optimizer='Adam(lr=0.1,beta_2=0.9)',l2=0.5")
@@ -86,24 +86,24 @@ def test_a_state_of_another_model_is_refused(recipe: Callable[..., Any], data: D
 def test_a_missing_state_is_not_replaced_by_a_fresh_one(
     recipe: Callable[..., Any], data: Data
 ) -> None:
+    from cerebro_db.training.hop import Hop, HopTask, Programs
     from cerebro_db.training.partitions import PartitionCache
-    from cerebro_db.training.visit import Programs, Visit, VisitTask
     from tests.training.conftest import order_of
 
-    task = VisitTask(recipe(net()), order_of(5, 1, 0), data.buffers, (1, "training", 0), 7, False)
+    task = HopTask(recipe(net()), order_of(5, 1, 0), data.buffers, (1, "training", 0), 7, False)
     with pytest.raises(InvalidState, match="no state"):
-        Visit(task, None, None, Programs(), PartitionCache(0), lambda: None)
+        Hop(task, None, None, Programs(), PartitionCache(0), lambda: None)
 
 
-def test_a_visit_without_its_buffers_is_refused(recipe: Callable[..., Any], data: Data) -> None:
+def test_a_hop_without_its_buffers_is_refused(recipe: Callable[..., Any], data: Data) -> None:
+    from cerebro_db.training.hop import Hop, HopTask, Programs
     from cerebro_db.training.partitions import PartitionCache
-    from cerebro_db.training.visit import Programs, Visit, VisitTask
     from tests.training.conftest import order_of
 
-    task = VisitTask(recipe(net()), order_of(5, 1, 0), data.buffers, (1, "training", 0), 7, True)
-    visit = Visit(task, None, None, Programs(), PartitionCache(2**20), lambda: None)
+    task = HopTask(recipe(net()), order_of(5, 1, 0), data.buffers, (1, "training", 0), 7, True)
+    hop = Hop(task, None, None, Programs(), PartitionCache(2**20), lambda: None)
     with pytest.raises(InvalidData, match="got 0 rows"):
-        visit.finish()
+        hop.finish()
 
 
 def test_given_weights_are_the_start(recipe: Callable[..., Any]) -> None:
