@@ -9,14 +9,14 @@ from cerebro_db.configs.arguments import nearest
 from cerebro_db.configs.custom import PREFIX, bare_name, is_custom
 from cerebro_db.core.spec import Configuration
 from cerebro_db.errors import InvalidArgument
-from cerebro_db.postgres.sessions import Session, Tick
+from cerebro_db.postgres.sessions import Session
 
 _KNOWN = "SELECT name, path, package, version, places FROM cerebro.registered_functions"
 _PLACES = 2
 
 
 def functions_of(
-    session: Session, configurations: Iterable[Configuration], tick: Tick
+    session: Session, configurations: Iterable[Configuration]
 ) -> dict[str, dict[str, Any]]:
     """Path, package and version of what configurations use, by name: a part of the manifest.
 
@@ -26,7 +26,7 @@ def functions_of(
     used = [(c.mst_key, *pair) for c in configurations for pair in _used(c)]
     if not used:
         return {}
-    known = {row[0]: row[1:] for row in session.run(_KNOWN, (), tick)}
+    known = {row[0]: row[1:] for row in session.run(_KNOWN)}
     for mst_key, name, as_schedule in used:
         what = f"configuration {mst_key}: got {PREFIX}{name}"
         if name not in known:

@@ -24,7 +24,7 @@ from cerebro_db.postgres.relations import (
     new_table,
     require_text,
 )
-from cerebro_db.postgres.sessions import Session, SessionPool, StatementFailed, Tick, no_tick
+from cerebro_db.postgres.sessions import Session, SessionPool, StatementFailed
 
 ROLE = "model_arch_table"
 # A value goes to a session as text of two characters a byte, of which a gigabyte is too much.
@@ -42,16 +42,13 @@ class LoadRequest:
     description: str | None = None
 
 
-def load_model(
-    session: Session, pool: SessionPool, request: LoadRequest, tick: Tick = no_tick
-) -> int:
+def load_model(session: Session, pool: SessionPool, request: LoadRequest) -> int:
     """Put a model into an architecture table, which is made if need be; returns the model_id.
 
     Args:
         session: in a transaction; knows where the table's name is looked for.
         pool: of sessions that look into models, and see no tables.
         request: what to load.
-        tick: called while waiting; may raise to cancel.
 
     Raises:
         InvalidArchitecture: the JSON is refused, or no model can be built from it.
@@ -61,11 +58,11 @@ def load_model(
     require_text(request.model_arch_table, ROLE)
     if request.model_arch is None:
         raise InvalidArgument("model_arch: got NULL; allowed: the JSON text of a model's to_json()")
-    check_architecture(request.model_arch, limits_of(session, tick))
-    _target(session, request, tick)  # a wrong name is told before TensorFlow is loaded
-    with control_session(pool, None, tick) as worker:
-        facts = _built(worker, request, tick)
-    return _inserted(session, request, facts, tick)
+    check_architecture(request.model_arch, limits_of(session))
+    _target(session, request)  # a wrong name is told before TensorFlow is loaded
+    with control_session(pool, None) as worker:
+        facts = _built(worker, request)
+    return _inserted(session, request, facts)
 
 
 @dataclass(frozen=True)
@@ -78,15 +75,12 @@ class FileRequest:
     description: str | None = None
 
 
-def load_model_file(
-    session: Session, pool: SessionPool, request: FileRequest, tick: Tick = no_tick
-) -> int:
+def load_model_file(session: Session, pool: SessionPool, request: FileRequest) -> int:
     """Put the model of a ``.keras`` file into an architecture table; returns the model_id.
 
     Args:
         session, pool: as above.
         request: what to load.
-        tick: called while waiting; may raise to cancel.
 
     Raises:
         InvalidArchitecture: the architecture is refused, or no model can be built from it.
@@ -98,27 +92,25 @@ def load_model_file(
         got = "NULL" if request.file is None else f"{len(request.file)} bytes"
         raise InvalidArgument(f"file: got {got}; allowed: up to {_MAX_FILE_BYTES} bytes")
     loaded = LoadRequest(request.model_arch_table, "", None, request.name, request.description)
-    _target(session, loaded, tick)
-    with control_session(pool, None, tick) as worker:
+    _target(session, loaded)
+    with control_session(pool, None) as worker:
         sql = "SELECT f.model_arch, f.model_weights FROM cerebro._read_model_file(%s) f"
         try:
-            rows = worker.run(sql, (request.file,), tick)
+            rows = worker.run(sql, (request.file,))
         except StatementFailed as failure:
             raise _refusal(failure) from None
     found = replace(loaded, model_arch=rows[0][0], model_weights=bytes(rows[0][1]))
-    return load_model(session, pool, found, tick)
+    return load_model(session, pool, found)
 
 
-def _target(
-    session: Session, request: LoadRequest, tick: Tick
-) -> tuple[QualifiedName, Relation | None]:
+def _target(session: Session, request: LoadRequest) -> tuple[QualifiedName, Relation | None]:
     """The table's name, and the table if there is one."""
-    found = find_if_there(session, request.model_arch_table, ROLE, tick)
+    found = find_if_there(session, request.model_arch_table, ROLE)
     if found is None:
         try:
-            return new_table(session, request.model_arch_table, ROLE, (), tick), None
+            return new_table(session, request.model_arch_table, ROLE, ()), None
         except DuplicateTable:  # another call has made it since, perhaps
-            found = find_if_there(session, request.model_arch_table, ROLE, tick)
+            found = find_if_there(session, request.model_arch_table, ROLE)
             if found is None:
                 raise
     missing = [name for name in libraries.ARCHITECTURE_COLUMNS if not found.has(name)]
@@ -132,11 +124,11 @@ def _target(
     return found.name, found
 
 
-def _built(session: Session, request: LoadRequest, tick: Tick) -> str:
+def _built(session: Session, request: LoadRequest) -> str:
     """The facts of the model, which is built in the worker session."""
     assert request.model_arch is not None
     try:
-        return inspect(session, request.model_arch, request.model_weights, tick)
+        return inspect(session, request.model_arch, request.model_weights)
     except StatementFailed as failure:
         raise _refusal(failure) from None
 
@@ -151,18 +143,16 @@ def _refusal(failure: StatementFailed) -> CerebroError:
     return failure
 
 
-def _inserted(session: Session, request: LoadRequest, facts: str, tick: Tick) -> int:
-    name, _ = _target(session, request, tick)
-    lock(session, f"models of {name}", tick)
-    name, found = _target(session, request, tick)
+def _inserted(session: Session, request: LoadRequest, facts: str) -> int:
+    name, _ = _target(session, request)
+    lock(session, f"models of {name}")
+    name, found = _target(session, request)
     if found is None:
-        session.run(libraries.create_architectures(name), (), tick)
+        session.run(libraries.create_architectures(name))
     kind, of_facts = _json_types(found)
     values = [request.model_arch, request.model_weights, request.name, request.description]
     rows = session.run(
-        libraries.add_architecture(name, kind, of_facts),
-        [*values, facts] if of_facts else values,
-        tick,
+        libraries.add_architecture(name, kind, of_facts), [*values, facts] if of_facts else values
     )
     return int(rows[0][0])
 

@@ -20,7 +20,7 @@ from cerebro_db.postgres.catalog import Catalog, StoredRun
 from cerebro_db.postgres.control import lock
 from cerebro_db.postgres.names import QualifiedName
 from cerebro_db.postgres.registry import NewVersion, Registry
-from cerebro_db.postgres.sessions import Session, Tick, no_tick
+from cerebro_db.postgres.sessions import Session
 
 _ALIASES = "cerebro.registered_versions shows the versions and their aliases"
 
@@ -36,13 +36,12 @@ class RegisterRequest:
     tags: str | None = None
 
 
-def register(session: Session, request: RegisterRequest, tick: Tick = no_tick) -> int:
+def register(session: Session, request: RegisterRequest) -> int:
     """Copy a model of a finished run into the registry; returns the number of the new version.
 
     Args:
         session: in a transaction.
         request: what to register.
-        tick: called while waiting; may raise to cancel.
 
     Raises:
         UndefinedRun: the caller has no such run.
@@ -56,11 +55,11 @@ def register(session: Session, request: RegisterRequest, tick: Tick = no_tick) -
             "the role that registers it"
         )
     description, tags = checked_description(request.description), checked_tags(request.tags)
-    run = Catalog(session, tick).run(request.run_id)
-    table = _models_of(session, run, tick)
+    run = Catalog(session).run(request.run_id)
+    table = _models_of(session, run)
     mst_key = table.only_key() if request.mst_key is None else request.mst_key
     table.check_key(mst_key)
-    model = load_models(session, table, [mst_key], tick)[0]
+    model = load_models(session, table, [mst_key])[0]
     new = NewVersion(
         description=description,
         tags=tags,
@@ -70,25 +69,19 @@ def register(session: Session, request: RegisterRequest, tick: Tick = no_tick) -
         compile_params=model.compile_text,
         fit_params=model.fit_text,
         facts=stored_facts(table),
-        lineage=lineage_of(session, run, mst_key, tick),
+        lineage=lineage_of(session, run, mst_key),
     )
-    return _added(session, reference, new, table.states, tick)
+    return _added(session, reference, new, table.states)
 
 
-def set_alias(
-    session: Session,
-    name: str | None,
-    alias: str | None,
-    version: int | None,
-    tick: Tick = no_tick,
-) -> None:
+def set_alias(session: Session, name: str | None, alias: str | None, version: int | None) -> None:
     """Let an alias mean a version; None removes it.
 
     Raises:
         UndefinedModel: the caller has no such model, or it has no such version or alias.
     """
     reference, word = model_name(name, "name"), alias_name(alias)
-    registry, model_id = _kept(session, reference, tick)
+    registry, model_id = _kept(session, reference)
     last = registry.alias(model_id, word)
     if version is not None:
         registry.check_version(model_id, reference, version)
@@ -100,16 +93,14 @@ def set_alias(
         registry.set_alias(model_id, word, version, last[0] if last else None)
 
 
-def rollback_alias(
-    session: Session, name: str | None, alias: str | None, tick: Tick = no_tick
-) -> int | None:
+def rollback_alias(session: Session, name: str | None, alias: str | None) -> int | None:
     """Let an alias mean again what it meant before; returns that version, None for none.
 
     Raises:
         UndefinedModel: there is nothing to go back to.
     """
     reference, word = model_name(name, "name"), alias_name(alias)
-    registry, model_id = _kept(session, reference, tick)
+    registry, model_id = _kept(session, reference)
     last = registry.alias(model_id, word)
     if last is None or last[2] is None:
         raise UndefinedModel(
@@ -123,13 +114,7 @@ def rollback_alias(
     return version
 
 
-def describe(
-    session: Session,
-    name: str | None,
-    description: str | None,
-    tags: str | None,
-    tick: Tick = no_tick,
-) -> None:
+def describe(session: Session, name: str | None, description: str | None, tags: str | None) -> None:
     """Set the description and the tags of a model or of one version; None leaves what is there."""
     reference = model_reference(name, "name")
     text, checked = checked_description(description), checked_tags(tags)
@@ -137,26 +122,26 @@ def describe(
         raise InvalidArgument(
             f"name: got {reference}; allowed: a name, or name:version, as an alias may move"
         )
-    registry, model_id = _kept(session, reference, tick)
+    registry, model_id = _kept(session, reference)
     if reference.version is not None:
         registry.check_version(model_id, reference, reference.version)
     registry.describe(model_id, reference.version, text, checked)
 
 
-def grant(session: Session, name: str | None, role: str | None, tick: Tick = no_tick) -> None:
+def grant(session: Session, name: str | None, role: str | None) -> None:
     """Let the members of a role use all versions of a model."""
-    registry, model_id = _kept(session, model_name(name, "name"), tick)
+    registry, model_id = _kept(session, model_name(name, "name"))
     registry.grant(model_id, registry.role(role))
 
 
-def revoke(session: Session, name: str | None, role: str | None, tick: Tick = no_tick) -> None:
+def revoke(session: Session, name: str | None, role: str | None) -> None:
     """Take back what was granted.
 
     Raises:
         InvalidArgument: the role was not granted it.
     """
     reference = model_name(name, "name")
-    registry, model_id = _kept(session, reference, tick)
+    registry, model_id = _kept(session, reference)
     if not registry.revoke(model_id, registry.role(role)):
         raise InvalidArgument(
             f"role: got {role!r}; it was not granted {reference}",
@@ -164,16 +149,14 @@ def revoke(session: Session, name: str | None, role: str | None, tick: Tick = no
         )
 
 
-def drop(
-    session: Session, name: str | None, version: int | None = None, tick: Tick = no_tick
-) -> None:
+def drop(session: Session, name: str | None, version: int | None = None) -> None:
     """Remove a version, or the model with all versions; also an administrator may.
 
     Raises:
         ObjectInUse: the version has an alias.
     """
     reference = model_name(name, "name")
-    registry, model_id = _kept(session, reference, tick, by_administrator=True)
+    registry, model_id = _kept(session, reference, by_administrator=True)
     if version is None:
         registry.drop(model_id)
         return
@@ -187,25 +170,25 @@ def drop(
 
 
 def _kept(
-    session: Session, reference: ModelReference, tick: Tick, *, by_administrator: bool = False
+    session: Session, reference: ModelReference, by_administrator: bool = False
 ) -> tuple[Registry, int]:
     """A model of the caller's that nobody else changes until the transaction ends."""
-    registry = Registry(session, tick)
+    registry = Registry(session)
     model_id = registry.kept(reference, by_administrator=by_administrator)
     registry.lock(model_id)
     return registry, model_id
 
 
-def _models_of(session: Session, run: StoredRun, tick: Tick) -> ModelTable:
+def _models_of(session: Session, run: StoredRun) -> ModelTable:
     """The output tables of a run, if they are still its own."""
     if run.status != "finished":
         raise WrongRunStatus(
             f"run_id: got {run.run_id}, which is {run.status}; allowed: a run that is finished"
         )
     output = QualifiedName(run.row.output_schema, run.row.output_name)
-    table = load_model_table(session, output.text, tick)
+    table = load_model_table(session, output.text)
     sql = f"SELECT s.run_id FROM {output.suffixed('_summary').sql} s"
-    found = [row[0] for row in session.run(sql, (), tick)]
+    found = [row[0] for row in session.run(sql)]
     if found != [run.run_id]:
         raise WrongRunStatus(
             f"run_id: got {run.run_id}, whose output table {output} is that of run "
@@ -215,11 +198,11 @@ def _models_of(session: Session, run: StoredRun, tick: Tick) -> ModelTable:
 
 
 def _added(
-    session: Session, reference: ModelReference, new: NewVersion, states: QualifiedName, tick: Tick
+    session: Session, reference: ModelReference, new: NewVersion, states: QualifiedName
 ) -> int:
-    registry = Registry(session, tick)
-    role = session.run("SELECT cerebro._role()::bigint", (), tick)[0][0]
-    lock(session, f"models of role {role}", tick)
+    registry = Registry(session)
+    role = session.run("SELECT cerebro._role()::bigint")[0][0]
+    lock(session, f"models of role {role}")
     model_id = registry.made(reference)
     version = registry.add_version(model_id, new)
     registry.copy_state(model_id, version, states, new.mst_key)

@@ -14,7 +14,7 @@ from cerebro_db.postgres.crew import Statement, gather
 from cerebro_db.postgres.dialects.postgresql_packing import PostgreSQLPacking
 from cerebro_db.postgres.images import FAULTS_SHOWN
 from cerebro_db.postgres.names import QualifiedName
-from cerebro_db.postgres.sessions import Session, Tick
+from cerebro_db.postgres.sessions import Session
 
 _PIECES_A_WORKER = 4
 
@@ -52,7 +52,6 @@ def find_damaged(
     data: str,
     image: ImageEncoding,
     blocks: int,
-    tick: Tick,
 ) -> Damaged:
     """Read all images, side by side.
 
@@ -63,14 +62,13 @@ def find_damaged(
         data: expression of an image over the alias ``s``.
         image: what images are read as.
         blocks: of the table.
-        tick: called while waiting.
     """
     statement = sql.damaged(table, data, image)
     size = max(1, -(-blocks // (_PIECES_A_WORKER * len(workers))))
     pieces: list[Statement] = [
         (statement, (f"({first},0)", f"({first + size},0)")) for first in range(0, blocks, size)
     ]
-    found = [row for ((row),) in gather(workers, pieces, tick) if row[0] is not None]
+    found = [row for ((row),) in gather(workers, pieces) if row[0] is not None]
     addresses = parse_addresses([bytes(listed) for listed, _ in found])
     faults = [fault for _, listed in found for fault in listed]
     return Damaged(len(addresses), addresses, tuple(faults[:FAULTS_SHOWN]))

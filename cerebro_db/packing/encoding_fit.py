@@ -12,7 +12,7 @@ from cerebro_db.errors import NO_ROWS, InvalidArgument, InvalidData
 from cerebro_db.postgres import encoding as sql
 from cerebro_db.postgres.control import Notify
 from cerebro_db.postgres.names import QualifiedName
-from cerebro_db.postgres.sessions import Session, Tick
+from cerebro_db.postgres.sessions import Session
 
 LONGEST_CATEGORY = 1000
 # The server returns at most 1664 values a row, and there are up to four of a column.
@@ -27,7 +27,6 @@ class Fitter:
         source: the table as the user knows it.
         table: the same, or its copy.
         max_categories: of a column; the most frequent ones.
-        tick: called while waiting.
         notify: is told which columns have more categories.
     """
 
@@ -37,11 +36,10 @@ class Fitter:
         source: QualifiedName,
         table: QualifiedName,
         max_categories: int,
-        tick: Tick,
         notify: Notify,
     ) -> None:
         self._session, self._source, self._table = session, source, table
-        self._max, self._tick, self._notify = max_categories, tick, notify
+        self._max, self._notify = max_categories, notify
 
     def fitted(self, plan: Encoding) -> Encoding:
         """The plan with its numbers and categories.
@@ -63,7 +61,7 @@ class Fitter:
         return found
 
     def _all_measured(self, plan: Sequence[ColumnEncoding]) -> list[ColumnEncoding]:
-        row = self._session.run(sql.numbers(self._table, plan), (), self._tick)[0]
+        row = self._session.run(sql.numbers(self._table, plan))[0]
         rows, facts = row[0], iter(row[1:])
         if not rows:
             raise InvalidData(
@@ -93,7 +91,7 @@ class Fitter:
         wanted = [column for column in columns if column.method is Method.STANDARDIZE]
         found: dict[str, Any] = {}
         if wanted:
-            row = self._session.run(sql.deviations(self._table, wanted), (), self._tick)[0]
+            row = self._session.run(sql.deviations(self._table, wanted))[0]
             found = {column.name: value for column, value in zip(wanted, row, strict=True)}
         for column in columns:
             scale = found.get(column.name)
@@ -101,7 +99,7 @@ class Fitter:
 
     def _categories(self, column: ColumnEncoding, known: int) -> tuple[str, ...]:
         statement = sql.categories(self._table, column)
-        rows = self._session.run(statement, (self._max,), self._tick)
+        rows = self._session.run(statement, (self._max,))
         for category, _ in rows:
             if len(category) > LONGEST_CATEGORY:
                 raise InvalidData(

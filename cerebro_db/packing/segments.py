@@ -13,7 +13,7 @@ from cerebro_db.postgres.dialects.postgresql_hosts import PostgreSQLHosts
 from cerebro_db.postgres.gpus import hosts_with_gpus, servers_of
 from cerebro_db.postgres.packed import PackedTable
 from cerebro_db.postgres.relations import Relation, find
-from cerebro_db.postgres.sessions import Session, Tick
+from cerebro_db.postgres.sessions import Session
 
 ALL_SEGMENTS, GPU_SEGMENTS = "all_segments", "gpu_segments"
 _ROLE = "distribution_rules"
@@ -50,11 +50,7 @@ class Chosen:
 
 
 def choose_segments(
-    session: Session,
-    hosts: PostgreSQLHosts,
-    rule: str | None,
-    training: PackedTable | None,
-    tick: Tick,
+    session: Session, hosts: PostgreSQLHosts, rule: str | None, training: PackedTable | None
 ) -> Chosen:
     """Segments that a rule means.
 
@@ -63,12 +59,11 @@ def choose_segments(
         hosts: of the dialect.
         rule: as given; NULL for the segments of the training table, or for all.
         training: the table that is followed, of a validation table.
-        tick: called while waiting.
 
     Raises:
         InvalidArgument: there are no such segments.
     """
-    word, servers = _word(rule), servers_of(session, hosts, tick)
+    word, servers = _word(rule), servers_of(session, hosts)
     if not servers:
         _check_without_segments(rule)
         return Chosen()
@@ -79,13 +74,12 @@ def choose_segments(
     if word == ALL_SEGMENTS:
         return Chosen(every)
     if word == GPU_SEGMENTS:
-        return Chosen(every, on_hosts(every, hosts_with_gpus(session, hosts, servers, tick)))
-    relation = _rules(session, rule, tick)
+        return Chosen(every, on_hosts(every, hosts_with_gpus(session, hosts, servers)))
+    relation = _rules(session, rule)
     rows = session.run(
         f"SELECT t.{_COLUMN}::bigint, pg_catalog.count(*) FROM {relation.name.sql} t "
         "GROUP BY 1 ORDER BY 1 LIMIT %s",
         (len(servers) + 1,),
-        tick,
     )
     return Chosen(every, of_dbids(servers, rows, str(relation.name)))
 
@@ -144,9 +138,9 @@ def _segments(servers: Sequence[Server]) -> tuple[Server, ...]:
     return tuple(sorted(found, key=lambda server: server.content))
 
 
-def _rules(session: Session, rule: str | None, tick: Tick) -> Relation:
+def _rules(session: Session, rule: str | None) -> Relation:
     try:
-        relation = find(session, rule, _ROLE, tick)
+        relation = find(session, rule, _ROLE)
     except UndefinedTable as error:
         near = nearest(_word(rule), [ALL_SEGMENTS, GPU_SEGMENTS])
         raise UndefinedTable(

@@ -14,8 +14,6 @@ from cerebro_db.postgres.sessions import (
     Session,
     SessionPool,
     StatementFailed,
-    Tick,
-    no_tick,
 )
 
 NO_RUN = 0
@@ -36,20 +34,17 @@ def no_notice(message: str) -> None:
 
 
 @contextmanager
-def control_session(
-    pool: SessionPool, search_path: CallerPath | None, tick: Tick = no_tick
-) -> Iterator[Session]:
+def control_session(pool: SessionPool, search_path: CallerPath | None) -> Iterator[Session]:
     """A session of the pool that knows the caller's search path; given back as it was.
 
     Args:
         pool: of sessions of the role whose rights count.
         search_path: where names without a schema are looked for; None for nowhere.
-        tick: called while waiting.
     """
-    session = pool.take(1, tick)[0]
+    session = pool.take(1)[0]
     try:
         if search_path is not None:
-            use_search_path(session, search_path, tick)
+            use_search_path(session, search_path)
         yield session
     finally:
         session.reset()
@@ -62,15 +57,15 @@ def _unlock(session: Session) -> None:
     """A cancel may have come between a lock and what would have released it."""
     try:
         if not session.closed:
-            session.run("SELECT pg_catalog.pg_advisory_unlock_all()")
+            session.run_through("SELECT pg_catalog.pg_advisory_unlock_all()")
     except CerebroError:
         session.close()
 
 
 @contextmanager
-def transaction(session: Session, tick: Tick = no_tick) -> Iterator[None]:
+def transaction(session: Session) -> Iterator[None]:
     """Do what is run inside as a whole, or not at all."""
-    session.run("BEGIN", (), tick)
+    session.run("BEGIN")
     try:
         yield
     except BaseException as error:
@@ -78,8 +73,8 @@ def transaction(session: Session, tick: Tick = no_tick) -> Iterator[None]:
         if isinstance(error, StatementFailed) and error.sqlstate == _THERE_ALREADY:
             _check_copies(session)
         raise
-    # No tick: a cancel request must not leave it unknown whether this was done.
-    session.run("COMMIT")
+    # A cancel request must not leave it unknown whether this was done.
+    session.run_through("COMMIT")
 
 
 def _check_copies(session: Session) -> None:
@@ -88,11 +83,11 @@ def _check_copies(session: Session) -> None:
     Raises:
         InvalidData: a copy differs from the others.
     """
-    for message, hint in session.run(_DIFFERENCES):
+    for message, hint in session.run_through(_DIFFERENCES):
         raise InvalidData(message, hint=hint)
 
 
-def lock(session: Session, subject: str, tick: Tick = no_tick) -> None:
+def lock(session: Session, subject: str) -> None:
     """Be the only one who works on a subject until the transaction ends.
 
     Raises:
@@ -100,20 +95,20 @@ def lock(session: Session, subject: str, tick: Tick = no_tick) -> None:
     """
     key = lock_key(subject)
     deadline = time.monotonic() + LOCK_SECONDS
-    while not session.run(_LOCK, (key,), tick)[0][0]:
+    while not session.run(_LOCK, (key,))[0][0]:
         if time.monotonic() >= deadline:
             raise ObjectInUse(
                 f"{subject}: got no lock within {LOCK_SECONDS:.0f} seconds; it is held by "
-                f"{holder_of(session, key, tick)}",
+                f"{holder_of(session, key)}",
                 hint=END_HOLDER,
             )
-        tick()
+        session.tick()
         time.sleep(POLL_SECONDS)
 
 
-def holder_of(session: Session, key: int, tick: Tick = no_tick) -> str:
+def holder_of(session: Session, key: int) -> str:
     """Process and role that hold an advisory lock, for messages: any role can, whatever it has to do with us."""
-    rows = session.run(_HOLDER, (key,), tick)
+    rows = session.run(_HOLDER, (key,))
     if not rows:  # gone meanwhile
         return "a session that has just ended"
     return f"process {rows[0][0]} of role {rows[0][1]}"

@@ -10,8 +10,6 @@ from cerebro_db.postgres.sessions import (
     POLL_SECONDS,
     Session,
     SessionPool,
-    Tick,
-    no_tick,
     reset_all,
     wait_any,
 )
@@ -19,37 +17,33 @@ from cerebro_db.postgres.sessions import (
 Statement = tuple[str, Sequence[Any]]
 
 
-def run_each(sessions: Sequence[Session], statement: Statement, tick: Tick = no_tick) -> None:
+def run_each(sessions: Sequence[Session], statement: Statement) -> None:
     """Run one statement in every session, side by side."""
     for session in sessions:
         session.send(*statement)
-    _drain(sessions, tick)
+    _drain(sessions)
 
 
-def run_all(
-    sessions: Sequence[Session], statements: Iterable[Statement], tick: Tick = no_tick
-) -> None:
+def run_all(sessions: Sequence[Session], statements: Iterable[Statement]) -> None:
     """Run every statement in one of the sessions; they are started in their order."""
     for statement in statements:
-        _first_free(sessions, tick).send(*statement)
-    _drain(sessions, tick)
+        _first_free(sessions).send(*statement)
+    _drain(sessions)
 
 
 def gather(
-    sessions: Sequence[Session], statements: Sequence[Statement], tick: Tick = no_tick
+    sessions: Sequence[Session], statements: Sequence[Statement]
 ) -> list[list[tuple[Any, ...]]]:
     """Run every statement in one of the sessions; their rows, in the order of the statements."""
 
     def maker(statement: Statement) -> Callable[[Session], Statement]:
         return lambda session: statement
 
-    return gather_made(sessions, [maker(statement) for statement in statements], tick)
+    return gather_made(sessions, [maker(statement) for statement in statements])
 
 
 def gather_made(
-    sessions: Sequence[Session],
-    makers: Iterable[Callable[[Session], Statement]],
-    tick: Tick = no_tick,
+    sessions: Sequence[Session], makers: Iterable[Callable[[Session], Statement]]
 ) -> list[list[tuple[Any, ...]]]:
     """The same with statements that depend on the session that runs them."""
     found: dict[int, list[tuple[Any, ...]]] = {}
@@ -60,20 +54,20 @@ def gather_made(
             found[under_way.pop(session)] = session.rows()
 
     for number, make in enumerate(makers):
-        session = _first_free(sessions, tick)
+        session = _first_free(sessions)
         collect(session)
         session.send(*make(session))
         under_way[session] = number
-    _drain(sessions, tick)
+    _drain(sessions)
     for session in sessions:
         collect(session)
     return [found[number] for number in range(len(found))]
 
 
 @contextlib.contextmanager
-def borrowed(pool: SessionPool, count: int, tick: Tick = no_tick) -> Iterator[list[Session]]:
+def borrowed(pool: SessionPool, count: int) -> Iterator[list[Session]]:
     """Sessions of the pool; what they are still doing at the end is cancelled and rolled back."""
-    sessions = pool.take(count, tick=tick)
+    sessions = pool.take(count)
     try:
         yield sessions
     finally:
@@ -81,17 +75,17 @@ def borrowed(pool: SessionPool, count: int, tick: Tick = no_tick) -> Iterator[li
         pool.give(sessions)
 
 
-def _first_free(sessions: Sequence[Session], tick: Tick) -> Session:
+def _first_free(sessions: Sequence[Session]) -> Session:
     while True:
         for session in sessions:
             if session.advance():
                 return session
         wait_any(sessions, POLL_SECONDS)
-        tick()
+        sessions[0].tick()
 
 
-def _drain(sessions: Sequence[Session], tick: Tick) -> None:
+def _drain(sessions: Sequence[Session]) -> None:
     pending = list(sessions)
     while pending := [session for session in pending if not session.advance()]:
         wait_any(pending, POLL_SECONDS)
-        tick()
+        pending[0].tick()

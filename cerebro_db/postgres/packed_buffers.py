@@ -11,7 +11,7 @@ from cerebro_db.configs.messages import shown
 from cerebro_db.errors import PACK_AGAIN, InvalidData
 from cerebro_db.postgres.names import QualifiedName, quote
 from cerebro_db.postgres.relations import Relation
-from cerebro_db.postgres.sessions import Session, Tick
+from cerebro_db.postgres.sessions import Session
 from cerebro_db.postgres.summaries import Facts, Shape
 
 _WORD = 4
@@ -56,12 +56,7 @@ class Block:
 
 
 def read_buffers(
-    session: Session,
-    relation: Relation,
-    summary: Facts,
-    blocks: Sequence[Block],
-    hint: str,
-    tick: Tick,
+    session: Session, relation: Relation, summary: Facts, blocks: Sequence[Block], hint: str
 ) -> tuple[PartitionInfo, ...]:
     """The partitions of a packed table; no byte of the data is read.
 
@@ -71,14 +66,13 @@ def read_buffers(
         summary: the row of its summary.
         blocks: its columns of arrays.
         hint: what makes such tables.
-        tick: called while waiting.
 
     Raises:
         InvalidData: buffers are missing, there are others, or one has another size.
         WrongObjectType: a number is none.
     """
     keys = [name for name in _KEYS if relation.has(name)]
-    rows = session.run(_query(relation.name, keys, blocks), (), tick)
+    rows = session.run(_query(relation.name, keys, blocks))
     found: dict[tuple[int, int | None], dict[int, int]] = {}
     for row in rows:
         facts = Facts(summary.role, relation.name, dict(zip(keys, row, strict=False)), hint)

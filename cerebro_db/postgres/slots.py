@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from cerebro_db.errors import CerebroError, ObjectInUse, TooManyConnections
 from cerebro_db.postgres.catalog import Catalog
 from cerebro_db.postgres.control import END_HOLDER, Notify, holder_of, lock_key
-from cerebro_db.postgres.sessions import Session, Tick
+from cerebro_db.postgres.sessions import Session
 
 MAX_WORKERS = 256
 
@@ -38,7 +38,6 @@ SELECT least(pg_catalog.current_setting('max_connections')::integer
 def slots(
     control: Session,
     wanted: int,
-    tick: Tick,
     notify: Notify,
     fitting: int = MAX_WORKERS,
     ready: int = 0,
@@ -48,7 +47,6 @@ def slots(
     Args:
         control: a session; it holds the slots, which end with it.
         wanted: so many at most.
-        tick: called while waiting.
         notify: is told of fewer workers.
         fitting: what memory is enough for.
         ready: how many of them have their connections already.
@@ -58,21 +56,21 @@ def slots(
         ObjectInUse: other calls of this role have all workers that it may use.
     """
     by_memory = min(wanted, fitting)
-    free = max(0, control.run(_FREE, (), tick)[0][0]) + ready
+    free = max(0, control.run(_FREE)[0][0]) + ready
     if not free:
         raise TooManyConnections(
             "got no free connection for a worker; allowed: at least one (max_connections, or a "
             "CONNECTION LIMIT of the role or the database)"
         )
-    most = Catalog(control, tick).settings().max_workers
-    of_role = _slots(control, most, tick)
-    keys = _taken(control, of_role, min(by_memory, free), tick)
+    most = Catalog(control).settings().max_workers
+    of_role = _slots(control, most)
+    keys = _taken(control, of_role, min(by_memory, free))
     try:
         if not keys:
             raise ObjectInUse(
                 f"got {wanted} workers beside those of other calls of this role; allowed: {most} "
                 "together, the setting max_workers; the first is held by "
-                f"{holder_of(control, of_role[0], tick)}",
+                f"{holder_of(control, of_role[0])}",
                 hint=END_HOLDER,
             )
         if len(keys) < wanted:
@@ -81,7 +79,9 @@ def slots(
     finally:
         with suppress(CerebroError):
             if not control.busy and not control.closed:
-                control.run(f"SELECT {_UNLOCK} FROM pg_catalog.unnest(%s::bigint[]) AS k", (keys,))
+                control.run_through(
+                    f"SELECT {_UNLOCK} FROM pg_catalog.unnest(%s::bigint[]) AS k", (keys,)
+                )
 
 
 _UNLOCK = "pg_catalog.pg_advisory_unlock(k)"
@@ -92,15 +92,15 @@ SELECT k FROM pg_catalog.unnest(%s::bigint[]) AS k
 """
 
 
-def _slots(control: Session, most: int, tick: Tick) -> list[int]:
+def _slots(control: Session, most: int) -> list[int]:
     """The locks of the slots that the role has."""
-    role = control.run("SELECT cerebro._role()", (), tick)[0][0]
+    role = control.run("SELECT cerebro._role()")[0][0]
     return [lock_key(f"worker {number} of role {role}") for number in range(most)]
 
 
-def _taken(control: Session, slots: list[int], wanted: int, tick: Tick) -> list[int]:
+def _taken(control: Session, slots: list[int], wanted: int) -> list[int]:
     """The locks of as many of the slots as are wanted and free."""
-    return [key for (key,) in control.run(_TAKE, (slots, wanted), tick)]
+    return [key for (key,) in control.run(_TAKE, (slots, wanted))]
 
 
 def _told(got: int, wanted: int, by_memory: int, free: int, most: int) -> str:

@@ -9,22 +9,19 @@ from cerebro_db.errors import CerebroError, ObjectInUse
 from cerebro_db.postgres.control import END_HOLDER, holder_of
 from cerebro_db.postgres.leftovers import cleared_output
 from cerebro_db.postgres.outputs import check, output_key, table_key
-from cerebro_db.postgres.sessions import Session, Tick
+from cerebro_db.postgres.sessions import Session
 from cerebro_db.runs.setup import RunSetup
 
 ROLE = "model_output_table"
 
 
 @contextmanager
-def reserved(
-    session: Session, setup: RunSetup, tick: Tick, notify: Callable[[str], None]
-) -> Iterator[None]:
+def reserved(session: Session, setup: RunSetup, notify: Callable[[str], None]) -> Iterator[None]:
     """While this lasts no other run makes the same tables.
 
     Args:
         session: of the driver; it holds the lock, which ends with it.
         setup: of the run.
-        tick: called while waiting.
         notify: is told what else was dropped.
 
     Raises:
@@ -33,26 +30,26 @@ def reserved(
         DependentObjects: something depends on what is replaced.
     """
     key = output_key(setup.output)
-    if not session.run("SELECT pg_catalog.pg_try_advisory_lock(%s)", (key,), tick)[0][0]:
+    if not session.run("SELECT pg_catalog.pg_try_advisory_lock(%s)", (key,))[0][0]:
         raise ObjectInUse(
             f"{ROLE}: got {setup.output}, which another run is making at this moment: "
-            f"{holder_of(session, key, tick)}",
+            f"{holder_of(session, key)}",
             hint=f"choose another name, or {END_HOLDER}",
         )
     try:
-        _keep_inputs(session, setup, tick)
+        _keep_inputs(session, setup)
         if setup.outputs is not None:
-            check(session, setup.outputs, tick)
+            check(session, setup.outputs)
         else:  # again, now that no other run can make them
-            cleared_output(session, setup.output_text, ROLE, tick, notify)
+            cleared_output(session, setup.output_text, ROLE, notify)
         yield
     finally:
         with suppress(CerebroError):
             if not session.busy and not session.closed:
-                session.run("SELECT pg_catalog.pg_advisory_unlock(%s)", (key,))
+                session.run_through("SELECT pg_catalog.pg_advisory_unlock(%s)", (key,))
 
 
-def _keep_inputs(session: Session, setup: RunSetup, tick: Tick) -> None:
+def _keep_inputs(session: Session, setup: RunSetup) -> None:
     """No call replaces or drops a table that the run reads; the locks end with the session's use.
 
     Raises:
@@ -62,9 +59,9 @@ def _keep_inputs(session: Session, setup: RunSetup, tick: Tick) -> None:
         if table is None:
             continue
         key = table_key(table.relation.oid)
-        if not session.run("SELECT pg_catalog.pg_try_advisory_lock_shared(%s)", (key,), tick)[0][0]:
+        if not session.run("SELECT pg_catalog.pg_try_advisory_lock_shared(%s)", (key,))[0][0]:
             raise ObjectInUse(
                 f"source_table, validation_table: {table.relation.name} is replaced or dropped at "
-                f"this moment: {holder_of(session, key, tick)}",
+                f"this moment: {holder_of(session, key)}",
                 hint=f"try again when that is over; {END_HOLDER}",
             )

@@ -39,7 +39,7 @@ from cerebro_db.postgres.outputs import Outputs, new_outputs, replaced
 from cerebro_db.postgres.packed import PackedTable, load_packed
 from cerebro_db.postgres.packed_buffers import PartitionInfo
 from cerebro_db.postgres.relations import CallerPath
-from cerebro_db.postgres.sessions import Session, SessionPool, Tick, close_all, no_tick
+from cerebro_db.postgres.sessions import Session, SessionPool, close_all
 from cerebro_db.postgres.slots import slots
 from cerebro_db.postgres.table_kinds import SCORES
 from cerebro_db.postgres.times import Styles
@@ -96,7 +96,6 @@ def evaluate(
     pool: SessionPool,
     dialect: PostgreSQL,
     request: EvaluationRequest,
-    tick: Tick = no_tick,
     notify: Notify = no_notice,
 ) -> list[Score]:
     """Score models on a packed table and write the scores into a new table.
@@ -105,35 +104,29 @@ def evaluate(
         pool: of sessions of the role whose rights count.
         dialect: of the server.
         request: what to score.
-        tick: called while waiting; may raise to cancel.
         notify: is told of fewer workers.
 
     Raises:
         InvalidArgument: the test table was not packed like the training table.
         ObjectInUse, TooManyConnections: there is no worker for it, or no connection.
     """
-    with control_session(pool, request.search_path, tick) as control:
-        table = named_models(control, request.model_table, tick)
-        test = load_packed(control, request.test_table, "test_table", tick)
+    with control_session(pool, request.search_path) as control:
+        table = named_models(control, request.model_table)
+        test = load_packed(control, request.test_table, "test_table")
         check_alike(table, test)
         if request.mst_key is not None:
             table.check_key(request.mst_key)
         keys = table.mst_keys if request.mst_key is None else (request.mst_key,)
-        models = load_models(control, table, keys, tick)
+        models = load_models(control, table, keys)
         outputs = new_outputs(
-            control,
-            request.output_table,
-            "output_table",
-            SCORES,
-            replace=request.replace,
-            tick=tick,
+            control, request.output_table, "output_table", SCORES, replace=request.replace
         )
         details = {model.mst_key: AUC for model in models if _has_exact(model)}
-        job = ScoringJob(pool, dialect, table, test, models, details, tick)
+        job = ScoringJob(pool, dialect, table, test, models, details)
         results = job.run(control, bool(request.use_gpus), notify)
         scores = [_score(model, results[model.mst_key]) for model in models]
-        with transaction(control, tick):
-            _write(control, outputs, scores, origin_of(table), tick)
+        with transaction(control):
+            _write(control, outputs, scores, origin_of(table))
     return scores
 
 
@@ -182,7 +175,6 @@ class ScoringJob:
         test: what they are scored on.
         models: which of the table.
         details: what needs all predictions, by mst_key, of those that need any.
-        tick: called while waiting; may raise to cancel.
     """
 
     def __init__(
@@ -193,9 +185,8 @@ class ScoringJob:
         test: PackedTable,
         models: Sequence[TrainedModel],
         details: Mapping[int, str],
-        tick: Tick,
     ) -> None:
-        self._pool, self._sql, self._tick = pool, dialect.training, tick
+        self._pool, self._sql = pool, dialect.training
         self._hosts = dialect.hosts
         self._table, self._test, self._models = table, test, models
         self._recipes = {model.mst_key: recipe(model, table) for model in models}
@@ -231,29 +222,29 @@ class ScoringJob:
             ObjectInUse, TooManyConnections: there is no worker, or no connection for one.
         """
         if use_gpus:
-            check_gpus(control, self._hosts, [self._test], self._tick)
+            check_gpus(control, self._hosts, [self._test])
         return done_again(lambda: self._run(control, use_gpus, notify), notify)
 
     def _run(self, control: Session, use_gpus: bool, notify: Notify) -> dict[int, dict[str, Any]]:
         with self._workers(control, use_gpus, notify) as workers:
-            settings = Catalog(workers[0], self._tick).settings()
-            places = gpu_places(workers[0], self._hosts, use_gpus, self._tick)
+            settings = Catalog(workers[0]).settings()
+            places = gpu_places(workers[0], self._hosts, use_gpus)
             task = worker_task(NO_RUN, None, use_gpus, 0, settings, places, functions=True)
             scans = [self._scan(partition, task) for partition in self._test.partitions]
-            results = [json.loads(rows[0][0]) for rows in gather(workers, scans, self._tick)]
+            results = [json.loads(rows[0][0]) for rows in gather(workers, scans)]
             self._check(results)
             return {key: self._combined(workers[0], key, results) for key in self._recipes}
 
     @contextmanager
     def _workers(self, control: Session, use_gpus: bool, notify: Notify) -> Iterator[list[Session]]:
-        with slots(control, self._wanted(), self._tick, notify) as count:
-            sessions = self._pool.take(count, self._tick)
+        with slots(control, self._wanted(), notify) as count:
+            sessions = self._pool.take(count)
             try:
                 if not self._sql.binds_workers:  # elsewhere a scan makes processes ready by itself
                     for place, session in enumerate(sessions):
                         session.send(*preparation(use_gpus, place))
                     for session in sessions:
-                        session.settle(self._tick)
+                        session.settle()
                 yield sessions
             finally:
                 close_all(sessions)
@@ -309,7 +300,7 @@ class ScoringJob:
         first = [self._test.partitions[0].partition_key]  # that session has scanned it
         combine = "cerebro._combine_measures(%s)"
         call = self._sql.call(self._test, first, combine, [json.dumps(task)])
-        rows = session.run(*call, self._tick)
+        rows = session.run(*call)
         combined: dict[str, Any] = json.loads(rows[0][0])[str(mst_key)]
         if "error" in combined:
             raise self._failed(str(mst_key), combined["error"])
@@ -329,14 +320,12 @@ def _score(model: TrainedModel, result: dict[str, Any]) -> Score:
     )
 
 
-def _write(
-    session: Session, outputs: Outputs, scores: Sequence[Score], origin: Origin, tick: Tick
-) -> None:
+def _write(session: Session, outputs: Outputs, scores: Sequence[Score], origin: Origin) -> None:
     columns, output = ", ".join((*_COLUMNS, *origin.columns)), outputs.table()
-    with replaced(session, outputs, tick):
-        session.run(f"CREATE TABLE {output.sql} ({columns}); {SCORES.comment(output)}", (), tick)
+    with replaced(session, outputs):
+        session.run(f"CREATE TABLE {output.sql} ({columns}); {SCORES.comment(output)}")
         for score in scores:
             row = [*replace(score, mst_key=origin.key(score.mst_key)).row(), *origin.values]
             values = "%s, %s, %s::text[], %s, %s, %s::double precision[]"
             values += ", %s" * len(origin.values)
-            session.run(f"INSERT INTO {output.sql} VALUES ({values})", row, tick)
+            session.run(f"INSERT INTO {output.sql} VALUES ({values})", row)

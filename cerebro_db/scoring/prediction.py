@@ -17,7 +17,7 @@ from cerebro_db.postgres.dialects.prediction_answers import Classes, Several, Va
 from cerebro_db.postgres.names import QualifiedName
 from cerebro_db.postgres.outputs import new_outputs
 from cerebro_db.postgres.relations import CallerPath
-from cerebro_db.postgres.sessions import Session, SessionPool, Tick, no_tick
+from cerebro_db.postgres.sessions import Session, SessionPool
 from cerebro_db.postgres.slots import MAX_WORKERS
 from cerebro_db.postgres.table_kinds import PREDICTIONS
 from cerebro_db.postgres.times import Styles
@@ -72,7 +72,6 @@ def predict(
     pool: SessionPool,
     dialect: PostgreSQL,
     request: PredictionRequest,
-    tick: Tick = no_tick,
     notify: Notify = no_notice,
 ) -> QualifiedName:
     """Make a table of predictions, or nothing at all; returns its name.
@@ -81,7 +80,6 @@ def predict(
         pool: of sessions of the role whose rights count.
         dialect: of the server.
         request: what to predict.
-        tick: called while waiting; may raise to cancel.
         notify: is told of ids that several rows have.
 
     Raises:
@@ -92,15 +90,15 @@ def predict(
     check_range("num_workers", request.num_workers, 1, MAX_WORKERS)
     ignores_errors(request.on_error)
     wanted = request.wanted
-    with control_session(pool, request.search_path, tick) as session:
-        table = named_models(session, request.model_table, tick)
-        keys = chosen_keys(session, table, request.mst_key, request.ensemble, tick)
-        asked = models_of_table(session, table, keys, tick)
+    with control_session(pool, request.search_path) as session:
+        table = named_models(session, request.model_table)
+        keys = chosen_keys(session, table, request.mst_key, request.ensemble)
+        asked = models_of_table(session, table, keys)
         kinds, styles = asked.class_kinds, request.styles
-        values = shown_classes(session, asked.class_values, kinds, styles, tick)
+        values = shown_classes(session, asked.class_values, kinds, styles)
         asked = replace(asked, class_values=values)
-        work = resolved(session, dialect, request, asked, wanted, tick)
-        job_of(pool, dialect, session, tick, notify).run(work)
+        work = resolved(session, dialect, request, asked, wanted)
+        job_of(pool, dialect, session, notify).run(work)
         return work.output
 
 
@@ -108,13 +106,12 @@ def job_of(
     pool: SessionPool,
     dialect: PostgreSQL,
     control: Session,
-    tick: Tick,
     notify: Callable[[str], None],
 ) -> PredictionJob | SpreadJob:
     """How this server predicts: by sessions side by side, or by its segments."""
     if (spread := dialect.prediction.spread) is not None:
-        return SpreadJob(dialect, spread, control, tick, notify)
-    return PredictionJob(pool, dialect, control, tick, notify)
+        return SpreadJob(dialect, spread, control, notify)
+    return PredictionJob(pool, dialect, control, notify)
 
 
 def resolved(
@@ -123,12 +120,11 @@ def resolved(
     request: PredictionRequest,
     asked: Asked,
     wanted: PredictionType,
-    tick: Tick,
 ) -> Work:
     """Job for a request, its names looked up; the models are known."""
     answer = answer_for(asked, wanted)
     names = (request.test_table, request.id_col, request.independent_varname)
-    source = test_source(session, dialect, asked, names, request.ignores, tick)
+    source = test_source(session, dialect, asked, names, request.ignores)
     outputs = new_outputs(
         session,
         request.output_table,
@@ -136,7 +132,6 @@ def resolved(
         PREDICTIONS,
         replace=request.replace,
         inputs=[source.table.oid],
-        tick=tick,
     )
     use_gpus = bool(request.use_gpus)
     return Work(asked, source, answer, outputs, request.num_workers, use_gpus)

@@ -21,7 +21,7 @@ from cerebro_db.postgres.dialects.choice import PostgreSQL
 from cerebro_db.postgres.dialects.postgresql_prediction import StoredModel
 from cerebro_db.postgres.names import QualifiedName
 from cerebro_db.postgres.relations import CallerPath, Relation, find
-from cerebro_db.postgres.sessions import Session, SessionPool, Tick, no_tick
+from cerebro_db.postgres.sessions import Session, SessionPool
 from cerebro_db.postgres.slots import MAX_WORKERS
 from cerebro_db.scoring.prediction import PredictionRequest, job_of, resolved
 from cerebro_db.scoring.prediction_models import Asked, Member
@@ -84,7 +84,6 @@ def predict_byom(
     pool: SessionPool,
     dialect: PostgreSQL,
     request: ByomRequest,
-    tick: Tick = no_tick,
     notify: Notify = no_notice,
 ) -> QualifiedName:
     """Make a table of predictions, or nothing at all; returns its name.
@@ -93,7 +92,6 @@ def predict_byom(
         pool: of sessions of the role whose rights count.
         dialect: of the server.
         request: what to predict.
-        tick: called while waiting; may raise to cancel.
         notify: is told of ids that several rows have.
 
     Raises:
@@ -102,18 +100,18 @@ def predict_byom(
     """
     request.check()
     wanted = request.prediction.wanted
-    with control_session(pool, request.search_path, tick) as session:
-        table = find(session, request.model_arch_table, ROLE, tick)
-        model = _model(session, table, request, tick)
+    with control_session(pool, request.search_path) as session:
+        table = find(session, request.model_arch_table, ROLE)
+        model = _model(session, table, request)
         asked = _asked(table, model, request)
-        work = resolved(session, dialect, request.prediction, asked, wanted, tick)
-        job_of(pool, dialect, session, tick, notify).run(work)
+        work = resolved(session, dialect, request.prediction, asked, wanted)
+        job_of(pool, dialect, session, notify).run(work)
         return work.output
 
 
-def _model(session: Session, table: Relation, request: ByomRequest, tick: Tick) -> Architecture:
+def _model(session: Session, table: Relation, request: ByomRequest) -> Architecture:
     assert request.model_id is not None
-    model = load_architectures(session, table, [request.model_id], tick)[request.model_id]
+    model = load_architectures(session, table, [request.model_id])[request.model_id]
     if not model.has_weights:
         raise InvalidArgument(
             f"model_id: got {request.model_id}, which has no model_weights in {table.name}",

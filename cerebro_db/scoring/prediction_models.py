@@ -12,7 +12,7 @@ from cerebro_db.errors import InvalidArgument
 from cerebro_db.executors.tasks import input_task
 from cerebro_db.models.trained import ModelTable, load_models, recipe
 from cerebro_db.postgres.dialects.postgresql_prediction import StoredModel
-from cerebro_db.postgres.sessions import Session, Tick
+from cerebro_db.postgres.sessions import Session
 from cerebro_db.scoring.goals import LOSS, badness, common_goal
 from cerebro_db.training.targets import TargetFacts
 
@@ -65,9 +65,9 @@ class Asked:
         return json.dumps(self.members[0].task | input_task(self.shapes) | more)
 
 
-def models_of_table(session: Session, table: ModelTable, keys: Sequence[int], tick: Tick) -> Asked:
+def models_of_table(session: Session, table: ModelTable, keys: Sequence[int]) -> Asked:
     """Some models of a model table."""
-    models = {model.mst_key: model for model in load_models(session, table, keys, tick)}
+    models = {model.mst_key: model for model in load_models(session, table, keys)}
     stored = StoredModel(table.states)
     members = (
         Member(recipe(models[key], table) | {"format": "state"}, stored, key) for key in keys
@@ -85,7 +85,7 @@ def models_of_table(session: Session, table: ModelTable, keys: Sequence[int], ti
 
 
 def chosen_keys(
-    session: Session, table: ModelTable, mst_key: int | None, ensemble: int | None, tick: Tick
+    session: Session, table: ModelTable, mst_key: int | None, ensemble: int | None
 ) -> list[int]:
     """Keys of the models that are asked: the one that is named, the only one, or the best ones.
 
@@ -106,10 +106,10 @@ def chosen_keys(
             f"ensemble: got {ensemble}; allowed: 1 to {len(table.mst_keys)}, "
             f"the models of {table.relation.name}"
         )
-    return best_keys(session, table, tick)[:ensemble]
+    return best_keys(session, table)[:ensemble]
 
 
-def best_keys(session: Session, table: ModelTable, tick: Tick) -> list[int]:
+def best_keys(session: Session, table: ModelTable) -> list[int]:
     """The models of a table, the best first: by the same rule as in the leaderboard."""
     if len(table.mst_keys) == 1:
         return list(table.mst_keys)
@@ -119,16 +119,15 @@ def best_keys(session: Session, table: ModelTable, tick: Tick) -> list[int]:
         "i.validation_loss_final, i.training_loss_final)::double precision "
         f"FROM {table.info.name.sql} i WHERE i.mst_key = ANY (%s::integer[])",
         (list(table.mst_keys),),
-        tick,
     )
-    goal = _goal(session, table, tick)
+    goal = _goal(session, table)
     found = {key: badness(goal, metric, loss) for key, metric, loss in rows}
     return sorted(found, key=lambda key: (found[key], key))
 
 
-def _goal(session: Session, table: ModelTable, tick: Tick) -> str:
+def _goal(session: Session, table: ModelTable) -> str:
     """Of the run that made a table, with configurations that failed, of which there is no model."""
     sql = f"SELECT pg_catalog.count(DISTINCT (i.metrics_type)[1]) FROM {table.info.name.sql} i"
-    if session.run(sql, (), tick)[0][0] > 1:
+    if session.run(sql)[0][0] > 1:
         return LOSS
-    return common_goal(model.outputs for model in load_models(session, table, table.mst_keys, tick))
+    return common_goal(model.outputs for model in load_models(session, table, table.mst_keys))

@@ -25,7 +25,7 @@ def load_model(
     host = Host.of(plpy, gd)
     request = LoadRequest(model_arch_table, model_arch, model_weights, name, description)
     with host.callers() as session:
-        return loading.load_model(session, host.pool, request, host.tick)
+        return loading.load_model(session, host.pool, request)
 
 
 @entry_of("cerebro_load_model_file")
@@ -41,7 +41,7 @@ def load_model_file(
     host = Host.of(plpy, gd)
     request = FileRequest(model_arch_table, file, name, description)
     with host.callers() as session:
-        return loading.load_model_file(session, host.pool, request, host.tick)
+        return loading.load_model_file(session, host.pool, request)
 
 
 @entry_of("cerebro_delete_model")

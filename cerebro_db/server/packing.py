@@ -51,7 +51,7 @@ def pack(
         replace=replace,
         search_path=host.search_path,
     )
-    packing.pack(host.pool, host.dialect, request, host.tick, host.notice)
+    packing.pack(host.pool, host.dialect, request, host.notice)
 
 
 @entry_of("cerebro_pack_columns")
@@ -92,7 +92,7 @@ def pack_columns(
         replace=replace,
         search_path=host.search_path,
     )
-    packing.pack(host.pool, host.dialect, request, host.tick, host.notice)
+    packing.pack(host.pool, host.dialect, request, host.notice)
 
 
 @entry_of("cerebro_pack_images")
@@ -134,7 +134,7 @@ def pack_images(
         on_error=on_error,
         search_path=host.search_path,
     )
-    packing.pack(host.pool, host.dialect, request, host.tick, host.notice)
+    packing.pack(host.pool, host.dialect, request, host.notice)
 
 
 @entry_of("cerebro_pack_validation")
@@ -166,7 +166,7 @@ def pack_validation(
         on_error=on_error,
         search_path=host.search_path,
     )
-    packing.pack(host.pool, host.dialect, request, host.tick, host.notice)
+    packing.pack(host.pool, host.dialect, request, host.notice)
 
 
 def _listed(text: str) -> list[int | None]:

@@ -27,7 +27,7 @@ def evaluate(
     host = Host.apart(plpy, gd)
     arguments = (model_table, test_table, output_table, use_gpus, mst_key, replace)
     request = EvaluationRequest(*arguments, search_path=host.search_path)
-    evaluation.evaluate(host.pool, host.dialect, request, host.tick, host.notice)
+    evaluation.evaluate(host.pool, host.dialect, request, host.notice)
 
 
 @entry_of("cerebro_confusion_matrix")
@@ -45,7 +45,7 @@ def confusion_matrix(
     host = Host.apart(plpy, gd)
     arguments = (model_table, test_table, output_table, use_gpus, mst_key, replace)
     request = EvaluationRequest(*arguments, search_path=host.search_path, styles=host.styles)
-    confusion.confusion_matrix(host.pool, host.dialect, request, host.tick, host.notice)
+    confusion.confusion_matrix(host.pool, host.dialect, request, host.notice)
 
 
 @entry_of("cerebro_predict")
@@ -83,7 +83,7 @@ def predict(
         search_path=host.search_path,
         styles=host.styles,
     )
-    prediction.predict(host.pool, host.dialect, request, host.tick, host.notice)
+    prediction.predict(host.pool, host.dialect, request, host.notice)
 
 
 @entry_of("cerebro_predict_byom")
@@ -91,4 +91,4 @@ def predict_byom(plpy: Any, gd: dict[str, Any], arguments: dict[str, Any]) -> No
     """Ask a model that was trained elsewhere; the arguments are those of the SQL function."""
     host = Host.apart(plpy, gd)
     request = ByomRequest(**arguments, search_path=host.search_path)
-    prediction_byom.predict_byom(host.pool, host.dialect, request, host.tick, host.notice)
+    prediction_byom.predict_byom(host.pool, host.dialect, request, host.notice)

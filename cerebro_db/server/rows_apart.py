@@ -53,21 +53,21 @@ def model_apart(plpy: Any, gd: dict[str, Any], text: str, mst_key: int | None) -
 def _current(
     host: Host, known: _Kept | None, text: str, mst_key: int | None, statement: int
 ) -> _Kept:
-    with control_session(host.pool, host.search_path, host.tick) as session:
+    with control_session(host.pool, host.search_path) as session:
         version = _version(session, text, mst_key)
         if known is not None and known.version == version:
             return _Kept(known.model, version, statement)
-        settings = Catalog(session, host.tick).settings()
+        settings = Catalog(session).settings()
         asked, data = read_model(session, text, mst_key)
         kinds, values = asked.class_kinds, asked.class_values
-        values = shown_classes(session, values, kinds, host.styles, host.tick)
+        values = shown_classes(session, values, kinds, host.styles)
         asked = replace(asked, class_values=values, class_kinds=())  # nothing is left to be shown
     return _Kept(built(host.plpy, asked, data, settings), version, statement)
 
 
 def _version(session: Session, text: str, mst_key: int | None) -> tuple[Any, ...]:
     """Version of a model: another one as soon as the state is."""
-    table = named_models(session, text, lambda: None)
+    table = named_models(session, text)
     if mst_key is not None:
         table.check_key(mst_key)
     key = table.only_key() if mst_key is None else mst_key

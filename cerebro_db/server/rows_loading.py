@@ -39,14 +39,11 @@ class LoadedModel:
 def read_model(session: Session, text: str, mst_key: int | None) -> tuple[Asked, bytes]:
     """Facts of a model of a table, and its state."""
 
-    def tick() -> None:
-        """Statements of this session listen themselves, or are short."""
-
-    table = named_models(session, text, tick)
+    table = named_models(session, text)
     if mst_key is not None:
         table.check_key(mst_key)
     key = table.only_key() if mst_key is None else mst_key
-    asked = models_of_table(session, table, [key], tick)
+    asked = models_of_table(session, table, [key])
     sql = f"SELECT s.state FROM {table.states.sql} s WHERE s.mst_key = %s ORDER BY s.chunk"
     chunks = [row[0] for row in session.run(sql, (key,))]
     if not all(isinstance(chunk, bytes | memoryview) for chunk in chunks):

@@ -68,5 +68,5 @@ def load_configs(
 
 def _select(plpy: Any, request: GridRequest | ListRequest) -> None:
     with caller_session(plpy, writes=True) as session:
-        selected = selection.select(session, request, plpy.listen)
+        selected = selection.select(session, request)
     plpy.notice(str(selected))
