@@ -130,7 +130,7 @@ class Decisions:
         copied: tuple[tuple[int, int], int, int] | None = None,
     ) -> None:
         """All that a decision leaves in the database, or nothing."""
-        with transaction(self.catalog.session, self.catalog.tick):
+        with transaction(self.catalog.session):
             added = [configuration_row(one) for one in configurations]
             add_decision(self.catalog, self.run_id, decided, added)
             if copied is not None:

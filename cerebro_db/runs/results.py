@@ -90,7 +90,7 @@ def _giving_way(catalog: Catalog, setup: RunSetup) -> Iterator[None]:
         return
     # A reader of the old tables is waited for: the work of the run is worth it.
     catalog.session.wait_for_locks()
-    with replaced(catalog.session, setup.outputs, catalog.tick):
+    with replaced(catalog.session, setup.outputs):
         yield
 
 
