@@ -51,12 +51,12 @@ def _is_to_score(state: RunState, track: Track, version: int) -> bool:
 
 
 def _is_undecided(state: RunState, track: Track) -> bool:
-    """Whether callbacks wait for the scores of the newest state."""
+    """True if callbacks wait for the scores of the newest state."""
     return watches(track.configuration.fit_params) and _is_to_score(state, track, track.done)
 
 
 def _is_full(state: RunState, track: Track) -> bool:
-    """Whether a configuration would make a state too many."""
+    """True if a configuration would make a state too many."""
     restored = track.verdict.restored_epoch
     kept = set() if restored is None else {restored * state.spec.hops_an_epoch}
     return len(track.states - kept) >= MOST_STATES

@@ -68,7 +68,6 @@ class Workplace:
         tasks: writes what workers are told.
         pool: of sessions.
         store: where the states are.
-        dialect: of the server.
         threads: of each trainer.
         use_gpus: whether trainers compute on GPUs.
         guard_key: of the advisory lock that workers share while they work for the run.

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from cerebro_db.configs.gpu_sources import NVIDIA, SOURCES, TENSORFLOW
 from cerebro_db.configs.messages import shown
 from cerebro_db.errors import InvalidArgument, RunFailed
 from cerebro_db.postgres.control import control_session
@@ -16,6 +15,7 @@ from cerebro_db.postgres.outputs import new_outputs, replaced
 from cerebro_db.postgres.packed import PackedTable
 from cerebro_db.postgres.sessions import Session, SessionPool
 from cerebro_db.postgres.table_kinds import GPUS
+from cerebro_db.training.devices import NVIDIA, SOURCES, TENSORFLOW
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,6 @@ def write_configuration(
     Args:
         session: in a transaction; knows where the table's name is looked for.
         pool: of sessions that ask the hosts, and see no tables.
-        dialect: of the server.
         request: what is asked for.
     """
     source = request.checked_source()

@@ -56,7 +56,6 @@ def drop_run(session: Session, dialect: PostgreSQL, run_id: int | None) -> None:
 
     Args:
         session: in a transaction.
-        dialect: of the server.
         run_id: which run.
 
     Raises:
@@ -80,8 +79,6 @@ def vacuum(
     """Remove states that are left of runs which stopped long ago, and of runs that are gone.
 
     Args:
-        pool: of sessions of the role whose rights count.
-        dialect: of the server.
         older_than: seconds since a run stopped.
 
     Returns:

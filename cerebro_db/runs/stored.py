@@ -9,8 +9,9 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
 import cerebro_db
-from cerebro_db.configs.architecture import ArchitectureLimits, check_architecture, fingerprint
-from cerebro_db.configs.facts import ArchitectureFacts
+from cerebro_db.configs.architecture import check_architecture, fingerprint
+from cerebro_db.configs.architecture_limits import ArchitectureLimits
+from cerebro_db.configs.memory import ArchitectureFacts
 from cerebro_db.configs.parameters import parse_compile_params, parse_fit_params
 from cerebro_db.core import events
 from cerebro_db.core.spec import ROTATION, Architecture, Configuration, RunSpec, Workers
@@ -29,12 +30,12 @@ from cerebro_db.postgres.catalog import (
     StoredRun,
 )
 from cerebro_db.postgres.control import transaction
-from cerebro_db.postgres.decisions import ADD, CLONE, STOP, DecisionRow, decisions_of
 from cerebro_db.postgres.dialects.choice import PostgreSQL
 from cerebro_db.postgres.dialects.postgresql_training import StateTables
 from cerebro_db.postgres.names import QualifiedName
 from cerebro_db.postgres.packed import PackedTable, packed_of
 from cerebro_db.postgres.packed import fingerprint as packed_fingerprint
+from cerebro_db.postgres.records import ADD, CLONE, STOP, DecisionRow, decisions_of
 from cerebro_db.postgres.sessions import Session
 from cerebro_db.postgres.states import StateStore
 from cerebro_db.postgres.table_kinds import STATES_SUFFIX
@@ -49,7 +50,6 @@ def register(session: Session, dialect: PostgreSQL, setup: RunSetup, models: Qua
 
     Args:
         session: of the driver.
-        dialect: of the server.
         setup: of the run.
         models: the architecture table.
     """

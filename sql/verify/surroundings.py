@@ -1,2 +1,2 @@
 yield from relay.surroundings()
-yield from relay.trainer("version.limits", settings)
+yield from relay.trainer("settings.limits", settings)

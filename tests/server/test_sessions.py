@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from cerebro_db.postgres.crew import gather
+from cerebro_db.postgres.control import gather
 from cerebro_db.postgres.sessions import Session, SessionPool
 
 SLEEP = "SELECT pg_sleep(%s)::text"

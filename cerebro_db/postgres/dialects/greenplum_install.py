@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cerebro_db.postgres.dialects.capabilities import HAS_SEGMENTS
+from cerebro_db.postgres.dialects.choice import HAS_SEGMENTS
 
 # Statements of a PL/pgSQL block, run after each migration. Every segment has a copy of the catalog:
 # triggers can look into it there, and any columns can be unique.
