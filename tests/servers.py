@@ -183,9 +183,6 @@ class Caller:
     styles: Any = None
     told: list[str] = field(default_factory=list)
 
-    def tick(self) -> None:
-        """Nothing cancels it."""
-
     def notice(self, message: str) -> None:
         """Keep what is told."""
         self.told.append(message)

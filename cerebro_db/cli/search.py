@@ -154,9 +154,8 @@ def optuna_study(
     """Writes a search as a storage of Optuna, which optuna-dashboard opens."""
     from cerebro_db.models.studies import write_study
     from cerebro_db.postgres.control import control_session
-    from cerebro_db.postgres.sessions import no_tick
 
     client = client_of(dsn)
     with control_session(client.pool, client.search_path) as session:
-        count = write_study(session, run_id, file, no_tick)
+        count = write_study(session, run_id, file)
     show(f"{file}: {count} trials of run {run_id}")

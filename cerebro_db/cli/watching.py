@@ -12,7 +12,6 @@ from rich.live import Live
 
 from cerebro_db.cli.rungs import drawn
 from cerebro_db.errors import CerebroError
-from cerebro_db.postgres.sessions import no_tick
 from cerebro_db.postgres.trials import Progress, progress_of, search_of, trials_of
 
 if TYPE_CHECKING:
@@ -30,9 +29,9 @@ def looked_at(client: Client, run_id: int) -> tuple[Progress, Group]:
     """
     (session,) = client.pool.take(1)
     try:
-        _, spec = search_of(session, run_id, no_tick)
-        trials = trials_of(session, run_id, no_tick)
-        progress = progress_of(session, run_id, no_tick)
+        _, spec = search_of(session, run_id)
+        trials = trials_of(session, run_id)
+        progress = progress_of(session, run_id)
         return progress, drawn(run_id, progress, spec, trials)
     finally:
         client.pool.give([session])

@@ -47,7 +47,6 @@ from cerebro_db.postgres.sessions import (
     Session,
     SessionPool,
     StatementFailed,
-    Tick,
     wait_any,
 )
 from cerebro_db.postgres.states import StateStore, StateTable
@@ -88,7 +87,6 @@ class Workplace:
     guard_key: int
     cache_bytes: int
     preparation: str
-    tick: Tick
 
 
 @dataclass
@@ -142,7 +140,7 @@ class WorkerSessions:
         """Take sessions, and have them get ready."""
         place, count = self._place, self._count
         keys = [partition.partition_key for partition in place.tables[TRAINING].partitions]
-        sessions = place.pool.take(count, tick=place.tick)
+        sessions = place.pool.take(count)
         self._workers = [_Worker(number, session) for number, session in enumerate(sessions)]
         for worker in self._workers:
             if self._sql.binds_workers:
@@ -173,7 +171,7 @@ class WorkerSessions:
         wait_any([worker.session for worker in busy], POLL_SECONDS)
         now = time.monotonic()
         if now - self._ticked >= POLL_SECONDS:
-            self._place.tick()
+            self._place.pool.tick()
             self._ticked = now
         for worker in busy:
             task, result = worker.task, self._advanced(worker)
@@ -485,7 +483,7 @@ class WorkerSessions:
         """
         place = self._place
         worker.session.close()
-        (worker.session,) = place.pool.take(1, tick=place.tick)
+        (worker.session,) = place.pool.take(1)
         worker.kept, worker.unprepared = set(), False
         self._prepare(worker)
 

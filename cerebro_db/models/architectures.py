@@ -12,26 +12,26 @@ from cerebro_db.core.spec import Architecture
 from cerebro_db.errors import CerebroError, InvalidArgument, WrongObjectType
 from cerebro_db.postgres.catalog import Catalog
 from cerebro_db.postgres.relations import Relation
-from cerebro_db.postgres.sessions import Session, Tick
+from cerebro_db.postgres.sessions import Session
 
 
-def inspect(session: Session, text: str, weights: bytes | None, tick: Tick) -> str:
+def inspect(session: Session, text: str, weights: bytes | None) -> str:
     """Build a model in a worker session; returns its facts as JSON.
 
     Raises:
         StatementFailed: the model cannot be built, or the weights do not fit.
     """
-    rows = session.run("SELECT cerebro._inspect_model(%s, %s)", (text, weights), tick)
+    rows = session.run("SELECT cerebro._inspect_model(%s, %s)", (text, weights))
     return str(rows[0][0])
 
 
-def limits_of(session: Session, tick: Tick) -> ArchitectureLimits:
+def limits_of(session: Session) -> ArchitectureLimits:
     """How large the architectures of this database may be."""
-    return ArchitectureLimits.of(Catalog(session, tick).settings())
+    return ArchitectureLimits.of(Catalog(session).settings())
 
 
 def load_architectures(
-    session: Session, table: Relation, model_ids: Collection[int], tick: Tick
+    session: Session, table: Relation, model_ids: Collection[int]
 ) -> dict[int, Architecture]:
     """The architectures of some ids.
 
@@ -45,7 +45,7 @@ def load_architectures(
                 f"model_arch_table: {table.name} has no column {name}",
                 hint="cerebro.cerebro_load_model makes such tables",
             )
-    settings = Catalog(session, tick).settings()
+    settings = Catalog(session).settings()
     # Where a run may be refused for its memory, what a user's table tells of a model is no basis.
     known = table.has("model_facts") and not settings.max_worker_mb
     facts = "model_facts::text" if known else "NULL"
@@ -53,7 +53,6 @@ def load_architectures(
         f"SELECT model_id, model_arch::text, model_weights IS NOT NULL, {facts} "
         f"FROM {table.name.sql} WHERE model_id = ANY (%s)",
         (sorted(model_ids),),
-        tick,
     )
     found = [row[0] for row in rows]
     wrong = sorted(set(model_ids) - set(found)) or sorted({i for i in found if found.count(i) > 1})
@@ -63,11 +62,11 @@ def load_architectures(
             hint=f"SELECT model_id FROM {table.name} shows those there are",
         )
     limits = ArchitectureLimits.of(settings)
-    return {row[0]: _architecture(session, row, limits, tick) for row in rows}
+    return {row[0]: _architecture(session, row, limits) for row in rows}
 
 
 def _architecture(
-    session: Session, row: tuple[int, str, bool, str | None], limits: ArchitectureLimits, tick: Tick
+    session: Session, row: tuple[int, str, bool, str | None], limits: ArchitectureLimits
 ) -> Architecture:
     model_id, text, has_weights, facts = row
     try:
@@ -76,7 +75,7 @@ def _architecture(
         error.message = f"model_id {model_id}: {error.message}"
         raise
     if facts is None:  # a table that was not filled by cerebro_load_model
-        facts = inspect(session, text, None, tick)
+        facts = inspect(session, text, None)
     return Architecture(
         model_id=model_id,
         id=fingerprint(config),

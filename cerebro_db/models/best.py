@@ -11,7 +11,7 @@ from cerebro_db.errors import InvalidArgument
 from cerebro_db.postgres import libraries
 from cerebro_db.postgres.names import QualifiedName
 from cerebro_db.postgres.outputs import Outputs, new_outputs, replaced
-from cerebro_db.postgres.sessions import Session, Tick
+from cerebro_db.postgres.sessions import Session
 from cerebro_db.postgres.table_kinds import CONFIGURATIONS
 from cerebro_db.postgres.trials import Trial, search_of, trials_of
 
@@ -29,21 +29,20 @@ class BestRequest:
     replace: bool | None = False
 
 
-def write_best(session: Session, request: BestRequest, tick: Tick) -> QualifiedName:
+def write_best(session: Session, request: BestRequest) -> QualifiedName:
     """Make a table of configurations from the best trials, which keep their keys; returns its name.
 
     Args:
         session: in a transaction; knows where the table's name is looked for.
         request: what is asked for.
-        tick: called while waiting; may raise to cancel.
 
     Raises:
         UndefinedRun: the caller has no such run.
         InvalidArgument: it is no search, or none of its trials has been measured.
     """
     check_range("n", request.n, 1, MOST)
-    run, spec = search_of(session, request.run_id, tick)
-    trials = best_trials(spec, trials_of(session, run.run_id, tick), request.n)
+    run, spec = search_of(session, request.run_id)
+    trials = best_trials(spec, trials_of(session, run.run_id), request.n)
     if not trials:
         raise InvalidArgument(
             f"run_id: got {run.run_id}, of which no trial has been measured yet; allowed: a search "
@@ -55,14 +54,14 @@ def write_best(session: Session, request: BestRequest, tick: Tick) -> QualifiedN
         output = QualifiedName(run.row.output_schema, run.row.output_name + _SUFFIX)
         name = str(output)
     outputs = new_outputs(
-        session, name, "model_selection_table", CONFIGURATIONS, replace=request.replace, tick=tick
+        session, name, "model_selection_table", CONFIGURATIONS, replace=request.replace
     )
-    write_configurations(session, outputs, trials, run.row.model_arch_table, tick)
+    write_configurations(session, outputs, trials, run.row.model_arch_table)
     return outputs.name
 
 
 def write_configurations(
-    session: Session, outputs: Outputs, trials: Sequence[Trial], models: str, tick: Tick
+    session: Session, outputs: Outputs, trials: Sequence[Trial], models: str
 ) -> None:
     """Make a table of configurations and its summary.
 
@@ -71,19 +70,17 @@ def write_configurations(
         outputs: the names of the tables.
         trials: the rows, which keep their keys.
         models: name of the architecture table.
-        tick: called while waiting.
     """
     name = outputs.name
     columns = ", ".join(libraries.SELECTION_COLUMNS)
-    with replaced(session, outputs, tick):
-        session.run(libraries.create_selection(name), (), tick)
+    with replaced(session, outputs):
+        session.run(libraries.create_selection(name), ())
         summary = name.suffixed(libraries.SELECTION_SUFFIX)
-        session.run(libraries.create_selection_summary(summary), (models,), tick)
+        session.run(libraries.create_selection_summary(summary), (models,))
         session.run(
             f"INSERT INTO {name.sql} ({columns}) "
             "SELECT * FROM unnest(%s::integer[], %s::integer[], %s::text[], %s::text[])",
             [[getattr(one, column) for one in trials] for column in libraries.SELECTION_COLUMNS],
-            tick,
         )
 
 

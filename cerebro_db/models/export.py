@@ -11,7 +11,7 @@ from cerebro_db.models.trained import ROLE, ModelTable, load_models, no_state, r
 from cerebro_db.postgres.control import control_session, preparation
 from cerebro_db.postgres.dialects.choice import HERE
 from cerebro_db.postgres.relations import CallerPath
-from cerebro_db.postgres.sessions import Session, SessionPool, Tick, no_tick
+from cerebro_db.postgres.sessions import Session, SessionPool
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class ExportRequest:
     search_path: CallerPath | None = None
 
 
-def export(pool: SessionPool, request: ExportRequest, tick: Tick = no_tick) -> bytes:
+def export(pool: SessionPool, request: ExportRequest) -> bytes:
     """The file of a model.
 
     Args:
@@ -35,26 +35,23 @@ def export(pool: SessionPool, request: ExportRequest, tick: Tick = no_tick) -> b
         UndefinedModel: there is no such registered model that the caller may use.
     """
     wanted = export_format(request.format)
-    with control_session(pool, request.search_path, tick) as session:
-        table = named_models(session, request.model_table, tick)
+    with control_session(pool, request.search_path) as session:
+        table = named_models(session, request.model_table)
         mst_key = table.only_key() if request.mst_key is None else request.mst_key
         table.check_key(mst_key)
-        return _exported(session, table, mst_key, wanted, tick)
+        return _exported(session, table, mst_key, wanted)
 
 
-def _exported(
-    session: Session, table: ModelTable, mst_key: int, wanted: Format, tick: Tick
-) -> bytes:
-    model = load_models(session, table, [mst_key], tick)[0]
+def _exported(session: Session, table: ModelTable, mst_key: int, wanted: Format) -> bytes:
+    model = load_models(session, table, [mst_key])[0]
     task = json.dumps(recipe(model, table) | {"facts": stored_facts(table)})
-    session.run(*preparation(use_gpus=False), tick)
+    session.run(*preparation(use_gpus=False))
     rows = session.run(
         "SELECT cerebro._export_model(%s, %s, "
         "cerebro.cerebro_joined_state(s.state ORDER BY s.chunk)) "
         f"FROM {table.states.sql} s, {HERE} WHERE s.mst_key = %s "
         "HAVING pg_catalog.count(*) > 0",
         (task, wanted.value, mst_key),
-        tick,
     )
     if not rows:
         raise no_state(f"{ROLE}: {table.states}", mst_key)

@@ -14,7 +14,7 @@ from cerebro_db.configs.parameters import FitParams, MetricSpec
 from cerebro_db.core.spec import Architecture, Configuration
 from cerebro_db.errors import InvalidArgument, hinted
 from cerebro_db.postgres.packed import PackedTable
-from cerebro_db.postgres.sessions import Session, Tick
+from cerebro_db.postgres.sessions import Session
 from cerebro_db.training.targets import TargetFacts, encoding_for
 
 
@@ -170,7 +170,7 @@ _PLACES = 2
 
 
 def functions_of(
-    session: Session, configurations: Iterable[Configuration], tick: Tick
+    session: Session, configurations: Iterable[Configuration]
 ) -> dict[str, dict[str, Any]]:
     """Path, package and version of what configurations use, by name: a part of the manifest.
 
@@ -180,7 +180,7 @@ def functions_of(
     used = [(c.mst_key, *pair) for c in configurations for pair in _used(c)]
     if not used:
         return {}
-    known = {row[0]: row[1:] for row in session.run(_KNOWN, (), tick)}
+    known = {row[0]: row[1:] for row in session.run(_KNOWN)}
     for mst_key, name, as_schedule in used:
         what = f"configuration {mst_key}: got {PREFIX}{name}"
         if name not in known:

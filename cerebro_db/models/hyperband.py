@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from cerebro_db.configs.brackets import Bracket
 from cerebro_db.core.search_texts import schedule_of
 from cerebro_db.postgres.outputs import new_outputs, replaced
-from cerebro_db.postgres.sessions import Session, Tick
+from cerebro_db.postgres.sessions import Session
 from cerebro_db.postgres.table_kinds import SCHEDULES
 
 COLUMNS = ("s", "i", "n_i", "r_i")
@@ -33,13 +33,12 @@ def schedule_rows(brackets: list[Bracket]) -> list[tuple[int, int, int, int]]:
     ]
 
 
-def write_schedule(session: Session, request: ScheduleRequest, tick: Tick) -> None:
+def write_schedule(session: Session, request: ScheduleRequest) -> None:
     """Make a table with a row for each rung.
 
     Args:
         session: in a transaction; knows where the table's name is looked for.
         request: what is asked for.
-        tick: called while waiting; may raise to cancel.
 
     Raises:
         InvalidArgument: a number is out of its range.
@@ -48,17 +47,16 @@ def write_schedule(session: Session, request: ScheduleRequest, tick: Tick) -> No
     rows = schedule_rows(schedule_of(request.r, request.eta, request.skip_last))
     outputs = new_outputs(
         session, request.schedule_table, "schedule_table", SCHEDULES,
-        replace=request.replace, tick=tick,
+        replace=request.replace,
     )  # fmt: skip
     output = outputs.name
-    with replaced(session, outputs, tick):
+    with replaced(session, outputs):
         columns = ", ".join(f"{name} integer NOT NULL" for name in COLUMNS)
         session.run(
             f"CREATE TABLE {output.sql} ({columns}, UNIQUE (s, i)); {SCHEDULES.comment(output)}",
             (),
-            tick,
         )
         values = ", ".join(["(%s, %s, %s, %s)"] * len(rows))
         session.run(
-            f"INSERT INTO {output.sql} VALUES {values}", [one for row in rows for one in row], tick
+            f"INSERT INTO {output.sql} VALUES {values}", [one for row in rows for one in row]
         )

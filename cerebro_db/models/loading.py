@@ -25,7 +25,7 @@ from cerebro_db.postgres.relations import (
     new_table,
     require_text,
 )
-from cerebro_db.postgres.sessions import Session, SessionPool, StatementFailed, Tick, no_tick
+from cerebro_db.postgres.sessions import Session, SessionPool, StatementFailed
 
 ROLE = "model_arch_table"
 # A value goes to a session as text of two characters a byte, of which a gigabyte is too much.
@@ -43,9 +43,7 @@ class LoadRequest:
     description: str | None = None
 
 
-def load_model(
-    session: Session, pool: SessionPool, request: LoadRequest, tick: Tick = no_tick
-) -> int:
+def load_model(session: Session, pool: SessionPool, request: LoadRequest) -> int:
     """Put a model into an architecture table, which is made if need be; returns the model_id.
 
     Args:
@@ -61,11 +59,11 @@ def load_model(
     require_text(request.model_arch_table, ROLE)
     if request.model_arch is None:
         raise InvalidArgument("model_arch: got NULL; allowed: the JSON text of a model's to_json()")
-    check_architecture(request.model_arch, limits_of(session, tick))
-    _target(session, request, tick)  # a wrong name is told before TensorFlow is loaded
-    with control_session(pool, None, tick) as worker:
-        facts = _built(worker, request, tick)
-    return _inserted(session, request, facts, tick)
+    check_architecture(request.model_arch, limits_of(session))
+    _target(session, request)  # a wrong name is told before TensorFlow is loaded
+    with control_session(pool, None) as worker:
+        facts = _built(worker, request)
+    return _inserted(session, request, facts)
 
 
 @dataclass(frozen=True)
@@ -78,9 +76,7 @@ class FileRequest:
     description: str | None = None
 
 
-def load_model_file(
-    session: Session, pool: SessionPool, request: FileRequest, tick: Tick = no_tick
-) -> int:
+def load_model_file(session: Session, pool: SessionPool, request: FileRequest) -> int:
     """Put the model of a ``.keras`` file into an architecture table; returns the model_id.
 
     Args:
@@ -97,27 +93,25 @@ def load_model_file(
         got = "NULL" if request.file is None else f"{len(request.file)} bytes"
         raise InvalidArgument(f"file: got {got}; allowed: up to {_MAX_FILE_BYTES} bytes")
     loaded = LoadRequest(request.model_arch_table, "", None, request.name, request.description)
-    _target(session, loaded, tick)
-    with control_session(pool, None, tick) as worker:
+    _target(session, loaded)
+    with control_session(pool, None) as worker:
         sql = "SELECT f.model_arch, f.model_weights FROM cerebro._read_model_file(%s) f"
         try:
-            rows = worker.run(sql, (request.file,), tick)
+            rows = worker.run(sql, (request.file,))
         except StatementFailed as failure:
             raise _refusal(failure) from None
     found = replace(loaded, model_arch=rows[0][0], model_weights=bytes(rows[0][1]))
-    return load_model(session, pool, found, tick)
+    return load_model(session, pool, found)
 
 
-def _target(
-    session: Session, request: LoadRequest, tick: Tick
-) -> tuple[QualifiedName, Relation | None]:
+def _target(session: Session, request: LoadRequest) -> tuple[QualifiedName, Relation | None]:
     """The table's name, and the table if there is one."""
-    found = find_if_there(session, request.model_arch_table, ROLE, tick)
+    found = find_if_there(session, request.model_arch_table, ROLE)
     if found is None:
         try:
-            return new_table(session, request.model_arch_table, ROLE, (), tick), None
+            return new_table(session, request.model_arch_table, ROLE, ()), None
         except DuplicateTable:  # another call has made it since, perhaps
-            found = find_if_there(session, request.model_arch_table, ROLE, tick)
+            found = find_if_there(session, request.model_arch_table, ROLE)
             if found is None:
                 raise
     missing = [name for name in libraries.ARCHITECTURE_COLUMNS if not found.has(name)]
@@ -131,11 +125,11 @@ def _target(
     return found.name, found
 
 
-def _built(session: Session, request: LoadRequest, tick: Tick) -> str:
+def _built(session: Session, request: LoadRequest) -> str:
     """The facts of the model, which is built in the worker session."""
     assert request.model_arch is not None
     try:
-        return inspect(session, request.model_arch, request.model_weights, tick)
+        return inspect(session, request.model_arch, request.model_weights)
     except StatementFailed as failure:
         raise _refusal(failure) from None
 
@@ -150,18 +144,16 @@ def _refusal(failure: StatementFailed) -> CerebroError:
     return failure
 
 
-def _inserted(session: Session, request: LoadRequest, facts: str, tick: Tick) -> int:
-    name, _ = _target(session, request, tick)
-    lock(session, f"models of {name}", tick)
-    name, found = _target(session, request, tick)
+def _inserted(session: Session, request: LoadRequest, facts: str) -> int:
+    name, _ = _target(session, request)
+    lock(session, f"models of {name}")
+    name, found = _target(session, request)
     if found is None:
-        session.run(libraries.create_architectures(name), (), tick)
+        session.run(libraries.create_architectures(name))
     kind, of_facts = _json_types(found)
     values = [request.model_arch, request.model_weights, request.name, request.description]
     rows = session.run(
-        libraries.add_architecture(name, kind, of_facts),
-        [*values, facts] if of_facts else values,
-        tick,
+        libraries.add_architecture(name, kind, of_facts), [*values, facts] if of_facts else values
     )
     return int(rows[0][0])
 
@@ -176,9 +168,7 @@ def _json_types(table: Relation | None) -> tuple[str, str | None]:
     return kinds["model_arch"], kinds.get("model_facts")
 
 
-def delete_model(
-    session: Session, model_arch_table: str | None, model_id: int | None, tick: Tick = no_tick
-) -> str:
+def delete_model(session: Session, model_arch_table: str | None, model_id: int | None) -> str:
     """Delete a model, and the table with its last one; returns what was done.
 
     Args:
@@ -189,7 +179,7 @@ def delete_model(
         InvalidArgument: the table has no such model.
         WrongObjectType: the table is of another kind.
     """
-    found = find(session, model_arch_table, ROLE, tick)
+    found = find(session, model_arch_table, ROLE)
     missing = [name for name in libraries.ARCHITECTURE_COLUMNS if not found.has(name)]
     if found.kind not in ("r", "p") or missing:
         raise WrongObjectType(
@@ -197,16 +187,16 @@ def delete_model(
             f"{', '.join(libraries.ARCHITECTURE_COLUMNS)}",
             hint="cerebro.cerebro_load_model makes such tables",
         )
-    lock(session, f"models of {found.name}", tick)
-    if not session.run(libraries.delete_architecture(found.name), (model_id,), tick):
+    lock(session, f"models of {found.name}")
+    if not session.run(libraries.delete_architecture(found.name), (model_id,)):
         raise InvalidArgument(
             f"model_id: got {_shown(model_id)}, which {found.name} does not have",
             hint=f"SELECT model_id FROM {found.name} shows those there are",
         )
     # A statement of its own: whether one sees what it does itself depends on the server.
-    if session.run(libraries.count_architectures(found.name), (), tick)[0][0]:
+    if session.run(libraries.count_architectures(found.name))[0][0]:
         return f"model {model_id} deleted from {found.name}"
-    session.run(f"DROP TABLE {found.name.sql}", (), tick)
+    session.run(f"DROP TABLE {found.name.sql}")
     return f"model {model_id} deleted; {found.name} had no other, and was dropped"
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from cerebro_db.configs.messages import shown
 from cerebro_db.errors import InvalidArgument
 from cerebro_db.postgres.relations import Relation, find
-from cerebro_db.postgres.sessions import Session, Tick
+from cerebro_db.postgres.sessions import Session
 
 MST_KEY = 1
 
@@ -53,6 +53,6 @@ def refuse_objects(object_table: str | None) -> None:
         )
 
 
-def architectures_of(session: Session, one: OneModel, tick: Tick) -> Relation:
+def architectures_of(session: Session, one: OneModel) -> Relation:
     """The table of architectures that a call names."""
-    return find(session, one.model_arch_table, "model_arch_table", tick)
+    return find(session, one.model_arch_table, "model_arch_table")

@@ -14,7 +14,7 @@ from cerebro_db.models.trained import ROLE, ModelTable, load_model_table
 from cerebro_db.postgres.names import QualifiedName
 from cerebro_db.postgres.registry import Registry
 from cerebro_db.postgres.relations import Relation
-from cerebro_db.postgres.sessions import Session, Tick
+from cerebro_db.postgres.sessions import Session
 from cerebro_db.postgres.table_kinds import MAX_DIMENSIONS, MAX_SIZE
 from cerebro_db.postgres.times import kind_named
 from cerebro_db.training.fields import Fields
@@ -25,7 +25,7 @@ _INPUTS, _OUTPUTS = "more_inputs", "more_outputs"
 _STATES = QualifiedName("cerebro", "_usable_states")
 
 
-def named_models(session: Session, text: str | None, tick: Tick) -> ModelTable:
+def named_models(session: Session, text: str | None) -> ModelTable:
     """The models that a user names: a table of models, or a registered one such as ``model:digits``.
 
     Raises:
@@ -33,13 +33,13 @@ def named_models(session: Session, text: str | None, tick: Tick) -> ModelTable:
         WrongObjectType: the table was not made by training, or has no model.
     """
     if is_registered(text):
-        return registered(session, model_reference(text, ROLE), tick)
-    return load_model_table(session, text, tick)
+        return registered(session, model_reference(text, ROLE))
+    return load_model_table(session, text)
 
 
-def registered(session: Session, reference: ModelReference, tick: Tick) -> RegisteredModel:
+def registered(session: Session, reference: ModelReference) -> RegisteredModel:
     """A registered model that the caller may use, as a table of one model."""
-    found = Registry(session, tick).usable(reference)
+    found = Registry(session).usable(reference)
     facts = Fields.parse(found.facts, f"{reference}: facts")
     inputs, outputs = (
         [facts, *(facts.objects(name) if facts.has(name) else ())] for name in (_INPUTS, _OUTPUTS)

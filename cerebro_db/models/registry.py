@@ -29,10 +29,10 @@ from cerebro_db.postgres.control import lock
 from cerebro_db.postgres.names import QualifiedName
 from cerebro_db.postgres.packed import fingerprint, packed_of
 from cerebro_db.postgres.registry import NewVersion, Registry
-from cerebro_db.postgres.sessions import Session, Tick, no_tick
+from cerebro_db.postgres.sessions import Session
 
 
-def lineage_of(session: Session, run: StoredRun, mst_key: int, tick: Tick) -> str:
+def lineage_of(session: Session, run: StoredRun, mst_key: int) -> str:
     """The lineage of one configuration of a run, as JSON.
 
     Args:
@@ -53,16 +53,16 @@ def lineage_of(session: Session, run: StoredRun, mst_key: int, tick: Tick) -> st
             "seed": row.seed,
             "num_partitions": row.num_partitions,
             "cerebro_version": row.cerebro_version,
-            **_who_and_when(session, run.run_id, tick),
+            **_who_and_when(session, run.run_id),
         },
         "training": {
             "table": row.source_table,
             "fingerprint": row.source_print,
-            "rows": _rows(session, row.source_oid, row.source_print, tick),
+            "rows": _rows(session, row.source_oid, row.source_print),
         },
         "validation": None,
-        "configuration": _configuration(session, run.run_id, mst_key, tick),
-        "results": _results(session, run.run_id, mst_key, tick),
+        "configuration": _configuration(session, run.run_id, mst_key),
+        "results": _results(session, run.run_id, mst_key),
         "manifest": run.manifest,
         "registered_with": cerebro_db.__version__,
     }
@@ -70,47 +70,45 @@ def lineage_of(session: Session, run: StoredRun, mst_key: int, tick: Tick) -> st
         found["validation"] = {
             "table": row.validation_table,
             "fingerprint": row.validation_print,
-            "rows": _rows(session, row.validation_oid, row.validation_print, tick),
+            "rows": _rows(session, row.validation_oid, row.validation_print),
         }
     return json.dumps(found)
 
 
-def _who_and_when(session: Session, run_id: int, tick: Tick) -> dict[str, Any]:
+def _who_and_when(session: Session, run_id: int) -> dict[str, Any]:
     rows = session.run(
         "SELECT owner::text, created::text, started::text, finished::text FROM cerebro.runs "
         "WHERE run_id = %s",
         (run_id,),
-        tick,
     )
     return dict(zip(("owner", "created", "started", "finished"), rows[0], strict=True))
 
 
-def _configuration(session: Session, run_id: int, mst_key: int, tick: Tick) -> dict[str, Any]:
+def _configuration(session: Session, run_id: int, mst_key: int) -> dict[str, Any]:
     names = ("mst_key", "model_id", "compile_params", "fit_params", "initial_seed", "is_warm")
-    for row, _, _ in Catalog(session, tick).configurations(run_id):
+    for row, _, _ in Catalog(session).configurations(run_id):
         if row.mst_key == mst_key:
             return {name: getattr(row, name) for name in names}
     return {"mst_key": mst_key}  # of an earlier run, kept by a warm start
 
 
-def _rows(session: Session, oid: int, told: str | None, tick: Tick) -> int | None:
+def _rows(session: Session, oid: int, told: str | None) -> int | None:
     """Rows of a packed table; None where it is no longer what the run has read."""
     try:
         with session.attempt():
-            packed = packed_of(session, oid, "source_table", tick)
-            same = fingerprint(session, packed, tick) == told
+            packed = packed_of(session, oid, "source_table")
+            same = fingerprint(session, packed) == told
     except CerebroError:  # dropped since, or no longer to be read
         return None
     return packed.rows if same else None
 
 
-def _results(session: Session, run_id: int, mst_key: int, tick: Tick) -> dict[str, Any]:
+def _results(session: Session, run_id: int, mst_key: int) -> dict[str, Any]:
     """The last loss and metrics on each data set; names by values, as far as JSON has them."""
     rows = session.run(
         "SELECT DISTINCT ON (dataset) dataset, epoch, loss::text, metric_names, metrics::text[] "
         "FROM cerebro._metrics WHERE run_id = %s AND mst_key = %s ORDER BY dataset, epoch DESC",
         (run_id, mst_key),
-        tick,
     )
     return {
         dataset: {
@@ -142,7 +140,7 @@ class RegisterRequest:
     tags: str | None = None
 
 
-def register(session: Session, request: RegisterRequest, tick: Tick = no_tick) -> int:
+def register(session: Session, request: RegisterRequest) -> int:
     """Copy a model of a finished run into the registry; returns the number of the new version.
 
     Args:
@@ -161,11 +159,11 @@ def register(session: Session, request: RegisterRequest, tick: Tick = no_tick) -
             "the role that registers it"
         )
     description, tags = checked_description(request.description), checked_tags(request.tags)
-    run = Catalog(session, tick).run(request.run_id)
-    table = _models_of(session, run, tick)
+    run = Catalog(session).run(request.run_id)
+    table = _models_of(session, run)
     mst_key = table.only_key() if request.mst_key is None else request.mst_key
     table.check_key(mst_key)
-    model = load_models(session, table, [mst_key], tick)[0]
+    model = load_models(session, table, [mst_key])[0]
     new = NewVersion(
         description=description,
         tags=tags,
@@ -175,25 +173,19 @@ def register(session: Session, request: RegisterRequest, tick: Tick = no_tick) -
         compile_params=model.compile_text,
         fit_params=model.fit_text,
         facts=stored_facts(table),
-        lineage=lineage_of(session, run, mst_key, tick),
+        lineage=lineage_of(session, run, mst_key),
     )
-    return _added(session, reference, new, table.states, tick)
+    return _added(session, reference, new, table.states)
 
 
-def set_alias(
-    session: Session,
-    name: str | None,
-    alias: str | None,
-    version: int | None,
-    tick: Tick = no_tick,
-) -> None:
+def set_alias(session: Session, name: str | None, alias: str | None, version: int | None) -> None:
     """Let an alias mean a version; None removes it.
 
     Raises:
         UndefinedModel: the caller has no such model, or it has no such version or alias.
     """
     reference, word = model_name(name, "name"), alias_name(alias)
-    registry, model_id = _kept(session, reference, tick)
+    registry, model_id = _kept(session, reference)
     last = registry.alias(model_id, word)
     if version is not None:
         registry.check_version(model_id, reference, version)
@@ -205,16 +197,14 @@ def set_alias(
         registry.set_alias(model_id, word, version, last[0] if last else None)
 
 
-def rollback_alias(
-    session: Session, name: str | None, alias: str | None, tick: Tick = no_tick
-) -> int | None:
+def rollback_alias(session: Session, name: str | None, alias: str | None) -> int | None:
     """Let an alias mean again what it meant before; returns that version, None for none.
 
     Raises:
         UndefinedModel: there is nothing to go back to.
     """
     reference, word = model_name(name, "name"), alias_name(alias)
-    registry, model_id = _kept(session, reference, tick)
+    registry, model_id = _kept(session, reference)
     last = registry.alias(model_id, word)
     if last is None or last[2] is None:
         raise UndefinedModel(
@@ -228,13 +218,7 @@ def rollback_alias(
     return version
 
 
-def describe(
-    session: Session,
-    name: str | None,
-    description: str | None,
-    tags: str | None,
-    tick: Tick = no_tick,
-) -> None:
+def describe(session: Session, name: str | None, description: str | None, tags: str | None) -> None:
     """Set the description and the tags of a model or of one version; None leaves what is there."""
     reference = model_reference(name, "name")
     text, checked = checked_description(description), checked_tags(tags)
@@ -242,26 +226,26 @@ def describe(
         raise InvalidArgument(
             f"name: got {reference}; allowed: a name, or name:version, as an alias may move"
         )
-    registry, model_id = _kept(session, reference, tick)
+    registry, model_id = _kept(session, reference)
     if reference.version is not None:
         registry.check_version(model_id, reference, reference.version)
     registry.describe(model_id, reference.version, text, checked)
 
 
-def grant(session: Session, name: str | None, role: str | None, tick: Tick = no_tick) -> None:
+def grant(session: Session, name: str | None, role: str | None) -> None:
     """Let the members of a role use all versions of a model."""
-    registry, model_id = _kept(session, model_name(name, "name"), tick)
+    registry, model_id = _kept(session, model_name(name, "name"))
     registry.grant(model_id, registry.role(role))
 
 
-def revoke(session: Session, name: str | None, role: str | None, tick: Tick = no_tick) -> None:
+def revoke(session: Session, name: str | None, role: str | None) -> None:
     """Take back what was granted.
 
     Raises:
         InvalidArgument: the role was not granted it.
     """
     reference = model_name(name, "name")
-    registry, model_id = _kept(session, reference, tick)
+    registry, model_id = _kept(session, reference)
     if not registry.revoke(model_id, registry.role(role)):
         raise InvalidArgument(
             f"role: got {role!r}; it was not granted {reference}",
@@ -269,16 +253,14 @@ def revoke(session: Session, name: str | None, role: str | None, tick: Tick = no
         )
 
 
-def drop(
-    session: Session, name: str | None, version: int | None = None, tick: Tick = no_tick
-) -> None:
+def drop(session: Session, name: str | None, version: int | None = None) -> None:
     """Remove a version, or the model with all versions; also an administrator may.
 
     Raises:
         ObjectInUse: the version has an alias.
     """
     reference = model_name(name, "name")
-    registry, model_id = _kept(session, reference, tick, by_administrator=True)
+    registry, model_id = _kept(session, reference, by_administrator=True)
     if version is None:
         registry.drop(model_id)
         return
@@ -292,25 +274,25 @@ def drop(
 
 
 def _kept(
-    session: Session, reference: ModelReference, tick: Tick, *, by_administrator: bool = False
+    session: Session, reference: ModelReference, by_administrator: bool = False
 ) -> tuple[Registry, int]:
     """A model of the caller's that nobody else changes until the transaction ends."""
-    registry = Registry(session, tick)
+    registry = Registry(session)
     model_id = registry.kept(reference, by_administrator=by_administrator)
     registry.lock(model_id)
     return registry, model_id
 
 
-def _models_of(session: Session, run: StoredRun, tick: Tick) -> ModelTable:
+def _models_of(session: Session, run: StoredRun) -> ModelTable:
     """The output tables of a run, if they are still its own."""
     if run.status != "finished":
         raise WrongRunStatus(
             f"run_id: got {run.run_id}, which is {run.status}; allowed: a run that is finished"
         )
     output = QualifiedName(run.row.output_schema, run.row.output_name)
-    table = load_model_table(session, output.text, tick)
+    table = load_model_table(session, output.text)
     sql = f"SELECT s.run_id FROM {output.suffixed('_summary').sql} s"
-    found = [row[0] for row in session.run(sql, (), tick)]
+    found = [row[0] for row in session.run(sql)]
     if found != [run.run_id]:
         raise WrongRunStatus(
             f"run_id: got {run.run_id}, whose output table {output} is that of run "
@@ -320,11 +302,11 @@ def _models_of(session: Session, run: StoredRun, tick: Tick) -> ModelTable:
 
 
 def _added(
-    session: Session, reference: ModelReference, new: NewVersion, states: QualifiedName, tick: Tick
+    session: Session, reference: ModelReference, new: NewVersion, states: QualifiedName
 ) -> int:
-    registry = Registry(session, tick)
-    role = session.run("SELECT cerebro._role()::bigint", (), tick)[0][0]
-    lock(session, f"models of role {role}", tick)
+    registry = Registry(session)
+    role = session.run("SELECT cerebro._role()::bigint")[0][0]
+    lock(session, f"models of role {role}")
     model_id = registry.made(reference)
     version = registry.add_version(model_id, new)
     registry.copy_state(model_id, version, states, new.mst_key)

@@ -26,7 +26,7 @@ from cerebro_db.postgres.relations import (
     new_table,
     require_text,
 )
-from cerebro_db.postgres.sessions import Session, Tick, no_tick
+from cerebro_db.postgres.sessions import Session, Tick
 from cerebro_db.postgres.table_kinds import CONFIGURATIONS
 
 ROLE = "model_selection_table"
@@ -106,13 +106,12 @@ class Selected:
         return f"{self.added} configurations added to {self.table}{already}"
 
 
-def select(session: Session, request: GridRequest | ListRequest, tick: Tick = no_tick) -> Selected:
+def select(session: Session, request: GridRequest | ListRequest) -> Selected:
     """Write configurations and the summary beside them, or nothing at all.
 
     Args:
         session: in a transaction; knows where the names are looked for.
         request: what to write.
-        tick: called while waiting; may raise to cancel.
 
     Raises:
         InvalidArgument: a parameter is wrong, or a model_id is not in the architecture table.
@@ -122,12 +121,12 @@ def select(session: Session, request: GridRequest | ListRequest, tick: Tick = no
     require_text(request.model_arch_table, "model_arch_table")
     require_text(request.model_selection_table, ROLE)
     refuse_objects(request.object_table)
-    rows = request.configurations(tick)
-    models = find(session, request.model_arch_table, "model_arch_table", tick)
-    _check_models(session, models, rows, tick)
-    name, _ = _target(session, request, tick)
-    lock(session, f"configurations of {name}", tick)
-    added = _written(session, request, models, rows, tick)
+    rows = request.configurations(session.tick)
+    models = find(session, request.model_arch_table, "model_arch_table")
+    _check_models(session, models, rows)
+    name, _ = _target(session, request)
+    lock(session, f"configurations of {name}")
+    added = _written(session, request, models, rows)
     return Selected(name, len(rows), added)
 
 
@@ -136,9 +135,7 @@ def _check_given(name: str, value: str | None) -> None:
         raise InvalidArgument(f"{name}: got NULL; allowed: a text")
 
 
-def _check_models(
-    session: Session, models: Relation, rows: Sequence[ConfigurationText], tick: Tick
-) -> None:
+def _check_models(session: Session, models: Relation, rows: Sequence[ConfigurationText]) -> None:
     """Every model is there once and has what its configurations would change."""
     missing = [name for name in ("model_id", "model_arch") if not models.has(name)]
     if missing:
@@ -147,7 +144,7 @@ def _check_models(
             hint="cerebro.cerebro_load_model makes such tables",
         )
     wanted = sorted({row.model_id for row in rows})
-    found = session.run(libraries.architectures(models.name), (wanted,), tick)
+    found = session.run(libraries.architectures(models.name), (wanted,))
     ids = [model_id for model_id, _ in found]
     wrong = [model_id for model_id in wanted if ids.count(model_id) != 1]
     if wrong:
@@ -155,7 +152,7 @@ def _check_models(
             f"model_id_list: got {wrong}; allowed: ids that {models.name} has exactly once",
             hint=f"SELECT model_id FROM {models.name} shows those there are",
         )
-    check_layers(dict(found), rows, limits_of(session, tick))
+    check_layers(dict(found), rows, limits_of(session))
 
 
 def check_layers(
@@ -188,17 +185,17 @@ def _layers_of(params: CompileParams) -> tuple[float | None, tuple[str, ...]]:
 
 
 def _target(
-    session: Session, request: GridRequest | ListRequest, tick: Tick
+    session: Session, request: GridRequest | ListRequest
 ) -> tuple[QualifiedName, Relation | None]:
     """The table's name, and the table if rows are to be added to it."""
     text, suffixes = request.model_selection_table, (libraries.SELECTION_SUFFIX,)
     if request.appends:
-        found = find_if_there(session, text, ROLE, tick)
+        found = find_if_there(session, text, ROLE)
         if found is not None:
             return found.name, found
     if request.replace:
-        return new_name(session, text, ROLE, tick), None
-    return new_table(session, text, ROLE, suffixes, tick), None
+        return new_name(session, text, ROLE), None
+    return new_table(session, text, ROLE, suffixes), None
 
 
 def _outputs(name: QualifiedName, request: GridRequest | ListRequest, models: Relation) -> Outputs:
@@ -212,25 +209,24 @@ def _written(
     request: GridRequest | ListRequest,
     models: Relation,
     rows: Sequence[ConfigurationText],
-    tick: Tick,
 ) -> int:
-    name, found = _target(session, request, tick)
+    name, found = _target(session, request)
     summary = name.suffixed(libraries.SELECTION_SUFFIX)
     if found is None:
-        with replaced(session, _outputs(name, request, models), tick):
-            session.run(libraries.create_selection(name), (), tick)
-            session.run(libraries.create_selection_summary(summary), (str(models.name),), tick)
+        with replaced(session, _outputs(name, request, models)):
+            session.run(libraries.create_selection(name))
+            session.run(libraries.create_selection_summary(summary), (str(models.name),))
     else:
-        _check_selection(session, found, models, tick)
+        _check_selection(session, found, models)
     columns = (
         [row.model_id for row in rows],
         [row.compile_params for row in rows],
         [row.fit_params for row in rows],
     )
-    return int(session.run(libraries.add_configurations(name), columns, tick)[0][0])
+    return int(session.run(libraries.add_configurations(name), columns)[0][0])
 
 
-def _check_selection(session: Session, found: Relation, models: Relation, tick: Tick) -> None:
+def _check_selection(session: Session, found: Relation, models: Relation) -> None:
     """The table is a selection of the same architectures."""
     missing = [name for name in libraries.SELECTION_COLUMNS if not found.has(name)]
     if found.kind not in ("r", "p") or missing:
@@ -238,13 +234,13 @@ def _check_selection(session: Session, found: Relation, models: Relation, tick: 
         raise WrongObjectType(f"{ROLE}: {found.name} has {what}", hint=_HINT)
     summary = found.name.suffixed(libraries.SELECTION_SUFFIX)
     try:
-        find(session, str(summary), ROLE, tick)
+        find(session, str(summary), ROLE)
     except UndefinedTable:
         raise WrongObjectType(
             f"{ROLE}: {found.name} exists and has no summary table {summary}", hint=_HINT
         ) from None
-    names = session.run(libraries.selected_architectures(summary), (), tick)
-    if len(names) != 1 or find(session, names[0][0], "model_arch_table", tick).oid != models.oid:
+    names = session.run(libraries.selected_architectures(summary))
+    if len(names) != 1 or find(session, names[0][0], "model_arch_table").oid != models.oid:
         known = ", ".join(str(row[0]) for row in names) or "nothing"
         raise InvalidArgument(
             f"model_arch_table: got {models.name}; {found.name} has configurations of {known}",

@@ -20,7 +20,7 @@ from cerebro_db.decide.search.studies import (
     importances,
 )
 from cerebro_db.errors import InvalidArgument
-from cerebro_db.postgres.sessions import Session, Tick
+from cerebro_db.postgres.sessions import Session
 from cerebro_db.postgres.trials import Trial, measures_of, search_of, trials_of
 
 _LEAST = 2
@@ -41,26 +41,25 @@ class ImportanceRequest:
     epoch: int | None = None
 
 
-def importance_of(session: Session, request: ImportanceRequest, tick: Tick) -> list[Importance]:
+def importance_of(session: Session, request: ImportanceRequest) -> list[Importance]:
     """How important each parameter of a search is, the most important one first.
 
     Args:
         session: whose role sees the run.
         request: what is asked for.
-        tick: called while waiting; may raise to cancel.
 
     Raises:
         UndefinedRun: the caller has no such run.
         InvalidArgument: it is no search, or too few of its trials were measured.
     """
     check_range("epoch", request.epoch, 1, _MOST_EPOCHS)
-    run, spec = search_of(session, request.run_id, tick)
+    run, spec = search_of(session, request.run_id)
     objective = _objective(spec, request.objective)
-    measured = measures_of(session, run.run_id, objective, tick)
+    measured = measures_of(session, run.run_id, objective)
     epoch = request.epoch or _usual_epoch(measured)
     trials = [
         Measured(one.parameters, (value,))
-        for one in trials_of(session, run.run_id, tick)
+        for one in trials_of(session, run.run_id)
         if one.parameters and math.isfinite(value := measured.get(one.mst_key, {}).get(epoch, math.nan))
     ]  # fmt: skip
     if len(trials) < _LEAST:
@@ -91,23 +90,22 @@ def _usual_epoch(measured: Mapping[int, Mapping[int, float]]) -> int:
     return max(counts, key=lambda epoch: (counts[epoch], epoch), default=1)
 
 
-def write_study(session: Session, run_id: int, file: Path, tick: Tick) -> int:
+def write_study(session: Session, run_id: int, file: Path) -> int:
     """Write a search as a storage of Optuna; returns the number of its trials.
 
     Args:
         session: whose role sees the run.
         run_id: which search.
         file: to be made: a database of SQLite, or a journal, as its ending says.
-        tick: called while waiting.
 
     Raises:
         UndefinedRun: the caller has no such run.
         InvalidArgument: it is no search, or the file cannot be made.
     """
     storage = _storage(file)
-    run, spec = search_of(session, run_id, tick)
-    trials = trials_of(session, run.run_id, tick)
-    steps = measures_of(session, run.run_id, spec.objectives[0], tick)
+    run, spec = search_of(session, run_id)
+    trials = trials_of(session, run.run_id)
+    steps = measures_of(session, run.run_id, spec.objectives[0])
     name = run.row.name or f"run {run.run_id}"
     _write(
         storage, name, spec, [_measured(spec, one, steps.get(one.mst_key, {})) for one in trials]

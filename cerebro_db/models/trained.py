@@ -19,7 +19,7 @@ from cerebro_db.models.architectures import limits_of
 from cerebro_db.postgres.names import QualifiedName, quote
 from cerebro_db.postgres.packed import recorded_encoding
 from cerebro_db.postgres.relations import Relation, find
-from cerebro_db.postgres.sessions import Session, Tick
+from cerebro_db.postgres.sessions import Session
 from cerebro_db.postgres.table_kinds import MAX_TARGETS, STATES_SUFFIX, Facts, Shape
 from cerebro_db.postgres.times import time_kind
 from cerebro_db.training.targets import TargetFacts
@@ -101,28 +101,26 @@ class ModelTable:
         return shown + (", ..." if len(self.mst_keys) > _SHOWN_KEYS else "")
 
 
-def load_model_table(session: Session, text: str | None, tick: Tick) -> ModelTable:
+def load_model_table(session: Session, text: str | None) -> ModelTable:
     """The models that a user names.
 
     Raises:
         WrongObjectType: the table was not made by training, or has no model.
     """
-    relation = _with_columns(find(session, text, ROLE, tick), "mst_key", "model_arch")
-    info = _companion(session, relation, "_info", tick)
-    states = _companion(session, relation, STATES_SUFFIX, tick)
-    summary = _companion(session, relation, "_summary", tick)
+    relation = _with_columns(find(session, text, ROLE), "mst_key", "model_arch")
+    info = _companion(session, relation, "_info")
+    states = _companion(session, relation, STATES_SUFFIX)
+    summary = _companion(session, relation, "_summary")
     _with_columns(info, "mst_key", "compile_params", "fit_params")
     _with_columns(states, "mst_key", "chunk", "state")
     _with_columns(summary, *_FACTS)
     rows = session.run(
         f"SELECT m.mst_key FROM {relation.name.sql} m WHERE EXISTS (SELECT 1 "
-        f"FROM {states.name.sql} s WHERE s.mst_key = m.mst_key) ORDER BY 1",
-        (),
-        tick,
+        f"FROM {states.name.sql} s WHERE s.mst_key = m.mst_key) ORDER BY 1"
     )
     if not rows:
         raise WrongObjectType(f"{ROLE}: {relation.name} has no trained model", hint=_HINT)
-    facts = _facts(session, summary, tick)
+    facts = _facts(session, summary)
     names = facts.names("dependent_varname")
     return ModelTable(
         relation=relation,
@@ -131,31 +129,28 @@ def load_model_table(session: Session, text: str | None, tick: Tick) -> ModelTab
         mst_keys=tuple(row[0] for row in rows),
         targets=_targets(facts, len(names)),
         dependent_varnames=tuple(names),
-        class_values=tuple(_class_values(session, summary, name, tick) for name in names),
+        class_values=tuple(_class_values(session, summary, name) for name in names),
         input_shapes=_input_shapes(facts),
         normalizing_const=facts.divisor("normalizing_const"),
-        encoding=recorded_encoding(session, summary, ROLE, tick),
-        class_kinds=_class_kinds(session, summary, len(names), tick),
+        encoding=recorded_encoding(session, summary, ROLE),
+        class_kinds=_class_kinds(session, summary, len(names)),
     )
 
 
-def load_models(
-    session: Session, table: ModelTable, mst_keys: Sequence[int], tick: Tick
-) -> list[TrainedModel]:
+def load_models(session: Session, table: ModelTable, mst_keys: Sequence[int]) -> list[TrainedModel]:
     """Some models of a table, in the order of their keys."""
     rows = session.run(
         "SELECT m.mst_key, m.model_arch::text, i.compile_params, i.fit_params "
         f"FROM {table.relation.name.sql} m JOIN {table.info.name.sql} i ON i.mst_key = m.mst_key "
         "WHERE m.mst_key = ANY (%s::integer[]) ORDER BY 1",
         (list(mst_keys),),
-        tick,
     )
     if [row[0] for row in rows] != sorted(mst_keys):
         raise WrongObjectType(
             f"{ROLE}: {table.info.name} does not have each of the models {sorted(mst_keys)} once",
             hint=_HINT,
         )
-    limits = limits_of(session, tick)
+    limits = limits_of(session)
     return [_model(row, limits) for row in rows]
 
 
@@ -207,10 +202,10 @@ def _model(row: tuple[Any, ...], limits: ArchitectureLimits) -> TrainedModel:
     return TrainedModel(mst_key, text, fingerprint(config), compile_text, fit_text)
 
 
-def _companion(session: Session, relation: Relation, suffix: str, tick: Tick) -> Relation:
+def _companion(session: Session, relation: Relation, suffix: str) -> Relation:
     name = relation.name.suffixed(suffix)
     try:
-        return find(session, str(name), ROLE, tick)
+        return find(session, str(name), ROLE)
     except UndefinedTable:
         raise WrongObjectType(
             f"{ROLE}: {relation.name} has no table {name} beside it", hint=_HINT
@@ -224,10 +219,10 @@ def _with_columns(relation: Relation, *names: str) -> Relation:
     return relation
 
 
-def _facts(session: Session, summary: Relation, tick: Tick) -> Facts:
+def _facts(session: Session, summary: Relation) -> Facts:
     lists = _LISTS if all(map(summary.has, _LISTS)) else ()
     names = (*_FACTS, *lists)
-    rows = session.run(f"SELECT {', '.join(names)} FROM {summary.name.sql}", (), tick)
+    rows = session.run(f"SELECT {', '.join(names)} FROM {summary.name.sql}")
     if len(rows) != 1:
         raise WrongObjectType(
             f"{ROLE}: {summary.name} has {len(rows)} rows; allowed: one", hint=_HINT
@@ -269,23 +264,19 @@ def _input_shapes(facts: Facts) -> tuple[Shape, ...]:
     return tuple(facts.shape(name, facts.at(name, place)) for place in places)
 
 
-def _class_kinds(
-    session: Session, summary: Relation, count: int, tick: Tick
-) -> tuple[str | None, ...]:
+def _class_kinds(session: Session, summary: Relation, count: int) -> tuple[str | None, ...]:
     if not summary.has("dependent_vartype"):
         return ()
     sql = f"SELECT s.dependent_vartype::text[] FROM {summary.name.sql} s"
-    types = session.run(sql, (), tick)[0][0] or []
+    types = session.run(sql)[0][0] or []
     if len(types) != count:
         return ()
-    return tuple(time_kind(session, str(name), tick) for name in types)
+    return tuple(time_kind(session, str(name)) for name in types)
 
 
-def _class_values(
-    session: Session, summary: Relation, name: str, tick: Tick
-) -> tuple[str | None, ...]:
+def _class_values(session: Session, summary: Relation, name: str) -> tuple[str | None, ...]:
     column = f"{name}_class_values"
     if not summary.has(column):
         return ()
     sql = f"SELECT s.{quote(column)}::text[] FROM {summary.name.sql} s"
-    return tuple(session.run(sql, (), tick)[0][0] or ())
+    return tuple(session.run(sql)[0][0] or ())

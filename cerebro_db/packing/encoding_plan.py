@@ -25,7 +25,7 @@ from cerebro_db.postgres.columns import ALL, listed_columns
 from cerebro_db.postgres.control import Notify
 from cerebro_db.postgres.names import QualifiedName, shown_identifier
 from cerebro_db.postgres.relations import Column, Relation, column
-from cerebro_db.postgres.sessions import Session, Tick
+from cerebro_db.postgres.sessions import Session
 
 DEFAULT_CATEGORIES = 100
 _NUMBERS = {20, 21, 23, 700, 701, 1700}
@@ -233,11 +233,10 @@ class Fitter:
         source: QualifiedName,
         table: QualifiedName,
         max_categories: int,
-        tick: Tick,
         notify: Notify,
     ) -> None:
         self._session, self._source, self._table = session, source, table
-        self._max, self._tick, self._notify = max_categories, tick, notify
+        self._max, self._notify = max_categories, notify
 
     def fitted(self, plan: Encoding) -> Encoding:
         """The plan with its numbers and categories.
@@ -259,7 +258,7 @@ class Fitter:
         return found
 
     def _all_measured(self, plan: Sequence[ColumnEncoding]) -> list[ColumnEncoding]:
-        row = self._session.run(sql.numbers(self._table, plan), (), self._tick)[0]
+        row = self._session.run(sql.numbers(self._table, plan))[0]
         rows, facts = row[0], iter(row[1:])
         if not rows:
             raise InvalidData(
@@ -289,7 +288,7 @@ class Fitter:
         wanted = [column for column in columns if column.method is Method.STANDARDIZE]
         found: dict[str, Any] = {}
         if wanted:
-            row = self._session.run(sql.deviations(self._table, wanted), (), self._tick)[0]
+            row = self._session.run(sql.deviations(self._table, wanted))[0]
             found = {column.name: value for column, value in zip(wanted, row, strict=True)}
         for each in columns:
             scale = found.get(each.name)
@@ -297,7 +296,7 @@ class Fitter:
 
     def _categories(self, column: ColumnEncoding, known: int) -> tuple[str, ...]:
         statement = sql.categories(self._table, column)
-        rows = self._session.run(statement, (self._max,), self._tick)
+        rows = self._session.run(statement, (self._max,))
         for category, _ in rows:
             if len(category) > LONGEST_CATEGORY:
                 raise InvalidData(

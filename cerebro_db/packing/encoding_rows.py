@@ -16,7 +16,7 @@ from cerebro_db.postgres.names import QualifiedName
 from cerebro_db.postgres.outputs import new_outputs, publish
 from cerebro_db.postgres.packed import SUMMARY_SUFFIX, recorded_encoding
 from cerebro_db.postgres.relations import Relation, find, new_name
-from cerebro_db.postgres.sessions import Session, StatementFailed, Tick, no_tick
+from cerebro_db.postgres.sessions import Session, StatementFailed
 from cerebro_db.postgres.table_kinds import ENCODED
 
 # Parameters: schema, name, oid of the table. Whether it is a function that was made here, and the
@@ -55,7 +55,7 @@ class EncoderRequest:
     replace: bool | None = False
 
 
-def encode(session: Session, request: EncodeRequest, tick: Tick = no_tick) -> QualifiedName:
+def encode(session: Session, request: EncodeRequest) -> QualifiedName:
     """Make a table with a row for each row of the source; returns its name.
 
     Args:
@@ -66,7 +66,7 @@ def encode(session: Session, request: EncodeRequest, tick: Tick = no_tick) -> Qu
         WrongObjectType: the training table has no encoding.
         UndefinedColumn: the source lacks a column that the encoding needs.
     """
-    source, encoding = _read(session, request, tick)
+    source, encoding = _read(session, request)
     ids = [one.name for one in id_columns(source, request.id_col, (FEATURES,))]
     outputs = new_outputs(
         session,
@@ -75,16 +75,13 @@ def encode(session: Session, request: EncodeRequest, tick: Tick = no_tick) -> Qu
         ENCODED,
         replace=request.replace,
         inputs=[source.oid],
-        tick=tick,
     )
-    session.run(write_rows(outputs.draft(), source.name, ids, encoding), (), tick)
-    publish(session, outputs, tick)
+    session.run(write_rows(outputs.draft(), source.name, ids, encoding))
+    publish(session, outputs)
     return outputs.name
 
 
-def create_encoder(
-    session: Session, request: EncoderRequest, tick: Tick = no_tick
-) -> QualifiedName:
+def create_encoder(session: Session, request: EncoderRequest) -> QualifiedName:
     """Make a function that gives the features of a row of the source; returns its name.
 
     Args:
@@ -97,11 +94,11 @@ def create_encoder(
         DuplicateFunction: there is such a function, or, on an old server, such a column.
     """
     role = "function_name"
-    source, encoding = _read(session, request, tick)
+    source, encoding = _read(session, request)
     # The type of a row may be used without the right to read rows.
-    session.run(f"SELECT FROM {source.name.sql} LIMIT 0", (), tick)
-    name = new_name(session, request.function_name, role, tick)
-    rows = session.run(_FUNCTION, (name.schema, name.name, source.oid), tick)
+    session.run(f"SELECT FROM {source.name.sql} LIMIT 0")
+    name = new_name(session, request.function_name, role)
+    rows = session.run(_FUNCTION, (name.schema, name.name, source.oid))
     if rows and not (request.replace and rows[0] == (FUNCTION, True)):
         raise DuplicateFunction(
             f"{role}: got {request.function_name!r}; the function {name} of rows of "
@@ -109,7 +106,7 @@ def create_encoder(
         )
     try:
         text = write_function(name, source.name, encoding, bool(request.replace))
-        session.run(text, (), tick)
+        session.run(text)
     except StatementFailed as error:
         if error.sqlstate != _LIKE_A_COLUMN:
             raise
@@ -121,36 +118,32 @@ def create_encoder(
     return name
 
 
-def _read(
-    session: Session, request: EncodeRequest | EncoderRequest, tick: Tick
-) -> tuple[Relation, Encoding]:
+def _read(session: Session, request: EncodeRequest | EncoderRequest) -> tuple[Relation, Encoding]:
     """The source of a request, and the encoding that fits it."""
     role = "source_table"
-    source = find(session, request.source_table, role, tick)
+    source = find(session, request.source_table, role)
     check_source(source)
-    recorded = _recorded(session, request.training_table, tick)
+    recorded = _recorded(session, request.training_table)
     return source, matched(source, None, recorded, role)
 
 
-def _recorded(session: Session, text: str | None, tick: Tick) -> Encoding:
+def _recorded(session: Session, text: str | None) -> Encoding:
     """The encoding of a packed table, of a table of models, or of a registered model."""
     role = "training_table"
     if is_registered(text):
-        model = registered(session, model_reference(text, role), tick)
+        model = registered(session, model_reference(text, role))
         encoding, training = model.encoding, text
     else:
-        encoding, training = _of_table(session, text, role, tick)
+        encoding, training = _of_table(session, text, role)
     if not isinstance(encoding, Encoding):
         raise WrongObjectType(f"{role}: {training} has no encoding of columns", hint=_HINT)
     return encoding
 
 
-def _of_table(
-    session: Session, text: str | None, role: str, tick: Tick
-) -> tuple[Recorded | None, str]:
-    training = find(session, text, role, tick).name
+def _of_table(session: Session, text: str | None, role: str) -> tuple[Recorded | None, str]:
+    training = find(session, text, role).name
     try:
-        summary = find(session, training.suffixed(SUMMARY_SUFFIX).text, role, tick)
-        return recorded_encoding(session, summary, role, tick), str(training)
+        summary = find(session, training.suffixed(SUMMARY_SUFFIX).text, role)
+        return recorded_encoding(session, summary, role), str(training)
     except UndefinedTable:
         return None, str(training)

@@ -79,7 +79,7 @@ def pack(host: JobHost, request: PackRequest) -> PackSummary:
         request: what to pack.
     """
     request.check()
-    with borrowed(host.pool, 1, host.tick) as (control,):
+    with borrowed(host.pool, 1) as (control,):
         summary = _Job(host, control).run(request)
     host.notice(str(summary))
     return summary
@@ -89,7 +89,7 @@ class _Job:
     """One call of ``pack``: what its steps share."""
 
     def __init__(self, host: JobHost, control: Session) -> None:
-        self._host, self._pool, self._tick = host, host.pool, host.tick
+        self._host, self._pool = host, host.pool
         self._dialect, self._sql = host.dialect, host.dialect.packing
         self._control = control
 
@@ -113,13 +113,11 @@ class _Job:
 
     # -- names ---------------------------------------------------------------
     def _resolved(self, request: PackRequest) -> Work:
-        source = find(self._control, request.source_table, "source_table", self._tick)
+        source = find(self._control, request.source_table, "source_table")
         check_source(source)
         training = None
         if request.is_validation:
-            training = load_packed(
-                self._control, request.training_table, "training_table", self._tick
-            )
+            training = load_packed(self._control, request.training_table, "training_table")
         encoding = (ENCODING_SUFFIX,) if request.encoding else ()
         outputs = new_outputs(
             self._control,
@@ -129,7 +127,6 @@ class _Job:
             suffixes=("", SUMMARY_SUFFIX, *encoding),
             replace=request.replace,
             inputs=[source.oid, *([training.relation.oid] if training else [])],
-            tick=self._tick,
         )
         target, *targets = listed_targets(request, source)
         feature, *features = self._features(request, source, target, training)
@@ -148,7 +145,7 @@ class _Job:
         classes = wanted_classes(request, (target, *targets))
         weight = weight_of(request, source)
         segments = choose_segments(
-            self._control, self._dialect.hosts, request.distribution_rules, training, self._tick
+            self._control, self._dialect.hosts, request.distribution_rules, training
         )
         return Work(
             request,
@@ -175,12 +172,12 @@ class _Job:
             if found := listed_features(source, listed, "independent_varname"):
                 return found
         feature = feature_for(request, source, target, training)
-        return (within_limits(self._control, feature, self._tick),)
+        return (within_limits(self._control, feature),)
 
     # -- around the work -----------------------------------------------------
     @contextlib.contextmanager
     def _search_path(self, path: CallerPath) -> Iterator[None]:
-        use_search_path(self._control, path, self._tick)
+        use_search_path(self._control, path)
         try:
             yield
         finally:
@@ -192,10 +189,10 @@ class _Job:
         """Nobody else packs into the same table meanwhile."""
         digest = hashlib.sha256(f"cerebro pack {output}".encode()).digest()
         key = int.from_bytes(digest[:8], "big", signed=True)
-        if not self._control.run(self._sql.try_lock, (key,), self._tick)[0][0]:
+        if not self._control.run(self._sql.try_lock, (key,))[0][0]:
             raise DuplicateTable(
                 f"output_table: {output} is being packed by another session, "
-                f"{holder_of(self._control, key, self._tick)}",
+                f"{holder_of(self._control, key)}",
                 hint=f"choose another name, or {END_HOLDER}",
             )
         try:
@@ -203,7 +200,7 @@ class _Job:
         finally:
             self._control.recover()
             if not self._control.closed:
-                self._control.run(self._sql.unlock, (key,))
+                self._control.run_through(self._sql.unlock, (key,))
 
     @contextlib.contextmanager
     def _tidied(self, work: Work) -> Iterator[None]:
@@ -215,31 +212,35 @@ class _Job:
         except BaseException:
             self._control.recover()
             # If even this fails, the next packing into the same table clears what is left.
-            with contextlib.suppress(CerebroError), borrowed(self._pool, 1) as (session,):
+            with (
+                contextlib.suppress(CerebroError),
+                self._pool.undisturbed(),
+                borrowed(self._pool, 1) as (session,),
+            ):
                 session.run(self._sql.drop((work.build, work.stage)))
             raise
 
     def _drop_leftover(self, table: QualifiedName) -> None:
-        rows = self._control.run(self._sql.leftover, (table.schema, table.name), self._tick)
+        rows = self._control.run(self._sql.leftover, (table.schema, table.name))
         if rows and rows[0][0] != UNFINISHED:
             raise DuplicateTable(
                 f"output_table: the table {table} exists already; packing needs its name"
             )
         if rows:
-            self._control.run(self._sql.drop([table]), (), self._tick)
+            self._control.run(self._sql.drop([table]))
 
     # -- the work ------------------------------------------------------------
     def _built(self, work: Work) -> tuple[Survey, Layout]:
         if (sql := self._sql.spread) is not None:
             return self._spread(sql, work)
         table = self._readable(work)
-        self._control.run(self._sql.create(work.build, *work.names), (), self._tick)
+        self._control.run(self._sql.create(work.build, *work.names))
         if extras := extras_of(work.others):
-            self._control.run(add_columns(work.build, extras), (), self._tick)
-        snapshot = self._control.run(self._sql.begin_reading, (), self._tick)[0][0]
+            self._control.run(add_columns(work.build, extras))
+        snapshot = self._control.run(self._sql.begin_reading)[0][0]
         work = self._fitted(work, table)
         damaged = self._damaged(work, table, snapshot)
-        surveyor = Surveyor(self._sql, self._control, self._tick, damaged)
+        surveyor = Surveyor(self._sql, self._control, damaged)
         survey = _survey(surveyor, work, table)
         if damaged is not None and damaged.rows:
             self._tell_damaged(survey, damaged)
@@ -251,7 +252,7 @@ class _Job:
             if not failure.sqlstate.startswith("22"):
                 raise
             raise surveyor.explained(survey, failure) from None
-        self._control.run("COMMIT; BEGIN", (), self._tick)
+        self._control.run("COMMIT; BEGIN")
         self._finish(work, survey, layout)
         return survey, layout
 
@@ -272,7 +273,7 @@ class _Job:
             ignored=work.feature if request.ignores else None,
             notify=self._host.notice,
         )
-        survey, layout, used = spread(sql, self._control, spread_work, self._tick)
+        survey, layout, used = spread(sql, self._control, spread_work)
         check_size(survey, layout)
         work = replace(work, feature=survey.feature, segments=work.segments.followed(used))
         self._finish(work, survey, layout)
@@ -288,7 +289,6 @@ class _Job:
             work.source.name,
             table,
             wanted.max_categories,
-            self._tick,
             self._host.notice,
         )
         return replace(work, feature=replace(work.feature, encoding=fitter.fitted(plan)))
@@ -296,7 +296,7 @@ class _Job:
     def _readable(self, work: Work) -> QualifiedName:
         """A plain table with the rows of the source: itself, or a copy."""
         source = work.source
-        if not self._control.run(self._sql.needs_staging, (source.oid,), self._tick)[0][0]:
+        if not self._control.run(self._sql.needs_staging, (source.oid,))[0][0]:
             return source.name
         feature = work.feature
         arrays = (one for one in work.others.features if not one.is_scalar)
@@ -304,7 +304,7 @@ class _Job:
         if not isinstance(feature.encoding, Encoding) and not feature.is_scalar:
             wide = (*feature.sources, *wide)
         statement = self._sql.stage(work.stage, source.name, work.columns, wide)
-        self._control.run(statement, (), self._tick)
+        self._control.run(statement)
         return work.stage
 
     def _damaged(self, work: Work, table: QualifiedName, snapshot: str) -> Damaged | None:
@@ -313,16 +313,10 @@ class _Job:
         if not work.request.ignores or feature.image is None:
             return None
         parameters = (table.schema, table.name)
-        blocks = self._control.run(self._sql.blocks, parameters, self._tick)[0][0]
+        blocks = self._control.run(self._sql.blocks, parameters)[0][0]
         with self._workers(_cores(), snapshot) as workers:
             return find_damaged(
-                self._sql,
-                workers,
-                table,
-                feature.expression("s"),
-                feature.image,
-                blocks,
-                self._tick,
+                self._sql, workers, table, feature.expression("s"), feature.image, blocks
             )
 
     def _tell_damaged(self, survey: Survey, damaged: Damaged) -> None:
@@ -337,14 +331,14 @@ class _Job:
     @contextlib.contextmanager
     def _workers(self, count: int, snapshot: str) -> Iterator[list[Session]]:
         """Sessions that read what the control session reads."""
-        with borrowed(self._pool, count, self._tick) as workers:
-            run_each(workers, (self._sql.begin_writing, (snapshot,)), self._tick)
+        with borrowed(self._pool, count) as workers:
+            run_each(workers, (self._sql.begin_writing, (snapshot,)))
             yield workers
-            run_each(workers, ("COMMIT", ()), self._tick)
+            run_each(workers, ("COMMIT", ()))
 
     def _fill(self, work: Work, survey: Survey, layout: Layout, snapshot: str) -> None:
         with self._workers(min(_cores(), len(layout.rows_per_partition())), snapshot) as workers:
-            run_all(workers, _fillings(self._sql, work, survey, layout), self._tick)
+            run_all(workers, _fillings(self._sql, work, survey, layout))
 
     def _finish(self, work: Work, survey: Survey, layout: Layout) -> None:
         """Give the table its name, and end the transaction that is open."""
@@ -361,10 +355,10 @@ class _Job:
             more,
         )
         values = [*(field.value for field in fields), *told]
-        with replaced(self._control, work.outputs, self._tick):
-            self._control.run(statement, values, self._tick)
-        # No tick: once this has begun a cancel request must not leave it unknown whether it ended.
-        self._control.run("COMMIT")
+        with replaced(self._control, work.outputs):
+            self._control.run(statement, values)
+        # Once this has begun a cancel request must not leave it unknown whether it ended.
+        self._control.run_through("COMMIT")
 
 
 def _fillings(

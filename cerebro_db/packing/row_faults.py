@@ -16,7 +16,7 @@ from cerebro_db.postgres.dialects.packing_extras import FAULTS_SHOWN
 from cerebro_db.postgres.dialects.postgresql_packing import PostgreSQLPacking
 from cerebro_db.postgres.names import QualifiedName, shown_identifier
 from cerebro_db.postgres.relations import Column
-from cerebro_db.postgres.sessions import Session, Tick
+from cerebro_db.postgres.sessions import Session
 
 NULL, ELEMENT, VALUE, SHAPE = "null", "element", "value", "shape"
 
@@ -138,7 +138,6 @@ def find_damaged(
     data: str,
     image: ImageEncoding,
     blocks: int,
-    tick: Tick,
 ) -> Damaged:
     """Read all images, side by side.
 
@@ -155,7 +154,7 @@ def find_damaged(
     pieces: list[Statement] = [
         (statement, (f"({first},0)", f"({first + size},0)")) for first in range(0, blocks, size)
     ]
-    found = [row for ((row),) in gather(workers, pieces, tick) if row[0] is not None]
+    found = [row for ((row),) in gather(workers, pieces) if row[0] is not None]
     addresses = parse_addresses([bytes(listed) for listed, _ in found])
     faults = [fault for _, listed in found for fault in listed]
     return Damaged(len(addresses), addresses, tuple(faults[:FAULTS_SHOWN]))

@@ -20,7 +20,7 @@ from cerebro_db.postgres.gpus import hosts_with_gpus, servers_of
 from cerebro_db.postgres.names import QualifiedName
 from cerebro_db.postgres.packed import PackedTable
 from cerebro_db.postgres.relations import Relation, find
-from cerebro_db.postgres.sessions import Session, StatementFailed, Tick
+from cerebro_db.postgres.sessions import Session, StatementFailed
 
 ALL_SEGMENTS, GPU_SEGMENTS = "all_segments", "gpu_segments"
 _ROLE = "distribution_rules"
@@ -57,11 +57,7 @@ class Chosen:
 
 
 def choose_segments(
-    session: Session,
-    hosts: PostgreSQLHosts,
-    rule: str | None,
-    training: PackedTable | None,
-    tick: Tick,
+    session: Session, hosts: PostgreSQLHosts, rule: str | None, training: PackedTable | None
 ) -> Chosen:
     """Segments that a rule means.
 
@@ -74,7 +70,7 @@ def choose_segments(
     Raises:
         InvalidArgument: there are no such segments.
     """
-    word, servers = _word(rule), servers_of(session, hosts, tick)
+    word, servers = _word(rule), servers_of(session, hosts)
     if not servers:
         _check_without_segments(rule)
         return Chosen()
@@ -85,13 +81,12 @@ def choose_segments(
     if word == ALL_SEGMENTS:
         return Chosen(every)
     if word == GPU_SEGMENTS:
-        return Chosen(every, on_hosts(every, hosts_with_gpus(session, hosts, servers, tick)))
-    relation = _rules(session, rule, tick)
+        return Chosen(every, on_hosts(every, hosts_with_gpus(session, hosts, servers)))
+    relation = _rules(session, rule)
     rows = session.run(
         f"SELECT t.{_COLUMN}::bigint, pg_catalog.count(*) FROM {relation.name.sql} t "
         "GROUP BY 1 ORDER BY 1 LIMIT %s",
         (len(servers) + 1,),
-        tick,
     )
     return Chosen(every, of_dbids(servers, rows, str(relation.name)))
 
@@ -150,9 +145,9 @@ def _segments(servers: Sequence[Server]) -> tuple[Server, ...]:
     return tuple(sorted(found, key=lambda server: server.content))
 
 
-def _rules(session: Session, rule: str | None, tick: Tick) -> Relation:
+def _rules(session: Session, rule: str | None) -> Relation:
     try:
-        relation = find(session, rule, _ROLE, tick)
+        relation = find(session, rule, _ROLE)
     except UndefinedTable as error:
         near = nearest(_word(rule), [ALL_SEGMENTS, GPU_SEGMENTS])
         raise UndefinedTable(
@@ -214,7 +209,7 @@ class SpreadWork:
 
 
 def spread(
-    sql: SpreadPacking, control: Session, work: SpreadWork, tick: Tick
+    sql: SpreadPacking, control: Session, work: SpreadWork
 ) -> tuple[Survey, Layout, list[int]]:
     """Fill the packed table; also returns the segments of its partitions.
 
@@ -225,48 +220,48 @@ def spread(
         control: the session.
         work: what to do.
     """
-    control.run(sql.begin, (), tick)
-    all_keys = dict(control.run(sql.segment_keys, (), tick))
-    segments = _segments_of_buffers(sql, control, work, sorted(all_keys), tick)
+    control.run(sql.begin)
+    all_keys = dict(control.run(sql.segment_keys))
+    segments = _segments_of_buffers(sql, control, work, sorted(all_keys))
     keys = [all_keys[segment] for segment in segments]
     source = work.source
-    if control.run(sql.needs_copy, (source.text,), tick)[0][0]:
+    if control.run(sql.needs_copy, (source.text,))[0][0]:
         text, source = sql.copy(source, work.columns)
-        control.run(text, (), tick)
+        control.run(text)
     seeds = () if work.seed is None else (work.seed,)
-    control.run(sql.shuffle(source, work.columns, bool(seeds)), seeds, tick)
-    control.run(sql.create(work.build, *work.names), (), tick)
-    surveyor = Surveyor(sql, control, tick, _left_out(sql, control, work, tick))
+    control.run(sql.shuffle(source, work.columns, bool(seeds)), seeds)
+    control.run(sql.create(work.build, *work.names))
+    surveyor = Surveyor(sql, control, _left_out(sql, control, work))
     survey = work.survey(surveyor)
     if survey.scan.extras:
-        control.run(add_columns(work.build, survey.scan.extras), (), tick)
+        control.run(add_columns(work.build, survey.scan.extras))
     partitions = _partitions(work.partitions, keys, len(survey.addresses))
     layout = lay_out(survey.addresses, partitions, work.buffer_size(survey), None)
     spreading = Spreading(len(survey.addresses), keys[:partitions], work.buffer_size(survey))
-    control.run("SAVEPOINT before_filling", (), tick)
+    control.run("SAVEPOINT before_filling")
     try:
-        control.run(sql.rank, (), tick)
+        control.run(sql.rank)
         statement = sql.fill_all(work.build, survey.scan, work.names, spreading)
-        control.run(statement, _parameters(survey), tick)
+        control.run(statement, _parameters(survey))
     except StatementFailed as failure:
         # Class 22: something about the data, which is still there to be looked at.
         if not failure.sqlstate.startswith("22"):
             raise
-        control.run("ROLLBACK TO SAVEPOINT before_filling", (), tick)
+        control.run("ROLLBACK TO SAVEPOINT before_filling")
         raise surveyor.explained(survey, failure) from None
     return survey, layout, segments[:partitions]
 
 
-def _left_out(sql: SpreadPacking, control: Session, work: SpreadWork, tick: Tick) -> Damaged | None:
+def _left_out(sql: SpreadPacking, control: Session, work: SpreadWork) -> Damaged | None:
     """Delete the rows whose images cannot be read, and tell of them."""
     feature = work.ignored
     if feature is None or feature.image is None:
         return None
-    control.run(sql.mark_damaged(feature.expression("s"), feature.image), (), tick)
-    rows, addresses, faults = control.run(sql.marked, (), tick)[0]
+    control.run(sql.mark_damaged(feature.expression("s"), feature.image))
+    rows, addresses, faults = control.run(sql.marked)[0]
     if not rows:
         return None
-    control.run(sql.delete_marked, (), tick)
+    control.run(sql.delete_marked)
     where = [sql.named_row(0, work.source, address) for address in addresses]
     told = left_out(rows, work.source, feature.column.name, list(zip(where, faults, strict=True)))
     work.notify(told)
@@ -274,11 +269,11 @@ def _left_out(sql: SpreadPacking, control: Session, work: SpreadWork, tick: Tick
 
 
 def _segments_of_buffers(
-    sql: SpreadPacking, control: Session, work: SpreadWork, every: list[int], tick: Tick
+    sql: SpreadPacking, control: Session, work: SpreadWork, every: list[int]
 ) -> list[int]:
     """Those that are used, in the order of the partitions."""
     if work.like:
-        found: dict[int, int] = dict(control.run(sql.segments_of, (list(work.like),), tick))
+        found: dict[int, int] = dict(control.run(sql.segments_of, (list(work.like),)))
         # Keys of a cluster that had other segments may be unknown here.
         return list(dict.fromkeys(found[key] for key in work.like if key in found)) or every
     return every if work.segments is None else list(work.segments)

@@ -13,7 +13,7 @@ from cerebro_db.postgres.encoding import encoded
 from cerebro_db.postgres.names import quote, shown_identifier
 from cerebro_db.postgres.packed import PackedTable
 from cerebro_db.postgres.relations import Column, Relation, column
-from cerebro_db.postgres.sessions import Session, Tick
+from cerebro_db.postgres.sessions import Session
 from cerebro_db.training.buffers import WIRE_DTYPES
 from cerebro_db.training.images import require_pillow
 
@@ -186,11 +186,11 @@ def encoded_feature(encoding: Encoding) -> Feature:
     return Feature(column, "", _FLOAT8_OID, encoding=encoding)
 
 
-def within_limits(session: Session, feature: Feature, tick: Tick) -> Feature:
+def within_limits(session: Session, feature: Feature) -> Feature:
     """The same feature; of images, those of more pixels than the setting allows are refused."""
     if feature.image is None:
         return feature
-    limit = Catalog(session, tick).settings().max_image_pixels
+    limit = Catalog(session).settings().max_image_pixels
     return replace(feature, encoding=replace(feature.image, max_pixels=limit))
 
 

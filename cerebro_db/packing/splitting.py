@@ -13,7 +13,7 @@ from cerebro_db.postgres.columns import ALL, listed_columns
 from cerebro_db.postgres.names import QualifiedName, quote
 from cerebro_db.postgres.outputs import Outputs, new_outputs, publish
 from cerebro_db.postgres.relations import Relation, find
-from cerebro_db.postgres.sessions import Session, Tick, no_tick
+from cerebro_db.postgres.sessions import Session
 from cerebro_db.postgres.table_kinds import SPLIT, SPLIT_IN_TWO
 
 _CHOSEN = "pg_temp.cerebro_split"
@@ -161,7 +161,7 @@ class Split:
         return f"{self.train} rows to train with and {self.test} to test with{strata}: {names}"
 
 
-def split(session: Session, request: SplitRequest, tick: Tick = no_tick) -> Split:
+def split(session: Session, request: SplitRequest) -> Split:
     """Make one table or two, or nothing at all.
 
     Args:
@@ -173,13 +173,13 @@ def split(session: Session, request: SplitRequest, tick: Tick = no_tick) -> Spli
         InvalidData: one of the parts would have no rows.
     """
     request.check()
-    source = find(session, request.source_table, "source_table", tick)
+    source = find(session, request.source_table, "source_table")
     check_source(source)
     strata = _names(source, request.grouping_cols, "grouping_cols")
     columns = _names(source, request.target_cols or ALL, "target_cols")
-    outputs = _outputs(session, request, source, columns, tick)
-    made = _written(session, request, source, columns, strata, outputs, tick)
-    publish(session, outputs, tick)
+    outputs = _outputs(session, request, source, columns)
+    made = _written(session, request, source, columns, strata, outputs)
+    publish(session, outputs)
     return made
 
 
@@ -198,7 +198,7 @@ def _names(source: Relation, text: str | None, role: str) -> list[str]:
 
 
 def _outputs(
-    session: Session, request: SplitRequest, source: Relation, columns: list[str], tick: Tick
+    session: Session, request: SplitRequest, source: Relation, columns: list[str]
 ) -> Outputs:
     """The tables to be made."""
     if not request.is_separate and _SPLIT in columns:
@@ -213,7 +213,6 @@ def _outputs(
         SPLIT_IN_TWO if request.is_separate else SPLIT,
         replace=request.replace,
         inputs=[source.oid],
-        tick=tick,
     )
 
 
@@ -224,23 +223,22 @@ def _written(
     columns: list[str],
     strata: list[str],
     outputs: Outputs,
-    tick: Tick,
 ) -> Split:
-    if session.run(is_empty(source.name), (), tick)[0][0]:
+    if session.run(is_empty(source.name))[0][0]:
         raise InvalidData(
             f"source_table: {source.name} has no rows; allowed: at least two rows", NO_ROWS
         )
     train, kept = str(request.train), str(request.train + request.test)
     # In the order in which the statement has them.
     values = (*(train, kept, kept) * 2, kept, kept, request.seed, request.seed)
-    session.run(choose(source.name, columns, strata), values, tick)
-    counts = session.run(COUNTS, (), tick)[0]
+    session.run(choose(source.name, columns, strata), values)
+    counts = session.run(COUNTS)[0]
     _check_parts(source, request, *counts[:2])
     for suffix, part in zip(outputs.suffixes, _PARTS[outputs.suffixes], strict=True):
         table = outputs.draft(suffix)
         comment = outputs.kind.comment(table, suffix)
-        session.run(write(table, columns, part, comment), (), tick)
-    session.run(FORGET, (), tick)
+        session.run(write(table, columns, part, comment))
+    session.run(FORGET)
     tables = tuple(map(outputs.table, outputs.suffixes))
     return Split(tables, counts[0], counts[1], counts[2] if strata else 0)
 

@@ -23,7 +23,7 @@ from cerebro_db.postgres.dialects.postgresql_packing import (
 from cerebro_db.postgres.names import QualifiedName, quote
 from cerebro_db.postgres.packed import PackedTable
 from cerebro_db.postgres.relations import Column
-from cerebro_db.postgres.sessions import Session, Tick
+from cerebro_db.postgres.sessions import Session
 
 
 @dataclass(frozen=True)
@@ -93,12 +93,10 @@ class Surveyor:
         self,
         sql: PostgreSQLPacking,
         control: Session,
-        tick: Tick,
         damaged: Damaged | None = None,
     ) -> None:
         self._sql = sql
         self._control = control
-        self._tick = tick
         self._damaged = damaged or Damaged()
 
     def survey(
@@ -166,7 +164,7 @@ class Surveyor:
         target = pair.target
         if training is None and target.is_class and not places[0]:
             classes = self._sql.classes(pair.scan)
-            listed, count, has_null = self._control.run(classes, (), self._tick)[0]
+            listed, count, has_null = self._control.run(classes)[0]
             target = target.with_classes(listed, count, has_null, num_classes)
         return replace(
             pair,
@@ -196,21 +194,21 @@ class Surveyor:
 
     def _addresses(self, table: QualifiedName) -> NDArray[np.int64]:
         if self._sql.in_one_statement:  # where rows have none that another session could use
-            count = self._control.run(self._sql.count(table), (), self._tick)[0][0]
+            count = self._control.run(self._sql.count(table))[0][0]
             return np.arange(int(count), dtype=np.int64)
-        blocks = self._control.run(self._sql.blocks, (table.schema, table.name), self._tick)[0][0]
+        blocks = self._control.run(self._sql.blocks, (table.schema, table.name))[0][0]
         whole = blocks <= BLOCKS_PER_FETCH
         statement = self._sql.addresses(table, whole)
         pieces = []
         for first in range(0, max(blocks, 1), BLOCKS_PER_FETCH):
             ends = () if whole else (f"({first},0)", f"({first + BLOCKS_PER_FETCH},0)")
-            pieces.append(self._control.run(statement, ends, self._tick)[0][0] or b"")
+            pieces.append(self._control.run(statement, ends)[0][0] or b"")
         return parse_addresses(pieces)
 
     def _shapes(
         self, survey: Survey, places: tuple[int, int], training: PackedTable | None
     ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        features, targets = self._control.run(self._sql.shapes(survey.scan), (), self._tick)[0]
+        features, targets = self._control.run(self._sql.shapes(survey.scan))[0]
         wants_target = survey.target.column.is_array
         if features is None or (wants_target and targets is None):
             known = replace(survey, feature=replace(survey.feature, shape=tuple(features or ())))
@@ -229,7 +227,7 @@ class Surveyor:
         shape, target_shape = survey.feature.shape or (1,), survey.target.wire_shape
         statement = self._sql.culprit(survey.scan, shape, target_shape)
         values = [survey.target.values] if survey.target.is_class else []
-        rows = self._control.run(statement, (survey.divisor, *values), self._tick)
+        rows = self._control.run(statement, (survey.divisor, *values))
         if not rows:
             return None
         return int(rows[0][0]), self._told(survey, rows[0], shape, target_shape)

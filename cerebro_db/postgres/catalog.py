@@ -14,7 +14,7 @@ from cerebro_db.core.spec import Hop
 from cerebro_db.core.tasks import Measures
 from cerebro_db.errors import CerebroError, UndefinedRun, WrongRunStatus
 from cerebro_db.postgres.names import QualifiedName
-from cerebro_db.postgres.sessions import LOCK_TIMEOUT, Session, StatementFailed, Tick, no_tick
+from cerebro_db.postgres.sessions import LOCK_TIMEOUT, Session, StatementFailed
 
 # Where the tables of states are.
 STATES_SCHEMA = "cerebro_states"
@@ -148,18 +148,13 @@ class Catalog:
         session: nothing else uses it meanwhile.
     """
 
-    def __init__(self, session: Session, tick: Tick) -> None:
-        self._session, self._tick = session, tick
+    def __init__(self, session: Session) -> None:
+        self._session = session
 
     @property
     def session(self) -> Session:
         """The session, for statements beside those of the catalog in its transaction."""
         return self._session
-
-    @property
-    def tick(self) -> Tick:
-        """The function that is called while waiting."""
-        return self._tick
 
     def settings(self) -> Settings:
         """Settings of administrators."""
@@ -539,27 +534,27 @@ class Catalog:
         A transaction that changes rows of several tables begins with this, and so does one that both
         inserts and changes.
         """
-        if self._tick is not no_tick:
+        if self._session.ticks:
             self._session.wait_for_locks()
         self._run(LOCK_CATALOG, [list(tables)])
 
     def execute(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """Run a statement of the dialect."""
-        return self._session.run(sql, parameters, self._tick)
+        return self._session.run(sql, parameters)
 
     def attempt(self) -> AbstractContextManager[None]:
         """A statement that fails ends what is run inside, and not the transaction."""
         return self._session.attempt()
 
     def commit(self) -> None:
-        """End a transaction; no tick, which could leave it unknown whether this was done."""
-        self._session.run("COMMIT")
+        """End a transaction; no tick could leave it unknown whether this was done."""
+        self._session.run_through("COMMIT")
 
     def execute_quietly(self, sql: str) -> None:
         """Run a statement of a clean-up, which must not hide what went wrong."""
         with suppress(CerebroError):
             if not self._session.busy and not self._session.closed:
-                self._session.run(sql)
+                self._session.run_through(sql)
 
     def store(self, sql: str, parameters: Sequence[Any] = ()) -> None:
         """Run a statement that writes into the catalog."""
@@ -568,10 +563,10 @@ class Catalog:
     def _run(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         while True:
             try:
-                return self._session.run(sql, parameters, self._tick)
+                return self._session.run(sql, parameters)
             except StatementFailed as error:
                 # Nobody's open transaction, in which tables of the catalog are locked, ends a run.
-                is_over = self._tick is no_tick or self._session.in_transaction
+                is_over = not self._session.ticks or self._session.in_transaction
                 if is_over or error.sqlstate != LOCK_TIMEOUT:
                     raise
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from cerebro_db.errors import LoopbackFailed
 from cerebro_db.postgres.catalog import Catalog
 from cerebro_db.postgres.dialects.choice import HAS_SEGMENTS, PostgreSQL, dialect_of
-from cerebro_db.postgres.sessions import Session, SessionPool, no_tick
+from cerebro_db.postgres.sessions import Session, SessionPool
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Client:
         """Of a run, as ``cerebro.runs`` tells it."""
         (session,) = self.pool.take(1)
         try:
-            return Catalog(session, no_tick).run(run_id).status
+            return Catalog(session).run(run_id).status
         finally:
             self.pool.give([session])
 

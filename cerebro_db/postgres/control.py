@@ -18,8 +18,6 @@ from cerebro_db.postgres.sessions import (
     Session,
     SessionPool,
     StatementFailed,
-    Tick,
-    no_tick,
     reset_all,
     wait_any,
 )
@@ -39,6 +37,7 @@ class JobHost(Protocol):
     """The server process for which a job works, and the sessions that it has.
 
     Attributes:
+        pool: its sessions, with the tick of the call.
         search_path: for the names that the caller gives.
         styles: of the caller's session, in which dates and times are told.
     """
@@ -52,9 +51,6 @@ class JobHost(Protocol):
     @property
     def styles(self) -> Styles: ...
 
-    def tick(self) -> None:
-        """Called while waiting; raises to cancel."""
-
     def notice(self, message: str) -> None:
         """Tell the caller how far the work is."""
 
@@ -64,18 +60,16 @@ def no_notice(message: str) -> None:
 
 
 @contextmanager
-def control_session(
-    pool: SessionPool, search_path: CallerPath | None, tick: Tick = no_tick
-) -> Iterator[Session]:
+def control_session(pool: SessionPool, search_path: CallerPath | None) -> Iterator[Session]:
     """A session of the pool that knows the caller's search path; given back as it was.
 
     Args:
         search_path: where names without a schema are looked for; None for nowhere.
     """
-    session = pool.take(1, tick)[0]
+    session = pool.take(1)[0]
     try:
         if search_path is not None:
-            use_search_path(session, search_path, tick)
+            use_search_path(session, search_path)
         yield session
     finally:
         session.reset()
@@ -88,15 +82,15 @@ def _unlock(session: Session) -> None:
     """A cancel may have come between a lock and what would have released it."""
     try:
         if not session.closed:
-            session.run("SELECT pg_catalog.pg_advisory_unlock_all()")
+            session.run_through("SELECT pg_catalog.pg_advisory_unlock_all()")
     except CerebroError:
         session.close()
 
 
 @contextmanager
-def transaction(session: Session, tick: Tick = no_tick) -> Iterator[None]:
+def transaction(session: Session) -> Iterator[None]:
     """Do what is run inside as a whole, or not at all."""
-    session.run("BEGIN", (), tick)
+    session.run("BEGIN")
     try:
         yield
     except BaseException as error:
@@ -104,8 +98,8 @@ def transaction(session: Session, tick: Tick = no_tick) -> Iterator[None]:
         if isinstance(error, StatementFailed) and error.sqlstate == _THERE_ALREADY:
             _check_copies(session)
         raise
-    # No tick: a cancel request must not leave it unknown whether this was done.
-    session.run("COMMIT")
+    # A cancel request must not leave it unknown whether this was done.
+    session.run_through("COMMIT")
 
 
 def _check_copies(session: Session) -> None:
@@ -114,11 +108,11 @@ def _check_copies(session: Session) -> None:
     Raises:
         InvalidData: a copy differs from the others.
     """
-    for message, hint in session.run(_DIFFERENCES):
+    for message, hint in session.run_through(_DIFFERENCES):
         raise InvalidData(message, hint=hint)
 
 
-def lock(session: Session, subject: str, tick: Tick = no_tick) -> None:
+def lock(session: Session, subject: str) -> None:
     """Be the only one who works on a subject until the transaction ends.
 
     Raises:
@@ -126,20 +120,20 @@ def lock(session: Session, subject: str, tick: Tick = no_tick) -> None:
     """
     key = lock_key(subject)
     deadline = time.monotonic() + LOCK_SECONDS
-    while not session.run(_LOCK, (key,), tick)[0][0]:
+    while not session.run(_LOCK, (key,))[0][0]:
         if time.monotonic() >= deadline:
             raise ObjectInUse(
                 f"{subject}: got no lock within {LOCK_SECONDS:.0f} seconds; it is held by "
-                f"{holder_of(session, key, tick)}",
+                f"{holder_of(session, key)}",
                 hint=END_HOLDER,
             )
-        tick()
+        session.tick()
         time.sleep(POLL_SECONDS)
 
 
-def holder_of(session: Session, key: int, tick: Tick = no_tick) -> str:
+def holder_of(session: Session, key: int) -> str:
     """Process and role that hold an advisory lock, for messages: any role can, whatever it has to do with us."""
-    rows = session.run(_HOLDER, (key,), tick)
+    rows = session.run(_HOLDER, (key,))
     if not rows:  # gone meanwhile
         return "a session that has just ended"
     return f"process {rows[0][0]} of role {rows[0][1]}"
@@ -181,37 +175,33 @@ def preparation(use_gpus: bool, place: int = 0) -> tuple[str, tuple[int, bool, i
 Statement = tuple[str, Sequence[Any]]
 
 
-def run_each(sessions: Sequence[Session], statement: Statement, tick: Tick = no_tick) -> None:
+def run_each(sessions: Sequence[Session], statement: Statement) -> None:
     """Run one statement in every session, side by side."""
     for session in sessions:
         session.send(*statement)
-    _drain(sessions, tick)
+    _drain(sessions)
 
 
-def run_all(
-    sessions: Sequence[Session], statements: Iterable[Statement], tick: Tick = no_tick
-) -> None:
+def run_all(sessions: Sequence[Session], statements: Iterable[Statement]) -> None:
     """Run every statement in one of the sessions; they are started in their order."""
     for statement in statements:
-        _first_free(sessions, tick).send(*statement)
-    _drain(sessions, tick)
+        _first_free(sessions).send(*statement)
+    _drain(sessions)
 
 
 def gather(
-    sessions: Sequence[Session], statements: Sequence[Statement], tick: Tick = no_tick
+    sessions: Sequence[Session], statements: Sequence[Statement]
 ) -> list[list[tuple[Any, ...]]]:
     """Run every statement in one of the sessions; their rows, in the order of the statements."""
 
     def maker(statement: Statement) -> Callable[[Session], Statement]:
         return lambda session: statement
 
-    return gather_made(sessions, [maker(statement) for statement in statements], tick)
+    return gather_made(sessions, [maker(statement) for statement in statements])
 
 
 def gather_made(
-    sessions: Sequence[Session],
-    makers: Iterable[Callable[[Session], Statement]],
-    tick: Tick = no_tick,
+    sessions: Sequence[Session], makers: Iterable[Callable[[Session], Statement]]
 ) -> list[list[tuple[Any, ...]]]:
     """The same with statements that depend on the session that runs them."""
     found: dict[int, list[tuple[Any, ...]]] = {}
@@ -222,20 +212,20 @@ def gather_made(
             found[under_way.pop(session)] = session.rows()
 
     for number, make in enumerate(makers):
-        session = _first_free(sessions, tick)
+        session = _first_free(sessions)
         collect(session)
         session.send(*make(session))
         under_way[session] = number
-    _drain(sessions, tick)
+    _drain(sessions)
     for session in sessions:
         collect(session)
     return [found[number] for number in range(len(found))]
 
 
 @contextlib.contextmanager
-def borrowed(pool: SessionPool, count: int, tick: Tick = no_tick) -> Iterator[list[Session]]:
+def borrowed(pool: SessionPool, count: int) -> Iterator[list[Session]]:
     """Sessions of the pool; what they are still doing at the end is cancelled and rolled back."""
-    sessions = pool.take(count, tick=tick)
+    sessions = pool.take(count)
     try:
         yield sessions
     finally:
@@ -243,20 +233,20 @@ def borrowed(pool: SessionPool, count: int, tick: Tick = no_tick) -> Iterator[li
         pool.give(sessions)
 
 
-def _first_free(sessions: Sequence[Session], tick: Tick) -> Session:
+def _first_free(sessions: Sequence[Session]) -> Session:
     while True:
         for session in sessions:
             if session.advance():
                 return session
         wait_any(sessions, POLL_SECONDS)
-        tick()
+        sessions[0].tick()
 
 
-def _drain(sessions: Sequence[Session], tick: Tick) -> None:
+def _drain(sessions: Sequence[Session]) -> None:
     pending = list(sessions)
     while pending := [session for session in pending if not session.advance()]:
         wait_any(pending, POLL_SECONDS)
-        tick()
+        pending[0].tick()
 
 
 MAX_WORKERS = 256
@@ -286,7 +276,6 @@ SELECT least(pg_catalog.current_setting('max_connections')::integer
 def slots(
     control: Session,
     wanted: int,
-    tick: Tick,
     notify: Notify,
     fitting: int = MAX_WORKERS,
     ready: int = 0,
@@ -305,21 +294,21 @@ def slots(
         ObjectInUse: other calls of this role have all workers that it may use.
     """
     by_memory = min(wanted, fitting)
-    free = max(0, control.run(_FREE, (), tick)[0][0]) + ready
+    free = max(0, control.run(_FREE)[0][0]) + ready
     if not free:
         raise TooManyConnections(
             "got no free connection for a worker; allowed: at least one (max_connections, or a "
             "CONNECTION LIMIT of the role or the database)"
         )
-    most = Catalog(control, tick).settings().max_workers
-    of_role = _slots(control, most, tick)
-    keys = _taken(control, of_role, min(by_memory, free), tick)
+    most = Catalog(control).settings().max_workers
+    of_role = _slots(control, most)
+    keys = _taken(control, of_role, min(by_memory, free))
     try:
         if not keys:
             raise ObjectInUse(
                 f"got {wanted} workers beside those of other calls of this role; allowed: {most} "
                 "together, the setting max_workers; the first is held by "
-                f"{holder_of(control, of_role[0], tick)}",
+                f"{holder_of(control, of_role[0])}",
                 hint=END_HOLDER,
             )
         if len(keys) < wanted:
@@ -328,7 +317,9 @@ def slots(
     finally:
         with suppress(CerebroError):
             if not control.busy and not control.closed:
-                control.run(f"SELECT {_UNLOCK} FROM pg_catalog.unnest(%s::bigint[]) AS k", (keys,))
+                control.run_through(
+                    f"SELECT {_UNLOCK} FROM pg_catalog.unnest(%s::bigint[]) AS k", (keys,)
+                )
 
 
 _UNLOCK = "pg_catalog.pg_advisory_unlock(k)"
@@ -339,15 +330,15 @@ SELECT k FROM pg_catalog.unnest(%s::bigint[]) AS k
 """
 
 
-def _slots(control: Session, most: int, tick: Tick) -> list[int]:
+def _slots(control: Session, most: int) -> list[int]:
     """The locks of the slots that the role has."""
-    role = control.run("SELECT cerebro._role()", (), tick)[0][0]
+    role = control.run("SELECT cerebro._role()")[0][0]
     return [lock_key(f"worker {number} of role {role}") for number in range(most)]
 
 
-def _taken(control: Session, slots: list[int], wanted: int, tick: Tick) -> list[int]:
+def _taken(control: Session, slots: list[int], wanted: int) -> list[int]:
     """The locks of as many of the slots as are wanted and free."""
-    return [key for (key,) in control.run(_TAKE, (slots, wanted), tick)]
+    return [key for (key,) in control.run(_TAKE, (slots, wanted))]
 
 
 def _told(got: int, wanted: int, by_memory: int, free: int, most: int) -> str:

@@ -13,7 +13,7 @@ from cerebro_db.postgres.dialects.choice import PostgreSQL
 from cerebro_db.postgres.dialects.postgresql_hosts import LOCALHOST, PostgreSQLHosts, Server
 from cerebro_db.postgres.outputs import new_outputs, replaced
 from cerebro_db.postgres.packed import PackedTable
-from cerebro_db.postgres.sessions import Session, SessionPool, Tick
+from cerebro_db.postgres.sessions import Session, SessionPool
 from cerebro_db.postgres.table_kinds import GPUS
 from cerebro_db.training.devices import NVIDIA, SOURCES, TENSORFLOW
 
@@ -36,7 +36,7 @@ class GpuRequest:
 
 
 def write_configuration(
-    session: Session, pool: SessionPool, dialect: PostgreSQL, request: GpuRequest, tick: Tick
+    session: Session, pool: SessionPool, dialect: PostgreSQL, request: GpuRequest
 ) -> None:
     """Make a table with a row for each GPU.
 
@@ -47,32 +47,30 @@ def write_configuration(
     """
     source = request.checked_source()
     outputs = new_outputs(
-        session, request.output_table, "output_table", GPUS, replace=request.replace, tick=tick
+        session, request.output_table, "output_table", GPUS, replace=request.replace
     )
     output = outputs.name
-    with control_session(pool, None, tick) as control:
-        servers = servers_of(control, dialect.hosts, tick)
-        found = gpus_of_hosts(control, dialect.hosts, servers, source, tick)
-    with replaced(session, outputs, tick):
+    with control_session(pool, None) as control:
+        servers = servers_of(control, dialect.hosts)
+        found = gpus_of_hosts(control, dialect.hosts, servers, source)
+    with replaced(session, outputs):
         session.run(
             f"CREATE TABLE {output.sql} (hostname text NOT NULL, gpu_descr text NOT NULL); "
-            f"{GPUS.comment(output)}",
-            (),
-            tick,
+            f"{GPUS.comment(output)}"
         )
         for row in [(host, line) for host, lines in sorted(found.items()) for line in lines]:
-            session.run(f"INSERT INTO {output.sql} VALUES (%s, %s)", row, tick)
+            session.run(f"INSERT INTO {output.sql} VALUES (%s, %s)", row)
 
 
-def servers_of(session: Session, hosts: PostgreSQLHosts, tick: Tick) -> list[Server]:
+def servers_of(session: Session, hosts: PostgreSQLHosts) -> list[Server]:
     """All servers of the cluster; none where there are no segments."""
     if hosts.servers is None:
         return []
-    return [Server(*row) for row in session.run(hosts.servers, (), tick)]
+    return [Server(*row) for row in session.run(hosts.servers)]
 
 
 def gpus_of_hosts(
-    session: Session, hosts: PostgreSQLHosts, servers: Sequence[Server], source: str, tick: Tick
+    session: Session, hosts: PostgreSQLHosts, servers: Sequence[Server], source: str
 ) -> dict[str, list[str]]:
     """GPUs of each host, by its name; an empty list for none.
 
@@ -83,15 +81,15 @@ def gpus_of_hosts(
         source: who is asked, ``nvidia`` or ``tensorflow``.
     """
     names = first_segments(servers) or {0: LOCALHOST}
-    rows = session.run(*hosts.gpus(list(names), source), tick)
+    rows = session.run(*hosts.gpus(list(names), source))
     return {names[segment]: list(found) for segment, found in rows}
 
 
 def hosts_with_gpus(
-    session: Session, hosts: PostgreSQLHosts, servers: Sequence[Server], tick: Tick
+    session: Session, hosts: PostgreSQLHosts, servers: Sequence[Server]
 ) -> set[str]:
     """Those where TensorFlow sees any."""
-    found = gpus_of_hosts(session, hosts, servers, TENSORFLOW, tick)
+    found = gpus_of_hosts(session, hosts, servers, TENSORFLOW)
     return {name for name, gpus in found.items() if gpus}
 
 
@@ -104,11 +102,9 @@ def first_segments(servers: Sequence[Server]) -> dict[int, str]:
     return {segment: name for name, segment in sorted(found.items())}
 
 
-def gpu_places(
-    session: Session, hosts: PostgreSQLHosts, use_gpus: bool, tick: Tick
-) -> dict[int, int]:
+def gpu_places(session: Session, hosts: PostgreSQLHosts, use_gpus: bool) -> dict[int, int]:
     """The place of each segment among those of its host; nothing where no GPU is to be shared."""
-    return places_on_hosts(servers_of(session, hosts, tick)) if use_gpus else {}
+    return places_on_hosts(servers_of(session, hosts)) if use_gpus else {}
 
 
 def places_on_hosts(servers: Sequence[Server]) -> dict[int, int]:
@@ -122,9 +118,7 @@ def places_on_hosts(servers: Sequence[Server]) -> dict[int, int]:
     return places
 
 
-def check_gpus(
-    session: Session, hosts: PostgreSQLHosts, tables: Sequence[PackedTable], tick: Tick
-) -> None:
+def check_gpus(session: Session, hosts: PostgreSQLHosts, tables: Sequence[PackedTable]) -> None:
     """Refuse to compute on GPUs where a segment's host has none.
 
     A server without segments has one host, whose workers tell.
@@ -137,12 +131,12 @@ def check_gpus(
     Raises:
         RunFailed: naming the hosts.
     """
-    servers = _used(session, hosts, tables, tick)
+    servers = _used(session, hosts, tables)
     if not servers:
         return
     # The first source answers at once, but is not there for every kind of GPU.
     for source in (NVIDIA, TENSORFLOW):
-        found = gpus_of_hosts(session, hosts, servers, source, tick)
+        found = gpus_of_hosts(session, hosts, servers, source)
         servers = [server for server in servers if not found[server.hostname]]
         if not servers:
             return
@@ -153,14 +147,12 @@ def check_gpus(
     )
 
 
-def _used(
-    session: Session, hosts: PostgreSQLHosts, tables: Sequence[PackedTable], tick: Tick
-) -> list[Server]:
+def _used(session: Session, hosts: PostgreSQLHosts, tables: Sequence[PackedTable]) -> list[Server]:
     """The segments that have rows of tables; of a view, which does not tell, all of them."""
-    servers = [server for server in servers_of(session, hosts, tick) if server.is_segment]
+    servers = [server for server in servers_of(session, hosts) if server.is_segment]
     used: set[int] = set()
     for table in tables if servers else ():
         sql = hosts.segments_of(table.relation.name) if table.relation.kind == "r" else None
-        rows = [(s.content,) for s in servers] if sql is None else session.run(sql, (), tick)
+        rows = [(s.content,) for s in servers] if sql is None else session.run(sql)
         used.update(segment for (segment,) in rows)
     return [server for server in servers if server.content in used]

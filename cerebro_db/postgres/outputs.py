@@ -31,7 +31,7 @@ from cerebro_db.postgres.relations import (
     possible_names,
     require_text,
 )
-from cerebro_db.postgres.sessions import LOCK_TIMEOUT, Session, StatementFailed, Tick, no_tick
+from cerebro_db.postgres.sessions import LOCK_TIMEOUT, Session, StatementFailed
 from cerebro_db.postgres.table_kinds import GIVEN, GRANTS, KINDS, MODELS, TABLES, Kind
 
 _DEPENDENT = "2BP01"
@@ -107,7 +107,6 @@ def new_outputs(
     suffixes: Sequence[str] | None = None,
     replace: bool | None = False,
     inputs: Sequence[int] = (),
-    tick: Tick = no_tick,
 ) -> Outputs:
     """The names of tables to be made, checked: they are free, or what is there may give way.
 
@@ -125,52 +124,52 @@ def new_outputs(
         DependentObjects: something depends on what would give way.
         ObjectInUse: a run, or another transaction, uses it.
     """
-    name = new_name(session, text, role, tick)
+    name = new_name(session, text, role)
     made = kind.suffixes if suffixes is None else tuple(suffixes)
     outputs = Outputs(name, str(text), role, kind, made, bool(replace), inputs=tuple(inputs))
     for suffix in made:
         name.suffixed(suffix)  # long names are refused
-    check(session, outputs, tick)
+    check(session, outputs)
     return outputs
 
 
-def check(session: Session, outputs: Outputs, tick: Tick = no_tick) -> None:
+def check(session: Session, outputs: Outputs) -> None:
     """Check that the names are free, or that earlier tables would give way if all were done by now.
 
     Raises:
         DuplicateTable, DependentObjects, ObjectInUse: as above.
     """
-    earlier = _earlier(session, outputs, tick)
+    earlier = _earlier(session, outputs)
     made = [outputs.table(suffix) for suffix in outputs.suffixes]
-    check_not_hidden(session, outputs.text, outputs.role, made, tick)
+    check_not_hidden(session, outputs.text, outputs.role, made)
     if not earlier:
         return
-    with session.rehearsal(tick):
-        session.run(_TRIAL, (), tick)
-        _drop(session, outputs, earlier, tick)
+    with session.rehearsal():
+        session.run(_TRIAL)
+        _drop(session, outputs, earlier)
 
 
 @contextmanager
-def replaced(session: Session, outputs: Outputs, tick: Tick = no_tick) -> Iterator[None]:
+def replaced(session: Session, outputs: Outputs) -> Iterator[None]:
     """Within a transaction: earlier tables are dropped, and those made inside get their grants.
 
     Raises:
         DuplicateTable, DependentObjects, ObjectInUse: as above.
     """
-    earlier = _earlier(session, outputs, tick)
+    earlier = _earlier(session, outputs)
     grants = {
-        table.suffix: session.run(GRANTS, (table.oid, table.oid), tick)
+        table.suffix: session.run(GRANTS, (table.oid, table.oid))
         for table in earlier
         if table.suffix in outputs.suffixes
     }
     if earlier:
-        _drop(session, outputs, earlier, tick)
+        _drop(session, outputs, earlier)
     yield
     if grants:
-        _grant(session, outputs, grants, tick)
+        _grant(session, outputs, grants)
 
 
-def publish(session: Session, outputs: Outputs, tick: Tick = no_tick) -> None:
+def publish(session: Session, outputs: Outputs) -> None:
     """Within a transaction: what was drafted gets its names, those of earlier tables.
 
     Raises:
@@ -178,13 +177,13 @@ def publish(session: Session, outputs: Outputs, tick: Tick = no_tick) -> None:
     """
     if not outputs.replace:  # it has them
         return
-    with replaced(session, outputs, tick):
+    with replaced(session, outputs):
         for suffix in outputs.suffixes:
             draft, name = outputs.draft(suffix), outputs.table(suffix)
-            session.run(f"ALTER TABLE {draft.sql} RENAME TO {quote(name.name)}", (), tick)
+            session.run(f"ALTER TABLE {draft.sql} RENAME TO {quote(name.name)}")
 
 
-def drop_outputs(session: Session, text: str | None, tick: Tick = no_tick) -> list[str]:
+def drop_outputs(session: Session, text: str | None) -> list[str]:
     """Drop an output table and what is beside it, within a transaction; returns their names.
 
     Args:
@@ -198,24 +197,22 @@ def drop_outputs(session: Session, text: str | None, tick: Tick = no_tick) -> li
         ObjectInUse: a run uses it.
     """
     role = "output_table"
-    outputs, tables = _outputs_of(session, require_text(text, role), role, tick)
+    outputs, tables = _outputs_of(session, require_text(text, role), role)
     for table in tables:
         if not table.is_usable:
             raise NotPermitted(
                 f"{role}: got {text!r}; {table.name} belongs to {table.owner}; allowed: your own",
                 hint="its owner can drop it",
             )
-    _check_unused(session, outputs, tables, tick)
-    _drop_same(session, outputs, tables, tick)
+    _check_unused(session, outputs, tables)
+    _drop_same(session, outputs, tables)
     return [str(table.name) for table in tables]
 
 
 # -- what is there -----------------------------------------------------------------------------
-def _tables(
-    session: Session, name: QualifiedName, suffixes: Sequence[str], tick: Tick
-) -> dict[str, Table]:
+def _tables(session: Session, name: QualifiedName, suffixes: Sequence[str]) -> dict[str, Table]:
     names = {name.name + suffix: suffix for suffix in suffixes}
-    rows = session.run(TABLES, (name.schema, list(names)), tick)
+    rows = session.run(TABLES, (name.schema, list(names)))
     tables = (
         Table(names[found], QualifiedName(name.schema, found), *facts) for found, *facts in rows
     )
@@ -235,7 +232,7 @@ def _is_of(kind: Kind, table: Table, beside: dict[str, Table]) -> bool:
     return table.suffix != "" or ("_summary" in beside and _is_of(kind, beside["_summary"], {}))
 
 
-def _earlier(session: Session, outputs: Outputs, tick: Tick) -> list[Table]:
+def _earlier(session: Session, outputs: Outputs) -> list[Table]:
     """The tables that give way.
 
     Raises:
@@ -243,14 +240,14 @@ def _earlier(session: Session, outputs: Outputs, tick: Tick) -> list[Table]:
         DependentObjects: a user has given something to one that a new one would lack.
     """
     suffixes = outputs.kind.suffixes if outputs.replace else outputs.suffixes
-    there = _tables(session, outputs.name, suffixes, tick)
+    there = _tables(session, outputs.name, suffixes)
     earlier = []
     for suffix, table in there.items():
         if not outputs.replace:
             raise exists_already(outputs.text, outputs.role, table.name)
         if _is_of(outputs.kind, table, there):
             _check_own(outputs, table)
-            _check_given(session, outputs, table, tick)
+            _check_given(session, outputs, table)
             earlier.append(table)
         elif suffix in outputs.suffixes:
             raise DuplicateTable(
@@ -286,8 +283,8 @@ def _check_own(outputs: Outputs, table: Table) -> None:
         )
 
 
-def _check_given(session: Session, outputs: Outputs, table: Table, tick: Tick) -> None:
-    if given := session.run(GIVEN, (table.oid,) * 3, tick):
+def _check_given(session: Session, outputs: Outputs, table: Table) -> None:
+    if given := session.run(GIVEN, (table.oid,) * 3):
         listed = ", ".join(sorted(row[0] for row in given))
         raise DependentObjects(
             f"{outputs.role}: got {outputs.text!r}; {table.name} has {listed}, which a new table "
@@ -296,12 +293,12 @@ def _check_given(session: Session, outputs: Outputs, table: Table, tick: Tick) -
         )
 
 
-def _outputs_of(session: Session, text: str, role: str, tick: Tick) -> tuple[Outputs, list[Table]]:
+def _outputs_of(session: Session, text: str, role: str) -> tuple[Outputs, list[Table]]:
     """Kind of outputs, and the tables that are there, of a name that a function was given."""
-    found = find_if_there(session, text, role, tick)
-    for name in [found.name] if found else possible_names(session, text, tick):
+    found = find_if_there(session, text, role)
+    for name in [found.name] if found else possible_names(session, text):
         for kind in KINDS:
-            there = _tables(session, name, kind.suffixes, tick)
+            there = _tables(session, name, kind.suffixes)
             ours = [table for table in there.values() if _is_of(kind, table, there)]
             # A table of the very name decides what that means, if calls of the kind make one.
             if ours and (
@@ -310,17 +307,15 @@ def _outputs_of(session: Session, text: str, role: str, tick: Tick) -> tuple[Out
                 return Outputs(name, text, role, kind), ours
     if found is None:
         raise UndefinedTable(f"{role}: got {text!r}; no table of that name exists")
-    raise _not_ours(session, found.name, text, role, tick)
+    raise _not_ours(session, found.name, text, role)
 
 
-def _not_ours(
-    session: Session, name: QualifiedName, text: str, role: str, tick: Tick
-) -> WrongObjectType:
+def _not_ours(session: Session, name: QualifiedName, text: str, role: str) -> WrongObjectType:
     for kind in KINDS:
         for suffix in kind.suffixes:
             if suffix and name.name.endswith(suffix):
                 first = QualifiedName(name.schema, name.name.removesuffix(suffix))
-                there = _tables(session, first, kind.suffixes, tick) if first.name else {}
+                there = _tables(session, first, kind.suffixes) if first.name else {}
                 if suffix in there and _is_of(kind, there[suffix], there):
                     return WrongObjectType(
                         f"{role}: got {text!r}, which is beside {first}; allowed: the name that was "
@@ -345,21 +340,21 @@ def output_key(name: QualifiedName) -> int:
     return lock_key(f"output {name}")
 
 
-def _check_unused(session: Session, outputs: Outputs, tables: Sequence[Table], tick: Tick) -> None:
+def _check_unused(session: Session, outputs: Outputs, tables: Sequence[Table]) -> None:
     keys = [table_key(table.oid) for table in tables]
     if outputs.kind is MODELS:
         keys.append(output_key(outputs.name))
     for key in keys:
-        if not session.run("SELECT pg_catalog.pg_try_advisory_xact_lock(%s)", (key,), tick)[0][0]:
+        if not session.run("SELECT pg_catalog.pg_try_advisory_xact_lock(%s)", (key,))[0][0]:
             raise ObjectInUse(
                 f"{outputs.role}: got {outputs.text!r}; a run that goes on uses {outputs.name}: "
-                f"{holder_of(session, key, tick)}",
+                f"{holder_of(session, key)}",
                 hint="choose another name, or wait for that run, which cerebro.progress shows if it "
                 f"is yours; {END_HOLDER}",
             )
 
 
-def _drop_same(session: Session, outputs: Outputs, tables: Sequence[Table], tick: Tick) -> None:
+def _drop_same(session: Session, outputs: Outputs, tables: Sequence[Table]) -> None:
     """Drop the tables that were looked at, and none that others have given their names to since.
 
     Raises:
@@ -367,18 +362,16 @@ def _drop_same(session: Session, outputs: Outputs, tables: Sequence[Table], tick
     """
     names = ", ".join(table.name.sql for table in tables)
     try:  # what is locked keeps its name; it may be another's by now, which was waited for
-        session.run(f"LOCK TABLE {names} IN ACCESS EXCLUSIVE MODE", (), tick)
+        session.run(f"LOCK TABLE {names} IN ACCESS EXCLUSIVE MODE")
     except StatementFailed as error:
         if error.sqlstate == UndefinedTable.sqlstate:
             raise _changed(outputs, tables) from None
         raise
     for table in tables:
-        found = session.run(
-            "SELECT pg_catalog.to_regclass(%s)::oid::bigint", (table.name.text,), tick
-        )
+        found = session.run("SELECT pg_catalog.to_regclass(%s)::oid::bigint", (table.name.text,))
         if found != [(table.oid,)]:
             raise _changed(outputs, [table])
-    session.run(f"DROP TABLE {names}", (), tick)
+    session.run(f"DROP TABLE {names}")
 
 
 def _changed(outputs: Outputs, tables: Sequence[Table]) -> ObjectInUse:
@@ -390,11 +383,11 @@ def _changed(outputs: Outputs, tables: Sequence[Table]) -> ObjectInUse:
     )
 
 
-def _drop(session: Session, outputs: Outputs, tables: Sequence[Table], tick: Tick) -> None:
-    _check_unused(session, outputs, tables, tick)
+def _drop(session: Session, outputs: Outputs, tables: Sequence[Table]) -> None:
+    _check_unused(session, outputs, tables)
     what = f"{outputs.role}: got {outputs.text!r}, which {outputs.by} := true replaces"
     try:
-        _drop_same(session, outputs, tables, tick)
+        _drop_same(session, outputs, tables)
     except StatementFailed as error:
         if error.sqlstate == LOCK_TIMEOUT:
             raise ObjectInUse(
@@ -407,28 +400,21 @@ def _drop(session: Session, outputs: Outputs, tables: Sequence[Table], tick: Tic
         raise
 
 
-def _grant(
-    session: Session,
-    outputs: Outputs,
-    grants: dict[str, list[tuple[Any, ...]]],
-    tick: Tick,
-) -> None:
+def _grant(session: Session, outputs: Outputs, grants: dict[str, list[tuple[Any, ...]]]) -> None:
     """The tables are open to those to whom the earlier ones were, and to nobody else."""
-    there = _tables(session, outputs.name, list(grants), tick)
+    there = _tables(session, outputs.name, list(grants))
     for suffix, rows in grants.items():
         table = there[suffix]
-        first = session.run(GRANTS, (table.oid, table.oid), tick)  # by default privileges
+        first = session.run(GRANTS, (table.oid, table.oid))  # by default privileges
         for role in sorted({role for _, _, role, _ in first}):
-            session.run(f"REVOKE ALL ON TABLE {table.name.sql} FROM {_doubled(role)}", (), tick)
+            session.run(f"REVOKE ALL ON TABLE {table.name.sql} FROM {_doubled(role)}")
         for privilege, column, grantee, is_grantable in rows:
             if column is None or column in table.columns:
                 listed = "" if column is None else f" ({quote(str(column))})"
                 option = " WITH GRANT OPTION" if is_grantable else ""
                 session.run(
                     f"GRANT {privilege}{listed} ON TABLE {table.name.sql} "
-                    f"TO {_doubled(grantee)}{option}",
-                    (),
-                    tick,
+                    f"TO {_doubled(grantee)}{option}"
                 )
 
 
@@ -445,17 +431,17 @@ _LEFT = {
 }
 
 
-def new_output(session: Session, text: str | None, role: str, tick: Tick) -> QualifiedName:
+def new_output(session: Session, text: str | None, role: str) -> QualifiedName:
     """The name of output tables to be made, which do not exist, but for what is left of others.
 
     Raises:
         DuplicateTable: one exists.
     """
-    return _found(session, text, role, tick)[0]
+    return _found(session, text, role)[0]
 
 
 def cleared_output(
-    session: Session, text: str | None, role: str, tick: Tick, notify: Callable[[str], None]
+    session: Session, text: str | None, role: str, notify: Callable[[str], None]
 ) -> None:
     """The same check, made again, and what is left is dropped, all or none.
 
@@ -463,32 +449,32 @@ def cleared_output(
         DuplicateTable: one of the others exists.
         StatementFailed: something depends on what is left.
     """
-    _, left = _found(session, text, role, tick)
+    _, left = _found(session, text, role)
     if not left:
         return
-    with transaction(session, tick):
+    with transaction(session):
         for table in left:
-            session.run(f"DROP TABLE {table.sql}", (), tick)
+            session.run(f"DROP TABLE {table.sql}")
     names = " and ".join(map(str, left))
     notify(f"dropped {names}, left of a table of models that is gone")
 
 
 def _found(
-    session: Session, text: str | None, role: str, tick: Tick
+    session: Session, text: str | None, role: str
 ) -> tuple[QualifiedName, list[QualifiedName]]:
     """The name, and tables of the caller that a run has made beside another one of that name."""
-    output = new_name(session, text, role, tick)
+    output = new_name(session, text, role)
     wanted: dict[QualifiedName, frozenset[str] | None] = {
         output: None,
         output.suffixed(_WHOLE): None,
     }
     wanted |= {output.suffixed(suffix): columns for suffix, columns in _LEFT.items()}
-    there = own_columns(session, output.schema, [table.name for table in wanted], tick)
+    there = own_columns(session, output.schema, [table.name for table in wanted])
     left = []
     for table, columns in wanted.items():
         if table.name in there:
             if columns is None or not columns <= there[table.name]:
                 raise exists_already(text, role, table)
             left.append(table)
-    check_not_hidden(session, text, role, list(wanted), tick)
+    check_not_hidden(session, text, role, list(wanted))
     return output, left

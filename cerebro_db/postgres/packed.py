@@ -13,7 +13,7 @@ from cerebro_db.configs.messages import shown
 from cerebro_db.errors import PACK_AGAIN, InvalidData, UndefinedTable, WrongObjectType
 from cerebro_db.postgres.names import QualifiedName, quote
 from cerebro_db.postgres.relations import Relation, find
-from cerebro_db.postgres.sessions import Session, Tick, no_tick
+from cerebro_db.postgres.sessions import Session
 from cerebro_db.postgres.table_kinds import MAX_TARGETS, Facts, Shape
 
 _WORD = 4
@@ -58,12 +58,7 @@ class Block:
 
 
 def read_buffers(
-    session: Session,
-    relation: Relation,
-    summary: Facts,
-    blocks: Sequence[Block],
-    hint: str,
-    tick: Tick,
+    session: Session, relation: Relation, summary: Facts, blocks: Sequence[Block], hint: str
 ) -> tuple[PartitionInfo, ...]:
     """The partitions of a packed table; no byte of the data is read.
 
@@ -79,7 +74,7 @@ def read_buffers(
         WrongObjectType: a number is none.
     """
     keys = [name for name in _KEYS if relation.has(name)]
-    rows = session.run(_query(relation.name, keys, blocks), (), tick)
+    rows = session.run(_query(relation.name, keys, blocks))
     found: dict[tuple[int, int | None], dict[int, int]] = {}
     for row in rows:
         facts = Facts(summary.role, relation.name, dict(zip(keys, row, strict=False)), hint)
@@ -254,7 +249,7 @@ class PackedTable:
         return self.rows * self.row_bytes
 
 
-def load_packed(session: Session, text: str | None, role: str, tick: Tick = no_tick) -> PackedTable:
+def load_packed(session: Session, text: str | None, role: str) -> PackedTable:
     """The packed table that a user names.
 
     Args:
@@ -266,17 +261,17 @@ def load_packed(session: Session, text: str | None, role: str, tick: Tick = no_t
         WrongObjectType: the table was not made by packing, or by another version.
         InvalidData: its buffers are not those that its summary tells of.
     """
-    relation = find(session, text, role, tick)
+    relation = find(session, text, role)
     if not (relation.has("partition_key") and relation.has("buffer_id")):
         raise WrongObjectType(f"{role}: {relation.name} is not packed", hint=_HINT)
-    summary = _summary_of(session, relation, role, tick)
-    facts = _facts(session, summary, role, tick)
+    summary = _summary_of(session, relation, role)
+    facts = _facts(session, summary, role)
     inputs = tuple(_input(facts, i) for i in range(len(facts.names("independent_varname"))))
     targets = tuple(
-        _target(session, summary, facts, index, tick)
+        _target(session, summary, facts, index)
         for index in range(len(facts.names("dependent_varname")))
     )
-    weight = _sample_weight(session, summary, tick)
+    weight = _sample_weight(session, summary)
     blocks = [Block(one.name, one.shape) for one in inputs]
     blocks += [Block(one.name, one.shape, bool(weight) and one is targets[0]) for one in targets]
     return PackedTable(
@@ -286,15 +281,13 @@ def load_packed(session: Session, text: str | None, role: str, tick: Tick = no_t
         targets=targets,
         normalizing_const=facts.divisor("normalizing_const"),
         buffer_size=facts.whole("buffer_size", facts.row["buffer_size"], 1),
-        partitions=read_buffers(session, relation, facts, blocks, _HINT, tick),
-        encoding=recorded_encoding(session, summary, role, tick),
+        partitions=read_buffers(session, relation, facts, blocks, _HINT),
+        encoding=recorded_encoding(session, summary, role),
         sample_weight=weight,
     )
 
 
-def recorded_encoding(
-    session: Session, summary: Relation, role: str, tick: Tick = no_tick
-) -> Recorded | None:
+def recorded_encoding(session: Session, summary: Relation, role: str) -> Recorded | None:
     """The encoding that a summary tells of, of a packed table or of models; None if there is none.
 
     Args:
@@ -304,17 +297,17 @@ def recorded_encoding(
     """
     if not summary.has("encoding"):
         return None
-    rows = session.run(f"SELECT s.encoding::text FROM {summary.name.sql} s", (), tick)
+    rows = session.run(f"SELECT s.encoding::text FROM {summary.name.sql} s")
     text = rows[0][0] if rows else None
     return None if text is None else parse_recorded(text, f"{role}: {summary.name}")
 
 
-def fingerprint(session: Session, packed: PackedTable, tick: Tick = no_tick) -> str:
+def fingerprint(session: Session, packed: PackedTable) -> str:
     """Fingerprint of a packed table: another one once anything in it was changed.
 
     The rows' own transaction numbers are part of it, so that no byte of the data has to be read.
     """
-    rows = session.run(print_query(packed), (), tick)
+    rows = session.run(print_query(packed))
     facts = (packed.inputs, packed.targets, packed.normalizing_const, packed.partitions)
     return hashlib.sha256(f"{rows[0][0]} {facts!r}".encode()).hexdigest()
 
@@ -334,19 +327,19 @@ def print_query(packed: PackedTable) -> str:
     )
 
 
-def packed_of(session: Session, oid: int, role: str, tick: Tick = no_tick) -> PackedTable:
+def packed_of(session: Session, oid: int, role: str) -> PackedTable:
     """A packed table that was found before, whatever its name is now.
 
     Raises:
         UndefinedTable: it was dropped.
     """
-    rows = session.run(_NAME_OF, (oid,), tick)
+    rows = session.run(_NAME_OF, (oid,))
     if not rows:
         raise UndefinedTable(
             f"{role}: the packed table that the run began with was dropped",
             hint="start a new run with a table that is packed again",
         )
-    return load_packed(session, QualifiedName(*rows[0]).text, role, tick)
+    return load_packed(session, QualifiedName(*rows[0]).text, role)
 
 
 _NAME_OF = """
@@ -356,10 +349,10 @@ SELECT n.nspname, c.relname
 """
 
 
-def _summary_of(session: Session, relation: Relation, role: str, tick: Tick) -> Relation:
+def _summary_of(session: Session, relation: Relation, role: str) -> Relation:
     name = relation.name.suffixed(SUMMARY_SUFFIX)
     try:
-        summary = find(session, name.text, role, tick)
+        summary = find(session, name.text, role)
     except UndefinedTable:
         raise WrongObjectType(
             f"{role}: {relation.name} has no summary table {name}", hint=_HINT
@@ -371,9 +364,9 @@ def _summary_of(session: Session, relation: Relation, role: str, tick: Tick) -> 
     return summary
 
 
-def _facts(session: Session, summary: Relation, role: str, tick: Tick) -> Facts:
+def _facts(session: Session, summary: Relation, role: str) -> Facts:
     listed = ", ".join(_FACTS)
-    rows = session.run(f"SELECT {listed} FROM {summary.name.sql}", (), tick)
+    rows = session.run(f"SELECT {listed} FROM {summary.name.sql}")
     facts = dict(zip(_FACTS, rows[0], strict=True)) if len(rows) == 1 else {}
     if facts.get("format_version") != FORMAT_VERSION:
         raise WrongObjectType(
@@ -413,9 +406,7 @@ def _input(facts: Facts, index: int) -> PackedInput:
     )
 
 
-def _target(
-    session: Session, summary: Relation, facts: Facts, index: int, tick: Tick
-) -> PackedTarget:
+def _target(session: Session, summary: Relation, facts: Facts, index: int) -> PackedTarget:
     name = facts.texts("dependent_varname")[index]
     found = facts.count("classes_found", facts.at("classes_found", index))
     kind = facts.choice("target_kinds", facts.at("target_kinds", index), "class", "float")
@@ -423,7 +414,7 @@ def _target(
     array = category = None
     if kind == "class":
         column = quote(f"{name}_class_values")
-        texts, array = session.run(_CLASSES.format(column, summary.name.sql), (found,), tick)[0]
+        texts, array = session.run(_CLASSES.format(column, summary.name.sql), (found,))[0]
         values = tuple(texts)
         category = _category(summary, f"{name}_class_values")
     return PackedTarget(
@@ -440,12 +431,10 @@ def _target(
     )
 
 
-def _sample_weight(session: Session, summary: Relation, tick: Tick) -> str | None:
+def _sample_weight(session: Session, summary: Relation) -> str | None:
     if not summary.has("sample_weight"):
         return None
-    name: str | None = session.run(f"SELECT s.sample_weight FROM {summary.name.sql} s", (), tick)[
-        0
-    ][0]
+    name: str | None = session.run(f"SELECT s.sample_weight FROM {summary.name.sql} s")[0][0]
     return name
 
 

@@ -12,7 +12,7 @@ from cerebro_db.configs.registry import PREFIX, ModelReference
 from cerebro_db.errors import InvalidArgument, UndefinedModel
 from cerebro_db.postgres.catalog import LOCK_CATALOG
 from cerebro_db.postgres.names import QualifiedName
-from cerebro_db.postgres.sessions import Session, Tick
+from cerebro_db.postgres.sessions import Session
 
 # A list of names that is longer is no help.
 _MOST_NAMES = 200
@@ -64,8 +64,8 @@ class Registry:
         session: nothing else uses it meanwhile.
     """
 
-    def __init__(self, session: Session, tick: Tick) -> None:
-        self._session, self._tick = session, tick
+    def __init__(self, session: Session) -> None:
+        self._session = session
 
     def kept(self, reference: ModelReference, *, by_administrator: bool = False) -> int:
         """The model_id of a model that the caller keeps, or may remove as an administrator.
@@ -292,7 +292,7 @@ class Registry:
         return str(rows[0][0]) if rows else None
 
     def _run(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        return self._session.run(sql, parameters, self._tick)
+        return self._session.run(sql, parameters)
 
 
 # Twice a role's name; NULL stands for the caller. A role that was dropped is "unknown (OID=...)".

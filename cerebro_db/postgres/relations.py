@@ -22,7 +22,7 @@ from cerebro_db.postgres.names import (
     shown_identifier,
     shown_literal,
 )
-from cerebro_db.postgres.sessions import Session, Tick, no_tick
+from cerebro_db.postgres.sessions import Session
 
 KINDS = {
     "r": "table",
@@ -119,7 +119,7 @@ class SearchPath:
 CallerPath = SearchPath | str
 
 
-def use_search_path(session: Session, path: CallerPath | None, tick: Tick = no_tick) -> SearchPath:
+def use_search_path(session: Session, path: CallerPath | None) -> SearchPath:
     """From now on the names that a caller gives are looked for on their search path.
 
     The session's own stays as it is: a function or an operator that someone has put into a
@@ -130,15 +130,13 @@ def use_search_path(session: Session, path: CallerPath | None, tick: Tick = no_t
         path: of the caller; None for the session's own.
     """
     if not isinstance(path, SearchPath):
-        schemas, first = session.run(_SCHEMAS, (path,), tick)[0]
+        schemas, first = session.run(_SCHEMAS, (path,))[0]
         path = SearchPath(tuple(schemas), first)
     session.search_path = path
     return path
 
 
-def search_path_with(
-    session: Session, path: str, temporary: str, tick: Tick = no_tick
-) -> SearchPath:
+def search_path_with(session: Session, path: str, temporary: str) -> SearchPath:
     """Search path of a caller who is not asked, but for the text of it.
 
     Args:
@@ -146,12 +144,12 @@ def search_path_with(
         path: of the caller.
         temporary: how the schema of their temporary tables is called, if there is one.
     """
-    found = use_search_path(session, path, tick)
+    found = use_search_path(session, path)
     leads = _LEADING_TEMPORARY.match(path) is not None
     # The session's own temporary tables are not the caller's.
     schemas = tuple(name for name in found.schemas if not name.startswith(f"{_TEMPORARY}_"))
     found = replace(found, schemas=schemas, first=_TEMPORARY if leads else found.first)
-    if not session.run(_SCHEMA, (temporary,), tick):
+    if not session.run(_SCHEMA, (temporary,)):
         return found
     comes_first = leads or _TEMPORARY not in path  # as long as nobody has put it somewhere else
     schemas = (temporary, *schemas) if comes_first else (*schemas, temporary)
@@ -163,9 +161,9 @@ def forget_search_path(session: Session) -> None:
     session.search_path = None
 
 
-def _search_path(session: Session, tick: Tick) -> SearchPath:
+def _search_path(session: Session) -> SearchPath:
     known: SearchPath | None = session.search_path
-    return known or use_search_path(session, None, tick)
+    return known or use_search_path(session, None)
 
 
 # How every session calls the schema of its own temporary tables.
@@ -181,18 +179,16 @@ SELECT pg_catalog.current_schemas(true)::pg_catalog.text[],
 """
 
 
-def find_if_there(
-    session: Session, text: str | None, role: str, tick: Tick = no_tick
-) -> Relation | None:
+def find_if_there(session: Session, text: str | None, role: str) -> Relation | None:
     """The same as ``find``; None where there is nothing of that name."""
     given = require_text(text, role)
     for parts in _readings(given):
-        if rows := _found(session, parts, tick):
-            return _relation(session, rows[0], given, role, tick)
+        if rows := _found(session, parts):
+            return _relation(session, rows[0], given, role)
     return None
 
 
-def find(session: Session, text: str | None, role: str, tick: Tick = no_tick) -> Relation:
+def find(session: Session, text: str | None, role: str) -> Relation:
     """The table or view that a user names.
 
     Args:
@@ -205,31 +201,27 @@ def find(session: Session, text: str | None, role: str, tick: Tick = no_tick) ->
         UndefinedTable: nothing of that name, or it is temporary.
         WrongObjectType: the name is that of an index, a sequence or the like.
     """
-    found = find_if_there(session, text, role, tick)
+    found = find_if_there(session, text, role)
     if found is not None:
         return found
     given = require_text(text, role)
     raise UndefinedTable(
         f"{role}: got {given!r}; no table or view of that name exists",
-        hint=_hint_where_none_is(session, given, tick),
+        hint=_hint_where_none_is(session, given),
     )
 
 
-def _hint_where_none_is(session: Session, given: str, tick: Tick) -> str:
+def _hint_where_none_is(session: Session, given: str) -> str:
     if is_registered(given):
         return _REGISTERED_HINT
-    path, schema = _search_path(session, tick), _readings(given)[0][:-1]
+    path, schema = _search_path(session), _readings(given)[0][:-1]
     if schema and path.is_temporary(schema[0]) and not path.in_callers:
         return _TEMPORARY_HINT
-    return _nearest_table(session, given, tick) + (UndefinedTable.advice or "")
+    return _nearest_table(session, given) + (UndefinedTable.advice or "")
 
 
 def new_table(
-    session: Session,
-    text: str | None,
-    role: str,
-    suffixes: Sequence[str] = ("_summary",),
-    tick: Tick = no_tick,
+    session: Session, text: str | None, role: str, suffixes: Sequence[str] = ("_summary",)
 ) -> QualifiedName:
     """The name of a table to be made, checked: it and its companions do not exist yet.
 
@@ -239,22 +231,18 @@ def new_table(
         role: the name of the argument, for messages.
         suffixes: of the companion tables.
     """
-    name = new_name(session, text, role, tick)
+    name = new_name(session, text, role)
     tables = [name, *(name.suffixed(suffix) for suffix in suffixes)]
-    there = own_columns(session, name.schema, [table.name for table in tables], tick)
+    there = own_columns(session, name.schema, [table.name for table in tables])
     for table in tables:
         if table.name in there:
             raise exists_already(text, role, table)
-    check_not_hidden(session, text, role, tables, tick)
+    check_not_hidden(session, text, role, tables)
     return name
 
 
 def check_not_hidden(
-    session: Session,
-    text: str | None,
-    role: str,
-    tables: Sequence[QualifiedName],
-    tick: Tick = no_tick,
+    session: Session, text: str | None, role: str, tables: Sequence[QualifiedName]
 ) -> None:
     """Refuse tables to be made that a temporary one of the caller would hide.
 
@@ -267,10 +255,10 @@ def check_not_hidden(
     Raises:
         DuplicateTable: there is such a temporary table.
     """
-    path = _search_path(session, tick)
+    path = _search_path(session)
     if len(_readings(require_text(text, role))[0]) > 1 or not path.hides(tables[0].schema):
         return
-    there = own_columns(session, str(path.temporary), [table.name for table in tables], tick)
+    there = own_columns(session, str(path.temporary), [table.name for table in tables])
     for table in tables:
         if table.name in there:
             raise DuplicateTable(
@@ -288,15 +276,13 @@ def exists_already(text: str | None, role: str, table: QualifiedName) -> Duplica
     )
 
 
-def own_columns(
-    session: Session, schema: str, names: Sequence[str], tick: Tick = no_tick
-) -> dict[str, set[str]]:
+def own_columns(session: Session, schema: str, names: Sequence[str]) -> dict[str, set[str]]:
     """Those of the names that a schema has, with their columns where they are tables of the caller."""
-    rows = session.run(_OWN_COLUMNS, (schema, list(names)), tick)
+    rows = session.run(_OWN_COLUMNS, (schema, list(names)))
     return {name: set(columns) for name, columns in rows}
 
 
-def new_name(session: Session, text: str | None, role: str, tick: Tick = no_tick) -> QualifiedName:
+def new_name(session: Session, text: str | None, role: str) -> QualifiedName:
     """The name of something to be made, with the schema in which the caller may make it.
 
     Args:
@@ -306,14 +292,14 @@ def new_name(session: Session, text: str | None, role: str, tick: Tick = no_tick
     """
     parts = _readings(require_text(text, role))[0]
     _check_length(parts[-1], role)
-    schema = _schema_for_new(session, parts[0] if len(parts) > 1 else None, role, tick)
+    schema = _schema_for_new(session, parts[0] if len(parts) > 1 else None, role)
     return QualifiedName(schema, parts[-1])
 
 
-def possible_names(session: Session, text: str, tick: Tick = no_tick) -> list[QualifiedName]:
+def possible_names(session: Session, text: str) -> list[QualifiedName]:
     """The names that a text may mean where no table has it, in the order of the search path."""
     *schema, name = _readings(text)[0]
-    return [QualifiedName(one, name) for one in schema or _search_path(session, tick).schemas]
+    return [QualifiedName(one, name) for one in schema or _search_path(session).schemas]
 
 
 def column(relation: Relation, text: str | None, role: str) -> Column:
@@ -363,20 +349,20 @@ def _fold(part: str) -> str:
     return part.translate(_ASCII_LOWER)
 
 
-def _found(session: Session, parts: tuple[str, ...], tick: Tick) -> list[tuple[object, ...]]:
-    path = _search_path(session, tick)
+def _found(session: Session, parts: tuple[str, ...]) -> list[tuple[object, ...]]:
+    path = _search_path(session)
     if len(parts) > 1:
         if path.is_temporary(parts[0]) and not path.in_callers:
             return []
-        return session.run(_OF_SCHEMA, (_path(parts),), tick)
-    return session.run(_ON_PATH, (list(path.schemas), parts[0]), tick)
+        return session.run(_OF_SCHEMA, (_path(parts),))
+    return session.run(_ON_PATH, (list(path.schemas), parts[0]))
 
 
-def _nearest_table(session: Session, given: str, tick: Tick) -> str:
+def _nearest_table(session: Session, given: str) -> str:
     """The table that was meant, perhaps, among those that the caller may read; or nothing."""
     *schema, name = _readings(given)[0]
-    schemas = schema or list(_search_path(session, tick).schemas)
-    names = [shown_identifier(row[0]) for row in session.run(_READABLE, (schemas,), tick)]
+    schemas = schema or list(_search_path(session).schemas)
+    names = [shown_identifier(row[0]) for row in session.run(_READABLE, (schemas,))]
     near = nearest(name[:MAX_IDENTIFIER_BYTES], names)
     return f"{near} Otherwise: " if near.startswith("Did") else ""
 
@@ -386,11 +372,9 @@ def _path(parts: tuple[str, ...]) -> str:
     return ".".join('"' + part.replace('"', '""') + '"' for part in parts)
 
 
-def _relation(
-    session: Session, row: tuple[object, ...], given: str, role: str, tick: Tick
-) -> Relation:
+def _relation(session: Session, row: tuple[object, ...], given: str, role: str) -> Relation:
     oid, schema, name, kind, persistence = row
-    path = _search_path(session, tick)
+    path = _search_path(session)
     if kind not in KINDS:
         raise WrongObjectType(
             f"{role}: got {given!r}; allowed: a table or a view", hint=_NO_TABLE_HINT
@@ -404,15 +388,15 @@ def _relation(
         QualifiedName(str(schema), str(name)),
         int(str(oid)),
         str(kind),
-        _columns(session, oid, tick),
+        _columns(session, oid),
     )
 
 
-def _columns(session: Session, oid: object, tick: Tick) -> tuple[Column, ...]:
-    rows = session.run(_COLUMNS, (oid,), tick)
+def _columns(session: Session, oid: object) -> tuple[Column, ...]:
+    rows = session.run(_COLUMNS, (oid,))
     # Few tables have any, and to look below them takes three times as long.
     if any(is_domain for *_, is_domain in rows):
-        rows = session.run(_COLUMNS_BELOW_DOMAINS, (oid, oid), tick)
+        rows = session.run(_COLUMNS_BELOW_DOMAINS, (oid, oid))
     return tuple(Column(*fields) for *fields, _ in rows)
 
 
@@ -424,8 +408,8 @@ def _check_length(name: str, role: str) -> None:
         )
 
 
-def _schema_for_new(session: Session, schema: str | None, role: str, tick: Tick) -> str:
-    path = _search_path(session, tick)
+def _schema_for_new(session: Session, schema: str | None, role: str) -> str:
+    path = _search_path(session)
     if schema is None:
         schema = path.first
         if schema is None:
@@ -440,7 +424,7 @@ def _schema_for_new(session: Session, schema: str | None, role: str, tick: Tick)
             f"{role}: got the schema {schema}, that of temporary tables; allowed: one that lasts",
             hint=_TEMPORARY_HINT,
         )
-    rows = session.run(_SCHEMA, (schema,), tick)
+    rows = session.run(_SCHEMA, (schema,))
     if not rows:
         raise UndefinedTable(
             f"{role}: got the schema {schema!r}; it does not exist",

@@ -83,9 +83,14 @@ class Session:
     Args:
         dsn: libpq connection string.
         application_name: what ``pg_stat_activity`` shows.
+        tick: called again and again while a statement is waited for; raises to cancel it.
+
+    Attributes:
+        tick: as above; also for who waits for something else meanwhile.
     """
 
-    def __init__(self, dsn: str, application_name: str) -> None:
+    def __init__(self, dsn: str, application_name: str, tick: Tick = no_tick) -> None:
+        self.tick = tick
         # Where names are looked for; None as long as nobody has asked.
         self.search_path: Any = None
         self._rows: list[tuple[Any, ...]] | None = None
@@ -187,45 +192,62 @@ class Session:
         """The socket, for poll()."""
         return int(self._connection.fileno())
 
-    def run(
-        self, sql: str, parameters: Sequence[Any] = (), tick: Tick = no_tick
-    ) -> list[tuple[Any, ...]]:
-        """Send a statement and wait for its rows; on an exception from ``tick`` it is cancelled."""
-        self.settle(tick)
+    def run(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """Send a statement and wait for its rows; on an exception from the tick it is cancelled."""
+        self.settle()
         self.send(sql, parameters)
-        self.settle(tick)
+        self.settle()
         return self.rows()
 
-    def settle(self, tick: Tick = no_tick) -> None:
+    def run_through(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """The same without a tick: it must be known whether the statement was done."""
+        with self.undisturbed():
+            return self.run(sql, parameters)
+
+    def settle(self) -> None:
         """Wait until nothing is under way."""
         try:
             while not self.advance():
                 wait_any([self], POLL_SECONDS)
-                tick()
+                self.tick()
         except (StatementFailed, SessionLost):
             raise
         except BaseException:
             self.cancel()
             raise
 
+    @property
+    def ticks(self) -> bool:
+        """Whether something can cancel what is waited for."""
+        return self.tick is not no_tick
+
+    @contextlib.contextmanager
+    def undisturbed(self) -> Iterator[None]:
+        """What is run inside is not cancelled by the tick."""
+        before, self.tick = self.tick, no_tick
+        try:
+            yield
+        finally:
+            self.tick = before
+
     def wait_for_locks(self) -> None:
         """Inside of a transaction: from now on a lock is waited for until a tick ends that."""
-        self.run("SET LOCAL lock_timeout = 0")
+        self.run_through("SET LOCAL lock_timeout = 0")
 
     @contextlib.contextmanager
     def attempt(self) -> Iterator[None]:
         """Inside of a transaction: a statement that fails ends what is run inside, and no more."""
-        self.run("SAVEPOINT attempt")
+        self.run_through("SAVEPOINT attempt")
         try:
             yield
         except StatementFailed:
-            self.run("ROLLBACK TO SAVEPOINT attempt")
+            self.run_through("ROLLBACK TO SAVEPOINT attempt")
             raise
 
     @contextlib.contextmanager
-    def rehearsal(self, tick: Tick = no_tick) -> Iterator[None]:
+    def rehearsal(self) -> Iterator[None]:
         """Outside of a transaction: what is run inside is taken back."""
-        self.run("BEGIN", (), tick)
+        self.run("BEGIN")
         try:
             yield
         finally:
@@ -238,13 +260,13 @@ class Session:
 
     def recover(self) -> None:
         """Leave whatever the session is in: no statement, no transaction."""
-        with contextlib.suppress(CerebroError):
+        with contextlib.suppress(CerebroError), self.undisturbed():
             self.settle()
         # A cancel request that comes late may still hit the first statement after it.
         for _ in range(2):
             if not self.closed:
                 with contextlib.suppress(CerebroError):
-                    self.run("ROLLBACK")
+                    self.run_through("ROLLBACK")
                     return
 
     # -- inside --------------------------------------------------------------
@@ -399,10 +421,14 @@ class SessionPool:
     Args:
         dsn: libpq connection string of every session.
         settings: statements that each session runs first.
+        tick: of the sessions, from when they are taken on.
+
+    Attributes:
+        tick: as above; another caller may have another one.
     """
 
-    def __init__(self, dsn: str, settings: Sequence[str]) -> None:
-        self.dsn = dsn
+    def __init__(self, dsn: str, settings: Sequence[str], tick: Tick = no_tick) -> None:
+        self.dsn, self.tick = dsn, tick
         self._settings = settings
         self._idle: list[Session] = []
         self._sessions: weakref.WeakSet[Session] = weakref.WeakSet()
@@ -411,25 +437,36 @@ class SessionPool:
         """The sessions of this pool that wait for the server."""
         return [one for one in self._sessions if one.busy and not one.closed]
 
-    def take(self, count: int, tick: Tick = no_tick) -> list[Session]:
+    def take(self, count: int) -> list[Session]:
         """``count`` sessions ready for use: idle ones, then new ones."""
         idle = [session for session in self._idle if _alive(session)]
         taken, self._idle = idle[:count], idle[count:]
+        for session in taken:
+            session.tick = self.tick
         fresh: list[Session] = []
         try:
             while len(taken) + len(fresh) < count:
-                fresh.append(Session(self.dsn, "cerebro worker"))
-            _settle_all(fresh, tick)
+                fresh.append(Session(self.dsn, "cerebro worker", self.tick))
+            _settle_all(fresh)
             self._sessions.update(fresh)
             for session in fresh:
                 # None that takes a snapshot: by the role's settings it may wait for other transactions.
                 session.send("; ".join(self._settings))
-            _settle_all(fresh, tick)
+            _settle_all(fresh)
         except BaseException:
             for session in [*taken, *fresh]:
                 session.close()
             raise
         return taken + fresh
+
+    @contextlib.contextmanager
+    def undisturbed(self) -> Iterator[None]:
+        """Sessions that are taken inside do not tick: for what has to be done after a cancel."""
+        before, self.tick = self.tick, no_tick
+        try:
+            yield
+        finally:
+            self.tick = before
 
     def give(self, sessions: Iterable[Session]) -> None:
         """Keep sessions for what comes next; those that are busy are closed."""
@@ -458,7 +495,7 @@ def _alive(session: Session) -> bool:
     return True
 
 
-def _settle_all(sessions: Sequence[Session], tick: Tick) -> None:
+def _settle_all(sessions: Sequence[Session]) -> None:
     deadline = time.monotonic() + CONNECT_SECONDS
     pending = list(sessions)
     while pending:
@@ -469,4 +506,4 @@ def _settle_all(sessions: Sequence[Session], tick: Tick) -> None:
                     f"a session was not ready after {CONNECT_SECONDS:.0f} s", hint=_LOOPBACK_HINT
                 )
             wait_any(pending, POLL_SECONDS)
-            tick()
+            pending[0].tick()

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from cerebro_db.postgres.sessions import Session, Tick, no_tick
+from cerebro_db.postgres.sessions import Session
 
 # The types whose text depends on what a session has set, as format_type() tells them.
 _KINDS = {
@@ -38,7 +38,7 @@ class Styles:
     time_zone: str
 
 
-def time_kind(session: Session, name: str, tick: Tick = no_tick) -> str | None:
+def time_kind(session: Session, name: str) -> str | None:
     """The SQL name of a type of dates or times; None for any other.
 
     Args:
@@ -47,7 +47,7 @@ def time_kind(session: Session, name: str, tick: Tick = no_tick) -> str | None:
     """
     names = [name]
     if "." in name:
-        names = [row[0] for row in session.run(_BELOW, (name,), tick)]
+        names = [row[0] for row in session.run(_BELOW, (name,))]
     for one in names:
         if found := _KINDS.get(_PRECISION.sub(r"\1\2\3", one)):
             return found
@@ -60,11 +60,7 @@ def kind_named(stored: object) -> str | None:
 
 
 def as_shown(
-    session: Session,
-    values: Sequence[str | None],
-    kind: str,
-    styles: Styles,
-    tick: Tick = no_tick,
+    session: Session, values: Sequence[str | None], kind: str, styles: Styles
 ) -> tuple[str | None, ...]:
     """Texts in the form in which they are kept, as a caller's session shows the same values.
 
@@ -76,8 +72,8 @@ def as_shown(
         kind: SQL name of that.
         styles: of the caller's session, until the transaction ends of this one, too.
     """
-    session.run(_SET, (styles.date, styles.interval, styles.time_zone), tick)
-    found = session.run(_SHOWN.format(kind), (list(values),), tick)[0][0]
+    session.run(_SET, (styles.date, styles.interval, styles.time_zone))
+    found = session.run(_SHOWN.format(kind), (list(values),))[0][0]
     return tuple(found)
 
 

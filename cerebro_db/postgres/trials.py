@@ -11,7 +11,7 @@ from typing import Any
 from cerebro_db.core.search import Objective, SearchSpec, Space
 from cerebro_db.errors import InvalidArgument, UndefinedRun
 from cerebro_db.postgres.catalog import GOING_ON, Catalog, StoredRun
-from cerebro_db.postgres.sessions import Session, Tick
+from cerebro_db.postgres.sessions import Session
 
 
 @dataclass(frozen=True)
@@ -53,16 +53,16 @@ class Trial:
         return tuple(-value if one.maximise else value for one, value in pairs)
 
 
-def search_of(session: Session, run_id: int | None, tick: Tick) -> tuple[StoredRun, SearchSpec]:
+def search_of(session: Session, run_id: int | None) -> tuple[StoredRun, SearchSpec]:
     """A run that is a search, and what it was asked for.
 
     Raises:
         UndefinedRun: the caller has no such run.
         InvalidArgument: it is no search.
     """
-    run = Catalog(session, tick).run(run_id)
+    run = Catalog(session).run(run_id)
     sql = "SELECT search::text FROM cerebro._runs WHERE run_id = %s"
-    ((text,),) = session.run(sql, (run.run_id,), tick)
+    ((text,),) = session.run(sql, (run.run_id,))
     if text is None:
         raise InvalidArgument(
             f"run_id: got {run.run_id}, which is no search; allowed: a run of cerebro_search",
@@ -71,9 +71,9 @@ def search_of(session: Session, run_id: int | None, tick: Tick) -> tuple[StoredR
     return run, SearchSpec.from_text(text)
 
 
-def trials_of(session: Session, run_id: int, tick: Tick) -> list[Trial]:
+def trials_of(session: Session, run_id: int) -> list[Trial]:
     """The trials of a search, in the order of their keys."""
-    return [_trial(row) for row in session.run(_TRIALS, (run_id,), tick)]
+    return [_trial(row) for row in session.run(_TRIALS, (run_id,))]
 
 
 def _trial(row: tuple[Any, ...]) -> Trial:
@@ -93,9 +93,9 @@ SELECT mst_key, rank, model_id, compile_params, fit_params,
 """
 
 
-def newest_space(session: Session, run_id: int, tick: Tick) -> Space | None:
+def newest_space(session: Session, run_id: int) -> Space | None:
     """The space that a search was last narrowed to; None where it never was."""
-    rows = session.run(_NARROWED, (run_id,), tick)
+    rows = session.run(_NARROWED, (run_id,))
     return Space.from_json(json.loads(rows[0][0])) if rows else None
 
 
@@ -126,20 +126,20 @@ class Progress:
         return self.status in GOING_ON
 
 
-def progress_of(session: Session, run_id: int, tick: Tick) -> Progress:
+def progress_of(session: Session, run_id: int) -> Progress:
     """How a search stands.
 
     Raises:
         UndefinedRun: the caller has no such search.
     """
-    rows = session.run(_PROGRESS, (run_id,), tick)
+    rows = session.run(_PROGRESS, (run_id,))
     if not rows:
         raise UndefinedRun(
             f"run_id: got {run_id}; allowed: a search of yours", hint="cerebro.searches shows them"
         )
     ((name, status, method, key, objective),) = rows
     best = None if key is None else (int(key), float(objective))
-    decisions = session.run(_NEWEST, (run_id,), tick)
+    decisions = session.run(_NEWEST, (run_id,))
     return Progress(name, status, method, best, tuple(tuple(row) for row in decisions))
 
 
@@ -152,12 +152,10 @@ SELECT pg_catalog.to_char(decided, 'HH24:MI:SS'), action, mst_key, reason
 """
 
 
-def measures_of(
-    session: Session, run_id: int, objective: Objective, tick: Tick
-) -> dict[int, dict[int, float]]:
+def measures_of(session: Session, run_id: int, objective: Objective) -> dict[int, dict[int, float]]:
     """The values of an objective by trial and epoch."""
     found: dict[int, dict[int, float]] = {}
-    rows = session.run(_MEASURES, (run_id, objective.dataset), tick)
+    rows = session.run(_MEASURES, (run_id, objective.dataset))
     for mst_key, epoch, loss, names, values in rows:
         measured = {**dict(zip(names, values, strict=True)), "loss": loss}
         value = measured.get(objective.metric)

@@ -7,6 +7,7 @@ from typing import Any, List, Tuple
 
 from . import machine
 from .keepers import Installation
+from .wire import DRIVER, TRAINER
 
 _LEAST_MB = 16  # for logs
 _MANY = 256  # processes and threads of a run with some workers
@@ -20,7 +21,7 @@ def found(installation: Installation) -> List[Tuple[str, str, Any]]:
 def _folder(installation: Installation) -> Tuple[str, str, Any]:
     folder = installation.folder()
     sockets = [name for name in os.listdir(folder) if _listens(os.path.join(folder, name))]
-    ours = {installation.socket_name(kind) for kind in ("driver", "trainer")}
+    ours = {installation.socket_name(kind) for kind in (DRIVER, TRAINER)}
     free = machine.free_bytes(folder) // 2**20
     text = "{}, {} MB free, {} keepers, {} of them of other versions or environments".format(
         folder, free, len(sockets), len(set(sockets) - ours)

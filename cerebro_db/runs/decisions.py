@@ -207,7 +207,7 @@ class Decisions:
         answer = None
         if request is not None and request.request_id:
             answer = request.request_id, json.dumps({"mst_keys": [one.mst_key for one in decided]})
-        with transaction(self.catalog.session, self.catalog.tick):
+        with transaction(self.catalog.session):
             added = [configuration_row(one) for one in configurations]
             add_decision(self.catalog, self.run_id, decided, added, answer)
             if copied is not None:

@@ -58,8 +58,6 @@ from cerebro_db.postgres.sessions import (
     SessionLost,
     SessionPool,
     StatementFailed,
-    Tick,
-    no_tick,
 )
 from cerebro_db.postgres.states import StateStore
 from cerebro_db.runs import results
@@ -117,7 +115,7 @@ class Limits:
 
 
 Registered = Callable[[int], None]
-SetUp = Callable[[Session, PostgreSQLTraining, FitRequest, Tick], tuple[QualifiedName, RunSetup]]
+SetUp = Callable[[Session, PostgreSQLTraining, FitRequest], tuple[QualifiedName, RunSetup]]
 """Makes the setup of a run, and finds its architecture table."""
 
 
@@ -132,7 +130,6 @@ class Drive:
         pool: of sessions of the run's owner.
         dialect: of the server.
         limits: of this driver.
-        tick: called while waiting; raises to cancel.
         notify: gets a line an epoch.
         decider: decides which configurations the run has.
         registered: is told the run_id.
@@ -143,14 +140,13 @@ class Drive:
         pool: SessionPool,
         dialect: PostgreSQL,
         limits: Limits,
-        tick: Tick,
         notify: Callable[[str], None],
         decider: Decider,
         registered: Registered,
     ) -> None:
         self._pool, self._dialect, self._decider = pool, dialect, decider
         self._registered = registered
-        self._limits, self._tick, self._notify = limits, tick, notify
+        self._limits, self._notify = limits, notify
         seconds = limits.max_seconds
         self._deadline = None if seconds is None else time.monotonic() + seconds
         self._run_id = 0
@@ -168,19 +164,19 @@ class Drive:
         """Set up a new run and drive it; returns its run_id."""
 
         def first() -> None:
-            with control_session(self._pool, request.search_path, self._tick) as control:
+            with control_session(self._pool, request.search_path) as control:
                 _check_schedule(self._dialect, request)
-                models, setup = set_up(control, self._dialect.training, request, self._tick)
-                functions_of(control, setup.possible, self._tick)
-                check_gpus(control, self._dialect.hosts, setup.gpu_tables, self._tick)
-                check_events(control, setup.possible, self._tick)
+                models, setup = set_up(control, self._dialect.training, request)
+                functions_of(control, setup.possible)
+                check_gpus(control, self._dialect.hosts, setup.gpu_tables)
+                check_events(control, setup.possible)
                 if setup.replaces:
-                    check_previous(control, self._pool, setup, self._tick)
+                    check_previous(control, self._pool, setup)
                 with (
                     self._slots(control, setup) as setup,
-                    reserved(control, setup, self._tick, self._notify),
+                    reserved(control, setup, self._notify),
                 ):
-                    self._run_id = register(control, self._dialect, setup, models, self._tick)
+                    self._run_id = register(control, self._dialect, setup, models)
                     self._attempt(control, setup)
 
         return self._drive(first)
@@ -189,14 +185,14 @@ class Drive:
         """Drive a run that was begun some other time; returns its run_id."""
 
         def first() -> None:
-            with control_session(self._pool, None, self._tick) as control:
-                catalog = Catalog(control, self._tick)
+            with control_session(self._pool, None) as control:
+                catalog = Catalog(control)
                 run = catalog.run(run_id)
                 _check_resumable(run)
                 self._run_id = run.run_id
             if self._limits.model_output_table is not None:
                 self._output = self._new_output(self._limits.model_output_table)
-            with control_session(self._pool, None, self._tick) as control:
+            with control_session(self._pool, None) as control:
                 self._attempt_reserved(control)
 
         return self._drive(first)
@@ -207,8 +203,8 @@ class Drive:
         return self._drive(self._again)
 
     def _new_output(self, name: str) -> QualifiedName:
-        with control_session(self._pool, self._limits.search_path, self._tick) as control:
-            return new_output(control, name, "model_output_table", self._tick)
+        with control_session(self._pool, self._limits.search_path) as control:
+            return new_output(control, name, "model_output_table")
 
     # -- attempts --------------------------------------------------------------
     def _drive(self, first: Callable[[], None]) -> int:
@@ -235,8 +231,8 @@ class Drive:
         return self._run_id
 
     def _again(self) -> None:
-        with control_session(self._pool, None, self._tick) as control:
-            run = Catalog(control, self._tick).run(self._run_id)
+        with control_session(self._pool, None) as control:
+            run = Catalog(control).run(self._run_id)
             if run.status == "finished":  # the sessions were lost right after the end
                 return
             try:
@@ -245,30 +241,28 @@ class Drive:
                 raise _NotFree(error.message) from None
 
     def _attempt_reserved(self, control: Session) -> None:
-        run = Catalog(control, self._tick).run(self._run_id)
+        run = Catalog(control).run(self._run_id)
         if not self._limits.any_version:
             _check_version(run)
-        setup = with_workers(
-            load_setup(control, self._dialect, run, self._tick), self._limits.num_workers
-        )
+        setup = with_workers(load_setup(control, self._dialect, run), self._limits.num_workers)
         setup = with_output(setup, self._output)
-        check_gpus(control, self._dialect.hosts, setup.gpu_tables, self._tick)
+        check_gpus(control, self._dialect.hosts, setup.gpu_tables)
         with (
             self._slots(control, setup) as setup,
-            reserved(control, setup, self._tick, self._notify),
+            reserved(control, setup, self._notify),
         ):
             self._attempt(control, setup)
 
     @contextmanager
     def _slots(self, control: Session, setup: RunSetup) -> Iterator[RunSetup]:
         """The setup with as many workers as there may be; while this lasts, nobody else has their slots."""
-        fitting = memory_workers(control, setup, self._tick)
-        with slots(control, setup.num_workers, self._tick, self._notify, fitting) as got:
+        fitting = memory_workers(control, setup)
+        with slots(control, setup.num_workers, self._notify, fitting) as got:
             yield setup.with_workers(got)
 
     def _attempt(self, control: Session, setup: RunSetup) -> None:
-        catalog = Catalog(control, self._tick)
-        with _locked(control, self._run_id, catalog.lock_key(self._run_id), self._tick):
+        catalog = Catalog(control)
+        with _locked(control, self._run_id, catalog.lock_key(self._run_id)):
             found = catalog.driving(self._run_id)  # now that nobody else can change that
             check_unfinished(found, self._run_id)
             if self._replaces_driver:  # what others ask for was meant for whoever drives
@@ -292,7 +286,7 @@ class Drive:
 
     def _run(self, control: Session, catalog: Catalog, setup: RunSetup) -> None:
         run = catalog.run(self._run_id)
-        _wait_for_orphans(control, run, self._tick)
+        _wait_for_orphans(control, run)
         settings = catalog.settings()
         cache_bytes = settings.cache_mb * 2**20 if setup.use_caching else 0
         decoded = sum(table.decoded_bytes for table in setup.tables.values())
@@ -305,15 +299,15 @@ class Drive:
         sql = self._dialect.training
         store = StateStore(states_of(run.row), len(setup.configurations), catalog, sql)
         store.load()
-        state = load_state(control, store, run, setup, self._tick)
-        functions = functions_of(control, setup.possible, self._tick)
+        state = load_state(control, store, run, setup)
+        functions = functions_of(control, setup.possible)
         preparation = worker_task(
             run.run_id,
             setup.threads,
             spec.use_gpus,
             cache_bytes,
             settings,
-            gpu_places(control, self._dialect.hosts, spec.use_gpus, self._tick),
+            gpu_places(control, self._dialect.hosts, spec.use_gpus),
             keeps_errors=spec.schedule == ROTATION,
             functions=bool(functions),
         )
@@ -330,11 +324,10 @@ class Drive:
             guard_key=_guard_key(run),
             cache_bytes=cache_bytes,
             preparation=preparation,
-            tick=self._tick,
         )
         manifest = {} if self._limits.any_version else run.manifest
         self._train(place, setup, state, RunCatalog(catalog, run.run_id, manifest, functions), run)
-        check_unchanged(control, run, setup.packed, setup.validation, self._tick)
+        check_unchanged(control, run, setup.packed, setup.validation)
         self._write_results(catalog, setup, state, run, store)
 
     def _train(
@@ -408,16 +401,14 @@ class Drive:
         configurations: Sequence[Configuration],
     ) -> None:
         """Refuse configurations for which the workers of the run were not made."""
-        used = functions_of(catalog.session, configurations, self._tick)
+        used = functions_of(catalog.session, configurations)
         if more := sorted(set(used) - set(written.functions)):
             raise InvalidArgument(
                 f"got the registered function {more[0]}; allowed: those that the run began with, "
                 f"which are {', '.join(written.functions) or 'none'}"
             )
-        memory_workers(
-            catalog.session, replace(setup, probes=(*setup.probes, *configurations)), self._tick
-        )
-        check_events(catalog.session, configurations, self._tick)
+        memory_workers(catalog.session, replace(setup, probes=(*setup.probes, *configurations)))
+        check_events(catalog.session, configurations)
 
     def _write_results(
         self,
@@ -498,8 +489,8 @@ class Drive:
         """
         what = "goes on after a deadlock" if isinstance(error, Deadlocked) else "lost its sessions"
         self._notify(f"run {self._run_id} {what}: {error.message}")
-        with suppress(CerebroError), control_session(self._pool, None, self._tick) as control:
-            hops = Catalog(control, self._tick).count_hops(self._run_id)
+        with suppress(CerebroError), control_session(self._pool, None) as control:
+            hops = Catalog(control).count_hops(self._run_id)
             self._hops, self._lost = hops, 0 if hops > self._hops >= 0 else self._lost
         if self._lost >= self._retries:
             raise RunInterrupted(
@@ -512,7 +503,7 @@ class Drive:
     def _sleep(self, seconds: float) -> None:
         end = time.monotonic() + seconds
         while (left := end - time.monotonic()) > 0:
-            self._tick()
+            self._pool.tick()
             if self._deadline is not None and time.monotonic() >= self._deadline:
                 raise Stopped("paused", f"max_seconds := {self._limits.max_seconds:g} are over")
             time.sleep(min(left, POLL_SECONDS))
@@ -524,12 +515,17 @@ class Drive:
         with suppress(CerebroError):
             if not control.closed:
                 reason = error.reason if isinstance(error, Stopped) else _text(error)
-                Catalog(control, no_tick).run_stopped(self._run_id, status, reason)
+                with control.undisturbed():
+                    Catalog(control).run_stopped(self._run_id, status, reason)
 
     def _record(self, status: str, reason: str) -> None:
         """Tell how the run stopped, unless someone else drives it by now."""
-        with suppress(CerebroError), control_session(self._pool, None) as control:
-            catalog = Catalog(control, no_tick)
+        with (
+            suppress(CerebroError),
+            self._pool.undisturbed(),
+            control_session(self._pool, None) as control,
+        ):
+            catalog = Catalog(control)
             with transaction(control):
                 key = catalog.lock_key(self._run_id)
                 if control.run("SELECT pg_catalog.pg_try_advisory_xact_lock(%s)", (key,))[0][0]:
@@ -600,12 +596,12 @@ def _check_version(run: StoredRun) -> None:
 
 
 @contextmanager
-def _locked(session: Session, run_id: int, key: int, tick: Tick) -> Iterator[None]:
+def _locked(session: Session, run_id: int, key: int) -> Iterator[None]:
     """While this lasts nobody else drives the run."""
-    if not session.run("SELECT pg_catalog.pg_try_advisory_lock(%s)", (key,), tick)[0][0]:
+    if not session.run("SELECT pg_catalog.pg_try_advisory_lock(%s)", (key,))[0][0]:
         raise ObjectInUse(
             f"run {run_id} is driven by another session at this moment: its lock is held by "
-            f"{holder_of(session, key, tick)}",
+            f"{holder_of(session, key)}",
             hint=END_HOLDER,
         )
     try:
@@ -614,22 +610,22 @@ def _locked(session: Session, run_id: int, key: int, tick: Tick) -> Iterator[Non
         session.reset()
         with suppress(CerebroError):
             if not session.closed:
-                session.run("SELECT pg_catalog.pg_advisory_unlock(%s)", (key,))
+                session.run_through("SELECT pg_catalog.pg_advisory_unlock(%s)", (key,))
 
 
-def _wait_for_orphans(session: Session, run: StoredRun, tick: Tick) -> None:
+def _wait_for_orphans(session: Session, run: StoredRun) -> None:
     """Wait until no worker of an earlier driver can commit a hop any more."""
     key, end = _guard_key(run), time.monotonic() + _ORPHANS_SECONDS
-    while not session.run("SELECT pg_catalog.pg_try_advisory_lock(%s)", (key,), tick)[0][0]:
+    while not session.run("SELECT pg_catalog.pg_try_advisory_lock(%s)", (key,))[0][0]:
         if time.monotonic() > end:
             raise WrongRunStatus(
                 f"run {run.run_id}: a worker of its earlier driver is still at work, "
-                f"{holder_of(session, key, tick)}",
+                f"{holder_of(session, key)}",
                 hint=END_HOLDER,
             )
-        tick()
+        session.tick()
         time.sleep(POLL_SECONDS)
-    session.run("SELECT pg_catalog.pg_advisory_unlock(%s)", (key,), tick)
+    session.run("SELECT pg_catalog.pg_advisory_unlock(%s)", (key,))
 
 
 def _guard_key(run: StoredRun) -> int:
@@ -687,7 +683,6 @@ def fit_multiple(
     pool: SessionPool,
     dialect: PostgreSQL,
     request: FitRequest,
-    tick: Tick = no_tick,
     notify: Callable[[str], None] = no_notice,
     decider: Decider = FIXED,
     registered: Registered = lambda run_id: None,
@@ -698,7 +693,6 @@ def fit_multiple(
         pool: of sessions of the role whose rights count.
         dialect: of the server.
         request: what to train.
-        tick: called while waiting; raises to cancel.
         notify: gets a line an epoch.
         decider: decides which configurations the run has while it goes on.
         registered: is told the run_id as soon as this driver drives it.
@@ -708,7 +702,7 @@ def fit_multiple(
             be resumed.
     """
     limits = Limits(max_seconds=request.max_seconds)
-    return Drive(pool, dialect, limits, tick, notify, decider, registered).begin(request)
+    return Drive(pool, dialect, limits, notify, decider, registered).begin(request)
 
 
 def resume(
@@ -716,7 +710,6 @@ def resume(
     dialect: PostgreSQL,
     run_id: int | None,
     limits: Limits,
-    tick: Tick = no_tick,
     notify: Callable[[str], None] = no_notice,
     decider: Decider = FIXED,
     registered: Registered = lambda run_id: None,
@@ -728,7 +721,6 @@ def resume(
         dialect: of the server.
         run_id: which run.
         limits: of this driver.
-        tick: called while waiting; raises to cancel.
         notify: gets a line an epoch.
         decider: decides which configurations the run has while it goes on.
         registered: is told the run_id as soon as this driver drives it.
@@ -739,7 +731,7 @@ def resume(
     """
     check_seconds(limits.max_seconds)
     check_range("num_workers", limits.num_workers, 1, MAX_WORKERS)
-    return Drive(pool, dialect, limits, tick, notify, decider, registered).resume(run_id)
+    return Drive(pool, dialect, limits, notify, decider, registered).resume(run_id)
 
 
 def drive_on(
@@ -747,12 +739,11 @@ def drive_on(
     dialect: PostgreSQL,
     run_id: int,
     limits: Limits,
-    tick: Tick,
     notify: Callable[[str], None],
 ) -> int:
     """Go on with a run whose driver is gone since a moment, its locks perhaps not yet; returns the run_id.
 
     Args:
-        pool, dialect, run_id, limits, tick, notify: as above.
+        pool, dialect, run_id, limits, notify: as above.
     """
-    return Drive(pool, dialect, limits, tick, notify, FIXED, lambda run_id: None).go_on(run_id)
+    return Drive(pool, dialect, limits, notify, FIXED, lambda run_id: None).go_on(run_id)

@@ -9,28 +9,25 @@ from cerebro_db.core.search import Earlier, SearchSpec
 from cerebro_db.decide.search.space import Explorer
 from cerebro_db.errors import InvalidArgument
 from cerebro_db.postgres.catalog import Catalog
-from cerebro_db.postgres.sessions import Session, Tick
+from cerebro_db.postgres.sessions import Session
 from cerebro_db.postgres.trials import measures_of
 
 
-def earlier_trials(
-    session: Session, run_id: int, spec: SearchSpec, tick: Tick
-) -> tuple[Earlier, ...]:
+def earlier_trials(session: Session, run_id: int, spec: SearchSpec) -> tuple[Earlier, ...]:
     """What a run has found out of configurations that a search may come to.
 
     Args:
         session: that reads the catalog.
         run_id: of any run of the caller's, a search or not.
         spec: of the search.
-        tick: called while waiting.
 
     Raises:
         UndefinedRun: the caller has no such run.
         InvalidArgument: none of its configurations is of the space, and has the objectives.
     """
-    run = Catalog(session, tick).run(run_id)
-    rows = Catalog(session, tick).configurations(run.run_id)
-    measures = [measures_of(session, run.run_id, one, tick) for one in spec.objectives]
+    run = Catalog(session).run(run_id)
+    rows = Catalog(session).configurations(run.run_id)
+    measures = [measures_of(session, run.run_id, one) for one in spec.objectives]
     explorer, found = Explorer(spec.space), []
     for row, _, _ in rows:
         parameters = explorer.place(

@@ -22,8 +22,6 @@ from cerebro_db.postgres.sessions import (
     Session,
     SessionLost,
     SessionPool,
-    Tick,
-    no_tick,
 )
 from cerebro_db.runs import results
 
@@ -32,9 +30,7 @@ _STOPPED = {"cancel": "cancelled", "pause": "paused"}
 _ANSWER_SECONDS = 30.0
 
 
-def cancel(
-    pool: SessionPool, run_id: int | None, mst_key: int | None = None, tick: Tick = no_tick
-) -> str:
+def cancel(pool: SessionPool, run_id: int | None, mst_key: int | None = None) -> str:
     """Stop a run, or one of its configurations; returns the status afterwards.
 
     Raises:
@@ -42,22 +38,20 @@ def cancel(
         WrongRunStatus: it is not going on.
         InvalidArgument: it has no such configuration, or that has ended already.
     """
-    return _ask(pool, run_id, "cancel", mst_key, tick)
+    return _ask(pool, run_id, "cancel", mst_key)
 
 
-def pause(pool: SessionPool, run_id: int | None, tick: Tick = no_tick) -> str:
+def pause(pool: SessionPool, run_id: int | None) -> str:
     """Stop a run such that its call returns; returns the status afterwards.
 
     Raises:
         UndefinedRun: the caller has no such run.
         WrongRunStatus: it is not going on.
     """
-    return _ask(pool, run_id, "pause", None, tick)
+    return _ask(pool, run_id, "pause", None)
 
 
-def drop_run(
-    session: Session, dialect: PostgreSQL, run_id: int | None, tick: Tick = no_tick
-) -> None:
+def drop_run(session: Session, dialect: PostgreSQL, run_id: int | None) -> None:
     """Forget a run and remove its states; its output tables stay.
 
     Args:
@@ -68,8 +62,8 @@ def drop_run(
         UndefinedRun: the caller has no such run.
         WrongRunStatus: it is going on.
     """
-    catalog = Catalog(session, tick)
-    run = _stopped_run(session, catalog, run_id, tick)
+    catalog = Catalog(session)
+    run = _stopped_run(session, catalog, run_id)
     catalog.lock(*RUN_TABLES)
     if not results.drop_states(catalog, dialect, run.row.states):
         raise ObjectInUse(
@@ -80,7 +74,7 @@ def drop_run(
 
 
 def vacuum(
-    pool: SessionPool, dialect: PostgreSQL, older_than: float | None, tick: Tick = no_tick
+    pool: SessionPool, dialect: PostgreSQL, older_than: float | None
 ) -> list[tuple[int | None, int]]:
     """Remove states that are left of runs which stopped long ago, and of runs that are gone.
 
@@ -94,17 +88,17 @@ def vacuum(
         got = "NULL" if older_than is None else f"{older_than:g} seconds"
         raise InvalidArgument(f"older_than: got {got}; allowed: an interval that is not negative")
     removed: list[tuple[int | None, int]] = []
-    with control_session(pool, None, tick) as control:
-        catalog = Catalog(control, tick)
+    with control_session(pool, None) as control:
+        catalog = Catalog(control)
         for run_id in catalog.stopped_runs(older_than):
-            with _each_for_itself(), transaction(control, tick):
-                run = _stopped_run(control, catalog, run_id, tick)
+            with _each_for_itself(), transaction(control):
+                run = _stopped_run(control, catalog, run_id)
                 size = _bytes(catalog, dialect, run.row.states or "")
                 if results.drop_states(catalog, dialect, run.row.states):
                     catalog.states_dropped(run.run_id)
                     removed.append((run.run_id, size))
         for name in catalog.orphaned_states():
-            with _each_for_itself(), transaction(control, tick):
+            with _each_for_itself(), transaction(control):
                 catalog.execute("SET LOCAL lock_timeout = '2s'")
                 size = catalog.table_bytes(QualifiedName(STATES_SCHEMA, name))
                 catalog.execute(f"DROP TABLE {QualifiedName(STATES_SCHEMA, name).sql}")
@@ -118,22 +112,20 @@ def _bytes(catalog: Catalog, dialect: PostgreSQL, name: str) -> int:
     return sum(catalog.table_bytes(QualifiedName(STATES_SCHEMA, table)) for (table,) in tables)
 
 
-def _ask(
-    pool: SessionPool, run_id: int | None, action: str, mst_key: int | None, tick: Tick
-) -> str:
-    with control_session(pool, None, tick) as control:
-        catalog = Catalog(control, tick)
+def _ask(pool: SessionPool, run_id: int | None, action: str, mst_key: int | None) -> str:
+    with control_session(pool, None) as control:
+        catalog = Catalog(control)
         run = catalog.run(run_id)
         if mst_key is None and run.status == "interrupted":
-            return _stop_interrupted(control, catalog, run, action, tick)
+            return _stop_interrupted(control, catalog, run, action)
         _check_going_on(run, GOING_ON)
         if mst_key is not None:
             _check_configuration(catalog, run.run_id, mst_key)
         request_id = catalog.add_request(run.run_id, action, mst_key)
-        return _answer(catalog, run.run_id, request_id, mst_key, tick)
+        return _answer(catalog, run.run_id, request_id, mst_key)
 
 
-def _answer(catalog: Catalog, run_id: int, request_id: int, mst_key: int | None, tick: Tick) -> str:
+def _answer(catalog: Catalog, run_id: int, request_id: int, mst_key: int | None) -> str:
     """Wait until the driver has done what it was asked; returns the status."""
     end = time.monotonic() + _ANSWER_SECONDS
     while time.monotonic() < end:
@@ -144,7 +136,7 @@ def _answer(catalog: Catalog, run_id: int, request_id: int, mst_key: int | None,
                 return status
         elif status not in GOING_ON:
             return status
-        tick()
+        catalog.session.tick()
         time.sleep(POLL_SECONDS)
     raise WrongRunStatus(
         f"run {run_id}: its driver has not answered for {_ANSWER_SECONDS:g} seconds; what was "
@@ -153,19 +145,17 @@ def _answer(catalog: Catalog, run_id: int, request_id: int, mst_key: int | None,
     )
 
 
-def _stop_interrupted(
-    session: Session, catalog: Catalog, run: StoredRun, action: str, tick: Tick
-) -> str:
+def _stop_interrupted(session: Session, catalog: Catalog, run: StoredRun, action: str) -> str:
     """A driver that has lost its sessions may come back; it leaves alone what is stopped."""
     status, sql = _STOPPED[action], "SELECT pg_catalog.pg_try_advisory_xact_lock(%s)"
-    with transaction(session, tick):
-        if not session.run(sql, (run.row.lock_key,), tick)[0][0]:
-            holder = holder_of(session, run.row.lock_key, tick)
+    with transaction(session):
+        if not session.run(sql, (run.row.lock_key,))[0][0]:
+            holder = holder_of(session, run.row.lock_key)
             raise ObjectInUse(
                 f"run_id: got {run.run_id}, which somebody takes up at this moment: {holder}",
                 hint=END_HOLDER,
             )
-        role = session.run("SELECT current_user::text", (), tick)[0][0]
+        role = session.run("SELECT current_user::text")[0][0]
         catalog.run_stopped(run.run_id, status, f"{status} by {role}", (*GOING_ON, "interrupted"))
     return catalog.run(run.run_id).status
 
@@ -207,13 +197,13 @@ def _check_going_on(run: StoredRun, allowed: Sequence[str]) -> None:
         )
 
 
-def _stopped_run(session: Session, catalog: Catalog, run_id: int | None, tick: Tick) -> StoredRun:
+def _stopped_run(session: Session, catalog: Catalog, run_id: int | None) -> StoredRun:
     """A run that nobody drives, nor can until the transaction ends."""
     run = catalog.run(run_id)
     if run.row.lock_key is not None:
         sql = "SELECT pg_catalog.pg_try_advisory_xact_lock(%s)"
-        if not session.run(sql, (run.row.lock_key,), tick)[0][0]:
-            holder = holder_of(session, run.row.lock_key, tick)
+        if not session.run(sql, (run.row.lock_key,))[0][0]:
+            holder = holder_of(session, run.row.lock_key)
             raise WrongRunStatus(
                 f"run_id: got {run.run_id}, which is going on, driven by {holder}; allowed: a run "
                 "that has stopped",

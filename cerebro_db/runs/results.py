@@ -91,7 +91,7 @@ def _giving_way(catalog: Catalog, setup: RunSetup) -> Iterator[None]:
         return
     # A reader of the old tables is waited for: the work of the run is worth it.
     catalog.session.wait_for_locks()
-    with replaced(catalog.session, setup.outputs, catalog.tick):
+    with replaced(catalog.session, setup.outputs):
         yield
 
 
@@ -123,7 +123,7 @@ def _write_tables(
     for table, aside in earlier.kept:  # where a configuration failed, its earlier model stays
         catalog.execute(f"INSERT INTO {table.sql} SELECT * FROM {aside.sql}")
         catalog.execute(f"DROP TABLE {aside.sql}")
-    found = results_of(catalog.session, setup, run_id, catalog.tick)
+    found = results_of(catalog.session, setup, run_id)
     _write_info(catalog, setup, run_id, ended, ends, found)
     _write_summary(catalog, setup, run_id, found)
     epochs = {key: end.model_epoch or 1 for key, end in ends.items()}
@@ -131,7 +131,7 @@ def _write_tables(
     for suffix in MODELS.suffixes:
         catalog.execute(MODELS.comment(setup.output.suffixed(suffix), suffix))
     if found is not None:
-        found.write_selection(catalog.session, setup, catalog.tick)
+        found.write_selection(catalog.session, setup)
 
 
 def drop_states(catalog: Catalog, dialect: PostgreSQL, name: str | None) -> bool:

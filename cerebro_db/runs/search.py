@@ -45,7 +45,7 @@ from cerebro_db.postgres.dialects.postgresql_training import PostgreSQLTraining
 from cerebro_db.postgres.names import QualifiedName
 from cerebro_db.postgres.packed import PackedTable, load_packed
 from cerebro_db.postgres.relations import CallerPath, find
-from cerebro_db.postgres.sessions import Session, SessionPool, Tick, no_tick
+from cerebro_db.postgres.sessions import Session, SessionPool
 from cerebro_db.runs.configurations import Maker, program_key
 from cerebro_db.runs.driver import FIXED, Drive, Limits, no_notice
 from cerebro_db.runs.earlier import earlier_trials
@@ -103,7 +103,6 @@ def search(
     pool: SessionPool,
     dialect: PostgreSQL,
     request: SearchRequest,
-    tick: Tick = no_tick,
     notify: Callable[[str], None] = no_notice,
     registered: Callable[[int], None] = lambda run_id: None,
 ) -> int:
@@ -113,7 +112,6 @@ def search(
         pool: of sessions of the role whose rights count.
         dialect: of the server.
         request: what to search.
-        tick: called while waiting; raises to cancel.
         notify: gets a line an epoch.
         registered: is told the run_id as soon as this driver drives it.
 
@@ -121,7 +119,7 @@ def search(
         CerebroError: the request is wrong, and nothing was started; or the run stopped, and can
             be resumed.
     """
-    drive = Drive(pool, dialect, Limits(), tick, notify, FIXED, registered)
+    drive = Drive(pool, dialect, Limits(), notify, FIXED, registered)
     return drive.begin(_common(request), functools.partial(_set_up, request))
 
 
@@ -149,7 +147,7 @@ def _common(request: SearchRequest) -> FitRequest:
 
 
 def _set_up(
-    asked: SearchRequest, session: Session, sql: PostgreSQLTraining, request: FitRequest, tick: Tick
+    asked: SearchRequest, session: Session, sql: PostgreSQLTraining, request: FitRequest
 ) -> tuple[QualifiedName, RunSetup]:
     """Read and check all that a search names.
 
@@ -157,21 +155,21 @@ def _set_up(
         CerebroError: what is wrong, with what was got and what is allowed.
     """
     request.check()
-    packed = load_packed(session, request.source_table, "source_table", tick)
-    output = output_of(session, request, tick)
+    packed = load_packed(session, request.source_table, "source_table")
+    output = output_of(session, request)
     validation = None
     if request.validation_table is not None:
-        validation = load_packed(session, request.validation_table, "validation_table", tick)
+        validation = load_packed(session, request.validation_table, "validation_table")
         check_alike(packed, validation)
-    table = find(session, asked.model_arch_table, "model_arch_table", tick)
-    known = load_architectures(session, table, asked.space.model_ids, tick)
+    table = find(session, asked.model_arch_table, "model_arch_table")
+    known = load_architectures(session, table, asked.space.model_ids)
     maker = Maker(packed, target_facts(packed), validation is not None, request.seed or 0)
     texts = {model_id: model.text for model_id, model in known.items()}
-    check_layers(texts, Explorer(asked.space).probes(), limits_of(session, tick))
+    check_layers(texts, Explorer(asked.space).probes(), limits_of(session))
     probes = _probes(asked.space, maker, known)
     spec = _spec(asked, packed, validation, probes)
     if asked.warm_start_run is not None:
-        spec = replace(spec, earlier=earlier_trials(session, asked.warm_start_run, spec, tick))
+        spec = replace(spec, earlier=earlier_trials(session, asked.warm_start_run, spec))
     places = min(spec.concurrency, most_trials(spec))
     found = spec_of(request, packed, validation, probes, places, sql)
     watches = spec.early_stopping.watches and asked.metrics_compute_frequency is None
@@ -182,12 +180,12 @@ def _set_up(
         output=output,
         output_text=str(request.model_output_table),
         selection=selection_name(
-            session, asked.model_selection_table, output, replace=asked.replace, tick=tick
+            session, asked.model_selection_table, output, replace=asked.replace
         ),
         architectures=str(table.name),
         configurations=(),
         targets=maker.targets,
-        threads=threads_of(session, sql, request.cores, packed, tick),
+        threads=threads_of(session, sql, request.cores, packed),
         use_caching=bool(request.use_caching),
         gives_way=bool(request.replace),
         name=request.name,

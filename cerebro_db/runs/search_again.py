@@ -23,7 +23,7 @@ from cerebro_db.postgres.names import QualifiedName
 from cerebro_db.postgres.outputs import new_output
 from cerebro_db.postgres.records import decisions_of
 from cerebro_db.postgres.relations import CallerPath
-from cerebro_db.postgres.sessions import Session, SessionPool, Tick, no_tick
+from cerebro_db.postgres.sessions import Session, SessionPool
 from cerebro_db.postgres.states import StateStore
 from cerebro_db.postgres.table_kinds import STATES_SUFFIX
 from cerebro_db.runs.driver import FIXED, Drive, Limits, no_notice
@@ -56,7 +56,6 @@ def replay(
     pool: SessionPool,
     dialect: PostgreSQL,
     request: ReplayRequest,
-    tick: Tick = no_tick,
     notify: Notify = no_notice,
     registered: Callable[[int], None] = lambda run_id: None,
 ) -> int:
@@ -66,28 +65,27 @@ def replay(
         pool: of sessions of the role whose rights count.
         dialect: of the server.
         request: which search, and where to.
-        tick: called while waiting; raises to cancel.
         notify: gets a line an epoch.
         registered: is told the run_id as soon as this driver drives it.
 
     Raises:
         CerebroError: the request is wrong, or the packed tables have changed since.
     """
-    with control_session(pool, None, tick) as control:
-        run = _search_of(control, request.run_id, tick)
-        decided = decisions_of(Catalog(control, tick), run.run_id)
+    with control_session(pool, None) as control:
+        run = _search_of(control, request.run_id)
+        decided = decisions_of(Catalog(control), run.run_id)
         if not decided:
             raise WrongRunStatus(
                 f"run {run.run_id} has decided nothing yet, which could be repeated"
             )
 
     def set_up(
-        session: Session, sql: PostgreSQLTraining, common: FitRequest, tick: Tick
+        session: Session, sql: PostgreSQLTraining, common: FitRequest
     ) -> tuple[QualifiedName, RunSetup]:
-        before = load_setup(session, dialect, run, tick, has_states=False)
+        before = load_setup(session, dialect, run, has_states=False)
         assert before.search is not None
         replays = tuple(map(to_json, recorded_of(before, decided)))
-        output = new_output(session, request.model_output_table, "model_output_table", tick)
+        output = new_output(session, request.model_output_table, "model_output_table")
         setup = replace(
             before,
             output=output,
@@ -117,7 +115,7 @@ def replay(
         cores=request.cores,
     )
     common.check()
-    drive = Drive(pool, dialect, Limits(), tick, notify, FIXED, registered)
+    drive = Drive(pool, dialect, Limits(), notify, FIXED, registered)
     return drive.begin(common, set_up)
 
 
@@ -129,7 +127,6 @@ def extend(
     max_epochs: int | None = None,
     max_configurations: int | None = None,
     max_seconds: float | None = None,
-    tick: Tick = no_tick,
     notify: Notify = no_notice,
     registered: Callable[[int], None] = lambda run_id: None,
 ) -> int:
@@ -143,7 +140,6 @@ def extend(
             and ``R`` the epochs of each by now; brackets of ``hyperband`` and ``bohb`` begin anew.
         max_epochs, max_configurations: added to the budget of the search, where it has such a limit.
         max_seconds: of this driver, which then ends the search; None for any time.
-        tick: called while waiting; raises to cancel.
         notify: gets a line an epoch.
         registered: is told the run_id as soon as this driver drives it.
 
@@ -155,12 +151,12 @@ def extend(
     check_seconds(max_seconds)
     check_range("max_epochs", max_epochs, 1, _MOST)
     check_range("max_configs", max_configurations, 1, _MOST)
-    with control_session(pool, None, tick) as control:
-        run = _search_of(control, run_id, tick)
+    with control_session(pool, None) as control:
+        run = _search_of(control, run_id)
         spec = SearchSpec.from_text(run.row.search or "")
         _check_more(spec, params)
         if run.status == "finished":
-            _revive(control, dialect, run, tick)
+            _revive(control, dialect, run)
     detail: dict[str, Any] = {"params": dict(params)}
     if max_epochs is not None:
         detail["max_epochs"] = max_epochs
@@ -169,11 +165,11 @@ def extend(
     if max_seconds is not None:
         detail["max_seconds"] = max_seconds
     limits = Limits(extension=detail)
-    return Drive(pool, dialect, limits, tick, notify, FIXED, registered).resume(run.run_id)
+    return Drive(pool, dialect, limits, notify, FIXED, registered).resume(run.run_id)
 
 
-def _search_of(session: Session, run_id: int | None, tick: Tick) -> StoredRun:
-    run = Catalog(session, tick).run(run_id)
+def _search_of(session: Session, run_id: int | None) -> StoredRun:
+    run = Catalog(session).run(run_id)
     if run.row.search is None:
         raise InvalidArgument(
             f"run_id: got {run.run_id}, which is no search; allowed: a run of cerebro_search",
@@ -205,10 +201,10 @@ def _check_more(spec: SearchSpec, params: Mapping[str, Any]) -> None:
         check_range(name, known[name].validated(value, "automl_params"), 1, MAX_ITERATIONS)
 
 
-def _revive(session: Session, dialect: PostgreSQL, run: StoredRun, tick: Tick) -> None:
+def _revive(session: Session, dialect: PostgreSQL, run: StoredRun) -> None:
     """Make the states anew from which a finished search goes on, and have it be paused."""
-    catalog, sql = Catalog(session, tick), dialect.training
-    setup = load_setup(session, dialect, run, tick, has_states=False)
+    catalog, sql = Catalog(session), dialect.training
+    setup = load_setup(session, dialect, run, has_states=False)
     state = state_of_decisions(setup, decisions_of(catalog, run.run_id))
     kept = setup.output.suffixed(STATES_SUFFIX)
     _check_outputs(catalog, setup, run)
@@ -226,7 +222,7 @@ def _revive(session: Session, dialect: PostgreSQL, run: StoredRun, tick: Tick) -
     tables = StateTables(
         f"run_{secrets.token_hex(16)}", run.row.num_partitions, setup.spec.every_hop
     )
-    with transaction(session, tick):
+    with transaction(session):
         catalog.lock("runs")
         name = StateStore(tables, len(ends), catalog, sql).create(lasting=True).name
         for epoch, firsts in _firsts(state, ends).items():

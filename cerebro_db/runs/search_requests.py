@@ -13,7 +13,7 @@ from cerebro_db.core.search import Space
 from cerebro_db.errors import InvalidArgument, WrongRunStatus
 from cerebro_db.postgres.catalog import GOING_ON, Catalog
 from cerebro_db.postgres.control import control_session
-from cerebro_db.postgres.sessions import POLL_SECONDS, SessionPool, Tick, no_tick
+from cerebro_db.postgres.sessions import POLL_SECONDS, SessionPool
 from cerebro_db.runs.request import MAX_ITERATIONS
 
 # A driver looks for requests once a second at least, but not while it writes the output tables.
@@ -25,7 +25,6 @@ def add(
     run_id: int | None,
     rows: Sequence[tuple[int, str, str]],
     epochs: int | None = None,
-    tick: Tick = no_tick,
 ) -> list[int]:
     """Have a search try configurations; returns their mst_keys.
 
@@ -34,7 +33,6 @@ def add(
         run_id: of the search.
         rows: model_id, compile_params and fit_params of each.
         epochs: that each is trained for; None for what the method has for those of others.
-        tick: called while waiting.
 
     Raises:
         InvalidArgument: one of them cannot be trained by that search.
@@ -47,19 +45,19 @@ def add(
         parse_compile_params(compile_params)
         parse_fit_params(fit_params)
     detail = {"rows": [[*row, epochs] for row in rows]}
-    return list(_ask(pool, run_id, "add", None, detail, tick)["mst_keys"])
+    return list(_ask(pool, run_id, "add", None, detail)["mst_keys"])
 
 
-def stop(pool: SessionPool, run_id: int | None, mst_key: int | None, tick: Tick = no_tick) -> str:
+def stop(pool: SessionPool, run_id: int | None, mst_key: int | None) -> str:
     """Have a search give up a trial: its model is that of the last epoch; returns its status.
 
     Raises:
         InvalidArgument: the search has no such trial that goes on.
         WrongRunStatus: it does not go on.
     """
-    _ask(pool, run_id, "stop", _key(mst_key), {}, tick)
-    with control_session(pool, None, tick) as control:
-        found = Catalog(control, tick).configurations(run_id or 0)
+    _ask(pool, run_id, "stop", _key(mst_key), {})
+    with control_session(pool, None) as control:
+        found = Catalog(control).configurations(run_id or 0)
         return next(status for row, status, _ in found if row.mst_key == mst_key)
 
 
@@ -70,7 +68,6 @@ def clone(
     compile_params: str | None = None,
     fit_params: str | None = None,
     epochs: int | None = None,
-    tick: Tick = no_tick,
 ) -> int:
     """Have a search try a copy of a trial with its weights; returns its mst_key.
 
@@ -80,7 +77,6 @@ def clone(
         mst_key: of the trial, whose last epoch is the start.
         compile_params, fit_params: of the copy; None for those of the trial.
         epochs: that it is trained for; None for what the method has for those of others.
-        tick: called while waiting.
 
     Raises:
         InvalidArgument: there is no such trial, it has no state, or the copy cannot be trained.
@@ -88,18 +84,18 @@ def clone(
     """
     check_range("num_iterations", epochs, 1, MAX_ITERATIONS)
     detail = {"compile_params": compile_params, "fit_params": fit_params, "epochs": epochs}
-    (key,) = _ask(pool, run_id, "clone", _key(mst_key), detail, tick)["mst_keys"]
+    (key,) = _ask(pool, run_id, "clone", _key(mst_key), detail)["mst_keys"]
     return int(key)
 
 
-def narrow(pool: SessionPool, run_id: int | None, space: Space, tick: Tick = no_tick) -> None:
+def narrow(pool: SessionPool, run_id: int | None, space: Space) -> None:
     """Have a search propose from another space from now on; what runs goes on.
 
     Raises:
         InvalidArgument: it has an architecture that the search has not, or contradicts a model.
         WrongRunStatus: the search does not go on.
     """
-    _ask(pool, run_id, "narrow", None, space.to_json(), tick)
+    _ask(pool, run_id, "narrow", None, space.to_json())
 
 
 def _key(mst_key: int | None) -> int:
@@ -116,11 +112,10 @@ def _ask(
     action: str,
     mst_key: int | None,
     detail: Mapping[str, Any],
-    tick: Tick,
 ) -> Mapping[str, Any]:
     """Ask the driver, and wait for its answer."""
-    with control_session(pool, None, tick) as control:
-        catalog = Catalog(control, tick)
+    with control_session(pool, None) as control:
+        catalog = Catalog(control)
         run = catalog.run(run_id)
         if run.row.search is None:
             raise InvalidArgument(
@@ -138,7 +133,7 @@ def _ask(
                     "what was asked for stays asked",
                     hint="a driver that starts answers later; cerebro.decisions tells what it did",
                 )
-            tick()
+            control.tick()
             time.sleep(POLL_SECONDS)
         catalog.forget_request(request_id)
     answer: Mapping[str, Any] = json.loads(text)

@@ -12,7 +12,7 @@ from cerebro_db.models.best import best_trials, write_configurations
 from cerebro_db.postgres.names import QualifiedName
 from cerebro_db.postgres.outputs import Outputs, new_outputs
 from cerebro_db.postgres.relations import new_name
-from cerebro_db.postgres.sessions import Session, Tick
+from cerebro_db.postgres.sessions import Session
 from cerebro_db.postgres.table_kinds import CONFIGURATIONS
 from cerebro_db.postgres.trials import Trial, trials_of
 from cerebro_db.runs.setup import RunSetup
@@ -28,7 +28,6 @@ def selection_name(
     output: QualifiedName,
     *,
     replace: bool | None,
-    tick: Tick,
 ) -> str | None:
     """The name of the table that gets the best configuration, which is free or may give way.
 
@@ -37,7 +36,6 @@ def selection_name(
         text: as given; None for no table.
         output: the table of models.
         replace: whether earlier tables give way.
-        tick: called while waiting.
 
     Raises:
         DuplicateTable, DependentObjects, ObjectInUse: it cannot be made.
@@ -45,7 +43,7 @@ def selection_name(
     """
     if text is None:
         return None
-    outputs = new_outputs(session, text, ROLE, CONFIGURATIONS, replace=replace, tick=tick)
+    outputs = new_outputs(session, text, ROLE, CONFIGURATIONS, replace=replace)
     if outputs.name == output:
         raise InvalidArgument(
             f"{ROLE}: got {outputs.name}, which is model_output_table; allowed: another name, or NULL"
@@ -85,12 +83,12 @@ class SearchResults:
             "objective": ("text[]", [one.monitor for one in spec.objectives]),
         }
 
-    def write_selection(self, session: Session, setup: RunSetup, tick: Tick) -> None:
+    def write_selection(self, session: Session, setup: RunSetup) -> None:
         """Make the table of the best configuration, within the transaction of the other tables."""
         if setup.selection is None:
             return
         outputs = Outputs(
-            new_name(session, setup.selection, ROLE, tick),
+            new_name(session, setup.selection, ROLE),
             setup.selection,
             ROLE,
             CONFIGURATIONS,
@@ -98,12 +96,12 @@ class SearchResults:
             replace=setup.gives_way,
         )
         best = best_trials(self.spec, list(self.trials.values()))
-        write_configurations(session, outputs, best, setup.architectures, tick)
+        write_configurations(session, outputs, best, setup.architectures)
 
 
-def results_of(session: Session, setup: RunSetup, run_id: int, tick: Tick) -> SearchResults | None:
+def results_of(session: Session, setup: RunSetup, run_id: int) -> SearchResults | None:
     """Findings of a run; None where it is no search."""
     if setup.search is None:
         return None
-    trials = trials_of(session, run_id, tick)
+    trials = trials_of(session, run_id)
     return SearchResults(setup.search, {one.mst_key: one for one in trials})

@@ -47,7 +47,7 @@ from cerebro_db.postgres.outputs import (
 )
 from cerebro_db.postgres.packed import PackedTable, load_packed
 from cerebro_db.postgres.relations import Relation, find, find_if_there, new_name
-from cerebro_db.postgres.sessions import Session, Tick
+from cerebro_db.postgres.sessions import Session
 from cerebro_db.postgres.table_kinds import MODELS, STATES_SUFFIX, Facts
 from cerebro_db.runs.configurations import Maker, program_key
 from cerebro_db.runs.request import FitRequest
@@ -146,7 +146,7 @@ class RunSetup:
 
 
 def set_up(
-    session: Session, sql: PostgreSQLTraining, request: FitRequest, tick: Tick
+    session: Session, sql: PostgreSQLTraining, request: FitRequest
 ) -> tuple[QualifiedName, RunSetup]:
     """Read and check all that a request names; returns the architecture table as well.
 
@@ -154,15 +154,15 @@ def set_up(
         CerebroError: what is wrong, with what was got and what is allowed.
     """
     request.check()
-    packed = load_packed(session, request.source_table, "source_table", tick)
+    packed = load_packed(session, request.source_table, "source_table")
     targets = target_facts(packed)
-    output = output_of(session, request, tick)
+    output = output_of(session, request)
     validation = None
     if request.validation_table is not None:
-        validation = load_packed(session, request.validation_table, "validation_table", tick)
+        validation = load_packed(session, request.validation_table, "validation_table")
         check_alike(packed, validation)
-    selection, rows, table = _chosen(session, request, tick)
-    known = load_architectures(session, table, {row.model_id for row in rows}, tick)
+    selection, rows, table = _chosen(session, request)
+    known = load_architectures(session, table, {row.model_id for row in rows})
     maker = Maker(packed, targets, validation is not None, request.seed or 0)
     configurations = maker.make(rows, known)
     spec = spec_of(request, packed, validation, configurations, len(configurations), sql)
@@ -176,7 +176,7 @@ def set_up(
         architectures=str(table.name),
         configurations=configurations,
         targets=targets,
-        threads=threads_of(session, sql, request.cores, packed, tick),
+        threads=threads_of(session, sql, request.cores, packed),
         models=known,
         use_caching=bool(request.use_caching),
         replaces=bool(request.warm_start),
@@ -186,11 +186,9 @@ def set_up(
     )
 
 
-def threads_of(
-    session: Session, sql: PostgreSQLTraining, cores: int, packed: PackedTable, tick: Tick
-) -> int:
+def threads_of(session: Session, sql: PostgreSQLTraining, cores: int, packed: PackedTable) -> int:
     """Threads of a worker: its share of the cores."""
-    return max(1, cores // int(session.run(*sql.neighbours(packed), tick)[0][0]))
+    return max(1, cores // int(session.run(*sql.neighbours(packed))[0][0]))
 
 
 def spec_of(
@@ -267,30 +265,28 @@ def most_workers(packed: PackedTable, configurations: int) -> int:
     return min(len(packed.partitions), configurations) if packed.is_spread else configurations
 
 
-def _chosen(
-    session: Session, request: FitRequest, tick: Tick
-) -> tuple[str | None, list[Candidate], Relation]:
+def _chosen(session: Session, request: FitRequest) -> tuple[str | None, list[Candidate], Relation]:
     """The name of the table of configurations, its rows, and the table of architectures."""
     if request.one is not None:
         row = Candidate(*request.one.row(), _epochs(request))
-        return None, [row], architectures_of(session, request.one, tick)
-    selection = find(session, request.model_selection_table, "model_selection_table", tick)
-    rows = [Candidate(*row, _epochs(request)) for row in _selection_rows(session, selection, tick)]
-    return str(selection.name), rows, _architecture_table(session, selection, tick)
+        return None, [row], architectures_of(session, request.one)
+    selection = find(session, request.model_selection_table, "model_selection_table")
+    rows = [Candidate(*row, _epochs(request)) for row in _selection_rows(session, selection)]
+    return str(selection.name), rows, _architecture_table(session, selection)
 
 
-def memory_workers(session: Session, setup: RunSetup, tick: Tick) -> int:
+def memory_workers(session: Session, setup: RunSetup) -> int:
     """The most workers that the memory of the server is enough for.
 
     Raises:
         InvalidArgument: one of them may need more than it may use, with what the estimate is made of.
     """
-    settings = Catalog(session, tick).settings()
+    settings = Catalog(session).settings()
     loads = [_load(configuration) for configuration in setup.possible]
     cache = settings.cache_mb * 2**20 if setup.use_caching else 0
     decoded = sum(table.decoded_bytes for table in setup.tables.values())
     estimate = worker_memory(loads, decoded, cache)
-    memory_mb, cores = session.run(_MACHINE, (), tick)[0]
+    memory_mb, cores = session.run(_MACHINE)[0]
     limit = worker_limit_mb(settings.max_worker_mb, memory_mb, cores)
     check_worker_memory(estimate, limit, "configurations")
     if setup.packed.is_spread:  # segments have processes of their own, whatever the workers are
@@ -317,16 +313,16 @@ def _load(configuration: Configuration) -> Load:
     )
 
 
-def output_of(session: Session, request: FitRequest, tick: Tick) -> QualifiedName:
+def output_of(session: Session, request: FitRequest) -> QualifiedName:
     """The name of the output tables."""
     role = "model_output_table"
     if not request.warm_start:
         if request.replace:  # tried as soon as no other run can make them
-            return new_name(session, request.model_output_table, role, tick)
-        return new_output(session, request.model_output_table, role, tick)
-    previous = find(session, request.model_output_table, role, tick)
+            return new_name(session, request.model_output_table, role)
+        return new_output(session, request.model_output_table, role)
+    previous = find(session, request.model_output_table, role)
     states = previous.name.suffixed(STATES_SUFFIX)
-    found = find_if_there(session, states.text, role, tick)
+    found = find_if_there(session, states.text, role)
     if found is None or not all(found.has(column) for column in ("mst_key", "chunk", "state")):
         raise WrongObjectType(
             f"{role}: {previous.name} is no output of cerebro.cerebro_fit_multiple, as there is no table "
@@ -337,20 +333,14 @@ def output_of(session: Session, request: FitRequest, tick: Tick) -> QualifiedNam
     return previous.name
 
 
-def _selection_rows(
-    session: Session, selection: Relation, tick: Tick
-) -> list[tuple[int, int, str, str]]:
+def _selection_rows(session: Session, selection: Relation) -> list[tuple[int, int, str, str]]:
     for name in _SELECTION:
         if not selection.has(name):
             raise WrongObjectType(
                 f"model_selection_table: {selection.name} has no column {name}",
                 hint=_HINT,
             )
-    rows = session.run(
-        f"SELECT {', '.join(_SELECTION)} FROM {selection.name.sql} ORDER BY mst_key",
-        (),
-        tick,
-    )
+    rows = session.run(f"SELECT {', '.join(_SELECTION)} FROM {selection.name.sql} ORDER BY mst_key")
     if not rows:
         raise InvalidArgument(f"model_selection_table: {selection.name} is empty", hint=_HINT)
     for row in rows:
@@ -391,28 +381,26 @@ def _checked(selection: Relation, row: tuple[Any, ...]) -> tuple[int, int, str, 
     return mst_key, model_id, facts.text("compile_params"), facts.text("fit_params")
 
 
-def _architecture_table(session: Session, selection: Relation, tick: Tick) -> Relation:
+def _architecture_table(session: Session, selection: Relation) -> Relation:
     summary = selection.name.suffixed("_summary")
-    found = session.run("SELECT pg_catalog.to_regclass(%s)::text", (summary.text,), tick)
+    found = session.run("SELECT pg_catalog.to_regclass(%s)::text", (summary.text,))
     if found[0][0] is None:
         raise WrongObjectType(
             f"model_selection_table: {selection.name} has no summary table {summary}",
             hint="cerebro.cerebro_generate_configs and cerebro.cerebro_load_configs make both",
         )
-    rows = session.run(f"SELECT model_arch_table FROM {summary.sql}", (), tick)
+    rows = session.run(f"SELECT model_arch_table FROM {summary.sql}")
     if len(rows) != 1:
         raise WrongObjectType(f"{summary}: got {len(rows)} rows; allowed: one", hint=_HINT)
     facts = Facts("model_selection_table", summary, {"model_arch_table": rows[0][0]}, _HINT)
-    return find(session, facts.text("model_arch_table"), "model_arch_table", tick)
+    return find(session, facts.text("model_arch_table"), "model_arch_table")
 
 
 ROLE = "model_output_table"
 
 
 @contextmanager
-def reserved(
-    session: Session, setup: RunSetup, tick: Tick, notify: Callable[[str], None]
-) -> Iterator[None]:
+def reserved(session: Session, setup: RunSetup, notify: Callable[[str], None]) -> Iterator[None]:
     """While this lasts no other run makes the same tables.
 
     Args:
@@ -426,26 +414,26 @@ def reserved(
         DependentObjects: something depends on what is replaced.
     """
     key = output_key(setup.output)
-    if not session.run("SELECT pg_catalog.pg_try_advisory_lock(%s)", (key,), tick)[0][0]:
+    if not session.run("SELECT pg_catalog.pg_try_advisory_lock(%s)", (key,))[0][0]:
         raise ObjectInUse(
             f"{ROLE}: got {setup.output}, which another run is making at this moment: "
-            f"{holder_of(session, key, tick)}",
+            f"{holder_of(session, key)}",
             hint=f"choose another name, or {END_HOLDER}",
         )
     try:
-        _keep_inputs(session, setup, tick)
+        _keep_inputs(session, setup)
         if setup.outputs is not None:
-            check(session, setup.outputs, tick)
+            check(session, setup.outputs)
         else:  # again, now that no other run can make them
-            cleared_output(session, setup.output_text, ROLE, tick, notify)
+            cleared_output(session, setup.output_text, ROLE, notify)
         yield
     finally:
         with suppress(CerebroError):
             if not session.busy and not session.closed:
-                session.run("SELECT pg_catalog.pg_advisory_unlock(%s)", (key,))
+                session.run_through("SELECT pg_catalog.pg_advisory_unlock(%s)", (key,))
 
 
-def _keep_inputs(session: Session, setup: RunSetup, tick: Tick) -> None:
+def _keep_inputs(session: Session, setup: RunSetup) -> None:
     """No call replaces or drops a table that the run reads; the locks end with the session's use.
 
     Raises:
@@ -455,9 +443,9 @@ def _keep_inputs(session: Session, setup: RunSetup, tick: Tick) -> None:
         if table is None:
             continue
         key = table_key(table.relation.oid)
-        if not session.run("SELECT pg_catalog.pg_try_advisory_lock_shared(%s)", (key,), tick)[0][0]:
+        if not session.run("SELECT pg_catalog.pg_try_advisory_lock_shared(%s)", (key,))[0][0]:
             raise ObjectInUse(
                 f"source_table, validation_table: {table.relation.name} is replaced or dropped at "
-                f"this moment: {holder_of(session, key, tick)}",
+                f"this moment: {holder_of(session, key)}",
                 hint=f"try again when that is over; {END_HOLDER}",
             )

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from cerebro_db.configs.changes import changed
 from cerebro_db.core.search import Space
 from cerebro_db.errors import InvalidArgument
-from cerebro_db.postgres.sessions import Session, Tick
+from cerebro_db.postgres.sessions import Session
 from cerebro_db.postgres.trials import newest_space, search_of, trials_of
 from cerebro_db.runs.search_arguments import space_of
 
 
 def changed_trial(
-    session: Session, run_id: int | None, mst_key: int | None, changes: str | None, tick: Tick
+    session: Session, run_id: int | None, mst_key: int | None, changes: str | None
 ) -> tuple[str, str]:
     """The compile and fit parameters of a trial after changes.
 
@@ -23,8 +23,8 @@ def changed_trial(
     """
     if changes is None:
         raise InvalidArgument("changes: got NULL; allowed: a text such as 'lr=0.003', or ''")
-    run, _ = search_of(session, run_id, tick)
-    trials = {one.mst_key: one for one in trials_of(session, run.run_id, tick)}
+    run, _ = search_of(session, run_id)
+    trials = {one.mst_key: one for one in trials_of(session, run.run_id)}
     if mst_key not in trials:
         got = "NULL" if mst_key is None else mst_key
         raise InvalidArgument(
@@ -41,7 +41,6 @@ def narrowed_space(
     model_id_list: Sequence[int | None] | None,
     compile_params_grid: str | None,
     fit_params_grid: str | None,
-    tick: Tick,
 ) -> Space:
     """The space that a search proposes from, with what is not None in the place of what there was.
 
@@ -49,8 +48,8 @@ def narrowed_space(
         UndefinedRun: the caller has no such run.
         InvalidArgument: it is no search, nothing is given, a grid is wrong, or it has no such model.
     """
-    run, spec = search_of(session, run_id, tick)
-    space = newest_space(session, run.run_id, tick) or spec.space
+    run, spec = search_of(session, run_id)
+    space = newest_space(session, run.run_id) or spec.space
     if all(one is None for one in (model_id_list, compile_params_grid, fit_params_grid)):
         raise InvalidArgument(
             "got nothing that changes; allowed: model_id_list, compile_params_grid, fit_params_grid, "

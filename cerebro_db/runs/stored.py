@@ -40,7 +40,7 @@ from cerebro_db.postgres.names import QualifiedName
 from cerebro_db.postgres.packed import PackedTable, packed_of
 from cerebro_db.postgres.packed import fingerprint as packed_fingerprint
 from cerebro_db.postgres.records import ADD, CLONE, PROMOTE, STOP, DecisionRow, decisions_of
-from cerebro_db.postgres.sessions import Session, Tick
+from cerebro_db.postgres.sessions import Session
 from cerebro_db.postgres.states import StateStore
 from cerebro_db.postgres.table_kinds import STATES_SUFFIX
 from cerebro_db.runs.catalog import RunCatalog, diverged, measured
@@ -49,9 +49,7 @@ from cerebro_db.runs.setup import RunSetup, most_workers, partitions_of
 
 
 # -- written ---------------------------------------------------------------------------------------
-def register(
-    session: Session, dialect: PostgreSQL, setup: RunSetup, models: QualifiedName, tick: Tick
-) -> int:
+def register(session: Session, dialect: PostgreSQL, setup: RunSetup, models: QualifiedName) -> int:
     """Write down a run that shall start, in one transaction; returns the run_id.
 
     Args:
@@ -59,9 +57,9 @@ def register(
         setup: of the run.
         models: the architecture table.
     """
-    catalog = Catalog(session, tick)
-    row = _run_row(session, setup, tick)
-    with transaction(session, tick):
+    catalog = Catalog(session)
+    row = _run_row(session, setup)
+    with transaction(session):
         warm = _started_from_previous(catalog, dialect, row, setup) if setup.replaces else set()
         rows = [
             configuration_row(replace(one, is_warm=one.mst_key in warm))
@@ -98,7 +96,7 @@ def configuration_row(configuration: Configuration) -> ConfigurationRow:
     )
 
 
-def _run_row(session: Session, setup: RunSetup, tick: Tick) -> RunRow:
+def _run_row(session: Session, setup: RunSetup) -> RunRow:
     spec, packed, validation = setup.spec, setup.packed, setup.validation
     return RunRow(
         name=setup.name,
@@ -121,9 +119,9 @@ def _run_row(session: Session, setup: RunSetup, tick: Tick) -> RunRow:
         output_schema=setup.output.schema,
         output_name=setup.output.name,
         source_oid=packed.relation.oid,
-        source_print=packed_fingerprint(session, packed, tick),
+        source_print=packed_fingerprint(session, packed),
         validation_oid=validation.relation.oid if validation else None,
-        validation_print=packed_fingerprint(session, validation, tick) if validation else None,
+        validation_print=packed_fingerprint(session, validation) if validation else None,
         # Nobody can make a table or take a lock of this name before the run does.
         states=f"run_{secrets.token_hex(16)}",
         lock_key=secrets.randbits(62) << 1,
@@ -162,7 +160,7 @@ def _first_partitions(setup: RunSetup) -> dict[int, int]:
 
 # -- read back: what it was set up with ------------------------------------------------------------
 def load_setup(
-    session: Session, dialect: PostgreSQL, run: StoredRun, tick: Tick, *, has_states: bool = True
+    session: Session, dialect: PostgreSQL, run: StoredRun, *, has_states: bool = True
 ) -> RunSetup:
     """Setup of a run that was begun; its configurations are those that it has by now.
 
@@ -171,15 +169,15 @@ def load_setup(
         UndefinedTable: one was dropped.
         WrongRunStatus: the run cannot go on at all.
     """
-    row, catalog = run.row, Catalog(session, tick)
+    row, catalog = run.row, Catalog(session)
     if has_states:
         _check_has_states(run)
-    packed = packed_of(session, row.source_oid, "source_table", tick)
+    packed = packed_of(session, row.source_oid, "source_table")
     validation = None
     if row.validation_oid is not None:
-        validation = packed_of(session, row.validation_oid, "validation_table", tick)
-    check_unchanged(session, run, packed, validation, tick)
-    limits = limits_of(session, tick)
+        validation = packed_of(session, row.validation_oid, "validation_table")
+    check_unchanged(session, run, packed, validation)
+    limits = limits_of(session)
     models = {m.model_id: _architecture(m, limits) for m in catalog.architectures(run.run_id)}
     added = {
         one.mst_key: one for one in decisions_of(catalog, run.run_id) if one.action in (ADD, CLONE)
@@ -275,26 +273,20 @@ def _check_has_states(run: StoredRun) -> None:
 
 
 def check_unchanged(
-    session: Session,
-    run: StoredRun,
-    packed: PackedTable,
-    validation: PackedTable | None,
-    tick: Tick,
+    session: Session, run: StoredRun, packed: PackedTable, validation: PackedTable | None
 ) -> None:
     """Check that the packed tables are those that the run began with.
 
     Raises:
         InvalidData: one of them has been changed since.
     """
-    _check_print(session, packed, run.row.source_print, "source_table", tick)
+    _check_print(session, packed, run.row.source_print, "source_table")
     if validation is not None:
-        _check_print(session, validation, run.row.validation_print, "validation_table", tick)
+        _check_print(session, validation, run.row.validation_print, "validation_table")
 
 
-def _check_print(
-    session: Session, packed: PackedTable, before: str | None, role: str, tick: Tick
-) -> None:
-    if packed_fingerprint(session, packed, tick) != before:
+def _check_print(session: Session, packed: PackedTable, before: str | None, role: str) -> None:
+    if packed_fingerprint(session, packed) != before:
         raise InvalidData(
             f"{role}: {packed.relation.name} has been changed since the run began; "
             "allowed: to go on with the same rows only",
@@ -363,15 +355,13 @@ def with_output(setup: RunSetup, output: QualifiedName | None) -> RunSetup:
 
 
 # -- read back: how far it has come ----------------------------------------------------------------
-def load_state(
-    session: Session, store: StateStore, run: StoredRun, setup: RunSetup, tick: Tick
-) -> RunState:
+def load_state(session: Session, store: StateStore, run: StoredRun, setup: RunSetup) -> RunState:
     """How far a run has come; what is half done is taken back.
 
     Hops whose states a crash took, and results that are not there for all data sets, are
     forgotten: both will be made again, and be the same.
     """
-    spec, run_id, catalog = setup.spec, run.run_id, Catalog(session, tick)
+    spec, run_id, catalog = setup.spec, run.run_id, Catalog(session)
     # Also if the run cannot go on: the hops whose states are there have been made.
     store.restore_hops(run_id, _numbered(spec))
     state = state_of_decisions(setup, decisions_of(catalog, run_id))
@@ -387,7 +377,7 @@ def load_state(
         key for key in going if callbacks.watches(state.tracks[key].configuration.fit_params)
     ]
     is_recorded = catalog.has_recorded(run_id, going, spec.hops_an_epoch)
-    with transaction(session, tick):
+    with transaction(session):
         if bad or partly or watched or not is_recorded:
             catalog.lock("configurations", "hops", "metrics")
         writer = RunCatalog(catalog, run_id)

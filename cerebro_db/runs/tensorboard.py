@@ -11,7 +11,7 @@ from cerebro_db.configs.parameters import FitParams
 from cerebro_db.core.spec import Configuration
 from cerebro_db.core.state import RunState
 from cerebro_db.executors.sessions import WRITE_EVENTS
-from cerebro_db.postgres.sessions import Session, Tick
+from cerebro_db.postgres.sessions import Session
 
 
 def log_dir_of(fit: FitParams) -> str | None:
@@ -20,14 +20,14 @@ def log_dir_of(fit: FitParams) -> str | None:
     return str(found[0].all_arguments()["log_dir"]) if found else None
 
 
-def check_events(session: Session, configurations: Iterable[Configuration], tick: Tick) -> None:
+def check_events(session: Session, configurations: Iterable[Configuration]) -> None:
     """Check that there is a directory for what configurations want to be written.
 
     Raises:
         InvalidArgument: an administrator has named none, or it cannot be used.
     """
     if any(log_dir_of(c.fit_params) is not None for c in configurations):
-        session.run(WRITE_EVENTS, (json.dumps({"run_id": 0, "configurations": []}),), tick)
+        session.run(WRITE_EVENTS, (json.dumps({"run_id": 0, "configurations": []}),))
 
 
 class EventFiles:

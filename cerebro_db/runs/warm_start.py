@@ -25,7 +25,7 @@ from cerebro_db.models.trained import (
 from cerebro_db.postgres.control import control_session, preparation
 from cerebro_db.postgres.dialects.choice import HERE
 from cerebro_db.postgres.relations import find_if_there
-from cerebro_db.postgres.sessions import Session, SessionPool, StatementFailed, Tick
+from cerebro_db.postgres.sessions import Session, SessionPool, StatementFailed
 from cerebro_db.postgres.table_kinds import HISTORY_SUFFIX, STATES_SUFFIX
 from cerebro_db.runs.setup import RunSetup
 
@@ -33,7 +33,7 @@ ROLE = "model_output_table"
 _HISTORY = ("mst_key", "iteration", "run_id", "dataset")
 
 
-def check_previous(session: Session, pool: SessionPool, setup: RunSetup, tick: Tick) -> None:
+def check_previous(session: Session, pool: SessionPool, setup: RunSetup) -> None:
     """Compare what is to be trained with what was.
 
     Args:
@@ -46,19 +46,19 @@ def check_previous(session: Session, pool: SessionPool, setup: RunSetup, tick: T
             architecture cannot take over the weights of the model that goes on in it.
         WrongObjectType: a table that a run would replace was made by someone else.
     """
-    _check_history(session, setup, tick)
-    if not _has_states(session, setup, tick):
+    _check_history(session, setup)
+    if not _has_states(session, setup):
         return  # no model was trained to the end: all start fresh
-    earlier = load_model_table(session, str(setup.output), tick)
+    earlier = load_model_table(session, str(setup.output))
     _check_targets(setup, earlier)
-    if changed := _changed(session, setup, earlier, tick):
-        with control_session(pool, None, tick) as other:
-            _check_weights(other, setup, earlier, changed, tick)
+    if changed := _changed(session, setup, earlier):
+        with control_session(pool, None) as other:
+            _check_weights(other, setup, earlier, changed)
 
 
-def _check_history(session: Session, setup: RunSetup, tick: Tick) -> None:
+def _check_history(session: Session, setup: RunSetup) -> None:
     table = setup.output.suffixed(HISTORY_SUFFIX)
-    found = find_if_there(session, str(table), ROLE, tick)
+    found = find_if_there(session, str(table), ROLE)
     if found is not None and not all(map(found.has, _HISTORY)):
         raise WrongObjectType(
             f"{ROLE}: {table} was not made by cerebro.cerebro_fit_multiple, and warm_start := true would "
@@ -67,15 +67,15 @@ def _check_history(session: Session, setup: RunSetup, tick: Tick) -> None:
         )
 
 
-def _has_states(session: Session, setup: RunSetup, tick: Tick) -> bool:
+def _has_states(session: Session, setup: RunSetup) -> bool:
     """Tell whether there is any state to go on from; each model that is there must have one."""
     output, states = setup.output, setup.output.suffixed(STATES_SUFFIX)
     models = f"SELECT m.mst_key FROM {output.sql} m"
-    info = find_if_there(session, str(output.suffixed("_info")), ROLE, tick)
+    info = find_if_there(session, str(output.suffixed("_info")), ROLE)
     if info is not None and info.has("mst_key") and info.has("status"):
         models += f" UNION SELECT i.mst_key FROM {info.name.sql} i WHERE i.status = 'finished'"
-    there = {row[0] for row in session.run(f"SELECT DISTINCT mst_key FROM {states.sql}", (), tick)}
-    trained = {row[0] for row in session.run(models, (), tick)}
+    there = {row[0] for row in session.run(f"SELECT DISTINCT mst_key FROM {states.sql}")}
+    trained = {row[0] for row in session.run(models)}
     gone = sorted({one.mst_key for one in setup.configurations} & trained - there)
     if gone:
         raise WrongObjectType(
@@ -117,9 +117,7 @@ def _check_targets(setup: RunSetup, earlier: ModelTable) -> None:
 _TOLD = ("a target of the kind", "a target of shape", "the class values")
 
 
-def _changed(
-    session: Session, setup: RunSetup, earlier: ModelTable, tick: Tick
-) -> list[Configuration]:
+def _changed(session: Session, setup: RunSetup, earlier: ModelTable) -> list[Configuration]:
     """The configurations that go on from a model of another architecture."""
     found = {one.mst_key: one for one in setup.configurations}
     # Most are as they were: texts that differ are fetched only, and these may still mean the same.
@@ -129,7 +127,7 @@ def _changed(
         "WHERE pg_catalog.md5(m.model_arch::text) IS DISTINCT FROM t.now"
     )
     texts = [hashlib.md5(one.architecture.text.encode()).hexdigest() for one in found.values()]
-    rows = session.run(sql, (list(found), texts), tick)
+    rows = session.run(sql, (list(found), texts))
     return [found[key] for key, text in rows if _fingerprint(text) != found[key].architecture.id]
 
 
@@ -142,14 +140,10 @@ def _fingerprint(text: str | None) -> str | None:
 
 
 def _check_weights(
-    session: Session,
-    setup: RunSetup,
-    earlier: ModelTable,
-    changed: Sequence[Configuration],
-    tick: Tick,
+    session: Session, setup: RunSetup, earlier: ModelTable, changed: Sequence[Configuration]
 ) -> None:
     """Give the weights that are there to the models that shall go on from them, as to predict."""
-    session.run(*preparation(use_gpus=False), tick)
+    session.run(*preparation(use_gpus=False))
     sql = (
         "SELECT cerebro._begin_prediction(%s, "
         "cerebro.cerebro_joined_state(s.state ORDER BY s.chunk)) "
@@ -157,7 +151,7 @@ def _check_weights(
     )
     for one in changed:
         try:
-            session.run(sql, (_task(one, setup, earlier), one.mst_key), tick)
+            session.run(sql, (_task(one, setup, earlier), one.mst_key))
         except StatementFailed as error:
             if error.sqlstate == InvalidState.sqlstate:
                 raise _another_model(session, one, setup, earlier, error.message) from None

@@ -37,7 +37,7 @@ from cerebro_db.postgres.gpus import check_gpus, gpu_places
 from cerebro_db.postgres.names import QualifiedName
 from cerebro_db.postgres.outputs import Outputs, new_outputs, replaced
 from cerebro_db.postgres.packed import PackedTable, PartitionInfo, load_packed
-from cerebro_db.postgres.sessions import Session, Tick, close_all
+from cerebro_db.postgres.sessions import Session, close_all
 from cerebro_db.postgres.table_kinds import CONFUSION as CONFUSION_MATRICES
 from cerebro_db.postgres.table_kinds import SCORES, Kind
 from cerebro_db.scoring.again import done_again
@@ -99,31 +99,30 @@ def evaluate(host: JobHost, request: EvaluationRequest) -> list[Score]:
         InvalidArgument: the test table was not packed like the training table.
         ObjectInUse, TooManyConnections: there is no worker for it, or no connection.
     """
-    tick = host.tick
-    with control_session(host.pool, host.search_path, tick) as control:
-        table = named_models(control, request.model_table, tick)
-        test, models, outputs = _wanted(control, table, request, SCORES, tick)
+    with control_session(host.pool, host.search_path) as control:
+        table = named_models(control, request.model_table)
+        test, models, outputs = _wanted(control, table, request, SCORES)
         details = {model.mst_key: AUC for model in models if _has_exact(model)}
         job = ScoringJob(host, table, test, models, details)
         results = job.run(control, bool(request.use_gpus))
         scores = [_score(model, results[model.mst_key]) for model in models]
-        with transaction(control, tick):
-            _write(control, outputs, scores, origin_of(table), tick)
+        with transaction(control):
+            _write(control, outputs, scores, origin_of(table))
     return scores
 
 
 def _wanted(
-    control: Session, table: ModelTable, request: EvaluationRequest, kind: Kind, tick: Tick
+    control: Session, table: ModelTable, request: EvaluationRequest, kind: Kind
 ) -> tuple[PackedTable, list[TrainedModel], Outputs]:
     """The test table, the models and the outputs of a request."""
-    test = load_packed(control, request.test_table, "test_table", tick)
+    test = load_packed(control, request.test_table, "test_table")
     check_alike(table, test)
     if request.mst_key is not None:
         table.check_key(request.mst_key)
     keys = table.mst_keys if request.mst_key is None else (request.mst_key,)
-    models = load_models(control, table, keys, tick)
+    models = load_models(control, table, keys)
     outputs = new_outputs(
-        control, request.output_table, "output_table", kind, replace=request.replace, tick=tick
+        control, request.output_table, "output_table", kind, replace=request.replace
     )
     return test, models, outputs
 
@@ -182,7 +181,7 @@ class ScoringJob:
         models: Sequence[TrainedModel],
         details: Mapping[int, str],
     ) -> None:
-        self._host, self._tick = host, host.tick
+        self._host = host
         self._sql, self._hosts = host.dialect.training, host.dialect.hosts
         self._table, self._test, self._models = table, test, models
         self._recipes = {model.mst_key: recipe(model, table) for model in models}
@@ -217,29 +216,29 @@ class ScoringJob:
             ObjectInUse, TooManyConnections: there is no worker, or no connection for one.
         """
         if use_gpus:
-            check_gpus(control, self._hosts, [self._test], self._tick)
+            check_gpus(control, self._hosts, [self._test])
         return done_again(lambda: self._run(control, use_gpus), self._host.notice)
 
     def _run(self, control: Session, use_gpus: bool) -> dict[int, dict[str, Any]]:
         with self._workers(control, use_gpus) as workers:
-            settings = Catalog(workers[0], self._tick).settings()
-            places = gpu_places(workers[0], self._hosts, use_gpus, self._tick)
+            settings = Catalog(workers[0]).settings()
+            places = gpu_places(workers[0], self._hosts, use_gpus)
             task = worker_task(NO_RUN, None, use_gpus, 0, settings, places, functions=True)
             scans = [self._scan(partition, task) for partition in self._test.partitions]
-            results = [json.loads(rows[0][0]) for rows in gather(workers, scans, self._tick)]
+            results = [json.loads(rows[0][0]) for rows in gather(workers, scans)]
             self._check(results)
             return {key: self._combined(workers[0], key, results) for key in self._recipes}
 
     @contextmanager
     def _workers(self, control: Session, use_gpus: bool) -> Iterator[list[Session]]:
-        with slots(control, self._wanted(), self._tick, self._host.notice) as count:
-            sessions = self._host.pool.take(count, self._tick)
+        with slots(control, self._wanted(), self._host.notice) as count:
+            sessions = self._host.pool.take(count)
             try:
                 if not self._sql.binds_workers:  # elsewhere a scan makes processes ready by itself
                     for place, session in enumerate(sessions):
                         session.send(*preparation(use_gpus, place))
                     for session in sessions:
-                        session.settle(self._tick)
+                        session.settle()
                 yield sessions
             finally:
                 close_all(sessions)
@@ -295,7 +294,7 @@ class ScoringJob:
         first = [self._test.partitions[0].partition_key]  # that session has scanned it
         combine = "cerebro._combine_measures(%s)"
         call = self._sql.call(self._test, first, combine, [json.dumps(task)])
-        rows = session.run(*call, self._tick)
+        rows = session.run(*call)
         combined: dict[str, Any] = json.loads(rows[0][0])[str(mst_key)]
         if "error" in combined:
             raise self._failed(str(mst_key), combined["error"])
@@ -315,17 +314,15 @@ def _score(model: TrainedModel, result: dict[str, Any]) -> Score:
     )
 
 
-def _write(
-    session: Session, outputs: Outputs, scores: Sequence[Score], origin: Origin, tick: Tick
-) -> None:
+def _write(session: Session, outputs: Outputs, scores: Sequence[Score], origin: Origin) -> None:
     columns, output = ", ".join((*_COLUMNS, *origin.columns)), outputs.table()
-    with replaced(session, outputs, tick):
-        session.run(f"CREATE TABLE {output.sql} ({columns}); {SCORES.comment(output)}", (), tick)
+    with replaced(session, outputs):
+        session.run(f"CREATE TABLE {output.sql} ({columns}); {SCORES.comment(output)}")
         for score in scores:
             row = [*replace(score, mst_key=origin.key(score.mst_key)).row(), *origin.values]
             values = "%s, %s, %s::text[], %s, %s, %s::double precision[]"
             values += ", %s" * len(origin.values)
-            session.run(f"INSERT INTO {output.sql} VALUES ({values})", row, tick)
+            session.run(f"INSERT INTO {output.sql} VALUES ({values})", row)
 
 
 _MOST_ROWS = 10_000
@@ -342,9 +339,8 @@ def confusion_matrix(host: JobHost, request: EvaluationRequest) -> QualifiedName
         InvalidArgument: the target has no classes, or the test table was not packed like the
             training table.
     """
-    tick = host.tick
-    with control_session(host.pool, host.search_path, tick) as control:
-        table = named_models(control, request.model_table, tick)
+    with control_session(host.pool, host.search_path) as control:
+        table = named_models(control, request.model_table)
         if all(target.kind != "class" for target in table.targets.each):
             names = ", ".join(map(repr, table.dependent_varnames))
             raise InvalidArgument(
@@ -352,16 +348,16 @@ def confusion_matrix(host: JobHost, request: EvaluationRequest) -> QualifiedName
                 "target; allowed: classes",
                 hint="cerebro.cerebro_evaluate scores models of float targets",
             )
-        test, models, outputs = _wanted(control, table, request, CONFUSION_MATRICES, tick)
+        test, models, outputs = _wanted(control, table, request, CONFUSION_MATRICES)
         details = {model.mst_key: CONFUSION for model in models}
         job = ScoringJob(host, table, test, models, details)
         results = job.run(control, bool(request.use_gpus))
         origin = origin_of(table)
         kinds, styles = table.class_kinds, host.styles
-        values = shown_classes(control, table.class_values, kinds, styles, tick)
+        values = shown_classes(control, table.class_values, kinds, styles)
         rows = _rows(replace(table, class_values=values), results, origin)
-        with transaction(control, tick), replaced(control, outputs, tick):
-            _write_counts(control, outputs.name, rows, table, origin, tick)
+        with transaction(control), replaced(control, outputs):
+            _write_counts(control, outputs.name, rows, table, origin)
     return outputs.name
 
 
@@ -382,15 +378,12 @@ def _write_counts(
     rows: Sequence[Sequence[Any]],
     table: ModelTable,
     origin: Origin,
-    tick: Tick,
 ) -> None:
     several = len(table.dependent_varnames) > 1
     columns = ["mst_key integer", *(["class_name text"] if several else [])]
     columns += ["actual text", "predicted text", "num_rows bigint", *origin.columns]
     session.run(
-        f"CREATE TABLE {output.sql} ({', '.join(columns)}); {CONFUSION_MATRICES.comment(output)}",
-        (),
-        tick,
+        f"CREATE TABLE {output.sql} ({', '.join(columns)}); {CONFUSION_MATRICES.comment(output)}"
     )
     for start in range(0, len(rows), _MOST_ROWS):
         listed = [list(column) for column in zip(*rows[start : start + _MOST_ROWS], strict=True)]
@@ -400,5 +393,4 @@ def _write_counts(
             "unnest(%s::integer[], %s::text[], %s::text[], %s::text[], %s::bigint[]) "
             "AS u(mst_key, name, actual, predicted, num_rows)",
             [*origin.values, *listed],
-            tick,
         )

@@ -26,7 +26,7 @@ from cerebro_db.postgres.dialects.prediction_answers import Classes, Several, Va
 from cerebro_db.postgres.names import QualifiedName
 from cerebro_db.postgres.outputs import new_outputs
 from cerebro_db.postgres.relations import Relation, find
-from cerebro_db.postgres.sessions import Session, Tick
+from cerebro_db.postgres.sessions import Session
 from cerebro_db.postgres.table_kinds import PREDICTIONS
 from cerebro_db.scoring.prediction_job import PredictionJob, SpreadJob, Work
 from cerebro_db.scoring.prediction_models import (
@@ -139,14 +139,13 @@ def predict(host: JobHost, request: PredictionRequest) -> QualifiedName:
     check_range("num_workers", request.num_workers, 1, MAX_WORKERS)
     ignores_errors(request.on_error)
     wanted = request.wanted
-    tick = host.tick
-    with control_session(host.pool, host.search_path, tick) as session:
-        table = named_models(session, request.model_table, tick)
-        keys = chosen_keys(session, table, request.mst_key, request.ensemble, tick)
-        asked = models_of_table(session, table, keys, tick)
-        values = shown_classes(session, asked.class_values, asked.class_kinds, host.styles, tick)
+    with control_session(host.pool, host.search_path) as session:
+        table = named_models(session, request.model_table)
+        keys = chosen_keys(session, table, request.mst_key, request.ensemble)
+        asked = models_of_table(session, table, keys)
+        values = shown_classes(session, asked.class_values, asked.class_kinds, host.styles)
         asked = replace(asked, class_values=values)
-        work = resolved(session, host.dialect, request, asked, wanted, tick)
+        work = resolved(session, host.dialect, request, asked, wanted)
         _job(host, session).run(work)
         return work.output
 
@@ -164,12 +163,11 @@ def resolved(
     request: PredictionRequest,
     asked: Asked,
     wanted: PredictionType,
-    tick: Tick,
 ) -> Work:
     """Job for a request, its names looked up; the models are known."""
     answer = answer_for(asked, wanted)
     names = (request.test_table, request.id_col, request.independent_varname)
-    source = test_source(session, dialect, asked, names, request.ignores, tick)
+    source = test_source(session, dialect, asked, names, request.ignores)
     outputs = new_outputs(
         session,
         request.output_table,
@@ -177,7 +175,6 @@ def resolved(
         PREDICTIONS,
         replace=request.replace,
         inputs=[source.table.oid],
-        tick=tick,
     )
     use_gpus = bool(request.use_gpus)
     return Work(asked, source, answer, outputs, request.num_workers, use_gpus)
@@ -281,19 +278,18 @@ def predict_byom(host: JobHost, request: ByomRequest) -> QualifiedName:
     """
     request.check()
     wanted = request.prediction.wanted
-    tick = host.tick
-    with control_session(host.pool, host.search_path, tick) as session:
-        table = find(session, request.model_arch_table, ROLE, tick)
-        model = _model(session, table, request, tick)
+    with control_session(host.pool, host.search_path) as session:
+        table = find(session, request.model_arch_table, ROLE)
+        model = _model(session, table, request)
         asked = _asked(table, model, request)
-        work = resolved(session, host.dialect, request.prediction, asked, wanted, tick)
+        work = resolved(session, host.dialect, request.prediction, asked, wanted)
         _job(host, session).run(work)
         return work.output
 
 
-def _model(session: Session, table: Relation, request: ByomRequest, tick: Tick) -> Architecture:
+def _model(session: Session, table: Relation, request: ByomRequest) -> Architecture:
     assert request.model_id is not None
-    model = load_architectures(session, table, [request.model_id], tick)[request.model_id]
+    model = load_architectures(session, table, [request.model_id])[request.model_id]
     if not model.has_weights:
         raise InvalidArgument(
             f"model_id: got {request.model_id}, which has no model_weights in {table.name}",

@@ -110,7 +110,7 @@ class Job(ABC):
     """
 
     def __init__(self, host: JobHost, control: Session) -> None:
-        self._dialect, self._control, self._tick = host.dialect, control, host.tick
+        self._dialect, self._control = host.dialect, control
         self._notify = host.notice
 
     def run(self, work: Work) -> None:
@@ -125,8 +125,8 @@ class Job(ABC):
     def _run(self, work: Work) -> None:
         try:
             sql = self._dialect.prediction
-            self._control.run(sql.begin, (), self._tick)
-            if self._control.run(sql.is_empty(work.source.sql), (), self._tick)[0][0]:
+            self._control.run(sql.begin)
+            if self._control.run(sql.is_empty(work.source.sql))[0][0]:
                 self._create(work)
                 self._publish(work)
                 return
@@ -139,18 +139,16 @@ class Job(ABC):
                 raise
             self._control.recover()
             explained = work.source.explained
-            raise explained(self._control, self._dialect, work.asked, failure, self._tick) from None
+            raise explained(self._control, self._dialect, work.asked, failure) from None
         finally:
             self._control.reset()
 
     def _tell_repeated(self, source: Rows) -> None:
         """Tell of rows whose predictions nobody can tell apart."""
         names = [one.name for one in source.ids]
-        if self._control.run(_IS_KEY, (source.table.oid, names, source.table.oid), self._tick):
+        if self._control.run(_IS_KEY, (source.table.oid, names, source.table.oid)):
             return
-        ids, rows = self._control.run(
-            self._dialect.prediction.repeated(source.sql), (), self._tick
-        )[0]
+        ids, rows = self._control.run(self._dialect.prediction.repeated(source.sql))[0]
         if ids:
             listed = ", ".join(names)
             self._notify(
@@ -173,21 +171,21 @@ class Job(ABC):
         """
         build = work.outputs.unfinished()
         key = lock_key(build.text)
-        if not self._control.run(self._dialect.prediction.try_lock, (key,), self._tick)[0][0]:
+        if not self._control.run(self._dialect.prediction.try_lock, (key,))[0][0]:
             raise DuplicateTable(
                 f"output_table: {work.output} is being made by another session, "
-                f"{holder_of(self._control, key, self._tick)}",
+                f"{holder_of(self._control, key)}",
                 hint=f"choose another name, or {END_HOLDER}",
             )
         self._drop_leftover(session, build)
 
     def _drop_leftover(self, session: Session, build: QualifiedName) -> None:
         """Of a call whose process was killed."""
-        rows = session.run(*self._dialect.prediction.leftover(build), self._tick)
+        rows = session.run(*self._dialect.prediction.leftover(build))
         if rows and rows[0][0] != UNFINISHED:
             raise DuplicateTable(f"output_table: the table {build} exists; its name is needed")
         if rows:
-            session.run(self._dialect.prediction.drop(build), (), self._tick)
+            session.run(self._dialect.prediction.drop(build))
 
     def _create(self, work: Work) -> None:
         """Make the table, empty."""
@@ -196,13 +194,13 @@ class Job(ABC):
         sql = self._dialect.prediction
         columns, source = work.answer.columns, work.source.sql
         create = sql.create(work.outputs.draft(), source, columns, unfinished=False)
-        self._control.run(create, (), self._tick)
+        self._control.run(create)
 
     def _publish(self, work: Work) -> None:
         """Give the table its name, and commit."""
-        publish(self._control, work.outputs, self._tick)
-        # No tick: a cancel request must not leave it unknown whether this was done.
-        self._control.run("COMMIT")
+        publish(self._control, work.outputs)
+        # A cancel request must not leave it unknown whether this was done.
+        self._control.run_through("COMMIT")
 
     @abstractmethod
     def _predicted(self, work: Work) -> None:
@@ -225,7 +223,7 @@ class PredictionJob(Job):
         pieces = self._sql.pieces(work.source.sql, self._extent(work))
         wanted = _workers(work.num_workers, len(pieces))
         with (
-            slots(self._control, wanted, self._tick, self._notify, ready=1) as count,
+            slots(self._control, wanted, self._notify, ready=1) as count,
             self._others(work, count - 1) as others,
         ):
             if others:
@@ -237,18 +235,18 @@ class PredictionJob(Job):
 
     def _extent(self, work: Work) -> list[tuple[Any, ...]]:
         statement = self._sql.extent(work.source.sql)
-        return self._control.run(*statement, self._tick) if statement else []
+        return self._control.run(*statement) if statement else []
 
     # -- several workers -------------------------------------------------------
     @contextmanager
     def _others(self, work: Work, count: int) -> Iterator[list[Session]]:
         """The workers beside the first, ready to predict; they end with this."""
-        others = self._pool.take(count, self._tick)
+        others = self._pool.take(count)
         try:
             for place, session in enumerate([self._control, *others]):
                 session.send(*preparation(work.use_gpus, place))
             for session in [self._control, *others]:
-                session.settle(self._tick)
+                session.settle()
             yield others
         finally:
             close_all(others)
@@ -258,22 +256,22 @@ class PredictionJob(Job):
         build, source = work.outputs.unfinished(), work.source.sql
         self._reserve(work, others[0])
         create = self._sql.create(build, source, work.answer.columns, unfinished=True)
-        others[0].run(create, (), self._tick)
+        others[0].run(create)
         try:
-            snapshot = self._control.run(self._sql.export, (), self._tick)[0][0]
-            run_each(others, (self._sql.follow, (snapshot,)), self._tick)
+            snapshot = self._control.run(self._sql.export)[0][0]
+            run_each(others, (self._sql.follow, (snapshot,)))
             self._insert([self._control, *others], work, build, pieces)
-            run_each([self._control, *others], ("COMMIT", ()), self._tick)
+            run_each([self._control, *others], ("COMMIT", ()))
             with (
-                transaction(self._control, self._tick),
-                replaced(self._control, work.outputs, self._tick),
+                transaction(self._control),
+                replaced(self._control, work.outputs),
             ):
-                self._control.run(self._sql.finish(build, work.output), (), self._tick)
+                self._control.run(self._sql.finish(build, work.output))
         except BaseException:
             reset_all([*others, self._control])
             # If even this fails, the next call for the same output clears what is left.
             with suppress(CerebroError):
-                self._control.run(self._sql.drop(build))
+                self._control.run_through(self._sql.drop(build))
             raise
 
     # -- the work --------------------------------------------------------------
@@ -288,21 +286,21 @@ class PredictionJob(Job):
                 table, source, answer, tokens[session], batch_rows, piece
             )
 
-        found = gather_made(workers, map(maker, pieces), self._tick)
+        found = gather_made(workers, map(maker, pieces))
         self._tell_left_out(work, [row for rows in found for row in rows])
 
     def _loaded(self, workers: Sequence[Session], work: Work) -> dict[Session, int]:
         """Load the models in every worker; the tokens by which they are found there."""
         first, *more = work.asked.members
         begin = (self._sql.load(first.stored), (work.asked.first_task(work.ranks), first.key))
-        run_each(workers, begin, self._tick)
+        run_each(workers, begin)
         tokens = {session: _token(session, first) for session in workers}
         for member in more:
             task, sql = json.dumps(member.task), self._sql.extend(member.stored)
             for session in workers:
                 session.send(sql, (tokens[session], task, member.key))
             for session in workers:
-                session.settle(self._tick)
+                session.settle()
                 _token(session, member)
         return tokens
 
@@ -342,29 +340,29 @@ class SpreadJob(Job):
         if isinstance(work.source, Rows):
             text, copy = self._sql.copy(work.source.sql)
             ignores = work.source.sql.ignores
-            if ignores or run(self._sql.needs_copy, (source.table.text,), self._tick)[0][0]:
-                run(text, (), self._tick)
+            if ignores or run(self._sql.needs_copy, (source.table.text,))[0][0]:
+                run(text)
                 if ignores:
-                    self._tell_left_out(work, run(self._sql.left_out, (), self._tick))
+                    self._tell_left_out(work, run(self._sql.left_out))
                 work = replace(work, source=replace(work.source, sql=copy))
         statement = self._sql.predict(
             work.outputs.draft(), work.source.sql, work.answer, work.batch_rows
         )
-        run(*statement, self._tick)
+        run(*statement)
         self._publish(work)
 
     def _bring(self, work: Work) -> None:
         """The models, to all segments."""
         run = self._control.run
-        keys = [key for _, key in run(self._sql.segment_keys, (), self._tick)]
-        run(self._sql.stage, (keys, self._preparation(work)), self._tick)
+        keys = [key for _, key in run(self._sql.segment_keys)]
+        run(self._sql.stage, (keys, self._preparation(work)))
         first, *more = work.asked.members
         tasks = [work.asked.first_task(work.ranks)]
         tasks += [json.dumps(member.task) for member in more]
         for number, (member, task) in enumerate(zip([first, *more], tasks, strict=True)):
             brought = Brought(number, member.stored, member.key, task)
-            run(*self._sql.bring(brought), self._tick)
-        found = dict(run(self._sql.brought, (), self._tick))
+            run(*self._sql.bring(brought))
+        found = dict(run(self._sql.brought))
         for number, member in enumerate(work.asked.members):
             if number not in found:
                 raise no_state(str(member.stored.table), member.key)
@@ -373,5 +371,5 @@ class SpreadJob(Job):
 
     def _preparation(self, work: Work) -> str:
         """Task that makes a process of a segment a worker."""
-        settings = Catalog(self._control, self._tick).settings()
+        settings = Catalog(self._control).settings()
         return worker_task(NO_RUN, SCORING_THREADS, work.use_gpus, 0, settings)

@@ -17,7 +17,7 @@ from cerebro_db.executors.tasks import input_task
 from cerebro_db.models.trained import ModelTable, load_models, recipe
 from cerebro_db.postgres.control import transaction
 from cerebro_db.postgres.dialects.postgresql_prediction import StoredModel
-from cerebro_db.postgres.sessions import Session, Tick
+from cerebro_db.postgres.sessions import Session
 from cerebro_db.postgres.times import Styles, as_shown
 from cerebro_db.training.targets import TargetFacts
 
@@ -61,11 +61,7 @@ ClassValues = tuple[tuple[str | None, ...], ...]
 
 
 def shown_classes(
-    session: Session,
-    values: ClassValues,
-    kinds: Sequence[str | None],
-    styles: Styles | None,
-    tick: Tick,
+    session: Session, values: ClassValues, kinds: Sequence[str | None], styles: Styles | None
 ) -> ClassValues:
     """The class values of each target, those of dates and times as the caller knows them.
 
@@ -77,9 +73,9 @@ def shown_classes(
     """
     if styles is None or not any(kinds):
         return values
-    with transaction(session, tick):
+    with transaction(session):
         return tuple(
-            one if kind is None else as_shown(session, one, kind, styles, tick)
+            one if kind is None else as_shown(session, one, kind, styles)
             for one, kind in zip(values, kinds, strict=True)
         )
 
@@ -132,9 +128,9 @@ class Asked:
         return json.dumps(self.members[0].task | input_task(self.shapes) | more)
 
 
-def models_of_table(session: Session, table: ModelTable, keys: Sequence[int], tick: Tick) -> Asked:
+def models_of_table(session: Session, table: ModelTable, keys: Sequence[int]) -> Asked:
     """Some models of a model table."""
-    models = {model.mst_key: model for model in load_models(session, table, keys, tick)}
+    models = {model.mst_key: model for model in load_models(session, table, keys)}
     stored = StoredModel(table.states)
     members = (
         Member(recipe(models[key], table) | {"format": "state"}, stored, key) for key in keys
@@ -152,7 +148,7 @@ def models_of_table(session: Session, table: ModelTable, keys: Sequence[int], ti
 
 
 def chosen_keys(
-    session: Session, table: ModelTable, mst_key: int | None, ensemble: int | None, tick: Tick
+    session: Session, table: ModelTable, mst_key: int | None, ensemble: int | None
 ) -> list[int]:
     """Keys of the models that are asked: the one that is named, the only one, or the best ones.
 
@@ -173,10 +169,10 @@ def chosen_keys(
             f"ensemble: got {ensemble}; allowed: 1 to {len(table.mst_keys)}, "
             f"the models of {table.relation.name}"
         )
-    return best_keys(session, table, tick)[:ensemble]
+    return best_keys(session, table)[:ensemble]
 
 
-def best_keys(session: Session, table: ModelTable, tick: Tick) -> list[int]:
+def best_keys(session: Session, table: ModelTable) -> list[int]:
     """The models of a table, the best first: by the same rule as in the leaderboard."""
     if len(table.mst_keys) == 1:
         return list(table.mst_keys)
@@ -186,16 +182,15 @@ def best_keys(session: Session, table: ModelTable, tick: Tick) -> list[int]:
         "i.validation_loss_final, i.training_loss_final)::double precision "
         f"FROM {table.info.name.sql} i WHERE i.mst_key = ANY (%s::integer[])",
         (list(table.mst_keys),),
-        tick,
     )
-    goal = _goal(session, table, tick)
+    goal = _goal(session, table)
     found = {key: badness(goal, metric, loss) for key, metric, loss in rows}
     return sorted(found, key=lambda key: (found[key], key))
 
 
-def _goal(session: Session, table: ModelTable, tick: Tick) -> str:
+def _goal(session: Session, table: ModelTable) -> str:
     """Of the run that made a table, with configurations that failed, of which there is no model."""
     sql = f"SELECT pg_catalog.count(DISTINCT (i.metrics_type)[1]) FROM {table.info.name.sql} i"
-    if session.run(sql, (), tick)[0][0] > 1:
+    if session.run(sql)[0][0] > 1:
         return LOSS
-    return common_goal(model.outputs for model in load_models(session, table, table.mst_keys, tick))
+    return common_goal(model.outputs for model in load_models(session, table, table.mst_keys))

@@ -18,7 +18,7 @@ from cerebro_db.postgres.dialects.postgresql_prediction import PackedSource, Row
 from cerebro_db.postgres.names import quote
 from cerebro_db.postgres.packed import PackedTable, load_packed
 from cerebro_db.postgres.relations import Column, Relation, column, find
-from cerebro_db.postgres.sessions import Session, StatementFailed, Tick
+from cerebro_db.postgres.sessions import Session, StatementFailed
 from cerebro_db.scoring.prediction_models import Asked
 from cerebro_db.training.buffers import wire_bytes
 
@@ -66,17 +66,12 @@ class Rows:
         return left_out(rows, self.table.name, column, first[:FAULTS_SHOWN]) if rows else ""
 
     def explained(
-        self,
-        session: Session,
-        dialect: PostgreSQL,
-        asked: Asked,
-        failure: StatementFailed,
-        tick: Tick,
+        self, session: Session, dialect: PostgreSQL, asked: Asked, failure: StatementFailed
     ) -> CerebroError:
         """The error that names the row because of which a worker failed."""
         statement = dialect.prediction.culprit(self.sql, asked.shapes)
         try:
-            rows = session.run(statement, [asked.divisor] * len(asked.shapes), tick)
+            rows = session.run(statement, [asked.divisor] * len(asked.shapes))
         except CerebroError:  # the server already fails on reading that row, and says why
             return failure
         if not rows:
@@ -110,12 +105,7 @@ class Buffers:
         return self.sql.row_bytes
 
     def explained(
-        self,
-        session: Session,
-        dialect: PostgreSQL,
-        asked: Asked,
-        failure: StatementFailed,
-        tick: Tick,
+        self, session: Session, dialect: PostgreSQL, asked: Asked, failure: StatementFailed
     ) -> CerebroError:
         """The error of the worker: packing has checked each row."""
         return failure
@@ -127,7 +117,6 @@ def test_source(
     asked: Asked,
     names: tuple[str | None, str | None, str | None],
     ignores: bool,
-    tick: Tick,
 ) -> Rows | Buffers:
     """Source that a user names as test_table, id_col and independent_varname.
 
@@ -138,16 +127,16 @@ def test_source(
         CerebroError: there is none of that name, or it does not fit the models.
     """
     text, id_text, feature_text = names
-    found = find(session, text, ROLE, tick)
+    found = find(session, text, ROLE)
     if found.has("partition_key") and found.has("buffer_id"):
         check_ignores(ignores, None)
-        packed = load_packed(session, text, ROLE, tick)
+        packed = load_packed(session, text, ROLE)
         return _buffers(packed, asked, id_text, feature_text)
     ids = _ids(found, id_text)
     feature, *more = _features(found, feature_text, asked)
     check_ignores(ignores, feature.image)
-    feature = within_limits(session, feature, tick)
-    addressed = not session.run(dialect.packing.needs_staging, (found.oid,), tick)[0][0]
+    feature = within_limits(session, feature)
+    addressed = not session.run(dialect.packing.needs_staging, (found.oid,))[0][0]
     rows = RowSource(
         found.name,
         ids=tuple((one.name, one.type) for one in ids),

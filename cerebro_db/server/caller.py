@@ -9,7 +9,7 @@ from typing import Any
 from cerebro_db.errors import NotSupported, ReadOnlyTransaction, SerializationFailed
 from cerebro_db.postgres.dialects.choice import DECIDING_SETTINGS
 from cerebro_db.postgres.relations import SearchPath, use_search_path
-from cerebro_db.postgres.sessions import Session, StatementFailed, Tick, no_tick, told
+from cerebro_db.postgres.sessions import Session, StatementFailed, Tick, told
 
 # Types of parameters: without a schema they would be looked for on the caller's path.
 TEXT, BYTEA, OID, INT4 = "pg_catalog.text", "pg_catalog.bytea", "pg_catalog.oid", "pg_catalog.int4"
@@ -28,15 +28,14 @@ class CallerSession(Session):
 
     Args:
         plpy: the module that the server hands to PL/Python bodies.
+        tick: for who waits for something else than a statement of this session.
     """
 
-    def __init__(self, plpy: Any) -> None:
-        self._plpy = plpy
+    def __init__(self, plpy: Any, tick: Tick) -> None:
+        self._plpy, self.tick = plpy, tick
         self.search_path = None
 
-    def run(
-        self, sql: str, parameters: Sequence[Any] = (), tick: Tick = no_tick
-    ) -> list[tuple[Any, ...]]:
+    def run(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """Run a statement; the server itself looks whether it was cancelled meanwhile.
 
         Raises:
@@ -77,7 +76,7 @@ class CallerSession(Session):
             yield
 
     @contextmanager
-    def rehearsal(self, tick: Tick = no_tick) -> Iterator[None]:
+    def rehearsal(self) -> Iterator[None]:
         """Take back all that is run inside."""
         with suppress(_TakenBack), self._plpy.subtransaction():
             yield
@@ -103,7 +102,9 @@ class CallerSession(Session):
 
 
 @contextmanager
-def caller_session(plpy: Any, *, writes: bool = False) -> Iterator[CallerSession]:
+def caller_session(
+    plpy: Any, *, writes: bool = False, tick: Tick | None = None
+) -> Iterator[CallerSession]:
     """The session with names looked up on the caller's search path, and operators never on it.
 
     Otherwise an operator that someone has put into a schema of that path could be taken for one
@@ -112,6 +113,7 @@ def caller_session(plpy: Any, *, writes: bool = False) -> Iterator[CallerSession
     Args:
         plpy: the module that the server hands to PL/Python bodies.
         writes: whether tables are written.
+        tick: of the session; by default it looks whether the call shall end.
 
     Raises:
         ReadOnlyTransaction: tables are written, and the transaction may not.
@@ -122,7 +124,7 @@ def caller_session(plpy: Any, *, writes: bool = False) -> Iterator[CallerSession
     facts = plpy.execute(_FACTS)[0]
     if writes:
         refuse_read_only(facts["read_only"])
-    session = CallerSession(plpy)
+    session = CallerSession(plpy, tick or plpy.listen)
     use_search_path(session, search_path_of(facts, in_callers=True))
     plpy.execute(f"SELECT {', '.join(map(_set, DECIDING_SETTINGS.items()))}")
     with _changes_told(facts["isolation"]):

@@ -38,9 +38,7 @@ def _fitted(host: Host, request: FitRequest) -> int:
     def registered(run_id: int) -> None:
         host.plpy.go_on_by("fitting.go_on", run_id, request.max_seconds, None, False)
 
-    return fit_multiple(
-        host.pool, host.dialect, request, host.tick, host.notice, registered=registered
-    )
+    return fit_multiple(host.pool, host.dialect, request, host.notice, registered=registered)
 
 
 @entry_of("cerebro_resume")
@@ -62,9 +60,7 @@ def resume(
     def registered(run_id: int) -> None:
         plpy.go_on_by("fitting.go_on", run_id, max_seconds, num_workers, bool(any_version))
 
-    return resume_run(
-        host.pool, host.dialect, run_id, limits, host.tick, host.notice, registered=registered
-    )
+    return resume_run(host.pool, host.dialect, run_id, limits, host.notice, registered=registered)
 
 
 @entry_of("cerebro_resume")
@@ -80,21 +76,21 @@ def go_on(
     host = Host.apart(plpy, gd)
     limits = Limits(max_seconds, num_workers, any_version)
     host.notice(f"run {run_id} lost its driver, and goes on with another one")
-    return drive_on(host.pool, host.dialect, run_id, limits, host.tick, host.notice)
+    return drive_on(host.pool, host.dialect, run_id, limits, host.notice)
 
 
 @entry_of("cerebro_cancel")
 def cancel(plpy: Any, gd: dict[str, Any], run_id: int | None, mst_key: int | None) -> str:
     """Stop a run, or one of its configurations."""
     host = _asking(plpy, gd)
-    return lifecycle.cancel(host.pool, run_id, mst_key, host.tick)
+    return lifecycle.cancel(host.pool, run_id, mst_key)
 
 
 @entry_of("cerebro_pause")
 def pause(plpy: Any, gd: dict[str, Any], run_id: int | None) -> str:
     """Stop a run such that its call returns."""
     host = _asking(plpy, gd)
-    return lifecycle.pause(host.pool, run_id, host.tick)
+    return lifecycle.pause(host.pool, run_id)
 
 
 @entry_of("cerebro_drop_run")
@@ -102,14 +98,14 @@ def drop_run(plpy: Any, gd: dict[str, Any], run_id: int | None) -> None:
     """Forget a run and remove its states."""
     host = Host.of(plpy, gd)
     with host.callers() as session:
-        lifecycle.drop_run(session, host.dialect, run_id, host.tick)
+        lifecycle.drop_run(session, host.dialect, run_id)
 
 
 @entry_of("cerebro_vacuum")
 def vacuum(plpy: Any, gd: dict[str, Any], older_than: float | None) -> list[tuple[int | None, int]]:
     """Remove the states of runs that stopped long ago."""
     host = Host.apart(plpy, gd)
-    return lifecycle.vacuum(host.pool, host.dialect, older_than, host.tick)
+    return lifecycle.vacuum(host.pool, host.dialect, older_than)
 
 
 def _asking(plpy: Any, gd: dict[str, Any]) -> Host:

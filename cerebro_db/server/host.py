@@ -127,6 +127,9 @@ class Host:
     waiting: Waiting = field(default_factory=Waiting)
     own_locks: OwnLocks = field(default_factory=OwnLocks)
 
+    def __post_init__(self) -> None:
+        self.pool.tick = self.tick
+
     @classmethod
     def of(cls, plpy: Any, gd: dict[str, Any]) -> Host:
         """The host of this call, whatever the caller's transaction has done.
@@ -164,9 +167,9 @@ class Host:
         host = cls.of(plpy, gd)
         if writes:
             refuse_read_only(host.read_only)
-        (session,) = host.pool.take(1, tick=host.tick)
+        (session,) = host.pool.take(1)
         try:
-            if session.run(host.dialect.has_written, (plpy.pid,), host.tick)[0][0]:
+            if session.run(host.dialect.has_written, (plpy.pid,))[0][0]:
                 raise OpenTransaction(_HAS_WRITTEN)
             return replace(host, search_path=host._known_path(session))
         finally:
@@ -176,9 +179,7 @@ class Host:
         """Search path of names, with the temporary tables of the caller."""
         if isinstance(self.search_path, SearchPath):
             return self.search_path
-        path = search_path_with(
-            session, self.search_path, self.plpy.facts()["temporary_schema"], self.tick
-        )
+        path = search_path_with(session, self.search_path, self.plpy.facts()["temporary_schema"])
         forget_search_path(session)
         return path
 
@@ -193,7 +194,7 @@ class Host:
 
     def callers(self) -> AbstractContextManager[CallerSession]:
         """The caller's own session, to write tables in."""
-        return caller_session(self.plpy, writes=True)
+        return caller_session(self.plpy, writes=True, tick=self.tick)
 
     def notice(self, message: str) -> None:
         """Tell the caller how far the work is."""
@@ -242,10 +243,10 @@ def _asking_pool(
     facts["worker_dsn"] = gd.get(_WORKER_DSN_KEY)
     pool = _pool(gd, _dsn(facts), dialect)
     if _WORKER_DSN_KEY not in gd:
-        tick = functools.partial(_listen, plpy, pool, dialect, Waiting())
+        pool.tick = functools.partial(_listen, plpy, pool, dialect, Waiting())
         try:
-            (session,) = pool.take(1, tick=tick)
-            gd[_WORKER_DSN_KEY] = session.run(_WORKER_DSN, (), tick)[0][0]
+            (session,) = pool.take(1)
+            gd[_WORKER_DSN_KEY] = session.run(_WORKER_DSN)[0][0]
             pool.give([session])
         except LoopbackFailed:
             gd[_WORKER_DSN_KEY] = plpy.execute(_WORKER_DSN)[0]["worker_dsn"]

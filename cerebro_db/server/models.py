@@ -36,7 +36,7 @@ def load_model(
     host = Host.of(plpy, gd)
     request = LoadRequest(model_arch_table, model_arch, model_weights, name, description)
     with host.callers() as session:
-        return loading.load_model(session, host.pool, request, host.tick)
+        return loading.load_model(session, host.pool, request)
 
 
 @entry_of("cerebro_load_model_file")
@@ -52,7 +52,7 @@ def load_model_file(
     host = Host.of(plpy, gd)
     request = FileRequest(model_arch_table, file, name, description)
     with host.callers() as session:
-        return loading.load_model_file(session, host.pool, request, host.tick)
+        return loading.load_model_file(session, host.pool, request)
 
 
 @entry_of("cerebro_delete_model")
@@ -79,7 +79,7 @@ def load_configs(plpy: Any, gd: dict[str, Any], **given: Any) -> None:
 
 def _select(plpy: Any, request: GridRequest | ListRequest) -> None:
     with caller_session(plpy, writes=True) as session:
-        selected = selection.select(session, request, plpy.listen)
+        selected = selection.select(session, request)
     plpy.notice(str(selected))
 
 

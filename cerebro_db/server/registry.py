@@ -92,7 +92,7 @@ def export(
     """A model as the bytes of a file."""
     host = Host.apart(plpy, gd, writes=False)
     request = ExportRequest(model_table, mst_key, wanted, search_path=host.search_path)
-    return driver.export(host.pool, request, host.tick)
+    return driver.export(host.pool, request)
 
 
 @entry

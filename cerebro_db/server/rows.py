@@ -116,14 +116,11 @@ class LoadedModel:
 def read_model(session: Session, text: str, mst_key: int | None) -> tuple[Asked, bytes]:
     """Facts of a model of a table, and its state."""
 
-    def tick() -> None:
-        """Statements of this session listen themselves, or are short."""
-
-    table = named_models(session, text, tick)
+    table = named_models(session, text)
     if mst_key is not None:
         table.check_key(mst_key)
     key = table.only_key() if mst_key is None else mst_key
-    asked = models_of_table(session, table, [key], tick)
+    asked = models_of_table(session, table, [key])
     sql = f"SELECT s.state FROM {table.states.sql} s WHERE s.mst_key = %s ORDER BY s.chunk"
     chunks = [row[0] for row in session.run(sql, (key,))]
     if not all(isinstance(chunk, bytes | memoryview) for chunk in chunks):
@@ -397,21 +394,21 @@ def model_apart(plpy: Any, gd: dict[str, Any], text: str, mst_key: int | None) -
 def _current_apart(
     host: Host, known: _KeptApart | None, text: str, mst_key: int | None, statement: int
 ) -> _KeptApart:
-    with control_session(host.pool, host.search_path, host.tick) as session:
+    with control_session(host.pool, host.search_path) as session:
         version = _version_apart(session, text, mst_key)
         if known is not None and known.version == version:
             return _KeptApart(known.model, version, statement)
-        settings = Catalog(session, host.tick).settings()
+        settings = Catalog(session).settings()
         asked, data = read_model(session, text, mst_key)
         kinds, values = asked.class_kinds, asked.class_values
-        values = shown_classes(session, values, kinds, host.styles, host.tick)
+        values = shown_classes(session, values, kinds, host.styles)
         asked = replace(asked, class_values=values, class_kinds=())  # nothing is left to be shown
     return _KeptApart(built(host.plpy, asked, data, settings), version, statement)
 
 
 def _version_apart(session: Session, text: str, mst_key: int | None) -> tuple[Any, ...]:
     """Version of a model: another one as soon as the state is."""
-    table = named_models(session, text, lambda: None)
+    table = named_models(session, text)
     if mst_key is not None:
         table.check_key(mst_key)
     key = table.only_key() if mst_key is None else mst_key

@@ -32,9 +32,7 @@ def search(plpy: Any, gd: dict[str, Any], arguments: dict[str, Any]) -> int:
         # The end of max_seconds is a decision of the search.
         plpy.go_on_by("fitting.go_on", run_id, None, None, False)
 
-    return runs.search(
-        host.pool, host.dialect, request, host.tick, host.notice, registered=registered
-    )
+    return runs.search(host.pool, host.dialect, request, host.notice, registered=registered)
 
 
 @entry_of("cerebro_hyperband_schedule")
@@ -58,7 +56,7 @@ def hyperband_table(
     """The same as a table."""
     request = ScheduleRequest(schedule_table, r, eta, skip_last, replace)
     with caller_session(plpy, writes=True) as session:
-        write_schedule(session, request, plpy.listen)
+        write_schedule(session, request)
 
 
 @entry_of("cerebro_best")
@@ -73,7 +71,7 @@ def best(
     """Make a table of configurations from the best trials; returns its name."""
     request = BestRequest(run_id, n, model_selection_table, replace)
     with caller_session(plpy, writes=True) as session:
-        return str(write_best(session, request, plpy.listen))
+        return str(write_best(session, request))
 
 
 @entry_of("cerebro_importance")
@@ -83,7 +81,7 @@ def importance(
     """How important each parameter is, the most important one first."""
     request = ImportanceRequest(run_id, objective, epoch)
     with caller_session(plpy) as session:
-        found = importance_of(session, request, plpy.listen)
+        found = importance_of(session, request)
     return [(one.parameter, one.value, one.trials) for one in found]
 
 
@@ -101,14 +99,14 @@ def add_configs(
     host = _asking(plpy, gd)
     rows = combine(model_id_list, compile_params_list, fit_params_list)
     texts = [(one.model_id, one.compile_params, one.fit_params) for one in rows]
-    return search_requests.add(host.pool, run_id, texts, num_iterations, host.tick)
+    return search_requests.add(host.pool, run_id, texts, num_iterations)
 
 
 @entry_of("cerebro_stop_config")
 def stop_config(plpy: Any, gd: dict[str, Any], run_id: int | None, mst_key: int | None) -> str:
     """Have a search give up a trial; returns its status."""
     host = _asking(plpy, gd)
-    return search_requests.stop(host.pool, run_id, mst_key, host.tick)
+    return search_requests.stop(host.pool, run_id, mst_key)
 
 
 @entry_of("cerebro_clone")
@@ -122,9 +120,9 @@ def clone(
 ) -> int:
     """Have a search try a copy of a trial, with changed parameters; returns its key."""
     host = _asking(plpy, gd)
-    with control_session(host.pool, None, host.tick) as session:
-        texts = changed_trial(session, run_id, mst_key, changes, host.tick)
-    return search_requests.clone(host.pool, run_id, mst_key, *texts, num_iterations, host.tick)
+    with control_session(host.pool, None) as session:
+        texts = changed_trial(session, run_id, mst_key, changes)
+    return search_requests.clone(host.pool, run_id, mst_key, *texts, num_iterations)
 
 
 @entry_of("cerebro_narrow")
@@ -138,11 +136,9 @@ def narrow(
 ) -> None:
     """Have a search propose from another space."""
     host = _asking(plpy, gd)
-    with control_session(host.pool, None, host.tick) as session:
-        found = narrowed_space(
-            session, run_id, model_id_list, compile_params_grid, fit_params_grid, host.tick
-        )
-    search_requests.narrow(host.pool, run_id, found, host.tick)
+    with control_session(host.pool, None) as session:
+        found = narrowed_space(session, run_id, model_id_list, compile_params_grid, fit_params_grid)
+    search_requests.narrow(host.pool, run_id, found)
 
 
 @entry_of("cerebro_extend")
@@ -157,8 +153,8 @@ def extend(
 ) -> int:
     """Go on with a search that has ended, with a larger budget."""
     host = Host.apart(plpy, gd)
-    with control_session(host.pool, None, host.tick) as session:
-        _, spec = search_of(session, run_id, host.tick)
+    with control_session(host.pool, None) as session:
+        _, spec = search_of(session, run_id)
     params = parse_more(spec.method, automl_params)
 
     def registered(run_id: int) -> None:
@@ -172,7 +168,6 @@ def extend(
         max_epochs,
         max_configs,
         max_seconds,
-        host.tick,
         host.notice,
         registered=registered,
     )
@@ -197,9 +192,7 @@ def replay(
     def registered(run_id: int) -> None:
         plpy.go_on_by("fitting.go_on", run_id, None, None, False)
 
-    return search_again.replay(
-        host.pool, host.dialect, request, host.tick, host.notice, registered=registered
-    )
+    return search_again.replay(host.pool, host.dialect, request, host.notice, registered=registered)
 
 
 def _asking(plpy: Any, gd: dict[str, Any]) -> Host:

@@ -109,7 +109,7 @@ def gpu_configuration(
     host = Host.of(plpy, gd)
     request = gpus.GpuRequest(output_table, source, replace)
     with host.callers() as session:
-        gpus.write_configuration(session, host.pool, host.dialect, request, host.tick)
+        gpus.write_configuration(session, host.pool, host.dialect, request)
 
 
 @entry

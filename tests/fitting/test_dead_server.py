@@ -23,8 +23,9 @@ def test_the_run_is_interrupted_not_failed(bench: Any) -> None:
     request = FitRequest(
         "packed", name, "configs", 2, name=name, num_workers=1, search_path=client.search_path
     )
+    client.pool.tick = tick
     with pytest.raises(RunInterrupted, match="the server has died"):
-        fit_multiple(client.pool, client.dialect, request, tick)
+        fit_multiple(client.pool, client.dialect, request)
     client.pool.close()
     run_id, status, error = bench.row(
         "SELECT run_id, status, error FROM cerebro.runs WHERE name = %s", [name]

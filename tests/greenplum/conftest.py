@@ -16,7 +16,7 @@ from servers import VARIABLE, connected, drop_database, make_database
 from cerebro_db.install import installer
 from cerebro_db.install.script import Script
 from cerebro_db.postgres.catalog import Catalog
-from cerebro_db.postgres.sessions import Session, no_tick
+from cerebro_db.postgres.sessions import Session
 from tests.fitting.conftest import blobs as blobs
 
 # Last, so that the package that is tested is the one that is installed.
@@ -70,6 +70,6 @@ def catalog(segments: Sql) -> Iterator[Catalog]:
     segments.run("GRANT SELECT ON m TO trainer")
     session = Session(psycopg2.extensions.make_dsn(segments.dsn, user="trainer"), "test")
     session.settle()
-    yield Catalog(session, no_tick)
+    yield Catalog(session)
     session.close()
     segments.run("DELETE FROM cerebro.catalog_runs; DROP TABLE m; DROP ROLE trainer")

@@ -16,7 +16,7 @@ from cerebro_db.install import installer
 from cerebro_db.install.script import Script
 from cerebro_db.postgres.catalog import Catalog
 from cerebro_db.postgres.control import transaction
-from cerebro_db.postgres.sessions import Session, no_tick
+from cerebro_db.postgres.sessions import Session
 from tests.greenplum.test_catalog import new_run
 
 
@@ -71,7 +71,7 @@ def test_the_next_run_says_which_segment_differs(
     session.settle()
     try:
         with pytest.raises(InvalidData) as failure, transaction(session):
-            new_run(Catalog(session, no_tick), 2)
+            new_run(Catalog(session), 2)
     finally:
         session.close()
     assert failure.value.message == "copies of the catalog differ on segment 1"

@@ -15,7 +15,7 @@ from conftest import Sql
 from servers import connected
 
 from cerebro_db.postgres.catalog import RUN_TABLES, Catalog
-from cerebro_db.postgres.sessions import Session, no_tick
+from cerebro_db.postgres.sessions import Session
 from chaos.segments import NotHere, Segments
 from chaos.server import until
 from tests.greenplum.test_catalog import new_run
@@ -64,7 +64,7 @@ def test_changes_of_the_catalog_wait_for_each_other_and_none_is_lost(
     sessions = [Session(dsn, "test") for dsn in users]
     for session in sessions:
         session.settle()
-    catalogs = [Catalog(session, no_tick) for session in sessions]
+    catalogs = [Catalog(session) for session in sessions]
 
     def changes(catalog: Catalog, number: int) -> Callable[[], object]:
         def work() -> None:

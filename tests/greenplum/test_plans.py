@@ -13,7 +13,7 @@ from cerebro_db.postgres.dialects.greenplum_rotation import GreenplumRotation
 from cerebro_db.postgres.dialects.postgresql_training import HopOrder, ScanOrder, StateTables
 from cerebro_db.postgres.names import QualifiedName
 from cerebro_db.postgres.packed import PackedTable, load_packed, print_query
-from cerebro_db.postgres.sessions import Session, SessionLost, StatementFailed, no_tick
+from cerebro_db.postgres.sessions import Session, SessionLost, StatementFailed
 from cerebro_db.runs.results import model_tables, models_from_states
 
 SQL, ROTATION = Greenplum(90426).training, GreenplumRotation()
@@ -41,7 +41,7 @@ def worker(segments: Sql) -> Iterator[Session]:
 
 @pytest.fixture
 def packed(worker: Session) -> PackedTable:
-    return load_packed(worker, "public.packed", "source_table", no_tick)
+    return load_packed(worker, "public.packed", "source_table")
 
 
 def _order(**changes: object) -> HopOrder:
@@ -103,7 +103,7 @@ def _check_one_stage(plan: list[str]) -> None:
 
 
 def _plan(worker: Session, sql: str, parameters: list[object]) -> list[str]:
-    lines = worker.run(f"EXPLAIN {sql}", parameters, no_tick)
+    lines = worker.run(f"EXPLAIN {sql}", parameters)
     return [str(line) for (line,) in lines]
 
 
@@ -116,7 +116,7 @@ def _first(statement: tuple[str, list[object]], number: int = 0) -> tuple[str, l
 
 def _carried(worker: Session, sql: str) -> set[str]:
     """The columns of tables that the motions of a plan carry, as they are."""
-    plan = [str(line) for (line,) in worker.run(f"EXPLAIN VERBOSE {sql}", (), no_tick)]
+    plan = [str(line) for (line,) in worker.run(f"EXPLAIN VERBOSE {sql}")]
     motions = [number for number, line in enumerate(plan) if "Motion" in line]
     assert motions, plan
     outputs = [plan[number + 1].strip().removeprefix("Output: ") for number in motions]
@@ -281,7 +281,7 @@ def test_a_table_that_was_packed_elsewhere_is_refused(segments: Sql, worker: Ses
     segments.run("ALTER TABLE moved DROP COLUMN segment_key")
     segments.run("CREATE TABLE moved_summary AS SELECT * FROM packed_summary DISTRIBUTED RANDOMLY")
     try:
-        found = load_packed(worker, "public.moved", "source_table", no_tick)
+        found = load_packed(worker, "public.moved", "source_table")
         with pytest.raises(Exception, match="do not lie on one segment each"):
             SQL.hop(found, _order())
     finally:

@@ -129,9 +129,7 @@ def test_several_workers_from_a_client(trained, monkeypatch, has_segments):
     dialect = dialect_of(trained.connection.server_version, has_segments)
     pool, counts = SessionPool(trained.dsn, dialect.session_settings()), []
     take = pool.take
-    monkeypatch.setattr(
-        pool, "take", lambda count, tick: [counts.append(count), take(count, tick)][1]
-    )
+    monkeypatch.setattr(pool, "take", lambda count: [counts.append(count), take(count)][1])
     try:
         request = evaluation.EvaluationRequest("flowers", "flowers_packed", "client_scores")
         scores = evaluation.evaluate(Caller(pool, dialect, search_path="public"), request)

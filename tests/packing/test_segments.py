@@ -18,7 +18,7 @@ from cerebro_db.postgres.gpus import (
 )
 from cerebro_db.postgres.names import QualifiedName
 from cerebro_db.postgres.packed import PackedTable
-from cerebro_db.postgres.sessions import Session, no_tick
+from cerebro_db.postgres.sessions import Session
 
 # A coordinator with its standby; two hosts with two segments each, which mirror each other. The
 # mirror of segment 3 has taken over.
@@ -94,7 +94,7 @@ class FakeSession:
         self.rows_on, self.gpus = rows_on, gpus
         self.asked: list[tuple[list[int], str]] = []
 
-    def run(self, sql: str, parameters: Any = (), tick: Any = None) -> list[tuple[Any, ...]]:
+    def run(self, sql: str, parameters: Any = ()) -> list[tuple[Any, ...]]:
         if "_gpus" in sql:
             source, segments = parameters
             self.asked.append((segments, source))
@@ -118,15 +118,15 @@ def packed(kind: str = "r") -> PackedTable:
 
 
 def checked(session: FakeSession, *tables: PackedTable) -> None:
-    check_gpus(cast(Session, session), GreenplumHosts(), tables, no_tick)
+    check_gpus(cast(Session, session), GreenplumHosts(), tables)
 
 
 def test_segments_are_counted_on_each_host() -> None:
     assert places_on_hosts(SERVERS) == {0: 0, 1: 1, 2: 0, 3: 2}
     session = cast(Session, FakeSession([], {}))
-    assert gpu_places(session, GreenplumHosts(), True, no_tick) == {0: 0, 1: 1, 2: 0, 3: 2}
-    assert gpu_places(session, GreenplumHosts(), False, no_tick) == {}
-    assert gpu_places(session, PostgreSQLHosts(), True, no_tick) == {}
+    assert gpu_places(session, GreenplumHosts(), True) == {0: 0, 1: 1, 2: 0, 3: 2}
+    assert gpu_places(session, GreenplumHosts(), False) == {}
+    assert gpu_places(session, PostgreSQLHosts(), True) == {}
 
 
 def test_hosts_of_the_rows_need_gpus() -> None:
@@ -149,5 +149,5 @@ def test_nothing_is_asked_where_nothing_computes_on_gpus() -> None:
     session = FakeSession([0], {})
     checked(session)
     assert session.asked == []
-    check_gpus(cast(Session, session), PostgreSQLHosts(), [packed()], no_tick)
+    check_gpus(cast(Session, session), PostgreSQLHosts(), [packed()])
     assert session.asked == []

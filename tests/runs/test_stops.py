@@ -160,7 +160,7 @@ class _Empty:
 @pytest.mark.parametrize("ask", [Catalog.run, Catalog.lock_key, Catalog.driving])
 def test_a_run_that_somebody_has_dropped(ask: Any) -> None:
     with pytest.raises(UndefinedRun, match="run_id: got 5; you have no run of that number"):
-        ask(Catalog(cast(Any, _Empty()), lambda: None), 5)
+        ask(Catalog(cast(Any, _Empty())), 5)
 
 
 @pytest.mark.parametrize(

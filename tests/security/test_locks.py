@@ -43,11 +43,15 @@ def test_nobody_waits_for_ever_for_a_lock(
     carol.rows("SELECT pg_advisory_lock(%s)", (control.lock_key("models of public.zoo"),))
     holder = f"process {carol.connection.info.backend_pid} of role {carol.name}"
     ticks: list[None] = []
-    session = Session(psycopg2.extensions.make_dsn(security_dsn, user=alice.name), "test")
+    session = Session(
+        psycopg2.extensions.make_dsn(security_dsn, user=alice.name),
+        "test",
+        lambda: ticks.append(None),
+    )
     try:
         session.settle()
         with pytest.raises(ObjectInUse) as caught, control.transaction(session):
-            control.lock(session, "models of public.zoo", lambda: ticks.append(None))
+            control.lock(session, "models of public.zoo")
         assert holder in caught.value.message
         assert "pg_terminate_backend" in str(caught.value.hint)
         assert ticks
