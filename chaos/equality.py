@@ -133,21 +133,21 @@ def _run_demo(dsn: str) -> None:
 def _load(cursor: object) -> None:
     execute = cursor.execute  # type: ignore[attr-defined]
     digits = load_digits()
-    execute("CREATE TABLE digits (id integer PRIMARY KEY, x real[], y integer, w real)")
+    execute("CREATE TABLE drawn (id integer PRIMARY KEY, x real[], y integer, w real)")
     rows = [
         (number, [float(value) for value in image.ravel()], int(label), 0.5 + number % 3)
         for number, (image, label) in enumerate(zip(digits.images, digits.target, strict=True))
     ]
     text = json.dumps(rows)
     execute(
-        "INSERT INTO digits SELECT (r->>0)::int, "
+        "INSERT INTO drawn SELECT (r->>0)::int, "
         "(SELECT array_agg(v::text::real ORDER BY o) FROM json_array_elements(r->1) "
         "WITH ORDINALITY AS e(v, o)), (r->>2)::int, (r->>3)::real FROM json_array_elements(%s) r",
         (text,),
     )
     execute(
-        "CREATE VIEW train AS SELECT * FROM digits WHERE id % 5 > 0; "
-        "CREATE VIEW test AS SELECT * FROM digits WHERE id % 5 = 0"
+        "CREATE VIEW train AS SELECT * FROM drawn WHERE id % 5 > 0; "
+        "CREATE VIEW test AS SELECT * FROM drawn WHERE id % 5 = 0"
     )
     for statement in (*_PACKING, *(_model(*layers) for layers in _MODELS)):
         execute(statement)

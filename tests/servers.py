@@ -6,7 +6,7 @@ import os
 import re
 import time
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import psycopg2
@@ -165,3 +165,27 @@ def partitioned(name: str, columns: str, has_segments: bool) -> str:
         for part, keys in parts.items()
     ]
     return "; ".join([f"CREATE TABLE {name} ({columns}) PARTITION BY LIST (y)", *made])
+
+
+@dataclass
+class Caller:
+    """A client process for which a job works, with what it was told.
+
+    Args:
+        pool: of sessions.
+        dialect: of the server.
+        search_path: for names.
+    """
+
+    pool: Any
+    dialect: Any
+    search_path: Any = None
+    styles: Any = None
+    told: list[str] = field(default_factory=list)
+
+    def tick(self) -> None:
+        """Nothing cancels it."""
+
+    def notice(self, message: str) -> None:
+        """Keep what is told."""
+        self.told.append(message)

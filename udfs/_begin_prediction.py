@@ -1,1 +1,1 @@
-return relay.trainer("predicting.begin_prediction", task, state)
+return relay.trainer("scoring.begin_prediction", task, state)

@@ -1,1 +1,1 @@
-return relay.trainer("exports.export_model", task, format, state)
+return relay.trainer("registry.export_model", task, format, state)

@@ -1,1 +1,1 @@
-return relay.trainer("predicting.extend_prediction", token, task, state)
+return relay.trainer("scoring.extend_prediction", token, task, state)

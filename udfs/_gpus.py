@@ -1,1 +1,1 @@
-return relay.trainer("hosts.gpus_here", source)
+return relay.trainer("settings.gpus_here", source)

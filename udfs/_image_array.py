@@ -1,1 +1,1 @@
-return relay.trainer("images.array", data, shape, format, max_pixels)
+return relay.trainer("packing_rows.array", data, shape, format, max_pixels)

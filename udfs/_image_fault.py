@@ -1,1 +1,1 @@
-return relay.trainer("images.fault", data, shape, format, max_pixels)
+return relay.trainer("packing_rows.fault", data, shape, format, max_pixels)

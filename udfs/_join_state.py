@@ -1,1 +1,1 @@
-return relay.step("joining.join_state", token, token is None, state)
+return relay.step("training.join_state", token, token is None, state)

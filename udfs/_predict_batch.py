@@ -1,1 +1,1 @@
-return relay.trainer("predicting.predict_batch", token, data, count, known)
+return relay.trainer("scoring.predict_batch", token, data, count, known)

@@ -1,1 +1,1 @@
-return relay.trainer("predicting.predict_buffer", token, data, count)
+return relay.trainer("scoring.predict_buffer", token, data, count)

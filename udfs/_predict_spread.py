@@ -1,7 +1,7 @@
 if kind == 1 and relay.waits_for_more(number, id, data):
     return None
 return relay.trainer(
-    "predicting_spread.predict_spread",
+    "scoring.predict_spread",
     kind,
     number,
     chunk,

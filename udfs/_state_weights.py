@@ -1,1 +1,1 @@
-return relay.trainer("joining.state_weights", token)
+return relay.trainer("training.state_weights", token)

@@ -1,3 +1,9 @@
 return relay.driver(
-    "results.confusion_matrix", model_table, test_table, output_table, use_gpus, mst_key, replace
+    "results.confusion_matrix",
+    model_table=model_table,
+    test_table=test_table,
+    output_table=output_table,
+    use_gpus=use_gpus,
+    mst_key=mst_key,
+    replace=replace,
 )

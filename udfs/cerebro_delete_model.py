@@ -1,1 +1,1 @@
-return relay.driver("model_loading.delete_model", model_arch_table, model_id)
+return relay.driver("models.delete_model", model_arch_table, model_id)

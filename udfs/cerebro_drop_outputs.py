@@ -1,1 +1,1 @@
-return relay.driver("outputs.drop", output_table)
+return relay.driver("results.drop_outputs_of", output_table)

@@ -1,1 +1,8 @@
-return relay.driver("encoding.encode", source_table, training_table, output_table, id_col, replace)
+return relay.driver(
+    "packing.encode",
+    source_table=source_table,
+    training_table=training_table,
+    output_table=output_table,
+    id_col=id_col,
+    replace=replace,
+)

@@ -1,1 +1,1 @@
-return relay.driver("exports.export", model_table, mst_key, format)
+return relay.driver("registry.export", model_table, mst_key, format)

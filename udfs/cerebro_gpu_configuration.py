@@ -1,1 +1,1 @@
-return relay.driver("hosts.gpu_configuration", output_table, source, replace)
+return relay.driver("settings.gpu_configuration", output_table, source, replace)

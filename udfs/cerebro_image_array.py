@@ -1,1 +1,1 @@
-return relay.trainer("images.values", image, image_shape, image_format, normalizing_const)
+return relay.trainer("packing_rows.values", image, image_shape, image_format, normalizing_const)

@@ -1,3 +1,3 @@
 return relay.driver(
-    "model_loading.load_model", model_arch_table, model_arch, model_weights, name, description
+    "models.load_model", model_arch_table, model_arch, model_weights, name, description
 )

@@ -1,1 +1,1 @@
-return relay.driver("model_loading.load_model_file", model_arch_table, file, name, description)
+return relay.driver("models.load_model_file", model_arch_table, file, name, description)

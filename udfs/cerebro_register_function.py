@@ -1,1 +1,1 @@
-return relay.trainer("functions.register", name, path)
+return relay.trainer("models.register_function", name, path)

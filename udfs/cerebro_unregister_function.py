@@ -1,1 +1,1 @@
-return relay.driver("functions.unregister", name)
+return relay.driver("models.unregister_function", name)

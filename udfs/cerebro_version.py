@@ -1,1 +1,1 @@
-return relay.driver("version.installed")
+return relay.driver("settings.installed")

@@ -82,7 +82,7 @@ def upgrade(
 
 
 def verify(dsn: Dsn = "") -> None:
-    """Checks an installation, and that TensorFlow works inside the server."""
+    """Checks an installation and that its processes start beside the server; tells versions and limits."""
     from cerebro_db.install import installer
     from cerebro_db.install.script import Script
 
@@ -90,6 +90,8 @@ def verify(dsn: Dsn = "") -> None:
     print(f"Cerebro-DB {report.version}, {len(report.functions)} functions")
     for name, version in report.versions.items():
         print(f"{name} {version}")
+    for name, value in report.limits.items():
+        print(f"{name}: {value}")
     if report.segments:
         print(f"the same on {report.segments} segments")
     _warn(report.warnings)

@@ -31,8 +31,6 @@ from cerebro_db.configs.arguments import nearest
 from cerebro_db.configs.messages import shown
 from cerebro_db.errors import InvalidArgument
 
-__all__ = ["ArchitectureLimits", "check_architecture", "fingerprint", "with_dropout"]
-
 _OBJECT_KEYS = frozenset(
     [
         "module",

@@ -8,12 +8,10 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from cerebro_db.configs.architecture_limits import refuse
-from cerebro_db.configs.architecture_names import LAYERS, MODELS
-from cerebro_db.configs.arguments import nearest
+from cerebro_db.configs.architecture_names import LAYERS, MODELS, POLICIES
+from cerebro_db.configs.arguments import choice, nearest
 from cerebro_db.configs.messages import shown
 from cerebro_db.errors import InvalidArgument
-
-__all__ = ["inner_layers", "may_train", "parse_freeze", "with_frozen"]
 
 _MOST = 1000
 _LONGEST = 200
@@ -104,3 +102,25 @@ def _is_layer(value: Any) -> bool:
 def _name(layer: Mapping[str, Any]) -> str:
     name = layer.get("name", layer["config"].get("name"))
     return name if isinstance(name, str) else ""
+
+
+DTYPE_POLICY = choice("dtype_policy", None, *sorted(POLICIES))
+# What they are given is not computed with: rows as they come, and numbers of bins.
+_OTHER_TYPES = frozenset(["Discretization", "InputLayer"])
+
+
+def with_policy(config: Mapping[str, Any], policy: str) -> dict[str, Any]:
+    """Returns a copy in which every layer, nested ones too, follows a policy.
+
+    As in Keras where it is set before the model is made; whole numbers stay whole numbers.
+    """
+    changed: dict[str, Any] = copy.deepcopy(dict(config))
+    for layer in inner_layers(changed):
+        if layer["class_name"] in LAYERS - _OTHER_TYPES and not _is_whole(layer["config"]):
+            layer["config"]["dtype"] = policy
+    return changed
+
+
+def _is_whole(config: Mapping[str, Any]) -> bool:
+    dtype = config.get("dtype")
+    return isinstance(dtype, str) and ("int" in dtype or dtype == "bool")

@@ -111,7 +111,7 @@ class Grid:
         return alternatives * _size(self.dimensions)
 
     def has_range(self) -> bool:
-        """Whether it can only be searched at random."""
+        """True if it can only be searched at random."""
         spaces = (self.dimensions, *self.optimizers)
         return any(isinstance(one, Range) for space in spaces for one in space.values())
 

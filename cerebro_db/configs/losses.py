@@ -9,8 +9,6 @@ from types import MappingProxyType
 
 from cerebro_db.configs.arguments import Argument, Kind, choice, flag, fraction, number, whole
 
-__all__ = ["LOSSES", "REFUSED_LOSSES", "Loss", "Target"]
-
 
 class Target(StrEnum):
     """How a loss or a metric wants the target of a row.

@@ -1,7 +1,9 @@
-"""How values look in messages: short, whatever was handed in."""
+"""Checks of words, numbers and texts, and how values look in messages: short, whatever was handed in."""
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Sequence
 
 from cerebro_db.errors import InvalidArgument
@@ -31,3 +33,41 @@ def check_range(
     if value is None or not low <= value <= high:
         got = "NULL" if value is None else value
         raise InvalidArgument(f"{name}: got {got}; allowed: {low} to {high}")
+
+
+# As the catalog allows them at most, see the migration of its bounds.
+MAX_NAME, MAX_DESCRIPTION, MAX_ERROR = 1000, 10_000, 10_000
+# All but tabs and ends of lines.
+_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
+
+
+def check_text(name: str, text: str | None, most: int) -> None:
+    """Refuse a text that the catalog does not take.
+
+    Raises:
+        InvalidArgument: it is too long, or has control characters.
+    """
+    if text is not None and (len(text) > most or _CONTROL.search(text)):
+        raise InvalidArgument(
+            f"{name}: got a text of {len(text)} characters, {shown(text)}; allowed: up to {most}, "
+            "no control characters but tabs and ends of lines"
+        )
+
+
+def plain_text(text: str | None, most: int = MAX_ERROR) -> str | None:
+    """The beginning of a text, its control characters replaced."""
+    return None if text is None else _CONTROL.sub("?", text[:most])
+
+
+def check_divisor(divisor: float | None) -> float:
+    """The constant, where it is one.
+
+    Raises:
+        InvalidArgument: it is NULL, 0 or not finite.
+    """
+    if divisor is None or not math.isfinite(divisor) or divisor == 0.0:
+        raise InvalidArgument(
+            f"normalizing_const: got {'NULL' if divisor is None else repr(divisor)}; "
+            "allowed: a finite number except 0"
+        )
+    return divisor

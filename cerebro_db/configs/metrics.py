@@ -9,8 +9,6 @@ from types import MappingProxyType
 from cerebro_db.configs.arguments import Argument, Kind, choice, flag, number, whole
 from cerebro_db.configs.losses import Target
 
-__all__ = ["METRICS", "REFUSED_METRICS", "Metric", "accuracy_class"]
-
 
 @dataclass(frozen=True)
 class Metric:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from cerebro_db.configs.by_output import ByOutput
+from cerebro_db.configs.arguments import ByOutput
 from cerebro_db.configs.parameters import CompileParams, LossSpec, MetricSpec
 from cerebro_db.errors import InvalidArgument
 
@@ -158,3 +158,17 @@ def _labelled(
         taken[label] = count + 1
         labelled.append(replace(metric, label=f"{label}_{count}" if count else label))
     return tuple(labelled)
+
+
+# What a scan is asked for beside loss and metrics: both need every prediction.
+AUC, CONFUSION = "auc", "confusion"
+# Of several labels, weighted ones, given thresholds and other curves the value is that of Keras.
+_ONE_CURVE = {"curve": "ROC", "multi_label": False, "thresholds": None, "label_weights": None}
+
+
+def is_exact(spec: MetricSpec) -> bool:
+    """True if a metric is the area under one ROC curve."""
+    given = dict(spec.arguments)
+    return spec.name == "AUC" and all(
+        given.get(name, value) == value for name, value in _ONE_CURVE.items()
+    )

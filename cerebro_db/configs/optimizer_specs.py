@@ -22,11 +22,10 @@ from cerebro_db.configs.optimizers import (
     OPTIMIZERS,
     REFUSED_ARGUMENTS,
     Optimizer,
+    ScheduleSpec,
+    parse_schedule,
 )
-from cerebro_db.configs.schedules import ScheduleSpec, parse_schedule
 from cerebro_db.errors import InvalidArgument
-
-__all__ = ["OptimizerSpec", "parse_optimizer"]
 
 _MAP = "OptimizerMap"
 _MAP_NAMES = frozenset(f"{start}{_MAP}".lower() for start in PREFIXES["optimizers"])

@@ -10,6 +10,8 @@ from typing import Any
 
 from cerebro_db.configs.arguments import (
     Argument,
+    ByOutput,
+    by_output,
     flag,
     fraction,
     number,
@@ -18,17 +20,14 @@ from cerebro_db.configs.arguments import (
     whole,
     with_defaults,
 )
-from cerebro_db.configs.by_output import ByOutput, by_output
 from cerebro_db.configs.callbacks import CallbackSpec, parse_callbacks
-from cerebro_db.configs.custom import bare_name, is_custom, parse_custom
-from cerebro_db.configs.freezing import parse_freeze
+from cerebro_db.configs.freezing import DTYPE_POLICY, parse_freeze
 from cerebro_db.configs.grammar import Call, call_of, named_values, parse_keywords
 from cerebro_db.configs.losses import LOSSES, Target
 from cerebro_db.configs.messages import shown
 from cerebro_db.configs.metrics import METRICS
-from cerebro_db.configs.names import find_loss, find_metric
+from cerebro_db.configs.names import bare_name, find_loss, find_metric, is_custom, parse_custom
 from cerebro_db.configs.optimizer_specs import OptimizerSpec, parse_optimizer
-from cerebro_db.configs.precision import DTYPE_POLICY
 from cerebro_db.errors import InvalidArgument, hinted
 
 Arguments = tuple[tuple[str, Any], ...]

@@ -6,8 +6,7 @@ import json
 import re
 from dataclasses import dataclass, replace
 
-from cerebro_db.configs.messages import shown
-from cerebro_db.configs.plain_texts import MAX_DESCRIPTION, check_text
+from cerebro_db.configs.messages import MAX_DESCRIPTION, check_text, shown
 from cerebro_db.errors import InvalidArgument
 
 # What begins so is no table; a table of such a name can still be named in double quotes.

@@ -11,7 +11,7 @@ from cerebro_db.core.tasks import Scan, Task
 
 @dataclass(frozen=True)
 class Verdict:
-    """What follows from the epochs of a configuration so far.
+    """Consequences of the epochs of a configuration so far.
 
     Attributes:
         stopped_epoch: after which the configuration is not trained any more.

@@ -29,7 +29,7 @@ class Executor(Protocol):
 
     @property
     def is_busy(self) -> bool:
-        """Whether a worker works, or gets ready."""
+        """True if a worker works, or gets ready."""
         ...
 
     def submit(self, state: RunState, worker: int, task: Task) -> None:
@@ -46,7 +46,7 @@ class Executor(Protocol):
 
 
 class StateStorage(Protocol):
-    """Where the states of configurations are."""
+    """Storage of the states of configurations."""
 
     def forget(self, states: Collection[tuple[int, int]]) -> None:
         """Nothing needs these states any more."""
@@ -62,7 +62,7 @@ class StateStorage(Protocol):
 
 
 class RunCatalog(Protocol):
-    """What is written down of a run, so that whoever goes on with it knows."""
+    """Record of a run, for whoever goes on with it."""
 
     def planned(self, hops: Sequence[Hop]) -> None:
         """Hops are planned; before any of them is begun."""

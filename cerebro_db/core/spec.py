@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from cerebro_db.configs.facts import ArchitectureFacts
+from cerebro_db.configs.memory import ArchitectureFacts
 from cerebro_db.configs.model_outputs import OutputSpec, output_names, outputs_of, with_all_metrics
 from cerebro_db.configs.parameters import CompileParams, FitParams
 
@@ -72,7 +72,7 @@ class Configuration:
 
     @functools.cached_property
     def outputs(self) -> tuple[OutputSpec, ...]:
-        """What each output of the model is compiled with."""
+        """Loss, metrics and weight of each output of the model."""
         names = output_names(json.loads(self.architecture.text))
         return outputs_of(self.compile_params, names)
 
@@ -97,13 +97,13 @@ class Workers:
     most_hops: int = 1
 
     def serves(self, worker: int, partition_key: int) -> bool:
-        """Whether a worker, by its number, may have a partition."""
+        """True if a worker, by its number, may have a partition."""
         return not self.bound or self.count < 1 or partition_key % self.count == worker
 
 
 @dataclass(frozen=True)
 class RunSpec:
-    """What the course of a run depends on.
+    """Everything that the course of a run depends on.
 
     Attributes:
         epochs: budget of the configurations that the run begins with.
@@ -136,7 +136,7 @@ class RunSpec:
 
     @property
     def every_hop(self) -> bool:
-        """Whether all states outlive a crash."""
+        """True if all states outlive a crash."""
         return self.durability == EVERY_HOP
 
     @property
@@ -155,5 +155,5 @@ class RunSpec:
         return (hop.epoch - 1) * self.hops_an_epoch + hop.position
 
     def is_last_of_epoch(self, hop: Hop) -> bool:
-        """Whether an epoch ends with a hop."""
+        """True if an epoch ends with a hop."""
         return hop.position == self.hops_an_epoch - 1

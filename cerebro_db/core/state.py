@@ -60,7 +60,7 @@ class Track:
 
     @property
     def is_alive(self) -> bool:
-        """Whether it goes on: it has neither failed nor been stopped."""
+        """True if it goes on: it has neither failed nor been stopped."""
         return self.ended is None and self.verdict.stopped_epoch is None
 
     @property
@@ -157,7 +157,7 @@ class RunState:
 
     @property
     def is_training(self) -> bool:
-        """Whether a worker trains."""
+        """True if a worker trains."""
         return any(isinstance(task, Train | Step) for task in self.tasks.values())
 
     @property
@@ -168,31 +168,31 @@ class RunState:
 
     @property
     def is_complete(self) -> bool:
-        """Whether nothing is left to train or to score."""
+        """True if nothing is left to train or to score."""
         planned = all(track.planned >= track.budget for track in self.alive)
         trained = planned and not self._unfinished.total()
         return trained and not (self.pending or self.groups or self.combining)
 
     def is_measured(self, track: Track, epoch: int) -> bool:
-        """Whether a configuration is scored after an epoch."""
+        """True if a configuration is scored after an epoch."""
         return epoch % self.spec.frequency == 0 or epoch in track.rungs
 
     def is_epoch_done(self, epoch: int) -> bool:
-        """Whether an epoch was planned, and nobody has a hop of it left."""
+        """True if an epoch was planned, and nobody has a hop of it left."""
         return epoch in self._planned and self._unfinished[epoch] == 0
 
     def is_epoch_complete(self, epoch: int) -> bool:
-        """Whether all have done an epoch, and been scored where that is wanted."""
+        """True if all have done an epoch, and been scored where that is wanted."""
         return self.is_epoch_done(epoch) and all(
             epoch in track.scored for track in self.tracks.values() if self.is_awaited(track, epoch)
         )
 
     def is_awaited(self, track: Track, epoch: int) -> bool:
-        """Whether a configuration is scored after an epoch, or will be."""
+        """True if a configuration is scored after an epoch, or will be."""
         return track.ended is None and epoch <= track.budget and self.is_measured(track, epoch)
 
     def all_there(self, epoch: int) -> bool:
-        """Whether each configuration that will be scored after an epoch waits for that, or has been."""
+        """True if each configuration that will be scored after an epoch waits for that, or has been."""
         seen = self._grouped.get(epoch, set())
         if epoch in self.pending:
             seen = seen | self.pending[epoch].mst_keys

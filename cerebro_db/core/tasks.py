@@ -22,7 +22,7 @@ class WorkerView:
     kept: Collection[tuple[str, int]] = ()
 
     def keeps(self, dataset: str, partition_key: int) -> bool:
-        """Whether it has a partition in memory."""
+        """True if it has a partition in memory."""
         return (dataset, partition_key) in self.kept
 
 
@@ -105,7 +105,7 @@ Task = Train | Step | Score | Combine | Trial | WriteEvents
 
 @dataclass(frozen=True)
 class HopFigures:
-    """What a hop tells of itself that the catalog is to know; times in seconds."""
+    """Figures of a hop for the catalog; times in seconds."""
 
     started: datetime
     read: float
@@ -176,7 +176,7 @@ class Ready:
 
 @dataclass(frozen=True)
 class Trained:
-    """What came of Train and Step, hop by hop."""
+    """Result of Train and Step, hop by hop."""
 
     made: tuple[HopResult, ...]
     failed: tuple[tuple[Hop, Failure], ...] = ()
@@ -184,14 +184,14 @@ class Trained:
 
 @dataclass(frozen=True)
 class Sums:
-    """What came of scans: sums and errors by configuration."""
+    """Result of scans: sums and errors by configuration."""
 
     scans: tuple[tuple[Scan, Mapping[int, Any], Mapping[int, str]], ...]
 
 
 @dataclass(frozen=True)
 class Answered:
-    """What came of any other task: JSON."""
+    """Result of any other task: JSON."""
 
     result: Any
 

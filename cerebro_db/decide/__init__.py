@@ -1,1 +1,1 @@
-"""What a run does next, as functions of its state: these decide, they never act."""
+"""Decisions on the next step of a run, as functions of its state: these decide, they never act."""

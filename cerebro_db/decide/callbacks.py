@@ -1,4 +1,4 @@
-"""What callbacks decide after an epoch, from all that was measured before: nothing is remembered.
+"""Decisions of callbacks after an epoch, from all that was measured before: nothing is remembered.
 
 The rules, and how they round, are those of Keras 3.15: comparisons are made in float32.
 """
@@ -15,8 +15,9 @@ from cerebro_db.configs.callbacks import (
     PLATEAU,
     SETTING_RATES,
     CallbackSpec,
+    Monitor,
+    monitor_of,
 )
-from cerebro_db.configs.monitors import Monitor, monitor_of
 from cerebro_db.configs.parameters import CompileParams, FitParams
 from cerebro_db.core.events import Judged, Verdict
 from cerebro_db.core.state import RunState
@@ -27,17 +28,17 @@ History = Sequence[tuple[int, Mapping[str, float]]]
 
 
 def watches(fit: FitParams) -> bool:
-    """Whether a configuration must be measured before it goes on."""
+    """True if a configuration must be measured before it goes on."""
     return any(callback.name in MONITORING for callback in fit.callbacks)
 
 
 def restores(fit: FitParams) -> bool:
-    """Whether the state of an earlier epoch may become the result."""
+    """True if the state of an earlier epoch may become the result."""
     return any(callback.all_arguments().get("restore_best_weights") for callback in fit.callbacks)
 
 
 def check(params: CompileParams, fit: FitParams, *, validated: bool) -> None:
-    """Whether callbacks can act on a configuration.
+    """Check that callbacks can act on a configuration.
 
     Args:
         params, fit: of the configuration.
@@ -59,7 +60,7 @@ def check(params: CompileParams, fit: FitParams, *, validated: bool) -> None:
 
 
 def decide(params: CompileParams, fit: FitParams, history: History) -> Verdict:
-    """What callbacks make of the epochs of a configuration that were measured."""
+    """Verdict of callbacks on the epochs of a configuration that were measured."""
     named = {callback.name: callback for callback in fit.callbacks}
     stopper = _Stopper(named[EARLY_STOPPING], params) if EARLY_STOPPING in named else None
     reducer = _Reducer(named[PLATEAU], params) if PLATEAU in named else None
@@ -100,14 +101,14 @@ class _Best:
         self.value: float | None = None
 
     def beats(self, value: float, reference: float | None) -> bool:
-        """Whether a value is so much better than another one that it counts."""
+        """True if a value is so much better than another one that it counts."""
         if reference is None:
             return True
         ours, theirs = _float32(value - self._delta), _float32(reference)
         return ours > theirs if self._more else ours < theirs
 
     def improved(self, value: float) -> bool:
-        """Whether a value is the best one; it is remembered then."""
+        """True if a value is the best one; it is remembered then."""
         improved = self.beats(value, self.value)
         if improved:
             self.value = value

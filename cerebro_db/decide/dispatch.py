@@ -71,7 +71,7 @@ def next_alone(state: RunState, worker: WorkerView) -> Hop | None:
 
 
 def is_pressing(state: RunState, worker: WorkerView, held: Collection[int]) -> bool:
-    """Whether what decides when the run ends is ready for a free worker, and all else can wait.
+    """True if what decides when the run ends is ready for a free worker, and all else can wait.
 
     At most half as many configurations are critical as there are workers, so that one is soon
     free for all else; and no critical configuration is held, which may wait for just that.
@@ -97,7 +97,7 @@ def ready_tracks(state: RunState, worker: WorkerView | None, held: Collection[in
 
 
 def _fit(state: RunState, worker: WorkerView, tracks: list[Track]) -> bool:
-    """Whether hops may be made together: only over a partition that need not be read."""
+    """True if hops may be made together: only over a partition that need not be read."""
     if len(tracks) > state.spec.workers.most_hops:
         return False
     if not worker.keeps(TRAINING, tracks[0].waiting[0].partition_key):

@@ -73,7 +73,7 @@ def _epoch_of(
 
 
 def next_partition(state: RunState, hop: Hop) -> int | None:
-    """Where a configuration goes after a hop; None at the end of what it is trained for.
+    """The partition of a configuration's next hop; None at the end of what it is trained for.
 
     Where it may be promoted, that is where it would go then.
     """

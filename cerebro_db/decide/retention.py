@@ -54,7 +54,7 @@ def _is_to_score(state: RunState, track: Track, version: int) -> bool:
 
 
 def _is_undecided(state: RunState, track: Track) -> bool:
-    """Whether callbacks wait for the scores of the newest state."""
+    """True if callbacks wait for the scores of the newest state."""
     return watches(track.configuration.fit_params) and _is_to_score(state, track, track.done)
 
 
@@ -65,7 +65,7 @@ def _is_held(state: RunState, track: Track) -> bool:
 
 
 def _is_full(state: RunState, track: Track) -> bool:
-    """Whether a configuration would make a state too many."""
+    """True if a configuration would make a state too many."""
     restored = track.verdict.restored_epoch
     epochs = track.kept if restored is None else track.kept | {restored}
     kept = {epoch * state.spec.hops_an_epoch for epoch in epochs}

@@ -22,7 +22,7 @@ def next_scans(
     idle: bool,
     side_by_side: bool = False,
 ) -> tuple[Scan, ...]:
-    """What a worker scans next: a partition, if possible one that it has in memory.
+    """The next scans of a worker: a partition, if possible one that it has in memory.
 
     Args:
         state: of the run.
@@ -58,6 +58,6 @@ def _groups(
 
 
 def _is_due(pending: Pending, now: float, awaited: Collection[int] | None, idle: bool) -> bool:
-    """Whether a group is formed although some configurations are not there yet."""
+    """True if a group is formed although some configurations are not there yet."""
     wanted = awaited is None or not pending.mst_keys.isdisjoint(awaited)
     return wanted or now >= (pending.due if idle else pending.late)

@@ -69,13 +69,11 @@ class Workplace:
         tasks: writes what workers are told.
         pool: of sessions.
         store: where the states are.
-        dialect: of the server.
         threads: of each trainer.
         use_gpus: whether trainers compute on GPUs.
         guard_key: of the advisory lock that workers share while they work for the run.
         cache_bytes: of decoded partitions that each worker may keep.
         preparation: JSON of what makes a process of a worker's session ready.
-        tick: called while waiting; raises to cancel.
     """
 
     run_id: int

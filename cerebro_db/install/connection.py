@@ -11,7 +11,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
 
 from cerebro_db.errors import CerebroError, InstallationFailed, MissingPrerequisite
-from cerebro_db.install.pins import pinned
+from cerebro_db.install.script import pinned
 
 _FEATURE_NOT_SUPPORTED = "0A000"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import sqlalchemy
 
@@ -11,9 +11,11 @@ import cerebro_db
 from cerebro_db.errors import InstallationFailed
 from cerebro_db.install import queries
 from cerebro_db.install.connection import Warnings, execute, rows, transaction
-from cerebro_db.install.script import Script, sql_array
+from cerebro_db.install.places import installed_script
+from cerebro_db.install.script import Script, sql_array, sql_string
 from cerebro_db.postgres.dialects.greenplum_install import (
     PRIORITY,
+    SEGMENT_SURROUNDINGS,
     SEGMENT_VERSIONS,
     SEGMENTS,
     SLOTS,
@@ -27,12 +29,15 @@ class Report:
     """Findings about an installation and about its server.
 
     Attributes:
+        versions: of what runs beside the server, by name.
+        limits: of these processes, by name.
         warnings: what an administrator may want to change.
     """
 
     version: str
     functions: tuple[str, ...]
     versions: Mapping[str, str]
+    limits: Mapping[str, str] = field(default_factory=dict)
     segments: int = 0
     warnings: tuple[str, ...] = ()
 
@@ -70,17 +75,22 @@ def verify(dsn: str, script: Script) -> Report:
                 f"the server runs version {version} of Cerebro-DB, this is {cerebro_db.__version__}",
                 'Run "cerebro upgrade" with the version that the server shall run.',
             )
-        # After a function of the installation, which has loaded the relay.
+        # With the paths of the installation, whatever those of this program are.
+        script = installed_script(connection, script)
         execute(connection, script.render("verify/versions.sql"), "the versions")
         versions = rows(connection, queries.LIBRARY_VERSIONS, "the versions in a trainer")
         libraries = {str(name): str(value) for name, value in versions}
+        limits = rows(connection, queries.SURROUNDINGS, "the limits of a trainer")
+        told = [str(warning) for _, _, warning in limits if warning]
         segments = _verify_segments(connection, {"Cerebro-DB": version, **libraries})
         execute(connection, script.render("finish/020_earlier_schemas.sql"), "the search_path")
-        told = [*warnings.texts]
+        told += warnings.texts
         if segments:
+            told += _limits_of_segments(connection)
             told += _bounds_of_segments(connection, segments)
         connection.rollback()
-    return Report(version, script.functions(), libraries, segments, tuple(told))
+    known = {str(name): str(value) for name, value, _ in limits}
+    return Report(version, script.functions(), libraries, known, segments, tuple(told))
 
 
 def _verify_segments(connection: sqlalchemy.Connection, expected: Mapping[str, str]) -> int:
@@ -98,6 +108,15 @@ def _verify_segments(connection: sqlalchemy.Connection, expected: Mapping[str, s
                     "Install the same versions at the same place on every host.",
                 )
     return len({segment for _, segment, *_ in found})
+
+
+def _limits_of_segments(connection: sqlalchemy.Connection) -> Iterator[str]:
+    """Warnings about the hosts of segments."""
+    ((settings,),) = rows(connection, queries.SETTINGS, "the settings")
+    query = SEGMENT_SURROUNDINGS.format(settings=sql_string(str(settings)))
+    for host, _, _, warning in rows(connection, query, "the limits of trainers beside segments"):
+        if warning:
+            yield f"host {host}: {warning}"
 
 
 def _bounds_of_segments(connection: sqlalchemy.Connection, segments: int) -> Iterator[str]:

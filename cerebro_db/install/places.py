@@ -8,6 +8,8 @@ import re
 import sys
 from collections.abc import Mapping
 
+import sqlalchemy
+
 import cerebro_db
 from cerebro_db.install import queries, sources
 from cerebro_db.install.connection import rows, transaction
@@ -49,10 +51,22 @@ def script_of(python: str | None, package: str | None, keeper_directory: str | N
     return Script(python, package or sources.package_of(python), **more)
 
 
+def installed_script(connection: sqlalchemy.Connection, otherwise: Script) -> Script:
+    """The script of an installation with the paths that it has."""
+    known = _told(connection)
+    if not known:
+        return otherwise
+    return Script(known["interpreter"], known["package"], known["directory"])
+
+
 def _known(dsn: str) -> Mapping[str, str]:
-    """Arguments of the relay's ``Installation`` in a database; empty where there is none."""
     with transaction(dsn) as connection:
-        bodies = rows(connection, queries.BODY, "the installation")
+        return _told(connection)
+
+
+def _told(connection: sqlalchemy.Connection) -> Mapping[str, str]:
+    """Arguments of the relay's ``Installation`` in a database; empty where there is none."""
+    bodies = rows(connection, queries.BODY, "the installation")
     found = _TOLD.search(str(bodies[0][0])) if bodies else None
     told = ast.literal_eval(found[1]) if found else {}
     return {name: str(value) for name, value in told.items()}

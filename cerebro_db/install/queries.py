@@ -2,14 +2,47 @@
 
 from __future__ import annotations
 
-from cerebro_db.install.search_path import SET_FOR_DATABASE, names_of, set_to
+# What ALTER DATABASE, or ALTER ROLE ALL, has set for all roles in the current database; a query of one text.
+SET_FOR_DATABASE = """
+SELECT substring(entry from '^search_path=(.*)$')
+  FROM pg_catalog.pg_db_role_setting s, unnest(s.setconfig) AS entry
+ WHERE s.setdatabase IN (0, (SELECT oid FROM pg_catalog.pg_database WHERE datname = current_database()))
+   AND s.setrole = 0 AND entry LIKE 'search_path=%'
+ ORDER BY s.setdatabase DESC LIMIT 1
+"""
+
+
+def names_of(path: str) -> str:
+    """An expression: the array of names in a search_path, as the server reads it.
+
+    Args:
+        path: an expression of type text.
+    """
+    return f"""ARRAY(
+        SELECT CASE WHEN m.found[1] LIKE '"%'
+                    THEN replace(substr(m.found[1], 2, length(m.found[1]) - 2), '""', '"')
+                    ELSE lower(m.found[1]) END
+          FROM regexp_matches({path}, '"(?:[^"]|"")*"|[^[:space:],"]+', 'g')
+               WITH ORDINALITY AS m (found, place)
+         ORDER BY m.place)"""
+
+
+def set_to(names: str) -> str:
+    """A statement of PL/pgSQL: gives the current database a search_path.
+
+    Args:
+        names: an expression of type text[].
+    """
+    return f"""EXECUTE format('ALTER DATABASE %I SET search_path = %s', current_database(),
+        (SELECT string_agg(quote_literal(n.name), ', ' ORDER BY n.place)
+           FROM unnest({names}) WITH ORDINALITY AS n (name, place)));"""
+
 
 INSTALLED = """
 SELECT current_database(),
        EXISTS (SELECT 1 FROM pg_catalog.pg_tables
                 WHERE schemaname = 'cerebro' AND tablename = 'catalog_migrations')
 """
-
 SUPERUSER = "SELECT current_user, current_setting('is_superuser')"
 
 # Only superusers can make a function of their own in this language.
@@ -25,11 +58,15 @@ SELECT p.prosrc
 """
 
 VERSION = "SELECT cerebro.cerebro_version()"
-
 LIBRARY_VERSIONS = "SELECT name, version FROM pg_temp.cerebro_library_versions()"
+SETTINGS = """
+SELECT pg_catalog.json_object_agg(s.name, s.value)::text FROM cerebro.settings s
+ WHERE s.name <> 'worker_dsn'
+"""
+
+SURROUNDINGS = f"SELECT name, value, warning FROM pg_temp.cerebro_surroundings(({SETTINGS}))"
 
 CATALOG_DIFFERENCES = "SELECT message, hint FROM cerebro._catalog_differences()"
-
 MISSING_FUNCTIONS = """
 SELECT name FROM unnest({names}) AS name
  WHERE NOT EXISTS (SELECT 1 FROM pg_catalog.pg_proc p
@@ -37,15 +74,11 @@ SELECT name FROM unnest({names}) AS name
                     WHERE n.nspname = 'cerebro' AND p.proname = name)
  ORDER BY name
 """
-
 RUNS_TABLE = """
 SELECT 1 FROM pg_catalog.pg_tables WHERE schemaname = 'cerebro' AND tablename = 'catalog_runs'
 """
-
 NUMBER_OF_RUNS = "SELECT count(*) FROM cerebro.catalog_runs"
-
 _DEFAULT = "(SELECT boot_val FROM pg_catalog.pg_settings WHERE name = 'search_path')"
-
 # Objects that DROP SCHEMA ... CASCADE would take along: dependents, and dependents of dependents. A view
 # is found through its rule. Left out is what belongs to an object that goes: ``how`` is 'i' for its
 # internal parts, and 'a' for what a table of ours has and no schema of its own, such as a default.
@@ -85,7 +118,6 @@ SELECT o.type, o.identity
 HAVING NOT bool_or(how = 'i' OR how = 'a' AND o.schema IS NULL)
  ORDER BY o.type, o.identity
 """
-
 UNINSTALL = f"""
 DROP SCHEMA IF EXISTS cerebro_states CASCADE;
 DROP SCHEMA cerebro CASCADE;

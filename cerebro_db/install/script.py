@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -15,9 +15,8 @@ import jinja2
 import cerebro_db
 from cerebro_db.configs.settings import OF_SUPERUSERS, described
 from cerebro_db.errors import InvalidArgument
-from cerebro_db.install import search_path, sources
-from cerebro_db.install.pins import pinned
-from cerebro_db.postgres.dialects.capabilities import HAS_SEGMENTS
+from cerebro_db.install import queries, sources
+from cerebro_db.postgres.dialects.choice import HAS_SEGMENTS
 from cerebro_db.postgres.dialects.greenplum_install import (
     CATALOG_DIFFERENCES,
     CHECK_MODEL,
@@ -27,6 +26,54 @@ from cerebro_db.postgres.dialects.greenplum_install import (
     OWN_NUMBERS,
     REPLICATE_CATALOG,
 )
+
+# A database, or a role, may have others. Each is set where the server has it, and the role may.
+_VALUES: Mapping[str, str] = {
+    "DateStyle": "ISO, MDY",
+    "IntervalStyle": "postgres",
+    "TimeZone": "UTC",
+    "array_nulls": "on",
+    "backslash_quote": "safe_encoding",
+    "bytea_output": "hex",
+    "check_function_bodies": "on",
+    "client_min_messages": "warning",
+    "default_transaction_deferrable": "off",
+    "default_transaction_isolation": "read committed",
+    "default_transaction_read_only": "off",
+    "extra_float_digits": "3",
+    "idle_in_transaction_session_timeout": "0",
+    "lock_timeout": "0",
+    "quote_all_identifiers": "off",
+    "row_security": "on",
+    "session_replication_role": "origin",
+    "statement_timeout": "0",
+    "transaction_timeout": "0",
+    "transform_null_equals": "off",
+}
+
+
+def pinned(how: str) -> str:
+    """A statement that gives all of these settings their values.
+
+    Args:
+        how: ``SET``, or ``SET LOCAL`` for the transaction.
+    """
+    values = ",\n        ".join(f"('{name}', '{value}')" for name, value in _VALUES.items())
+    return f"""DO $$
+DECLARE
+    pin record;
+BEGIN
+    FOR pin IN SELECT p.name, p.value FROM (VALUES
+        {values}) AS p (name, value)
+          JOIN pg_catalog.pg_settings s ON s.name OPERATOR(pg_catalog.=) p.name
+         WHERE s.context OPERATOR(pg_catalog.=) 'user'
+            OR pg_catalog.current_setting('is_superuser') OPERATOR(pg_catalog.=) 'on'
+    LOOP
+        EXECUTE pg_catalog.format('{how} %s = %L', pin.name, pin.value);
+    END LOOP;
+END
+$$;"""
+
 
 # Executed at the first call in a session; later ones compare one dictionary. The relay is loaded from
 # its own folder: the server's Python finds nothing else of the package, or of what that needs.
@@ -50,10 +97,8 @@ if relay is None or relay.told != _told:
 _DEFINITION = re.compile(
     r"^\s*CREATE\s+(?:OR\s+REPLACE\s+)?(?:FUNCTION|AGGREGATE)\s+cerebro\.(\w+)", re.I | re.M
 )
-
 # Another installation in the same database is waited for so long.
 LOCK_SECONDS = 60
-
 HEADER = """\
 -- Cerebro-DB {version}. Apply as a superuser, in one transaction:
 --     psql -X -1 -d <database> -f <this file>
@@ -179,7 +224,7 @@ class Script:
             of_superusers=sorted(OF_SUPERUSERS),
             own_numbers=OWN_NUMBERS,
             replicate_catalog=REPLICATE_CATALOG,
-            search_path=search_path,
+            search_path=queries,
             lock_seconds=LOCK_SECONDS,
             pinned=pinned,
             migration_names=[path.stem for path in _files("migrations")],

@@ -9,7 +9,7 @@ from cerebro_db.configs.exports import Format, export_format
 from cerebro_db.models.registered import named_models, stored_facts
 from cerebro_db.models.trained import ROLE, ModelTable, load_models, no_state, recipe
 from cerebro_db.postgres.control import control_session, preparation
-from cerebro_db.postgres.dialects.capabilities import HERE
+from cerebro_db.postgres.dialects.choice import HERE
 from cerebro_db.postgres.relations import CallerPath
 from cerebro_db.postgres.sessions import Session, SessionPool, Tick, no_tick
 
@@ -28,9 +28,7 @@ def export(pool: SessionPool, request: ExportRequest, tick: Tick = no_tick) -> b
     """The file of a model.
 
     Args:
-        pool: of sessions of the role whose rights count.
         request: what to export.
-        tick: called while waiting; may raise to cancel.
 
     Raises:
         InvalidArgument: several models and no mst_key, or a format that is not known.

@@ -1,16 +1,20 @@
-"""Checks of a model against a packed table, and of a validation table against the training table."""
+"""Checks of a model against packed tables, of a validation table against the training table, and of registered functions."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
+from cerebro_db.configs.arguments import nearest
 from cerebro_db.configs.losses import Target
 from cerebro_db.configs.model_outputs import OutputSpec
+from cerebro_db.configs.names import PREFIX, bare_name, is_custom
 from cerebro_db.configs.parameters import FitParams, MetricSpec
-from cerebro_db.core.spec import Architecture
+from cerebro_db.core.spec import Architecture, Configuration
 from cerebro_db.errors import InvalidArgument, hinted
 from cerebro_db.postgres.packed import PackedTable
+from cerebro_db.postgres.sessions import Session, Tick
 from cerebro_db.training.targets import TargetFacts, encoding_for
 
 
@@ -159,3 +163,47 @@ def _shapes(packed: PackedTable) -> list[list[int]]:
 
 def _shown(shapes: Sequence[Sequence[int]]) -> str:
     return str(shapes[0] if len(shapes) == 1 else shapes)
+
+
+_KNOWN = "SELECT name, path, package, version, places FROM cerebro.registered_functions"
+_PLACES = 2
+
+
+def functions_of(
+    session: Session, configurations: Iterable[Configuration], tick: Tick
+) -> dict[str, dict[str, Any]]:
+    """Path, package and version of what configurations use, by name: a part of the manifest.
+
+    Raises:
+        InvalidArgument: a function is not registered, or takes too few arguments.
+    """
+    used = [(c.mst_key, *pair) for c in configurations for pair in _used(c)]
+    if not used:
+        return {}
+    known = {row[0]: row[1:] for row in session.run(_KNOWN, (), tick)}
+    for mst_key, name, as_schedule in used:
+        what = f"configuration {mst_key}: got {PREFIX}{name}"
+        if name not in known:
+            hint = (
+                nearest(name, known) if known else "cerebro.cerebro_register_function registers one"
+            )
+            raise InvalidArgument(f"{what}; allowed: a function that is registered", hint=hint)
+        if not as_schedule and known[name][3] < _PLACES:
+            raise InvalidArgument(
+                f"{what}, a function of one argument; allowed for a loss or metric: (y_true, y_pred)"
+            )
+    return {
+        name: dict(zip(("path", "package", "version"), known[name][:3], strict=True))
+        for name in sorted({name for _, name, _ in used})
+    }
+
+
+def _used(configuration: Configuration) -> Iterator[tuple[str, bool]]:
+    """Names, and whether each is a schedule."""
+    for output in configuration.outputs:
+        for name in (output.loss.name, *(metric.name for metric in output.metrics)):
+            if is_custom(name):
+                yield bare_name(name), False
+    for callback in configuration.fit_params.callbacks:
+        if callback.schedule is not None and is_custom(callback.schedule.name):
+            yield bare_name(callback.schedule.name), True

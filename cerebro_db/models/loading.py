@@ -20,6 +20,7 @@ from cerebro_db.postgres.names import QualifiedName
 from cerebro_db.postgres.relations import (
     KINDS,
     Relation,
+    find,
     find_if_there,
     new_table,
     require_text,
@@ -51,7 +52,6 @@ def load_model(
         session: in a transaction; knows where the table's name is looked for.
         pool: of sessions that look into models, and see no tables.
         request: what to load.
-        tick: called while waiting; may raise to cancel.
 
     Raises:
         InvalidArchitecture: the JSON is refused, or no model can be built from it.
@@ -86,7 +86,6 @@ def load_model_file(
     Args:
         session, pool: as above.
         request: what to load.
-        tick: called while waiting; may raise to cancel.
 
     Raises:
         InvalidArchitecture: the architecture is refused, or no model can be built from it.
@@ -175,3 +174,41 @@ def _json_types(table: Relation | None) -> tuple[str, str | None]:
         column.name: "jsonb" if column.base_type == "jsonb" else "json" for column in table.columns
     }
     return kinds["model_arch"], kinds.get("model_facts")
+
+
+def delete_model(
+    session: Session, model_arch_table: str | None, model_id: int | None, tick: Tick = no_tick
+) -> str:
+    """Delete a model, and the table with its last one; returns what was done.
+
+    Args:
+        session: in a transaction; knows where the table's name is looked for.
+        model_arch_table, model_id: as given.
+
+    Raises:
+        InvalidArgument: the table has no such model.
+        WrongObjectType: the table is of another kind.
+    """
+    found = find(session, model_arch_table, ROLE, tick)
+    missing = [name for name in libraries.ARCHITECTURE_COLUMNS if not found.has(name)]
+    if found.kind not in ("r", "p") or missing:
+        raise WrongObjectType(
+            f"{ROLE}: got {found.name}, a {KINDS[found.kind]}; allowed: a table with "
+            f"{', '.join(libraries.ARCHITECTURE_COLUMNS)}",
+            hint="cerebro.cerebro_load_model makes such tables",
+        )
+    lock(session, f"models of {found.name}", tick)
+    if not session.run(libraries.delete_architecture(found.name), (model_id,), tick):
+        raise InvalidArgument(
+            f"model_id: got {_shown(model_id)}, which {found.name} does not have",
+            hint=f"SELECT model_id FROM {found.name} shows those there are",
+        )
+    # A statement of its own: whether one sees what it does itself depends on the server.
+    if session.run(libraries.count_architectures(found.name), (), tick)[0][0]:
+        return f"model {model_id} deleted from {found.name}"
+    session.run(f"DROP TABLE {found.name.sql}", (), tick)
+    return f"model {model_id} deleted; {found.name} had no other, and was dropped"
+
+
+def _shown(value: int | None) -> str:
+    return "NULL" if value is None else str(value)

@@ -15,7 +15,7 @@ from cerebro_db.postgres.names import QualifiedName
 from cerebro_db.postgres.registry import Registry
 from cerebro_db.postgres.relations import Relation
 from cerebro_db.postgres.sessions import Session, Tick
-from cerebro_db.postgres.summaries import MAX_DIMENSIONS, MAX_SIZE
+from cerebro_db.postgres.table_kinds import MAX_DIMENSIONS, MAX_SIZE
 from cerebro_db.postgres.times import kind_named
 from cerebro_db.training.fields import Fields
 from cerebro_db.training.targets import TargetFacts

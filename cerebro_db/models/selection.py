@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from cerebro_db.configs import model_selection
-from cerebro_db.configs.architecture import ArchitectureLimits, check_architecture, with_dropout
+from cerebro_db.configs.architecture import check_architecture, with_dropout
+from cerebro_db.configs.architecture_limits import ArchitectureLimits
 from cerebro_db.configs.freezing import with_frozen
 from cerebro_db.configs.model_selection import ConfigurationText
 from cerebro_db.configs.parameters import CompileParams, parse_compile_params

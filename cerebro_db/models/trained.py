@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from cerebro_db.configs.architecture import ArchitectureLimits, check_architecture, fingerprint
+from cerebro_db.configs.architecture import check_architecture, fingerprint
+from cerebro_db.configs.architecture_limits import ArchitectureLimits
 from cerebro_db.configs.encodings import Recorded
 from cerebro_db.configs.model_outputs import OutputSpec, output_names, outputs_of
 from cerebro_db.configs.parameters import CompileParams, parse_compile_params
@@ -19,8 +20,7 @@ from cerebro_db.postgres.names import QualifiedName, quote
 from cerebro_db.postgres.packed import recorded_encoding
 from cerebro_db.postgres.relations import Relation, find
 from cerebro_db.postgres.sessions import Session, Tick
-from cerebro_db.postgres.summaries import MAX_TARGETS, Facts, Shape
-from cerebro_db.postgres.table_kinds import STATES_SUFFIX
+from cerebro_db.postgres.table_kinds import MAX_TARGETS, STATES_SUFFIX, Facts, Shape
 from cerebro_db.postgres.times import time_kind
 from cerebro_db.training.targets import TargetFacts
 

@@ -12,7 +12,7 @@ from cerebro_db.postgres.columns import split_names
 from cerebro_db.postgres.names import MAX_IDENTIFIER_BYTES
 from cerebro_db.postgres.packed import PackedTable
 from cerebro_db.postgres.relations import Column, Relation, column
-from cerebro_db.postgres.summaries import MAX_LISTED
+from cerebro_db.postgres.table_kinds import MAX_LISTED
 
 
 @dataclass(frozen=True)

@@ -61,7 +61,6 @@ def encode(session: Session, request: EncodeRequest, tick: Tick = no_tick) -> Qu
     Args:
         session: in a transaction; knows where the names are looked for.
         request: what to encode.
-        tick: called while waiting; may raise to cancel.
 
     Raises:
         WrongObjectType: the training table has no encoding.
@@ -91,7 +90,6 @@ def create_encoder(
     Args:
         session: in a transaction; knows where the names are looked for.
         request: which encoding, of which rows.
-        tick: called while waiting; may raise to cancel.
 
     Raises:
         WrongObjectType: the training table has no encoding.

@@ -28,29 +28,34 @@ from cerebro_db.packing.columns import (
     listed_targets,
     wanted_classes,
 )
-from cerebro_db.packing.damaged import Damaged, find_damaged
-from cerebro_db.packing.encoding_fit import Fitter
+from cerebro_db.packing.encoding_plan import Fitter
 from cerebro_db.packing.layout import Layout, lay_out
 from cerebro_db.packing.request import PackRequest, PackSummary
-from cerebro_db.packing.row_faults import left_out
-from cerebro_db.packing.segments import choose_segments
-from cerebro_db.packing.sizes import buffer_size, check_size
+from cerebro_db.packing.row_faults import Damaged, find_damaged, left_out
+from cerebro_db.packing.segments import SpreadWork, choose_segments, spread
 from cerebro_db.packing.source import Feature, Target, check_source, within_limits
-from cerebro_db.packing.spread import SpreadWork, spread
-from cerebro_db.packing.summary import summary_fields
 from cerebro_db.packing.survey import Survey, Surveyor, extras_of
 from cerebro_db.packing.work import (
     ENCODING_SUFFIX,
     Work,
+    buffer_size,
+    check_size,
     feature_for,
     readable_encoding,
+    summary_fields,
     weight_of,
 )
-from cerebro_db.postgres.control import END_HOLDER, Notify, holder_of, no_notice
-from cerebro_db.postgres.crew import Statement, borrowed, run_all, run_each
+from cerebro_db.postgres.control import (
+    END_HOLDER,
+    JobHost,
+    Statement,
+    borrowed,
+    holder_of,
+    run_all,
+    run_each,
+)
 from cerebro_db.postgres.dialects.choice import SpreadPacking
 from cerebro_db.postgres.dialects.packing_extras import add_columns
-from cerebro_db.postgres.dialects.postgresql import PostgreSQL
 from cerebro_db.postgres.dialects.postgresql_packing import UNFINISHED, PostgreSQLPacking
 from cerebro_db.postgres.names import QualifiedName
 from cerebro_db.postgres.outputs import new_outputs, replaced
@@ -62,54 +67,36 @@ from cerebro_db.postgres.relations import (
     forget_search_path,
     use_search_path,
 )
-from cerebro_db.postgres.sessions import Session, SessionPool, StatementFailed, Tick, no_tick
+from cerebro_db.postgres.sessions import Session, StatementFailed
 from cerebro_db.postgres.table_kinds import PACKED
 
 
-def pack(
-    pool: SessionPool,
-    dialect: PostgreSQL,
-    request: PackRequest,
-    tick: Tick = no_tick,
-    notify: Notify = no_notice,
-) -> PackSummary:
+def pack(host: JobHost, request: PackRequest) -> PackSummary:
     """Make a packed table and its summary, or nothing at all.
 
     Args:
-        pool: of sessions of the role whose rights count.
-        dialect: of the server.
+        host: of the call; gets one line when all is done.
         request: what to pack.
-        tick: called while waiting; may raise to cancel.
-        notify: gets one line when all is done.
     """
     request.check()
-    with borrowed(pool, 1, tick) as (control,):
-        summary = _Job(pool, dialect, control, tick, notify).run(request)
-    notify(str(summary))
+    with borrowed(host.pool, 1, host.tick) as (control,):
+        summary = _Job(host, control).run(request)
+    host.notice(str(summary))
     return summary
 
 
 class _Job:
     """One call of ``pack``: what its steps share."""
 
-    def __init__(
-        self,
-        pool: SessionPool,
-        dialect: PostgreSQL,
-        control: Session,
-        tick: Tick,
-        notify: Notify,
-    ) -> None:
-        self._notify = notify
-        self._pool = pool
-        self._dialect, self._sql = dialect, dialect.packing
+    def __init__(self, host: JobHost, control: Session) -> None:
+        self._host, self._pool, self._tick = host, host.pool, host.tick
+        self._dialect, self._sql = host.dialect, host.dialect.packing
         self._control = control
-        self._tick = tick
 
     def run(self, request: PackRequest) -> PackSummary:
         """Pack, between the caller's search_path and the clean-up."""
         began = time.monotonic()
-        with self._search_path(request.search_path):
+        with self._search_path(self._host.search_path):
             work = self._resolved(request)
             with self._locked(work.output), self._tidied(work):
                 survey, layout = self._built(work)
@@ -192,7 +179,7 @@ class _Job:
 
     # -- around the work -----------------------------------------------------
     @contextlib.contextmanager
-    def _search_path(self, path: CallerPath | None) -> Iterator[None]:
+    def _search_path(self, path: CallerPath) -> Iterator[None]:
         use_search_path(self._control, path, self._tick)
         try:
             yield
@@ -283,7 +270,7 @@ class _Job:
             survey=lambda surveyor: _survey(surveyor, self._fitted(work, sql.staged), sql.staged),
             buffer_size=lambda survey: buffer_size(work, survey),
             ignored=work.feature if request.ignores else None,
-            notify=self._notify,
+            notify=self._host.notice,
         )
         survey, layout, used = spread(sql, self._control, spread_work, self._tick)
         check_size(survey, layout)
@@ -302,7 +289,7 @@ class _Job:
             table,
             wanted.max_categories,
             self._tick,
-            self._notify,
+            self._host.notice,
         )
         return replace(work, feature=replace(work.feature, encoding=fitter.fitted(plan)))
 
@@ -345,7 +332,7 @@ class _Job:
             known = None if survey.is_staged else address
             first.append((self._sql.named_row(number, survey.source, known), fault))
         column = survey.feature.column.name
-        self._notify(left_out(damaged.rows, survey.source, column, first))
+        self._host.notice(left_out(damaged.rows, survey.source, column, first))
 
     @contextlib.contextmanager
     def _workers(self, count: int, snapshot: str) -> Iterator[list[Session]]:

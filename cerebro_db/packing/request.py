@@ -6,12 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cerebro_db.configs.images import ImageEncoding, OnError, ignores_errors, image_encoding
-from cerebro_db.configs.scaling import check_divisor
+from cerebro_db.configs.messages import check_divisor
 from cerebro_db.errors import InvalidArgument
 from cerebro_db.packing.encoding_plan import EncodingRequest
 from cerebro_db.postgres.names import QualifiedName
-from cerebro_db.postgres.relations import CallerPath
-from cerebro_db.postgres.summaries import MAX_CLASSES
+from cerebro_db.postgres.table_kinds import MAX_CLASSES
 
 LARGEST_INTEGER = 2**31 - 1
 
@@ -37,7 +36,6 @@ class PackRequest:
         image: of ``cerebro_pack_images``.
         sample_weight: a column of weights of the rows in training.
         is_validation: follow ``training_table`` and keep the order of the rows.
-        search_path: for the names above; None leaves the sessions' own.
         on_error: of images that cannot be read.
     """
 
@@ -53,7 +51,6 @@ class PackRequest:
     seed: int | None = 0
     training_table: str | None = None
     is_validation: bool = False
-    search_path: CallerPath | None = None
     encoding: EncodingRequest | None = None
     image: ImageRequest | None = None
     sample_weight: str | None = None

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from cerebro_db.configs.arguments import nearest
 from cerebro_db.configs.messages import shown
 from cerebro_db.errors import InvalidArgument, UndefinedColumn, UndefinedTable, WrongObjectType
-from cerebro_db.postgres.dialects.choice import Server
-from cerebro_db.postgres.dialects.postgresql_hosts import PostgreSQLHosts
+from cerebro_db.packing.layout import Layout, lay_out
+from cerebro_db.packing.row_faults import Damaged, left_out
+from cerebro_db.packing.source import Feature
+from cerebro_db.packing.survey import Survey, Surveyor
+from cerebro_db.postgres.dialects.choice import SpreadPacking
+from cerebro_db.postgres.dialects.greenplum_packing import Spreading
+from cerebro_db.postgres.dialects.packing_extras import add_columns
+from cerebro_db.postgres.dialects.postgresql_hosts import PostgreSQLHosts, Server
 from cerebro_db.postgres.gpus import hosts_with_gpus, servers_of
+from cerebro_db.postgres.names import QualifiedName
 from cerebro_db.postgres.packed import PackedTable
 from cerebro_db.postgres.relations import Relation, find
-from cerebro_db.postgres.sessions import Session, Tick
+from cerebro_db.postgres.sessions import Session, StatementFailed, Tick
 
 ALL_SEGMENTS, GPU_SEGMENTS = "all_segments", "gpu_segments"
 _ROLE = "distribution_rules"
@@ -63,7 +70,6 @@ def choose_segments(
         hosts: of the dialect.
         rule: as given; NULL for the segments of the training table, or for all.
         training: the table that is followed, of a validation table.
-        tick: called while waiting.
 
     Raises:
         InvalidArgument: there are no such segments.
@@ -172,3 +178,120 @@ def _rules(session: Session, rule: str | None, tick: Tick) -> Relation:
 
 def _word(rule: str | None) -> str:
     return ALL_SEGMENTS if rule is None else rule.strip().lower()
+
+
+@dataclass(frozen=True)
+class SpreadWork:
+    """Data to be spread over segments.
+
+    Attributes:
+        source: the table or view.
+        build: the packed table to be made.
+        columns: of the source, those that are read.
+        names: of features and target in the packed table.
+        seed: of the shuffle; None keeps the order.
+        partitions: how many; None for one on each of the segments.
+        segments: those that are used, in their order; None for all.
+        like: segment keys whose segments are used instead, if any.
+        survey: looks at the rows of the stage.
+        buffer_size: most rows in a buffer, once the rows are known.
+        ignored: images; rows of those that cannot be read are left out.
+        notify: is told of these.
+    """
+
+    source: QualifiedName
+    build: QualifiedName
+    columns: tuple[str, ...]
+    names: tuple[str, str]
+    seed: int | None
+    partitions: int | None
+    segments: Sequence[int] | None
+    like: Sequence[int]
+    survey: Callable[[Surveyor], Survey]
+    buffer_size: Callable[[Survey], int]
+    ignored: Feature | None
+    notify: Callable[[str], None]
+
+
+def spread(
+    sql: SpreadPacking, control: Session, work: SpreadWork, tick: Tick
+) -> tuple[Survey, Layout, list[int]]:
+    """Fill the packed table; also returns the segments of its partitions.
+
+    The transaction stays open, and is the caller's to end.
+
+    Args:
+        sql: of the dialect.
+        control: the session.
+        work: what to do.
+    """
+    control.run(sql.begin, (), tick)
+    all_keys = dict(control.run(sql.segment_keys, (), tick))
+    segments = _segments_of_buffers(sql, control, work, sorted(all_keys), tick)
+    keys = [all_keys[segment] for segment in segments]
+    source = work.source
+    if control.run(sql.needs_copy, (source.text,), tick)[0][0]:
+        text, source = sql.copy(source, work.columns)
+        control.run(text, (), tick)
+    seeds = () if work.seed is None else (work.seed,)
+    control.run(sql.shuffle(source, work.columns, bool(seeds)), seeds, tick)
+    control.run(sql.create(work.build, *work.names), (), tick)
+    surveyor = Surveyor(sql, control, tick, _left_out(sql, control, work, tick))
+    survey = work.survey(surveyor)
+    if survey.scan.extras:
+        control.run(add_columns(work.build, survey.scan.extras), (), tick)
+    partitions = _partitions(work.partitions, keys, len(survey.addresses))
+    layout = lay_out(survey.addresses, partitions, work.buffer_size(survey), None)
+    spreading = Spreading(len(survey.addresses), keys[:partitions], work.buffer_size(survey))
+    control.run("SAVEPOINT before_filling", (), tick)
+    try:
+        control.run(sql.rank, (), tick)
+        statement = sql.fill_all(work.build, survey.scan, work.names, spreading)
+        control.run(statement, _parameters(survey), tick)
+    except StatementFailed as failure:
+        # Class 22: something about the data, which is still there to be looked at.
+        if not failure.sqlstate.startswith("22"):
+            raise
+        control.run("ROLLBACK TO SAVEPOINT before_filling", (), tick)
+        raise surveyor.explained(survey, failure) from None
+    return survey, layout, segments[:partitions]
+
+
+def _left_out(sql: SpreadPacking, control: Session, work: SpreadWork, tick: Tick) -> Damaged | None:
+    """Delete the rows whose images cannot be read, and tell of them."""
+    feature = work.ignored
+    if feature is None or feature.image is None:
+        return None
+    control.run(sql.mark_damaged(feature.expression("s"), feature.image), (), tick)
+    rows, addresses, faults = control.run(sql.marked, (), tick)[0]
+    if not rows:
+        return None
+    control.run(sql.delete_marked, (), tick)
+    where = [sql.named_row(0, work.source, address) for address in addresses]
+    told = left_out(rows, work.source, feature.column.name, list(zip(where, faults, strict=True)))
+    work.notify(told)
+    return Damaged(rows, faults=tuple(faults))
+
+
+def _segments_of_buffers(
+    sql: SpreadPacking, control: Session, work: SpreadWork, every: list[int], tick: Tick
+) -> list[int]:
+    """Those that are used, in the order of the partitions."""
+    if work.like:
+        found: dict[int, int] = dict(control.run(sql.segments_of, (list(work.like),), tick))
+        # Keys of a cluster that had other segments may be unknown here.
+        return list(dict.fromkeys(found[key] for key in work.like if key in found)) or every
+    return every if work.segments is None else list(work.segments)
+
+
+def _partitions(wanted: int | None, keys: list[int], rows: int) -> int:
+    if wanted is not None and wanted > len(keys):
+        raise InvalidArgument(
+            f"num_partitions: got {wanted}; allowed: at most {len(keys)}, the number of segments that are used"
+        )
+    return min(wanted or len(keys), rows)
+
+
+def _parameters(survey: Survey) -> list[object]:
+    shape = list(survey.feature.shape)
+    return [shape, survey.divisor, shape, *survey.values]

@@ -3,18 +3,95 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
 from cerebro_db.errors import NO_ROWS, InvalidArgument, InvalidData
 from cerebro_db.packing.source import check_source
-from cerebro_db.postgres import splits
 from cerebro_db.postgres.columns import ALL, listed_columns
-from cerebro_db.postgres.names import QualifiedName
+from cerebro_db.postgres.names import QualifiedName, quote
 from cerebro_db.postgres.outputs import Outputs, new_outputs, publish
 from cerebro_db.postgres.relations import Relation, find
 from cerebro_db.postgres.sessions import Session, Tick, no_tick
 from cerebro_db.postgres.table_kinds import SPLIT, SPLIT_IN_TWO
+
+_CHOSEN = "pg_temp.cerebro_split"
+
+
+def choose(source: QualifiedName, columns: Sequence[str], strata: Sequence[str]) -> str:
+    """Mark every row that is kept: ``split`` is 1 for training, 0 for testing.
+
+    Rows are ordered by stratum, and within it by a hash of what they hold: a row's place depends
+    on the seed and its contents alone, and rows with the same contents are as good as each other.
+    Of that order evenly spaced rows are kept, and of these evenly spaced ones are for training.
+    So each stratum has its share to less than one row, and the whole table has it rounded.
+
+    Parameters: as texts of numbers, twice the share for training and two times the share that is
+    kept, then two times the share that is kept; at last two times the seed.
+    """
+    listed = ", ".join(f"s.{quote(name)} AS c{place}" for place, name in enumerate(columns))
+    kept = ", ".join(f"d.c{place}" for place in range(len(columns)))
+    first = "d.train OR (NOT d.trained AND d.number = d.first)" if strata else "d.train"
+    return f"""
+    CREATE TEMPORARY TABLE {_CHOSEN} ON COMMIT DROP AS
+    SELECT {kept}, d.place, d.stratum, CASE WHEN {first} THEN 1 ELSE 0 END AS split
+      FROM (SELECT c.*, pg_catalog.bool_or(c.train) OVER w AS trained,
+                   pg_catalog.min(c.number) OVER w AS first
+              FROM (SELECT b.*, {_counted("b.kept")} > {_counted("(b.kept - 1)")} AS train
+                      FROM (SELECT a.*, pg_catalog.floor(a.number * %s::numeric + 0.5) AS kept,
+                                   pg_catalog.floor((a.number - 1) * %s::numeric + 0.5) AS before
+                              FROM (SELECT r.*, pg_catalog.row_number() OVER (
+                                               ORDER BY r.stratum, r.place) AS number
+                                      FROM (SELECT {listed}, {_hash(strata)} AS stratum,
+                                                   {_hash(columns)} AS place
+                                              FROM {source.sql} s) r) a) b
+                     WHERE b.kept > b.before) c
+            WINDOW w AS (PARTITION BY c.stratum)) d
+    """
+
+
+# Columns: rows for training, rows for testing, strata.
+COUNTS = (
+    "SELECT COALESCE(pg_catalog.sum(split), 0)::bigint AS train, "
+    "COALESCE(pg_catalog.sum(1 - split), 0)::bigint AS test, "
+    f"pg_catalog.count(DISTINCT stratum) AS strata FROM {_CHOSEN}"
+)
+# The transaction may go on, and split more.
+FORGET = f"DROP TABLE {_CHOSEN}"
+
+
+def is_empty(source: QualifiedName) -> str:
+    """True if a table has no rows."""
+    return f"SELECT NOT EXISTS (SELECT 1 FROM {source.sql})"
+
+
+def write(output: QualifiedName, columns: Sequence[str], part: int | None, comment: str) -> str:
+    """A table of the rows of one part, or of all with a column ``split``, in the order chosen.
+
+    Args:
+        output: the table.
+        columns: of the source.
+        part: 1 for the rows to train with, 0 for those to test with; None for all.
+        comment: the statement that gives the table its comment.
+    """
+    listed = ", ".join(f"c{place} AS {quote(name)}" for place, name in enumerate(columns))
+    mark, where = (", split", "") if part is None else ("", f"WHERE split = {part}")
+    return (
+        f"CREATE TABLE {output.sql} AS SELECT {listed}{mark} FROM {_CHOSEN} {where} "
+        f"ORDER BY place; {comment}"
+    )
+
+
+def _counted(number: str) -> str:
+    """How many of the first rows that are kept are for training: exact, rounded."""
+    return f"pg_catalog.div(2 * {number} * %s::numeric + %s::numeric, 2 * %s::numeric)"
+
+
+def _hash(columns: Sequence[str]) -> str:
+    listed = ", ".join(f"s.{quote(name)}" for name in columns)
+    return f"pg_catalog.md5(pg_catalog.concat(%s::bigint, '/', ROW({listed})::text))::uuid"
+
 
 _SPLIT = "split"
 # What the tables have, by what their names end in.
@@ -90,7 +167,6 @@ def split(session: Session, request: SplitRequest, tick: Tick = no_tick) -> Spli
     Args:
         session: in a transaction; knows where the names are looked for.
         request: what to split.
-        tick: called while waiting; may raise to cancel.
 
     Raises:
         InvalidArgument: the proportions are not between 0 and 1, or more than 1 together.
@@ -150,21 +226,21 @@ def _written(
     outputs: Outputs,
     tick: Tick,
 ) -> Split:
-    if session.run(splits.is_empty(source.name), (), tick)[0][0]:
+    if session.run(is_empty(source.name), (), tick)[0][0]:
         raise InvalidData(
             f"source_table: {source.name} has no rows; allowed: at least two rows", NO_ROWS
         )
     train, kept = str(request.train), str(request.train + request.test)
     # In the order in which the statement has them.
     values = (*(train, kept, kept) * 2, kept, kept, request.seed, request.seed)
-    session.run(splits.choose(source.name, columns, strata), values, tick)
-    counts = session.run(splits.COUNTS, (), tick)[0]
+    session.run(choose(source.name, columns, strata), values, tick)
+    counts = session.run(COUNTS, (), tick)[0]
     _check_parts(source, request, *counts[:2])
     for suffix, part in zip(outputs.suffixes, _PARTS[outputs.suffixes], strict=True):
         table = outputs.draft(suffix)
         comment = outputs.kind.comment(table, suffix)
-        session.run(splits.write(table, columns, part, comment), (), tick)
-    session.run(splits.FORGET, (), tick)
+        session.run(write(table, columns, part, comment), (), tick)
+    session.run(FORGET, (), tick)
     tables = tuple(map(outputs.table, outputs.suffixes))
     return Split(tables, counts[0], counts[1], counts[2] if strata else 0)
 

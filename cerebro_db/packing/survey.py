@@ -11,9 +11,8 @@ from numpy.typing import NDArray
 
 from cerebro_db.errors import NO_ROWS, CerebroError, InvalidData
 from cerebro_db.packing.columns import NO_OTHERS, Others
-from cerebro_db.packing.damaged import Damaged
 from cerebro_db.packing.layout import parse_addresses, tid_array
-from cerebro_db.packing.row_faults import ELEMENT, NULL, reason, remedy, unseen
+from cerebro_db.packing.row_faults import ELEMENT, NULL, Damaged, reason, remedy, unseen
 from cerebro_db.packing.source import Feature, Target
 from cerebro_db.postgres.dialects.packing_extras import Extra
 from cerebro_db.postgres.dialects.postgresql_packing import (
@@ -87,7 +86,6 @@ class Surveyor:
     Args:
         sql: of the dialect.
         control: the session.
-        tick: called while waiting.
         damaged: rows that are left out.
     """
 

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, fields
 from typing import Any, TypeVar
 
-from cerebro_db.configs.plain_texts import plain_text
+from cerebro_db.configs.messages import plain_text
 from cerebro_db.configs.settings import Settings
 from cerebro_db.core.spec import Hop
 from cerebro_db.core.tasks import Measures
@@ -146,7 +146,6 @@ class Catalog:
 
     Args:
         session: nothing else uses it meanwhile.
-        tick: called while waiting.
     """
 
     def __init__(self, session: Session, tick: Tick) -> None:

@@ -16,7 +16,6 @@ class Client:
 
     Attributes:
         pool: of sessions of the role that connects.
-        dialect: of the server.
         search_path: that a plain session of this role has.
         cores: of the server.
     """

@@ -1,13 +1,17 @@
-"""The sessions of a short job: the caller's search_path, locks, one transaction, scoring."""
+"""Sessions of a short job: the caller's search_path, locks, one transaction, slots of workers, statements side by side."""
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any, Protocol
 
-from cerebro_db.errors import CerebroError, InvalidData, ObjectInUse
+from cerebro_db.errors import CerebroError, InvalidData, ObjectInUse, TooManyConnections
+from cerebro_db.postgres.catalog import Catalog
+from cerebro_db.postgres.dialects.choice import PostgreSQL
 from cerebro_db.postgres.relations import CallerPath, forget_search_path, use_search_path
 from cerebro_db.postgres.sessions import (
     POLL_SECONDS,
@@ -16,19 +20,43 @@ from cerebro_db.postgres.sessions import (
     StatementFailed,
     Tick,
     no_tick,
+    reset_all,
+    wait_any,
 )
+from cerebro_db.postgres.times import Styles
 
 NO_RUN = 0
 # As many as training uses where partitions are enough.
 SCORING_THREADS = 1
-
 _THERE_ALREADY = "23505"
 _DIFFERENCES = "SELECT message, hint FROM cerebro._catalog_differences() LIMIT 1"
 _LOCK = "SELECT pg_catalog.pg_try_advisory_xact_lock(%s)"
 LOCK_SECONDS = 30.0
-
-
 Notify = Callable[[str], None]
+
+
+class JobHost(Protocol):
+    """The server process for which a job works, and the sessions that it has.
+
+    Attributes:
+        search_path: for the names that the caller gives.
+        styles: of the caller's session, in which dates and times are told.
+    """
+
+    @property
+    def pool(self) -> SessionPool: ...
+    @property
+    def dialect(self) -> PostgreSQL: ...
+    @property
+    def search_path(self) -> CallerPath: ...
+    @property
+    def styles(self) -> Styles: ...
+
+    def tick(self) -> None:
+        """Called while waiting; raises to cancel."""
+
+    def notice(self, message: str) -> None:
+        """Tell the caller how far the work is."""
 
 
 def no_notice(message: str) -> None:
@@ -42,9 +70,7 @@ def control_session(
     """A session of the pool that knows the caller's search path; given back as it was.
 
     Args:
-        pool: of sessions of the role whose rights count.
         search_path: where names without a schema are looked for; None for nowhere.
-        tick: called while waiting.
     """
     session = pool.take(1, tick)[0]
     try:
@@ -150,3 +176,186 @@ def preparation(use_gpus: bool, place: int = 0) -> tuple[str, tuple[int, bool, i
     """
     sql = "SELECT cerebro._prepare_worker(%s, %s, %s, %s, %s)"
     return sql, (SCORING_THREADS, use_gpus, 0, NO_RUN, place)
+
+
+Statement = tuple[str, Sequence[Any]]
+
+
+def run_each(sessions: Sequence[Session], statement: Statement, tick: Tick = no_tick) -> None:
+    """Run one statement in every session, side by side."""
+    for session in sessions:
+        session.send(*statement)
+    _drain(sessions, tick)
+
+
+def run_all(
+    sessions: Sequence[Session], statements: Iterable[Statement], tick: Tick = no_tick
+) -> None:
+    """Run every statement in one of the sessions; they are started in their order."""
+    for statement in statements:
+        _first_free(sessions, tick).send(*statement)
+    _drain(sessions, tick)
+
+
+def gather(
+    sessions: Sequence[Session], statements: Sequence[Statement], tick: Tick = no_tick
+) -> list[list[tuple[Any, ...]]]:
+    """Run every statement in one of the sessions; their rows, in the order of the statements."""
+
+    def maker(statement: Statement) -> Callable[[Session], Statement]:
+        return lambda session: statement
+
+    return gather_made(sessions, [maker(statement) for statement in statements], tick)
+
+
+def gather_made(
+    sessions: Sequence[Session],
+    makers: Iterable[Callable[[Session], Statement]],
+    tick: Tick = no_tick,
+) -> list[list[tuple[Any, ...]]]:
+    """The same with statements that depend on the session that runs them."""
+    found: dict[int, list[tuple[Any, ...]]] = {}
+    under_way: dict[Session, int] = {}
+
+    def collect(session: Session) -> None:
+        if session in under_way:
+            found[under_way.pop(session)] = session.rows()
+
+    for number, make in enumerate(makers):
+        session = _first_free(sessions, tick)
+        collect(session)
+        session.send(*make(session))
+        under_way[session] = number
+    _drain(sessions, tick)
+    for session in sessions:
+        collect(session)
+    return [found[number] for number in range(len(found))]
+
+
+@contextlib.contextmanager
+def borrowed(pool: SessionPool, count: int, tick: Tick = no_tick) -> Iterator[list[Session]]:
+    """Sessions of the pool; what they are still doing at the end is cancelled and rolled back."""
+    sessions = pool.take(count, tick=tick)
+    try:
+        yield sessions
+    finally:
+        reset_all(sessions)
+        pool.give(sessions)
+
+
+def _first_free(sessions: Sequence[Session], tick: Tick) -> Session:
+    while True:
+        for session in sessions:
+            if session.advance():
+                return session
+        wait_any(sessions, POLL_SECONDS)
+        tick()
+
+
+def _drain(sessions: Sequence[Session], tick: Tick) -> None:
+    pending = list(sessions)
+    while pending := [session for session in pending if not session.advance()]:
+        wait_any(pending, POLL_SECONDS)
+        tick()
+
+
+MAX_WORKERS = 256
+# Limits of a database and of a role are not for superusers, for whom some connections are kept. More are
+# kept, on newer servers, for members of a role.
+_FREE = """
+SELECT least(pg_catalog.current_setting('max_connections')::integer
+             - CASE WHEN r.rolsuper THEN 0 ELSE
+               pg_catalog.current_setting('superuser_reserved_connections')::integer
+               + COALESCE((SELECT s.setting::integer FROM pg_catalog.pg_settings s
+                            WHERE s.name = 'reserved_connections'
+                              AND NOT EXISTS (SELECT 1 FROM pg_catalog.pg_roles u
+                                               WHERE u.rolname = 'pg_use_reserved_connections'
+                                                 AND pg_catalog.pg_has_role(u.oid, 'USAGE'))), 0) END
+             - (SELECT sum(s.numbackends) FROM pg_catalog.pg_stat_database s),
+             CASE WHEN d.datconnlimit >= 0 AND NOT r.rolsuper THEN d.datconnlimit
+               - (SELECT s.numbackends FROM pg_catalog.pg_stat_database s WHERE s.datid = d.oid) END,
+             CASE WHEN r.rolconnlimit >= 0 AND NOT r.rolsuper THEN r.rolconnlimit
+               - (SELECT count(*) FROM pg_catalog.pg_stat_activity a WHERE a.usesysid = r.oid) END
+       )::integer
+  FROM pg_catalog.pg_database d, pg_catalog.pg_roles r
+ WHERE d.datname = pg_catalog.current_database() AND r.rolname = current_user
+"""
+
+
+@contextmanager
+def slots(
+    control: Session,
+    wanted: int,
+    tick: Tick,
+    notify: Notify,
+    fitting: int = MAX_WORKERS,
+    ready: int = 0,
+) -> Iterator[int]:
+    """Number of workers that there may be; while this lasts, nobody else has their slots.
+
+    Args:
+        control: a session; it holds the slots, which end with it.
+        wanted: so many at most.
+        notify: is told of fewer workers.
+        fitting: what memory is enough for.
+        ready: how many of them have their connections already.
+
+    Raises:
+        TooManyConnections: there is no connection for a single worker.
+        ObjectInUse: other calls of this role have all workers that it may use.
+    """
+    by_memory = min(wanted, fitting)
+    free = max(0, control.run(_FREE, (), tick)[0][0]) + ready
+    if not free:
+        raise TooManyConnections(
+            "got no free connection for a worker; allowed: at least one (max_connections, or a "
+            "CONNECTION LIMIT of the role or the database)"
+        )
+    most = Catalog(control, tick).settings().max_workers
+    of_role = _slots(control, most, tick)
+    keys = _taken(control, of_role, min(by_memory, free), tick)
+    try:
+        if not keys:
+            raise ObjectInUse(
+                f"got {wanted} workers beside those of other calls of this role; allowed: {most} "
+                "together, the setting max_workers; the first is held by "
+                f"{holder_of(control, of_role[0], tick)}",
+                hint=END_HOLDER,
+            )
+        if len(keys) < wanted:
+            notify(_told(len(keys), wanted, by_memory, free, most))
+        yield len(keys)
+    finally:
+        with suppress(CerebroError):
+            if not control.busy and not control.closed:
+                control.run(f"SELECT {_UNLOCK} FROM pg_catalog.unnest(%s::bigint[]) AS k", (keys,))
+
+
+_UNLOCK = "pg_catalog.pg_advisory_unlock(k)"
+# No more are tried than are needed: a LIMIT ends the scan.
+_TAKE = """
+SELECT k FROM pg_catalog.unnest(%s::bigint[]) AS k
+ WHERE pg_catalog.pg_try_advisory_lock(k) LIMIT %s
+"""
+
+
+def _slots(control: Session, most: int, tick: Tick) -> list[int]:
+    """The locks of the slots that the role has."""
+    role = control.run("SELECT cerebro._role()", (), tick)[0][0]
+    return [lock_key(f"worker {number} of role {role}") for number in range(most)]
+
+
+def _taken(control: Session, slots: list[int], wanted: int, tick: Tick) -> list[int]:
+    """The locks of as many of the slots as are wanted and free."""
+    return [key for (key,) in control.run(_TAKE, (slots, wanted), tick)]
+
+
+def _told(got: int, wanted: int, by_memory: int, free: int, most: int) -> str:
+    """Reason for fewer workers; their number does not show in the results."""
+    if got == by_memory:
+        why = "memory of the server is enough for no more"
+    elif got == free:
+        why = f"{free} connections are free"
+    else:
+        why = f"all calls of a role may use {most} together, the setting max_workers"
+    return f"{got} workers instead of {wanted}: {why}"

@@ -6,16 +6,16 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from cerebro_db.configs.gpu_sources import NVIDIA, SOURCES, TENSORFLOW
 from cerebro_db.configs.messages import shown
 from cerebro_db.errors import InvalidArgument, RunFailed
 from cerebro_db.postgres.control import control_session
-from cerebro_db.postgres.dialects.choice import PostgreSQL, Server
-from cerebro_db.postgres.dialects.postgresql_hosts import LOCALHOST, PostgreSQLHosts
+from cerebro_db.postgres.dialects.choice import PostgreSQL
+from cerebro_db.postgres.dialects.postgresql_hosts import LOCALHOST, PostgreSQLHosts, Server
 from cerebro_db.postgres.outputs import new_outputs, replaced
 from cerebro_db.postgres.packed import PackedTable
 from cerebro_db.postgres.sessions import Session, SessionPool, Tick
 from cerebro_db.postgres.table_kinds import GPUS
+from cerebro_db.training.devices import NVIDIA, SOURCES, TENSORFLOW
 
 
 @dataclass(frozen=True)
@@ -43,9 +43,7 @@ def write_configuration(
     Args:
         session: in a transaction; knows where the table's name is looked for.
         pool: of sessions that ask the hosts, and see no tables.
-        dialect: of the server.
         request: what is asked for.
-        tick: called while waiting; may raise to cancel.
     """
     source = request.checked_source()
     outputs = new_outputs(
@@ -83,7 +81,6 @@ def gpus_of_hosts(
         hosts: of the dialect.
         servers: of the cluster.
         source: who is asked, ``nvidia`` or ``tensorflow``.
-        tick: called while waiting.
     """
     names = first_segments(servers) or {0: LOCALHOST}
     rows = session.run(*hosts.gpus(list(names), source), tick)
@@ -136,7 +133,6 @@ def check_gpus(
         session: has the caller's rights.
         hosts: of the dialect.
         tables: that are read by what computes on GPUs; none where nothing does.
-        tick: called while waiting.
 
     Raises:
         RunFailed: naming the hosts.

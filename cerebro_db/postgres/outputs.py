@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,7 +17,7 @@ from cerebro_db.errors import (
     UndefinedTable,
     WrongObjectType,
 )
-from cerebro_db.postgres.control import END_HOLDER, holder_of, lock_key
+from cerebro_db.postgres.control import END_HOLDER, holder_of, lock_key, transaction
 from cerebro_db.postgres.names import QualifiedName, quote, shown_literal
 from cerebro_db.postgres.relations import (
     KINDS as RELATION_KINDS,
@@ -27,6 +27,7 @@ from cerebro_db.postgres.relations import (
     exists_already,
     find_if_there,
     new_name,
+    own_columns,
     possible_names,
     require_text,
 )
@@ -118,7 +119,6 @@ def new_outputs(
         suffixes: of those that are made; all of the kind by default.
         replace: whether earlier ones give way.
         inputs: oids of tables that the call reads.
-        tick: called while waiting.
 
     Raises:
         DuplicateTable: a name is taken by something that does not give way.
@@ -190,7 +190,6 @@ def drop_outputs(session: Session, text: str | None, tick: Tick = no_tick) -> li
     Args:
         session: knows the caller's search path.
         text: the name that the function was given which made them.
-        tick: called while waiting.
 
     Raises:
         UndefinedTable: there is none.
@@ -212,8 +211,6 @@ def drop_outputs(session: Session, text: str | None, tick: Tick = no_tick) -> li
 
 
 # -- what is there -----------------------------------------------------------------------------
-
-
 def _tables(
     session: Session, name: QualifiedName, suffixes: Sequence[str], tick: Tick
 ) -> dict[str, Table]:
@@ -338,8 +335,6 @@ def _not_ours(
 
 
 # -- giving way --------------------------------------------------------------------------------
-
-
 def table_key(oid: int) -> int:
     """The advisory lock of a table that a run reads, shared by all such runs."""
     return lock_key(f"table {oid}")
@@ -440,3 +435,60 @@ def _grant(
 def _doubled(identifier: str) -> str:
     """An identifier that the server has quoted, for a statement with parameters."""
     return identifier.replace("%", "%%")
+
+
+# The table of models and its summary make a run's output what it is. Who has dropped both drops a
+# model as MADlib's users do, whose module has fewer tables; the others of ours are of no use then.
+_WHOLE = "_summary"
+_LEFT = {
+    suffix: columns for suffix, columns in MODELS.columns.items() if suffix not in ("", _WHOLE)
+}
+
+
+def new_output(session: Session, text: str | None, role: str, tick: Tick) -> QualifiedName:
+    """The name of output tables to be made, which do not exist, but for what is left of others.
+
+    Raises:
+        DuplicateTable: one exists.
+    """
+    return _found(session, text, role, tick)[0]
+
+
+def cleared_output(
+    session: Session, text: str | None, role: str, tick: Tick, notify: Callable[[str], None]
+) -> None:
+    """The same check, made again, and what is left is dropped, all or none.
+
+    Raises:
+        DuplicateTable: one of the others exists.
+        StatementFailed: something depends on what is left.
+    """
+    _, left = _found(session, text, role, tick)
+    if not left:
+        return
+    with transaction(session, tick):
+        for table in left:
+            session.run(f"DROP TABLE {table.sql}", (), tick)
+    names = " and ".join(map(str, left))
+    notify(f"dropped {names}, left of a table of models that is gone")
+
+
+def _found(
+    session: Session, text: str | None, role: str, tick: Tick
+) -> tuple[QualifiedName, list[QualifiedName]]:
+    """The name, and tables of the caller that a run has made beside another one of that name."""
+    output = new_name(session, text, role, tick)
+    wanted: dict[QualifiedName, frozenset[str] | None] = {
+        output: None,
+        output.suffixed(_WHOLE): None,
+    }
+    wanted |= {output.suffixed(suffix): columns for suffix, columns in _LEFT.items()}
+    there = own_columns(session, output.schema, [table.name for table in wanted], tick)
+    left = []
+    for table, columns in wanted.items():
+        if table.name in there:
+            if columns is None or not columns <= there[table.name]:
+                raise exists_already(text, role, table)
+            left.append(table)
+    check_not_hidden(session, text, role, list(wanted), tick)
+    return output, left

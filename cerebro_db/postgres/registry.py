@@ -62,7 +62,6 @@ class Registry:
 
     Args:
         session: nothing else uses it meanwhile.
-        tick: called while waiting.
     """
 
     def __init__(self, session: Session, tick: Tick) -> None:

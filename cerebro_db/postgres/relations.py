@@ -128,7 +128,6 @@ def use_search_path(session: Session, path: CallerPath | None, tick: Tick = no_t
     Args:
         session: in no transaction.
         path: of the caller; None for the session's own.
-        tick: called while waiting.
     """
     if not isinstance(path, SearchPath):
         schemas, first = session.run(_SCHEMAS, (path,), tick)[0]
@@ -146,7 +145,6 @@ def search_path_with(
         session: in no transaction.
         path: of the caller.
         temporary: how the schema of their temporary tables is called, if there is one.
-        tick: called while waiting.
     """
     found = use_search_path(session, path, tick)
     leads = _LEADING_TEMPORARY.match(path) is not None
@@ -201,7 +199,6 @@ def find(session: Session, text: str | None, role: str, tick: Tick = no_tick) ->
         session: knows the caller's search path; not in a transaction that failed.
         text: as a user writes it: plain, quoted, with or without a schema.
         role: the name of the argument, for messages.
-        tick: called while waiting.
 
     Raises:
         InvalidArgument: ``text`` is NULL or empty.
@@ -241,7 +238,6 @@ def new_table(
         text: identifier syntax is read as such, anything else is taken exactly.
         role: the name of the argument, for messages.
         suffixes: of the companion tables.
-        tick: called while waiting.
     """
     name = new_name(session, text, role, tick)
     tables = [name, *(name.suffixed(suffix) for suffix in suffixes)]
@@ -267,7 +263,6 @@ def check_not_hidden(
         text: as a user has named the first of them; with a schema nothing is hidden.
         role: the name of the argument, for messages.
         tables: to be made.
-        tick: called while waiting.
 
     Raises:
         DuplicateTable: there is such a temporary table.
@@ -308,7 +303,6 @@ def new_name(session: Session, text: str | None, role: str, tick: Tick = no_tick
         session: knows the caller's search path.
         text: identifier syntax is read as such, anything else is taken exactly.
         role: the name of the argument, for messages.
-        tick: called while waiting.
     """
     parts = _readings(require_text(text, role))[0]
     _check_length(parts[-1], role)

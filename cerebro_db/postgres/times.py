@@ -44,7 +44,6 @@ def time_kind(session: Session, name: str, tick: Tick = no_tick) -> str | None:
     Args:
         session: searches pg_catalog only.
         name: of the type, of any user's table; with a schema where it is not of the server.
-        tick: called while waiting.
     """
     names = [name]
     if "." in name:
@@ -76,7 +75,6 @@ def as_shown(
         values: texts of one type.
         kind: SQL name of that.
         styles: of the caller's session, until the transaction ends of this one, too.
-        tick: called while waiting.
     """
     session.run(_SET, (styles.date, styles.interval, styles.time_zone), tick)
     found = session.run(_SHOWN.format(kind), (list(values),), tick)[0][0]

@@ -5,7 +5,7 @@ import os
 import sys
 from typing import Any, Dict, List, Tuple
 
-from . import backend, machine
+from . import backend, machine, surroundings
 from .failures import failure
 from .keepers import CannotStart, Installation, Process, connected, postmortem
 from .services import Services
@@ -132,6 +132,10 @@ class Relay:
     def know(self, functions: Any) -> None:
         """Remember what is registered, as JSON, for the trainers of this process."""
         self._functions = functions
+
+    def surroundings(self) -> List[Tuple[str, str, Any]]:
+        """Limits of this machine: name, value, and a warning or None."""
+        return surroundings.found(self._installation)
 
     cores = staticmethod(machine.cores)
     memory_mb = staticmethod(machine.memory_mb)

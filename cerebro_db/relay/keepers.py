@@ -10,6 +10,7 @@ import stat
 import subprocess
 from typing import Any, Dict, List
 
+from . import machine
 from .connection import Connection, until
 from .wire import Closed, is_ours
 
@@ -73,10 +74,15 @@ class Installation:
             try:
                 found = os.stat(path)
             except OSError as error:
+                what, option = ("interpreter", "--python") if path == self.interpreter else (
+                    "package", "--package"
+                )  # fmt: skip
                 raise CannotStart(
                     f"{path}: {error.strerror}",
-                    'the package was moved or removed: an administrator can put it back, or run "cerebro'
-                    ' upgrade" with that of the new place',
+                    "the {} was moved or removed, or {} may not read it: an administrator can put it back, or run"
+                    ' "cerebro upgrade" with {} and the path of the new place'.format(
+                        what, _user(), option
+                    ),
                 )
             known.append(f"{found.st_ino} {found.st_mtime_ns}")
         digest = hashlib.sha256("\n".join(known).encode()).hexdigest()[:12]
@@ -134,8 +140,8 @@ def connected(installation: Installation, kind: str, hello: Dict[str, Any], list
             raise
     else:
         raise CannotStart(
-            "the keeper of trainers ended before it answered",
-            f"its log has the reason: {path}.log",
+            "the keeper of {}s ended before it answered".format(kind),
+            "its log has the reason: {}.log".format(path),
         )
     if "error" in answer:
         connection.close()
@@ -183,19 +189,53 @@ def _check_folder(folder: str, path: str) -> None:
                 raise
         found = os.lstat(folder)
     except OSError as error:
-        raise CannotStart(f"{folder}: {error.strerror}", _OTHER_FOLDER)
+        raise CannotStart(f"{folder}: {error.strerror}", _advice(error, _OTHER_FOLDER))
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:
-        user = pwd.getpwuid(os.geteuid()).pw_name
         raise CannotStart(
-            f"{folder}: got something else than a folder of {user} that nobody else may enter",
+            f"{folder}: got something else than a folder of {_user()} that nobody else may enter",
             f"an administrator can remove it, or name another place: {_OTHER_FOLDER}",
         )
+    taken = _mode(path)
+    if taken is not None and not stat.S_ISSOCK(taken):
+        raise CannotStart(
+            f"{path}: got something else than a socket",
+            f"an administrator can remove it, or name another place: {_OTHER_FOLDER}",
+        )
+
+
+def _mode(path: str) -> Any:
+    """Kind and permissions of a file; None where there is none."""
+    try:
+        return os.lstat(path).st_mode
+    except FileNotFoundError:
+        return None
+
+
+def _user() -> str:
+    """Name of the server's operating system user."""
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        return str(os.geteuid())
 
 
 _OTHER_FOLDER = (
     "the server's user must be able to make a folder there; cerebro upgrade --keeper-directory /path names"
     " another place"
 )
+_ROOM = "make room on its disk (df and df -i show it), or name another place: cerebro upgrade --keeper-directory /path"
+FORK_HINT = (
+    "the limits of processes and memory of the server's user are reached (ulimit -u, TasksMax of systemd, pids.max of a"
+    " container): raise them, or use fewer workers; cerebro verify tells them"
+)
+_ADVICE = {
+    errno.ENOSPC: _ROOM, errno.EDQUOT: _ROOM, errno.EAGAIN: FORK_HINT, errno.ENOMEM: FORK_HINT,
+}  # fmt: skip
+
+
+def _advice(error: OSError, otherwise: str) -> str:
+    """What to do about an error of the system."""
+    return _ADVICE.get(error.errno or 0, otherwise)
 
 
 def _connect(path: str) -> Any:
@@ -229,14 +269,19 @@ def _start(installation: Installation, kind: str, folder: str, name: str) -> Non
         code = child.wait()  # it leaves a process of its own behind
     except OSError as error:
         raise CannotStart(
-            f"the keeper of trainers cannot be started: {error.filename or installation.interpreter}: {error.strerror}",
-            f"{installation.interpreter} must be a Python that the server's user may run, and {folder} a folder that it may write"
-            " to",
+            "the keeper of {}s cannot be started: {}: {}".format(
+                kind, error.filename or installation.interpreter, error.strerror
+            ),
+            _advice(
+                error,
+                f"{installation.interpreter} must be a Python that the server's user may run, and {folder} a folder that"
+                " it may write to",
+            ),
         )
     if code:
         raise CannotStart(
-            f"the keeper of trainers ended with exit code {code}: {_last_line(log)}",
-            f"its log has more: {log}",
+            "the keeper of {}s ended with exit code {}: {}".format(kind, code, _last_line(log)),
+            _look_into(log),
         )
 
 
@@ -257,8 +302,15 @@ def _started(installation: Installation, kind: str, folder: str, name: str, list
             return sock
     raise CannotStart(
         "the keeper of {}s did not start: {}".format(kind, _last_line(path + ".log")),
-        "its log has more: {}.log".format(path),
+        _look_into(path + ".log"),
     )
+
+
+def _look_into(log: str) -> str:
+    """Where there is more to read; of a disk that is full, that nothing could be written there."""
+    if machine.free_bytes(os.path.dirname(log)) == 0:
+        return "nothing can be written into {}: {}".format(log, _ROOM)
+    return "its log has more: {}".format(log)
 
 
 def _is_held(path: str) -> bool:

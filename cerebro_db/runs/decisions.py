@@ -25,10 +25,10 @@ from cerebro_db.core.spec import TRAINING, Architecture, Configuration
 from cerebro_db.core.state import RunState, Track
 from cerebro_db.decide.plan import plan_epoch
 from cerebro_db.errors import InvalidArgument
-from cerebro_db.postgres import decisions as rows
+from cerebro_db.postgres import records as rows
 from cerebro_db.postgres.catalog import Catalog
 from cerebro_db.postgres.control import transaction
-from cerebro_db.postgres.decisions import DecisionRow, add_decision
+from cerebro_db.postgres.records import DecisionRow, add_decision
 from cerebro_db.postgres.states import StateStore
 from cerebro_db.runs.configurations import Maker
 from cerebro_db.runs.request import MAX_ITERATIONS
@@ -37,7 +37,7 @@ from cerebro_db.runs.stored import configuration_row
 
 @dataclass(frozen=True)
 class Decisions:
-    """What a decider decides, stored before it takes effect.
+    """Decisions of a decider, stored before they take effect.
 
     Attributes:
         decider: of the run.

@@ -34,20 +34,22 @@ from cerebro_db.errors import (
 )
 from cerebro_db.executors.sessions import WorkerSessions, Workplace
 from cerebro_db.executors.tasks import TaskWriter, worker_task
-from cerebro_db.models.functions import functions_of
+from cerebro_db.models.fit_checks import functions_of
 from cerebro_db.postgres.catalog import Catalog, Driving, StoredRun
 from cerebro_db.postgres.control import (
     END_HOLDER,
+    MAX_WORKERS,
     control_session,
     holder_of,
+    slots,
     transaction,
 )
-from cerebro_db.postgres.decisions import DecisionRow, decisions_of
 from cerebro_db.postgres.dialects.choice import PostgreSQL
 from cerebro_db.postgres.dialects.postgresql_training import PostgreSQLTraining
 from cerebro_db.postgres.gpus import check_gpus, gpu_places
-from cerebro_db.postgres.leftovers import new_output
 from cerebro_db.postgres.names import QualifiedName
+from cerebro_db.postgres.outputs import new_output
+from cerebro_db.postgres.records import DecisionRow, decisions_of
 from cerebro_db.postgres.relations import CallerPath
 from cerebro_db.postgres.sessions import (
     POLL_SECONDS,
@@ -59,7 +61,6 @@ from cerebro_db.postgres.sessions import (
     Tick,
     no_tick,
 )
-from cerebro_db.postgres.slots import MAX_WORKERS, slots
 from cerebro_db.postgres.states import StateStore
 from cerebro_db.runs import results
 from cerebro_db.runs.catalog import RunCatalog, ends_of
@@ -68,8 +69,7 @@ from cerebro_db.runs.loop import Loop
 from cerebro_db.runs.report import Report
 from cerebro_db.runs.request import FitRequest, check_seconds
 from cerebro_db.runs.requests import Requests, Stopped
-from cerebro_db.runs.reservation import reserved
-from cerebro_db.runs.setup import RunSetup, memory_workers, set_up
+from cerebro_db.runs.setup import RunSetup, memory_workers, reserved, set_up
 from cerebro_db.runs.stored import (
     check_unchanged,
     load_setup,
@@ -97,7 +97,7 @@ _ANEW = "call the function again, with another model, parameters or data where t
 
 @dataclass(frozen=True)
 class Limits:
-    """What one driver of a run may do.
+    """Limits of one driver of a run.
 
     Attributes:
         max_seconds: until it pauses the run; None for any time.
@@ -666,7 +666,7 @@ def check_still_driven(found: Driving, before: Driving, run_id: int) -> None:
 
 
 def _ends(error: BaseException) -> bool:
-    """Whether the server ends the session that drives the run."""
+    """True if the server ends the session that drives the run."""
     return getattr(error, "sqlstate", None) in _ENDING
 
 

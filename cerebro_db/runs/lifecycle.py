@@ -62,9 +62,7 @@ def drop_run(
 
     Args:
         session: in a transaction.
-        dialect: of the server.
         run_id: which run.
-        tick: called while waiting.
 
     Raises:
         UndefinedRun: the caller has no such run.
@@ -87,10 +85,7 @@ def vacuum(
     """Remove states that are left of runs which stopped long ago, and of runs that are gone.
 
     Args:
-        pool: of sessions of the role whose rights count.
-        dialect: of the server.
         older_than: seconds since a run stopped.
-        tick: called while waiting.
 
     Returns:
         run_id (None where there is no such run any more) and bytes of what was removed.

@@ -10,7 +10,7 @@ from cerebro_db.core.ports import Clock
 from cerebro_db.core.spec import TRAINING, VALIDATION
 from cerebro_db.core.state import RunState
 from cerebro_db.core.tasks import Measures
-from cerebro_db.scoring.goals import LOSS, badness
+from cerebro_db.scoring.prediction_models import LOSS, badness
 
 
 class Report:

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cerebro_db.configs.messages import check_choice, check_range
-from cerebro_db.configs.plain_texts import MAX_DESCRIPTION, MAX_NAME, check_text
+from cerebro_db.configs.messages import (
+    MAX_DESCRIPTION,
+    MAX_NAME,
+    check_choice,
+    check_range,
+    check_text,
+)
 from cerebro_db.core.spec import EVERY_EPOCH, EVERY_HOP, HOPPER, ROTATION
 from cerebro_db.errors import InvalidArgument
 from cerebro_db.models.one_model import OneModel
+from cerebro_db.postgres.control import MAX_WORKERS
 from cerebro_db.postgres.relations import CallerPath
-from cerebro_db.postgres.slots import MAX_WORKERS
 
 MAX_ITERATIONS = 1_000_000
 MAX_SECONDS = 10 * 365 * 86_400.0

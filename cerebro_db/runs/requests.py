@@ -1,4 +1,4 @@
-"""What others ask of a run while it goes on: that it stops, or changes."""
+"""Requests of others to a run while it goes on: that it stops, or changes."""
 
 from __future__ import annotations
 

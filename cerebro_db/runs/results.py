@@ -15,20 +15,17 @@ from cerebro_db.configs.model_outputs import first_metric, loss_names, metric_na
 from cerebro_db.core.spec import TRAINING, VALIDATION, Configuration
 from cerebro_db.postgres.catalog import STATES_SCHEMA, Catalog, StoredRun
 from cerebro_db.postgres.dialects.choice import PostgreSQL
-from cerebro_db.postgres.ends import EndRow, record_ends
 from cerebro_db.postgres.names import QualifiedName, quote
 from cerebro_db.postgres.outputs import replaced
 from cerebro_db.postgres.packed import PackedTable
+from cerebro_db.postgres.records import EndRow, record_ends
 from cerebro_db.postgres.sessions import StatementFailed
 from cerebro_db.postgres.states import IN_USE, StateStore
-from cerebro_db.postgres.table_kinds import MODELS, STATES_SUFFIX
-from cerebro_db.runs import history
+from cerebro_db.postgres.table_kinds import HISTORY_SUFFIX, MODELS, STATES_SUFFIX
 from cerebro_db.runs.search_results import INFO_COLUMNS, SearchResults, results_of
 from cerebro_db.runs.setup import RunSetup
 
 MODEL_TYPE = "cerebro_keras"
-
-
 Ended = Mapping[int, tuple[str, str]]
 
 
@@ -45,7 +42,6 @@ def write(
 
     Args:
         catalog: of the run; its session does all in one transaction.
-        dialect: of the server.
         setup: of the run.
         run: which one.
         store: where its states are.
@@ -131,7 +127,7 @@ def _write_tables(
     _write_info(catalog, setup, run_id, ended, ends, found)
     _write_summary(catalog, setup, run_id, found)
     epochs = {key: end.model_epoch or 1 for key, end in ends.items()}
-    history.write(catalog, setup, run_id, earlier.history, epochs)
+    write_history(catalog, setup, run_id, earlier.history, epochs)
     for suffix in MODELS.suffixes:
         catalog.execute(MODELS.comment(setup.output.suffixed(suffix), suffix))
     if found is not None:
@@ -143,7 +139,6 @@ def drop_states(catalog: Catalog, dialect: PostgreSQL, name: str | None) -> bool
 
     Args:
         catalog: whose session does it.
-        dialect: of the server.
         name: how the names of the tables begin, None where they are gone.
     """
     if name is None:
@@ -175,7 +170,7 @@ def _put_aside(catalog: Catalog, setup: RunSetup, run_id: int, ended: Ended) -> 
             (list(ended),),
         )
         kept.append((table, aside))
-    return _Earlier(history.put_aside(catalog, setup, run_id), tuple(kept))
+    return _Earlier(put_history_aside(catalog, setup, run_id), tuple(kept))
 
 
 def _write_models(
@@ -427,3 +422,79 @@ def _shapes(packed: PackedTable) -> dict[str, tuple[str, Any]]:
         "target_kinds": ("text[]", [one.kind for one in packed.targets]),
         "target_shapes": ("json", json.dumps([one.shape for one in packed.targets])),
     }
+
+
+_COLUMNS = (
+    ("mst_key", "integer NOT NULL"),
+    ("iteration", "integer NOT NULL"),
+    ("run_id", "bigint NOT NULL"),
+    ("epoch", "integer NOT NULL"),
+    ("dataset", "text NOT NULL"),
+    ("loss", "double precision"),
+    ("metric_names", "text[]"),
+    ("metrics", "double precision[]"),
+    ("elapsed", "double precision"),
+)
+_NAMES = ", ".join(name for name, _ in _COLUMNS)
+
+
+def put_history_aside(catalog: Catalog, setup: RunSetup, run_id: int) -> QualifiedName | None:
+    """Keep the history of the models that a run went on from; its table can be dropped then.
+
+    Args:
+        catalog: of the run; its session does all in one transaction.
+        setup: of the run.
+        run_id: which one.
+
+    Returns:
+        The table that has it meanwhile; None where there is no history.
+    """
+    table = setup.output.suffixed(HISTORY_SUFFIX)
+    if not catalog.execute("SELECT pg_catalog.to_regclass(%s)::text", (table.text,))[0][0]:
+        return None  # the earlier run wrote none, or someone dropped it
+    warm = [row.mst_key for row, _, _ in catalog.configurations(run_id) if row.is_warm]
+    aside = QualifiedName(STATES_SCHEMA, f"kept_{secrets.token_hex(16)}")
+    catalog.execute(
+        f"CREATE TABLE {aside.sql} AS SELECT {_NAMES} FROM {table.sql} "
+        "WHERE mst_key = ANY (%s::int[])",
+        (warm,),
+    )
+    return aside
+
+
+def write_history(
+    catalog: Catalog,
+    setup: RunSetup,
+    run_id: int,
+    earlier: QualifiedName | None,
+    ends: Mapping[int, int],
+) -> None:
+    """Make the table: what was put aside, and what this run adds up to the epochs of its models.
+
+    Args:
+        catalog: of the run; its session does all in one transaction.
+        setup: of the run.
+        run_id: which one.
+        earlier: what was put aside.
+        ends: of each model that was trained to the end, the epoch after which it is kept.
+    """
+    table = setup.output.suffixed(HISTORY_SUFFIX).sql
+    columns = ", ".join(f"{name} {kind}" for name, kind in _COLUMNS)
+    catalog.execute(f"CREATE TABLE {table} ({columns}, PRIMARY KEY (mst_key, iteration, dataset))")
+    iteration, before = "m.epoch", ""
+    if earlier is not None:
+        catalog.execute(f"INSERT INTO {table} SELECT {_NAMES} FROM {earlier.sql}")
+        catalog.execute(f"DROP TABLE {earlier.sql}")
+        # Results are computed after a model's last epoch, so its last iteration tells how many there were.
+        iteration = "coalesce(b.before, 0) + m.epoch"
+        before = (
+            f"LEFT JOIN (SELECT mst_key, max(iteration) AS before FROM {table} GROUP BY mst_key) b "
+            "ON b.mst_key = m.mst_key "
+        )
+    catalog.execute(
+        f"INSERT INTO {table} ({_NAMES}) SELECT m.mst_key, {iteration}, m.run_id, m.epoch, m.dataset, "
+        f"m.loss, m.metric_names, m.metrics, m.elapsed FROM cerebro._metrics m {before}"
+        "JOIN unnest(%s::int[], %s::int[]) e (mst_key, last) "
+        "ON e.mst_key = m.mst_key AND m.epoch <= e.last WHERE m.run_id = %s",
+        (list(ends), list(ends.values()), run_id),
+    )

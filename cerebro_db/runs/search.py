@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from cerebro_db.configs.callbacks import Monitor
 from cerebro_db.configs.messages import check_range
-from cerebro_db.configs.monitors import Monitor
 from cerebro_db.core.decisions import Candidate
 from cerebro_db.core.search import (
     UNLIMITED,

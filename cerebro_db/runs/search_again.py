@@ -17,11 +17,11 @@ from cerebro_db.decide.search.replaying import to_json
 from cerebro_db.errors import InvalidArgument, NotPermitted, WrongObjectType, WrongRunStatus
 from cerebro_db.postgres.catalog import Catalog, StoredRun
 from cerebro_db.postgres.control import control_session, transaction
-from cerebro_db.postgres.decisions import decisions_of
 from cerebro_db.postgres.dialects.choice import PostgreSQL
 from cerebro_db.postgres.dialects.postgresql_training import PostgreSQLTraining, StateTables
-from cerebro_db.postgres.leftovers import new_output
 from cerebro_db.postgres.names import QualifiedName
+from cerebro_db.postgres.outputs import new_output
+from cerebro_db.postgres.records import decisions_of
 from cerebro_db.postgres.relations import CallerPath
 from cerebro_db.postgres.sessions import Session, SessionPool, Tick, no_tick
 from cerebro_db.postgres.states import StateStore

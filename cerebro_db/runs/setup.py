@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -28,20 +29,26 @@ from cerebro_db.core.spec import (
     Workers,
 )
 from cerebro_db.decide import callbacks
-from cerebro_db.errors import InvalidArgument, WrongObjectType
+from cerebro_db.errors import CerebroError, InvalidArgument, ObjectInUse, WrongObjectType
 from cerebro_db.models.architectures import load_architectures
 from cerebro_db.models.fit_checks import check_alike, target_facts
 from cerebro_db.models.one_model import architectures_of
 from cerebro_db.postgres.catalog import Catalog
+from cerebro_db.postgres.control import END_HOLDER, holder_of
 from cerebro_db.postgres.dialects.postgresql_training import PostgreSQLTraining
-from cerebro_db.postgres.leftovers import new_output
 from cerebro_db.postgres.names import QualifiedName
-from cerebro_db.postgres.outputs import Outputs
+from cerebro_db.postgres.outputs import (
+    Outputs,
+    check,
+    cleared_output,
+    new_output,
+    output_key,
+    table_key,
+)
 from cerebro_db.postgres.packed import PackedTable, load_packed
 from cerebro_db.postgres.relations import Relation, find, find_if_there, new_name
 from cerebro_db.postgres.sessions import Session, Tick
-from cerebro_db.postgres.summaries import Facts
-from cerebro_db.postgres.table_kinds import MODELS, STATES_SUFFIX
+from cerebro_db.postgres.table_kinds import MODELS, STATES_SUFFIX, Facts
 from cerebro_db.runs.configurations import Maker, program_key
 from cerebro_db.runs.request import FitRequest
 from cerebro_db.training.targets import TargetFacts
@@ -397,3 +404,60 @@ def _architecture_table(session: Session, selection: Relation, tick: Tick) -> Re
         raise WrongObjectType(f"{summary}: got {len(rows)} rows; allowed: one", hint=_HINT)
     facts = Facts("model_selection_table", summary, {"model_arch_table": rows[0][0]}, _HINT)
     return find(session, facts.text("model_arch_table"), "model_arch_table", tick)
+
+
+ROLE = "model_output_table"
+
+
+@contextmanager
+def reserved(
+    session: Session, setup: RunSetup, tick: Tick, notify: Callable[[str], None]
+) -> Iterator[None]:
+    """While this lasts no other run makes the same tables.
+
+    Args:
+        session: of the driver; it holds the lock, which ends with it.
+        setup: of the run.
+        notify: is told what else was dropped.
+
+    Raises:
+        DuplicateTable: another run has just made them, or what is there does not give way.
+        ObjectInUse: another run makes them, or someone uses those that are replaced.
+        DependentObjects: something depends on what is replaced.
+    """
+    key = output_key(setup.output)
+    if not session.run("SELECT pg_catalog.pg_try_advisory_lock(%s)", (key,), tick)[0][0]:
+        raise ObjectInUse(
+            f"{ROLE}: got {setup.output}, which another run is making at this moment: "
+            f"{holder_of(session, key, tick)}",
+            hint=f"choose another name, or {END_HOLDER}",
+        )
+    try:
+        _keep_inputs(session, setup, tick)
+        if setup.outputs is not None:
+            check(session, setup.outputs, tick)
+        else:  # again, now that no other run can make them
+            cleared_output(session, setup.output_text, ROLE, tick, notify)
+        yield
+    finally:
+        with suppress(CerebroError):
+            if not session.busy and not session.closed:
+                session.run("SELECT pg_catalog.pg_advisory_unlock(%s)", (key,))
+
+
+def _keep_inputs(session: Session, setup: RunSetup, tick: Tick) -> None:
+    """No call replaces or drops a table that the run reads; the locks end with the session's use.
+
+    Raises:
+        ObjectInUse: a transaction is about to do so.
+    """
+    for table in (setup.packed, setup.validation):
+        if table is None:
+            continue
+        key = table_key(table.relation.oid)
+        if not session.run("SELECT pg_catalog.pg_try_advisory_lock_shared(%s)", (key,), tick)[0][0]:
+            raise ObjectInUse(
+                f"source_table, validation_table: {table.relation.name} is replaced or dropped at "
+                f"this moment: {holder_of(session, key, tick)}",
+                hint=f"try again when that is over; {END_HOLDER}",
+            )

@@ -10,8 +10,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import cerebro_db
-from cerebro_db.configs.architecture import ArchitectureLimits, check_architecture, fingerprint
-from cerebro_db.configs.facts import ArchitectureFacts
+from cerebro_db.configs.architecture import check_architecture, fingerprint
+from cerebro_db.configs.architecture_limits import ArchitectureLimits
+from cerebro_db.configs.memory import ArchitectureFacts
 from cerebro_db.configs.parameters import parse_compile_params, parse_fit_params
 from cerebro_db.core import events
 from cerebro_db.core.decisions import Candidate
@@ -33,12 +34,12 @@ from cerebro_db.postgres.catalog import (
     StoredRun,
 )
 from cerebro_db.postgres.control import transaction
-from cerebro_db.postgres.decisions import ADD, CLONE, PROMOTE, STOP, DecisionRow, decisions_of
 from cerebro_db.postgres.dialects.choice import PostgreSQL
 from cerebro_db.postgres.dialects.postgresql_training import StateTables
 from cerebro_db.postgres.names import QualifiedName
 from cerebro_db.postgres.packed import PackedTable, packed_of
 from cerebro_db.postgres.packed import fingerprint as packed_fingerprint
+from cerebro_db.postgres.records import ADD, CLONE, PROMOTE, STOP, DecisionRow, decisions_of
 from cerebro_db.postgres.sessions import Session, Tick
 from cerebro_db.postgres.states import StateStore
 from cerebro_db.postgres.table_kinds import STATES_SUFFIX
@@ -55,10 +56,8 @@ def register(
 
     Args:
         session: of the driver.
-        dialect: of the server.
         setup: of the run.
         models: the architecture table.
-        tick: called while waiting.
     """
     catalog = Catalog(session, tick)
     row = _run_row(session, setup, tick)

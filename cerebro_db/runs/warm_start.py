@@ -23,7 +23,7 @@ from cerebro_db.models.trained import (
     recipe,
 )
 from cerebro_db.postgres.control import control_session, preparation
-from cerebro_db.postgres.dialects.capabilities import HERE
+from cerebro_db.postgres.dialects.choice import HERE
 from cerebro_db.postgres.relations import find_if_there
 from cerebro_db.postgres.sessions import Session, SessionPool, StatementFailed, Tick
 from cerebro_db.postgres.table_kinds import HISTORY_SUFFIX, STATES_SUFFIX
@@ -40,7 +40,6 @@ def check_previous(session: Session, pool: SessionPool, setup: RunSetup, tick: T
         session: of the driver.
         pool: has a session for TensorFlow, where an architecture is another one.
         setup: of the run.
-        tick: called while waiting.
 
     Raises:
         InvalidArgument: the models were trained on other classes, or another kind of target; or an

@@ -10,8 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from cerebro_db.configs.exactness import AUC, is_exact
-from cerebro_db.configs.model_outputs import first_metric, loss_names
+from cerebro_db.configs.model_outputs import AUC, CONFUSION, first_metric, is_exact, loss_names
 from cerebro_db.errors import InvalidArgument, InvalidData
 from cerebro_db.executors.tasks import input_task, target_task, worker_task
 from cerebro_db.models.registered import Origin, named_models, origin_of
@@ -25,25 +24,24 @@ from cerebro_db.models.trained import (
 from cerebro_db.postgres.catalog import Catalog
 from cerebro_db.postgres.control import (
     NO_RUN,
-    Notify,
+    JobHost,
+    Statement,
     control_session,
-    no_notice,
+    gather,
     preparation,
+    slots,
     transaction,
 )
-from cerebro_db.postgres.crew import Statement, gather
-from cerebro_db.postgres.dialects.choice import PostgreSQL
 from cerebro_db.postgres.dialects.postgresql_training import ScanOrder
 from cerebro_db.postgres.gpus import check_gpus, gpu_places
+from cerebro_db.postgres.names import QualifiedName
 from cerebro_db.postgres.outputs import Outputs, new_outputs, replaced
-from cerebro_db.postgres.packed import PackedTable, load_packed
-from cerebro_db.postgres.packed_buffers import PartitionInfo
-from cerebro_db.postgres.relations import CallerPath
-from cerebro_db.postgres.sessions import Session, SessionPool, Tick, close_all, no_tick
-from cerebro_db.postgres.slots import slots
-from cerebro_db.postgres.table_kinds import SCORES
-from cerebro_db.postgres.times import Styles
+from cerebro_db.postgres.packed import PackedTable, PartitionInfo, load_packed
+from cerebro_db.postgres.sessions import Session, Tick, close_all
+from cerebro_db.postgres.table_kinds import CONFUSION as CONFUSION_MATRICES
+from cerebro_db.postgres.table_kinds import SCORES, Kind
 from cerebro_db.scoring.again import done_again
+from cerebro_db.scoring.prediction_models import shown_classes
 
 # Workers that must import TensorFlow first pay off from so many rows on, each scored by one model.
 MANY_ROWS = 2_000_000
@@ -62,7 +60,7 @@ _COLUMNS = (
 
 @dataclass(frozen=True)
 class EvaluationRequest:
-    """The arguments of ``cerebro_evaluate``, as given; search_path is for the names."""
+    """The arguments of ``cerebro_evaluate``, as given."""
 
     model_table: str | None
     test_table: str | None
@@ -70,8 +68,6 @@ class EvaluationRequest:
     use_gpus: bool | None = False
     mst_key: int | None = None
     replace: bool | None = False
-    search_path: CallerPath | None = None
-    styles: Styles | None = None
 
 
 @dataclass(frozen=True)
@@ -92,49 +88,44 @@ class Score:
         return [self.loss, first, names, self.loss_type, self.mst_key, metrics]
 
 
-def evaluate(
-    pool: SessionPool,
-    dialect: PostgreSQL,
-    request: EvaluationRequest,
-    tick: Tick = no_tick,
-    notify: Notify = no_notice,
-) -> list[Score]:
+def evaluate(host: JobHost, request: EvaluationRequest) -> list[Score]:
     """Score models on a packed table and write the scores into a new table.
 
     Args:
-        pool: of sessions of the role whose rights count.
-        dialect: of the server.
+        host: of the call; is told of fewer workers.
         request: what to score.
-        tick: called while waiting; may raise to cancel.
-        notify: is told of fewer workers.
 
     Raises:
         InvalidArgument: the test table was not packed like the training table.
         ObjectInUse, TooManyConnections: there is no worker for it, or no connection.
     """
-    with control_session(pool, request.search_path, tick) as control:
+    tick = host.tick
+    with control_session(host.pool, host.search_path, tick) as control:
         table = named_models(control, request.model_table, tick)
-        test = load_packed(control, request.test_table, "test_table", tick)
-        check_alike(table, test)
-        if request.mst_key is not None:
-            table.check_key(request.mst_key)
-        keys = table.mst_keys if request.mst_key is None else (request.mst_key,)
-        models = load_models(control, table, keys, tick)
-        outputs = new_outputs(
-            control,
-            request.output_table,
-            "output_table",
-            SCORES,
-            replace=request.replace,
-            tick=tick,
-        )
+        test, models, outputs = _wanted(control, table, request, SCORES, tick)
         details = {model.mst_key: AUC for model in models if _has_exact(model)}
-        job = ScoringJob(pool, dialect, table, test, models, details, tick)
-        results = job.run(control, bool(request.use_gpus), notify)
+        job = ScoringJob(host, table, test, models, details)
+        results = job.run(control, bool(request.use_gpus))
         scores = [_score(model, results[model.mst_key]) for model in models]
         with transaction(control, tick):
             _write(control, outputs, scores, origin_of(table), tick)
     return scores
+
+
+def _wanted(
+    control: Session, table: ModelTable, request: EvaluationRequest, kind: Kind, tick: Tick
+) -> tuple[PackedTable, list[TrainedModel], Outputs]:
+    """The test table, the models and the outputs of a request."""
+    test = load_packed(control, request.test_table, "test_table", tick)
+    check_alike(table, test)
+    if request.mst_key is not None:
+        table.check_key(request.mst_key)
+    keys = table.mst_keys if request.mst_key is None else (request.mst_key,)
+    models = load_models(control, table, keys, tick)
+    outputs = new_outputs(
+        control, request.output_table, "output_table", kind, replace=request.replace, tick=tick
+    )
+    return test, models, outputs
 
 
 def check_alike(table: ModelTable, test: PackedTable) -> None:
@@ -176,27 +167,23 @@ class ScoringJob:
     """The scans of one call and their sums.
 
     Args:
-        pool: of sessions of the role whose rights count.
-        dialect: of the server.
+        host: of the call.
         table: of the models.
         test: what they are scored on.
         models: which of the table.
         details: what needs all predictions, by mst_key, of those that need any.
-        tick: called while waiting; may raise to cancel.
     """
 
     def __init__(
         self,
-        pool: SessionPool,
-        dialect: PostgreSQL,
+        host: JobHost,
         table: ModelTable,
         test: PackedTable,
         models: Sequence[TrainedModel],
         details: Mapping[int, str],
-        tick: Tick,
     ) -> None:
-        self._pool, self._sql, self._tick = pool, dialect.training, tick
-        self._hosts = dialect.hosts
+        self._host, self._tick = host, host.tick
+        self._sql, self._hosts = host.dialect.training, host.dialect.hosts
         self._table, self._test, self._models = table, test, models
         self._recipes = {model.mst_key: recipe(model, table) for model in models}
         for mst_key, detail in details.items():
@@ -217,7 +204,7 @@ class ScoringJob:
                 hint="evaluate one model at a time (mst_key), or on fewer rows",
             )
 
-    def run(self, control: Session, use_gpus: bool, notify: Notify) -> dict[int, dict[str, Any]]:
+    def run(self, control: Session, use_gpus: bool) -> dict[int, dict[str, Any]]:
         """Scan every partition, by as many workers as are worth their start; results by mst_key.
 
         All of it once more where a trainer has ended.
@@ -225,17 +212,16 @@ class ScoringJob:
         Args:
             control: session that holds the slots of the workers.
             use_gpus: where they compute.
-            notify: is told of fewer workers.
 
         Raises:
             ObjectInUse, TooManyConnections: there is no worker, or no connection for one.
         """
         if use_gpus:
             check_gpus(control, self._hosts, [self._test], self._tick)
-        return done_again(lambda: self._run(control, use_gpus, notify), notify)
+        return done_again(lambda: self._run(control, use_gpus), self._host.notice)
 
-    def _run(self, control: Session, use_gpus: bool, notify: Notify) -> dict[int, dict[str, Any]]:
-        with self._workers(control, use_gpus, notify) as workers:
+    def _run(self, control: Session, use_gpus: bool) -> dict[int, dict[str, Any]]:
+        with self._workers(control, use_gpus) as workers:
             settings = Catalog(workers[0], self._tick).settings()
             places = gpu_places(workers[0], self._hosts, use_gpus, self._tick)
             task = worker_task(NO_RUN, None, use_gpus, 0, settings, places, functions=True)
@@ -245,9 +231,9 @@ class ScoringJob:
             return {key: self._combined(workers[0], key, results) for key in self._recipes}
 
     @contextmanager
-    def _workers(self, control: Session, use_gpus: bool, notify: Notify) -> Iterator[list[Session]]:
-        with slots(control, self._wanted(), self._tick, notify) as count:
-            sessions = self._pool.take(count, self._tick)
+    def _workers(self, control: Session, use_gpus: bool) -> Iterator[list[Session]]:
+        with slots(control, self._wanted(), self._tick, self._host.notice) as count:
+            sessions = self._host.pool.take(count, self._tick)
             try:
                 if not self._sql.binds_workers:  # elsewhere a scan makes processes ready by itself
                     for place, session in enumerate(sessions):
@@ -340,3 +326,79 @@ def _write(
             values = "%s, %s, %s::text[], %s, %s, %s::double precision[]"
             values += ", %s" * len(origin.values)
             session.run(f"INSERT INTO {output.sql} VALUES ({values})", row, tick)
+
+
+_MOST_ROWS = 10_000
+
+
+def confusion_matrix(host: JobHost, request: EvaluationRequest) -> QualifiedName:
+    """Count the rows of a packed table by class and predicted class; returns the table's name.
+
+    Args:
+        host: of the call; is told of fewer workers.
+        request: as for an evaluation.
+
+    Raises:
+        InvalidArgument: the target has no classes, or the test table was not packed like the
+            training table.
+    """
+    tick = host.tick
+    with control_session(host.pool, host.search_path, tick) as control:
+        table = named_models(control, request.model_table, tick)
+        if all(target.kind != "class" for target in table.targets.each):
+            names = ", ".join(map(repr, table.dependent_varnames))
+            raise InvalidArgument(
+                f"model_table: {table.relation.name} predicts {names}, a float "
+                "target; allowed: classes",
+                hint="cerebro.cerebro_evaluate scores models of float targets",
+            )
+        test, models, outputs = _wanted(control, table, request, CONFUSION_MATRICES, tick)
+        details = {model.mst_key: CONFUSION for model in models}
+        job = ScoringJob(host, table, test, models, details)
+        results = job.run(control, bool(request.use_gpus))
+        origin = origin_of(table)
+        kinds, styles = table.class_kinds, host.styles
+        values = shown_classes(control, table.class_values, kinds, styles, tick)
+        rows = _rows(replace(table, class_values=values), results, origin)
+        with transaction(control, tick), replaced(control, outputs, tick):
+            _write_counts(control, outputs.name, rows, table, origin, tick)
+    return outputs.name
+
+
+def _rows(
+    table: ModelTable, results: Mapping[int, dict[str, Any]], origin: Origin
+) -> list[list[Any]]:
+    names, values = table.dependent_varnames, table.class_values
+    return [
+        [origin.key(mst_key), names[place], values[place][actual], values[place][predicted], count]
+        for mst_key, result in results.items()
+        for place, actual, predicted, count in result["counts"]
+    ]
+
+
+def _write_counts(
+    session: Session,
+    output: QualifiedName,
+    rows: Sequence[Sequence[Any]],
+    table: ModelTable,
+    origin: Origin,
+    tick: Tick,
+) -> None:
+    several = len(table.dependent_varnames) > 1
+    columns = ["mst_key integer", *(["class_name text"] if several else [])]
+    columns += ["actual text", "predicted text", "num_rows bigint", *origin.columns]
+    session.run(
+        f"CREATE TABLE {output.sql} ({', '.join(columns)}); {CONFUSION_MATRICES.comment(output)}",
+        (),
+        tick,
+    )
+    for start in range(0, len(rows), _MOST_ROWS):
+        listed = [list(column) for column in zip(*rows[start : start + _MOST_ROWS], strict=True)]
+        session.run(
+            f"INSERT INTO {output.sql} SELECT u.mst_key, {'u.name, ' if several else ''}u.actual, "
+            f"u.predicted, u.num_rows{', %s' * len(origin.values)} FROM "
+            "unnest(%s::integer[], %s::text[], %s::text[], %s::text[], %s::bigint[]) "
+            "AS u(mst_key, name, actual, predicted, num_rows)",
+            [*origin.values, *listed],
+            tick,
+        )

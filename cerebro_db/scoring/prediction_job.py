@@ -7,33 +7,38 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from cerebro_db.errors import CerebroError, DuplicateTable
+from cerebro_db.errors import CerebroError, DuplicateTable, InvalidState
+from cerebro_db.executors.tasks import worker_task
 from cerebro_db.models.trained import no_state
+from cerebro_db.postgres.catalog import Catalog
 from cerebro_db.postgres.control import (
     END_HOLDER,
+    NO_RUN,
+    SCORING_THREADS,
+    JobHost,
+    gather_made,
     holder_of,
     lock_key,
     preparation,
+    run_each,
+    slots,
     transaction,
 )
-from cerebro_db.postgres.crew import gather_made, run_each
-from cerebro_db.postgres.dialects.choice import PostgreSQL
+from cerebro_db.postgres.dialects.choice import SpreadPrediction
+from cerebro_db.postgres.dialects.greenplum_prediction import Brought
 from cerebro_db.postgres.dialects.postgresql_prediction import UNFINISHED, Piece, Statement
 from cerebro_db.postgres.dialects.prediction_answers import Answer, Several
 from cerebro_db.postgres.names import QualifiedName
 from cerebro_db.postgres.outputs import Outputs, publish, replaced
 from cerebro_db.postgres.sessions import (
     Session,
-    SessionPool,
     StatementFailed,
-    Tick,
     close_all,
     reset_all,
 )
-from cerebro_db.postgres.slots import slots
 from cerebro_db.scoring.again import done_again
 from cerebro_db.scoring.prediction_models import Asked, Member
 from cerebro_db.scoring.prediction_source import Buffers, Rows
@@ -100,17 +105,13 @@ class Job(ABC):
     """One call, all of whose statements are of one snapshot.
 
     Args:
-        dialect: of the server.
+        host: of the call; is told of ids that several rows have, and of fewer workers.
         control: a session; its transaction gives the output its name.
-        tick: called while waiting; may raise to cancel.
-        notify: is told of ids that several rows have, and of fewer workers.
     """
 
-    def __init__(
-        self, dialect: PostgreSQL, control: Session, tick: Tick, notify: Callable[[str], None]
-    ) -> None:
-        self._dialect, self._control, self._tick = dialect, control, tick
-        self._notify = notify
+    def __init__(self, host: JobHost, control: Session) -> None:
+        self._dialect, self._control, self._tick = host.dialect, control, host.tick
+        self._notify = host.notice
 
     def run(self, work: Work) -> None:
         """Make the output, once more from the start where a trainer has ended.
@@ -212,22 +213,13 @@ class PredictionJob(Job):
     """One call, whose workers all read the same tables.
 
     Args:
-        pool: of sessions of the role whose rights count.
-        dialect: of the server.
+        host: of the call.
         control: a session of it, the first worker. Its transaction holds the snapshot.
-        tick: called while waiting; may raise to cancel.
     """
 
-    def __init__(
-        self,
-        pool: SessionPool,
-        dialect: PostgreSQL,
-        control: Session,
-        tick: Tick,
-        notify: Callable[[str], None],
-    ) -> None:
-        super().__init__(dialect, control, tick, notify)
-        self._pool, self._sql = pool, dialect.prediction
+    def __init__(self, host: JobHost, control: Session) -> None:
+        super().__init__(host, control)
+        self._pool, self._sql = host.pool, host.dialect.prediction
 
     def _predicted(self, work: Work) -> None:
         pieces = self._sql.pieces(work.source.sql, self._extent(work))
@@ -328,3 +320,58 @@ def _workers(wanted: int | None, pieces: int) -> int:
     if wanted is not None:
         return min(wanted, pieces)
     return min(os.cpu_count() or 1, pieces) if pieces >= MANY_PIECES else 1
+
+
+class SpreadJob(Job):
+    """One call: one transaction of one session, whose own process loads no model.
+
+    Args:
+        host: of the call.
+        sql: statements of its server.
+        control: the session.
+    """
+
+    def __init__(self, host: JobHost, sql: SpreadPrediction, control: Session) -> None:
+        super().__init__(host, control)
+        self._sql = sql
+
+    def _predicted(self, work: Work) -> None:
+        run, source = self._control.run, work.source.sql
+        self._create(work)
+        self._bring(work)
+        if isinstance(work.source, Rows):
+            text, copy = self._sql.copy(work.source.sql)
+            ignores = work.source.sql.ignores
+            if ignores or run(self._sql.needs_copy, (source.table.text,), self._tick)[0][0]:
+                run(text, (), self._tick)
+                if ignores:
+                    self._tell_left_out(work, run(self._sql.left_out, (), self._tick))
+                work = replace(work, source=replace(work.source, sql=copy))
+        statement = self._sql.predict(
+            work.outputs.draft(), work.source.sql, work.answer, work.batch_rows
+        )
+        run(*statement, self._tick)
+        self._publish(work)
+
+    def _bring(self, work: Work) -> None:
+        """The models, to all segments."""
+        run = self._control.run
+        keys = [key for _, key in run(self._sql.segment_keys, (), self._tick)]
+        run(self._sql.stage, (keys, self._preparation(work)), self._tick)
+        first, *more = work.asked.members
+        tasks = [work.asked.first_task(work.ranks)]
+        tasks += [json.dumps(member.task) for member in more]
+        for number, (member, task) in enumerate(zip([first, *more], tasks, strict=True)):
+            brought = Brought(number, member.stored, member.key, task)
+            run(*self._sql.bring(brought), self._tick)
+        found = dict(run(self._sql.brought, (), self._tick))
+        for number, member in enumerate(work.asked.members):
+            if number not in found:
+                raise no_state(str(member.stored.table), member.key)
+            if not found[number]:
+                raise InvalidState(f"{member.stored.table}: got NULL for a chunk of a state")
+
+    def _preparation(self, work: Work) -> str:
+        """Task that makes a process of a segment a worker."""
+        settings = Catalog(self._control, self._tick).settings()
+        return worker_task(NO_RUN, SCORING_THREADS, work.use_gpus, 0, settings)

@@ -3,18 +3,85 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from cerebro_db.configs.callbacks import is_minimised
 from cerebro_db.configs.encodings import Recorded
+from cerebro_db.configs.model_outputs import OutputSpec, first_metric
+from cerebro_db.configs.names import is_custom
 from cerebro_db.errors import InvalidArgument
 from cerebro_db.executors.tasks import input_task
 from cerebro_db.models.trained import ModelTable, load_models, recipe
+from cerebro_db.postgres.control import transaction
 from cerebro_db.postgres.dialects.postgresql_prediction import StoredModel
 from cerebro_db.postgres.sessions import Session, Tick
-from cerebro_db.scoring.goals import LOSS, badness, common_goal
+from cerebro_db.postgres.times import Styles, as_shown
 from cerebro_db.training.targets import TargetFacts
+
+LOSS = "loss"
+
+
+def common_goal(models: Iterable[Sequence[OutputSpec]]) -> str:
+    """``max`` or ``min`` of the first metric where all models have the same; else ``loss``.
+
+    A value of one metric says nothing about that of another.
+    """
+    found = {_compared(outputs) for outputs in models}
+    metric, _ = found.pop() if len(found) == 1 else (LOSS, None)
+    # Of a registered function nobody knows which way it is better.
+    if metric == LOSS or is_custom(metric):
+        return LOSS
+    return "min" if is_minimised(metric) else "max"
+
+
+def badness(goal: str, metric: float | None, loss: float | None) -> tuple[bool, float, float]:
+    """By this models are sorted, the best first; ``cerebro.leaderboard`` has the same in SQL."""
+    last = math.inf
+    loss = last if loss is None or math.isnan(loss) else loss
+    value = loss if goal == LOSS else metric
+    if value is None or math.isnan(value):
+        return True, last, loss
+    return False, -value if goal == "max" else value, loss
+
+
+def _compared(outputs: Sequence[OutputSpec]) -> tuple[str, Any]:
+    """The class of the first metric, and all else that decides what it measures."""
+    metric = first_metric(outputs)
+    if metric is None:
+        return LOSS, None
+    place = next(place for place, output in enumerate(outputs) if output.metrics)
+    arguments = {k: v for k, v in metric.all_arguments().items() if k != "name"}
+    return metric.name, (place, repr(sorted(arguments.items())))
+
+
+ClassValues = tuple[tuple[str | None, ...], ...]
+
+
+def shown_classes(
+    session: Session,
+    values: ClassValues,
+    kinds: Sequence[str | None],
+    styles: Styles | None,
+    tick: Tick,
+) -> ClassValues:
+    """The class values of each target, those of dates and times as the caller knows them.
+
+    Args:
+        session: in no transaction.
+        values: as they are kept.
+        kinds: SQL names of the types of dates and times among them.
+        styles: of the caller's session; None for what is kept.
+    """
+    if styles is None or not any(kinds):
+        return values
+    with transaction(session, tick):
+        return tuple(
+            one if kind is None else as_shown(session, one, kind, styles, tick)
+            for one, kind in zip(values, kinds, strict=True)
+        )
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ from cerebro_db.packing.row_faults import left_out, reason, remedy, without_null
 from cerebro_db.packing.source import Feature, recorded_feature, within_limits
 from cerebro_db.postgres.columns import split_names
 from cerebro_db.postgres.dialects.choice import PostgreSQL
+from cerebro_db.postgres.dialects.packing_extras import FAULTS_SHOWN
 from cerebro_db.postgres.dialects.postgresql_prediction import PackedSource, RowSource
-from cerebro_db.postgres.images import FAULTS_SHOWN
 from cerebro_db.postgres.names import quote
 from cerebro_db.postgres.packed import PackedTable, load_packed
 from cerebro_db.postgres.relations import Column, Relation, column, find

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
 from cerebro_db.errors import CerebroError
+from cerebro_db.install.sources import sql_directory
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -34,7 +36,7 @@ def entry_of(name: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
             try:
                 return function(*args, **kwargs)
             except CerebroError as error:
-                error.hint = error.hint or error.last_resort or _usage(name)
+                error.hint = error.hint or error.last_resort or usage(name)
                 raise
 
         return entry(wrapper)
@@ -42,9 +44,31 @@ def entry_of(name: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
     return decorate
 
 
-def _usage(name: str) -> str | None:
+# Of the text that an installation is made of: asking the server for it would need a statement, in a
+# session whose transaction may have failed, and which on some servers may run none.
+_DEFINITION = re.compile(
+    r"^CREATE OR REPLACE FUNCTION cerebro\.(cerebro_\w+)\((.*?)\)\s*(?:RETURNS|LANGUAGE)\s",
+    re.M | re.S,
+)
+_OUTPUT = re.compile(r",?\s*OUT [^,]*")
+
+
+def usage(name: str) -> str | None:
+    """Signature of a function, such as ``cerebro.cerebro_pause(run_id bigint)``; None where unknown."""
+    return _signatures().get(name)
+
+
+@functools.cache
+def _signatures() -> dict[str, str]:
+    """Of each function; overloads have the same names of arguments, of which the first is shown."""
+    found: dict[str, str] = {}
     try:
-        from cerebro_db.server.usage import usage  # each process would wait for what few need
-    except (ImportError, OSError):  # the package has gone since: there is no hint, then
-        return None
-    return usage(name)
+        texts = [
+            path.read_text("utf-8") for path in sorted((sql_directory() / "objects").glob("*"))
+        ]
+    except (OSError, StopIteration):  # the folder has gone since: there is no hint, then
+        return found
+    for name, arguments in _DEFINITION.findall("\n".join(texts)):
+        shown = " ".join(_OUTPUT.sub("", arguments).split())
+        found.setdefault(name, f"cerebro.{name}({shown})")
+    return found

@@ -1,4 +1,4 @@
-"""What the functions that begin, go on with, stop and drop runs call."""
+"""Entries of the functions that begin, go on with, stop and drop runs."""
 
 from __future__ import annotations
 

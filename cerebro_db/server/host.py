@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import functools
 import time
-from contextlib import AbstractContextManager
+from collections.abc import Iterable
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from cerebro_db.configs.settings import parse_setting
@@ -28,7 +30,42 @@ from cerebro_db.server.caller import (
     refuse_read_only,
     search_path_of,
 )
-from cerebro_db.server.waiting import Waiting
+
+_QUEUE_LOOK_SECONDS, _PATIENCE = 1.0, 2.0
+# How such a server shows that in the title of a process, which can be read without a statement: one
+# would have to wait, too.
+_QUEUING = b" queuing"
+
+
+class Waiting:
+    """Looks every so often; what is told once is not told again before a session had its turn."""
+
+    def __init__(self) -> None:
+        self._next_look = 0.0
+        self._since: float | None = None
+        self._told = False
+
+    def tells(self, sessions: Iterable[Session]) -> bool:
+        """Tell whether one of these has waited for so long that the caller is told."""
+        now = time.monotonic()
+        if now < self._next_look:
+            return False
+        self._next_look = now + _QUEUE_LOOK_SECONDS
+        if not any(_is_queued(session.pid) for session in sessions):
+            self._since, self._told = None, False
+            return False
+        self._since = self._since or now
+        if self._told or now - self._since < _PATIENCE:
+            return False
+        self._told = True
+        return True
+
+
+def _is_queued(pid: int) -> bool:
+    with suppress(OSError):  # it has ended meanwhile
+        return Path(f"/proc/{pid}/cmdline").read_bytes().rstrip(b"\0 ").endswith(_QUEUING)
+    return False
+
 
 _POOL_KEY = "cerebro.pool"
 _LOOK_SECONDS = 1.0
@@ -178,7 +215,6 @@ _HAS_WRITTEN = (
     "the transaction has written, or locked rows, before this call; allowed: one that has not, as "
     "the function works in sessions of its own, which see what is committed"
 )
-
 # The socket's folder may be read by superusers only, hence the function that tells it.
 _FACTS = f"""
 SELECT {HAS_SEGMENTS} AS has_segments,
@@ -193,8 +229,6 @@ SELECT {HAS_SEGMENTS} AS has_segments,
        cerebro._loopback('unix_socket_directories') AS directories,
        cerebro._loopback('worker_dsn') AS worker_dsn
 """
-
-
 # What an administrator has set, known as long as the caller stays.
 _WORKER_DSN_KEY = "cerebro.worker_dsn"
 _WORKER_DSN = "SELECT cerebro._loopback('worker_dsn') AS worker_dsn"

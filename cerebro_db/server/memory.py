@@ -6,14 +6,14 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from cerebro_db.configs.architecture import ArchitectureLimits
+from cerebro_db.configs.architecture_limits import ArchitectureLimits
 from cerebro_db.configs.settings import Settings
 from cerebro_db.errors import RunFailed
 from cerebro_db.server.limits import bind
 from cerebro_db.training.environment import configured
 from cerebro_db.training.functions import Function, know
 
-if TYPE_CHECKING:  # TensorFlow is imported when a worker is made ready, not before
+if TYPE_CHECKING:
     from cerebro_db.training.hop import Programs
     from cerebro_db.training.partitions import PartitionCache
     from cerebro_db.training.scan import Scorers

@@ -1,15 +1,86 @@
-"""Entries that look into models."""
+"""Entries of the functions that load, choose and look into models, and register functions for them."""
 
 from __future__ import annotations
 
 from dataclasses import asdict, replace
 from typing import Any
 
-from cerebro_db.configs.architecture import ArchitectureLimits, check_architecture
+from cerebro_db.configs.architecture import check_architecture
+from cerebro_db.configs.architecture_limits import ArchitectureLimits
+from cerebro_db.configs.names import check_name, check_path, is_taken
+from cerebro_db.errors import InvalidArgument
+from cerebro_db.models import loading, selection
+from cerebro_db.models.loading import FileRequest, LoadRequest
+from cerebro_db.models.selection import GridRequest, ListRequest
+from cerebro_db.server.caller import caller_session
 from cerebro_db.server.computing import Tick, compute
-from cerebro_db.server.entry import entry
+from cerebro_db.server.entry import entry, entry_of
+from cerebro_db.server.host import Host
 from cerebro_db.server.limits import bind
-from cerebro_db.server.settings import settings_of
+from cerebro_db.server.settings import require_administrator, settings_of
+from cerebro_db.training.environment import configure_once
+from cerebro_db.training.functions import distribution_of, imported, places_of
+
+
+@entry_of("cerebro_load_model")
+def load_model(
+    plpy: Any,
+    gd: dict[str, Any],
+    model_arch_table: str | None,
+    model_arch: str | None,
+    model_weights: bytes | None,
+    name: str | None,
+    description: str | None,
+) -> int:
+    """Put a model into an architecture table."""
+    host = Host.of(plpy, gd)
+    request = LoadRequest(model_arch_table, model_arch, model_weights, name, description)
+    with host.callers() as session:
+        return loading.load_model(session, host.pool, request, host.tick)
+
+
+@entry_of("cerebro_load_model_file")
+def load_model_file(
+    plpy: Any,
+    gd: dict[str, Any],
+    model_arch_table: str | None,
+    file: bytes | None,
+    name: str | None,
+    description: str | None,
+) -> int:
+    """Put the model of a file into an architecture table."""
+    host = Host.of(plpy, gd)
+    request = FileRequest(model_arch_table, file, name, description)
+    with host.callers() as session:
+        return loading.load_model_file(session, host.pool, request, host.tick)
+
+
+@entry_of("cerebro_delete_model")
+def delete_model(
+    plpy: Any, gd: dict[str, Any], model_arch_table: str | None, model_id: int | None
+) -> None:
+    """Take a model out of an architecture table."""
+    with caller_session(plpy, writes=True) as session:
+        done = loading.delete_model(session, model_arch_table, model_id)
+    plpy.notice(done)
+
+
+@entry_of("cerebro_generate_configs")
+def generate_configs(plpy: Any, gd: dict[str, Any], **given: Any) -> None:
+    """Write the configurations of a grid, or of a random search."""
+    _select(plpy, GridRequest(**given))
+
+
+@entry_of("cerebro_load_configs")
+def load_configs(plpy: Any, gd: dict[str, Any], **given: Any) -> None:
+    """Write every combination of what is listed."""
+    _select(plpy, ListRequest(**given))
+
+
+def _select(plpy: Any, request: GridRequest | ListRequest) -> None:
+    with caller_session(plpy, writes=True) as session:
+        selected = selection.select(session, request, plpy.listen)
+    plpy.notice(str(selected))
 
 
 @entry
@@ -52,3 +123,69 @@ def read_file(plpy: Any, gd: dict[str, Any], file: bytes | None) -> tuple[str, b
         return keras_file.read(file or b"", limits, memory, tick)
 
     return compute(plpy, work)
+
+
+_KNOWN = "SELECT name FROM cerebro.registered_functions ORDER BY 1"
+_ADD = (
+    "INSERT INTO cerebro.catalog_functions (name, path, package, version, places) "
+    "VALUES (%s, %s, %s, %s, %s)"
+)
+_REMOVE = "DELETE FROM cerebro.catalog_functions WHERE name OPERATOR(pg_catalog.=) %s RETURNING 1"
+
+
+def _names(plpy: Any) -> list[str]:
+    """Of all functions that are registered."""
+    return [row["name"] for row in plpy.execute(_KNOWN)]
+
+
+@entry_of("cerebro_register_function")
+def register_function(plpy: Any, gd: dict[str, Any], name: str | None, path: str | None) -> None:
+    """Let a name mean a function of an installed package.
+
+    Raises:
+        NotPermitted: the caller is no administrator.
+        InvalidArgument: the name is taken, or the path leads to no function that may be registered.
+    """
+    require_administrator(plpy)
+    name = check_name(name)
+    check_path(path)
+    assert path is not None
+    if is_taken(name):
+        raise InvalidArgument(
+            f"name: got {name!r}, which Keras has; allowed: another name",
+            hint=f"for example my_{name}",
+        )
+    if name in _names(plpy):
+        raise InvalidArgument(
+            f"name: got {name!r}, which is registered already; allowed: another name",
+            hint="cerebro.cerebro_unregister_function frees it",
+        )
+    package, version = distribution_of(path)
+
+    def work(tick: Tick) -> int:
+        configure_once(threads=1)  # the package may import TensorFlow
+        return places_of(imported(path))
+
+    places = compute(plpy, work)
+    with caller_session(plpy, writes=True) as session:
+        session.run(_ADD, (name, path, package, version, places))
+
+
+@entry_of("cerebro_unregister_function")
+def unregister_function(plpy: Any, gd: dict[str, Any], name: str | None) -> None:
+    """Free a name.
+
+    Raises:
+        NotPermitted: the caller is no administrator.
+        InvalidArgument: nothing has that name.
+    """
+    require_administrator(plpy)
+    name = check_name(name)
+    with caller_session(plpy, writes=True) as session:
+        removed = session.run(_REMOVE, (name,))
+    if not removed:
+        known = ", ".join(_names(plpy)) or "none is registered"
+        raise InvalidArgument(
+            f"name: got {name!r}; registered functions: {known}",
+            hint="cerebro.registered_functions shows them",
+        )

@@ -52,6 +52,11 @@ class _Program(ctypes.Structure):
 _refused: bool = False
 
 
+def is_refused() -> bool:
+    """Whether this process has no network any more."""
+    return _refused
+
+
 def require() -> None:
     """Make sure of a network.
 

@@ -1,4 +1,4 @@
-"""Entries of cerebro_pack and the other functions that pack."""
+"""Entries of the functions that pack, encode and split tables; their arguments are those of the SQL functions."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from typing import Any
 
 from cerebro_db.configs.messages import shown
 from cerebro_db.errors import InvalidArgument
+from cerebro_db.packing import encoding_rows, splitting
 from cerebro_db.packing import pack as packing
 from cerebro_db.packing.encoding_plan import EncodingRequest
 from cerebro_db.packing.request import ImageRequest, PackRequest
+from cerebro_db.server.caller import caller_session
 from cerebro_db.server.entry import entry_of
 from cerebro_db.server.host import Host
 
@@ -21,152 +23,56 @@ _MOST_TEXT = 2000
 def pack(
     plpy: Any,
     gd: dict[str, Any],
-    source_table: str | None,
-    output_table: str | None,
-    dependent_varname: str | None,
-    independent_varname: str | None,
-    buffer_size: int | None,
+    *,
     normalizing_const: float | None,
     num_classes: int | list[int | None] | str | None,
-    distribution_rules: str | None,
-    num_partitions: int | None,
-    seed: int | None,
-    sample_weight: str | None,
-    replace: bool | None,
+    **given: Any,
 ) -> None:
     """Pack a table for training."""
-    host = Host.apart(plpy, gd)
-    request = PackRequest(
-        source_table,
-        output_table,
-        dependent_varname,
-        independent_varname,
-        buffer_size=buffer_size,
-        normalizing_const=1.0 if normalizing_const is None else normalizing_const,
-        num_classes=_listed(num_classes) if isinstance(num_classes, str) else num_classes,
-        distribution_rules=distribution_rules,
-        num_partitions=num_partitions,
-        seed=seed,
-        sample_weight=sample_weight,
-        replace=replace,
-        search_path=host.search_path,
-    )
-    packing.pack(host.pool, host.dialect, request, host.tick, host.notice)
+    divisor = 1.0 if normalizing_const is None else normalizing_const
+    classes = _listed(num_classes) if isinstance(num_classes, str) else num_classes
+    _pack(plpy, gd, normalizing_const=divisor, num_classes=classes, **given)
 
 
 @entry_of("cerebro_pack_columns")
 def pack_columns(
     plpy: Any,
     gd: dict[str, Any],
-    source_table: str | None,
-    output_table: str | None,
-    dependent_varname: str | None,
-    independent_varname: str | None,
-    buffer_size: int | None,
+    *,
     numbers: str | None,
     categories: str | None,
     max_categories: int | None,
     encodings: str | None,
     excluded: str | None,
-    num_classes: int | None,
-    num_partitions: int | None,
-    seed: int | None,
-    sample_weight: str | None,
-    distribution_rules: str | None,
-    replace: bool | None,
+    **given: Any,
 ) -> None:
     """Pack columns of mixed types for training."""
-    host = Host.apart(plpy, gd)
-    request = PackRequest(
-        source_table,
-        output_table,
-        dependent_varname,
-        independent_varname,
-        buffer_size=buffer_size,
-        num_classes=num_classes,
-        num_partitions=num_partitions,
-        seed=seed,
-        sample_weight=sample_weight,
-        distribution_rules=distribution_rules,
-        encoding=EncodingRequest(numbers, categories, max_categories, encodings, excluded),
-        replace=replace,
-        search_path=host.search_path,
-    )
-    packing.pack(host.pool, host.dialect, request, host.tick, host.notice)
+    encoding = EncodingRequest(numbers, categories, max_categories, encodings, excluded)
+    _pack(plpy, gd, encoding=encoding, **given)
 
 
 @entry_of("cerebro_pack_images")
 def pack_images(
     plpy: Any,
     gd: dict[str, Any],
-    source_table: str | None,
-    output_table: str | None,
-    dependent_varname: str | None,
-    independent_varname: str | None,
+    *,
     image_shape: list[int | None] | None,
     image_format: str | None,
-    buffer_size: int | None,
-    normalizing_const: float | None,
-    num_classes: int | None,
-    num_partitions: int | None,
-    seed: int | None,
-    sample_weight: str | None,
-    distribution_rules: str | None,
-    replace: bool | None,
-    on_error: str | None,
+    **given: Any,
 ) -> None:
     """Pack images for training."""
-    host = Host.apart(plpy, gd)
-    request = PackRequest(
-        source_table,
-        output_table,
-        dependent_varname,
-        independent_varname,
-        buffer_size=buffer_size,
-        normalizing_const=normalizing_const,
-        num_classes=num_classes,
-        num_partitions=num_partitions,
-        seed=seed,
-        sample_weight=sample_weight,
-        distribution_rules=distribution_rules,
-        image=ImageRequest(image_shape, image_format),
-        replace=replace,
-        on_error=on_error,
-        search_path=host.search_path,
-    )
-    packing.pack(host.pool, host.dialect, request, host.tick, host.notice)
+    _pack(plpy, gd, image=ImageRequest(image_shape, image_format), **given)
 
 
 @entry_of("cerebro_pack_validation")
-def pack_validation(
-    plpy: Any,
-    gd: dict[str, Any],
-    source_table: str | None,
-    output_table: str | None,
-    dependent_varname: str | None,
-    independent_varname: str | None,
-    training_table: str | None,
-    buffer_size: int | None,
-    distribution_rules: str | None,
-    replace: bool | None,
-    on_error: str | None,
-) -> None:
+def pack_validation(plpy: Any, gd: dict[str, Any], **given: Any) -> None:
     """Pack a table the way a training table was packed."""
+    _pack(plpy, gd, is_validation=True, **given)
+
+
+def _pack(plpy: Any, gd: dict[str, Any], **given: Any) -> None:
     host = Host.apart(plpy, gd)
-    request = PackRequest(
-        source_table,
-        output_table,
-        dependent_varname,
-        independent_varname,
-        buffer_size=buffer_size,
-        distribution_rules=distribution_rules,
-        training_table=training_table,
-        is_validation=True,
-        replace=replace,
-        on_error=on_error,
-        search_path=host.search_path,
-    )
-    packing.pack(host.pool, host.dialect, request, host.tick, host.notice)
+    packing.pack(host, PackRequest(**given))
 
 
 def _listed(text: str) -> list[int | None]:
@@ -181,3 +87,25 @@ def _listed(text: str) -> list[int | None]:
             "{3,NULL}"
         )
     return [None if word.upper() == "NULL" else int(word) for word in words]
+
+
+@entry_of("cerebro_encode")
+def encode(plpy: Any, gd: dict[str, Any], **given: Any) -> None:
+    """Write the features of the rows of a table."""
+    with caller_session(plpy, writes=True) as session:
+        encoding_rows.encode(session, encoding_rows.EncodeRequest(**given))
+
+
+@entry_of("cerebro_create_encoder")
+def create_encoder(plpy: Any, gd: dict[str, Any], **given: Any) -> None:
+    """Make a function that gives the features of a row of a table."""
+    with caller_session(plpy, writes=True) as session:
+        encoding_rows.create_encoder(session, encoding_rows.EncoderRequest(**given))
+
+
+@entry_of("cerebro_train_test_split")
+def train_test_split(plpy: Any, gd: dict[str, Any], **given: Any) -> None:
+    """Split the rows of a table at random."""
+    with caller_session(plpy, writes=True) as session:
+        split = splitting.split(session, splitting.SplitRequest(**given))
+    plpy.notice(str(split))

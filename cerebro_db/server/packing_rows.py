@@ -1,11 +1,25 @@
-"""Entries of the worker's helper functions: the rows of one buffer into its bytes."""
+"""Entries of the worker's helper functions that pack: rows of a buffer into its bytes, images into numbers."""
 
 from __future__ import annotations
 
-from typing import Any
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, TypeVar
 
-from cerebro_db.server.entry import entry
-from cerebro_db.training import buffers
+from cerebro_db.configs.images import (
+    DEFAULT_PIXELS,
+    MAX_PIXELS,
+    ImageEncoding,
+    ImageFormat,
+    image_encoding,
+)
+from cerebro_db.configs.messages import check_divisor
+from cerebro_db.server.computing import Tick, compute
+from cerebro_db.server.entry import entry, entry_of
+from cerebro_db.server.settings import settings_of
+from cerebro_db.server.training import checked
+from cerebro_db.training import buffers, images
 
 
 @entry
@@ -49,3 +63,94 @@ def weights(
 ) -> bytes:
     """Targets with their weights; see the comment of ``cerebro._pack_weights``."""
     return buffers.with_weights(targets or b"", weights or b"", rows or 0)
+
+
+R = TypeVar("R")
+_LIMIT_SECONDS = 1.0
+
+
+@entry
+def array(
+    plpy: Any,
+    gd: dict[str, Any],
+    data: bytes | None,
+    shape: list[int | None] | None,
+    format: str | None,
+    max_pixels: int | None,
+) -> bytes | None:
+    """An image as the server's array_send() would write it; None for NULL."""
+    image = _image(shape, format, max_pixels)
+    return (
+        None
+        if data is None
+        else _read(plpy, image, lambda tick: images.image_wire(data, image, tick))
+    )
+
+
+@entry
+def fault(
+    plpy: Any,
+    gd: dict[str, Any],
+    data: bytes | None,
+    shape: list[int | None] | None,
+    format: str | None,
+    max_pixels: int | None,
+) -> str | None:
+    """Fault of an image; None for NULL."""
+    image = _image(shape, format, max_pixels)
+    return (
+        None
+        if data is None
+        else _read(plpy, image, lambda tick: images.image_fault(data, image, tick))
+    )
+
+
+@entry_of("cerebro_image_array")
+def values(
+    plpy: Any,
+    gd: dict[str, Any],
+    data: bytes | None,
+    shape: list[int | None] | None,
+    format: str | None,
+    divisor: float | None,
+) -> list[Any] | None:
+    """The values of an image, divided, as nested lists; None for NULL."""
+    image = image_encoding("image", format, shape)
+    wanted = check_divisor(divisor)
+    if data is None:
+        return None
+    if image.format is ImageFormat.ENCODED:
+        image = replace(image, max_pixels=_limit.pixels(plpy))
+    found: list[Any] = _read(
+        plpy, image, lambda tick: images.image_values(data, image, wanted, tick).tolist()
+    )
+    return found
+
+
+class _Limit:
+    """The setting, looked up now and then: a query may read millions of images."""
+
+    def __init__(self) -> None:
+        self._pixels, self._since = DEFAULT_PIXELS, -_LIMIT_SECONDS
+
+    def pixels(self, plpy: Any) -> int:
+        """The default on a segment, which cannot ask."""
+        now = time.monotonic()
+        if plpy.segment is None and now - self._since >= _LIMIT_SECONDS:
+            self._pixels, self._since = settings_of(plpy).max_image_pixels, now
+        return self._pixels
+
+
+_limit = _Limit()
+
+
+def _image(
+    shape: list[int | None] | None, format: str | None, max_pixels: int | None
+) -> ImageEncoding:
+    image = image_encoding("data", format, shape)
+    return replace(image, max_pixels=checked("max_pixels", max_pixels, 1, MAX_PIXELS))
+
+
+def _read(plpy: Any, image: ImageEncoding, work: Callable[[Tick], R]) -> R:
+    """Read an image: one that must be decoded with errors told by their cause."""
+    return work(images.no_tick) if image.format is ImageFormat.RAW else compute(plpy, work)

@@ -1,13 +1,20 @@
-"""Entries of the functions of the model registry."""
+"""Entries of the functions of the model registry, and of cerebro_export."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from cerebro_db.configs.exports import export_format
+from cerebro_db.models import export as driver
 from cerebro_db.models import registry
+from cerebro_db.models.export import ExportRequest
 from cerebro_db.models.registry import RegisterRequest
 from cerebro_db.server.caller import caller_session
-from cerebro_db.server.entry import entry_of
+from cerebro_db.server.computing import Tick, computing
+from cerebro_db.server.entry import entry, entry_of
+from cerebro_db.server.host import Host
+from cerebro_db.server.memory import recall
+from cerebro_db.server.training import take_joined
 
 
 @entry_of("cerebro_register_model")
@@ -72,3 +79,29 @@ def drop(plpy: Any, gd: dict[str, Any], name: str | None, version: int | None) -
     """Remove a version or a model."""
     with caller_session(plpy, writes=True) as session:
         registry.drop(session, name, version)
+
+
+@entry_of("cerebro_export")
+def export(
+    plpy: Any,
+    gd: dict[str, Any],
+    model_table: str | None,
+    mst_key: int | None,
+    wanted: str | None,
+) -> bytes:
+    """A model as the bytes of a file."""
+    host = Host.apart(plpy, gd, writes=False)
+    request = ExportRequest(model_table, mst_key, wanted, search_path=host.search_path)
+    return driver.export(host.pool, request, host.tick)
+
+
+@entry
+@computing
+def export_model(
+    tick: Tick, gd: dict[str, Any], task: str | None, wanted: str | None, state: int | None
+) -> bytes:
+    """Write the file of a model whose state is joined in this worker."""
+    known = recall(gd).architectures
+    from cerebro_db.training import export
+
+    return export.export(task or "", take_joined(gd, state), export_format(wanted), known, tick)

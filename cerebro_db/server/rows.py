@@ -4,23 +4,153 @@ from __future__ import annotations
 
 import json
 from collections import OrderedDict
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from cerebro_db.configs.architecture_limits import ArchitectureLimits
 from cerebro_db.configs.messages import shown
-from cerebro_db.configs.registry import is_registered, model_reference
-from cerebro_db.errors import InvalidArgument
+from cerebro_db.configs.registry import ModelReference, is_registered, model_reference
+from cerebro_db.configs.settings import Settings
+from cerebro_db.errors import InvalidArgument, InvalidState
+from cerebro_db.models.registered import RegisteredModel, named_models
 from cerebro_db.models.trained import ROLE
+from cerebro_db.postgres.catalog import Catalog
+from cerebro_db.postgres.control import control_session
 from cerebro_db.postgres.names import QualifiedName
-from cerebro_db.postgres.relations import require_text, spellings
+from cerebro_db.postgres.relations import CallerPath, require_text, spellings
+from cerebro_db.postgres.sessions import Session
 from cerebro_db.postgres.table_kinds import STATES_SUFFIX
+from cerebro_db.postgres.times import Styles
+from cerebro_db.scoring.prediction_models import Asked, models_of_table, shown_classes
+from cerebro_db.server import network
 from cerebro_db.server.caller import INT4, OID, TEXT, caller_session
+from cerebro_db.server.computing import Tick, compute
 from cerebro_db.server.entry import entry_of
-from cerebro_db.server.registered_rows import Versions
-from cerebro_db.server.rows_apart import model_apart
-from cerebro_db.server.rows_loading import LoadedModel, built, read_model
+from cerebro_db.server.host import Host
+from cerebro_db.server.limits import bind
 from cerebro_db.server.settings import settings_of
+
+if TYPE_CHECKING:
+    from cerebro_db.training.prediction import RowModel
+
+
+@dataclass(frozen=True)
+class NamedVersion:
+    """Version that a name means now.
+
+    Attributes:
+        key: the number of the version in the database; what it is of never changes.
+        reference: the same version, whatever becomes of aliases.
+    """
+
+    key: int
+    reference: ModelReference
+
+
+@dataclass
+class Versions:
+    """The plans of a session, by the form of the name."""
+
+    plans: dict[str, Any] = field(default_factory=dict)
+
+    def named(self, plpy: Any, reference: ModelReference) -> NamedVersion | None:
+        """The version that the role that calls now may use; None where there is none."""
+        form, value = _form(reference)
+        if form not in self.plans:
+            sql = _NAMED_VERSION.format(**_FORMS_OF_NAMES[form])
+            self.plans[form] = plpy.prepare(sql, [TEXT] * 3)
+        rows = plpy.execute(self.plans[form], [reference.name, reference.owner, value])
+        if not rows:
+            return None
+        return NamedVersion(int(rows[0]["key"]), reference.at(int(rows[0]["version"])))
+
+
+def _form(reference: ModelReference) -> tuple[str, str | None]:
+    if reference.alias is not None:
+        return "alias", reference.alias
+    if reference.version is not None:
+        return "version", str(reference.version)
+    return "latest", None
+
+
+# A caller's search path could bring in operators of others: every one has its schema.
+_NAMED_VERSION = """
+SELECT v.mst_key AS key, v.version
+  FROM cerebro._usable_models m
+  JOIN cerebro._usable_versions v ON v.model_id OPERATOR(pg_catalog.=) m.model_id{join}
+ WHERE m.name OPERATOR(pg_catalog.=) $1
+   AND CASE WHEN $2 IS NULL THEN m.owner OPERATOR(pg_catalog.=) cerebro._role()
+       ELSE pg_catalog.pg_get_userbyid(m.owner)::pg_catalog.text OPERATOR(pg_catalog.=) $2 END
+   AND {condition}
+ ORDER BY v.version USING OPERATOR(pg_catalog.>) LIMIT 1
+"""
+_FORMS_OF_NAMES = {
+    "latest": {"join": "", "condition": "$3 IS NULL"},
+    "version": {"join": "", "condition": "v.version OPERATOR(pg_catalog.=) $3::pg_catalog.int4"},
+    "alias": {
+        "join": """
+  JOIN cerebro._usable_aliases a ON a.model_id OPERATOR(pg_catalog.=) v.model_id
+   AND a.version OPERATOR(pg_catalog.=) v.version""",
+        "condition": "a.alias OPERATOR(pg_catalog.=) $3",
+    },
+}
+R = TypeVar("R")
+
+
+@dataclass(frozen=True)
+class LoadedModel:
+    """A model that is ready to be asked.
+
+    Attributes:
+        model: what computes.
+    """
+
+    model: RowModel
+
+    def ask(self, plpy: Any, question: Callable[[RowModel], R]) -> R:
+        """Ask the model."""
+        return compute(plpy, lambda tick: question(self.model))
+
+
+def read_model(session: Session, text: str, mst_key: int | None) -> tuple[Asked, bytes]:
+    """Facts of a model of a table, and its state."""
+
+    def tick() -> None:
+        """Statements of this session listen themselves, or are short."""
+
+    table = named_models(session, text, tick)
+    if mst_key is not None:
+        table.check_key(mst_key)
+    key = table.only_key() if mst_key is None else mst_key
+    asked = models_of_table(session, table, [key], tick)
+    sql = f"SELECT s.state FROM {table.states.sql} s WHERE s.mst_key = %s ORDER BY s.chunk"
+    chunks = [row[0] for row in session.run(sql, (key,))]
+    if not all(isinstance(chunk, bytes | memoryview) for chunk in chunks):
+        raise InvalidState(f"{table.states}: got NULL for a chunk of the state of {key}")
+    return asked, b"".join(chunks)
+
+
+def built(plpy: Any, asked: Asked, data: bytes, settings: Settings) -> LoadedModel:
+    """The model, ready to be asked."""
+    # Elsewhere this process reads models through sessions of its own.
+    memory = bind(settings, connects=plpy.asks_nothing)
+
+    def work(tick: Tick) -> RowModel:
+        from cerebro_db.training.environment import configure_once
+
+        configure_once(threads=1)
+        from cerebro_db.training.prediction import RowModel
+        from cerebro_db.training.tasks import Architectures
+
+        known = Architectures(ArchitectureLimits.of(settings), memory)
+        task, classes = asked.members[0].task, asked.class_values
+        return RowModel(
+            task, data, known, asked.names, classes, asked.shapes, asked.divisor, asked.class_kinds
+        )
+
+    return LoadedModel(compute(plpy, work))
+
 
 _KEY = "cerebro.rows"
 _SHOWN_KEY = "cerebro.rows_shown"
@@ -28,7 +158,6 @@ _SHOWN = "SELECT $1::{}::pg_catalog.text AS shown"
 _MOST_MODELS = 16
 _UNDEFINED = ("42P01", "42703", "3F000", "42602")
 _OF_NAMES_AND_RIGHTS = ("42", "3F")
-
 Answer = tuple[str | None, float | None, list[float]]
 
 
@@ -235,3 +364,62 @@ def _loaded(plpy: Any, text: str, mst_key: int | None) -> LoadedModel:
     with caller_session(plpy) as session:
         asked, data = read_model(session, text, mst_key)
     return built(plpy, asked, data, settings)
+
+
+_APART_KEY = "cerebro.rows_apart"
+_Place = tuple[str, CallerPath, Styles, str, int | None]
+
+
+@dataclass
+class _KeptApart:
+    """A model, which version it is, and the statement that asked for that."""
+
+    model: LoadedModel
+    version: tuple[Any, ...]
+    statement: int
+
+
+def model_apart(plpy: Any, gd: dict[str, Any], text: str, mst_key: int | None) -> LoadedModel:
+    """The model of a table, loaded where it has not been, or where it was replaced."""
+    network.require()
+    host = Host.of(plpy, gd)
+    kept: OrderedDict[_Place, _KeptApart] = gd.setdefault(_APART_KEY, OrderedDict())
+    place = (host.pool.dsn, host.search_path, host.styles, text, mst_key)
+    found, statement = kept.get(place), plpy.statement_began()
+    if found is None or found.statement != statement:
+        kept.pop(place, None)
+        found = kept[place] = _current_apart(host, found, text, mst_key, statement)
+        while len(kept) > _MOST_MODELS:
+            kept.popitem(last=False)
+    return found.model
+
+
+def _current_apart(
+    host: Host, known: _KeptApart | None, text: str, mst_key: int | None, statement: int
+) -> _KeptApart:
+    with control_session(host.pool, host.search_path, host.tick) as session:
+        version = _version_apart(session, text, mst_key)
+        if known is not None and known.version == version:
+            return _KeptApart(known.model, version, statement)
+        settings = Catalog(session, host.tick).settings()
+        asked, data = read_model(session, text, mst_key)
+        kinds, values = asked.class_kinds, asked.class_values
+        values = shown_classes(session, values, kinds, host.styles, host.tick)
+        asked = replace(asked, class_values=values, class_kinds=())  # nothing is left to be shown
+    return _KeptApart(built(host.plpy, asked, data, settings), version, statement)
+
+
+def _version_apart(session: Session, text: str, mst_key: int | None) -> tuple[Any, ...]:
+    """Version of a model: another one as soon as the state is."""
+    table = named_models(session, text, lambda: None)
+    if mst_key is not None:
+        table.check_key(mst_key)
+    key = table.only_key() if mst_key is None else mst_key
+    if isinstance(table, RegisteredModel):  # a version never changes
+        return (key,)
+    rows = session.run(
+        "SELECT s.tableoid::bigint, s.xmin::text, s.ctid::text "
+        f"FROM {table.states.sql} s WHERE s.mst_key = %s AND s.chunk = 0",
+        (key,),
+    )
+    return (*rows, key)

@@ -1,14 +1,26 @@
-"""The settings of the database, read and written by functions that run in it."""
+"""Entries about the installation: settings, versions, GPUs."""
 
 from __future__ import annotations
 
+import json
+import os
+import platform
+import resource
 from typing import Any
 
+import cerebro_db
 from cerebro_db.configs.settings import OF_SUPERUSERS, Settings, parse_setting
 from cerebro_db.errors import InvalidArgument, NotPermitted
+from cerebro_db.postgres import gpus
 from cerebro_db.postgres.sessions import check_dsn
+from cerebro_db.relay.machine import memory_mb
+from cerebro_db.server import network
 from cerebro_db.server.caller import caller_session
-from cerebro_db.server.entry import entry_of
+from cerebro_db.server.entry import entry, entry_of
+from cerebro_db.server.host import Host
+from cerebro_db.server.limits import bind
+from cerebro_db.training.devices import described
+from cerebro_db.training.environment import versions
 
 
 def settings_of(plpy: Any) -> Settings:
@@ -71,3 +83,61 @@ _IS_SUPERUSER = (
 )
 _REMOVE = "DELETE FROM {} WHERE name OPERATOR(pg_catalog.=) %s"
 _ADD = "INSERT INTO {} (name, value) VALUES (%s, %s)"
+
+
+@entry
+def installed(plpy: Any, gd: dict[str, Any]) -> str:
+    """The package's version, for example ``0.1.0``."""
+    return cerebro_db.__version__
+
+
+@entry
+def libraries(plpy: Any, gd: dict[str, Any]) -> list[tuple[str, str]]:
+    """Name and version of Python and of the libraries that compute."""
+    return [("Python", platform.python_version()), *versions().items()]
+
+
+@entry_of("cerebro_gpu_configuration")
+def gpu_configuration(
+    plpy: Any,
+    gd: dict[str, Any],
+    output_table: str | None,
+    source: str | None,
+    replace: bool | None,
+) -> None:
+    """Write down the GPUs of each host."""
+    host = Host.of(plpy, gd)
+    request = gpus.GpuRequest(output_table, source, replace)
+    with host.callers() as session:
+        gpus.write_configuration(session, host.pool, host.dialect, request, host.tick)
+
+
+@entry
+def gpus_here(plpy: Any, gd: dict[str, Any], source: str | None) -> list[str]:
+    """The GPUs of the host on which this process runs."""
+    return described(source, plpy.listen)
+
+
+@entry
+def limits(plpy: Any, gd: dict[str, Any], settings: str) -> list[tuple[str, str, str | None]]:
+    """Limits that this trainer has by the settings of the database, as the kernel tells.
+
+    Args:
+        settings: JSON of names and values.
+
+    Returns:
+        Name, value, and a warning or None.
+    """
+    known = Settings.of(json.loads(settings))
+    bind(known)
+    memory = resource.getrlimit(resource.RLIMIT_DATA)[1] // 2**20
+    cpus = ",".join(map(str, sorted(os.sched_getaffinity(0))))
+    nice = os.getpriority(os.PRIO_PROCESS, 0)
+    warning = None
+    if known.trainer_network == "off" and not network.is_refused():
+        warning = "this system cannot refuse trainers the network (seccomp): they have it"
+    return [
+        ("memory of a trainer", f"{memory} MB of {memory_mb()} MB", None),
+        ("processors of a trainer", f"{cpus}; nice {nice}", None),
+        ("network of a trainer", "none" if network.is_refused() else "that of the host", warning),
+    ]

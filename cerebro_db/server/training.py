@@ -1,4 +1,4 @@
-"""Entries of the aggregate cerebro_train."""
+"""Entries of the aggregates that train, and that join a state out of its chunks."""
 
 from __future__ import annotations
 
@@ -14,12 +14,14 @@ from cerebro_db.server.computing import Tick, as_ours, compute, computing
 from cerebro_db.server.entry import entry
 from cerebro_db.server.memory import WorkerMemory, recall, remember
 from cerebro_db.server.settings import settings_of
-from cerebro_db.training.blocks import decode_features, decode_targets
+from cerebro_db.training import state as states
+from cerebro_db.training.buffers import decode_features, decode_targets
 from cerebro_db.training.causes import of_the_model
 from cerebro_db.training.environment import configure, configured, configured_threads
 from cerebro_db.training.fields import Fields
+from cerebro_db.training.state import WEIGHTS, Part
 
-if TYPE_CHECKING:  # imports TensorFlow
+if TYPE_CHECKING:
     from cerebro_db.training.hop import HopReport
 
 MAX_THREADS = 1024
@@ -267,3 +269,57 @@ def _chunks(state: bytes, size: int) -> Iterator[tuple[int, bytes]]:
     view = memoryview(state)
     for number, start in enumerate(range(0, len(state), size)):
         yield number, bytes(view[start : start + size])
+
+
+_KEY = "cerebro.joined"
+# The largest value of the server, less a little for its header.
+_MAX_VALUE_BYTES = 2**30 - 2**10
+
+
+class _Joined:
+    """The chunks of the one state that is joined at present."""
+
+    def __init__(self) -> None:
+        self.token = 0
+        self.chunks: list[bytes] = []
+
+
+@entry
+def join_state(plpy: Any, gd: dict[str, Any], token: int | None, state: bytes | None) -> int:
+    """Take a chunk; the first one forgets whatever was joined before."""
+    joined: _Joined = gd.setdefault(_KEY, _Joined())
+    if token is None:
+        joined.token += 1
+        joined.chunks = []
+    elif token != joined.token:
+        raise InvalidState(f"got the token {token} where a state of token {joined.token} is joined")
+    if state is None:
+        raise InvalidState("got NULL for a chunk of a state")
+    joined.chunks.append(state)
+    return joined.token
+
+
+def take_joined(gd: dict[str, Any], token: int | None) -> bytes:
+    """The bytes of a joined state, which is forgotten."""
+    joined: _Joined = gd.get(_KEY, _Joined())
+    if token is None or token != joined.token or not joined.chunks:
+        raise InvalidState(f"got the token {token}; there is no state of that token")
+    chunks, joined.chunks = joined.chunks, []
+    return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+
+
+@entry
+def state_weights(plpy: Any, gd: dict[str, Any], token: int | None) -> bytes | None:
+    """The weights of a state as float32; None where no value of the server can hold them."""
+    data = take_joined(gd, token)
+    model = states.of_model({part.name: part for part in states.parts_of(data)})
+    weights = [part for name, part in model.items() if name.startswith(WEIGHTS)]
+    if 4 * sum(part.size for part in weights) > _MAX_VALUE_BYTES:
+        return None
+    return b"".join(_as_float32(data, part) for part in weights)
+
+
+def _as_float32(data: bytes, part: Part) -> bytes | memoryview:
+    if part.dtype == "float32":
+        return memoryview(data)[part.start : part.end]
+    return states.array_of(data, part).astype("float32").tobytes()

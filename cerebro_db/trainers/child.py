@@ -1,25 +1,158 @@
-"""Life of a driver or a trainer, from its fork on."""
+"""Life of a driver or a trainer, from its fork on: calls of server processes, one after another."""
 
 from __future__ import annotations
 
 import array
 import gc
+import importlib
 import json
 import os
 import resource
+import secrets
 import signal
 import socket
+import sys
+import traceback
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
-from cerebro_db.errors import RunInterrupted
+from cerebro_db.errors import CerebroError, OutOfMemory, RunInterrupted, TrainerBound, Unexpected
 from cerebro_db.relay.wire import DRIVER, TRAINER, send
 from cerebro_db.server.host import close_sessions
-from cerebro_db.server.memory import idle_seconds, release_memory
-from cerebro_db.trainers.link import Link
-from cerebro_db.trainers.serving import serve
+from cerebro_db.server.memory import idle_seconds, know_functions, release_memory
+from cerebro_db.trainers.lent import CallerGone, Link, Plpy, ServerError
 from cerebro_db.training.environment import lasting
+
+_MOST_TEXT = 1000
+
+
+def described(error: Exception) -> dict[str, Any]:
+    """An error as the server process raises it.
+
+    A defect is told in one line; its traceback, which tells where files lie, is for the server's log.
+    """
+    log = None
+    if isinstance(error, ServerError):
+        return {"number": error.number}
+    if not isinstance(error, CerebroError):
+        error, log = _unexpected(error)
+    return {
+        "sqlstate": error.sqlstate,
+        "message": _tellable(error.message),
+        "hint": error.hint and _tellable(error.hint),
+        "detail": error.detail and _tellable(error.detail),
+        "log": log,
+    }
+
+
+def _unexpected(error: Exception) -> tuple[Unexpected, str]:
+    number = secrets.token_hex(4)
+    told = "".join(traceback.format_exception(error))
+    text = " ".join(str(error)[:_MOST_TEXT].split())
+    short = Unexpected(
+        f"unexpected error {number}, {type(error).__name__}: {text}",
+        hint=f"the log of the server has its traceback, under the number {number}",
+    )
+    return short, f"Cerebro-DB: unexpected error {number}: {told}"
+
+
+def _tellable(text: str) -> str:
+    """A text as the server can take it: no half characters, no NUL."""
+    told = text.encode("utf-8", "backslashreplace").decode().replace("\0", "\\x00")
+    for place in _places():
+        told = told.replace(f"{place}/", "")
+    return told
+
+
+def _places() -> list[str]:
+    """Folders of Python and its packages on the server: nothing for users to know."""
+    places = {*map(str, sys.path), sys.prefix, sys.base_prefix, os.getcwd()}  # paths may be objects
+    return sorted((one for one in places if len(one) > 1), key=len, reverse=True)
+
+
+_PACKAGE = "cerebro_db.server"
+
+
+def serve(
+    link: Link, session: dict[str, Any], gd: dict[str, Any], after: Callable[[], None]
+) -> bool:
+    """Do what comes, until nobody is there any more.
+
+    Args:
+        link: to the server process.
+        session: facts about that process.
+        gd: what this process keeps from call to call.
+        after: called after each call, before its answer.
+
+    Returns:
+        Whether this process can go on to work for others.
+    """
+    calls = _Calls(Plpy(link, **session), gd, after)
+    try:
+        while calls.usable:
+            for answer in calls.answered(link.receive()):
+                link.send(answer)
+    except (CallerGone, RunInterrupted):
+        return True
+    return False
+
+
+class _Calls:
+    """Calls of one connection, of which some wait for no answer.
+
+    Where such a one fails, those that follow are left out, until one waits: it gets the error.
+    """
+
+    def __init__(self, plpy: Plpy, gd: dict[str, Any], after: Callable[[], None]) -> None:
+        self._plpy, self._gd, self._after = plpy, gd, after
+        self._failed: dict[str, Any] | None = None
+        self.usable = True
+
+    def answered(self, call: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        """Do a call; what is to be sent then."""
+        if call["begins"]:
+            self._failed = None
+        if self._failed is None:
+            answer, self.usable = _done(self._plpy, self._gd, call)
+            self._after()
+        else:
+            answer = self._failed
+        if call["waits"]:
+            self._failed = None
+            yield answer
+        elif self._failed is None and "error" in answer:
+            self._failed = answer
+            yield {"row_failed": True}
+
+
+def _done(plpy: Plpy, gd: dict[str, Any], call: dict[str, Any]) -> tuple[dict[str, Any], bool]:
+    """The answer to a call, and whether more can be done here."""
+    try:
+        if "functions" in call:
+            know_functions(gd, call["functions"])
+        function = _function(call["call"])
+        return {
+            "result": function(plpy, gd, *call["arguments"], **call["named"]),
+            "like": lasting(),
+        }, True
+    except Exception as error:
+        # TensorFlow may end a process that has no memory left at its next tensor.
+        spoiled = isinstance(error, OutOfMemory)
+        anew = isinstance(error, TrainerBound)
+        answer = {"error": described(error), "like": lasting(), "ends": spoiled, "anew": anew}
+        return answer, not (spoiled or anew)
+
+
+def _function(name: str) -> Callable[..., Any]:
+    """An entry of a module of the package's server functions."""
+    module, _, name = name.partition(".")
+    found: Callable[..., Any] = getattr(importlib.import_module(f"{_PACKAGE}.{module}"), name)
+    if not getattr(found, "is_entry", False):
+        raise LookupError(f"{name} is no entry")
+    return found
+
 
 # Which processes the kernel ends first where memory runs out: trainers before all of the server's.
 _OOM_SCORES = {TRAINER: 900, DRIVER: 600}

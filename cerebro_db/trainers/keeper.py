@@ -7,8 +7,11 @@ from __future__ import annotations
 
 import array
 import gc
+import importlib
 import json
 import os
+import pkgutil
+import re
 import select
 import selectors
 import signal
@@ -17,12 +20,15 @@ import time
 from collections import OrderedDict
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
 from typing import Any, BinaryIO
 
+from cerebro_db import server, training
+from cerebro_db.relay.keepers import FORK_HINT
 from cerebro_db.relay.wire import TRAINER, Closed, exactly, is_ours, received, send
-from cerebro_db.trainers import preloading
 from cerebro_db.trainers.child import MESSAGE_BYTES, harmless, live
-from cerebro_db.trainers.endings import ended
+from cerebro_db.training import environment
 
 IDLE_SECONDS = 600.0
 SETTLE_SECONDS = 0.5  # of a trainer whose caller has gone
@@ -264,8 +270,7 @@ class Keeper:
 def _cannot_fork(kind: str, error: OSError) -> dict[str, str]:
     return {
         "error": f"no {kind} can be started: {error.strerror}",
-        "hint": "the limits of processes and memory of the server's user are reached (ulimit -u, "
-        "TasksMax of systemd, pids.max of a container): raise them, or use fewer workers",
+        "hint": FORK_HINT,
     }
 
 
@@ -279,7 +284,7 @@ def keep(kind: str, name: str, lock: BinaryIO) -> None:
     """
     harmless(_OOM_SCORE)
     gc.disable()
-    preloading.load(kind)
+    preload(kind)
     gc.freeze()
     with suppress(FileNotFoundError):
         os.unlink(name)
@@ -290,3 +295,54 @@ def keep(kind: str, name: str, lock: BinaryIO) -> None:
         Keeper(kind, listener, lock).run()
         with suppress(FileNotFoundError):
             os.unlink(name)
+
+
+_LIMIT = re.compile(r"^Max data size\s+(\d+)", re.MULTILINE)
+
+
+def ended(pid: int) -> str | None:
+    """How a child has ended, such as "was killed by SIGKILL"; None while it lives.
+
+    After a violent end with what it had of the memory that it was allowed.
+    """
+    try:
+        found = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        if found is None:
+            return None
+        allowed = _allowed(pid)
+        _, status, usage = os.wait4(pid, 0)
+    except ChildProcessError:
+        return "has ended"
+    if not os.WIFSIGNALED(status):
+        return f"ended with exit code {os.waitstatus_to_exitcode(status)}"
+    had = f"it had {usage.ru_maxrss / 2**20:.1f} GB"
+    limit = f" of {allowed / 2**30:.1f} GB allowed" if allowed else ""
+    return f"was killed by {signal.Signals(os.WTERMSIG(status)).name}: {had}{limit}"
+
+
+def _allowed(pid: int) -> int | None:
+    """Bytes that it was allowed to have."""
+    try:
+        found = _LIMIT.search(Path(f"/proc/{pid}/limits").read_text())
+    except OSError:
+        return None
+    return int(found[1]) if found else None
+
+
+def preload(kind: str) -> None:
+    """Import what processes of a kind need; nothing computes, and no thread is left but TensorFlow's.
+
+    All of it at once: what a process imports later may be of another version by then.
+
+    Args:
+        kind: driver or trainer.
+    """
+    if kind == TRAINER:
+        environment.preload()
+        _import_all(training)
+    _import_all(server)
+
+
+def _import_all(package: ModuleType) -> None:
+    for module in pkgutil.iter_modules(package.__path__):
+        importlib.import_module(f"{package.__name__}.{module.name}")

@@ -13,9 +13,10 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from cerebro_db.configs.gpu_sources import NVIDIA, SOURCES, TENSORFLOW
 from cerebro_db.errors import InvalidArgument
 
+NVIDIA, TENSORFLOW = "nvidia", "tensorflow"
+SOURCES = (TENSORFLOW, NVIDIA)
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 _ORDER = "CUDA_DEVICE_ORDER"
 # One of these is there wherever a program can reach a GPU, whoever made it.
@@ -26,7 +27,6 @@ _GPU = re.compile(r"^\s*(?:GPU \d+:|MIG ).*\(UUID: ((?:GPU|MIG)-[\w/-]+)\)\s*$")
 # What an administrator has left to this process, before we write there.
 _GIVEN = os.environ.get(VISIBLE)
 _REPORT = "from cerebro_db.training.devices import report; report()"
-
 Tick = Callable[[], None]
 
 

@@ -17,13 +17,13 @@ from cerebro_db.configs.exports import Format
 from cerebro_db.errors import InvalidData, MissingLibrary
 from cerebro_db.training import models
 from cerebro_db.training import state as states
+from cerebro_db.training.calls import assign
 from cerebro_db.training.causes import short
 from cerebro_db.training.fields import Fields
 from cerebro_db.training.naming import named_model_variables
 from cerebro_db.training.program import Recipe, check_fits
-from cerebro_db.training.state_layout import of_model
+from cerebro_db.training.state import of_model
 from cerebro_db.training.tasks import Architectures, recipe_of
-from cerebro_db.training.transfer import assign
 
 ONNX_PACKAGES = ("tf2onnx", "onnx")
 # Sessions hand values on as text of two characters a byte, of which a gigabyte is too much.

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from importlib.metadata import packages_distributions, version
 from typing import Any
 
-from cerebro_db.configs.custom import PREFIX, check_path
 from cerebro_db.configs.messages import shown
+from cerebro_db.configs.names import PREFIX, check_path
 from cerebro_db.errors import InvalidArgument
 
 # What no loss, metric or schedule is in, whoever asks for it.

@@ -7,7 +7,7 @@ from typing import Any
 
 import keras
 
-from cerebro_db.training.state_layout import AVERAGES, OPTIMIZER, WEIGHTS
+from cerebro_db.training.state import AVERAGES, OPTIMIZER, WEIGHTS
 
 
 def named_model_variables(model: keras.Model) -> dict[str, Any]:

@@ -21,15 +21,11 @@ from cerebro_db.configs.model_outputs import OutputSpec, output_names, outputs_o
 from cerebro_db.configs.parameters import CompileParams, FitParams
 from cerebro_db.errors import InvalidState
 from cerebro_db.training import models
-from cerebro_db.training.inputs import ModelInputs
-from cerebro_db.training.losses import TotalLoss, alone
+from cerebro_db.training.calls import ModelInputs, TotalLoss, Traced, alone, assign, read
 from cerebro_db.training.naming import copies_of_weights, named_model_variables, named_variables
 from cerebro_db.training.scalars import make_variable, scalars_of
-from cerebro_db.training.state import State
-from cerebro_db.training.state_layout import AVERAGES, OPTIMIZER, of_model
+from cerebro_db.training.state import AVERAGES, OPTIMIZER, State, of_model
 from cerebro_db.training.targets import TargetFacts, encode, encodings_for, parts
-from cerebro_db.training.traced import Traced
-from cerebro_db.training.transfer import assign, read
 
 LEARNING_RATE = "optimizer/learning_rate"  # its name in a state
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -9,20 +10,156 @@ from typing import Any
 
 import numpy as np
 
-from cerebro_db.configs.exactness import AUC, CONFUSION, is_exact
-from cerebro_db.configs.model_outputs import metric_names
-from cerebro_db.errors import PACK_AGAIN, InvalidData
+from cerebro_db.configs.losses import Target
+from cerebro_db.configs.model_outputs import AUC, CONFUSION, is_exact, metric_names
+from cerebro_db.configs.parameters import LossSpec
+from cerebro_db.errors import PACK_AGAIN, InvalidArgument, InvalidData
 from cerebro_db.training import state as states
-from cerebro_db.training.blocks import Shapes
+from cerebro_db.training.buffers import Shapes
 from cerebro_db.training.causes import cause
-from cerebro_db.training.detail import Detail, added_counts, details_for, exact_auc
 from cerebro_db.training.fields import Fields
 from cerebro_db.training.models import check_training
 from cerebro_db.training.partitions import Partition, PartitionCache
 from cerebro_db.training.program import Recipe
 from cerebro_db.training.scoring import Partial, Scorer, add_partials, metrics_of
-from cerebro_db.training.targets import TargetFacts, parts
+from cerebro_db.training.targets import TargetFacts, encoding_for, parts
 from cerebro_db.training.tasks import Architectures, ScanTask, recipe_of
+
+
+def probabilities(outputs: np.ndarray, loss: LossSpec, classes: int) -> np.ndarray:
+    """Probability of each class, ``float64[rows, classes]``.
+
+    One output is the probability of the second of two classes. Where the loss works on logits
+    the model's output is no probability yet.
+    """
+    values = outputs
+    logits = bool(loss.all_arguments().get("from_logits"))
+    if values.shape[1] == 1 and classes == 2:
+        second = 0.5 * (1.0 + np.tanh(0.5 * values)) if logits else values
+        return np.concatenate([1.0 - second, second], axis=1)
+    if logits and loss.name.startswith("Binary"):
+        values = 0.5 * (1.0 + np.tanh(0.5 * values))
+    elif logits:
+        values = np.exp(values - values.max(axis=1, keepdims=True))
+        values /= values.sum(axis=1, keepdims=True)
+    return values[:, :classes]
+
+
+@dataclass
+class Detail:
+    """Share of one configuration's predictions for some rows.
+
+    Args:
+        kind: AUC or CONFUSION.
+        recipe: of the configuration.
+        units: last dimension of the output.
+        place: of the output among those of the model.
+    """
+
+    kind: str
+    recipe: Recipe
+    units: int
+    place: int = 0
+    _positive: list[np.ndarray] = field(default_factory=list)
+    _negative: list[np.ndarray] = field(default_factory=list)
+    _counts: dict[tuple[int, int], int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.kind not in (AUC, CONFUSION):
+            raise InvalidArgument(f"task: got the detail {self.kind!r}; allowed: auc, confusion")
+        if self.kind == CONFUSION and self._facts.kind != "class":
+            raise InvalidArgument("got a float target; allowed: classes")
+
+    def add(self, outputs: np.ndarray, targets: np.ndarray) -> None:
+        """Take the outputs for some rows, and their stored targets."""
+        if self.kind == CONFUSION:
+            self._count(outputs, targets)
+            return
+        truth = self._truth(targets).reshape(outputs.shape)
+        self._positive.append(outputs[truth].astype(np.float32))
+        self._negative.append(outputs[~truth].astype(np.float32))
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain values."""
+        if self.kind == CONFUSION:
+            counts = self._counts.items()
+            return {"counts": [[*pair, count] for pair, count in sorted(counts)]}
+        return {
+            "positive": _packed(self._positive),
+            "negative": _packed(self._negative),
+        }
+
+    @property
+    def _facts(self) -> TargetFacts:
+        return self.recipe.targets.each[self.place]
+
+    def _truth(self, targets: np.ndarray) -> np.ndarray:
+        facts = self._facts
+        if facts.kind != "class":
+            return targets != 0
+        if encoding_for(facts, Target.BINARY, self.units) == "onehot":
+            return np.eye(facts.num_classes, dtype=bool)[targets]
+        return targets != 0
+
+    def _count(self, outputs: np.ndarray, targets: np.ndarray) -> None:
+        classes, loss = self._facts.num_classes, self.recipe.outputs[self.place].loss
+        found = probabilities(outputs.astype(np.float64), loss, classes).argmax(axis=1)
+        pairs, counts = np.unique(targets.astype(np.int64) * classes + found, return_counts=True)
+        for pair, count in zip(pairs.tolist(), counts.tolist(), strict=True):
+            place = divmod(pair, classes)
+            self._counts[place] = self._counts.get(place, 0) + count
+
+
+def details_for(kind: str, recipe: Recipe, units: Sequence[int]) -> tuple[Detail | None, ...]:
+    """Details of each output; None for those of several of which there is nothing to ask."""
+    if len(units) == 1:
+        return (Detail(kind, recipe, units[0]),)
+    has = [
+        any(map(is_exact, output.metrics)) if kind == AUC else facts.kind == "class"
+        for output, facts in zip(recipe.outputs, recipe.targets.each, strict=True)
+    ]
+    return tuple(
+        Detail(kind, recipe, units[place], place) if asked else None
+        for place, asked in enumerate(has)
+    )
+
+
+def exact_auc(details: Sequence[Any]) -> float:
+    """The probability that a positive has a higher output than a negative, ties counting half.
+
+    Args:
+        details: what :meth:`Detail.to_json` told of each partition.
+
+    Returns:
+        NaN where there are no positives, or no negatives.
+    """
+    positive = np.concatenate([_unpacked(detail["positive"]) for detail in details])
+    negative = np.sort(np.concatenate([_unpacked(detail["negative"]) for detail in details]))
+    pairs = len(positive) * len(negative)
+    if not pairs:
+        return float("nan")
+    below = np.searchsorted(negative, positive, "left").sum(dtype=np.int64)
+    not_above = np.searchsorted(negative, positive, "right").sum(dtype=np.int64)
+    return (int(below) + int(not_above)) / (2 * pairs)
+
+
+def added_counts(details: Sequence[Any]) -> list[list[int]]:
+    """Of all partitions together: actual class, predicted class, rows; by their ids."""
+    total: dict[tuple[int, int], int] = {}
+    for detail in details:
+        for actual, predicted, count in detail["counts"]:
+            total[actual, predicted] = total.get((actual, predicted), 0) + int(count)
+    return [[*pair, count] for pair, count in sorted(total.items())]
+
+
+def _packed(parts: Sequence[np.ndarray]) -> str:
+    joined = np.concatenate([np.zeros(0, np.float32), *parts])
+    return base64.b64encode(joined.astype("<f4").tobytes()).decode("ascii")
+
+
+def _unpacked(text: str) -> np.ndarray:
+    return np.frombuffer(base64.b64decode(text), "<f4")
+
 
 Tick = Callable[[], None]
 

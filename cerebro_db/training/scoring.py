@@ -11,23 +11,19 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from cerebro_db.configs.custom import bare_name, is_custom
 from cerebro_db.configs.losses import Target
 from cerebro_db.configs.metrics import accuracy_class
 from cerebro_db.configs.model_outputs import OutputSpec
+from cerebro_db.configs.names import bare_name, is_custom
 from cerebro_db.configs.parameters import CompileParams, MetricSpec
 from cerebro_db.errors import InvalidArgument
 from cerebro_db.training import models
+from cerebro_db.training.calls import ModelInputs, TotalLoss, Traced, alone, assign, listed
 from cerebro_db.training.functions import function_of
-from cerebro_db.training.inputs import ModelInputs
-from cerebro_db.training.losses import TotalLoss, alone, listed
 from cerebro_db.training.naming import named_model_variables
 from cerebro_db.training.program import Recipe, check_fits
-from cerebro_db.training.state import State
-from cerebro_db.training.state_layout import of_model
+from cerebro_db.training.state import State, of_model
 from cerebro_db.training.targets import TargetFacts, encode, encoding_for, encodings_for
-from cerebro_db.training.traced import Traced
-from cerebro_db.training.transfer import assign
 
 _BATCH_FLOATS = 4 * 1024 * 1024
 _MAX_BATCH = 4096

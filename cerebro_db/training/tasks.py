@@ -8,19 +8,19 @@ from typing import Any
 
 import numpy as np
 
-from cerebro_db.configs.architecture import ArchitectureLimits, check_architecture
-from cerebro_db.configs.by_output import MAX_OUTPUTS
+from cerebro_db.configs.architecture import check_architecture
+from cerebro_db.configs.architecture_limits import ArchitectureLimits
+from cerebro_db.configs.arguments import MAX_OUTPUTS
 from cerebro_db.configs.memory import FEWER_MODELS, Load, check_worker_memory, worker_memory
 from cerebro_db.configs.messages import shown
 from cerebro_db.configs.parameters import parse_compile_params, parse_fit_params
 from cerebro_db.errors import InvalidArgument, RunFailed
-from cerebro_db.training.blocks import MAX_INPUTS, Shapes
+from cerebro_db.training.buffers import MAX_INPUTS, Shapes
 from cerebro_db.training.fields import Fields
-from cerebro_db.training.forward import ModelSize
 from cerebro_db.training.hop import HopTask
 from cerebro_db.training.partitions import Buffers, CacheKey, RowOrder
 from cerebro_db.training.program import Recipe
-from cerebro_db.training.sizes import check_size
+from cerebro_db.training.sizes import ModelSize, check_size
 from cerebro_db.training.targets import TargetFacts
 
 _MAX_STEPS = 1_000_000

@@ -100,7 +100,7 @@ CREATE OR REPLACE FUNCTION cerebro.cerebro_predict_row(
     OUT estimated double precision[]
 ) LANGUAGE plpython3u STABLE AS {{ udf('cerebro_predict_row') }};
 COMMENT ON FUNCTION cerebro.cerebro_predict_row(text, double precision[], integer) IS
-'Prediction of a model of cerebro_fit_multiple for one row, for use in queries and triggers. Runs in the calling session, which imports TensorFlow at the first call and keeps the model. Returns the most probable class with its probability, and the probabilities of all classes in their order; for float targets the values. NULL features give NULL. mst_key may be left out where the table has one model. A registered model, such as model:digits@champion, is looked up at every call.';
+'Prediction of a model of cerebro_fit_multiple for one row, for use in queries and triggers. Runs in the caller''s transaction; a trainer beside the session keeps the model. Returns the most probable class with its probability, and the probabilities of all classes in their order; for float targets the values. NULL features give NULL. mst_key may be left out where the table has one model. A registered model, such as model:digits@champion, is looked up at every call.';
 
 CREATE OR REPLACE FUNCTION cerebro.cerebro_predict_outputs(
     model_table text,

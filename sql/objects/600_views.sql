@@ -196,7 +196,7 @@ WITH latest AS (
            coalesce(t.metric_names, v.metric_names) AS metric_names,
            v.loss AS validation_loss, v.metrics AS validation_metrics,
            t.loss AS training_loss, t.metrics AS training_metrics,
-           -- The goal is the same for all configurations of a run; cerebro_db/scoring/goals.py has the rule.
+           -- The goal is the same for all configurations of a run; cerebro_db/scoring/prediction_models.py has the rule.
            CASE c.goal
                WHEN 'max' THEN -(coalesce(v.metrics, t.metrics))[1]
                WHEN 'min' THEN (coalesce(v.metrics, t.metrics))[1]

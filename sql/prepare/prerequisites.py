@@ -84,7 +84,22 @@ def lacking():
         )
 
 
-for check in (outdated, unreadable, lacking):
+def homeless():
+    directory = TOLD["directory"]
+    own = os.path.join(directory, "cerebro-{}".format(os.geteuid()))
+    if not os.path.isdir(directory):
+        yield (
+            'the server finds no folder "{}" for keepers'.format(directory),
+            "Make it on the server's machine, or name another one: --keeper-directory",
+        )
+    elif not os.path.isdir(own) and not os.access(directory, os.W_OK | os.X_OK):
+        yield (
+            'operating system user "{}" may not make a folder in "{}"'.format(USER, directory),
+            "Let it, or name another folder: --keeper-directory",
+        )
+
+
+for check in (outdated, unreadable, lacking, homeless):
     found = list(check())
     if found:
         yield from found

@@ -1,1 +1,1 @@
-return relay.trainer("version.libraries")
+return relay.trainer("settings.libraries")

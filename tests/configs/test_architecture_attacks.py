@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from cerebro_db.configs.architecture import ArchitectureLimits, check_architecture
+from cerebro_db.configs.architecture import check_architecture
+from cerebro_db.configs.architecture_limits import ArchitectureLimits
 from cerebro_db.errors import InvalidArchitecture
 
 # Whatever runs leaves this behind; a module of this name lies where Python would find it.

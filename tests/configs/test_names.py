@@ -20,8 +20,8 @@ from cerebro_db.configs.optimizers import (  # noqa: E402
     OPTIMIZERS,
     REFUSED_ARGUMENTS,
     REFUSED_OPTIMIZERS,
+    SCHEDULES,
 )
-from cerebro_db.configs.schedules import SCHEDULES  # noqa: E402
 from cerebro_db.errors import InvalidArgument  # noqa: E402
 
 pytestmark = pytest.mark.slow

@@ -28,14 +28,14 @@ FULL_NAMES = {"np.load", "numpy.load"} | {f"builtins.{name}" for name in BUILTIN
 KEYWORDS = {"allow_pickle", "safe_mode", "shell"}
 # What has the name of something that evaluates, and why it does not.
 ALLOWED = {
-    "cerebro_db/server/model_loading.py": ["load_model"],  # our own function
+    "cerebro_db/server/models.py": ["load_model"],  # our own function
     # Data sets only, in a child process; Keras reads a file of our own making.
     "cerebro_db/training/keras_file.py": ["h5py", "load_weights"],
     # An installed package that an administrator has registered.
     "cerebro_db/training/functions.py": ["import_module"],
     # Modules of the package itself: an entry by its name, and all of them before processes are forked.
-    "cerebro_db/trainers/serving.py": ["import_module"],
-    "cerebro_db/trainers/preloading.py": ["import_module"],
+    "cerebro_db/trainers/child.py": ["import_module"],
+    "cerebro_db/trainers/keeper.py": ["import_module"],
 }
 
 
@@ -71,7 +71,7 @@ def test_nothing_is_evaluated(path: Path) -> None:
 def test_every_part_was_read() -> None:
     read = {path.relative_to(ROOT).parts[0] for path in SOURCES}
     assert read == {"cerebro_db", "udfs", "sql"}
-    assert ROOT / "cerebro_db/training/building.py" in SOURCES
+    assert ROOT / "cerebro_db/training/models.py" in SOURCES
 
 
 @pytest.mark.parametrize(

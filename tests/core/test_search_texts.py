@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from cerebro_db.configs.monitors import Monitor
+from cerebro_db.configs.callbacks import Monitor
 from cerebro_db.configs.search_methods import METHODS
 from cerebro_db.core.search import Aim, EarlyStopping
 from cerebro_db.core.search_texts import (

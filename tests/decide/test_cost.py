@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from cerebro_db.decide.cost import ArchitectureFacts, hop_seconds, steps_per_call, use_jit
+from cerebro_db.configs.memory import ArchitectureFacts
+from cerebro_db.decide.cost import hop_seconds, steps_per_call, use_jit
 from cerebro_db.errors import InvalidArgument
 
 DENSE = ArchitectureFacts(26_122, 25_856, False, False, 3, ((64,),), ((10,),))

@@ -16,7 +16,7 @@ from typing import Any
 
 from cerebro_db.configs.search_methods import find_method
 from cerebro_db.core.search import Aim, Budget, EarlyStopping, Space
-from cerebro_db.postgres import decisions as rows
+from cerebro_db.postgres import records as rows
 from cerebro_db.postgres.client import Client
 from cerebro_db.runs import decisions
 from cerebro_db.runs.driver import Limits, resume

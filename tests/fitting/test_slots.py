@@ -15,7 +15,7 @@ from servers import as_role, connected
 
 from cerebro_db.install.embedded import Cluster
 from cerebro_db.install.postgres import find
-from cerebro_db.postgres import slots
+from cerebro_db.postgres import control
 
 Fit = Callable[..., tuple[str, int]]
 WORKERS = (
@@ -143,10 +143,10 @@ def test_reserved_connections_are_not_free(short_folder: Path) -> None:
         session = connected(cluster.dsn())
         with session.cursor() as cursor:
             cursor.execute("CREATE ROLE alice; SET ROLE alice")
-            cursor.execute(slots._FREE)
+            cursor.execute(control._FREE)
             few = cursor.fetchone()[0]
             cursor.execute("RESET ROLE; GRANT pg_use_reserved_connections TO alice; SET ROLE alice")
-            cursor.execute(slots._FREE)
+            cursor.execute(control._FREE)
             assert cursor.fetchone()[0] == few + 5
         session.close()
     finally:

@@ -14,7 +14,8 @@ import signal
 import sys
 from typing import Any
 
-from cerebro_db.configs.architecture import ArchitectureLimits, check_architecture, fingerprint
+from cerebro_db.configs.architecture import check_architecture, fingerprint
+from cerebro_db.configs.architecture_limits import ArchitectureLimits
 from cerebro_db.configs.parameters import parse_compile_params, parse_fit_params
 from cerebro_db.errors import CerebroError
 from cerebro_db.training.environment import configure

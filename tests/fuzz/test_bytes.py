@@ -15,8 +15,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cerebro_db.errors import InvalidData, InvalidState
-from cerebro_db.training.blocks import decode_features, decode_targets, parse_rows
-from cerebro_db.training.buffers import decode, parse_arrays, parse_bytes, parse_labels
+from cerebro_db.training.buffers import (
+    decode,
+    decode_features,
+    decode_targets,
+    parse_arrays,
+    parse_bytes,
+    parse_labels,
+    parse_rows,
+)
 from cerebro_db.training.partitions import Buffers, Partition
 from cerebro_db.training.state import from_bytes, to_bytes
 from cerebro_db.training.targets import TargetFacts

@@ -13,11 +13,10 @@ from hypothesis import strategies as st
 
 from cerebro_db.configs.architecture import check_architecture, fingerprint, with_dropout
 from cerebro_db.configs.changes import changed
-from cerebro_db.configs.facts import ArchitectureFacts
 from cerebro_db.configs.grid import parse_compile_grid, parse_fit_grid
+from cerebro_db.configs.memory import ArchitectureFacts
 from cerebro_db.configs.model_selection import combine, generate
 from cerebro_db.configs.parameters import parse_compile_params, parse_fit_params
-from cerebro_db.configs.predictions import prediction_type
 from cerebro_db.configs.search_methods import METHODS
 from cerebro_db.core.search_texts import (
     monitors_of_aims,
@@ -26,6 +25,7 @@ from cerebro_db.core.search_texts import (
     parse_more,
     parse_objectives,
 )
+from cerebro_db.scoring.prediction import prediction_type
 
 COMPILE = grammar_texts.spelled() | grammar_texts.changed(grammar_texts.COMPILE)
 FIT = grammar_texts.changed(grammar_texts.FIT)

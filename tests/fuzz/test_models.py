@@ -10,7 +10,8 @@ from fuzz import mutations
 from fuzz.harness import OUTSIDE, attempt, share
 from hypothesis import assume, given
 
-from cerebro_db.configs.architecture import ArchitectureLimits, check_architecture
+from cerebro_db.configs.architecture import check_architecture
+from cerebro_db.configs.architecture_limits import ArchitectureLimits
 from cerebro_db.errors import CerebroError
 
 pytestmark = pytest.mark.slow

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from conftest import Sql
 
-from cerebro_db.postgres.dialects.greenplum import Greenplum
+from cerebro_db.postgres.dialects.choice import Greenplum
 from cerebro_db.postgres.dialects.greenplum_rotation import GreenplumRotation
 from cerebro_db.postgres.dialects.postgresql_training import HopOrder, ScanOrder, StateTables
 from cerebro_db.postgres.names import QualifiedName
@@ -30,7 +30,7 @@ def worker(segments: Sql) -> Iterator[Session]:
     segments.run("SELECT cerebro_pack('source', 'packed', 'y', 'x', 50)")
     session = Session(segments.dsn, "test")
     session.settle()
-    session.run("; ".join(Greenplum(90426).session_settings().first))
+    session.run("; ".join(Greenplum(90426).session_settings()))
     session.run(SQL.worker_settings(StateTables("states", 3, True)))
     for statement in SQL.create_states(STATES, True):
         session.run(statement)

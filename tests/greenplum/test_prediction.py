@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from conftest import Sql
 
-from cerebro_db.postgres.dialects.greenplum import Greenplum
+from cerebro_db.postgres.dialects.choice import Greenplum
 from cerebro_db.postgres.dialects.greenplum_prediction import GreenplumPrediction
 from cerebro_db.postgres.dialects.postgresql_prediction import PackedSource, RowSource, Source
 from cerebro_db.postgres.dialects.prediction_answers import Answer, Classes, Several, Values
@@ -30,7 +30,7 @@ def session(segments: Sql) -> Iterator[Session]:
     """A session such as drivers use, in a transaction with tables to predict on."""
     session = Session(segments.dsn, "test")
     session.settle()
-    session.run("; ".join(Greenplum(90426).session_settings().first))
+    session.run("; ".join(Greenplum(90426).session_settings()))
     session.run(
         "SET search_path = public; BEGIN; CREATE TABLE plain AS SELECT g AS id, ARRAY[g, g]::real[] AS x "
         "FROM generate_series(1, 600) g DISTRIBUTED BY (id); "

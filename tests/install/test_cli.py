@@ -15,6 +15,7 @@ from reasons import EMBEDDED_ONLY
 import cerebro_db
 
 PACKAGE = str(Path(cerebro_db.__file__).parent)
+LIMITS = ["memory of a trainer", "processors of a trainer", "network of a trainer"]
 LIGHT = ("sqlalchemy", "psycopg2", "jinja2", "numpy", "tensorflow", "keras")
 
 
@@ -102,7 +103,17 @@ def test_verify(database: str, has_segments: bool) -> None:
     assert first.startswith(f"Cerebro-DB {cerebro_db.__version__}, ")
     if has_segments:
         assert re.fullmatch(r"the same on \d+ segments", others.pop())
-    assert [line.split()[0] for line in others] == ["Python", "numpy", "tensorflow", "keras"]
+    versions, limits = others[:4], dict(line.split(": ", 1) for line in others[4:])
+    assert [line.split()[0] for line in versions] == ["Python", "numpy", "tensorflow", "keras"]
+    folder, processes, *trainer = limits
+    assert [folder, *trainer] == ["folder of keepers", *LIMITS]
+    assert re.fullmatch(
+        r"/tmp/cerebro-\d+, \d+ MB free, \d+ keepers, \d+ of them .*", limits[folder]
+    )
+    assert re.fullmatch(r"\d+; allowed: (\d+|any number)", limits[processes])
+    assert re.fullmatch(r"\d+ MB of \d+ MB", limits[LIMITS[0]])
+    assert re.fullmatch(r"[\d,]+; nice \d+", limits[LIMITS[1]])
+    assert limits[LIMITS[2]] == "none"
 
 
 @pytest.mark.not_on_segments(EMBEDDED_ONLY)

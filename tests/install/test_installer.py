@@ -287,6 +287,17 @@ class TestMissing:
         assert hint is not None
         assert f'{python.parent}/pip install "cerebro-db[cpu]' in hint
 
+    @pytest.mark.not_on_segments(EMBEDDED_ONLY)
+    def test_keeper_directory(self, empty_database: str, short_folder: Path) -> None:
+        message, hint = self._message(empty_database, Script(keeper_directory="/nowhere"))
+        assert message == 'the server finds no folder "/nowhere" for keepers'
+        assert "--keeper-directory" in (hint or "")
+        folder = short_folder / "closed"
+        folder.mkdir(mode=0o555)
+        message, hint = self._message(empty_database, Script(keeper_directory=str(folder)))
+        assert message.endswith(f'may not make a folder in "{folder}"')
+        assert "--keeper-directory" in (hint or "")
+
     def test_someone_elses_schema(self, empty_database: str, empty: Any) -> None:
         empty.run("CREATE SCHEMA cerebro")
         message, _ = self._message(empty_database, Script())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from psycopg2 import errors
+from servers import Caller
 
 from cerebro_db.postgres.dialects.choice import dialect_of
 from cerebro_db.postgres.sessions import SessionPool
@@ -132,10 +133,8 @@ def test_several_workers_from_a_client(trained, monkeypatch, has_segments):
         pool, "take", lambda count, tick: [counts.append(count), take(count, tick)][1]
     )
     try:
-        request = evaluation.EvaluationRequest(
-            "flowers", "flowers_packed", "client_scores", search_path="public"
-        )
-        scores = evaluation.evaluate(pool, dialect, request)
+        request = evaluation.EvaluationRequest("flowers", "flowers_packed", "client_scores")
+        scores = evaluation.evaluate(Caller(pool, dialect, search_path="public"), request)
         assert counts == [1, 2]  # one that leads, and the workers
     finally:
         pool.close()

@@ -6,7 +6,7 @@ import pytest
 
 from cerebro_db.configs.model_outputs import outputs_of
 from cerebro_db.configs.parameters import parse_compile_params
-from cerebro_db.scoring.goals import badness, common_goal
+from cerebro_db.scoring.prediction_models import badness, common_goal
 
 
 @pytest.mark.parametrize(

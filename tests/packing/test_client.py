@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from servers import partitions
+from servers import Caller, partitions
 
 from cerebro_db.packing import pack, survey
 from cerebro_db.packing.request import PackRequest
@@ -28,15 +28,15 @@ def pool(db, dialect):
 def test_a_client_packs_the_same_bytes(digits, pool, dialect, monkeypatch):
     # A table of many chunks of addresses, too.
     monkeypatch.setattr(survey, "BLOCKS_PER_FETCH", 2)
-    said, count = [], partitions(3)
+    caller, count = Caller(pool, dialect), partitions(3)
     request = PackRequest(
         "public.digits", "public.by_client", "y", "x", num_partitions=count, seed=4
     )
-    summary = pack.pack(pool, dialect, request, notify=said.append)
+    summary = pack.pack(caller, request)
     digits.pack("digits", "by_server", "y", "x", num_partitions=count, seed=4)
     assert digits.unpack("by_client").raw == digits.unpack("by_server").raw
     assert (summary.rows, summary.partitions, summary.num_classes) == (1003, count, 7)
-    assert said == [str(summary)]
+    assert caller.told == [str(summary)]
 
 
 def test_a_packed_table_as_a_value(digits, pool):

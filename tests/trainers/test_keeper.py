@@ -182,10 +182,10 @@ def test_trainers_begin_and_train_side_by_side(place: Place) -> None:
 
 GRADIENTS = r"""
 import gc, os, sys
-from cerebro_db.trainers import preloading
+from cerebro_db.trainers.keeper import preload
 
 gc.disable()
-preloading.load("trainer")
+preload("trainer")
 gc.freeze()
 
 def child():

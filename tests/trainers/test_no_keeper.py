@@ -7,7 +7,8 @@ import pwd
 import signal
 import socket
 import subprocess
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,9 @@ import psycopg2
 import pytest
 from reasons import EMBEDDED_ONLY
 
+import cerebro_db
+from cerebro_db.errors import InstallationFailed
+from cerebro_db.install import installer
 from cerebro_db.install.embedded import Cluster
 from cerebro_db.install.script import Script
 
@@ -123,6 +127,109 @@ def test_package_that_is_gone(call: Any, sql: Any, short_folder: Path) -> None:
     check(failure.value, f"{package}/__init__.py: No such file", '"cerebro upgrade"')
 
 
+def test_interpreter_that_was_moved(call: Any, sql: Any, short_folder: Path) -> None:
+    python = short_folder / "moved_python"
+    python.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    sql.run(VERSION + Script(python=str(python)).udf("cerebro_version"))
+    sql.value("SELECT cerebro_version()")
+    python.unlink()
+    found = call(python=str(python))
+    check(found, f"{python}: No such file", 'run "cerebro upgrade" with --python and the path')
+
+
+def test_package_that_may_not_be_read(call: Any, sql: Any, short_folder: Path) -> None:
+    package = short_folder / "secret"
+    subprocess.run(["cp", "-r", Script().package, str(package)], check=True)
+    sql.run(VERSION + Script(package=str(package)).udf("cerebro_version"))
+    sql.value("SELECT cerebro_version()")
+    os.chown(package, 0, 0)
+    package.chmod(0o700)
+    if os.geteuid():
+        package.chmod(0)
+    with pytest.raises(psycopg2.Error) as failure:
+        sql.run("SELECT cerebro_version()")
+    check(failure.value, f"{package}/__init__.py: Permission denied", "may not read it")
+    package.chmod(0o755)
+
+
+def test_something_else_in_the_place_of_a_socket(
+    call: Any, sql: Any, directory: Path, user: int
+) -> None:
+    sql.run(VERSION + Script(keeper_directory=str(directory)).udf("cerebro_version"))
+    sql.value("SELECT cerebro_version()")
+    (keeper,) = _keepers(directory)
+    os.kill(keeper, signal.SIGKILL)
+    (path,) = [one for one in (directory / f"cerebro-{user}").iterdir() if one.is_socket()]
+    path.unlink()
+    path.mkdir()
+    found = call(keeper_directory=str(directory))
+    check(found, f"{path}: got something else than a socket", OTHER_PLACE)
+
+
+@pytest.fixture
+def disk(directory: Path, user: int) -> Iterator[Callable[[str], Path]]:
+    """Makes a small file system that the server's user may write to."""
+
+    def disk(options: str) -> Path:
+        command = ["mount", "-t", "tmpfs", "-o", f"{options},uid={user},mode=755", "none"]
+        done = subprocess.run([*command, str(directory)], capture_output=True, check=False)
+        if done.returncode:
+            pytest.skip("needs the right to mount a file system")
+        return directory
+
+    yield disk
+    for pid in _keepers(directory):
+        os.kill(pid, signal.SIGKILL)
+    subprocess.run(["umount", "-l", str(directory)], capture_output=True, check=False)
+
+
+@pytest.mark.parametrize("inodes", [1, 2])
+def test_disk_without_room_for_files(call: Any, disk: Any, inodes: int) -> None:
+    """For the folder, or for what is in it: the root of a file system is one of its files."""
+    folder = disk(f"nr_inodes={inodes}")
+    found = call(keeper_directory=str(folder))
+    check(found, f"{folder}/cerebro-", "make room on its disk")
+    check(found, "No space left on device", "cerebro upgrade --keeper-directory /path")
+
+
+def test_disk_without_room_for_logs(
+    call: Any, sql: Any, disk: Any, user: int, short_folder: Path
+) -> None:
+    folder = disk("size=64k")
+    python = short_folder / "python"
+    python.write_text("#!/bin/sh\necho it is broken >&2\nexit 3\n")
+    python.chmod(0o755)
+    (folder / "filler").write_bytes(bytes(2**16))
+    found = call(keeper_directory=str(folder), python=str(python))
+    check(found, "exit code 3: it has told nothing", "nothing can be written into ")
+    check(found, "exit code 3: it has told nothing", "make room on its disk")
+    # A keeper that has nothing to tell needs none.
+    sql.run(VERSION + Script(keeper_directory=str(folder)).udf("cerebro_version"))
+    assert sql.value("SELECT cerebro_version()") == cerebro_db.__version__
+
+
+def test_verify_tells_of_a_full_disk(empty_database: str, disk: Any) -> None:
+    folder = disk("size=1m")
+    installer.install(empty_database, Script(keeper_directory=str(folder)))
+    report = installer.verify(empty_database, Script())
+    told = [warning for warning in report.warnings if "MB of room for logs" in warning]
+    assert len(told) == 1
+    assert told[0].startswith(str(folder))
+
+
+def test_verify_tells_why_there_is_no_keeper(empty_database: str, directory: Path) -> None:
+    installer.install(empty_database, Script(keeper_directory=str(directory)))
+    os.chown(directory, 0, 0)
+    directory.chmod(0o500)
+    with pytest.raises(
+        InstallationFailed, match=f"{directory}/cerebro-.*: Permission denied"
+    ) as no:
+        installer.verify(empty_database, Script())
+    assert OTHER_PLACE in (no.value.hint or "")
+    directory.chmod(0o755)
+
+
 def test_interpreter_that_cannot_run(call: Any, short_folder: Path) -> None:
     python = short_folder / "python"
     python.write_text("#!/bin/sh\necho it is broken >&2\nexit 3\n")
@@ -149,6 +256,19 @@ def test_fork_that_fails(sql: Any, directory: Path, user: int, cluster: Cluster)
     sql.value("SELECT cerebro_version()")
     for pid in _keepers(directory):
         os.kill(pid, signal.SIGKILL)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs another user than the server's")
+def test_no_process_for_a_keeper(sql: Any, directory: Path, user: int, cluster: Cluster) -> None:
+    sql.run(VERSION + Script(keeper_directory=str(directory)).udf("cerebro_version"))
+    backend = sql.value("SELECT pg_backend_pid()")
+    limit = ["prlimit", "--pid", str(backend), "--nproc=1:1"]
+    subprocess.run(limit, check=True, user=user, group=cluster.account.gid)
+    with pytest.raises(psycopg2.Error) as failure:
+        sql.run("SELECT cerebro_version()")
+    message = "the keeper of drivers cannot be started: "
+    check(failure.value, message, "the limits of processes and memory")
+    check(failure.value, "Resource temporarily unavailable", "ulimit -u")
 
 
 def test_a_normal_user_is_told_in_psql(

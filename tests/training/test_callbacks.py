@@ -10,11 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cerebro_db.configs.callbacks import CALLBACKS
+from cerebro_db.configs.callbacks import CALLBACKS, monitor_of
 from cerebro_db.configs.metrics import METRICS
-from cerebro_db.configs.monitors import monitor_of
+from cerebro_db.configs.optimizers import SCHEDULES
 from cerebro_db.configs.parameters import parse_compile_params, parse_fit_params
-from cerebro_db.configs.schedules import SCHEDULES
 from cerebro_db.core.events import Verdict
 from cerebro_db.decide.callbacks import decide
 from cerebro_db.errors import ConfigurationFailed, InvalidArgument
@@ -161,8 +160,8 @@ SCHEDULED = [
 def test_schedulers_are_evaluated_by_epoch_as_keras_counts_them(schedule: str) -> None:
     import keras
 
+    from cerebro_db.training.hop import scheduled_rate
     from cerebro_db.training.models import make_schedule
-    from cerebro_db.training.rates import scheduled_rate
 
     (spec,) = parse_fit_params(f"callbacks=[LearningRateScheduler({schedule})]").callbacks
     assert spec.schedule is not None
@@ -179,7 +178,7 @@ def test_schedulers_are_evaluated_by_epoch_as_keras_counts_them(schedule: str) -
 
 
 def test_a_rate_that_is_no_number_fails_the_configuration() -> None:
-    from cerebro_db.training.rates import scheduled_rate
+    from cerebro_db.training.hop import scheduled_rate
 
     (spec,) = parse_fit_params(
         "callbacks=[LearningRateScheduler(ExponentialDecay(1.0, 1, 1e30))]"

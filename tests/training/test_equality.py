@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 from cerebro_db.configs.optimizer_specs import parse_optimizer
-from cerebro_db.configs.optimizers import OPTIMIZERS
-from cerebro_db.configs.schedules import SCHEDULES
+from cerebro_db.configs.optimizers import OPTIMIZERS, SCHEDULES
 from cerebro_db.errors import InvalidArgument
 from cerebro_db.training.partitions import Partition
 from cerebro_db.training.targets import TargetFacts

@@ -12,7 +12,7 @@ from cerebro_db.configs.names import is_taken
 from cerebro_db.configs.parameters import parse_compile_params, parse_fit_params
 from cerebro_db.decide import callbacks
 from cerebro_db.errors import InvalidArgument
-from cerebro_db.scoring.goals import common_goal
+from cerebro_db.scoring.prediction_models import common_goal
 from cerebro_db.training.functions import (
     Function,
     distribution_of,
@@ -125,7 +125,7 @@ def test_another_version_of_the_package_is_refused(registered: None) -> None:
 
 
 def test_scheduled_rates(registered: None) -> None:
-    from cerebro_db.training.rates import scheduled_rate
+    from cerebro_db.training.hop import scheduled_rate
 
     (scheduler,) = parse_fit_params("callbacks=[LearningRateScheduler(custom.plus)]").callbacks
     know({"plus": Function("keras.ops:add", *distribution_of("keras.ops:add"))})

@@ -19,9 +19,9 @@ import h5py
 import numpy as np
 import pytest
 
-from cerebro_db.configs.architecture import ArchitectureLimits
+from cerebro_db.configs.architecture_limits import ArchitectureLimits
 from cerebro_db.errors import CerebroError, InvalidArchitecture, InvalidArgument
-from cerebro_db.training.child import in_child
+from cerebro_db.training.keras_file import in_child
 
 pytestmark = pytest.mark.slow
 

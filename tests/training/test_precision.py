@@ -79,7 +79,7 @@ def by_hops(recipe: Any, data: Data, **options: Any) -> dict[str, np.ndarray]:
 
 
 def weights_of_model(state: dict[str, np.ndarray]) -> list[np.ndarray]:
-    from cerebro_db.training.state_layout import of_model
+    from cerebro_db.training.state import of_model
 
     return [array for name, array in of_model(state).items() if name.startswith("weights/")]
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from cerebro_db.errors import InvalidArgument, InvalidData
-from cerebro_db.training import blocks, buffers
+from cerebro_db.training import buffers
 from cerebro_db.training.partitions import Partition, PartitionCache
 from cerebro_db.training.targets import TargetFacts
 from tests.training.conftest import CLASSES, Data, hop, order_of, weights_of
@@ -239,13 +239,13 @@ def block(shapes, arrays):
 def test_blocks_of_a_buffer():
     rows = np.arange(21, dtype=np.float32).reshape(3, 7)
     data, told = block(SHAPES, inputs_of(rows))
-    assert np.array_equal(blocks.decode_features(data, told, SHAPES), rows)
+    assert np.array_equal(buffers.decode_features(data, told, SHAPES), rows)
     for bad in (told[:-1], [4, *told[1:]], [3, 2, 2, 4, 3], [None, *told[1:]], []):
         with pytest.raises(InvalidData, match="got a buffer"):
-            blocks.decode_features(data, bad, SHAPES)
+            buffers.decode_features(data, bad, SHAPES)
     for bad in (data[:-4], data + b"\0", None):
         with pytest.raises(InvalidData, match="got a buffer"):
-            blocks.decode_features(bad, told, SHAPES)
+            buffers.decode_features(bad, told, SHAPES)
 
 
 @pytest.mark.parametrize("weighted", [False, True])
@@ -255,12 +255,12 @@ def test_blocks_of_targets(weighted):
     first = ids.tobytes()
     if weighted:
         first = buffers.with_weights(first, weights.tobytes(), 3)
-    found = blocks.decode_targets(first + pairs.tobytes(), [3, 3, 2], facts(weighted))
+    found = buffers.decode_targets(first + pairs.tobytes(), [3, 3, 2], facts(weighted))
     assert np.array_equal(found["target"], ids)
     assert np.array_equal(found["target_1"], pairs)
     assert not weighted or np.array_equal(found["weight"], weights)
     with pytest.raises(InvalidData, match="bytes; its shapes take"):
-        blocks.decode_targets(first, [3, 3, 2], facts(weighted))
+        buffers.decode_targets(first, [3, 3, 2], facts(weighted))
 
 
 def test_files_of_a_model(recipe, architecture, tmp_path):
@@ -297,7 +297,7 @@ def test_files_of_a_model(recipe, architecture, tmp_path):
 
 
 def test_models_that_are_asked_together_share_the_memory(architecture):
-    from cerebro_db.configs.architecture import ArchitectureLimits
+    from cerebro_db.configs.architecture_limits import ArchitectureLimits
     from cerebro_db.training.tasks import Architectures, recipe_of
 
     known = Architectures(ArchitectureLimits(), memory_mb=900)

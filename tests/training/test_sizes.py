@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from cerebro_db.configs.architecture import ArchitectureLimits, check_architecture
+from cerebro_db.configs.architecture import check_architecture
+from cerebro_db.configs.architecture_limits import ArchitectureLimits
 from cerebro_db.configs.settings import Settings
 from cerebro_db.errors import InvalidArchitecture
 
@@ -203,7 +204,8 @@ def test_unrolled_steps() -> None:
 
 MEASURED = """
 import json, resource, sys
-from cerebro_db.configs.architecture import ArchitectureLimits, check_architecture
+from cerebro_db.configs.architecture import check_architecture
+from cerebro_db.configs.architecture_limits import ArchitectureLimits
 from cerebro_db.errors import InvalidArchitecture
 from cerebro_db.training.environment import configure
 configure(threads=1)

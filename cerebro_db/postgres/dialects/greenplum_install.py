@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cerebro_db.postgres.dialects.capabilities import HAS_SEGMENTS
+from cerebro_db.postgres.dialects.choice import HAS_SEGMENTS
 
 # Statements of a PL/pgSQL block, run after each migration. Every segment has a copy of the catalog:
 # triggers can look into it there, and any columns can be unique.
@@ -251,6 +251,15 @@ SELECT c.hostname::text, v.segment, v.package, (v.library).name, (v.library).ver
           FROM gp_dist_random('gp_id')) v
   JOIN pg_catalog.gp_segment_configuration c ON c.content = v.segment AND c.role = 'p'
  ORDER BY 2, 4
+"""
+
+# What limits trainers beside each segment: host, name, value, warning. Parameter: the settings, as JSON.
+SEGMENT_SURROUNDINGS = """
+SELECT DISTINCT c.hostname::text, (v.found).name, (v.found).value, (v.found).warning
+  FROM (SELECT gp_segment_id AS segment, pg_temp.cerebro_surroundings({settings}) AS found
+          FROM gp_dist_random('gp_id')) v
+  JOIN pg_catalog.gp_segment_configuration c ON c.content = v.segment AND c.role = 'p'
+ ORDER BY 1, 2
 """
 
 # What limits how many statements run at once: kind, name, how many.

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from cerebro_db.configs.images import ImageEncoding
 from cerebro_db.postgres.dialects import packing_extras
+from cerebro_db.postgres.dialects.packing_extras import FAULTS_SHOWN, image_fault
 from cerebro_db.postgres.dialects.postgresql_packing import (
     PostgreSQLPacking,
     SourceScan,
@@ -20,7 +21,6 @@ from cerebro_db.postgres.dialects.postgresql_packing import (
     label,
     sent,
 )
-from cerebro_db.postgres.images import FAULTS_SHOWN, image_fault
 from cerebro_db.postgres.names import QualifiedName, quote
 
 # The column by which packed rows are distributed: one value for each segment.

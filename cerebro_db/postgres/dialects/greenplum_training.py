@@ -22,10 +22,9 @@ from cerebro_db.postgres.dialects.postgresql_training import (
     StateTables,
     columns_of,
 )
-from cerebro_db.postgres.hops import HOP_COLUMNS
 from cerebro_db.postgres.names import QualifiedName
-from cerebro_db.postgres.packed import PackedTable
-from cerebro_db.postgres.packed_buffers import PartitionInfo
+from cerebro_db.postgres.packed import PackedTable, PartitionInfo
+from cerebro_db.postgres.records import HOP_COLUMNS
 
 
 class GreenplumTraining(PostgreSQLTraining):

@@ -12,8 +12,13 @@ from typing import TYPE_CHECKING
 
 from cerebro_db.configs.images import ImageEncoding
 from cerebro_db.postgres.dialects import packing_extras
-from cerebro_db.postgres.dialects.packing_extras import Extra
-from cerebro_db.postgres.images import FAULTS_SHOWN, image_fault, image_sent, image_shape
+from cerebro_db.postgres.dialects.packing_extras import (
+    FAULTS_SHOWN,
+    Extra,
+    image_fault,
+    image_sent,
+    image_shape,
+)
 from cerebro_db.postgres.names import QualifiedName, quote
 from cerebro_db.postgres.table_kinds import PACKED
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from cerebro_db.configs.images import ImageEncoding
+from cerebro_db.postgres.dialects.packing_extras import FAULTS_SHOWN, image_fault, image_sent
 from cerebro_db.postgres.dialects.postgresql_packing import dimensions, fault, sent
 from cerebro_db.postgres.dialects.prediction_answers import Answer, Several, Values, estimate
-from cerebro_db.postgres.images import FAULTS_SHOWN, image_fault, image_sent
 from cerebro_db.postgres.names import QualifiedName, quote
 from cerebro_db.postgres.table_kinds import PREDICTIONS
 

@@ -8,9 +8,9 @@ from typing import Any, Protocol
 
 from cerebro_db.core.tasks import HopFigures
 from cerebro_db.postgres.catalog import STATES_SCHEMA
-from cerebro_db.postgres.hops import HOP_COLUMNS
 from cerebro_db.postgres.names import QualifiedName, quote
 from cerebro_db.postgres.packed import PackedTable
+from cerebro_db.postgres.records import HOP_COLUMNS
 
 Statement = tuple[str, list[Any]]
 

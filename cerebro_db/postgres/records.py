@@ -1,15 +1,94 @@
-"""Rows of cerebro.decisions: what changed the set of configurations of a run."""
+"""Records of hops, of decisions and of ends in the catalog."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from datetime import datetime
 from typing import Any
 
-from cerebro_db.configs.plain_texts import plain_text
-from cerebro_db.postgres.catalog import Catalog, ConfigurationRow
-from cerebro_db.postgres.ends import EndRow, record_ends
+from cerebro_db.configs.messages import plain_text
+from cerebro_db.postgres.catalog import Catalog, ConfigurationRow, keys_by_value
+
+
+@dataclass(frozen=True)
+class EndRow:
+    """End of the training of a configuration, as the views show it.
+
+    Attributes:
+        stopped_epoch: after which it was stopped early.
+        best_epoch: the one that was found best.
+        model_epoch: whose state is the model; None while that is open.
+    """
+
+    stopped_epoch: int | None
+    best_epoch: int | None
+    model_epoch: int | None
+
+
+def record_ends(catalog: Catalog, run_id: int, ends: Mapping[int, EndRow]) -> None:
+    """Write down where configurations end; one that was stopped early is finished."""
+    # Not all at once, as not every server can join in an update; but most ends are the same.
+    for row, mst_keys in keys_by_value(ends).items():
+        catalog.execute(
+            "UPDATE cerebro._configurations SET stopped_epoch = %s, best_epoch = %s, "
+            "model_epoch = %s, status = CASE WHEN %s::int IS NULL THEN status ELSE 'finished' END "
+            "WHERE run_id = %s AND mst_key = ANY (%s::int[])",
+            (
+                row.stopped_epoch,
+                row.best_epoch,
+                row.model_epoch,
+                row.stopped_epoch,
+                run_id,
+                mst_keys,
+            ),
+        )
+
+
+@dataclass(frozen=True)
+class HopRow:
+    """Record of one hop, as ``cerebro.hops`` has it; times in seconds.
+
+    Statements that insert such rows list their values in this order.
+    """
+
+    mst_key: int
+    epoch: int
+    position: int
+    partition_key: int
+    worker: int
+    pid: int
+    started: datetime
+    finished: datetime
+    waited: float
+    read: float
+    trained: float
+    written: float
+    rows: int
+    loss: float
+    compiled: bool
+    cached: bool
+    memory_mb: int
+
+
+_TYPES = {
+    "int": "int", "float": "float8", "datetime": "timestamptz", "bool": "boolean",
+}  # fmt: skip
+_HOP_NAMES = [field.name for field in fields(HopRow)]
+HOP_COLUMNS = ", ".join(_HOP_NAMES)
+_ARRAYS = ", ".join(f"%s::{_TYPES[str(field.type)]}[]" for field in fields(HopRow))
+
+
+def add_hops(catalog: Catalog, run_id: int, rows: Sequence[HopRow]) -> None:
+    """Store rows of hops, all or none."""
+    columns = [[getattr(row, name) for row in rows] for name in _HOP_NAMES]
+    catalog.store(
+        f"INSERT INTO cerebro._hops (run_id, {HOP_COLUMNS}) "
+        f"SELECT %s, t.* FROM unnest({_ARRAYS}) AS t",
+        [run_id, *columns],
+    )
+
 
 ADD, CLONE, STOP, PROMOTE = "add", "clone", "stop", "promote"
 _MAX_REASON = 1000
@@ -46,7 +125,7 @@ class DecisionRow:
         return found if isinstance(found, dict) else {}
 
 
-_NAMES = [field.name for field in fields(DecisionRow)]
+_DECISION_NAMES = [field.name for field in fields(DecisionRow)]
 _JSON = ("detail", "heard")
 
 
@@ -71,9 +150,9 @@ def add_decision(
         catalog.answer(*answer)
     if configurations:
         catalog.add_configurations(run_id, configurations, "training")
-    row_sql = f"(%s{', %s' * len(_NAMES)})"
+    row_sql = f"(%s{', %s' * len(_DECISION_NAMES)})"
     catalog.execute(
-        f"INSERT INTO cerebro._decisions (run_id, {', '.join(_NAMES)}) "
+        f"INSERT INTO cerebro._decisions (run_id, {', '.join(_DECISION_NAMES)}) "
         f"VALUES {', '.join([row_sql] * len(rows))}",
         [value for row in rows for value in (run_id, *vars(_plain(row)).values())],
     )
@@ -96,7 +175,7 @@ def _plain(row: DecisionRow) -> DecisionRow:
 
 def decisions_of(catalog: Catalog, run_id: int) -> list[DecisionRow]:
     """The decisions of a run, in their order."""
-    names = [f"{name}::text" if name in _JSON else name for name in _NAMES]
+    names = [f"{name}::text" if name in _JSON else name for name in _DECISION_NAMES]
     rows = catalog.execute(
         f"SELECT {', '.join(names)} FROM cerebro._decisions WHERE run_id = %s "
         "ORDER BY number, mst_key",

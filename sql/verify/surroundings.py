@@ -1,0 +1,2 @@
+yield from relay.surroundings()
+yield from relay.trainer("settings.limits", settings)
