@@ -1,47 +1,24 @@
 -- What is seen of searches. Arrays are spread in lists of columns, which all servers do alike.
 
+-- Nothing is computed ahead in WITH: a condition on run_id reaches all tables.
+
+{%- set aims %}
+       -- Whoever owns a run may have written anything.
+       (SELECT p.run_id, p.place, p.objectives -> p.place ->> 'metric' AS metric,
+               p.objectives -> p.place ->> 'dataset' AS dataset,
+               (p.objectives -> p.place ->> 'maximise') = 'true' AS maximise
+          FROM (SELECT s.run_id, s.objectives, generate_series(0, jsonb_array_length(s.objectives) - 1) AS place
+                  FROM (SELECT r.run_id, CASE WHEN jsonb_typeof(r.search -> 'objectives') = 'array'
+                                              THEN r.search -> 'objectives' ELSE '[]' END AS objectives
+                          FROM cerebro._runs r WHERE r.search IS NOT NULL) s) p)
+{%- endset %}
+{%- set measures %}
+       (SELECT l.run_id, l.mst_key, l.dataset, l.epoch, unnest('loss'::text || l.metric_names) AS metric,
+               unnest(l.loss || l.metrics) AS value
+          FROM (SELECT DISTINCT ON (m.run_id, m.mst_key, m.dataset) m.* FROM cerebro._metrics m
+                 ORDER BY m.run_id, m.mst_key, m.dataset, m.epoch DESC) l)
+{%- endset %}
 CREATE VIEW cerebro.trials WITH (security_barrier) AS
-WITH searches AS (
-    -- Whoever owns a run may have written anything.
-    SELECT r.run_id,
-           CASE WHEN jsonb_typeof(r.search -> 'objectives') = 'array' THEN r.search -> 'objectives' ELSE '[]' END
-               AS objectives
-      FROM cerebro._runs r WHERE r.search IS NOT NULL
-), places AS (
-    SELECT s.run_id, s.objectives, generate_series(0, jsonb_array_length(s.objectives) - 1) AS place FROM searches s
-), aims AS (
-    SELECT p.run_id, p.place, p.objectives -> p.place ->> 'metric' AS metric,
-           p.objectives -> p.place ->> 'dataset' AS dataset,
-           p.objectives -> p.place ->> 'maximise' = 'true' AS maximise
-      FROM places p
-), latest AS (
-    SELECT DISTINCT ON (m.run_id, m.mst_key, m.dataset) m.*
-      FROM cerebro._metrics m JOIN searches s ON s.run_id = m.run_id
-     ORDER BY m.run_id, m.mst_key, m.dataset, m.epoch DESC
-), measures AS (
-    SELECT l.run_id, l.mst_key, l.dataset, l.epoch, 'loss'::text AS metric, l.loss AS value FROM latest l
-     UNION ALL
-    SELECT l.run_id, l.mst_key, l.dataset, l.epoch, unnest(l.metric_names), unnest(l.metrics) FROM latest l
-), scores AS (
-    SELECT m.run_id, m.mst_key, max(m.epoch) AS epoch, array_agg(m.value ORDER BY a.place) AS objectives,
-           -- Smaller is better; what is not a number comes last.
-           min(CASE WHEN a.place > 0 OR m.value = 'NaN' THEN NULL WHEN a.maximise THEN -m.value ELSE m.value END)
-               AS badness
-      FROM measures m JOIN aims a ON a.run_id = m.run_id AND a.dataset = m.dataset AND a.metric = m.metric
-     GROUP BY m.run_id, m.mst_key
-), decided AS (
-    SELECT d.* FROM cerebro._decisions d JOIN searches s ON s.run_id = d.run_id
-), places_in_brackets AS (
-    SELECT d.run_id, d.mst_key,
-           max(CASE WHEN d.detail ->> 'bracket' ~ '^[0-9]{1,9}$' THEN (d.detail ->> 'bracket')::integer END) AS bracket,
-           max(CASE WHEN d.detail ->> 'rung' ~ '^[0-9]{1,9}$' THEN (d.detail ->> 'rung')::integer END) AS rung
-      FROM decided d GROUP BY d.run_id, d.mst_key
-), begun AS (
-    SELECT DISTINCT ON (d.run_id, d.mst_key) d.run_id, d.mst_key, d.detail -> 'parameters' AS parameters
-      FROM decided d WHERE d.action IN ('add', 'clone') ORDER BY d.run_id, d.mst_key, d.number
-), newest AS (
-    SELECT DISTINCT ON (d.run_id, d.mst_key) d.* FROM decided d ORDER BY d.run_id, d.mst_key, d.number DESC
-)
 SELECT c.run_id, c.mst_key,
        rank() OVER (PARTITION BY c.run_id
                     ORDER BY c.status IN ('failed', 'cancelled'), v.badness, v.objectives IS NULL) AS rank,
@@ -53,11 +30,26 @@ SELECT c.run_id, c.mst_key,
        p.bracket, p.rung, c.budget, v.epoch, v.objectives[1] AS objective, v.objectives,
        n.action, n.reason, nullif(n.who, '') AS decided_by, n.decided, c.error
   FROM cerebro._configurations c
-  JOIN searches s ON s.run_id = c.run_id
-  LEFT JOIN scores v ON v.run_id = c.run_id AND v.mst_key = c.mst_key
-  LEFT JOIN places_in_brackets p ON p.run_id = c.run_id AND p.mst_key = c.mst_key
-  LEFT JOIN begun b ON b.run_id = c.run_id AND b.mst_key = c.mst_key
-  LEFT JOIN newest n ON n.run_id = c.run_id AND n.mst_key = c.mst_key;
+  JOIN cerebro._runs s ON s.run_id = c.run_id AND s.search IS NOT NULL
+  LEFT JOIN (SELECT m.run_id, m.mst_key, max(m.epoch) AS epoch, array_agg(m.value ORDER BY a.place) AS objectives,
+                    -- Smaller is better; what is not a number comes last.
+                    min(CASE WHEN a.place > 0 OR m.value = 'NaN' THEN NULL WHEN a.maximise THEN -m.value
+                             ELSE m.value END) AS badness
+               FROM {{ measures | trim }} m
+               JOIN {{ aims | trim }} a
+                 ON a.run_id = m.run_id AND a.dataset = m.dataset AND a.metric = m.metric
+              GROUP BY m.run_id, m.mst_key) v ON v.run_id = c.run_id AND v.mst_key = c.mst_key
+  LEFT JOIN (SELECT d.run_id, d.mst_key,
+                    max(CASE WHEN (d.detail ->> 'bracket') ~ '^[0-9]{1,9}$' THEN (d.detail ->> 'bracket')::integer END)
+                        AS bracket,
+                    max(CASE WHEN (d.detail ->> 'rung') ~ '^[0-9]{1,9}$' THEN (d.detail ->> 'rung')::integer END) AS rung
+               FROM cerebro._decisions d GROUP BY d.run_id, d.mst_key) p
+    ON p.run_id = c.run_id AND p.mst_key = c.mst_key
+  LEFT JOIN (SELECT DISTINCT ON (d.run_id, d.mst_key) d.run_id, d.mst_key, d.detail -> 'parameters' AS parameters
+               FROM cerebro._decisions d WHERE d.action IN ('add', 'clone')
+              ORDER BY d.run_id, d.mst_key, d.number) b ON b.run_id = c.run_id AND b.mst_key = c.mst_key
+  LEFT JOIN (SELECT DISTINCT ON (d.run_id, d.mst_key) d.* FROM cerebro._decisions d
+              ORDER BY d.run_id, d.mst_key, d.number DESC) n ON n.run_id = c.run_id AND n.mst_key = c.mst_key;
 COMMENT ON VIEW cerebro.trials IS
 'Configurations of each search: their parameters, how far they are, what they have reached, and what was last decided about them, and why.';
 
