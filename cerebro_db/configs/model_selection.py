@@ -71,7 +71,7 @@ def _check_no_models(compile_grid: Grid, fit_grid: Grid) -> None:
     for grid, what in ((compile_grid, "compile"), (fit_grid, "fit")):
         if grid.models:
             raise InvalidArgument(
-                f"{what}_params_grid: got {MODEL_LIST!r}; allowed: in cerebro_search only",
+                f"{what}_params_grid: got {MODEL_LIST!r}; allowed: in cerebro.cerebro_search only",
                 "Call the function once for each group of models: rows are added to the table.",
             )
 

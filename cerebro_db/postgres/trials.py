@@ -65,7 +65,7 @@ def search_of(session: Session, run_id: int | None) -> tuple[StoredRun, SearchSp
     ((text,),) = session.run(sql, (run.run_id,))
     if text is None:
         raise InvalidArgument(
-            f"run_id: got {run.run_id}, which is no search; allowed: a run of cerebro_search",
+            f"run_id: got {run.run_id}, which is no search; allowed: a run of cerebro.cerebro_search",
             hint="cerebro.searches shows yours",
         )
     return run, SearchSpec.from_text(text)

@@ -172,7 +172,7 @@ def _search_of(session: Session, run_id: int | None) -> StoredRun:
     run = Catalog(session).run(run_id)
     if run.row.search is None:
         raise InvalidArgument(
-            f"run_id: got {run.run_id}, which is no search; allowed: a run of cerebro_search",
+            f"run_id: got {run.run_id}, which is no search; allowed: a run of cerebro.cerebro_search",
             hint="cerebro.searches shows yours",
         )
     if not run.is_mine:

@@ -119,7 +119,7 @@ def _ask(
         run = catalog.run(run_id)
         if run.row.search is None:
             raise InvalidArgument(
-                f"run_id: got {run.run_id}, which is no search; allowed: a run of cerebro_search",
+                f"run_id: got {run.run_id}, which is no search; allowed: a run of cerebro.cerebro_search",
                 hint="cerebro.searches shows yours",
             )
         _check_going_on(run.run_id, run.status)

@@ -51,17 +51,21 @@ _DEFINITION = re.compile(
     re.M | re.S,
 )
 _OUTPUT = re.compile(r",?\s*OUT [^,]*")
+_COMMA = re.compile(r", ?(?![^(]*\))")
 
 
 def usage(name: str) -> str | None:
-    """Signature of a function, such as ``cerebro.cerebro_pause(run_id bigint)``; None where unknown."""
-    return _signatures().get(name)
+    """Signature of a function, such as ``cerebro.cerebro_pause(run_id bigint)``; None where unknown.
+
+    Overloads whose arguments have other names are there too, after "or"; of others the first.
+    """
+    return " or ".join(_signatures().get(name, {}).values()) or None
 
 
 @functools.cache
-def _signatures() -> dict[str, str]:
-    """Of each function; overloads have the same names of arguments, of which the first is shown."""
-    found: dict[str, str] = {}
+def _signatures() -> dict[str, dict[tuple[str, ...], str]]:
+    """Signatures of each function by the names of the arguments."""
+    found: dict[str, dict[tuple[str, ...], str]] = {}
     try:
         texts = [
             path.read_text("utf-8") for path in sorted((sql_directory() / "objects").glob("*"))
@@ -70,5 +74,6 @@ def _signatures() -> dict[str, str]:
         return found
     for name, arguments in _DEFINITION.findall("\n".join(texts)):
         shown = " ".join(_OUTPUT.sub("", arguments).split())
-        found.setdefault(name, f"cerebro.{name}({shown})")
+        names = tuple(one.split()[0] for one in _COMMA.split(shown) if one)
+        found.setdefault(name, {}).setdefault(names, f"cerebro.{name}({shown})")
     return found

@@ -129,10 +129,10 @@ def test_others_change_a_search_which_can_be_repeated(bench: Any) -> None:
     assert 2 < status[1] < 150
     assert bench.value("SELECT count(*) FROM cerebro._requests") == 0
 
-    request = again.ReplayRequest(run_id, "repeated", "repeated", num_workers=3,
+    request = again.ReplayRequest(run_id, "steered_again", "steered_again", num_workers=3,
                                   search_path=client.search_path, cores=client.cores)  # fmt: skip
     repeated = again.replay(client.pool, client.dialect, request)
-    assert models(bench, "repeated") == models(bench, "steered")
+    assert models(bench, "steered_again") == models(bench, "steered")
     assert bench.fetch(DECISIONS, (repeated,)) == decided
     client.pool.close()
     with pytest.raises(WrongRunStatus, match="which is finished"):

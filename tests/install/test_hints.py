@@ -44,7 +44,7 @@ def test_a_call_with_nothing_but_nulls_has_a_sqlstate_and_a_hint(
         with pytest.raises(psycopg2.Error) as caught:
             sql.fetch(f"SELECT cerebro.{name}({nulls})")
         told = caught.value.diag
-        assert re.match(r"[a-z]\w+: got", told.message_primary), (name, told.message_primary)
+        assert re.match(r"[a-z]\w*: got", told.message_primary), (name, told.message_primary)
         assert told.sqlstate == ("42704" if "run_id" in told.message_primary else "22023"), name
         assert told.message_hint, (name, told.message_primary)
 
@@ -67,7 +67,11 @@ def test_the_last_resort_is_how_the_function_is_called(
 ) -> None:
     for name, names, _ in functions:
         in_order = ", ".join(rf"{one} [^()]*?" for one in names)
-        assert re.fullmatch(rf"cerebro\.{name}\({in_order}\)", usage(name) or ""), (name, names)
+        shown = (usage(name) or "").split(" or ")
+        assert any(re.fullmatch(rf"cerebro\.{name}\({in_order}\)", one) for one in shown), (
+            name,
+            names,
+        )
     with pytest.raises(psycopg2.errors.InvalidParameterValue) as caught:
         sql.fetch("SELECT cerebro.cerebro_train_test_split('t', 'o', 2.0)")
     hint = caught.value.diag.message_hint

@@ -180,7 +180,7 @@ class TestBest:
             ("-1", "42704", "run_id: got -1"),
             ("%(run)s, 0", "22023", "n: got 0; allowed: 1 to"),
             ("%(run)s, 1, ''", "22023", "model_selection_table: got ''"),
-            ("%(fit)s", "22023", "which is no search; allowed: a run of cerebro_search"),
+            ("%(fit)s", "22023", "which is no search; allowed: a run of cerebro.cerebro_search"),
             ("%(empty)s", "22023", "of which no trial has been measured yet"),
         ],
     )
@@ -214,7 +214,7 @@ class TestWatch:
         done = self.watch(sql, run_id)
         assert done.returncode == 1
         assert done.stderr.splitlines() == [
-            f"cerebro: run_id: got {run_id}, which is no search; allowed: a run of cerebro_search",
+            f"cerebro: run_id: got {run_id}, which is no search; allowed: a run of cerebro.cerebro_search",
             "HINT: cerebro.searches shows yours",
         ]
 
