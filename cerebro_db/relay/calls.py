@@ -46,16 +46,19 @@ class Relay:
             name: module and function, such as ``fitting.fit``.
             arguments, named: of the function.
         """
+        again = None
         with backend.deferred():
             for _ in range(_MOST_DRIVERS):
                 process = self._connected(DRIVER, {})
+                process.again = again
                 try:
                     process.send(_call(name, arguments, named))
                     return self._result(self._answer(process))
                 except Closed:
                     if process.again is None:
                         raise self._lost(process)
-                    (name, arguments), named = process.again, {}
+                    again = process.again
+                    (name, arguments), named = again, {}
                 finally:
                     process.close()
             raise self._lost(process)

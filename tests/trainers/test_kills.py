@@ -108,6 +108,31 @@ def test_no_session_notices_and_the_bits_are_the_same(
     assert_good_ends(cluster, log)
 
 
+def test_a_call_outlives_each_of_its_drivers(
+    caller: Caller, place: str, folder: Path, connect: Callable[[str], Any]
+) -> None:
+    watching = connect(place)
+    hops = "SELECT count(*) FROM cerebro.hops JOIN cerebro.runs USING (run_id) WHERE model_output_table = %s"
+    caller.start(caller.sql.run, FIT, ["driven", "short"])
+    killed: set[int] = set()
+    for _ in range(3):
+        before = watching.value(hops, ("public.driven",))
+        until(
+            lambda before=before: watching.value(hops, ("public.driven",)) > before,
+            60,
+            "the run goes on",
+        )
+        for pid in set(_processes(folder, "driver")) - killed:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+            killed.add(pid)
+    caller.wait(120)
+    assert caller.error is None
+    assert sum("lost its driver" in notice for notice in caller.sql.notices) == 3
+    caller.sql.run(FIT, ["calmly", "short"])
+    assert caller.sql.fetch(OUTCOME.format("driven")) == caller.sql.fetch(OUTCOME.format("calmly"))
+
+
 def test_a_configuration_whose_trainer_dies_twice_fails_alone(
     caller: Caller, place: str, folder: Path, connect: Callable[[str], Any]
 ) -> None:
