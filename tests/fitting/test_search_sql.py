@@ -311,6 +311,8 @@ def test_bad_arguments_for_what_is_done_again(
         ({"early_stopping": "patience=-1"}, "22023", "patience=-1"),
         ({"max_seconds": 0}, "22023", "max_seconds: got 0"),
         ({"max_epochs": 0}, "22023", "max_epochs: got 0"),
+        ({"automl_method": "random", "automl_params": "num_iterations=3", "max_epochs": 2}, "22023",
+         "max_epochs: got 2; allowed: at least 3"),
         ({"max_configs": 0}, "22023", "max_configs: got 0"),
         ({"warm_start_run": -1}, "42704", "run_id: got -1|warm_start_run: got -1"),
         ({"seed": -1}, "22023", "seed: got -1"),
