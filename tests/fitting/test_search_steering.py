@@ -120,6 +120,7 @@ WRONG = (
     ("cerebro_add_configs({run}, ARRAY[1], ARRAY['{adam}'], ARRAY['batch=1'])", "22023", "batch_size"),
     ("cerebro_add_configs({run}, ARRAY[1], ARRAY['{adam}'], ARRAY[''], 0)", "22023", "num_iterations: got 0"),
     ("cerebro_add_configs({run}, ARRAY[1], ARRAY['loss=''sparse_categorical_crossentropy'',optimizer=''Adam'''], ARRAY[''])", "22023", "without 'val_accuracy'"),
+    ("cerebro_add_configs({run}, ARRAY[1], ARRAY['{adam}'], ARRAY['callbacks=[TensorBoard(log_dir=''a'')]'])", "22023", "TensorBoard: got a configuration that writes files"),
     ("cerebro_stop_config(-1, 1)", "42704", "run_id: got -1"),
     ("cerebro_stop_config({run}, NULL)", "22023", "mst_key: got NULL"),
     ("cerebro_stop_config({run}, -7)", "22023", "mst_key: got -7"),
