@@ -63,6 +63,16 @@ class Track:
         """True if it goes on: it has neither failed nor been stopped."""
         return self.ended is None and self.verdict.stopped_epoch is None
 
+    def measured_after(self, epoch: int) -> list[int]:
+        """Later epochs that were measured."""
+        return [later for later in self.measured if later > epoch]
+
+    def is_given_up(self, epoch: int) -> bool:
+        """True if it was stopped before an epoch, of which nothing counts then."""
+        stopped = self.verdict.stopped_epoch
+        is_cancelled = self.ended is not None and self.ended[0] == "cancelled"
+        return is_cancelled or (stopped is not None and epoch > stopped)
+
     @property
     def work(self) -> float:
         """Estimated seconds of all its planned hops that are not finished."""
@@ -230,6 +240,9 @@ class RunState:
     def _stopped(self, event: events.Stopped) -> None:
         self.decisions += 1
         track = self.tracks[event.mst_key]
+        for later in track.measured_after(event.epoch):
+            del track.measured[later]
+            track.scored.discard(later)
         if not event.epoch:
             self._failed(events.Failed(event.mst_key, "cancelled", event.reason))
             return

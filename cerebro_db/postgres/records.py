@@ -135,6 +135,7 @@ def add_decision(
     rows: Sequence[DecisionRow],
     configurations: Sequence[ConfigurationRow] = (),
     answer: tuple[int, str] | None = None,
+    forgotten: Sequence[tuple[int, int]] = (),
 ) -> None:
     """Store a decision, and the configurations that it adds, within a transaction.
 
@@ -144,8 +145,11 @@ def add_decision(
         rows: of the decision.
         configurations: that it adds.
         answer: to a request that it follows, by its id.
+        forgotten: configurations and epochs whose results count no more.
     """
-    catalog.lock("configurations", "decisions", *(("requests",) if answer else ()))
+    more = *(["metrics"] if forgotten else []), *(["requests"] if answer else [])
+    catalog.lock("configurations", "decisions", *more)
+    catalog.forget_metrics(run_id, forgotten)
     if answer is not None:
         catalog.answer(*answer)
     if configurations:

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from cerebro_db.configs.callbacks import monitors_of
 from cerebro_db.configs.freezing import may_train, with_frozen
 from cerebro_db.configs.model_outputs import OutputSpec, output_names, outputs_of, with_all_metrics
 from cerebro_db.configs.parameters import (
@@ -52,6 +53,7 @@ class Maker:
         seed: of the run.
         shared_epochs: of a search, epochs of all trials that share a program, about; None where all
             configurations are known.
+        objectives: of a search, as callbacks name them; each configuration must have all of them.
     """
 
     packed: PackedTable
@@ -59,6 +61,7 @@ class Maker:
     validated: bool
     seed: int
     shared_epochs: int | None = None
+    objectives: tuple[str, ...] = ()
 
     def make(
         self,
@@ -130,8 +133,19 @@ class Maker:
         check_fits(architecture, outputs, fit_params, self.packed, self.targets)
         monitored = with_all_metrics(compile_params, outputs)
         callbacks.check(monitored, fit_params, validated=self.validated)
+        self._check_objectives(monitored)
         _check_trains(with_frozen(config, compile_params.freeze), compile_params.freeze)
         return compile_params, fit_params, outputs
+
+    def _check_objectives(self, params: CompileParams) -> None:
+        metrics = [(metric.name, metric.label) for metric in params.metrics]
+        known = monitors_of(metrics, validated=self.validated)
+        for name in self.objectives:
+            if name not in known:
+                raise InvalidArgument(
+                    f"compile_params: got a configuration without {name!r}, the objective of the "
+                    f"search; allowed: metrics with it, here there are {', '.join(known)}"
+                )
 
     def _planned(
         self, one: _Parsed, steps: Counter[Any], goal: str, cohort: int, is_warm: bool

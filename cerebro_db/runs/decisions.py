@@ -128,7 +128,9 @@ class Decisions:
                 track = _going_on(state, mst_key)
                 if epoch:
                     _check_state(state, track, epoch)
-                self._store([_row(decision, number, mst_key, rows.STOP, epoch)], request=request)
+                later = [(mst_key, one) for one in track.measured_after(epoch)]
+                row = _row(decision, number, mst_key, rows.STOP, epoch)
+                self._store([row], request=request, forgotten=later)
                 return events.Stopped(mst_key, epoch, reason)
             case Promote(mst_key, budget):
                 track = _going_on(state, mst_key)
@@ -202,6 +204,7 @@ class Decisions:
         configurations: Sequence[Configuration] = (),
         copied: tuple[tuple[int, int], int, int] | None = None,
         request: Asked | None = None,
+        forgotten: Sequence[tuple[int, int]] = (),
     ) -> None:
         """All that a decision leaves in the database, or nothing."""
         answer = None
@@ -209,7 +212,7 @@ class Decisions:
             answer = request.request_id, json.dumps({"mst_keys": [one.mst_key for one in decided]})
         with transaction(self.catalog.session):
             added = [configuration_row(one) for one in configurations]
-            add_decision(self.catalog, self.run_id, decided, added, answer)
+            add_decision(self.catalog, self.run_id, decided, added, answer, forgotten)
             if copied is not None:
                 state, mst_key, partition_key = copied
                 self.store.clone(state, mst_key, self.maker.packed, partition_key)

@@ -6,6 +6,7 @@ import math
 
 from cerebro_db.configs.model_selection import ConfigurationText
 from cerebro_db.core.search import Earlier, SearchSpec
+from cerebro_db.decide.search.sampling import LEARNING
 from cerebro_db.decide.search.space import Explorer
 from cerebro_db.errors import InvalidArgument
 from cerebro_db.postgres.catalog import Catalog
@@ -23,8 +24,14 @@ def earlier_trials(session: Session, run_id: int, spec: SearchSpec) -> tuple[Ear
 
     Raises:
         UndefinedRun: the caller has no such run.
-        InvalidArgument: none of its configurations is of the space, and has the objectives.
+        InvalidArgument: none of its configurations is of the space, and has the objectives; or the method
+            learns nothing.
     """
+    if spec.method not in LEARNING:
+        raise InvalidArgument(
+            f"warm_start_run: got {run_id} for {spec.method!r}, which learns nothing; allowed: "
+            f"with automl_method {', '.join(LEARNING)}"
+        )
     run = Catalog(session).run(run_id)
     rows = Catalog(session).configurations(run.run_id)
     measures = [measures_of(session, run.run_id, one) for one in spec.objectives]

@@ -21,6 +21,7 @@ from cerebro_db.core.tasks import (
     Ready,
     Scan,
     Score,
+    ScoringGroup,
     Step,
     Sums,
     Task,
@@ -257,7 +258,8 @@ class Loop:
             self._state.apply(events.Scanned(scan, partials, errors))
             if not scan.group.missing:
                 for mst_key, error in scan.group.errors.items():
-                    self._unscored(mst_key, error)
+                    if not self._state.tracks[mst_key].is_given_up(scan.group.epoch):
+                        self._unscored(mst_key, error)
 
     def _answered(self, task: Task | None, result: Any) -> None:
         if isinstance(task, Trial):
@@ -268,6 +270,8 @@ class Loop:
 
     def _combined(self, task: Combine, results: Mapping[int, Any]) -> None:
         group, dataset = task.group, task.dataset
+        counting = self._counting(group)
+        results = {key: one for key, one in results.items() if key in counting}
         for mst_key, result in results.items():
             if "error" in result:
                 self._unscored(mst_key, result["error"])
@@ -286,7 +290,12 @@ class Loop:
                 self._unscored(row.mst_key, diverged(dataset, group.epoch, row.loss))
         group.combined.add(dataset)
         if group.combined == set(self._state.spec.scored):
-            self._scored(group.epoch, group.mst_keys)
+            self._scored(group.epoch, self._counting(group))
+
+    def _counting(self, group: ScoringGroup) -> tuple[int, ...]:
+        """Of a group those that were not stopped at an earlier epoch meanwhile."""
+        tracks, epoch = self._state.tracks, group.epoch
+        return tuple(key for key in group.mst_keys if not tracks[key].is_given_up(epoch))
 
     def _scored(self, epoch: int, mst_keys: tuple[int, ...]) -> None:
         """Do what follows from an epoch that was measured."""

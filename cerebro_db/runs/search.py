@@ -30,6 +30,7 @@ from cerebro_db.core.spec import (
 )
 from cerebro_db.decide.search.methods import (
     default_places,
+    first_epochs,
     most_epochs,
     most_trials,
     total_epochs,
@@ -240,6 +241,11 @@ def _spec(
     )
     check_sampler(spec)
     check_range("concurrency", asked.concurrency, 1, UNLIMITED)
+    if spec.budget.max_epochs < (least := first_epochs(spec)):
+        raise InvalidArgument(
+            f"max_epochs: got {spec.budget.max_epochs}; allowed: at least {least}, with which the first "
+            "trial begins"
+        )
     programs = {
         program_key(one.architecture, one.compile_params, one.fit_params, True) for one in probes
     }

@@ -144,8 +144,9 @@ def _ask(
 
 def _check_going_on(run_id: int, status: str) -> None:
     if status not in GOING_ON:
+        function = "extend" if status == "finished" else "resume"
         raise WrongRunStatus(
             f"run_id: got {run_id}, which is {status}; allowed: a search that is "
             f"{' or '.join(GOING_ON)}",
-            hint=f"SELECT cerebro.cerebro_resume({run_id}) goes on with one that has stopped",
+            hint=f"SELECT cerebro.cerebro_{function}({run_id}) goes on with one that is {status}",
         )

@@ -114,9 +114,12 @@ class RunSetup:
     @property
     def maker(self) -> Maker:
         """Makes further configurations."""
-        shared = None if self.search is None else self.search.shared_epochs
         validated = self.validation is not None
-        return Maker(self.packed, self.targets, validated, self.spec.seed, shared)
+        maker = Maker(self.packed, self.targets, validated, self.spec.seed)
+        if self.search is None:
+            return maker
+        objectives = tuple(one.monitor for one in self.search.objectives)
+        return replace(maker, shared_epochs=self.search.shared_epochs, objectives=objectives)
 
     @property
     def num_workers(self) -> int:

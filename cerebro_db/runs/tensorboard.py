@@ -10,8 +10,9 @@ from cerebro_db.configs.callbacks import TENSORBOARD
 from cerebro_db.configs.parameters import FitParams
 from cerebro_db.core.spec import Configuration
 from cerebro_db.core.state import RunState
+from cerebro_db.errors import InvalidArgument
 from cerebro_db.executors.sessions import WRITE_EVENTS
-from cerebro_db.postgres.sessions import Session
+from cerebro_db.postgres.sessions import Session, StatementFailed
 
 
 def log_dir_of(fit: FitParams) -> str | None:
@@ -27,7 +28,12 @@ def check_events(session: Session, configurations: Iterable[Configuration]) -> N
         InvalidArgument: an administrator has named none, or it cannot be used.
     """
     if any(log_dir_of(c.fit_params) is not None for c in configurations):
-        session.run(WRITE_EVENTS, (json.dumps({"run_id": 0, "configurations": []}),))
+        try:
+            session.run(WRITE_EVENTS, (json.dumps({"run_id": 0, "configurations": []}),))
+        except StatementFailed as error:
+            if error.sqlstate != InvalidArgument.sqlstate:
+                raise
+            raise InvalidArgument(error.message, hint=error.hint) from None
 
 
 class EventFiles:

@@ -170,6 +170,31 @@ def test_a_finished_search_goes_on_with_a_larger_budget(bench: Any) -> None:
     client.pool.close()
 
 
+def test_what_was_measured_after_a_target_was_reached_does_not_count(bench: Any) -> None:
+    client = Client.of(bench.dsn)
+    rule, found = EarlyStopping(target=0.6), []
+    for workers in (1, 2, 4):
+        name = f"aimed_{workers}"
+        asked = searching.request("random", name, workers, client, early_stopping=rule)
+        asked = replace(asked, params={"num_configs": 6, "num_iterations": 6})
+        run_id = search(client.pool, client.dialect, asked)
+        rows = bench.fetch(
+            "SELECT mst_key, rank, status, epoch, objectives, reason FROM cerebro.trials "
+            "WHERE run_id = %s ORDER BY mst_key",
+            (run_id,),
+        )
+        found.append((rows, results(bench, name, run_id)[:4], bench.fetch(DECISIONS, (run_id,))))
+        later = (
+            "SELECT count(*) FROM cerebro.metrics m JOIN cerebro._configurations c "
+            "USING (run_id, mst_key) WHERE run_id = %s AND m.epoch > COALESCE(c.model_epoch, 0)"
+        )
+        assert bench.value(later, (run_id,)) == 0
+    assert "finish" in [row[2] for row in found[0][2]]
+    assert found[1] == found[0]
+    assert found[2] == found[0]
+    client.pool.close()
+
+
 def test_max_seconds_end_a_search(bench: Any) -> None:
     client = Client.of(bench.dsn)
     request = searching.request("long", "brief", 2, client, budget=Budget(max_seconds=6))

@@ -119,6 +119,8 @@ WRONG = (
     ("cerebro_add_configs({run}, ARRAY[1], ARRAY['loss=3'], ARRAY[''])", "22023", "without optimizer"),
     ("cerebro_add_configs({run}, ARRAY[1], ARRAY['{adam}'], ARRAY['batch=1'])", "22023", "batch_size"),
     ("cerebro_add_configs({run}, ARRAY[1], ARRAY['{adam}'], ARRAY[''], 0)", "22023", "num_iterations: got 0"),
+    ("cerebro_add_configs({run}, ARRAY[1], ARRAY['loss=''sparse_categorical_crossentropy'',optimizer=''Adam'''], ARRAY[''])", "22023", "without 'val_accuracy'"),
+    ("cerebro_add_configs({run}, ARRAY[1], ARRAY['{adam}'], ARRAY['callbacks=[TensorBoard(log_dir=''a'')]'])", "22023", "TensorBoard: got a configuration that writes files"),
     ("cerebro_stop_config(-1, 1)", "42704", "run_id: got -1"),
     ("cerebro_stop_config({run}, NULL)", "22023", "mst_key: got NULL"),
     ("cerebro_stop_config({run}, -7)", "22023", "mst_key: got -7"),
@@ -128,11 +130,13 @@ WRONG = (
     ("cerebro_clone({run}, 1, NULL)", "22023", "changes: got NULL"),
     ("cerebro_clone({run}, 1, 'batch_sise=3')", "22023", "Did you mean 'batch_size'"),
     ("cerebro_clone({run}, 1, '', 0)", "22023", "num_iterations: got 0"),
+    ("cerebro_clone({run}, 1, 'metrics=[''mae'']')", "22023", "without 'val_accuracy'"),
     ("cerebro_narrow(-1, ARRAY[1])", "42704", "run_id: got -1"),
     ("cerebro_narrow({run})", "22023", "got nothing that changes"),
     ("cerebro_narrow({run}, ARRAY[9])", "22023", "9"),
     ("cerebro_narrow({run}, ARRAY[]::int[])", "22023", "got no model"),
     ("cerebro_narrow({run}, NULL, '{{}}')", "22023", "optimizer_params_list"),
+    ("cerebro_narrow({run}, NULL, '{{''loss'': [''sparse_categorical_crossentropy''], ''optimizer_params_list'': [{{''optimizer'': [''Adam'']}}]}}')", "22023", "without 'val_accuracy'"),
     ("cerebro_narrow({run}, NULL, NULL, '{{''batch_sise'': [3]}}')", "22023", "Did you mean 'batch_size'"),
 )  # fmt: skip
 

@@ -23,6 +23,9 @@ from cerebro_db.errors import InvalidArgument, MissingPackage
 if TYPE_CHECKING:
     import optuna
 
+LEARNING = (TPE, BOHB, GP, CMA_ES)
+"""Methods whose proposals depend on results."""
+
 # After so many proposals in vain the space is taken for exhausted.
 _IN_VAIN = 200
 _ASKED_AGAIN = 20
@@ -281,7 +284,7 @@ def sampler_of(spec: SearchSpec, explorer: Explorer) -> Sampler:
     """The sampler of a method."""
     if spec.method == GRID:
         return Enumeration(explorer)
-    if spec.method in (TPE, BOHB, GP, CMA_ES):
+    if spec.method in LEARNING:
         return Learning(spec, explorer)
     return Chance(explorer, spec.seed)
 

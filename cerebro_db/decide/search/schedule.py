@@ -448,7 +448,8 @@ class Schedule:
         elif request.action == "clone":
             yield from self._clone(state, key, detail, who)
         elif request.action == "finish":
-            yield from self._finish(state, str(detail["reason"]), detail, who)
+            if not self._is_over:  # an earlier driver has ended it
+                yield from self._finish(state, str(detail["reason"]), detail, who)
         elif request.action in ("narrow", "extend"):
             yield self._made(Note(request.action, f"asked for by {who}", who=who, detail=detail))
             if request.action == "narrow":

@@ -69,6 +69,8 @@ def test_a_search_that_somebody_ends_goes_on_after_any_decision() -> None:
     for number in range(4, len(whole.recorded)):
         again = Course(search, noisy, 3, uneven, asks, limit=number).run().resume()
         assert again.decided == whole.decided
+        # The seconds are over for whoever goes on, too.
+        assert list(again.schedule.asked(again.state, asks[3])) == []
 
 
 ADDED = "loss='sparse_categorical_crossentropy',optimizer='SGD(lr=0.5)',metrics=['accuracy']"

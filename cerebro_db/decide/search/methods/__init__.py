@@ -62,6 +62,13 @@ def total_epochs(spec: SearchSpec) -> float:
     return min(method.total(most_trials(spec)), spec.budget.max_epochs)
 
 
+def first_epochs(spec: SearchSpec) -> int:
+    """Epochs with which the first trial of a search begins."""
+    wanted = method_of(spec).next({})
+    assert wanted is not None
+    return wanted.budget
+
+
 def default_places(spec: SearchSpec, partitions: int) -> int:
     """How many trials are trained at the same time.
 
