@@ -115,20 +115,21 @@ def test_a_call_outlives_each_of_its_drivers(
     hops = "SELECT count(*) FROM cerebro.hops JOIN cerebro.runs USING (run_id) WHERE model_output_table = %s"
     caller.start(caller.sql.run, FIT, ["driven", "short"])
     killed: set[int] = set()
-    for _ in range(3):
-        before = watching.value(hops, ("public.driven",))
-        until(
-            lambda before=before: watching.value(hops, ("public.driven",)) > before,
-            60,
-            "the run goes on",
-        )
+
+    def told() -> int:
+        return sum("lost its driver" in notice for notice in caller.sql.notices)
+
+    for number in range(3):
+        until(lambda number=number: told() == number)
+        before = watching.value(hops, ("work.driven",))
+        until(lambda before=before: watching.value(hops, ("work.driven",)) > before)
         for pid in set(_processes(folder, "driver")) - killed:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
             killed.add(pid)
     caller.wait(120)
     assert caller.error is None
-    assert sum("lost its driver" in notice for notice in caller.sql.notices) == 3
+    assert told() == 3
     caller.sql.run(FIT, ["calmly", "short"])
     assert caller.sql.fetch(OUTCOME.format("driven")) == caller.sql.fetch(OUTCOME.format("calmly"))
 
