@@ -210,6 +210,14 @@ def short_folder() -> Iterator[Path]:
     shutil.rmtree(folder, ignore_errors=True)
 
 
+@pytest.fixture
+def own_folder(short_folder: Path) -> Path:
+    """A new folder for one test that the server's user can enter, with a short path."""
+    folder = Path(tempfile.mkdtemp(dir=short_folder, prefix=""))
+    folder.chmod(0o755)
+    return folder
+
+
 @pytest.fixture(scope="session")
 def has_segments(pytestconfig: pytest.Config) -> bool:
     """Whether the tests run on a cluster with segments."""

@@ -136,8 +136,8 @@ def test_few_connections_mean_few_workers_or_an_error_at_once(
 
 
 @pytest.mark.skipif(int(find().major) < 16, reason="PostgreSQL 16 has reserved_connections")
-def test_reserved_connections_are_not_free(short_folder: Path) -> None:
-    cluster = Cluster(short_folder / "few", settings={"reserved_connections": "5"})
+def test_reserved_connections_are_not_free(own_folder: Path) -> None:
+    cluster = Cluster(own_folder / "few", settings={"reserved_connections": "5"})
     cluster.start()
     try:
         session = connected(cluster.dsn())

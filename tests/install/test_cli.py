@@ -53,12 +53,12 @@ def test_life_of_an_installation(empty_database: str, connect: Any) -> None:
 
 
 @pytest.mark.not_on_segments(EMBEDDED_ONLY)
-def test_an_upgrade_keeps_the_paths(empty_database: str, short_folder: Path, connect: Any) -> None:
-    folder, other = short_folder / "kept", short_folder / "other"
+def test_an_upgrade_keeps_the_paths(empty_database: str, own_folder: Path, connect: Any) -> None:
+    folder, other = own_folder / "kept", own_folder / "other"
     for one in (folder, other):
         one.mkdir()
         one.chmod(0o777)
-    python = short_folder / "python"  # of this very environment, by another name
+    python = own_folder / "python"  # of this very environment, by another name
     python.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
     python.chmod(0o755)
 
@@ -144,8 +144,8 @@ def test_wrong_usage() -> None:
     assert cerebro("frobnicate").returncode == 2
 
 
-def test_server(short_folder: Path) -> None:
-    home = short_folder / "cli"
+def test_server(own_folder: Path) -> None:
+    home = own_folder / "cli"
 
     def server(command: str, *arguments: str) -> subprocess.CompletedProcess[str]:
         return cerebro("server", command, *arguments, CEREBRO_HOME=str(home))

@@ -133,8 +133,8 @@ def test_a_setting_that_stops_the_start_is_told(own: Cluster) -> None:
         wrong.start()
 
 
-def test_long_path(short_folder: Path, connect: Any) -> None:
-    cluster = Cluster(short_folder / ("long" * 25), settings=FAST)
+def test_long_path(own_folder: Path, connect: Any) -> None:
+    cluster = Cluster(own_folder / ("long" * 25), settings=FAST)
     assert str(cluster.socket_directory).startswith("/tmp/cerebro-")
     cluster.start()
     try:
@@ -145,8 +145,8 @@ def test_long_path(short_folder: Path, connect: Any) -> None:
     assert not cluster.socket_directory.exists()
 
 
-def test_destroy_leaves_other_files(short_folder: Path) -> None:
-    home = short_folder / "mine"
+def test_destroy_leaves_other_files(own_folder: Path) -> None:
+    home = own_folder / "mine"
     (home / "data").mkdir(parents=True)
     (home / "data" / "precious").touch()
     with pytest.raises(ClusterFailed, match="nothing was removed"):
@@ -154,8 +154,8 @@ def test_destroy_leaves_other_files(short_folder: Path) -> None:
     assert (home / "data" / "precious").exists()
 
 
-def test_closed_home(short_folder: Path) -> None:
-    closed = short_folder / "closed"
+def test_closed_home(own_folder: Path) -> None:
+    closed = own_folder / "closed"
     closed.mkdir(mode=0o700)
     if server_account().is_self:
         pytest.skip("only root runs the server as someone else")
@@ -163,10 +163,10 @@ def test_closed_home(short_folder: Path) -> None:
         Cluster(closed / "home").start()
 
 
-def test_folder_of_someone_else(short_folder: Path) -> None:
+def test_folder_of_someone_else(own_folder: Path) -> None:
     if server_account().is_self:
         pytest.skip("only root can make one")
-    home = short_folder / "taken"
+    home = own_folder / "taken"
     (home / "socket").mkdir(parents=True)
     os.chown(home / "socket", 1, 1)
     with pytest.raises(ClusterFailed, match="does not belong to user postgres"):

@@ -274,10 +274,10 @@ class TestMissing:
         ],
     )
     def test_python_that_lacks_something(
-        self, empty_database: str, short_folder: Path, found: str, lacks: str
+        self, empty_database: str, own_folder: Path, found: str, lacks: str
     ) -> None:
         """A program that tells what another virtual environment would."""
-        python = short_folder / "bin" / "python"
+        python = own_folder / "bin" / "python"
         python.parent.mkdir(exist_ok=True)
         told = f'{{"python": [3, 11], "tensorflow": false, {found}}}'
         python.write_text(f"#!/bin/sh\necho '{told}'\n")
@@ -288,11 +288,11 @@ class TestMissing:
         assert f'{python.parent}/pip install "cerebro-db[cpu]' in hint
 
     @pytest.mark.not_on_segments(EMBEDDED_ONLY)
-    def test_keeper_directory(self, empty_database: str, short_folder: Path) -> None:
+    def test_keeper_directory(self, empty_database: str, own_folder: Path) -> None:
         message, hint = self._message(empty_database, Script(keeper_directory="/nowhere"))
         assert message == 'the server finds no folder "/nowhere" for keepers'
         assert "--keeper-directory" in (hint or "")
-        folder = short_folder / "closed"
+        folder = own_folder / "closed"
         folder.mkdir(mode=0o555)
         message, hint = self._message(empty_database, Script(keeper_directory=str(folder)))
         assert message.endswith(f'may not make a folder in "{folder}"')
@@ -407,8 +407,8 @@ class TestUninstall:
             installer.uninstall(database)
         installer.uninstall(database, force=True)
 
-    def test_roles_go_with_the_last_use(self, short_folder: Path) -> None:
-        cluster = Cluster(short_folder / "roles", settings={"fsync": "off"})
+    def test_roles_go_with_the_last_use(self, own_folder: Path) -> None:
+        cluster = Cluster(own_folder / "roles", settings={"fsync": "off"})
         cluster.start()
         try:
             installer.install(cluster.dsn(), Script())

@@ -384,9 +384,9 @@ def test_a_search_path_that_is_stored_as_it_was_written(
 
 
 @pytest.mark.not_on_segments(EMBEDDED_ONLY)
-def test_the_search_path_of_the_configuration_counts(short_folder: Path, connect: Any) -> None:
+def test_the_search_path_of_the_configuration_counts(own_folder: Path, connect: Any) -> None:
     cluster = Cluster(
-        short_folder / "configured",
+        own_folder / "configured",
         settings={"fsync": "off", "search_path": 'Data, "$user", public'},
     )
     cluster.start()
@@ -399,8 +399,8 @@ def test_the_search_path_of_the_configuration_counts(short_folder: Path, connect
 
 
 @pytest.mark.not_on_segments(EMBEDDED_ONLY)
-def test_nor_by_the_embedded_server(short_folder: Path, connect: Any) -> None:
-    cluster = Cluster(short_folder / "planted", settings={"fsync": "off"})
+def test_nor_by_the_embedded_server(own_folder: Path, connect: Any) -> None:
+    cluster = Cluster(own_folder / "planted", settings={"fsync": "off"})
     cluster.start()
     try:
         superuser = connect(cluster.dsn("postgres"))

@@ -34,9 +34,9 @@ def user(cluster: Cluster) -> int:
 
 
 @pytest.fixture
-def directory(short_folder: Path, user: int) -> Iterator[Path]:
+def directory(own_folder: Path, user: int) -> Iterator[Path]:
     """Where keepers are to have their folder."""
-    folder = short_folder / "k"
+    folder = own_folder / "k"
     folder.mkdir()
     os.chown(folder, user, -1)
     yield folder
@@ -116,19 +116,19 @@ def test_socket_that_someone_else_has_taken(
     check(found, "another user listens there", OTHER_PLACE)
 
 
-def test_package_that_is_gone(call: Any, sql: Any, short_folder: Path) -> None:
-    package = short_folder / "moved"
+def test_package_that_is_gone(call: Any, sql: Any, own_folder: Path) -> None:
+    package = own_folder / "moved"
     subprocess.run(["cp", "-r", Script().package, str(package)], check=True)
     sql.run(VERSION + Script(package=str(package)).udf("cerebro_version"))
     sql.value("SELECT cerebro_version()")
-    package.rename(short_folder / "elsewhere")
+    package.rename(own_folder / "elsewhere")
     with pytest.raises(psycopg2.Error) as failure:
         sql.run("SELECT cerebro_version()")
     check(failure.value, f"{package}/__init__.py: No such file", '"cerebro upgrade"')
 
 
-def test_interpreter_that_was_moved(call: Any, sql: Any, short_folder: Path) -> None:
-    python = short_folder / "moved_python"
+def test_interpreter_that_was_moved(call: Any, sql: Any, own_folder: Path) -> None:
+    python = own_folder / "moved_python"
     python.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
     python.chmod(0o755)
     sql.run(VERSION + Script(python=str(python)).udf("cerebro_version"))
@@ -138,8 +138,8 @@ def test_interpreter_that_was_moved(call: Any, sql: Any, short_folder: Path) -> 
     check(found, f"{python}: No such file", 'run "cerebro upgrade" with --python and the path')
 
 
-def test_package_that_may_not_be_read(call: Any, sql: Any, short_folder: Path) -> None:
-    package = short_folder / "secret"
+def test_package_that_may_not_be_read(call: Any, sql: Any, own_folder: Path) -> None:
+    package = own_folder / "secret"
     subprocess.run(["cp", "-r", Script().package, str(package)], check=True)
     sql.run(VERSION + Script(package=str(package)).udf("cerebro_version"))
     sql.value("SELECT cerebro_version()")
@@ -194,10 +194,10 @@ def test_disk_without_room_for_files(call: Any, disk: Any, inodes: int) -> None:
 
 
 def test_disk_without_room_for_logs(
-    call: Any, sql: Any, disk: Any, user: int, short_folder: Path
+    call: Any, sql: Any, disk: Any, user: int, own_folder: Path
 ) -> None:
     folder = disk("size=64k")
-    python = short_folder / "python"
+    python = own_folder / "python"
     python.write_text("#!/bin/sh\necho it is broken >&2\nexit 3\n")
     python.chmod(0o755)
     (folder / "filler").write_bytes(bytes(2**16))
@@ -230,8 +230,8 @@ def test_verify_tells_why_there_is_no_keeper(empty_database: str, directory: Pat
     directory.chmod(0o755)
 
 
-def test_interpreter_that_cannot_run(call: Any, short_folder: Path) -> None:
-    python = short_folder / "python"
+def test_interpreter_that_cannot_run(call: Any, own_folder: Path) -> None:
+    python = own_folder / "python"
     python.write_text("#!/bin/sh\necho it is broken >&2\nexit 3\n")
     python.chmod(0o755)
     check(call(python=str(python)), "exit code 3: it is broken", ".log")

@@ -50,9 +50,9 @@ class Environment:
 
 
 @pytest.fixture
-def directory(short_folder: Path, cluster: Cluster) -> Iterator[Path]:
+def directory(own_folder: Path, cluster: Cluster) -> Iterator[Path]:
     """Where keepers are to have their folder; they end with the test."""
-    folder = short_folder / "u"
+    folder = own_folder / "u"
     folder.mkdir()
     os.chown(folder, cluster.account.uid, -1)
     yield folder
@@ -63,9 +63,9 @@ def directory(short_folder: Path, cluster: Cluster) -> Iterator[Path]:
 
 
 @pytest.fixture
-def environment(short_folder: Path) -> Iterator[Environment]:
+def environment(own_folder: Path) -> Iterator[Environment]:
     """One with a package of its own."""
-    folder = short_folder / "environment"
+    folder = own_folder / "environment"
     yield Environment(folder)
     shutil.rmtree(folder)
 
