@@ -86,6 +86,7 @@ def train(
     workers: int | None,
     times: int,
     schedule: str = "hopper",
+    caching: bool = True,
 ) -> list[Trained]:
     """Train the grid in a fresh session, so many times; the first time is the cold one."""
     runs = []
@@ -94,12 +95,12 @@ def train(
         for number in range(times):
             arguments = (
                 tables.packed, tables.output(number), tables.configurations, workload.epochs,
-                workers, schedule,
+                workers, schedule, caching,
             )  # fmt: skip
             with server.meter.measure() as cost:
                 cursor.execute(
                     "SELECT cerebro_fit_multiple(%s, %s, %s, %s, num_workers := %s, "
-                    "schedule := %s)",
+                    "schedule := %s, use_caching := %s)",
                     arguments,
                 )
                 ((run_id,),) = cursor.fetchall()

@@ -23,6 +23,7 @@ class Workload:
         partitions: of the packed table.
         data: what the rows are, for the report.
         again: whether a second run in the same session is measured too.
+        streams: whether a run that keeps no partition in memory is measured too.
         in_steps: whether a rotation is measured too, where there are segments.
     """
 
@@ -37,6 +38,7 @@ class Workload:
     partitions: int
     data: str
     again: bool = False
+    streams: bool = False
     in_steps: bool = False
 
     @property

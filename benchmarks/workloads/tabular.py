@@ -24,6 +24,7 @@ def workload(scale: float) -> Workload:
         batch_sizes=(32, 256),
         epochs=10,
         partitions=2,
+        streams=True,
         data="64 normal features, 10 classes from a fixed random net",
     )
 
