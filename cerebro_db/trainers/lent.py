@@ -106,7 +106,7 @@ class Link:
         def receive(count: int) -> bytes:
             nonlocal size
             size += count
-            return exactly(count, self._socket.recv_into)
+            return _exactly(self._socket, count)
 
         message: dict[str, Any] = received(receive)
         if "cancel" in message:
@@ -117,6 +117,16 @@ class Link:
             self._messages.append((message, size))
             self._bytes += size
             self._changed.notify_all()
+
+
+def _exactly(sock: socket.socket, count: int) -> bytes:
+    """So many bytes; where they come at once, without a copy of them.
+
+    Raises:
+        Closed: the other side is gone.
+    """
+    data = sock.recv(count, socket.MSG_WAITALL) if count else b""
+    return data if len(data) == count else data + exactly(count - len(data), sock.recv_into)
 
 
 class ServerError(Exception):

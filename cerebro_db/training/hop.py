@@ -252,7 +252,10 @@ def at_rate(state: states.State, task: HopTask) -> states.State:
 
 
 class _Stream:
-    """Cuts rows that come buffer by buffer into calls of whole batches."""
+    """Cuts rows that come buffer by buffer into calls of whole batches.
+
+    Rows are copied only for a call that has rows of several buffers.
+    """
 
     def __init__(self, train: Callable[[np.ndarray, np.ndarray], None], recipe: Recipe) -> None:
         self._train = train
@@ -267,22 +270,23 @@ class _Stream:
         if subepoch != self._subepoch:
             self.flush()
             self._subepoch = subepoch
-        self._features.append(features)
-        self._targets.append(targets)
-        self._held += len(features)
-        if self._held >= self._chunk:
-            self._drain(self._held - self._held % self._chunk)
+        start = min(self._chunk - self._held, len(features)) if self._held else 0
+        self._hold(features[:start], targets[:start])
+        if self._held == self._chunk:
+            self.flush()
+        whole = len(features) - (len(features) - start) % self._chunk
+        for first in range(start, whole, self._chunk):
+            self._train(features[first : first + self._chunk], targets[first : first + self._chunk])
+        self._hold(features[whole:], targets[whole:])
 
     def flush(self) -> None:
         """Train what is held, an incomplete batch at the end included."""
-        self._drain(self._held)
+        if self._held:
+            self._train(np.concatenate(self._features), np.concatenate(self._targets))
+        self._features, self._targets, self._held = [], [], 0
 
-    def _drain(self, count: int) -> None:
-        if not count:
-            return
-        features, targets = np.concatenate(self._features), np.concatenate(self._targets)
-        for start in range(0, count, self._chunk):
-            stop = min(start + self._chunk, count)
-            self._train(features[start:stop], targets[start:stop])
-        self._features, self._targets = [features[count:]], [targets[count:]]
-        self._held = len(features) - count
+    def _hold(self, features: np.ndarray, targets: np.ndarray) -> None:
+        if len(features):
+            self._features.append(features)
+            self._targets.append(targets)
+            self._held += len(features)
