@@ -156,7 +156,7 @@ def test_a_search_that_decides_as_soon_as_it_can_is_repeated(bench: Any) -> None
 def test_a_finished_search_goes_on_with_a_larger_budget(bench: Any) -> None:
     client = Client.of(bench.dsn)
     run_id = search(client.pool, client.dialect, searching.request("random", "little", 2, client))
-    more = {"num_configs": 2, "num_iterations": 4}
+    more = "num_configs=2, num_iterations=4"
     assert again.extend(client.pool, client.dialect, run_id, more) == run_id
     assert dict(bench.fetch("SELECT mst_key, model_epoch FROM little_info")) == dict.fromkeys(
         range(1, 8), 4
@@ -228,4 +228,46 @@ def test_a_search_learns_from_an_earlier_run(bench: Any) -> None:
             client.dialect,
             replace(warm, warm_start_run=fit, model_output_table="none"),
         )
+    client.pool.close()
+
+
+def test_what_was_asked_for_outlives_the_driver(bench: Any) -> None:
+    """Killed when the states were made anew, before the decision was stored: whoever resumes goes on with it."""
+    for name in ("calm_more", "stormy_more"):
+        assert drive(bench, name, 2, "random") == 0
+    calm, stormy = run_of(bench, "calm_more"), run_of(bench, "stormy_more")
+    assert drive(bench, "calm_more", 2, "extend", calm) == 0
+    number = "SELECT max(number) + 1 FROM cerebro._decisions WHERE run_id = %s"
+    at = bench.value(number, (stormy,))
+    assert drive(bench, "stormy_more", 2, "extend", stormy, "before", at) == -signal.SIGKILL
+    assert bench.value(number, (stormy,)) == at
+    assert bench.value("SELECT count(*) FROM cerebro._requests WHERE action = 'extend'") == 1
+    # Another extension comes in the place of the first; the first is asked for again here.
+    assert drive(bench, "stormy_more", 2, "extend", stormy, "before", at) == -signal.SIGKILL
+    assert drive(bench, "stormy_more", 3, "random", stormy) == 0
+    assert left_by(bench, "stormy_more") == left_by(bench, "calm_more")
+    assert bench.value("SELECT count(*) FROM stormy_more") == 7
+    assert bench.value("SELECT count(*) FROM cerebro._requests") == 0
+
+
+def test_trials_that_the_clock_has_stopped_go_on(bench: Any) -> None:
+    """Their models are those that they would have come to at once."""
+    client, shorter = Client.of(bench.dsn), {"num_configs": 4, "num_iterations": 60}
+    brief = searching.request("long", "stopped", 2, client, budget=Budget(max_seconds=3))
+    run_id = search(client.pool, client.dialect, replace(brief, params=shorter))
+    before = dict(bench.fetch("SELECT mst_key, model_epoch FROM stopped_info"))
+    assert before
+    assert all(epoch < 60 for epoch in before.values())
+    with pytest.raises(InvalidArgument, match="got nothing more to do"):
+        again.extend(client.pool, client.dialect, run_id)
+    assert again.extend(client.pool, client.dialect, run_id, max_seconds=300) == run_id
+    assert dict(bench.fetch("SELECT mst_key, model_epoch FROM stopped_info")) == dict.fromkeys(
+        before, 60
+    )
+    whole = replace(searching.request("random", "unstopped", 2, client), params=shorter)
+    search(client.pool, client.dialect, whole)
+    expected = models(bench, "unstopped")
+    assert models(bench, "stopped") == {key: expected[key] for key in before}
+    status = "SELECT DISTINCT status FROM cerebro.trials WHERE run_id = %s AND mst_key = ANY (%s)"
+    assert bench.column(status, (run_id, list(before))) == ["finished"]
     client.pool.close()
