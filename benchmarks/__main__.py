@@ -1,6 +1,6 @@
 """Measure Cerebro-DB against its peers.
 
-    python -m benchmarks [WORKLOAD ...] [--scale 1] [--workers 2] [--json FILE] [--no-export] [--dsn DSN | --server segments]
+    python -m benchmarks [WORKLOAD ...] [--scale 1] [--workers 2] [--json FILE] [--seeds 5] [--no-export] [--dsn DSN | --server segments]
 
 Without names, everything: toy, tabular, images, mixed, packing, predict, search. A server of its own is started in a
 temporary folder and removed at the end. With --dsn a server on this machine is used that runs already, with
@@ -37,7 +37,13 @@ def main() -> None:
             arguments.json.write_text(json.dumps(results, indent=2) + "\n")
 
     results = suite.run(
-        names, arguments.scale, arguments.workers, keep, dsn, not arguments.no_export
+        names,
+        arguments.scale,
+        arguments.workers,
+        keep,
+        dsn,
+        not arguments.no_export,
+        arguments.seeds,
     )
     report.show(results)
 
@@ -66,6 +72,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--no-export", action="store_true", help="with segments: leave out the longest side"
     )
+    parser.add_argument("--seeds", type=int, default=suite.SEEDS, help="of each method of search")
     parser.add_argument("--json", type=Path, help="where the results are written")
     found = parser.parse_args()
     if found.no_export and found.server == "own":

@@ -19,6 +19,7 @@ from benchmarks.workloads import WORKLOADS
 PACKING, PREDICT, SEARCH = "packing", "predict", "search"
 NAMES = (*WORKLOADS, PACKING, PREDICT, SEARCH)
 _SEARCHED = ("tabular", "images")
+SEEDS = search.SEEDS
 
 _log = logging.getLogger(__name__)
 _WORKERS = 2
@@ -32,6 +33,7 @@ def run(
     keep: Callable[[dict[str, Any]], None],
     dsn: str | None = None,
     exports: bool = True,
+    seeds: int = SEEDS,
 ) -> dict[str, Any]:
     """Measure; returns what the report is made from, as plain values.
 
@@ -42,6 +44,7 @@ def run(
         keep: gets what there is after each workload.
         dsn: of a server that runs already, whose processors are all that the machine has.
         exports: whether the side that reads the rows out is measured as well, which takes longest.
+        seeds: how many searches of each method.
     """
     if dsn is None:
         workers = workers or _WORKERS
@@ -58,7 +61,7 @@ def run(
             elif name == PREDICT:
                 results[PREDICT] = predict.measure(running, WORKLOADS["tabular"](scale), workers)
             elif name == SEARCH:
-                results[SEARCH] = _searches(running, scale, workers)
+                results[SEARCH] = _searches(running, scale, workers, seeds)
             else:
                 with tempfile.TemporaryDirectory(prefix="cerebro-bench-") as folder:
                     workload = _placed(WORKLOADS[name](scale), running)
@@ -68,12 +71,13 @@ def run(
     return results
 
 
-def _searches(running: Server, scale: float, workers: int) -> dict[str, Any]:
+def _searches(running: Server, scale: float, workers: int, seeds: int) -> dict[str, Any]:
     found = {}
     for name in _SEARCHED:
         _log.info("  %s", name)
         with tempfile.TemporaryDirectory(prefix="cerebro-bench-") as folder:
-            found[name] = search.measure(running, WORKLOADS[name](scale), workers, Path(folder))
+            workload = WORKLOADS[name](scale)
+            found[name] = search.measure(running, workload, workers, Path(folder), seeds)
     return found
 
 
