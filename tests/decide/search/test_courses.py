@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
+import statistics
+import time
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from decide.search.courses import Asked, Budget, Course, EarlyStopping, by_rate, rate, spec
+from decide.search.courses import (
+    LOSS,
+    Asked,
+    Budget,
+    Course,
+    EarlyStopping,
+    RunState,
+    by_rate,
+    rate,
+    spec,
+)
 
+from cerebro_db.core.search import Objective
 from cerebro_db.errors import InvalidArgument
 
 METHODS: dict[str, dict[str, Any]] = {
@@ -243,3 +257,29 @@ def test_more_of_nothing_is_refused() -> None:
     for wrong in ({"num_configs": 3}, {"R": 10**6}, {"R": 0}, {"eta": 3}):
         with pytest.raises(InvalidArgument, match="automl_params of hyperband: got"):
             course.schedule.check(course.state, Asked(3, "extend", 0, "ann", {"params": wrong}))
+
+
+@pytest.mark.parametrize("objectives", [1, 2])
+def test_a_decision_among_a_thousand_configurations_takes_milliseconds(objectives: int) -> None:
+    aims = (LOSS, Objective("accuracy", "training", True))[:objectives]
+    course = Course(spec("asha", num_configs=1000, R=3, concurrency=16, objectives=aims), both)
+    decide, spent = course.schedule.decide, []
+
+    def timed(state: RunState) -> Iterator[Any]:
+        made, began = decide(state), time.process_time()
+        for one in made:
+            spent.append(time.process_time() - began)
+            yield one
+            began = time.process_time()
+
+    course.schedule.decide = timed  # type: ignore[method-assign]
+    course.run()
+    assert len(course.state.tracks) == 1000
+    assert sum(spent) / len(course.recorded) < 0.01
+    assert statistics.median(spent[-100:]) < 0.01
+
+
+def both(track: Any, epoch: int) -> dict[str, float]:
+    """A second objective that contradicts the first."""
+    loss = by_rate(track, epoch)["loss"]
+    return {"loss": loss, "accuracy": loss + track.configuration.mst_key % 7 / 100}
