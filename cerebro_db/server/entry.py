@@ -69,7 +69,7 @@ def usage(name: str, message: str | None = None) -> str | None:
 
 def _shown(name: str, arguments: tuple[str, ...], message: str | None) -> str:
     if message is not None and len(arguments) > _MOST_SHOWN:
-        told = re.findall(r"\w+", message.partition(":")[0])
+        told = message.partition(":")[0].split(", ")
         named = [one for one in arguments if one.split()[0] in told]
         arguments = _left_out(
             arguments, named or [one for one in arguments if " DEFAULT " not in one]
