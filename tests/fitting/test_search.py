@@ -203,7 +203,8 @@ def test_max_seconds_end_a_search(bench: Any) -> None:
     decided = bench.fetch(DECISIONS, (run_id,))
     assert ("finish", "max_seconds") in [(row[2], row[7]) for row in decided]
     epochs = dict(bench.fetch("SELECT mst_key, model_epoch FROM brief_info"))
-    assert all(0 < epoch < 150 for epoch in epochs.values())
+    # On a machine that is busy, some may not have come to the end of an epoch.
+    assert all(epoch is None or 0 < epoch < 150 for epoch in epochs.values())
     client.pool.close()
 
 
@@ -252,22 +253,25 @@ def test_what_was_asked_for_outlives_the_driver(bench: Any) -> None:
 
 def test_trials_that_the_clock_has_stopped_go_on(bench: Any) -> None:
     """Their models are those that they would have come to at once."""
-    client, shorter = Client.of(bench.dsn), {"num_configs": 4, "num_iterations": 60}
-    brief = searching.request("long", "stopped", 2, client, budget=Budget(max_seconds=3))
-    run_id = search(client.pool, client.dialect, replace(brief, params=shorter))
-    before = dict(bench.fetch("SELECT mst_key, model_epoch FROM stopped_info"))
-    assert before
-    assert all(epoch < 60 for epoch in before.values())
+    client, params = Client.of(bench.dsn), {"num_configs": 3, "num_iterations": 100}
+    epochs: dict[int, int] = {}
+    for seconds in (4, 16, 64):  # until one has done an epoch, on a machine that is busy
+        name = f"stopped_{seconds}"
+        brief = searching.request("long", name, 2, client, budget=Budget(max_seconds=seconds))
+        run_id = search(client.pool, client.dialect, replace(brief, params=params))
+        done = f"SELECT mst_key, model_epoch FROM {name}_info WHERE model_epoch IS NOT NULL"
+        epochs = dict(bench.fetch(done))
+        if epochs:
+            break
+    assert any(epoch < 100 for epoch in epochs.values())
     with pytest.raises(InvalidArgument, match="got nothing more to do"):
         again.extend(client.pool, client.dialect, run_id)
     assert again.extend(client.pool, client.dialect, run_id, max_seconds=300) == run_id
-    assert dict(bench.fetch("SELECT mst_key, model_epoch FROM stopped_info")) == dict.fromkeys(
-        before, 60
-    )
-    whole = replace(searching.request("random", "unstopped", 2, client), params=shorter)
+    assert dict(bench.fetch(done)) == dict.fromkeys(epochs, 100)
+    whole = replace(searching.request("random", "unstopped", 2, client), params=params)
     search(client.pool, client.dialect, whole)
     expected = models(bench, "unstopped")
-    assert models(bench, "stopped") == {key: expected[key] for key in before}
+    assert models(bench, name) == {key: expected[key] for key in epochs}
     status = "SELECT DISTINCT status FROM cerebro.trials WHERE run_id = %s AND mst_key = ANY (%s)"
-    assert bench.column(status, (run_id, list(before))) == ["finished"]
+    assert bench.column(status, (run_id, list(epochs))) == ["finished"]
     client.pool.close()
