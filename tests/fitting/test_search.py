@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from cerebro_db.core.search import Budget, EarlyStopping
+from cerebro_db.core.search import Budget, EarlyStopping, Space
 from cerebro_db.errors import InvalidArgument, WrongRunStatus
 from cerebro_db.postgres.client import Client
 from cerebro_db.runs import search_again as again
@@ -274,4 +274,26 @@ def test_trials_that_the_clock_has_stopped_go_on(bench: Any) -> None:
     assert models(bench, name) == {key: expected[key] for key in epochs}
     status = "SELECT DISTINCT status FROM cerebro.trials WHERE run_id = %s AND mst_key = ANY (%s)"
     assert bench.column(status, (run_id, list(epochs))) == ["finished"]
+    client.pool.close()
+
+
+def test_who_fails_ahead_of_the_target_is_given_up_all_the_same(bench: Any) -> None:
+    """The second one diverges in its first hops; the first has reached the target by then, in virtual time."""
+    client, found = Client.of(bench.dsn), []
+    space = Space(
+        (1,),
+        "{'loss': ['sparse_categorical_crossentropy'], 'metrics': [['accuracy']], "
+        "'optimizer_params_list': [{'optimizer': ['SGD'], 'lr': [0.01, 1e30]}]}",
+        "{'batch_size': [8]}",
+    )
+    for workers in (1, 4):
+        name = f"ahead_{workers}"
+        rule = EarlyStopping(target=0.0)
+        asked = searching.request("grid", name, workers, client, early_stopping=rule)
+        run_id = search(client.pool, client.dialect, replace(asked, space=space))
+        rows = "SELECT mst_key, status, epoch, action, error FROM cerebro.trials WHERE run_id = %s ORDER BY 1"
+        found.append(bench.fetch(rows, (run_id,)))
+    told = "the target is reached by 1"
+    assert found[0] == [(1, "stopped", 1, "stop", None), (2, "cancelled", None, "stop", told)]
+    assert found[1] == found[0]
     client.pool.close()
