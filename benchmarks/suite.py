@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import tempfile
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -61,7 +61,9 @@ def run(
             elif name == PREDICT:
                 results[PREDICT] = predict.measure(running, WORKLOADS["tabular"](scale), workers)
             elif name == SEARCH:
-                results[SEARCH] = _searches(running, scale, workers, seeds)
+                for found in _searches(running, scale, workers, seeds):
+                    results[SEARCH] = found
+                    keep(results)
             else:
                 with tempfile.TemporaryDirectory(prefix="cerebro-bench-") as folder:
                     workload = _placed(WORKLOADS[name](scale), running)
@@ -71,14 +73,15 @@ def run(
     return results
 
 
-def _searches(running: Server, scale: float, workers: int, seeds: int) -> dict[str, Any]:
-    found = {}
+def _searches(running: Server, scale: float, workers: int, seeds: int) -> Iterator[dict[str, Any]]:
+    """What was measured so far, after each workload."""
+    found: dict[str, Any] = {}
     for name in _SEARCHED:
         _log.info("  %s", name)
         with tempfile.TemporaryDirectory(prefix="cerebro-bench-") as folder:
             workload = WORKLOADS[name](scale)
             found[name] = search.measure(running, workload, workers, Path(folder), seeds)
-    return found
+            yield found
 
 
 def _placed(workload: Workload, running: Server) -> Workload:
