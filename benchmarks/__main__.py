@@ -1,6 +1,6 @@
 """Measure Cerebro-DB against its peers.
 
-    python -m benchmarks [WORKLOAD ...] [--scale 1] [--workers 2] [--json FILE] [--repeat 1] [--no-export] [--dsn DSN | --server segments]
+    python -m benchmarks [WORKLOAD ...] [--scale 1] [--workers 2] [--json FILE] [--repeat 1] [--seeds 5] [--no-export] [--dsn DSN | --server segments]
 
 Without names, everything: toy, tabular, images, mixed, packing, predict, search. A server of its own is started in a
 temporary folder and removed at the end. With --dsn a server on this machine is used that runs already, with
@@ -44,6 +44,7 @@ def main() -> None:
         dsn,
         not arguments.no_export,
         arguments.repeat,
+        arguments.seeds,
     )
     report.show(results)
 
@@ -73,6 +74,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--repeat", type=int, default=1, help="turns of Cerebro-DB and the floor; medians count"
     )
+    parser.add_argument("--seeds", type=int, default=suite.SEEDS, help="of each method of search")
     parser.add_argument("--json", type=Path, help="where the results are written")
     found = parser.parse_args()
     return found

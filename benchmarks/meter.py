@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import resource
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,6 +16,8 @@ from typing import Any
 # Places in /proc/<pid>/stat, counted from the state of the process.
 _PARENT, _OWN, _REAPED = 1, slice(11, 13), slice(13, 15)
 _TICKS = os.sysconf("SC_CLK_TCK")
+# Each sample looks at all processes, and is charged itself.
+_SAMPLE_SECONDS = 0.5
 
 
 @dataclass
@@ -42,6 +45,15 @@ class Cost:
         }
 
 
+Trace = list[tuple[float, float]]
+"""Moments, in seconds since 1970, and the CPU seconds that were used by then."""
+
+
+def used_by(trace: Trace, moment: float) -> float:
+    """CPU seconds that were used by a moment: those of the next sample."""
+    return next((cpu for when, cpu in trace if when >= moment), trace[-1][1])
+
+
 class Meter:
     """Measures what happens inside ``with meter.measure() as cost``.
 
@@ -62,6 +74,27 @@ class Meter:
         cost.wall = time.perf_counter() - wall
         cost.cpu = self._cpu() - cpu
         cost.others = max(0.0, _machine() - machine - cost.cpu)
+
+    @contextmanager
+    def traced(self) -> Iterator[tuple[Cost, Trace]]:
+        """The same, and what CPU time was used by when."""
+        trace: Trace = []
+        ended = threading.Event()
+        with self.measure() as cost:
+            began = self._cpu()
+
+            def sample() -> None:
+                while not ended.wait(_SAMPLE_SECONDS):
+                    trace.append((time.time(), self._cpu() - began))
+
+            sampling = threading.Thread(target=sample, daemon=True)
+            sampling.start()
+            try:
+                yield cost, trace
+            finally:
+                ended.set()
+                sampling.join()
+        trace.append((time.time(), cost.cpu))
 
     def _cpu(self) -> float:
         own = resource.getrusage(resource.RUSAGE_SELF)

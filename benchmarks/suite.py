@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import statistics
 import tempfile
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -20,6 +20,7 @@ from benchmarks.workloads import WORKLOADS
 PACKING, PREDICT, SEARCH = "packing", "predict", "search"
 NAMES = (*WORKLOADS, PACKING, PREDICT, SEARCH)
 _SEARCHED = ("tabular", "images")
+SEEDS = search.SEEDS
 
 T = TypeVar("T")
 
@@ -36,6 +37,7 @@ def run(
     dsn: str | None = None,
     exports: bool = True,
     repeat: int = 1,
+    seeds: int = SEEDS,
 ) -> dict[str, Any]:
     """Measure; returns what the report is made from, as plain values.
 
@@ -48,6 +50,7 @@ def run(
         exports: whether the side that reads the rows out is measured as well, which takes longest.
         repeat: times that Cerebro-DB and the floor are measured, one after the other; the median
             of each counts.
+        seeds: how many searches of each method.
     """
     if dsn is None:
         workers = workers or _WORKERS
@@ -64,7 +67,9 @@ def run(
             elif name == PREDICT:
                 results[PREDICT] = predict.measure(running, WORKLOADS["tabular"](scale), workers)
             elif name == SEARCH:
-                results[SEARCH] = _searches(running, scale, workers)
+                for found in _searches(running, scale, workers, seeds):
+                    results[SEARCH] = found
+                    keep(results)
             else:
                 with tempfile.TemporaryDirectory(prefix="cerebro-bench-") as folder:
                     workload = _placed(WORKLOADS[name](scale), running)
@@ -74,13 +79,15 @@ def run(
     return results
 
 
-def _searches(running: Server, scale: float, workers: int) -> dict[str, Any]:
-    found = {}
+def _searches(running: Server, scale: float, workers: int, seeds: int) -> Iterator[dict[str, Any]]:
+    """What was measured so far, after each workload."""
+    found: dict[str, Any] = {}
     for name in _SEARCHED:
         _log.info("  %s", name)
         with tempfile.TemporaryDirectory(prefix="cerebro-bench-") as folder:
-            found[name] = search.measure(running, WORKLOADS[name](scale), workers, Path(folder))
-    return found
+            workload = WORKLOADS[name](scale)
+            found[name] = search.measure(running, workload, workers, Path(folder), seeds)
+            yield found
 
 
 def _placed(workload: Workload, running: Server) -> Workload:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Generic, TypeVar
 
+from cerebro_db.configs.grammar import Call
 from cerebro_db.configs.messages import shown
 from cerebro_db.errors import InvalidArgument
 
@@ -91,7 +92,7 @@ class Argument:
         fits = result is not None and (not self.choices or result in self.choices)
         if not fits or (self.is_numeric() and not self._in_range(result)):
             raise InvalidArgument(
-                f"{what}: got {self.name}={shown(value)}; it must be {self.allowed()}"
+                f"{what}: got {self.name}={_written(value)}; it must be {self.allowed()}"
             )
         return result
 
@@ -114,6 +115,13 @@ def _typed(kind: Kind, value: object) -> Any:
     if kind in (Kind.FLOAT, Kind.FLOATS):
         return float(value)
     return int(value) if value == int(value) and abs(value) <= INTEGER_LIMIT else None
+
+
+def _written(value: object) -> str:
+    """A value as it was given; a name alone has no parentheses."""
+    if isinstance(value, Call) and not value.arguments and not value.values:
+        return value.name
+    return shown(value)
 
 
 def _is_pattern(text: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Mapping
 from contextlib import nullcontext
@@ -37,6 +38,8 @@ COMPILE_KEYS = (
 )  # fmt: skip
 FIT_KEYS = ("epochs", "batch_size", "shuffle", "class_weight", "callbacks", "verbose")
 DEFAULT_BATCH_SIZE = 32
+# A search reads the text of a configuration several times; what it stands for never changes.
+_MOST_TEXTS = 4096
 MAX_LABEL = 63
 MAX_METRICS = 100
 _TOP_K = re.compile(r"top_([1-9][0-9]{0,8})_accuracy")
@@ -151,6 +154,7 @@ class FitParams:
     callbacks: tuple[CallbackSpec, ...] = ()
 
 
+@functools.lru_cache(maxsize=_MOST_TEXTS)
 @hinted(
     "compile_params are such as loss='mse',optimizer='Adam(lr=0.01)',metrics=['mae']; "
     "docs/sql.md lists them under Compile parameters"
@@ -183,6 +187,7 @@ def parse_compile_params(text: str) -> CompileParams:
     )
 
 
+@functools.lru_cache(maxsize=_MOST_TEXTS)
 @hinted(
     "fit_params are such as batch_size=32,epochs=1; docs/sql.md lists them under Fit parameters"
 )

@@ -22,6 +22,7 @@ from cerebro_db.errors import InvalidArgument
 GRID, RANDOM, TPE, GP, CMA_ES = "grid", "random", "tpe", "gp", "cma-es"
 HALVING, HYPERBAND, ASHA, BOHB, PBT = "successive_halving", "hyperband", "asha", "bohb", "pbt"
 
+_MORE = ("num_configs", "num_iterations", "R", "population")
 _MOST_EPOCHS = 1_000_000
 _MOST_TRIALS = 100_000
 
@@ -41,6 +42,11 @@ class SearchMethod:
     parameters: tuple[Argument, ...]
     learns: bool = False
     samples: bool = True
+
+    @property
+    def more(self) -> tuple[Argument, ...]:
+        """Those of which a search that has ended may have more."""
+        return tuple(one for one in self.parameters if one.name in _MORE)
 
     def validated(self, given: Mapping[str, object]) -> dict[str, Any]:
         """All its parameters: those given, checked, and the defaults of the others.

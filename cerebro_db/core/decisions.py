@@ -117,7 +117,7 @@ class Asked:
 
     Attributes:
         request_id: of the row in the catalog; 0 for the clock.
-        action: ``cancel``, ``stop``, ``add``, ``clone``, ``narrow`` or ``finish``.
+        action: ``cancel``, ``stop``, ``add``, ``clone``, ``narrow``, ``extend`` or ``finish``.
         mst_key: of the configuration that it is about; 0 for none.
         who: a role.
         detail: the rest.
@@ -128,6 +128,11 @@ class Asked:
     mst_key: int
     who: str
     detail: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether somebody waits for an answer; who extends a search drives it."""
+        return self.action != "extend"
 
 
 class Decider(Protocol):
@@ -149,12 +154,16 @@ class Decider(Protocol):
         """
         ...
 
-    def asked(self, state: RunState, request: Asked) -> Iterable[Decision | Held]:
-        """What follows from a request of another session.
+    def check(self, state: RunState, request: Asked) -> None:
+        """Whether a request of another session can be followed.
 
         Raises:
-            InvalidArgument: it cannot be followed.
+            InvalidArgument: why not.
         """
+        ...
+
+    def asked(self, state: RunState, request: Asked) -> Iterable[Decision | Held]:
+        """What follows from a request of another session, which was checked."""
         ...
 
 
@@ -168,6 +177,10 @@ class Fixed:
         return ()
 
     def asked(self, state: RunState, request: Asked) -> Sequence[Decision]:
+        """Nothing."""
+        return ()
+
+    def check(self, state: RunState, request: Asked) -> None:
         """Refuses everything: only a search changes while it goes on."""
         raise InvalidArgument(
             f"run_id: got a run whose configurations are fixed, asked for {request.action!r}; allowed: "

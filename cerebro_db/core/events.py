@@ -60,7 +60,7 @@ class Stopped:
 
 @dataclass(frozen=True)
 class Promoted:
-    """A configuration is trained until so many epochs are done."""
+    """A configuration is trained until so many epochs are done, also if it was stopped."""
 
     mst_key: int
     budget: int
@@ -192,7 +192,10 @@ class Judged:
 
 @dataclass(frozen=True)
 class Failed:
-    """A configuration has ended early: ``status`` is failed or cancelled."""
+    """A configuration has ended early: ``status`` is failed or cancelled.
+
+    States that a decision may go back to stay: it may not have taken note of that yet.
+    """
 
     mst_key: int
     status: str
@@ -201,7 +204,7 @@ class Failed:
 
 @dataclass(frozen=True)
 class Discarded:
-    """Versions of states are gone, as mst_key and version."""
+    """Versions of states are gone, as mst_key and version; of what has changed, all others are needed."""
 
     states: tuple[tuple[int, int], ...]
 

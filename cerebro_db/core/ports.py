@@ -52,8 +52,8 @@ class StateStorage(Protocol):
         """Nothing needs these states any more."""
         ...
 
-    def forget_all(self, mst_key: int) -> None:
-        """Nothing needs the states of a configuration any more."""
+    def forget_all(self, mst_key: int, but: Collection[int] = ()) -> None:
+        """Nothing needs the states of a configuration any more, but for some versions."""
         ...
 
     def sweep(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -106,8 +106,8 @@ class EarlyStopping:
     Attributes:
         patience: epochs without improvement after which a trial stops; 0 for never.
         least_improvement: by which a value must be better to count.
-        median_after: a trial stops whose best value is worse than the median of those of at least
-            so many others after the same epoch; 0 for never.
+        median_after: a trial stops whose best value is worse than the median, after the same epoch,
+            of at least so many others that have come to their end; 0 for never.
         first_epoch: from which on trials are stopped.
         target: the search ends with the first trial whose objective is as good; NaN for none.
     """
@@ -272,18 +272,3 @@ class SearchSpec:
             given=value.get("given", {}),
             replays=tuple(value.get("replays", ())),
         )
-
-
-def dominates(ours: Sequence[float], theirs: Sequence[float]) -> bool:
-    """Whether values, less of each being better, are nowhere worse and somewhere better."""
-    pairs = list(zip(ours, theirs, strict=True))
-    return all(a <= b for a, b in pairs) and any(a < b for a, b in pairs)
-
-
-def pareto_set(values: Mapping[int, Sequence[float]]) -> list[int]:
-    """The keys whose values, less of each being better, no others dominate."""
-    return [
-        key
-        for key, ours in values.items()
-        if not any(dominates(theirs, ours) for theirs in values.values())
-    ]

@@ -18,6 +18,7 @@ from cerebro_db.errors import InvalidArgument, hinted
 
 __all__ = [
     "HYPEROPT",
+    "checked_more",
     "monitors_of_aims",
     "parse_early_stopping",
     "parse_method",
@@ -64,16 +65,40 @@ def parse_method(
 @hinted(
     "automl_params are such as 'num_configs=10' or 'R=27': more of those that the search began with"
 )
-def parse_more(method: str, automl_params: str | None) -> dict[str, Any]:
+def parse_more(method: str, params: Mapping[str, Any], automl_params: str | None) -> dict[str, Any]:
     """Parses what a search shall have more of: those parameters of its method that are given.
 
+    Args:
+        method: of the search.
+        params: that it began with.
+        automl_params: as given.
+
     Raises:
-        InvalidArgument: the method has no such parameter, or it cannot have that value.
+        InvalidArgument: the method has no such parameter, there cannot be more of it, or it cannot
+            have that value.
     """
-    what = f"automl_params of {method}"
-    table = find_method(method).parameters
-    given = _named(parse_keywords(automl_params or "", "automl_params"), table, what)
-    return {one.name: one.validated(given[one.name], what) for one in table if one.name in given}
+    return checked_more(method, params, parse_keywords(automl_params or "", "automl_params"))
+
+
+def checked_more(
+    method: str, params: Mapping[str, Any], keywords: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The same where the text was parsed."""
+    what, found = f"automl_params of {method}", find_method(method)
+    allowed = ", ".join(one.name for one in found.more)
+    for key in keywords:
+        if key in {one.name for one in found.parameters if one not in found.more}:
+            raise InvalidArgument(
+                f"{what}: got {key} for a search that goes on; allowed: {allowed}",
+                hint=f"{key} stays as the search began with it",
+            )
+    given = _named(keywords, found.more, what)
+    more = {
+        one.name: one.validated(given[one.name], what) for one in found.more if one.name in given
+    }
+    if "R" in more and "skip_last" in params:
+        _check_brackets(more["R"], params["eta"], params["skip_last"], what)
+    return more
 
 
 def _method_name(given: str | None) -> str:
@@ -178,6 +203,8 @@ def parse_early_stopping(text: str | None) -> EarlyStopping:
     if text is None:
         return EarlyStopping()
     what = "early_stopping"
+    if not text.strip():
+        raise InvalidArgument(f"{what}: got {shown(text)}; allowed: NULL, or a rule")
     given = _named(parse_keywords(text, what), _STOPPING.values(), what)
     values = {
         field: argument.validated(given[argument.name], what)

@@ -63,6 +63,11 @@ class Track:
         """True if it goes on: it has neither failed nor been stopped."""
         return self.ended is None and self.verdict.stopped_epoch is None
 
+    @property
+    def is_stopped(self) -> bool:
+        """True if it goes on no further, and has a model."""
+        return self.ended is None and self.verdict.stopped_epoch is not None
+
     def measured_after(self, epoch: int) -> list[int]:
         """Later epochs that were measured."""
         return [later for later in self.measured if later > epoch]
@@ -130,6 +135,11 @@ class RunState:
         combining: groups and data sets whose sums are complete.
         trained: configurations that have finished each epoch.
         losses: how often the trainer ended of whoever made a hop, a scan or another task.
+        active: those that have planned hops that are not finished, by mst_key.
+        behind: keys of those of which more is to be planned.
+        changed: keys of those whose states may be useless since these were looked at last.
+        gone: keys of those that failed or were cancelled.
+        news: how often something has happened that decisions may follow from.
     """
 
     def __init__(self, spec: RunSpec, configurations: Iterable[Configuration]) -> None:
@@ -144,6 +154,11 @@ class RunState:
         self.combining: list[Combine] = []
         self.trained: Counter[int] = Counter()
         self.losses: Counter[Hashable] = Counter()
+        self.active: dict[int, Track] = {}
+        self.behind: set[int] = set()
+        self.changed: set[int] = set()
+        self.gone: set[int] = set()
+        self.news = 0
         self._unfinished: Counter[int] = Counter()
         self._planned: set[int] = set()
         self._grouped: dict[int, set[int]] = {}
@@ -158,12 +173,13 @@ class RunState:
     @property
     def going_on(self) -> list[Track]:
         """Those that have planned hops that are not finished."""
-        return [track for track in self.tracks.values() if track.waiting or track.in_flight]
+        return list(self.active.values())
 
     @property
     def ended(self) -> dict[int, tuple[str, str]]:
         """Status and error of those that failed or were cancelled, by mst_key."""
-        return {key: track.ended for key, track in self.tracks.items() if track.ended}
+        found = ((key, self.tracks[key].ended) for key in sorted(self.gone))
+        return {key: ended for key, ended in found if ended is not None}
 
     @property
     def is_training(self) -> bool:
@@ -173,7 +189,7 @@ class RunState:
     @property
     def longest_hop(self) -> float:
         """Seconds of the longest last hop of those that go on; infinite where one has made none."""
-        seconds = [track.seconds for track in self.going_on]
+        seconds = [track.seconds for track in self.active.values()]
         return max((math.inf if one is None else one for one in seconds), default=0.0)
 
     @property
@@ -206,9 +222,11 @@ class RunState:
         seen = self._grouped.get(epoch, set())
         if epoch in self.pending:
             seen = seen | self.pending[epoch].mst_keys
+        # All others have not come there yet.
+        coming = (self.tracks[key] for key in (*self.active, *self.behind))
         return all(
-            key in seen or epoch in track.scored
-            for key, track in self.tracks.items()
+            track.configuration.mst_key in seen or epoch in track.scored
+            for track in coming
             if self.is_awaited(track, epoch)
         )
 
@@ -226,8 +244,24 @@ class RunState:
                 )
             self.tracks[one.mst_key] = Track(one, one.budget, {one.budget})
             self.cohorts.setdefault(one.cohort, []).append(one.mst_key)
+            self._has_changed(one.mst_key)
             if one.is_warm:
                 self.tracks[one.mst_key].states.add(0)
+
+    def _has_changed(self, mst_key: int) -> None:
+        """Take note of what follows for the sets of keys."""
+        track = self.tracks[mst_key]
+        self.changed.add(mst_key)
+        _put(self.behind, mst_key, track.planned < self._plannable(track))
+        _put(self.gone, mst_key, track.ended is not None)
+        if track.waiting or track.in_flight:
+            self.active[mst_key] = track
+        else:
+            self.active.pop(mst_key, None)
+
+    def _plannable(self, track: Track) -> int:
+        """The epoch up to which a configuration should be planned: that after the present one."""
+        return min(track.budget, track.done // self.spec.hops_an_epoch + 2)
 
     def _added(self, event: events.Added) -> None:
         self.decisions += 1
@@ -246,6 +280,8 @@ class RunState:
         if not event.epoch:
             self._failed(events.Failed(event.mst_key, "cancelled", event.reason))
             return
+        # It may have failed since, ahead of what was taken note of.
+        track.ended = None
         # The epoch that callbacks would restore is forgotten: whoever decides says which one it is.
         track.rungs.add(event.epoch)
         self._judged(events.Judged(event.mst_key, Verdict(event.epoch, None, event.epoch)))
@@ -259,6 +295,9 @@ class RunState:
         track = self.tracks[event.mst_key]
         track.budget = event.budget
         track.rungs.add(event.budget)
+        if track.is_stopped:
+            track.verdict = NOTHING
+        self._has_changed(event.mst_key)
 
     def _noted(self, event: events.Noted) -> None:
         self.decisions += 1
@@ -266,6 +305,7 @@ class RunState:
     def _held(self, event: events.Held) -> None:
         track = self.tracks[event.mst_key]
         track.held_after, track.kept = event.after, event.kept
+        self.changed.add(event.mst_key)
 
     def _restored(self, event: events.Restored) -> None:
         track = self.tracks[event.mst_key]
@@ -276,18 +316,21 @@ class RunState:
             self.trained[epoch] += 1
             if epoch not in track.scored:
                 self._pend(track, epoch, at=0.0)
+        self._has_changed(event.mst_key)
 
     def _plan(self, event: events.Planned) -> None:
         for hop in sorted(event.hops):
             track = self.tracks[hop.mst_key]
             self._planned.add(hop.epoch)
             track.planned = max(track.planned, hop.epoch)
+            _put(self.behind, hop.mst_key, track.planned < self._plannable(track))
             if self.spec.version(hop) < track.done or not track.is_alive:
                 continue
             last = track.waiting[-1] if track.waiting else track.in_flight
             if last is not None and hop <= last:
                 raise InvalidArgument(f"hops: got {hop} after {last}; allowed are later ones")
             track.waiting.append(hop)
+            self.active[hop.mst_key] = track
             self._unfinished[hop.epoch] += 1
 
     def _submitted(self, event: events.Submitted) -> None:
@@ -321,6 +364,7 @@ class RunState:
         track.done = self.spec.version(hop) + 1
         if track.ended is None:
             track.states.add(track.done)
+        self._has_changed(hop.mst_key)
         if self.spec.is_last_of_epoch(hop) and track.is_alive:
             self.trained[hop.epoch] += 1
             self._pend(track, hop.epoch, event.at)
@@ -336,6 +380,7 @@ class RunState:
             raise InvalidArgument(f"hop: got {hop}; under way is {track.in_flight}")
         track.in_flight = None
         self._unfinished[hop.epoch] -= 1
+        self._has_changed(hop.mst_key)
 
     def _separated(self, event: events.Separated) -> None:
         self.alone += event.hops
@@ -390,13 +435,17 @@ class RunState:
         track.measured.setdefault(event.epoch, {})[event.dataset] = event.values
 
     def _scored(self, event: events.Scored) -> None:
+        self.news += 1
         for mst_key in event.mst_keys:
             self.tracks[mst_key].scored.add(event.epoch)
+            self._has_changed(mst_key)
             self._forget_pending(mst_key, epoch=event.epoch)
 
     def _judged(self, event: events.Judged) -> None:
         track = self.tracks[event.mst_key]
         track.verdict = event.verdict
+        self.news += 1
+        self.changed.add(event.mst_key)
         if event.verdict.stopped_epoch is not None:
             track.budget = min(track.budget, event.verdict.stopped_epoch)
             self._drop_hops(event.mst_key)
@@ -404,13 +453,15 @@ class RunState:
     def _failed(self, event: events.Failed) -> None:
         track = self.tracks[event.mst_key]
         track.ended = event.status, event.error
-        track.states.clear()
+        track.states &= {epoch * self.spec.hops_an_epoch for epoch in track.kept}
+        self.news += 1
         self._drop_hops(event.mst_key)
         self._forget_pending(event.mst_key)
 
     def _discarded(self, event: events.Discarded) -> None:
         for mst_key, version in event.states:
             self.tracks[mst_key].states.discard(version)
+        self.changed.clear()
 
     def _drop_hops(self, mst_key: int) -> None:
         """Take away what a configuration still had to do; a hop under way stays so until it is done."""
@@ -418,6 +469,7 @@ class RunState:
         for hop in track.waiting:
             self._unfinished[hop.epoch] -= 1
         track.waiting.clear()
+        self._has_changed(mst_key)
 
     def _forget_pending(self, mst_key: int, *, epoch: int | None = None, after: int = 0) -> None:
         for number, pending in list(self.pending.items()):
@@ -449,6 +501,14 @@ _APPLY: Mapping[type[Any], Callable[[RunState, Any], None]] = {
     events.Failed: RunState._failed,
     events.Discarded: RunState._discarded,
 }
+
+
+def _put(keys: set[int], mst_key: int, is_in: bool) -> None:
+    """Have a key be in a set, or not."""
+    if is_in:
+        keys.add(mst_key)
+    else:
+        keys.discard(mst_key)
 
 
 def subjects(task: Task | None) -> tuple[Hashable, ...]:

@@ -77,7 +77,7 @@ def is_pressing(state: RunState, worker: WorkerView, held: Collection[int]) -> b
     free for all else; and no critical configuration is held, which may wait for just that.
     """
     least = _critical_work(state)
-    critical = {key for key, track in state.tracks.items() if track.work >= least}
+    critical = {key for key, track in state.active.items() if track.work >= least}
     if 2 * len(critical) > state.spec.workers.count or not critical.isdisjoint(held):
         return False
     return any(track.work >= least for track in ready_tracks(state, worker, held))
@@ -88,7 +88,7 @@ def ready_tracks(state: RunState, worker: WorkerView | None, held: Collection[in
     serves = state.spec.workers.serves
     return [
         track
-        for mst_key, track in state.tracks.items()
+        for mst_key, track in state.active.items()
         if mst_key not in held
         and track.in_flight is None
         and track.waiting
@@ -107,5 +107,5 @@ def _fit(state: RunState, worker: WorkerView, tracks: list[Track]) -> bool:
 
 
 def _critical_work(state: RunState) -> float:
-    work = sum(track.work for track in state.tracks.values())
+    work = sum(track.work for track in state.active.values())
     return CRITICAL_SHARE * work / max(1, state.spec.workers.count)

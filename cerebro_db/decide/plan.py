@@ -29,11 +29,7 @@ def plan(state: RunState) -> list[Hop]:
     on nothing that happens: a member that is promoted later is planned as if it had been before.
     """
     hops_an_epoch = state.spec.hops_an_epoch
-    behind = [
-        track
-        for track in state.tracks.values()
-        if track.planned < min(track.budget, track.done // hops_an_epoch + 2)
-    ]
+    behind = [state.tracks[key] for key in sorted(state.behind)]
     if not behind:
         return []
     ahead = min(track.planned for track in behind)
@@ -52,6 +48,18 @@ def plan(state: RunState) -> list[Hop]:
             }
             hops += [hop for hop in epoch_of(state, cohort, epoch) if hop.mst_key in wanted]
     return hops
+
+
+def planned_again(state: RunState, mst_key: int) -> list[Hop]:
+    """Hops that were planned of a configuration which was stopped, and goes on from its last epoch."""
+    track = state.tracks[mst_key]
+    if track.waiting or track.in_flight:
+        return []
+    epochs = range(track.done // state.spec.hops_an_epoch + 1, track.planned + 1)
+    cohort = track.configuration.cohort
+    return [
+        hop for epoch in epochs for hop in epoch_of(state, cohort, epoch) if hop.mst_key == mst_key
+    ]
 
 
 def epoch_of(state: RunState, cohort: int, epoch: int) -> tuple[Hop, ...]:

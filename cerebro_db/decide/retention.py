@@ -9,13 +9,16 @@ from cerebro_db.decide.callbacks import watches
 
 
 def held(state: RunState) -> list[int]:
-    """Configurations that must be scored before they go on."""
-    return [
-        mst_key
-        for mst_key, track in state.tracks.items()
-        if track.is_alive
-        and (_is_full(state, track) or _is_undecided(state, track) or _is_held(state, track))
-    ]
+    """Configurations that must be scored before they go on, of those that have something to do."""
+    pending = (key for one in state.pending.values() for key in one.mst_keys)
+    return [key for key in sorted({*state.active, *pending}) if is_held(state, state.tracks[key])]
+
+
+def is_held(state: RunState, track: Track) -> bool:
+    """Whether a configuration must be scored before it goes on."""
+    return track.is_alive and (
+        _is_full(state, track) or _is_undecided(state, track) or _has_come(state, track)
+    )
 
 
 def useless(state: RunState, mst_keys: Iterable[int]) -> tuple[tuple[int, int], ...]:
@@ -35,6 +38,8 @@ def needed(state: RunState, track: Track) -> set[int]:
     these; and that of the best epoch, where it is to be restored.
     """
     hops = state.spec.hops_an_epoch
+    if track.ended is not None:
+        return {epoch * hops for epoch in track.kept}
     found = {track.done}
     found |= {version for version in track.states if _is_to_score(state, track, version)}
     if not state.spec.every_hop or state.spec.is_open:
@@ -58,7 +63,7 @@ def _is_undecided(state: RunState, track: Track) -> bool:
     return watches(track.configuration.fit_params) and _is_to_score(state, track, track.done)
 
 
-def _is_held(state: RunState, track: Track) -> bool:
+def _has_come(state: RunState, track: Track) -> bool:
     """Whether a search has more to decide before it goes on."""
     after = track.held_after
     return after is not None and track.done >= after * state.spec.hops_an_epoch

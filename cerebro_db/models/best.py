@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cerebro_db.configs.messages import check_range
-from cerebro_db.core.search import SearchSpec, pareto_set
+from cerebro_db.core.search import SearchSpec
 from cerebro_db.errors import InvalidArgument
 from cerebro_db.postgres import libraries
 from cerebro_db.postgres.names import QualifiedName
@@ -93,13 +93,14 @@ def best_trials(spec: SearchSpec, trials: Sequence[Trial], n: int | None = None)
         n: how many at most; None for the best one, or of several objectives for the Pareto set.
             More than those are taken from the trials that only the first ones dominate, and so on.
     """
-    several = len(spec.objectives) > 1
-    left = {one.mst_key: one for one in trials if one.is_comparable}
-    found: list[Trial] = []
-    while left and (n is None or len(found) < n):
-        losses = {key: one.losses(spec) for key, one in left.items()}
-        front = pareto_set(losses) if several else [min(losses, key=lambda key: (losses[key], key))]
-        found += [left.pop(key) for key in sorted(front, key=lambda key: (losses[key], key))]
-        if n is None:
-            break
-    return found[:n]
+    from cerebro_db.decide.search.ranking import fronts  # which needs NumPy
+
+    known = {one.mst_key: one for one in trials if one.is_comparable}
+    losses = {key: one.losses(spec) for key, one in known.items()}
+    order = [
+        sorted(front, key=lambda key: (losses[key], key))
+        for front in (fronts(losses) if len(spec.objectives) > 1 else [list(losses)])
+    ]
+    if n is None:
+        n = len(order[0]) if len(spec.objectives) > 1 and order else 1
+    return [known[key] for front in order for key in front][:n]

@@ -169,6 +169,11 @@ _KNOWN = "SELECT name, path, package, version, places FROM cerebro.registered_fu
 _PLACES = 2
 
 
+def configuration_named(mst_key: int) -> str:
+    """A configuration in a message; one that is only asked for has no key yet."""
+    return f"configuration {mst_key}" if mst_key else "the configuration"
+
+
 def functions_of(
     session: Session, configurations: Iterable[Configuration]
 ) -> dict[str, dict[str, Any]]:
@@ -182,7 +187,7 @@ def functions_of(
         return {}
     known = {row[0]: row[1:] for row in session.run(_KNOWN)}
     for mst_key, name, as_schedule in used:
-        what = f"configuration {mst_key}: got {PREFIX}{name}"
+        what = f"{configuration_named(mst_key)}: got {PREFIX}{name}"
         if name not in known:
             hint = (
                 nearest(name, known) if known else "cerebro.cerebro_register_function registers one"

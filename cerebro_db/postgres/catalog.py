@@ -160,8 +160,12 @@ class Catalog:
         """Settings of administrators."""
         return Settings.of(dict(self._run("SELECT name, value FROM cerebro.settings")))
 
-    def run(self, run_id: int | None) -> StoredRun:
+    def run(self, run_id: int | None, what: str = "run_id") -> StoredRun:
         """A run that the caller may see.
+
+        Args:
+            run_id: which one.
+            what: the argument that it was given as.
 
         Raises:
             UndefinedRun: there is none, or it is someone else's.
@@ -173,7 +177,7 @@ class Catalog:
             "FROM cerebro._runs r JOIN cerebro.runs v ON v.run_id = r.run_id WHERE r.run_id = %s",
             [run_id],
         )
-        number, owner, is_mine, status, error, manifest, active, *values = _only(rows, run_id)
+        number, owner, is_mine, status, error, manifest, active, *values = _only(rows, run_id, what)
         row = RunRow(**dict(zip(columns, values, strict=True)))
         return StoredRun(number, owner, is_mine, status, error, manifest, active, row)
 
@@ -466,13 +470,21 @@ class Catalog:
         self._run("DELETE FROM cerebro._requests WHERE request_id = %s", [request_id])
 
     def forget_requests(self, run_id: int, up_to: int | None = None) -> None:
-        """Drop what has been answered, if there is any: all, or up to a request."""
+        """Drop what nobody has answered, if there is any: all, or up to a request.
+
+        What a driver is asked to begin with stays: it was meant for the one that comes.
+        """
         if not self.requests(run_id):
             return
         self._run(
-            "DELETE FROM cerebro._requests WHERE run_id = %s AND request_id <= %s AND answer IS NULL",
+            "DELETE FROM cerebro._requests WHERE run_id = %s AND request_id <= %s "
+            "AND answer IS NULL AND action <> 'extend'",
             [run_id, 2**63 - 1 if up_to is None else up_to],
         )
+
+    def forget_extensions(self, run_id: int) -> None:
+        """Drop what a driver was asked to begin with, and none has."""
+        self._run("DELETE FROM cerebro._requests WHERE run_id = %s AND action = 'extend'", [run_id])
 
     def states_dropped(self, run_id: int) -> None:
         """The states of a run are gone."""
@@ -589,11 +601,13 @@ def keys_by_value(values: Mapping[int, _Value]) -> dict[_Value, list[int]]:
     return found
 
 
-def _only(rows: Sequence[tuple[Any, ...]], run_id: int | None) -> tuple[Any, ...]:
+def _only(
+    rows: Sequence[tuple[Any, ...]], run_id: int | None, what: str = "run_id"
+) -> tuple[Any, ...]:
     """The row of a run."""
     if not rows:
         got = "NULL" if run_id is None else run_id
-        raise UndefinedRun(f"run_id: got {got}; you have no run of that number")
+        raise UndefinedRun(f"{what}: got {got}; you have no run of that number")
     return rows[0]
 
 

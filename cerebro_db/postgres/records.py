@@ -33,12 +33,13 @@ def record_ends(catalog: Catalog, run_id: int, ends: Mapping[int, EndRow]) -> No
     for row, mst_keys in keys_by_value(ends).items():
         catalog.execute(
             "UPDATE cerebro._configurations SET stopped_epoch = %s, best_epoch = %s, "
-            "model_epoch = %s, status = CASE WHEN %s::int IS NULL THEN status ELSE 'finished' END "
-            "WHERE run_id = %s AND mst_key = ANY (%s::int[])",
+            "model_epoch = %s, status = CASE WHEN %s::int IS NULL THEN status ELSE 'finished' END, "
+            "error = CASE WHEN %s::int IS NULL THEN error END WHERE run_id = %s AND mst_key = ANY (%s::int[])",
             (
                 row.stopped_epoch,
                 row.best_epoch,
                 row.model_epoch,
+                row.stopped_epoch,
                 row.stopped_epoch,
                 run_id,
                 mst_keys,
@@ -134,7 +135,7 @@ def add_decision(
     run_id: int,
     rows: Sequence[DecisionRow],
     configurations: Sequence[ConfigurationRow] = (),
-    answer: tuple[int, str] | None = None,
+    answer: tuple[int, str | None] | None = None,
     forgotten: Sequence[tuple[int, int]] = (),
 ) -> None:
     """Store a decision, and the configurations that it adds, within a transaction.
@@ -144,14 +145,18 @@ def add_decision(
         run_id: which run.
         rows: of the decision.
         configurations: that it adds.
-        answer: to a request that it follows, by its id.
+        answer: to a request that it follows, by its id; None where nobody waits for it.
         forgotten: configurations and epochs whose results count no more.
     """
     more = *(["metrics"] if forgotten else []), *(["requests"] if answer else [])
     catalog.lock("configurations", "decisions", *more)
     catalog.forget_metrics(run_id, forgotten)
     if answer is not None:
-        catalog.answer(*answer)
+        request_id, text = answer
+        if text is None:
+            catalog.forget_request(request_id)
+        else:
+            catalog.answer(request_id, text)
     if configurations:
         catalog.add_configurations(run_id, configurations, "training")
     row_sql = f"(%s{', %s' * len(_DECISION_NAMES)})"
@@ -163,7 +168,8 @@ def add_decision(
     for row in rows:
         if row.action == PROMOTE:
             catalog.execute(
-                "UPDATE cerebro._configurations SET budget = %s WHERE run_id = %s AND mst_key = %s",
+                "UPDATE cerebro._configurations SET budget = %s, status = 'training', "
+                "stopped_epoch = NULL, model_epoch = NULL WHERE run_id = %s AND mst_key = %s",
                 (row.epochs, run_id, row.mst_key),
             )
         elif row.action == STOP and not row.epochs:
@@ -173,8 +179,9 @@ def add_decision(
 
 
 def _plain(row: DecisionRow) -> DecisionRow:
-    """A decision with a reason that the catalog takes."""
-    return replace(row, reason=plain_text(row.reason, _MAX_REASON) or "")
+    """A decision with texts that the catalog takes."""
+    reason, who = plain_text(row.reason, _MAX_REASON), plain_text(row.who, _MAX_REASON)
+    return replace(row, reason=reason or "", who=who or "")
 
 
 def decisions_of(catalog: Catalog, run_id: int) -> list[DecisionRow]:

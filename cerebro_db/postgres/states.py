@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import secrets
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from cerebro_db.postgres.catalog import Catalog
@@ -200,9 +200,9 @@ class StateStore:
                 self._catalog.execute(*self._sql.delete_from(table.name, mst_key, version))
                 self.forget(gone)
 
-    def forget_all(self, mst_key: int) -> None:
-        """Nothing needs the states of a configuration any more."""
-        self.forget([key for key in self.kept() if key[0] == mst_key])
+    def forget_all(self, mst_key: int, but: Collection[int] = ()) -> None:
+        """Nothing needs the states of a configuration any more, but for some versions."""
+        self.forget([key for key in self.kept() if key[0] == mst_key and key[1] not in but])
 
     def sweep(self) -> None:
         """Drop the tables that nothing needs; make room where there are too many states."""

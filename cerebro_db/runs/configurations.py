@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import math
@@ -24,7 +25,7 @@ from cerebro_db.core.spec import Architecture, Configuration
 from cerebro_db.decide import callbacks
 from cerebro_db.decide.cost import hop_seconds, steps_per_call, use_jit
 from cerebro_db.errors import CerebroError, InvalidArgument
-from cerebro_db.models.fit_checks import check_fits
+from cerebro_db.models.fit_checks import check_fits, configuration_named
 from cerebro_db.postgres.packed import PackedTable
 from cerebro_db.scoring.prediction_models import common_goal
 from cerebro_db.training.targets import TargetFacts
@@ -40,6 +41,10 @@ class _Parsed:
     compile_params: CompileParams
     fit_params: FitParams
     outputs: tuple[OutputSpec, ...]
+
+
+# A search checks one configuration after another of the same few models.
+_MOST_MODELS = 256
 
 
 @dataclass(frozen=True)
@@ -114,7 +119,7 @@ class Maker:
         try:
             found = self._checked(row.model_id, row.compile_params, row.fit_params, known)
         except CerebroError as error:
-            error.message = f"configuration {row.mst_key}: {error.message}"
+            error.message = f"{configuration_named(row.mst_key)}: {error.message}"
             raise
         return _Parsed(row, known[row.model_id], *found)
 
@@ -128,13 +133,12 @@ class Maker:
         architecture = known[model_id]
         compile_params = parse_compile_params(compile_text)
         fit_params = parse_fit_params(fit_text)
-        config = json.loads(architecture.text)
-        outputs = outputs_of(compile_params, output_names(config))
+        outputs = outputs_of(compile_params, _output_names(architecture.text))
         check_fits(architecture, outputs, fit_params, self.packed, self.targets)
         monitored = with_all_metrics(compile_params, outputs)
         callbacks.check(monitored, fit_params, validated=self.validated)
         self._check_objectives(monitored)
-        _check_trains(with_frozen(config, compile_params.freeze), compile_params.freeze)
+        _check_trains(architecture.text, compile_params.freeze)
         return compile_params, fit_params, outputs
 
     def _check_objectives(self, params: CompileParams) -> None:
@@ -179,8 +183,14 @@ class Maker:
         return fit.epochs * sum(math.ceil(one / fit.batch_size) for one in rows)
 
 
-def _check_trains(config: dict[str, Any], frozen: tuple[str, ...]) -> None:
-    if not may_train(config):
+@functools.lru_cache(maxsize=_MOST_MODELS)
+def _output_names(text: str) -> tuple[str, ...]:
+    return tuple(output_names(json.loads(text)))
+
+
+@functools.lru_cache(maxsize=_MOST_MODELS)
+def _check_trains(text: str, frozen: tuple[str, ...]) -> None:
+    if not may_train(with_frozen(json.loads(text), frozen)):
         raise InvalidArgument(
             "got a model of which no layer trains; allowed: at least one does",
             hint="freeze fewer layers"

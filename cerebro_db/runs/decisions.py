@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from cerebro_db.configs.messages import check_range
 from cerebro_db.core import events
 from cerebro_db.core.decisions import (
     NOBODY,
@@ -24,7 +25,15 @@ from cerebro_db.core.events import Decided, Held
 from cerebro_db.core.spec import TRAINING, Architecture, Configuration
 from cerebro_db.core.state import RunState, Track
 from cerebro_db.decide.plan import plan_epoch
-from cerebro_db.errors import InvalidArgument
+from cerebro_db.errors import (
+    ConfigurationFailed,
+    InvalidArchitecture,
+    InvalidArgument,
+    MissingLibrary,
+    MissingPackage,
+    NotSupported,
+    OutOfMemory,
+)
 from cerebro_db.postgres import records as rows
 from cerebro_db.postgres.catalog import Catalog
 from cerebro_db.postgres.control import transaction
@@ -33,6 +42,12 @@ from cerebro_db.postgres.states import StateStore
 from cerebro_db.runs.configurations import Maker
 from cerebro_db.runs.request import MAX_ITERATIONS
 from cerebro_db.runs.stored import configuration_row
+
+REFUSALS = (
+    ConfigurationFailed, InvalidArchitecture, InvalidArgument, MissingLibrary, MissingPackage,
+    NotSupported, OutOfMemory,
+)  # fmt: skip
+"""Errors that are the fault of a request, and not of the run."""
 
 
 @dataclass(frozen=True)
@@ -67,13 +82,17 @@ class Decisions:
         """
         return self._taken(state, self.decider.decide(state), None)
 
-    def follow(self, state: RunState, request: Asked) -> list[Decided]:
-        """Store and apply what somebody asks for; the first decision answers the request.
+    def check(self, state: RunState, request: Asked) -> None:
+        """Whether what somebody asks for can be.
 
         Raises:
-            InvalidArgument: it cannot be; then nothing was stored.
+            InvalidArgument: why not; or others of ``REFUSALS``.
         """
         self._check(state, request)
+        self.decider.check(state, request)
+
+    def follow(self, state: RunState, request: Asked) -> list[Decided]:
+        """Store and apply what somebody asks for, which was checked; the first decision answers it."""
         return self._taken(state, self.decider.asked(state, request), request)
 
     def _taken(
@@ -110,7 +129,7 @@ class Decisions:
                 )
             ]
         for candidate in asked:
-            _check_budget(candidate.mst_key, candidate.budget, 1)
+            check_range("num_iterations", candidate.budget, 1, MAX_ITERATIONS)
             fault = self.maker.fault(candidate, self.architectures)
             if fault is not None:
                 raise InvalidArgument(fault)
@@ -125,7 +144,7 @@ class Decisions:
             case Clone():
                 return self._clone(state, decision, number, request)
             case Stop(mst_key, epoch, reason):
-                track = _going_on(state, mst_key)
+                track = _stoppable(state, mst_key)
                 if epoch:
                     _check_state(state, track, epoch)
                 later = [(mst_key, one) for one in track.measured_after(epoch)]
@@ -133,7 +152,7 @@ class Decisions:
                 self._store([row], request=request, forgotten=later)
                 return events.Stopped(mst_key, epoch, reason)
             case Promote(mst_key, budget):
-                track = _going_on(state, mst_key)
+                track = _promotable(state, mst_key)
                 _check_budget(mst_key, budget, track.budget + 1)
                 self._store([_row(decision, number, mst_key, rows.PROMOTE, budget)])
                 return events.Promoted(mst_key, budget)
@@ -207,9 +226,10 @@ class Decisions:
         forgotten: Sequence[tuple[int, int]] = (),
     ) -> None:
         """All that a decision leaves in the database, or nothing."""
-        answer = None
+        answer: tuple[int, str | None] | None = None
         if request is not None and request.request_id:
-            answer = request.request_id, json.dumps({"mst_keys": [one.mst_key for one in decided]})
+            text = json.dumps({"mst_keys": [one.mst_key for one in decided]})
+            answer = request.request_id, text if request.is_awaited else None
         with transaction(self.catalog.session):
             added = [configuration_row(one) for one in configurations]
             add_decision(self.catalog, self.run_id, decided, added, answer, forgotten)
@@ -244,13 +264,26 @@ def _known(state: RunState, mst_key: int) -> Track:
     return state.tracks[mst_key]
 
 
-def _going_on(state: RunState, mst_key: int) -> Track:
+def _stoppable(state: RunState, mst_key: int) -> Track:
+    """A configuration that goes on, or has failed after the epoch whose model it shall have."""
     track = _known(state, mst_key)
-    if not track.is_alive:
-        raise InvalidArgument(
-            f"mst_key: got {mst_key}; allowed: a configuration that has not ended"
-        )
+    if not (track.is_alive or (track.ended and track.ended[0] == "failed")):
+        raise _has_ended(mst_key)
     return track
+
+
+def _promotable(state: RunState, mst_key: int) -> Track:
+    """A configuration that goes on, or was stopped and has its state."""
+    track = _known(state, mst_key)
+    if track.ended:
+        raise _has_ended(mst_key)
+    if track.verdict.stopped_epoch is not None:
+        _check_state(state, track, track.verdict.stopped_epoch)
+    return track
+
+
+def _has_ended(mst_key: int) -> InvalidArgument:
+    return InvalidArgument(f"mst_key: got {mst_key}; allowed: a configuration that has not ended")
 
 
 def _check_state(state: RunState, track: Track, epoch: int) -> int:

@@ -7,13 +7,13 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import cerebro_db
 from cerebro_db.configs.messages import check_range
 from cerebro_db.configs.settings import Settings
-from cerebro_db.core.decisions import NOBODY, Asked, Decider, Fixed
+from cerebro_db.core.decisions import Asked, Decider, Fixed
 from cerebro_db.core.search import SearchSpec
 from cerebro_db.core.spec import HOPPER, ROTATION, Configuration
 from cerebro_db.core.state import RunState
@@ -103,7 +103,6 @@ class Limits:
         any_version: whether it may go on with other versions of what computes.
         model_output_table: another name for the output; None for the one that the run began with.
         search_path: for that name.
-        extension: of a search: what there is more of.
     """
 
     max_seconds: float | None = None
@@ -111,7 +110,6 @@ class Limits:
     any_version: bool = False
     model_output_table: str | None = None
     search_path: CallerPath | None = None
-    extension: Mapping[str, Any] = field(default_factory=dict)
 
 
 Registered = Callable[[int], None]
@@ -158,7 +156,6 @@ class Drive:
         # Hops that were done at the last loss of sessions, and losses without any in between.
         self._hops, self._lost = -1, 0
         self._retries = Settings().worker_retries
-        self._is_extended = False
 
     def begin(self, request: FitRequest, set_up: SetUp = set_up) -> int:
         """Set up a new run and drive it; returns its run_id."""
@@ -188,7 +185,7 @@ class Drive:
             with control_session(self._pool, None) as control:
                 catalog = Catalog(control)
                 run = catalog.run(run_id)
-                _check_resumable(run)
+                check_resumable(run)
                 self._run_id = run.run_id
             if self._limits.model_output_table is not None:
                 self._output = self._new_output(self._limits.model_output_table)
@@ -344,9 +341,11 @@ class Drive:
         decider, made = self._decider, decisions_of(catalog, run.run_id)
         if setup.search is not None:
             decider = decider_of(setup, setup.search, made)
-        first = self._extension(catalog, run)
+        requests = Requests(catalog, run.run_id, self._deadline, limits.max_seconds)
+        first = [_until(one, run.active) for one in requests.first()]
         extended: list[Mapping[str, Any]] = [one.details for one in made if one.action == "extend"]
-        extended += [first.detail] if first else []
+        extended += [one.detail for one in first]
+        requests.search_ends = _search_ends(setup.search, extended, run.active, clock())
         loop = Loop(
             state=state,
             strategy=STRATEGIES[setup.spec.schedule],
@@ -363,13 +362,7 @@ class Drive:
                 setup.search.goal if setup.search else None,
                 functools.partial(self._admit, catalog, setup, written),
             ),
-            requests=Requests(
-                catalog,
-                run.run_id,
-                self._deadline,
-                limits.max_seconds,
-                _search_ends(setup.search, extended, run.active, clock()),
-            ),
+            requests=requests,
             report=Report(state, self._notify, clock, run.active),
             files=EventFiles(run.run_id, state),
             clock=clock,
@@ -381,17 +374,6 @@ class Drive:
             executor.stop()
             raise
         executor.give_back()
-
-    def _extension(self, catalog: Catalog, run: StoredRun) -> Asked | None:
-        """What the search is asked for before it goes on, once."""
-        if not self._limits.extension or self._is_extended:
-            return None
-        self._is_extended = True
-        detail = dict(self._limits.extension)
-        if "max_seconds" in detail:  # of a run that has taken some already
-            detail["until"] = run.active + detail["max_seconds"]
-        ((role,),) = catalog.execute("SELECT current_user::text")
-        return Asked(0, "extend", NOBODY, role, detail)
 
     def _admit(
         self,
@@ -543,6 +525,14 @@ def decider_of(setup: RunSetup, search: SearchSpec, made: Sequence[DecisionRow])
     return Schedule(search, lambda row: maker.fault(row, models), recorded_of(setup, made))
 
 
+def _until(request: Asked, active: float) -> Asked:
+    """A request to go on, with when that ends, of a run that has taken some seconds already."""
+    detail = dict(request.detail)
+    if "max_seconds" in detail:
+        detail["until"] = active + detail["max_seconds"]
+    return replace(request, detail=detail)
+
+
 def _search_ends(
     search: SearchSpec | None, extended: Sequence[Mapping[str, Any]], active: float, now: float
 ) -> float | None:
@@ -572,7 +562,8 @@ def _check_schedule(dialect: PostgreSQL, request: FitRequest) -> None:
         )
 
 
-def _check_resumable(run: StoredRun) -> None:
+def check_resumable(run: StoredRun) -> None:
+    """Refuse a run of another role, and one that has ended or is going on."""
     if not run.is_mine:
         # It would read tables that its owner named with the rights of someone else.
         raise NotPermitted(

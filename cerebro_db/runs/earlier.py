@@ -32,7 +32,7 @@ def earlier_trials(session: Session, run_id: int, spec: SearchSpec) -> tuple[Ear
             f"warm_start_run: got {run_id} for {spec.method!r}, which learns nothing; allowed: "
             f"with automl_method {', '.join(LEARNING)}"
         )
-    run = Catalog(session).run(run_id)
+    run = Catalog(session).run(run_id, "warm_start_run")
     rows = Catalog(session).configurations(run.run_id)
     measures = [measures_of(session, run.run_id, one) for one in spec.objectives]
     explorer, found = Explorer(spec.space), []

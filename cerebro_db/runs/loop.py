@@ -32,10 +32,10 @@ from cerebro_db.core.tasks import (
     WriteEvents,
 )
 from cerebro_db.decide import callbacks, retention
-from cerebro_db.decide.plan import plan
+from cerebro_db.decide.plan import plan, planned_again
 from cerebro_db.errors import CerebroError, InvalidArgument, RunFailed, TrainerLost, concerns_all
 from cerebro_db.runs.catalog import diverged, measured
-from cerebro_db.runs.decisions import Decisions
+from cerebro_db.runs.decisions import REFUSALS, Decisions
 from cerebro_db.runs.report import Report
 from cerebro_db.runs.requests import Requests
 from cerebro_db.runs.tensorboard import EventFiles
@@ -58,7 +58,7 @@ class Loop:
         report: what the caller is told.
         files: what TensorBoard shows.
         clock: seconds that only grow.
-        first: what is asked for before anything is done.
+        first: what was asked for before anything is done.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class Loop:
         report: Report,
         files: EventFiles,
         clock: Clock,
-        first: Asked | None = None,
+        first: Sequence[Asked] = (),
     ) -> None:
         self._first = first
         self._state, self._strategy, self._executor = state, strategy, executor
@@ -88,10 +88,9 @@ class Loop:
     def run(self) -> None:
         """Work until nothing is left."""
         self._decide()
-        if self._first is not None:
-            self._decided(self._decisions.follow(self._state, self._first))
-            self._decide()
-        self._discard(self._state.tracks)
+        for request in self._first:
+            self._follow(request)
+        self._discard()
         if self.is_complete:
             return
         try:
@@ -183,8 +182,10 @@ class Loop:
                     self._untried += self._to_try([configuration])
                 case events.Stopped(mst_key, epoch, reason):
                     self._stop(mst_key, epoch, reason)
+                case events.Promoted(mst_key):
+                    self._take_up(mst_key)
         self._plan()
-        self._discard(self._state.tracks)
+        self._discard()
 
     def _to_try(self, configurations: Iterable[Configuration]) -> Iterator[int]:
         """Of configurations that join the run, those whose like was not scored yet."""
@@ -200,22 +201,30 @@ class Loop:
         for worker in self._workers_of(mst_key):
             self._executor.cancel(worker)
         if not epoch:
-            self._storage.forget_all(mst_key)
+            self._forget_all(mst_key)
             self._report.ended(mst_key, "cancelled", reason)
         for hop in [hop for hop in self._state.alone if hop.mst_key == mst_key]:
             self._drop_if_ended(hop)
 
+    def _take_up(self, mst_key: int) -> None:
+        """A configuration is trained further: one that was stopped makes hops that were given up."""
+        hops = planned_again(self._state, mst_key)
+        if hops:
+            self._state.apply(events.Planned(tuple(hops)))
+            self._judge([mst_key])
+
     def _follow(self, request: Asked) -> None:
         """Do what someone asks for, or tell why not."""
-        if request.action == "cancel":
-            self._cancel(request.mst_key, request.who)
-            self._requests.done(request.request_id)
-            return
         try:
-            decided = self._decisions.follow(self._state, request)
-        except InvalidArgument as error:
+            if request.action == "cancel":
+                self._cancel(request.mst_key, request.who)
+                self._requests.done(request.request_id)
+                return
+            self._decisions.check(self._state, request)
+        except REFUSALS as error:
             self._requests.refused(request.request_id, error)
             return
+        decided = self._decisions.follow(self._state, request)
         self._decided(decided)
         self._decide()
 
@@ -249,8 +258,8 @@ class Loop:
             hop = result.hop
             self._state.apply(events.HopDone(hop, result.seconds, self._clock()))
             if self._state.tracks[hop.mst_key].ended:
-                self._storage.forget_all(hop.mst_key)
-            self._discard([hop.mst_key])
+                self._forget_all(hop.mst_key)
+            self._discard()
             self._report.epochs()
 
     def _summed(self, scans: Iterable[tuple[Scan, Mapping[int, Any], Mapping[int, str]]]) -> None:
@@ -302,15 +311,19 @@ class Loop:
         self._state.apply(events.Scored(epoch, mst_keys))
         self._files.measured(mst_keys)
         self._report.epochs()
+        self._judge(mst_keys)
+        self._report.epochs()
+        self._decide()  # while all states of that epoch are there
+        self._discard()
+
+    def _judge(self, mst_keys: Iterable[int]) -> None:
+        """Do what callbacks of configurations make of their scores."""
         judged = callbacks.verdicts(self._state, mst_keys)
         before = {one.mst_key: self._state.tracks[one.mst_key].verdict for one in judged}
         for one in judged:
             self._state.apply(one)
             self._report.judged(one.mst_key, before[one.mst_key], one.verdict)
         self._catalog.judged([self._state.tracks[one.mst_key] for one in judged])
-        self._report.epochs()
-        self._decide()  # while all states of that epoch are there
-        self._discard(mst_keys)
 
     # -- failures --------------------------------------------------------------------------------
     def _failed(self, task: Task | None, failure: Failure) -> None:
@@ -356,6 +369,8 @@ class Loop:
 
     def _cancel(self, mst_key: int, who: str) -> None:
         """Someone cancelled one configuration."""
+        if mst_key not in self._state.tracks:
+            raise InvalidArgument(f"mst_key: got {mst_key}; allowed: a configuration of the run")
         self._end(mst_key, "cancelled", f"cancelled by {who}")
         for worker in self._workers_of(mst_key):
             self._executor.cancel(worker)
@@ -385,7 +400,7 @@ class Loop:
         error = " ".join(error.split())[:_LONGEST_ERROR]
         self._state.apply(events.Failed(mst_key, status, error))
         self._catalog.ended(mst_key, status, error)
-        self._storage.forget_all(mst_key)
+        self._forget_all(mst_key)
         self._storage.sweep()
         self._report.ended(mst_key, status, error)
         for hop in [hop for hop in self._state.alone if hop.mst_key == mst_key]:
@@ -398,10 +413,14 @@ class Loop:
             self._state.apply(events.HopDropped(hop))
 
     # -- inside ----------------------------------------------------------------------------------
-    def _discard(self, mst_keys: Iterable[int]) -> None:
+    def _forget_all(self, mst_key: int) -> None:
+        """A configuration has ended: its states go, but for those that a decision may go back to."""
+        self._storage.forget_all(mst_key, self._state.tracks[mst_key].states)
+
+    def _discard(self) -> None:
         """Give up states that nothing needs any more."""
-        states = retention.useless(self._state, mst_keys)
+        states = retention.useless(self._state, self._state.changed)
+        self._state.apply(events.Discarded(states))
         if states:
-            self._state.apply(events.Discarded(states))
             self._storage.forget(states)
         self._storage.sweep()

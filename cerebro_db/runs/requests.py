@@ -6,14 +6,16 @@ import json
 import time
 
 from cerebro_db.core.decisions import NOBODY, Asked
-from cerebro_db.errors import CerebroError
+from cerebro_db.errors import CerebroError, InvalidArgument
 from cerebro_db.postgres.catalog import Catalog
+from cerebro_db.runs.asked import asked_of
 
 # Seconds until the next look: longer where looks take longer, as on segments, each of which has a
 # process that looks. They take this part of the time at most, unless it were too late to answer.
 _SOONEST, _LATEST = 0.25, 1.0
 _SHARE = 0.005
 _OF_THE_RUN = {"cancel": "cancelled", "pause": "paused"}
+_BEFORE = "extend"
 _OVER = "max_seconds are over"
 
 
@@ -38,6 +40,8 @@ class Requests:
         run_id: which run.
         deadline: on the clock ``time.monotonic``, None for none.
         max_seconds: what that came from.
+
+    Attributes:
         search_ends: on the same clock: when a search begins nothing any more; None for never.
     """
 
@@ -47,12 +51,16 @@ class Requests:
         run_id: int,
         deadline: float | None = None,
         max_seconds: float | None = None,
-        search_ends: float | None = None,
     ) -> None:
         self._catalog, self._run_id = catalog, run_id
         self._deadline, self._max_seconds = deadline, max_seconds
-        self._search_ends = search_ends
+        self.search_ends: float | None = None
         self._next_look = 0.0
+
+    def first(self) -> list[Asked]:
+        """What was asked for before this driver began: a search that has ended shall go on."""
+        rows = [row for row in self._catalog.requests(self._run_id) if row[1] == _BEFORE]
+        return [one for row in rows if (one := self._read(row)) is not None]
 
     def done(self, request_id: int) -> None:
         """A request to cancel a configuration was followed."""
@@ -73,8 +81,8 @@ class Requests:
         now = time.monotonic()
         if self._deadline is not None and now >= self._deadline:
             raise Stopped("paused", f"max_seconds := {self._max_seconds:g} are over")
-        if self._search_ends is not None and now >= self._search_ends:
-            self._search_ends = None
+        if self.search_ends is not None and now >= self.search_ends:
+            self.search_ends = None
             return [Asked(0, "finish", NOBODY, "max_seconds", {"reason": _OVER})]
         if now < self._next_look:
             return []
@@ -87,10 +95,13 @@ class Requests:
 
     def _asked(self) -> list[Asked]:
         found: list[Asked] = []
-        for request_id, action, mst_key, who, detail in self._catalog.requests(self._run_id):
+        for row in self._catalog.requests(self._run_id):
+            request_id, action, mst_key, who, _ = row
+            if action == _BEFORE:
+                continue  # for the driver after this one
             if mst_key is not None or action not in _OF_THE_RUN:
-                given = json.loads(detail)
-                found.append(Asked(request_id, action, mst_key or NOBODY, who, given))
+                one = self._read(row)
+                found += [] if one is None else [one]
             elif found:  # these come first; what concerns the run is looked at again right after
                 self._next_look = 0.0
                 return found
@@ -99,3 +110,11 @@ class Requests:
                 status = _OF_THE_RUN[action]
                 raise Stopped(status, f"{status} by {who}")
         return found
+
+    def _read(self, row: tuple[int, str, int | None, str, str]) -> Asked | None:
+        """A request; None for what is none, which is refused."""
+        try:
+            return asked_of(*row)
+        except InvalidArgument as error:
+            self.refused(row[0], error)
+            return None

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import secrets
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from cerebro_db.configs.messages import check_range
-from cerebro_db.configs.search_methods import find_method
-from cerebro_db.core.search import SearchSpec
+from cerebro_db.configs.search_methods import BOHB, HALVING, HYPERBAND, find_method
+from cerebro_db.core.search import UNLIMITED, SearchSpec
+from cerebro_db.core.search_texts import parse_more
 from cerebro_db.core.state import RunState
 from cerebro_db.decide.plan import epoch_of
 from cerebro_db.decide.search.replaying import to_json
@@ -21,18 +23,20 @@ from cerebro_db.postgres.dialects.choice import PostgreSQL
 from cerebro_db.postgres.dialects.postgresql_training import PostgreSQLTraining, StateTables
 from cerebro_db.postgres.names import QualifiedName
 from cerebro_db.postgres.outputs import new_output
-from cerebro_db.postgres.records import decisions_of
+from cerebro_db.postgres.records import DecisionRow, decisions_of
 from cerebro_db.postgres.relations import CallerPath
 from cerebro_db.postgres.sessions import Session, SessionPool
 from cerebro_db.postgres.states import StateStore
 from cerebro_db.postgres.table_kinds import STATES_SUFFIX
-from cerebro_db.runs.driver import FIXED, Drive, Limits, no_notice
-from cerebro_db.runs.request import MAX_ITERATIONS, FitRequest, check_seconds
+from cerebro_db.runs.driver import FIXED, Drive, Limits, check_resumable, no_notice
+from cerebro_db.runs.request import FitRequest, check_seconds
 from cerebro_db.runs.setup import RunSetup
 from cerebro_db.runs.stored import load_setup, recorded_of, state_of_decisions
 
 Notify = Callable[[str], None]
 _MOST = 2**31 - 1
+_FINISH, _EXTEND = "finish", "extend"
+_SHOWN = {"max_epochs": "max_epochs", "max_configurations": "max_configs"}
 
 
 @dataclass(frozen=True)
@@ -123,7 +127,7 @@ def extend(
     pool: SessionPool,
     dialect: PostgreSQL,
     run_id: int | None,
-    params: Mapping[str, Any],
+    automl_params: str | None = None,
     max_epochs: int | None = None,
     max_configurations: int | None = None,
     max_seconds: float | None = None,
@@ -136,12 +140,16 @@ def extend(
         pool: of sessions of the role whose rights count, the one that began the search.
         dialect: of the server.
         run_id: of the search.
-        params: more of the parameters of its method: ``num_configs`` are more trials, ``num_iterations``
-            and ``R`` the epochs of each by now; brackets of ``hyperband`` and ``bohb`` begin anew.
-        max_epochs, max_configurations: added to the budget of the search, where it has such a limit.
-        max_seconds: of this driver, which then ends the search; None for any time.
+        automl_params: more of the parameters of its method: ``num_configs`` are more trials,
+            ``num_iterations`` and ``R`` the epochs of each by now; brackets of ``hyperband`` and ``bohb``
+            begin anew.
+        max_epochs, max_configurations: added to the budget of the search, which has such a limit.
+        max_seconds: that it may take more, and then ends; None for any time.
         notify: gets a line an epoch.
         registered: is told the run_id as soon as this driver drives it.
+
+    What it is to do more of is in the catalog, in the transaction that makes its states anew: whichever
+    driver goes on with it finds it there.
 
     Raises:
         WrongRunStatus: it is going on.
@@ -151,21 +159,45 @@ def extend(
     check_seconds(max_seconds)
     check_range("max_epochs", max_epochs, 1, _MOST)
     check_range("max_configs", max_configurations, 1, _MOST)
+    limits = {
+        "max_seconds": max_seconds, "max_epochs": max_epochs,
+        "max_configurations": max_configurations,
+    }  # fmt: skip
+    detail: dict[str, Any] = {name: one for name, one in limits.items() if one is not None}
+
+    def drive() -> Drive:
+        return Drive(pool, dialect, Limits(), notify, FIXED, registered)
+
     with control_session(pool, None) as control:
         run = _search_of(control, run_id)
+        made = decisions_of(Catalog(control), run.run_id)
         spec = SearchSpec.from_text(run.row.search or "")
-        _check_more(spec, params)
+        detail["params"] = parse_more(spec.method, spec.params, automl_params)
+        _check_more(spec, made, detail, run.status)
+    if run.status != "finished" and _has_ended(made):
+        drive().resume(run.run_id)  # it only lacks its tables
+    with control_session(pool, None) as control:
+        run = Catalog(control).run(run.run_id)
         if run.status == "finished":
-            _revive(control, dialect, run)
-    detail: dict[str, Any] = {"params": dict(params)}
-    if max_epochs is not None:
-        detail["max_epochs"] = max_epochs
-    if max_configurations is not None:
-        detail["max_configurations"] = max_configurations
-    if max_seconds is not None:
-        detail["max_seconds"] = max_seconds
-    limits = Limits(extension=detail)
-    return Drive(pool, dialect, limits, notify, FIXED, registered).resume(run.run_id)
+            _revive(control, dialect, run, detail)
+        else:
+            check_resumable(run)
+            with transaction(control):
+                _ask(Catalog(control), run.run_id, detail)
+    return drive().resume(run.run_id)
+
+
+def _ask(catalog: Catalog, run_id: int, detail: Mapping[str, Any]) -> None:
+    """Ask the next driver, in place of what none has followed yet."""
+    catalog.lock("runs", "requests")
+    catalog.forget_extensions(run_id)
+    catalog.add_request(run_id, "extend", None, json.dumps(detail))
+
+
+def _has_ended(made: Sequence[DecisionRow]) -> bool:
+    """Whether a search has decided to begin nothing any more."""
+    actions = [one.action for one in made if one.action in (_FINISH, _EXTEND)]
+    return actions[-1:] == [_FINISH]
 
 
 def _search_of(session: Session, run_id: int | None) -> StoredRun:
@@ -183,26 +215,65 @@ def _search_of(session: Session, run_id: int | None) -> StoredRun:
     return run
 
 
-def _check_more(spec: SearchSpec, params: Mapping[str, Any]) -> None:
-    """Whether parameters are more of those of the method."""
+def _check_more(
+    spec: SearchSpec, made: Sequence[DecisionRow], detail: Mapping[str, Any], status: str
+) -> None:
+    """Whether there is more to do for a search than it has done."""
     if spec.replays:
         raise InvalidArgument("run_id: got a run that repeats another one; allowed: a search")
-    method = find_method(spec.method)
-    known = {one.name: one for one in method.parameters}
-    allowed = [
-        name for name in ("num_configs", "num_iterations", "R", "population") if name in known
-    ]
-    for name, value in params.items():
-        if name not in allowed:
+    for name, limit in (
+        ("max_epochs", spec.budget.max_epochs),
+        ("max_configurations", spec.budget.max_configurations),
+    ):
+        if name in detail and limit == UNLIMITED:
             raise InvalidArgument(
-                f"automl_params: got {name!r} for a search by {method.name} that goes on; allowed: "
-                f"{', '.join(allowed)}"
+                f"{_SHOWN[name]}: got {detail[name]} for a search that has no such limit; allowed: NULL",
+                hint="num_configs or num_iterations in automl_params are more trials or epochs",
             )
-        check_range(name, known[name].validated(value, "automl_params"), 1, MAX_ITERATIONS)
+    lengths = _lengths(spec, made)
+    for name, value in detail["params"].items():
+        if value < lengths.get(name, 1):
+            raise InvalidArgument(
+                f"automl_params: got {name}={value} for a search that has {name}={lengths[name]}; "
+                "allowed: more"
+            )
+    is_more = any(value != lengths.get(name) for name, value in detail["params"].items())
+    was_stopped = status != "finished" or any(one.action == _FINISH for one in made)
+    limits = [name for name in detail if name != "params"]
+    if not is_more and not (limits and (limits != ["max_seconds"] or was_stopped)):
+        names = ", ".join(one.name for one in find_method(spec.method).more)
+        raise InvalidArgument(
+            f"got nothing more to do; allowed: automl_params with {names}"
+            + ("; max_seconds" if was_stopped else "")
+            + ("; max_epochs" if spec.budget.max_epochs != UNLIMITED else "")
+            + ("; max_configs" if spec.budget.max_configurations != UNLIMITED else ""),
+            hint=f"such as SELECT cerebro.cerebro_extend(run_id, {_example(spec)!r})",
+        )
 
 
-def _revive(session: Session, dialect: PostgreSQL, run: StoredRun) -> None:
-    """Make the states anew from which a finished search goes on, and have it be paused."""
+def _lengths(spec: SearchSpec, made: Sequence[DecisionRow]) -> dict[str, int]:
+    """The epochs of each trial by now, where these are what there may be more of."""
+    if spec.method in (HALVING, HYPERBAND, BOHB):  # another bracket begins
+        return {}
+    found = {name: spec.params[name] for name in ("num_iterations", "R") if name in spec.params}
+    for one in made:
+        params = one.details.get("params", {}) if one.action == _EXTEND else {}
+        found |= {name: max(found[name], params[name]) for name in found if name in params}
+    return found
+
+
+def _example(spec: SearchSpec) -> str:
+    name = find_method(spec.method).more[0].name
+    return f"{name}={spec.params[name] * (1 if name in ('num_configs', 'population') else 2)}"
+
+
+def _revive(
+    session: Session, dialect: PostgreSQL, run: StoredRun, detail: Mapping[str, Any]
+) -> None:
+    """Make the states anew from which a finished search goes on, and have it be paused.
+
+    What its driver shall do more of is asked for in the same transaction.
+    """
     catalog, sql = Catalog(session), dialect.training
     setup = load_setup(session, dialect, run, has_states=False)
     state = state_of_decisions(setup, decisions_of(catalog, run.run_id))
@@ -223,7 +294,7 @@ def _revive(session: Session, dialect: PostgreSQL, run: StoredRun) -> None:
         f"run_{secrets.token_hex(16)}", run.row.num_partitions, setup.spec.every_hop
     )
     with transaction(session):
-        catalog.lock("runs")
+        _ask(catalog, run.run_id, detail)
         name = StateStore(tables, len(ends), catalog, sql).create(lasting=True).name
         for epoch, firsts in _firsts(state, ends).items():
             version = epoch * setup.spec.hops_an_epoch

@@ -6,9 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from cerebro_db.configs.grid import parse_compile_grid, parse_fit_grid
 from cerebro_db.configs.messages import check_range
-from cerebro_db.configs.model_selection import checked_model_ids
 from cerebro_db.configs.search_methods import find_method
 from cerebro_db.core.search import UNLIMITED, Budget, Space
 from cerebro_db.core.search_texts import (
@@ -24,6 +22,7 @@ from cerebro_db.postgres.relations import CallerPath
 from cerebro_db.runs.request import check_seconds
 from cerebro_db.runs.search import SearchRequest
 from cerebro_db.runs.search_results import METHOD, PARAMS, RANDOM_STATE
+from cerebro_db.runs.spaces import space_of
 
 MAX_TOTAL_EPOCHS = 2**31 - 1
 
@@ -78,7 +77,7 @@ class SearchArguments:
         """
         refuse_objects(self.object_table)
         method, params = parse_method(self.automl_method, self.automl_params)
-        check_range("random_state", self.random_state, 0, 2**63 - 1)
+        check_range("random_state", self.random_state, 0, 2**31 - 1)
         return SearchRequest(
             source_table=self.source_table,
             model_output_table=self.model_output_table,
@@ -140,34 +139,3 @@ class SearchArguments:
             max_epochs=UNLIMITED if self.max_epochs is None else self.max_epochs,
             max_configurations=UNLIMITED if self.max_configs is None else self.max_configs,
         )
-
-
-def space_of(
-    model_id_list: Sequence[int | None] | None,
-    compile_params_grid: str | None,
-    fit_params_grid: str | None,
-) -> Space:
-    """A space, its texts parsed once.
-
-    Raises:
-        InvalidArgument: there is no model, or a grid is wrong.
-    """
-    for name, text in (
-        ("compile_params_grid", compile_params_grid),
-        ("fit_params_grid", fit_params_grid),
-    ):
-        if text is None:
-            raise InvalidArgument(
-                f"{name}: got NULL; allowed: a dictionary such as {_EXAMPLES[name]}"
-            )
-    models = tuple(checked_model_ids(model_id_list))
-    space = Space(models, str(compile_params_grid), str(fit_params_grid))
-    parse_compile_grid(space.compile_params_grid)
-    parse_fit_grid(space.fit_params_grid)
-    return space
-
-
-_EXAMPLES = {
-    "compile_params_grid": "{'loss': ['mse'], 'optimizer_params_list': [{'optimizer': ['Adam']}]}",
-    "fit_params_grid": "{'batch_size': [16, 32]}",
-}

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 
 from cerebro_db.configs.changes import changed
 from cerebro_db.core.search import Space
-from cerebro_db.errors import InvalidArgument
+from cerebro_db.decide.search.space import Explorer
+from cerebro_db.errors import InvalidArgument, hinted
 from cerebro_db.postgres.sessions import Session
 from cerebro_db.postgres.trials import newest_space, search_of, trials_of
-from cerebro_db.runs.search_arguments import space_of
+from cerebro_db.runs.spaces import space_of
 
 
 def changed_trial(
@@ -60,6 +61,11 @@ def narrowed_space(
         space.compile_params_grid if compile_params_grid is None else compile_params_grid,
         space.fit_params_grid if fit_params_grid is None else fit_params_grid,
     )
+    with hinted(
+        "what is NULL stays as it was: give compile_params_grid and fit_params_grid too, without "
+        "what they say in model_params_list of other models"
+    ):
+        Explorer(found)
     known = spec.space.model_ids
     wrong = [one for one in found.model_ids if one not in known]
     if wrong:

@@ -391,7 +391,7 @@ def load_state(session: Session, store: StateStore, run: StoredRun, setup: RunSe
             state.apply(verdict)
         writer.judged([state.tracks[one.mst_key] for one in judged])
         for mst_key in state.ended:
-            store.forget_all(mst_key)
+            store.forget_all(mst_key, _may_be_wanted(state, store, mst_key))
         _restore(state, store, done | going, catalog.planned(run_id))
         _check_states(state, states_of(run.row), store.kept())
     over = min((one.done for one in state.alive), default=0) // spec.hops_an_epoch
@@ -478,6 +478,14 @@ def _go_back(
             store.delete_from(mst_key, first)
             going[mst_key] = max((n for key, n in store.kept() if key == mst_key), default=0)
             catalog.forget_hops(run_id, {mst_key: going[mst_key]}, states.hops_an_epoch)
+
+
+def _may_be_wanted(state: RunState, store: StateStore, mst_key: int) -> set[int]:
+    """Versions that a decision may go back to, of a configuration that has failed since."""
+    ended, hops = state.tracks[mst_key].ended, state.spec.hops_an_epoch
+    if not state.spec.is_open or ended is None or ended[0] != "failed":
+        return set()
+    return {version for key, version in store.kept() if key == mst_key and version % hops == 0}
 
 
 def _restore(

@@ -36,7 +36,7 @@ def entry_of(name: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
             try:
                 return function(*args, **kwargs)
             except CerebroError as error:
-                error.hint = error.hint or error.last_resort or usage(name)
+                error.hint = error.hint or error.last_resort or usage(name, error.message)
                 raise
 
         return entry(wrapper)
@@ -54,18 +54,44 @@ _OUTPUT = re.compile(r",?\s*OUT [^,]*")
 _COMMA = re.compile(r", ?(?![^(]*\))")
 
 
-def usage(name: str) -> str | None:
+_MOST_SHOWN = 8
+
+
+def usage(name: str, message: str | None = None) -> str | None:
     """Signature of a function, such as ``cerebro.cerebro_pause(run_id bigint)``; None where unknown.
 
-    Overloads whose arguments have other names are there too, after "or"; of others the first.
+    Overloads whose arguments have other names are there too, after "or"; of others the first. Where
+    there are many arguments, a message is given only those that it begins with, or which must be given.
     """
-    return " or ".join(_signatures().get(name, {}).values()) or None
+    shown = [_shown(name, one, message) for one in _signatures().get(name, {}).values()]
+    return " or ".join(shown) or None
+
+
+def _shown(name: str, arguments: tuple[str, ...], message: str | None) -> str:
+    if message is not None and len(arguments) > _MOST_SHOWN:
+        told = message.partition(":")[0].split(", ")
+        named = [one for one in arguments if one.split()[0] in told]
+        arguments = _left_out(
+            arguments, named or [one for one in arguments if " DEFAULT " not in one]
+        )
+    return f"cerebro.{name}({', '.join(arguments)})"
+
+
+def _left_out(arguments: tuple[str, ...], kept: list[str]) -> tuple[str, ...]:
+    """Some of the arguments, with dots in the place of others."""
+    found: list[str] = []
+    for one in arguments:
+        if one in kept:
+            found.append(one)
+        elif found[-1:] != ["..."]:
+            found.append("...")
+    return tuple(found)
 
 
 @functools.cache
-def _signatures() -> dict[str, dict[tuple[str, ...], str]]:
-    """Signatures of each function by the names of the arguments."""
-    found: dict[str, dict[tuple[str, ...], str]] = {}
+def _signatures() -> dict[str, dict[tuple[str, ...], tuple[str, ...]]]:
+    """The arguments of each function by their names."""
+    found: dict[str, dict[tuple[str, ...], tuple[str, ...]]] = {}
     try:
         texts = [
             path.read_text("utf-8") for path in sorted((sql_directory() / "objects").glob("*"))
@@ -73,7 +99,8 @@ def _signatures() -> dict[str, dict[tuple[str, ...], str]]:
     except (OSError, StopIteration):  # the folder has gone since: there is no hint, then
         return found
     for name, arguments in _DEFINITION.findall("\n".join(texts)):
-        shown = " ".join(_OUTPUT.sub("", arguments).split())
-        names = tuple(one.split()[0] for one in _COMMA.split(shown) if one)
-        found.setdefault(name, {}).setdefault(names, f"cerebro.{name}({shown})")
+        text = " ".join(_OUTPUT.sub("", arguments).split())
+        shown = tuple(one for one in _COMMA.split(text) if one)
+        names = tuple(one.split()[0] for one in shown)
+        found.setdefault(name, {}).setdefault(names, shown)
     return found

@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from cerebro_db.configs.model_selection import combine
-from cerebro_db.core.search_texts import parse_more, schedule_of
+from cerebro_db.core.search_texts import schedule_of
 from cerebro_db.models.best import BestRequest, write_best
 from cerebro_db.models.hyperband import ScheduleRequest, schedule_rows, write_schedule
 from cerebro_db.models.studies import ImportanceRequest, importance_of
 from cerebro_db.postgres.control import control_session
-from cerebro_db.postgres.trials import search_of
 from cerebro_db.relay.machine import cores
 from cerebro_db.runs import search as runs
 from cerebro_db.runs import search_again, search_requests
@@ -153,9 +152,6 @@ def extend(
 ) -> int:
     """Go on with a search that has ended, with a larger budget."""
     host = Host.apart(plpy, gd)
-    with control_session(host.pool, None) as session:
-        _, spec = search_of(session, run_id)
-    params = parse_more(spec.method, automl_params)
 
     def registered(run_id: int) -> None:
         plpy.go_on_by("fitting.go_on", run_id, None, None, False)
@@ -164,7 +160,7 @@ def extend(
         host.pool,
         host.dialect,
         run_id,
-        params,
+        automl_params,
         max_epochs,
         max_configs,
         max_seconds,

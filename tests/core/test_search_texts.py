@@ -7,12 +7,13 @@ import math
 import pytest
 
 from cerebro_db.configs.callbacks import Monitor
-from cerebro_db.configs.search_methods import METHODS
+from cerebro_db.configs.search_methods import METHODS, find_method
 from cerebro_db.core.search import Aim, EarlyStopping
 from cerebro_db.core.search_texts import (
     monitors_of_aims,
     parse_early_stopping,
     parse_method,
+    parse_more,
     parse_objectives,
 )
 from cerebro_db.errors import InvalidArgument
@@ -175,7 +176,7 @@ def test_objectives_that_no_metric_gives(text: str, validated: bool, told: str, 
 
 
 def test_early_stopping() -> None:
-    assert parse_early_stopping(None).watches is parse_early_stopping("").watches is False
+    assert parse_early_stopping(None).watches is False
     found = parse_early_stopping("patience=3, min_delta=0.01, first_epoch=2")
     assert (found.patience, found.least_improvement, found.first_epoch) == (3, 0.01, 2)
     assert not found.has_target
@@ -198,6 +199,9 @@ def test_early_stopping() -> None:
         ("median_after=-1", "got median_after=-1"),
         ("target=high", "got target="),
         ("target=1e999", "1e999"),
+        ("target=nan", "got target=nan; it must be a number"),
+        ("", "got ''; allowed: NULL, or a rule"),
+        (" ", "got ' '; allowed: NULL, or a rule"),
         ("pateince=3", "got the unknown parameter 'pateince'. Did you mean 'patience'?"),
         ("patience", "without a name"),
         ("patience=1, Patience=2", "got patience twice"),
@@ -208,3 +212,30 @@ def test_wrong_early_stopping(text: str, told: str) -> None:
         parse_early_stopping(text)
     assert told in caught.value.message
     assert caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("method", "text", "told"),
+    [
+        ("bohb", "etta=2", "Allowed: R."),
+        ("bohb", "eta=2", "got eta for a search that goes on; allowed: R"),
+        (
+            "tpe",
+            "num_startup=2",
+            "got num_startup for a search that goes on; allowed: num_configs, num_iterations",
+        ),
+        ("hyperband", "R=1000000", "configurations or more; allowed: 100000"),
+        ("pbt", "population=0", "population=0"),
+    ],
+)
+def test_wrong_extensions(method: str, text: str, told: str) -> None:
+    params = find_method(method).validated({})
+    with pytest.raises(InvalidArgument) as caught:
+        parse_more(method, params, text)
+    assert told in caught.value.message
+    assert caught.value.hint
+
+
+def test_extensions() -> None:
+    assert parse_more("bohb", find_method("bohb").validated({}), "r=12") == {"R": 12}
+    assert parse_more("tpe", find_method("tpe").validated({}), None) == {}

@@ -127,6 +127,49 @@ def test_who_is_stopped_before_its_scores_are_there_is_still_scored() -> None:
     assert state.is_complete
 
 
+def test_who_has_failed_ahead_of_a_decision_has_the_model_of_before() -> None:
+    state = open_run(4)
+    train(state, 1)
+    state.apply(events.Held(1, 2, frozenset({1})))
+    do(state, state.tracks[1].waiting[0])
+    state.apply(events.Measured(1, 2, "training", {"loss": float("nan")}))
+    state.apply(events.Failed(1, "failed", "the loss is nan"))
+    assert state.ended == {1: ("failed", "the loss is nan")}
+    assert state.tracks[1].states == {2}
+    assert retention.useless(state, [1]) == ()
+    state.apply(events.Stopped(1, 1))
+    assert state.ended == {}
+    assert state.tracks[1].is_stopped
+    assert state.tracks[1].history == [(1, {"loss": 1.0})]
+    assert 2 in retention.needed(state, state.tracks[1])
+    state.apply(events.Failed(2, "failed", "x"))
+    assert state.is_complete
+
+
+def test_who_has_failed_leaves_nothing_once_that_is_taken_note_of() -> None:
+    state = open_run(4)
+    train(state, 1)
+    state.apply(events.Held(1, 2, frozenset({1})))
+    state.apply(events.Failed(1, "failed", "x"))
+    state.apply(events.Held(1, None))
+    assert retention.useless(state, state.changed) == ((1, 2),)
+
+
+def test_who_was_stopped_goes_on_with_the_hops_of_its_plan() -> None:
+    state = open_run(4)
+    wanted = [pair for pair in orders(open_run(4), 1) if pair[0] > 1]
+    train(state, 1)
+    state.apply(events.Stopped(1, 1))
+    assert orders(state, 1) == []
+    state.apply(events.Promoted(1, 4))
+    assert state.tracks[1].is_alive
+    planned(state, plans.planned_again(state, 1))
+    replanned(state)
+    assert orders(state, 1) == wanted
+    train(state, 1, 3)
+    assert state.tracks[1].done == 8
+
+
 def test_a_clone_begins_with_a_state() -> None:
     state = open_run()
     train(state, 1, 2)

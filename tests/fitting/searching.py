@@ -18,7 +18,7 @@ from cerebro_db.configs.search_methods import find_method
 from cerebro_db.core.search import Aim, Budget, EarlyStopping, Space
 from cerebro_db.postgres import records as rows
 from cerebro_db.postgres.client import Client
-from cerebro_db.runs import decisions
+from cerebro_db.runs import decisions, search_again
 from cerebro_db.runs.driver import Limits, resume
 from cerebro_db.runs.search import SearchRequest, search
 
@@ -101,7 +101,9 @@ def main(
     client = Client.of(dsn)
     if when:
         kill_at(when, int(at))
-    if run_id:
+    if method == "extend":
+        search_again.extend(client.pool, client.dialect, int(run_id), "num_configs=2")
+    elif run_id:
         resume(client.pool, client.dialect, int(run_id), Limits(num_workers=int(workers)))
     else:
         watched = method.endswith("+")

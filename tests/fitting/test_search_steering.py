@@ -153,6 +153,79 @@ def test_wrong_requests(bench: Any, going_on: int, call: str, code: str, told: s
     )
 
 
+GARBAGE = (
+    ("stop", 3, '[]'), ("stop", 3, '"x"'), ("stop", None, "{}"), ("clone", None, "{}"),
+    ("clone", 1, '{"compile_params": 3}'), ("clone", 1, '{"compile_params": "("}'),
+    ("add", None, "{}"), ("add", None, '{"rows": [[1]]}'), ("add", None, '{"rows": [[1, "", "", null]]}'),
+    ("add", None, '{"rows": [[1, "f(f(", "=", 1]]}'), ("narrow", None, "3"), ("narrow", None, "{}"),
+    ("narrow", None, '{"model_ids": [], "compile_params_grid": "{}", "fit_params_grid": "{}"}'),
+    ("cancel", -7, "{}"), ("pause", 3, "{}"), ("stop", 3, "9" * 5000), ("stop", 3, "[" * 4000 + "]" * 4000),
+)  # fmt: skip
+
+
+def test_what_is_no_request_is_refused_and_ends_nothing(bench: Any, going_on: int) -> None:
+    """Whoever owns a run may write anything where requests are."""
+    ids = [
+        bench.value(
+            "INSERT INTO cerebro._requests (run_id, action, mst_key, detail) VALUES (%s, %s, %s, %s) "
+            "RETURNING request_id",
+            (going_on, *one),
+        )
+        for one in GARBAGE
+    ]
+    answered = "SELECT count(*) = %s FROM cerebro._requests WHERE request_id = ANY (%s) AND answer IS NOT NULL"
+    until(bench, answered, (len(ids), ids))
+    answers = bench.column(
+        "SELECT answer ->> 'error' FROM cerebro._requests WHERE request_id = ANY (%s) ORDER BY request_id",
+        (ids,),
+    )
+    assert all("got" in one for one in answers), answers
+    bench.run("DELETE FROM cerebro._requests WHERE request_id = ANY (%s)", (ids,))
+
+
+def test_a_narrower_space_must_not_speak_of_other_models(bench: Any, going_on: int) -> None:
+    grid = COMPILE.replace(
+        "{'loss'", "{'model_params_list': [{'model_id': [2], 'l2': [0.1, 0.2]}], 'loss'", 1
+    )
+    bench.run("SELECT cerebro_narrow(%s, ARRAY[1, 2], %s)", (going_on, grid))
+    with pytest.raises(psycopg2.Error, match="model_params_list: got the model_id 2") as caught:
+        bench.run("SELECT cerebro_narrow(%s, ARRAY[1])", (going_on,))
+    assert "give compile_params_grid" in caught.value.diag.message_hint
+    bench.run("SELECT cerebro_narrow(%s, ARRAY[1], %s)", (going_on, COMPILE))
+
+
+def cli(bench: Any, *arguments: object) -> subprocess.CompletedProcess[str]:
+    name, *rest = map(str, arguments)
+    return subprocess.run(
+        [PROGRAM, name, "--dsn", bench.dsn, *rest], capture_output=True, text=True, timeout=120, check=False
+    )  # fmt: skip
+
+
+def test_the_command_line_steers(bench: Any, going_on: int) -> None:
+    added = cli(
+        bench, "add-configs", going_on, "--model-id", 1, "--compile-params", ADAM, "--fit-params",
+        "batch_size=3", "--num-iterations", 100_000,
+    )  # fmt: skip
+    assert (added.returncode, added.stderr) == (0, "")
+    key = int(added.stdout.split("trials ")[1].split()[0])
+    assert trial(bench, going_on, key)["fit_params"] == "batch_size=3"
+    done = "SELECT count(*) > 0 FROM cerebro.hops WHERE run_id = %s AND mst_key = %s AND epoch > 1"
+    until(bench, done, (going_on, key))
+    cloned = cli(bench, "clone", going_on, key, "lr=0.03125", "--num-iterations", 1)
+    assert (cloned.returncode, cloned.stderr) == (0, "")
+    copy = int(cloned.stdout.split("trial ")[1].split()[0])
+    assert "lr=0.03125" in trial(bench, going_on, copy)["compile_params"]
+    stopped = cli(bench, "stop-config", going_on, key)
+    assert stopped.stdout == f"run {going_on}: trial {key} is finished\n"
+    narrowed = cli(bench, "narrow", going_on, "--fit-params-grid", "{'batch_size': [16]}")
+    assert (narrowed.returncode, narrowed.stderr) == (0, "")
+    narrow = "SELECT decided_by FROM cerebro.decisions WHERE run_id = %s AND action = 'narrow'"
+    assert bench.column(narrow, (going_on,))
+    wrong = cli(bench, "stop-config", going_on, -7 + 1_000_000)
+    assert wrong.returncode == 1
+    assert wrong.stderr.startswith("cerebro: mst_key: got 999993; allowed")
+
+
 @pytest.mark.parametrize(
     "call",
     ["cerebro_add_configs({}, ARRAY[1], ARRAY['loss=''mse'',optimizer=''Adam'''], ARRAY[''])",

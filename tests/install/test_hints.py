@@ -75,7 +75,12 @@ def test_the_last_resort_is_how_the_function_is_called(
     with pytest.raises(psycopg2.errors.InvalidParameterValue) as caught:
         sql.fetch("SELECT cerebro.cerebro_train_test_split('t', 'o', 2.0)")
     hint = caught.value.diag.message_hint
-    assert hint.startswith("cerebro.cerebro_train_test_split(source_table text,")
+    assert hint == "cerebro.cerebro_train_test_split(..., train_proportion double precision, ...)"
+    assert usage("cerebro_search", "no name: got 3") == (
+        "cerebro.cerebro_search(source_table text, model_output_table text, model_arch_table text, "
+        "model_selection_table text, model_id_list integer[], compile_params_grid text, "
+        "fit_params_grid text, ...)"
+    )
     assert usage("cerebro_pause") == "cerebro.cerebro_pause(run_id bigint)"
     assert usage("cerebro_vacuum") == "cerebro.cerebro_vacuum(older_than interval DEFAULT '7 days')"
     assert usage("no_such_function") is None

@@ -119,6 +119,9 @@ class Written:
     def look(self) -> list[Any]:
         return []
 
+    def first(self) -> list[Any]:
+        return []
+
     def next(self) -> None:
         return None
 

@@ -49,6 +49,10 @@ class Replay:
             yield from self._holding(state)
 
     def asked(self, state: RunState, request: Asked) -> Iterator[Decision | Held]:
+        """Nothing."""
+        yield from ()
+
+    def check(self, state: RunState, request: Asked) -> None:
         """Refuses everything."""
         raise InvalidArgument(
             f"run_id: got a run that repeats the decisions of another one, asked for {request.action!r}; "

@@ -31,6 +31,7 @@ from cerebro_db.core.decisions import (
 )
 from cerebro_db.core.events import Held
 from cerebro_db.core.search import SearchSpec, Space
+from cerebro_db.core.search_texts import checked_more
 from cerebro_db.core.state import RunState, Track
 from cerebro_db.decide import callbacks
 from cerebro_db.decide.search import stopping
@@ -75,6 +76,8 @@ class Schedule:
         self._timeline = Timeline()
         self._costs: dict[int, float] = {}
         self._heard: list[tuple[int, int]] = []
+        # News of the run, when what they lead to was decided last.
+        self._seen = -1
         self._unfinished: Iterator[_Made] = iter(())
         # The decision that is made again at present.
         self._expected: Recorded | None = None
@@ -82,6 +85,10 @@ class Schedule:
         self._max_epochs = spec.budget.max_epochs
         self._max_trials = spec.budget.max_configurations
         self._is_over = False
+        # Whether the target ends the search, which it does once.
+        self._is_aimed = spec.early_stopping.has_target
+        # Trials that the end of the search has stopped, and the epochs whose states they have.
+        self._given_up: dict[int, int] = {}
         self._monitors: dict[str, Mapping[str, str]] = {}
 
     # -- decisions -------------------------------------------------------------------------------
@@ -89,17 +96,16 @@ class Schedule:
         """What follows from the results that are known."""
         if self._recorded:
             yield from self._catch_up(state)
+        elif self._seen == state.news:
+            return
         yield from self._unfinished
         self._unfinished = self._advance(state)
         yield from self._unfinished
+        self._seen = state.news
 
     def asked(self, state: RunState, request: Asked) -> Iterator[_Made]:
-        """What follows from a request of another session, or of the clock.
-
-        Raises:
-            InvalidArgument: it cannot be followed; then nothing has changed.
-        """
-        self._check(state, request)
+        """What follows from a request of another session, or of the clock, which was checked."""
+        self._seen = -1
         yield from self._answer(state, request)
 
     def _catch_up(self, state: RunState) -> Iterator[Held]:
@@ -204,18 +210,28 @@ class Schedule:
         return self._epochs + epochs <= self._max_epochs and trials <= self._max_trials
 
     def _has_state(self, state: RunState, source: int, epoch: int) -> bool:
-        """Whether a state is there, which it is unless its configuration has failed since."""
+        """Whether a state is there: that of the last epoch that was taken note of.
+
+        It stays when its configuration fails in a later one, of which nothing is heard yet; who has
+        cancelled a configuration takes it away.
+        """
         if self._expected is not None:
             one = self._expected
             return one.action == CLONE and one.changes[0].source == source
-        return epoch * state.spec.hops_an_epoch in state.tracks[source].states
+        trial, track = self.trials[source], state.tracks[source]
+        is_newest = trial.done == epoch and trial.status != FAILED
+        return is_newest and epoch * state.spec.hops_an_epoch in track.states
 
-    def _is_alive(self, state: RunState, mst_key: int) -> bool:
-        """Whether a configuration has not failed, of which nothing is heard yet."""
+    def _may_stop(self, state: RunState, mst_key: int, epoch: int) -> bool:
+        """Whether the model of a configuration can be that after an epoch, whatever came of it since."""
         if self._expected is not None:
             one = self._expected
             return one.action == STOP and one.changes[0].mst_key == mst_key
-        return state.tracks[mst_key].is_alive
+        track = state.tracks[mst_key]
+        if track.is_alive:
+            return True
+        has_failed = track.ended is not None and track.ended[0] == "failed"
+        return has_failed and (not epoch or epoch * state.spec.hops_an_epoch in track.states)
 
     def _started(self, wanted: Start) -> Trial | None:
         key = max(self.trials, default=0) + 1
@@ -257,10 +273,14 @@ class Schedule:
         epoch = min(trial.done + 1, trial.budget) if watches else trial.budget
         cost = self._costs[trial.mst_key] * (epoch - trial.done)
         self._timeline.expect(trial.mst_key, epoch, cost)
-        looks_back = self._method.looks_back or self._spec.early_stopping.has_target
-        if watches or looks_back:
-            kept = frozenset({trial.done} if looks_back and trial.done else ())
+        if watches or self._looks_back:
+            kept = frozenset({trial.done} if self._looks_back and trial.done else ())
             yield Held(trial.mst_key, epoch if watches else None, kept)
+
+    @property
+    def _looks_back(self) -> bool:
+        """Whether a decision may go back to the state of an epoch that was taken note of."""
+        return self._method.looks_back or self._spec.early_stopping.has_target
 
     # -- results ---------------------------------------------------------------------------------
     def _next_result(self, state: RunState) -> tuple[int, int] | None:
@@ -269,9 +289,9 @@ class Schedule:
             return self._again(*self._replayed.popleft())
         if self._expected is not None:  # an earlier driver knew no more here
             return None
-        for trial in self.trials.values():
-            if trial.status == WAITING and state.tracks[trial.mst_key].ended:
-                return trial.mst_key, decisions.FAILED
+        for key in sorted(state.gone):
+            if self.trials[key].status == WAITING:
+                return key, decisions.FAILED
         self._timeline.forget(lambda key: self.trials[key].status != RUNNING)
         is_strict = self._spec.deterministic
         for event in self._timeline.first() if is_strict else self._timeline.all():
@@ -303,9 +323,7 @@ class Schedule:
         self._heard.append((key, epoch))
         trial, track = self.trials[key], state.tracks[key]
         if epoch == decisions.FAILED:
-            trial.status = FAILED
-            self._sampler.failed(key)
-            yield from self._observed(state, trial)
+            yield from self._failed(state, trial)
             return
         trial.done = epoch
         trial.values[epoch] = self._values(track, epoch)
@@ -322,12 +340,21 @@ class Schedule:
             self._tell(trial)
             yield from self._observed(state, trial)
 
+    def _failed(self, state: RunState, trial: Trial) -> Iterator[_Made]:
+        """Nothing more comes of a trial, and nobody goes back to a state of it."""
+        trial.status = FAILED
+        self._sampler.failed(trial.mst_key)
+        if self._looks_back:
+            yield Held(trial.mst_key, None)
+        yield from self._observed(state, trial)
+
     def _judged(self, trial: Trial, track: Track) -> Iterator[Decision]:
         """What an epoch makes of a trial: it runs, waits at its budget, or is stopped early."""
         if self._was_stopped(track, trial.done):
             trial.status = STOPPED
         elif trial.done < self._method.full:
-            reason = stopping.fault(self._spec.early_stopping, trial, self.trials.values())
+            rule, full = self._spec.early_stopping, self._method.full
+            reason = stopping.fault(rule, trial, self.trials.values(), full)
             if reason is not None:
                 trial.status = STOPPED
                 yield self._made(Stop(trial.mst_key, trial.done, reason, detail=_rung_of(trial)))
@@ -354,7 +381,7 @@ class Schedule:
     def _end(self, state: RunState, end: End) -> Iterator[_Made]:
         trial = self.trials[end.mst_key]
         trial.status = STOPPED
-        if self._is_alive(state, end.mst_key):
+        if self._may_stop(state, end.mst_key, trial.done):
             yield self._made(Stop(trial.mst_key, trial.done, end.reason, detail=_rung_of(trial)))
 
     def _tell(self, trial: Trial) -> None:
@@ -365,6 +392,8 @@ class Schedule:
             self._sampler.observed(trial.mst_key, trial.done, values, is_full=is_full)
 
     def _reaches_target(self, trial: Trial) -> bool:
+        if not self._is_aimed or trial.done not in trial.values:
+            return False
         value = trial.values[trial.done][0]
         maximised = self._spec.objectives[0].maximise
         return stopping.has_reached(self._spec.early_stopping, value, maximised=maximised)
@@ -389,35 +418,58 @@ class Schedule:
         return self._monitors[text][monitor]
 
     # -- what others ask -------------------------------------------------------------------------
-    def _check(self, state: RunState, request: Asked) -> None:
-        """Whether a request can be followed."""
+    def check(self, state: RunState, request: Asked) -> None:
+        """Whether a request can be followed.
+
+        Raises:
+            InvalidArgument: why not.
+        """
         key, detail = request.mst_key, request.detail
-        if request.action in ("stop", "clone"):
-            trial, track = self.trials.get(key), state.tracks.get(key)
-            if (
-                trial is None
-                or track is None
-                or track.ended
-                or (request.action == "stop" and (not track.is_alive or not trial.is_open))
-            ):
-                going_on = [str(one) for one, found in self.trials.items() if found.is_open]
-                raise InvalidArgument(
-                    f"mst_key: got {key}; allowed: a configuration that has not ended, which are "
-                    f"{', '.join(going_on[:20]) or 'none'}",
-                    hint="cerebro.trials shows them",
-                )
-        if request.action == "clone":
-            self._check_row(self._changed_row(key, detail), detail.get("epochs"))
-            if not _newest(state, key):
-                raise InvalidArgument(
-                    f"mst_key: got {key}, of which no epoch is done; allowed: one that has a state",
-                    hint="cerebro.progress shows how far each is",
-                )
-        elif request.action == "add":
-            for model_id, compile_params, fit_params, epochs in detail["rows"]:
-                self._check_row(ConfigurationText(model_id, compile_params, fit_params), epochs)
-        elif request.action == "narrow":
-            self._check_space(Space.from_json(detail))
+        match request.action:
+            case "stop":
+                self._check_open(key, has_ended=self._has_ended(state, key))
+            case "clone":
+                self._check_clone(state, key, detail)
+            case "add":
+                for model_id, compile_params, fit_params, epochs in detail["rows"]:
+                    self._check_row(ConfigurationText(model_id, compile_params, fit_params), epochs)
+            case "narrow":
+                self._check_space(Space.from_json(detail))
+            case "extend":
+                self._check_extension(state, detail)
+
+    def _has_ended(self, state: RunState, key: int) -> bool:
+        """Whether nothing more comes of a trial, or there is none."""
+        return key not in self.trials or not (
+            state.tracks[key].is_alive and self.trials[key].is_open
+        )
+
+    def _check_open(self, key: int, *, has_ended: bool) -> None:
+        if has_ended:
+            going_on = [str(one) for one, found in self.trials.items() if found.is_open]
+            raise InvalidArgument(
+                f"mst_key: got {key}; allowed: a configuration that has not ended, which are "
+                f"{', '.join(going_on[:20]) or 'none'}",
+                hint="cerebro.trials shows them",
+            )
+
+    def _check_clone(self, state: RunState, key: int, detail: Mapping[str, Any]) -> None:
+        self._check_open(key, has_ended=key not in self.trials or key in state.gone)
+        self._check_row(self._changed_row(key, detail), detail.get("epochs"))
+        if not _newest(state, key):
+            raise InvalidArgument(
+                f"mst_key: got {key}, of which no epoch is done; allowed: one that has a state",
+                hint="cerebro.progress shows how far each is",
+            )
+
+    def _check_extension(self, state: RunState, detail: Mapping[str, Any]) -> None:
+        checked_more(self._spec.method, self._spec.params, detail.get("params", {}))
+        hops, tracks = state.spec.hops_an_epoch, state.tracks
+        if any(one and tracks[key].done != one * hops for key, one in self._given_up.items()):
+            raise InvalidArgument(
+                "run_id: got a search that has ended and not made its tables yet",
+                hint="cerebro.cerebro_resume makes them, and cerebro.cerebro_extend goes on then",
+            )
 
     def _check_space(self, space: Space) -> None:
         """Whether all of a space can be trained, and explored by the method."""
@@ -457,7 +509,7 @@ class Schedule:
                 self._sampler.narrow(space)
                 self._method.narrow(space)
             else:
-                self._extend(detail)
+                yield from self._extend(state, detail)
         else:
             raise InvalidArgument(f"action: got {request.action!r}, which no search follows")
 
@@ -505,12 +557,23 @@ class Schedule:
             row.fit_params if fit_params is None else fit_params,
         )
 
-    def _extend(self, detail: Mapping[str, Any]) -> None:
-        """Go on with more."""
-        self._is_over = False
+    def _extend(self, state: RunState, detail: Mapping[str, Any]) -> Iterator[_Made]:
+        """Go on with more; those that the end of the search has stopped go on where they were."""
+        self._is_over, given_up, self._given_up = False, self._given_up, {}
+        self._is_aimed = not any(map(self._reaches_target, self.trials.values()))
         self._method.extend(detail.get("params", {}))
         self._max_epochs += detail.get("max_epochs", 0)
         self._max_trials += detail.get("max_configurations", 0)
+        for key, epoch in given_up.items():
+            trial = self.trials[key]
+            if not epoch:
+                yield from self._failed(state, trial)
+            elif epoch < trial.budget:
+                reason = f"goes on after epoch {epoch}"
+                yield from self._promote(state, Continue(key, trial.budget, {}, reason))
+            else:  # its last result is not taken note of yet
+                trial.status = RUNNING
+                yield from self._begin(state, trial)
 
     def _finish(
         self, state: RunState, reason: str, detail: Mapping[str, Any], who: str = ""
@@ -527,14 +590,24 @@ class Schedule:
             stopped = (
                 {int(key): epoch for key, epoch in found.items()}
                 if found is not None
-                else {one.mst_key: _newest(state, one.mst_key) for one in running}
+                else {
+                    one.mst_key: _newest(state, one.mst_key)
+                    for one in running
+                    if state.tracks[one.mst_key].is_alive
+                }
             )
         more = {"stopped": {str(key): epoch for key, epoch in stopped.items()}} if who else {}
         yield self._made(Note("finish", reason, who=who, detail={"reason": reason, **more}))
         for trial in running:
             trial.status = STOPPED
-            if self._is_alive(state, trial.mst_key):
-                yield self._made(Stop(trial.mst_key, stopped[trial.mst_key], reason))
+            self._timeline.drop(trial.mst_key)
+            key, epoch = trial.mst_key, stopped.get(trial.mst_key)
+            if epoch is not None and self._may_stop(state, key, epoch):
+                self._given_up[key] = epoch
+                yield self._made(Stop(key, epoch, reason))
+            else:
+                self._given_up[key] = 0
+                yield Held(key, None)
 
     def _made(self, decision: Decision) -> Decision:
         """A decision, with the results that were taken note of since the one before."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from statistics import median
 
 from cerebro_db.core.search import EarlyStopping
-from cerebro_db.decide.search.trials import STOPPED, Trial
+from cerebro_db.decide.search.trials import WAITING, Trial
 
 
 def has_reached(rule: EarlyStopping, value: float, *, maximised: bool) -> bool:
@@ -15,20 +16,27 @@ def has_reached(rule: EarlyStopping, value: float, *, maximised: bool) -> bool:
     return rule.has_target and value <= target
 
 
-def fault(rule: EarlyStopping, trial: Trial, trials: Iterable[Trial]) -> str | None:
+def fault(rule: EarlyStopping, trial: Trial, trials: Iterable[Trial], full: int) -> str | None:
     """Why a trial is to be stopped after its last epoch; None where it may go on.
 
     By the first objective. Patience is that of EarlyStopping in Keras: the epochs since the value was
     last better than the best before by more than the least improvement. The median is that of Optuna's
-    MedianPruner: of the values after the same epoch of others that were not stopped, with which the best
-    value of the trial is compared.
+    MedianPruner: of the values after the same epoch of trials that have come to their end, with which
+    the best value of the trial is compared.
+
+    Args:
+        rule: to stop by.
+        trial: whose last epoch was taken note of.
+        trials: of the search.
+        full: epochs that no trial is trained beyond.
     """
     if trial.done < rule.first_epoch:
         return None
     if rule.patience and _since_best(rule, trial) >= rule.patience:
         return f"no improvement for {rule.patience} epochs"
     if rule.median_after:
-        return _below_median(rule, trial, trials)
+        complete = [one for one in trials if one.status == WAITING and one.done >= full]
+        return _below_median(rule, trial, complete)
     return None
 
 
@@ -42,15 +50,13 @@ def _since_best(rule: EarlyStopping, trial: Trial) -> int:
     return since
 
 
-def _below_median(rule: EarlyStopping, trial: Trial, trials: Iterable[Trial]) -> str | None:
-    others = [
-        one.values[trial.done][0]
-        for one in trials
-        if one is not trial and one.status != STOPPED and trial.done in one.values
-    ]
+def _below_median(rule: EarlyStopping, trial: Trial, complete: Iterable[Trial]) -> str | None:
+    others = [one.values[trial.done][0] for one in complete if trial.done in one.values]
+    # Values that are no numbers are infinite here; the median is of those that are.
+    numbers = [value for value in others if math.isfinite(value)]
     if len(others) < rule.median_after:
         return None
-    best, middle = min(values[0] for values in trial.values.values()), median(others)
-    if best <= middle:
+    best = min(values[0] for values in trial.values.values())
+    if math.isfinite(best) and (not numbers or best <= median(numbers)):
         return None
-    return f"worse than the median of {len(others)} others after epoch {trial.done}"
+    return f"worse than the median of {len(others)} complete trials after epoch {trial.done}"

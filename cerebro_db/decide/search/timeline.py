@@ -25,6 +25,11 @@ class Timeline:
         while self._events and is_gone(self._events[0][1]):
             heapq.heappop(self._events)
 
+    def drop(self, key: int) -> None:
+        """A trial runs no more, but may again."""
+        self._events = [one for one in self._events if one[1] != key]
+        heapq.heapify(self._events)
+
     def first(self) -> Iterator[Event]:
         """The next result, if there is any."""
         return iter(self._events[:1])

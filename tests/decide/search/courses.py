@@ -67,6 +67,7 @@ class Course:
     Attributes:
         order: of the seed by which trials come to their epochs; None for that of virtual time.
         limit: decisions after which nothing more is done.
+        epochs: that are trained before it rests.
     """
 
     spec: SearchSpec
@@ -76,6 +77,7 @@ class Course:
     asks: Mapping[int, Asked] = field(default_factory=dict)
     fails: Mapping[int, int] = field(default_factory=dict)
     limit: int = 10**9
+    epochs: int = 10**9
 
     def __post_init__(self) -> None:
         self.state = run_state({}, (0, 1), epochs=1, is_open=True)
@@ -101,19 +103,32 @@ class Course:
         self.schedule = self._schedule()
         return self.run()
 
+    def ask(self, asked: Asked) -> Course:
+        """Go on, to the end, with what somebody asks for now; who was stopped has its model's state only."""
+        self.epochs = 10**9
+        if asked.action == "extend":
+            for track in self.state.tracks.values():
+                if track.is_stopped:
+                    track.done = 2 * (track.verdict.stopped_epoch or 0)
+                    track.states = {track.done}
+        self.asks = {len(self.recorded): asked}
+        return self.run()
+
     def _go_on(self) -> None:
         self._decide()
-        while ready := self._ready():
+        while self.epochs and (ready := self._ready()):
+            self.epochs -= 1
             self._train(self._random.choice(ready))
             self._decide()
 
     def _ready(self) -> list[Track]:
-        held = retention.held(self.state)
         hops = self.state.spec.hops_an_epoch
         return [
             track
-            for key, track in self.state.tracks.items()
-            if track.is_alive and key not in held and track.done < track.budget * hops
+            for track in self.state.tracks.values()
+            if track.is_alive
+            and not retention.is_held(self.state, track)
+            and track.done < track.budget * hops
         ]
 
     def _train(self, track: Track) -> None:
@@ -138,6 +153,7 @@ class Course:
             number = min(self.asks)
             asked = self.asks[number]
             self.asks = {key: one for key, one in self.asks.items() if key != number}
+            self.schedule.check(self.state, asked)
             self._take(self.schedule.asked(self.state, asked))
             self._decide()
 
@@ -172,11 +188,13 @@ class Course:
                 )
             case Stop(mst_key, epoch, reason):
                 track = self.state.tracks[mst_key]
-                assert track.is_alive
+                assert track.is_alive or (track.ended or ("",))[0] == "failed"
                 assert not epoch or 2 * epoch in track.states, "the state is gone"
                 self.state.apply(events.Stopped(mst_key, epoch, reason))
             case Promote(mst_key, budget):
-                assert self.state.tracks[mst_key].is_alive
+                track = self.state.tracks[mst_key]
+                assert not track.ended
+                assert not track.is_stopped or track.done == 2 * (track.verdict.stopped_epoch or 0)
                 self.state.apply(events.Promoted(mst_key, budget))
             case _:
                 self.state.apply(events.Noted())
@@ -193,6 +211,19 @@ class Course:
     def decided(self) -> list[tuple[Any, ...]]:
         """All decisions, but for what they were told of."""
         return [(one.number, one.action, one.changes, one.who) for one in self.recorded]
+
+    @property
+    def unheard(self) -> list[tuple[int, int]]:
+        """Results after which nothing was decided any more."""
+        return list(self.schedule._heard)
+
+    @property
+    def ends(self) -> dict[int, tuple[str, int | None]]:
+        """What has become of each trial: why there is no model, or the epoch that it was stopped after."""
+        return {
+            key: ((one.ended or ("",))[0], one.verdict.stopped_epoch)
+            for key, one in self.state.tracks.items()
+        }
 
     def reached(self, epochs: int) -> list[int]:
         """Trials that were trained for so many epochs at least."""

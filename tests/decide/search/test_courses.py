@@ -2,10 +2,26 @@
 
 from __future__ import annotations
 
+import statistics
+import time
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from decide.search.courses import Asked, Budget, Course, EarlyStopping, by_rate, rate, spec
+from decide.search.courses import (
+    LOSS,
+    Asked,
+    Budget,
+    Course,
+    EarlyStopping,
+    RunState,
+    by_rate,
+    rate,
+    spec,
+)
+
+from cerebro_db.core.search import Objective
+from cerebro_db.errors import InvalidArgument
 
 METHODS: dict[str, dict[str, Any]] = {
     "random": {"num_configs": 12, "num_iterations": 3},
@@ -160,3 +176,110 @@ def test_a_target_ends_the_search() -> None:
     assert {one.action for one in after} == {"stop"}
     # Each where it was in virtual time: what had no epoch done is given up.
     assert len({one.changes[0].epochs for one in after}) > 1
+
+
+@pytest.mark.parametrize("method", ["random", "pbt", "asha"])
+def test_who_fails_ahead_of_what_is_decided_does_not_show(method: str) -> None:
+    """The target is reached, or the state is wanted, of the epoch before, in virtual time."""
+    more = {} if method == "pbt" else {"early_stopping": EarlyStopping(target=0.5)}
+    params = {
+        "random": {"num_configs": 5, "num_iterations": 5},
+        "pbt": {"population": 5, "num_iterations": 4},
+        "asha": {"num_configs": 9, "R": 9, "concurrency": 4},
+    }
+    search = spec(method, **params[method], **more)
+    for key in range(1, 6):
+        for epoch in range(1, 5):
+            fails = {key: epoch}
+            first = Course(search, fails=fails, cost=uneven).run()
+            for order in range(1, 4):
+                other = Course(search, order=order, fails=fails, cost=uneven).run()
+                assert (other.decided, other.ends) == (first.decided, first.ends)
+            again = Course(search, order=2, fails=fails, cost=uneven, limit=len(first.recorded) - 1)
+            assert again.run().resume().decided == first.decided
+
+
+CLOCK = Asked(2, "finish", 0, "clock", {"reason": "max_seconds are over"})
+
+
+@pytest.mark.parametrize("early_stopping", [EarlyStopping(), EarlyStopping(patience=3)])
+@pytest.mark.parametrize("method", METHODS)
+def test_trials_that_the_clock_has_stopped_go_on(
+    method: str, early_stopping: EarlyStopping
+) -> None:
+    search = spec(method, early_stopping=early_stopping, **METHODS[method])
+
+    rests = 13 if method == "cma-es" else 12  # some have done an epoch, and not all
+
+    def stopped() -> Course:
+        return Course(search, noisy, 3, uneven, epochs=rests).run().ask(CLOCK)
+
+    course = stopped()
+    (finish,) = (one for one in course.recorded if one.action == "finish")
+    after = [change for one in course.recorded[finish.number :] for change in one.changes]
+    assert any(change.epochs for change in after)
+    more = Asked(3, "extend", 0, "ann", {"params": {}})
+    course.ask(more)
+    assert "running" not in {one.status for one in course.schedule.trials.values()}
+    tracks = course.state.tracks
+    assert all(one.done == 2 * one.budget for one in tracks.values() if one.is_alive)
+    assert max(one.done for one in tracks.values()) == 2 * course.schedule._method.full
+    extend = next(one for one in course.recorded if one.action == "extend")
+    promoted = [
+        one.changes[0] for one in course.recorded[extend.number :] if one.action == "promote"
+    ]
+    for change in after:
+        trial = course.schedule.trials[change.mst_key]
+        if not change.epochs:
+            assert trial.status == "failed"
+        elif change.epochs < trial.budget:
+            assert change.mst_key in {one.mst_key for one in promoted}
+    for number in {extend.number, extend.number + 1, len(course.recorded) - 1}:
+        again = stopped()
+        again.limit = number
+        assert again.ask(more).resume().decided == course.decided
+
+
+def test_a_target_that_was_reached_ends_nothing_any_more() -> None:
+    rule = EarlyStopping(target=0.6)
+    search = spec("random", num_configs=20, num_iterations=9, early_stopping=rule)
+    course = Course(search, cost=uneven).run()
+    before = {key for key, (_, epoch) in course.ends.items() if epoch}
+    assert before
+    course.ask(Asked(3, "extend", 0, "ann", {"params": {"num_configs": 2}}))
+    assert sum(one.action == "finish" for one in course.recorded) == 1
+    assert all(course.state.tracks[key].done == 18 for key in before)
+    assert len(course.state.tracks) == 22
+
+
+def test_more_of_nothing_is_refused() -> None:
+    course = Course(spec("hyperband", R=9)).run()
+    for wrong in ({"num_configs": 3}, {"R": 10**6}, {"R": 0}, {"eta": 3}):
+        with pytest.raises(InvalidArgument, match="automl_params of hyperband: got"):
+            course.schedule.check(course.state, Asked(3, "extend", 0, "ann", {"params": wrong}))
+
+
+@pytest.mark.parametrize("objectives", [1, 2])
+def test_a_decision_among_a_thousand_configurations_takes_milliseconds(objectives: int) -> None:
+    aims = (LOSS, Objective("accuracy", "training", True))[:objectives]
+    course = Course(spec("asha", num_configs=1000, R=3, concurrency=16, objectives=aims), both)
+    decide, spent = course.schedule.decide, []
+
+    def timed(state: RunState) -> Iterator[Any]:
+        made, began = decide(state), time.process_time()
+        for one in made:
+            spent.append(time.process_time() - began)
+            yield one
+            began = time.process_time()
+
+    course.schedule.decide = timed  # type: ignore[method-assign]
+    course.run()
+    assert len(course.state.tracks) == 1000
+    assert sum(spent) / len(course.recorded) < 0.01
+    assert statistics.median(spent[-100:]) < 0.01
+
+
+def both(track: Any, epoch: int) -> dict[str, float]:
+    """A second objective that contradicts the first."""
+    loss = by_rate(track, epoch)["loss"]
+    return {"loss": loss, "accuracy": loss + track.configuration.mst_key % 7 / 100}

@@ -61,6 +61,33 @@ def test_the_median_rule_is_that_of_optuna(seed: int) -> None:
     assert len(set(ended.values())) > 1
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_trials_that_still_run_are_no_others_of_the_median(seed: int) -> None:
+    """As Optuna's pruner says of the same curves, told in the order in which a search took note of them."""
+    found, full = curves(24, 8, seed), 8
+    rule = EarlyStopping(median_after=3, first_epoch=2)
+    search = spec("random", num_configs=24, num_iterations=full, early_stopping=rule, concurrency=5)
+    course = Course(search, scripted(found), cost=lambda one: 1.0 + one.mst_key % 4).run()
+    study = optuna.create_study(
+        pruner=optuna.pruners.MedianPruner(n_startup_trials=3, n_warmup_steps=2, n_min_trials=3)
+    )
+    trials = {key: study.ask() for key in found}
+    stopped = {
+        one.changes[0].mst_key: one.changes[0].epochs
+        for one in course.recorded
+        if one.action == "stop"
+    }
+    assert stopped
+    for key, epoch in [*(pair for one in course.recorded for pair in one.heard), *course.unheard]:
+        trials[key].report(found[key][epoch - 1], epoch)
+        if epoch == full:
+            study.tell(trials[key], found[key][-1])
+        else:
+            assert trials[key].should_prune() == (stopped.get(key) == epoch), (key, epoch)
+            if stopped.get(key) == epoch:
+                study.tell(trials[key], state=optuna.trial.TrialState.PRUNED)
+
+
 def last_of_all(found: dict[int, list[float]], key: int, rung: int, least: int, eta: int) -> bool:
     """Whether Optuna promotes a trial from a rung that all others of it have come to before."""
     pruner = optuna.pruners.SuccessiveHalvingPruner(

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from cerebro_db.core.search import SearchSpec
-from cerebro_db.decide.search.ranking import Values, ranked
+from cerebro_db.decide.search.ranking import Ranking
 from cerebro_db.decide.search.trials import WAITING, Continue, End, Method, Start, Trial
 
 
@@ -21,9 +21,8 @@ class Asha(Method):
         self._left: int = spec.params["num_configs"]
         self.full = spec.params["R"]
         self._epochs = self._rungs()
-        self._values: list[dict[int, Values]] = [{} for _ in self._epochs]
+        self._known = [Ranking() for _ in self._epochs]
         self._promoted: list[set[int]] = [set() for _ in self._epochs]
-        # Of each rung, the trials of the best part that were not promoted yet.
         self._waiting: list[list[int]] = [[] for _ in self._epochs]
 
     def _rungs(self) -> list[int]:
@@ -57,7 +56,7 @@ class Asha(Method):
     def _promote(self, key: int, rung: int) -> Continue:
         self._promoted[rung].add(key)
         self._waiting[rung].remove(key)
-        known = len(self._values[rung])
+        known = len(self._known[rung])
         reason = f"among the best {known // self._eta} of {known} in rung {rung}"
         place = {"bracket": 0, "rung": rung + 1}
         return Continue(key, self._epochs[rung + 1], place, reason)
@@ -80,11 +79,14 @@ class Asha(Method):
         """Its rung knows one more value."""
         rung = trial.place.get("rung", 0)
         if trial.latest is not None and trial.is_open:
-            self._values[rung][trial.mst_key] = trial.latest
-            order = ranked(self._values[rung])
-            best = order[: len(order) // self._eta]
-            self._waiting[rung] = [key for key in best if key not in self._promoted[rung]]
+            self._known[rung].add(trial.mst_key, trial.latest)
+            self._waiting[rung] = self._promotable(rung)
         return []
+
+    def _promotable(self, rung: int) -> list[int]:
+        """Of a rung, the trials of the best part that were not promoted yet."""
+        known, promoted = self._known[rung], self._promoted[rung]
+        return [key for key in known.best(len(known) // self._eta) if key not in promoted]
 
     def extend(self, params: Mapping[str, Any]) -> None:
         """More trials, or further rungs."""
@@ -94,10 +96,6 @@ class Asha(Method):
         if before[-1] not in self._epochs:  # it was cut short
             self._epochs = before + [one for one in self._epochs if one > before[-1]]
         more = len(self._epochs) - len(before)
-        self._values += [{} for _ in range(more)]
-        self._waiting += [[] for _ in range(more)]
+        self._known += [Ranking() for _ in range(more)]
         self._promoted += [set() for _ in range(more)]
-        for rung, known in enumerate(self._values):
-            order = ranked(known) if known else []
-            best = order[: len(order) // self._eta]
-            self._waiting[rung] = [key for key in best if key not in self._promoted[rung]]
+        self._waiting = [self._promotable(rung) for rung in range(len(self._epochs))]

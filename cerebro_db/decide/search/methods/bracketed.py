@@ -143,5 +143,7 @@ class Bracketed(Method):
 
     def extend(self, params: Mapping[str, Any]) -> None:
         """The brackets of the new parameters, beside those that there were."""
+        if not params:
+            return
         self._params |= params
         self._begin(self._params)

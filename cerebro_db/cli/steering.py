@@ -1,0 +1,176 @@
+"""The commands that steer searches, go on with them, and tell what they have found."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from cerebro_db.cli.installation import Dsn
+from cerebro_db.cli.training import NumWorkers, cancellable, client_of, end, show
+
+RunId = Annotated[int, typer.Argument(help="A search, as cerebro.searches shows it.")]
+MstKey = Annotated[int, typer.Argument(help="A trial, as cerebro.trials shows it.")]
+NumIterations = Annotated[
+    int | None, typer.Option(help="Epochs of each; default: as the method gives.")
+]
+Replace = Annotated[bool, typer.Option("--replace", help="A table of that name gives way.")]
+_MORE = "More than the search had, where it has such a limit."
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the commands."""
+    for command in (
+        add_configs, stop_config, clone, narrow, extend, replay, best, importance,
+    ):  # fmt: skip
+        app.command()(command)
+
+
+def add_configs(
+    run_id: RunId,
+    model_id: Annotated[list[int], typer.Option(help="Of the search; may be repeated.")],
+    compile_params: Annotated[list[str], typer.Option(help="May be repeated.")],
+    fit_params: Annotated[list[str], typer.Option(help="May be repeated.")],
+    dsn: Dsn = "",
+    num_iterations: NumIterations = None,
+) -> None:
+    """Adds every combination of models and parameters to a search, like cerebro_add_configs."""
+    from cerebro_db.configs.model_selection import combine
+    from cerebro_db.runs import search_requests
+
+    rows = combine(model_id, compile_params, fit_params)
+    texts = [(one.model_id, one.compile_params, one.fit_params) for one in rows]
+    keys = search_requests.add(client_of(dsn).pool, run_id, texts, num_iterations)
+    show(f"run {run_id}: trials {', '.join(map(str, keys))} begin")
+
+
+def stop_config(run_id: RunId, mst_key: MstKey, dsn: Dsn = "") -> None:
+    """Stops a trial of a search, like cerebro_stop_config."""
+    from cerebro_db.runs import search_requests
+
+    status = search_requests.stop(client_of(dsn).pool, run_id, mst_key)
+    show(f"run {run_id}: trial {mst_key} is {status}")
+
+
+def clone(
+    run_id: RunId,
+    mst_key: MstKey,
+    changes: Annotated[str, typer.Argument(help="Such as 'lr=0.003, batch_size=64'.")] = "",
+    dsn: Dsn = "",
+    num_iterations: NumIterations = None,
+) -> None:
+    """Begins a trial with the state of another one, like cerebro_clone."""
+    from cerebro_db.postgres.control import control_session
+    from cerebro_db.runs import search_requests
+    from cerebro_db.runs.steering import changed_trial
+
+    pool = client_of(dsn).pool
+    with control_session(pool, None) as session:
+        texts = changed_trial(session, run_id, mst_key, changes)
+    key = search_requests.clone(pool, run_id, mst_key, *texts, num_iterations)
+    show(f"run {run_id}: trial {key} begins")
+
+
+def narrow(
+    run_id: RunId,
+    dsn: Dsn = "",
+    model_id: Annotated[
+        list[int] | None, typer.Option(help="Of the search; may be repeated. Default: as before.")
+    ] = None,
+    compile_params_grid: Annotated[str | None, typer.Option(help="Default: as before.")] = None,
+    fit_params_grid: Annotated[str | None, typer.Option(help="Default: as before.")] = None,
+) -> None:
+    """Has a search propose from another space from now on, like cerebro_narrow."""
+    from cerebro_db.postgres.control import control_session
+    from cerebro_db.runs import search_requests
+    from cerebro_db.runs.steering import narrowed_space
+
+    pool = client_of(dsn).pool
+    with control_session(pool, None) as session:
+        space = narrowed_space(
+            session, run_id, model_id or None, compile_params_grid, fit_params_grid
+        )
+    search_requests.narrow(pool, run_id, space)
+    show(f"run {run_id}: proposes from another space from now on")
+
+
+def extend(
+    run_id: RunId,
+    params: Annotated[
+        str | None, typer.Argument(help="Such as 'num_configs=10' or 'R=27'.")
+    ] = None,
+    dsn: Dsn = "",
+    max_seconds: Annotated[float | None, typer.Option(help="The search ends then.")] = None,
+    max_epochs: Annotated[int | None, typer.Option(help=_MORE)] = None,
+    max_configs: Annotated[int | None, typer.Option(help=_MORE)] = None,
+) -> None:
+    """Goes on with a search that has ended, like cerebro_extend, with its driver in this process."""
+    from cerebro_db.runs import search_again
+
+    client = client_of(dsn)
+    with cancellable():
+        search_again.extend(
+            client.pool, client.dialect, run_id, params, max_epochs, max_configs, max_seconds, show
+        )
+    end(client, run_id)
+
+
+def replay(
+    run_id: RunId,
+    model_output_table: Annotated[str, typer.Argument(help="The table to make.")],
+    dsn: Dsn = "",
+    name: Annotated[str | None, typer.Option(help="For people.")] = None,
+    description: Annotated[str | None, typer.Option(help="For people.")] = None,
+    num_workers: NumWorkers = None,
+) -> None:
+    """Makes a search again by its decisions, like cerebro_replay, with its driver in this process."""
+    from cerebro_db.runs import search_again
+
+    client = client_of(dsn)
+    request = search_again.ReplayRequest(
+        run_id, model_output_table, name, description, num_workers, client.search_path, client.cores
+    )
+    with cancellable():
+        repeated = search_again.replay(client.pool, client.dialect, request, show)
+    end(client, repeated)
+
+
+def best(
+    run_id: RunId,
+    dsn: Dsn = "",
+    n: Annotated[
+        int | None, typer.Option("-n", help="How many; default: the best one, or the Pareto set.")
+    ] = None,
+    model_selection_table: Annotated[
+        str | None, typer.Option(help="The table to make; default: <model_output_table>_best.")
+    ] = None,
+    replace: Replace = False,
+) -> None:
+    """Makes a table of configurations from the best trials, like cerebro_best."""
+    from cerebro_db.models.best import BestRequest, write_best
+    from cerebro_db.postgres.control import control_session, transaction
+
+    client = client_of(dsn)
+    request = BestRequest(run_id, n, model_selection_table, replace)
+    with control_session(client.pool, client.search_path) as session, transaction(session):
+        name = write_best(session, request)
+    show(f"{name}: the best trials of run {run_id}")
+
+
+def importance(
+    run_id: RunId,
+    dsn: Dsn = "",
+    objective: Annotated[str | None, typer.Option(help="Default: the first one.")] = None,
+    epoch: Annotated[
+        int | None, typer.Option(help="After which trials are compared; default: the usual one.")
+    ] = None,
+) -> None:
+    """Tells which parameters mattered, like cerebro_importance, the most important one first."""
+    from cerebro_db.models.studies import ImportanceRequest, importance_of
+    from cerebro_db.postgres.control import control_session
+
+    client = client_of(dsn)
+    with control_session(client.pool, client.search_path) as session:
+        found = importance_of(session, ImportanceRequest(run_id, objective, epoch))
+    for one in found:
+        show(f"{one.value:.4f}  {one.parameter}  ({one.trials} trials)")

@@ -1,0 +1,5 @@
+-- What a finished search is asked to do more of waits for the driver that goes on with it.
+
+ALTER TABLE cerebro.catalog_requests DROP CONSTRAINT catalog_requests_action_check;
+ALTER TABLE cerebro.catalog_requests ADD CONSTRAINT catalog_requests_action_check
+    CHECK (action IN ('cancel', 'pause', 'add', 'clone', 'stop', 'narrow', 'extend'));
