@@ -298,3 +298,16 @@ def test_pip_takes_what_is_newer_from_a_folder_of_wheels(
     other.commit("2026-01-02T03:04:06Z")
     newer = other.build("wheel", wheels)
     assert installed("--upgrade") == metadata(newer)["Version"] > first
+
+
+def test_tests_find_the_clone_where_the_package_is_a_copy() -> None:
+    """As in a clone below root's home folder. The tests have a folder chaos, too."""
+    code = (
+        "import runpy, sys; root, tests = sys.argv[1:]; "
+        "sys.path = [tests, *(place for place in sys.path if place != root)]; "
+        "runpy.run_path(f'{root}/conftest.py'); "
+        "import chaos.segments, tests.docs.pages; print(chaos.__path__[0])"
+    )
+    command = [sys.executable, "-I", "-c", code, str(ROOT), str(ROOT / "tests")]
+    done = subprocess.run(command, capture_output=True, text=True, cwd="/", check=False)
+    assert (done.returncode, done.stdout) == (0, f"{ROOT / 'chaos'}\n"), done.stderr
