@@ -19,7 +19,7 @@ class Reference:
     def pages(self) -> list[Path]:
         """In the order in which they are read, and their examples executed."""
         listed = re.findall(r"\]\((sql/[\w-]+\.md)\)", self.first.read_text())
-        return [self.first, *(DOCS / page for page in listed)]
+        return [self.first, *(DOCS / page for page in dict.fromkeys(listed))]
 
     def read_text(self) -> str:
         """All of it."""
