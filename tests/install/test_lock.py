@@ -60,7 +60,7 @@ def test_it_has_what_the_package_needs_in_the_versions_that_it_allows() -> None:
 
 
 def test_the_scripts_are_scripts() -> None:
-    for name in ("setup", "lock"):
+    for name in ("setup", "lock", "fresh-machine"):
         subprocess.run(["sh", "-n", ROOT / "scripts" / name], check=True)
     done = subprocess.run(
         [ROOT / "scripts" / "setup", "cpu"], capture_output=True, text=True, check=False
