@@ -8,31 +8,36 @@ import sys
 import tomllib
 from pathlib import Path
 
+import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[2]
 LOCK = ROOT / "scripts" / "requirements.txt"
+LOCKS = (LOCK, LOCK.with_name("requirements-docs.txt"))
 EXTRAS = ("cpu", "demo", "dev", "images", "onnx", "test")
 
 
-def entries() -> list[tuple[Requirement, list[str]]]:
-    """Each requirement of the lock file, and its checksums."""
-    lines = re.sub(r"^#.*\n", "", LOCK.read_text(), flags=re.MULTILINE).replace("\\\n", " ")
+def entries(lock: Path = LOCK) -> list[tuple[Requirement, list[str]]]:
+    """Each requirement of a lock file, and its checksums."""
+    lines = re.sub(r"^#.*\n", "", lock.read_text(), flags=re.MULTILINE).replace("\\\n", " ")
     found = [line.partition(" --hash=") for line in lines.splitlines()]
     return [
         (Requirement(name), re.findall(r"sha256:[0-9a-f]{64}", rest)) for name, _, rest in found
     ]
 
 
-def test_everything_has_one_version_and_checksums() -> None:
-    for requirement, hashes in entries():
+@pytest.mark.parametrize("lock", LOCKS)
+def test_everything_has_one_version_and_checksums(lock: Path) -> None:
+    assert entries(lock)
+    for requirement, hashes in entries(lock):
         assert re.fullmatch(r"==[\w.]+", str(requirement.specifier)), requirement
         assert hashes, requirement
 
 
-def test_no_host_and_no_path_of_a_machine_is_in_it() -> None:
-    assert not re.search(r"https?:|file:|@|--(extra-)?index|--find-links|(^|\s)/", LOCK.read_text())
+@pytest.mark.parametrize("lock", LOCKS)
+def test_no_host_and_no_path_of_a_machine_is_in_it(lock: Path) -> None:
+    assert not re.search(r"https?:|file:|@|--(extra-)?index|--find-links|(^|\s)/", lock.read_text())
 
 
 def test_it_has_what_the_package_needs_in_the_versions_that_it_allows() -> None:
