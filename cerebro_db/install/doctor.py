@@ -34,6 +34,7 @@ _OPTIONAL = {
     "gp": "search method gp",
 }
 _LEAST_MB = 2048
+_FIRST_OF_PACKAGES = 10
 
 State = Literal["ok", "warning", "missing", "optional"]
 
@@ -193,9 +194,12 @@ def _of_database(dsn: str) -> Iterator[Finding]:
 def _of_server(connection: sqlalchemy.Connection) -> Iterator[Finding]:
     ((version, plpython, cron, cron_made),) = rows(connection, queries.SERVER_FACTS, "the server")
     yield Finding("server", "ok", str(version))
-    major = re.match(r"\d+", str(version))
     if plpython is None:
-        advice = postgres.packages_of(major[0] if major else "<version>", server=False)
+        major = str(version).partition(".")[0].partition(" ")[0]
+        # Greenplum 6 is a 9.4, and has packages of its own.
+        advice = "install the one of the server's own packages, of its very version"
+        if not major.isdigit() or int(major) >= _FIRST_OF_PACKAGES:
+            advice = postgres.packages_of(major, server=False)
         yield Finding("plpython3u", "missing", "not on the server's machine", advice)
     else:
         yield Finding("plpython3u", "ok", str(plpython))

@@ -132,3 +132,20 @@ def test_little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_no_password_is_shown(dsn: str) -> None:
     assert "secret" not in doctor._quoted(dsn)
+
+
+@pytest.mark.parametrize(
+    ("version", "advice"),
+    [
+        ("15.4 (Debian 15.4-1)", "apt-get install postgresql-plpython3-15"),
+        ("9.4.26", "the server's own packages"),
+    ],
+)
+def test_a_server_without_plpython(
+    monkeypatch: pytest.MonkeyPatch, version: str, advice: str
+) -> None:
+    monkeypatch.setattr(doctor, "rows", lambda *_: [(version, None, None, False)])
+    found = {one.name: one for one in doctor._of_server(None)}  # type: ignore[arg-type]
+    assert found["plpython3u"].state == "missing"
+    assert advice in (found["plpython3u"].advice or "")
+    assert found["pg_cron"].state == "optional"
