@@ -5,12 +5,14 @@
 SETUP := scripts/setup
 STATE = $(shell $(SETUP) --where)
 BIN = $(STATE)/venv/bin
+# Nothing of it stays in the folders of the sources.
+export PYTHONPYCACHEPREFIX = $(STATE)/pycache
 CEREBRO = CEREBRO_HOME="$(STATE)/home" "$(BIN)/cerebro"
 PYTHON = CEREBRO_HOME="$(STATE)/home" "$(BIN)/python"
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test fuzz chaos check format bench start stop psql clean
+.PHONY: help demo test fuzz chaos check docs format bench start stop psql clean
 
 help: ## show this
 	@sed -n 's/^\([a-z]*\):.*## /make \1\t/p' Makefile | expand -t 14
@@ -39,6 +41,11 @@ check: ## lint, check the types, the layers, and which Python the server needs
 	@"$(BIN)/lint-imports"
 	@"$(BIN)/vermin" --quiet --no-tips --target=3.6- --eval-annotations --violations cerebro_db/relay udfs sql
 
+docs: ## build the documentation as a site that one can search, in site/; a link that leads nowhere fails
+	@$(SETUP) --docs
+	@NO_MKDOCS_2_WARNING=1 "$(STATE)/docs/bin/mkdocs" build --strict --quiet
+	@echo "site/index.html"
+
 format: ## let ruff format the sources
 	@$(SETUP)
 	@"$(BIN)/ruff" format .
@@ -61,5 +68,6 @@ psql: start ## open psql on it
 
 clean: ## stop the server and remove it, its data and the virtual environment
 	@if [ -x "$(BIN)/cerebro" ]; then $(CEREBRO) server destroy --yes; fi
-	@rm -rf "$(STATE)" .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
+	@rm -rf "$(STATE)" .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis site
+	@find . -name __pycache__ -prune -exec rm -rf {} +
 	@rmdir /var/lib/cerebro-db 2>/dev/null || true

@@ -12,10 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import hypothesis.configuration
 import psycopg2
 import psycopg2.extensions
 import psycopg2.extras
 import pytest
+from pace import stretched
 from servers import (
     EMBEDDED,
     SEGMENTS,
@@ -40,6 +42,10 @@ TEMPLATE = f"cerebro_template_{os.getpid()}"
 FAST = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
 
 _numbers = itertools.count(1)
+
+# What libraries keep for later, such as a number that ONNX Runtime gives to a machine, is no part of anyone's home.
+_caches = tempfile.TemporaryDirectory(prefix="cerebro-caches-")
+os.environ["XDG_CACHE_HOME"] = _caches.name
 
 # Some tests import Keras when they are collected: it must find what a worker's would.
 environment.set_environment(threads=1, use_gpus=False)
@@ -68,6 +74,10 @@ def pytest_configure(config: pytest.Config) -> None:
     """Before tests are collected: some tell by what the server can what they expect."""
     if config.getoption("--server") == SEGMENTS:
         limit_partitions()
+    # Beside what pytest keeps, where "make clean" finds it.
+    hypothesis.configuration.set_hypothesis_home_dir(
+        config.rootpath / ".pytest_cache" / "hypothesis"
+    )
 
 
 # Files of these folders share what takes long to make: they run in one process.
@@ -88,7 +98,10 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """What cannot be on segments is left out there, with its reason."""
+    """What cannot be on segments is left out there, with its reason; a slow machine has more time for each test."""
+    for item in items:
+        if item.get_closest_marker("timeout") is None and config.getoption("timeout") is None:
+            item.add_marker(pytest.mark.timeout(stretched(float(config.getini("timeout")))))
     if config.getoption("--server") != SEGMENTS:
         return
     for item in items:

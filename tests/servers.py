@@ -12,6 +12,7 @@ from typing import Any, Protocol
 import psycopg2
 import psycopg2.errors
 import psycopg2.extensions
+from pace import stretched
 
 EMBEDDED, SEGMENTS = "embedded", "segments"
 VARIABLE = "CEREBRO_GREENPLUM_DSN"
@@ -130,7 +131,7 @@ def drop_database(administrator: Any, name: str) -> None:
 
 
 def _insist(administrator: Any, statement: str, database: str) -> None:
-    deadline = time.monotonic() + _WAIT_SECONDS
+    deadline = time.monotonic() + stretched(_WAIT_SECONDS)
     while True:
         try:
             administrator.run(statement)

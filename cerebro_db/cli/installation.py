@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated
@@ -9,8 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 import cerebro_db
+from cerebro_db.errors import CerebroError
 
 if TYPE_CHECKING:
+    from cerebro_db.install.embedded import Cluster
     from cerebro_db.install.script import Script
 
 # SQLAlchemy and Jinja2 are imported by the commands: the others start without them.
@@ -50,7 +53,7 @@ KeeperDirectory = Annotated[
 
 def register(app: typer.Typer) -> None:
     """Adds the commands."""
-    for command in (install, upgrade, verify, uninstall, print_script):
+    for command in (install, upgrade, verify, doctor, uninstall, print_script):
         name = "print" if command is print_script else command.__name__
         app.command(name)(command)
 
@@ -95,6 +98,43 @@ def verify(dsn: Dsn = "") -> None:
     if report.segments:
         print(f"the same on {report.segments} segments")
     _warn(report.warnings)
+
+
+def doctor(
+    dsn: Annotated[
+        str | None,
+        typer.Option(
+            help="The database to examine. Default: that of the embedded server, where it runs.",
+            show_default=False,
+        ),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="As JSON, for programs.")] = False,
+) -> None:
+    """Tells what is there, what is missing and how to get it; exit code 1 where something is missing."""
+    from cerebro_db.install.doctor import examine
+
+    findings = examine(dsn, _embedded())
+    is_well = all(one.state != "missing" for one in findings)
+    if as_json:
+        print(json.dumps({"ok": is_well, "findings": [one.row() for one in findings]}, indent=1))
+    else:
+        width = max(len(one.name) for one in findings)
+        for one in findings:
+            print(f"{one.state:8}  {one.name:{width}}  {one.value}")
+            if one.advice:
+                print(f"{'':8}  {'':{width}}  -> {one.advice}")
+    if not is_well:
+        raise typer.Exit(1)
+
+
+def _embedded() -> Cluster | None:
+    """The embedded server of this user; None where this user cannot run one."""
+    from cerebro_db.install.embedded import Cluster, default_home
+
+    try:
+        return Cluster(default_home())
+    except CerebroError:
+        return None
 
 
 def uninstall(

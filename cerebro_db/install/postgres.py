@@ -1,4 +1,4 @@
-"""Finds PostgreSQL with plpython3u where Debian's packages put it."""
+"""Finds PostgreSQL with plpython3u where packages put it: Debian's and Ubuntu's, and those of PGDG."""
 
 from __future__ import annotations
 
@@ -24,26 +24,47 @@ class Postgres:
         return str(self.programs / name)
 
 
+# Folders below /usr: of programs, and of extensions.
+_DEBIAN = ("lib/postgresql/{}/bin", "share/postgresql/{}/extension")
+_RED_HAT = ("pgsql-{}/bin", "pgsql-{}/share/extension")
+_LAYOUTS = (_DEBIAN, _RED_HAT)
+
+
 def find(major: str | None = None, prefix: Path = Path("/usr")) -> Postgres:
     """The newest PostgreSQL that has plpython3u, or the one of ``major``.
+
+    Args:
+        major: version, or None for any.
+        prefix: folder that packages install into.
 
     Raises:
         MissingPrerequisite: there is none; the hint names the packages.
     """
-    servers = [found for found in _installed(prefix) if major in (None, found.major)]
-    usable = [found for found in servers if _has_plpython(prefix, found.major)]
+    servers = [found for found in _installed(prefix) if major in (None, found[0].major)]
+    usable = [server for server, extensions in servers if _has_plpython(extensions)]
     if usable:
         return usable[-1]
     if servers:
-        newest = servers[-1].major
+        newest = servers[-1][0].major
         raise MissingPrerequisite(
             f"PostgreSQL {newest} of this machine has no plpython3u",
-            f"On Debian: apt-get install postgresql-plpython3-{newest}",
+            packages_of(newest, server=False),
         )
-    wanted = major or offered() or "<version>"
     raise MissingPrerequisite(
         f"this machine has no PostgreSQL {major or 'server'} with plpython3u",
-        f"On Debian: apt-get install postgresql-{wanted} postgresql-plpython3-{wanted}",
+        packages_of(major or offered() or "<version>", server=True),
+    )
+
+
+def packages_of(major: str, *, server: bool) -> str:
+    """A hint with the packages that bring plpython3u, and with ``server`` PostgreSQL too."""
+    debian, red_hat = [f"postgresql-plpython3-{major}"], [f"postgresql{major}-plpython3"]
+    if server:
+        debian.insert(0, f"postgresql-{major}")
+        red_hat.insert(0, f"postgresql{major}-server")
+    return (
+        f"On Debian and Ubuntu: apt-get install {' '.join(debian)}; with the packages of PGDG on RHEL and Rocky: "
+        f"dnf install {' '.join(red_hat)}"
     )
 
 
@@ -62,15 +83,23 @@ def offered() -> str | None:
     return found[1] if found else None
 
 
-def _installed(prefix: Path) -> list[Postgres]:
-    """Servers of this machine, the newest last."""
-    found = (
-        Postgres(folder.parent.name, folder)
-        for folder in prefix.glob("lib/postgresql/*/bin")
-        if (folder / "initdb").exists() and folder.parent.name.isdigit()
-    )
-    return sorted(found, key=lambda server: int(server.major))
+def _installed(prefix: Path) -> list[tuple[Postgres, Path]]:
+    """Servers of this machine, and the folders of their extensions; the newest last."""
+    found = [
+        (Postgres(major, prefix / programs.format(major)), prefix / extensions.format(major))
+        for programs, extensions in _LAYOUTS
+        for major in _majors(prefix, programs)
+        if (prefix / programs.format(major) / "initdb").exists()
+    ]
+    return sorted(found, key=lambda one: int(one[0].major))
 
 
-def _has_plpython(prefix: Path, major: str) -> bool:
-    return (prefix / f"share/postgresql/{major}/extension/plpython3u.control").exists()
+def _majors(prefix: Path, layout: str) -> list[str]:
+    """Versions that have a folder."""
+    pattern = re.compile(re.escape(str(prefix / layout)).replace(r"\{\}", r"(\d+)"))
+    matches = (pattern.fullmatch(str(path)) for path in prefix.glob(layout.format("*")))
+    return [match[1] for match in matches if match]
+
+
+def _has_plpython(extensions: Path) -> bool:
+    return (extensions / "plpython3u.control").exists()

@@ -43,6 +43,12 @@ SELECT current_database(),
        EXISTS (SELECT 1 FROM pg_catalog.pg_tables
                 WHERE schemaname = 'cerebro' AND tablename = 'catalog_migrations')
 """
+SERVER_FACTS = """
+SELECT current_setting('server_version'),
+       (SELECT default_version FROM pg_catalog.pg_available_extensions WHERE name = 'plpython3u'),
+       (SELECT default_version FROM pg_catalog.pg_available_extensions WHERE name = 'pg_cron'),
+       EXISTS (SELECT 1 FROM pg_catalog.pg_extension WHERE extname = 'pg_cron')
+"""
 SUPERUSER = "SELECT current_user, current_setting('is_superuser')"
 
 # Only superusers can make a function of their own in this language.

@@ -97,7 +97,7 @@ def _rows(session: Session, oid: int, told: str | None) -> int | None:
     try:
         with session.attempt():
             packed = packed_of(session, oid, "source_table")
-            same = fingerprint(session, packed) == told
+            same = fingerprint(session, packed, told) == told
     except CerebroError:  # dropped since, or no longer to be read
         return None
     return packed.rows if same else None

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import os
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -69,6 +68,7 @@ from cerebro_db.postgres.relations import (
 )
 from cerebro_db.postgres.sessions import Session, StatementFailed
 from cerebro_db.postgres.table_kinds import PACKED
+from cerebro_db.relay.machine import cores
 
 
 def pack(host: JobHost, request: PackRequest) -> PackSummary:
@@ -314,7 +314,7 @@ class _Job:
             return None
         parameters = (table.schema, table.name)
         blocks = self._control.run(self._sql.blocks, parameters)[0][0]
-        with self._workers(_cores(), snapshot) as workers:
+        with self._workers(cores(), snapshot) as workers:
             return find_damaged(
                 self._sql, workers, table, feature.expression("s"), feature.image, blocks
             )
@@ -337,7 +337,7 @@ class _Job:
             run_each(workers, ("COMMIT", ()))
 
     def _fill(self, work: Work, survey: Survey, layout: Layout, snapshot: str) -> None:
-        with self._workers(min(_cores(), len(layout.rows_per_partition())), snapshot) as workers:
+        with self._workers(min(cores(), len(layout.rows_per_partition())), snapshot) as workers:
             run_all(workers, _fillings(self._sql, work, survey, layout))
 
     def _finish(self, work: Work, survey: Survey, layout: Layout) -> None:
@@ -403,8 +403,4 @@ def _partitions(work: Work, rows: int) -> int:
             f"num_partitions: got {wanted}; allowed: at most {rows}, "
             f"the number of rows of {work.source.name}"
         )
-    return wanted or min(_cores(), rows)
-
-
-def _cores() -> int:
-    return os.cpu_count() or 1
+    return wanted or min(cores(), rows)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import math
+import re
+from collections import namedtuple
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -302,14 +304,52 @@ def recorded_encoding(session: Session, summary: Relation, role: str) -> Recorde
     return None if text is None else parse_recorded(text, f"{role}: {summary.name}")
 
 
-def fingerprint(session: Session, packed: PackedTable) -> str:
+def fingerprint(session: Session, packed: PackedTable, like: str | None = None) -> str:
     """Fingerprint of a packed table: another one once anything in it was changed.
 
     The rows' own transaction numbers are part of it, so that no byte of the data has to be read.
+
+    Args:
+        session: has the caller's rights.
+        packed: the table.
+        like: an earlier fingerprint that it is to be compared with.
+
+    Raises:
+        InvalidData: that one is of a later version of Cerebro-DB, whose expression is not known here.
     """
+    if like is not None and (other := _OTHER_PRINT.match(like)):
+        raise InvalidData(
+            f"{packed.relation.name}: got a fingerprint of version {other[1]}; allowed: {_PRINT_VERSION}",
+            hint="a later version of Cerebro-DB has made it: go on with that one",
+        )
     rows = session.run(print_query(packed))
-    facts = (packed.inputs, packed.targets, packed.normalizing_const, packed.partitions)
-    return hashlib.sha256(f"{rows[0][0]} {facts!r}".encode()).hexdigest()
+    return hashlib.sha256(f"{rows[0][0]} {_facts_1(packed)}".encode()).hexdigest()
+
+
+# A run that is resumed compares its fingerprint, whichever version has made it: an expression that was
+# released never changes. Another one gets the next number, before a colon, and its own function.
+_PRINT_VERSION = 1
+_OTHER_PRINT = re.compile(r"(\d+):")
+
+
+def _facts_1(packed: PackedTable) -> str:
+    """Facts about a packed table as text; as 0.1.0 had them, whatever attributes were added since."""
+
+    def told(kind: str, names: str, values: Sequence[Any]) -> tuple[Any, ...]:
+        made: Any = namedtuple(kind, names)  # type: ignore[misc]
+        return tuple(made(*(getattr(one, name) for name in names.split())) for one in values)
+
+    targets = (
+        "name kind shape dtype type category num_classes classes_found class_values class_array"
+    )
+    return repr(
+        (
+            told("PackedInput", "name shape dtype type", packed.inputs),
+            told("PackedTarget", targets, packed.targets),
+            packed.normalizing_const,
+            told("PartitionInfo", "partition_key rows buffers segment_key", packed.partitions),
+        )
+    )
 
 
 def print_query(packed: PackedTable) -> str:

@@ -2,27 +2,27 @@
 
 import os
 import resource
-from typing import Any, Dict, List, Tuple
+from typing import Any, Iterator, List, Tuple
 
-_MEMORY = {
-    "": ("/sys/fs/cgroup", "memory.max"),  # version 2
-    "memory": ("/sys/fs/cgroup/memory", "memory.limit_in_bytes"),
-}
-_PROCESSES = {
-    "": ("/sys/fs/cgroup", "pids.max"),
-    "pids": ("/sys/fs/cgroup/pids", "pids.max"),
-}
+# Where files of the system are looked for.
+_ROOT = "/"
+_GROUPS = "sys/fs/cgroup"
 
 
 def cores() -> int:
-    """The processor cores that this server may use."""
-    return len(os.sched_getaffinity(0))
+    """Processor cores that this process may use: by its affinity, and by the quotas of its control groups.
+
+    A quota of one and a half is two: one core alone would leave time unused.
+    """
+    return max(1, min([len(os.sched_getaffinity(0))] + list(_quotas())))
 
 
 def memory_mb() -> int:
     """Megabytes of the machine, or of the control group that this process is in."""
     pages, size = os.sysconf("SC_PHYS_PAGES"), os.sysconf("SC_PAGE_SIZE")
-    return int(min([pages * size] + _group_limits(_MEMORY))) // 2**20
+    return (
+        int(min([pages * size] + _limits("memory", "memory.max", "memory.limit_in_bytes"))) // 2**20
+    )
 
 
 def processes() -> Tuple[int, Any]:
@@ -35,7 +35,7 @@ def processes() -> Tuple[int, Any]:
                 count += len(os.listdir(folder + "/task"))
         except OSError:  # it has ended
             continue
-    limits = _group_limits(_PROCESSES)
+    limits = _limits("pids", "pids.max")
     own = resource.getrlimit(resource.RLIMIT_NPROC)[0]
     if own != resource.RLIM_INFINITY:
         limits.append(own)
@@ -50,27 +50,45 @@ def free_bytes(folder: str) -> int:
     return found.f_bavail * found.f_frsize
 
 
-def _group_limits(files: Dict[str, Tuple[str, str]]) -> List[int]:
-    """Limits of this process's control group and of those around it."""
-    found = []
-    for line in _read("/proc/self/cgroup").splitlines():
+def _quotas() -> Iterator[int]:
+    """Cores of each control group that has a quota of processor time, rounded up."""
+    for folder in _groups("cpu"):
+        both = _read(folder, "cpu.max").split() or [  # version 2
+            _read(folder, "cpu.cfs_quota_us"),
+            _read(folder, "cpu.cfs_period_us"),
+        ]
+        if len(both) == 2 and all(map(str.isdigit, both)) and int(both[1]):
+            yield -(-int(both[0]) // int(both[1]))
+
+
+def _limits(controller: str, *names: str) -> List[int]:
+    """Numbers in the files of these names, as versions 1 and 2 of control groups call them."""
+    texts = [_read(folder, name) for folder in _groups(controller) for name in names]
+    return [int(text) for text in texts if text.isdigit()]
+
+
+def _groups(controller: str) -> Iterator[str]:
+    """Folders of this process's control group and of those around it, of either version."""
+    for line in _read("proc/self/cgroup").splitlines():
         _, controllers, path = line.split(":", 2)
-        if controllers in files:
-            root, name = files[controllers]
-            folder = path.strip("/")
-            while True:
-                text = _read(os.path.join(root, folder, name))
-                if text.isdigit():
-                    found.append(int(text))
-                if not folder:
-                    break
-                folder = os.path.dirname(folder)
-    return found
+        if not controllers:
+            roots = [_GROUPS]
+        elif controller in controllers.split(","):
+            roots = [os.path.join(_GROUPS, name) for name in sorted({controllers, controller})]
+        else:
+            continue
+        folder = path.strip("/")
+        while True:
+            for root in roots:
+                yield os.path.join(root, folder)
+            if not folder:
+                break
+            folder = os.path.dirname(folder)
 
 
-def _read(path: str) -> str:
+def _read(*path: str) -> str:
     try:
-        with open(path, encoding="utf-8") as file:
+        with open(os.path.join(_ROOT, *path), encoding="utf-8") as file:
             return file.read().strip()
     except OSError:
         return ""

@@ -3,6 +3,7 @@
 import os
 import pwd
 import socket
+import sys
 from typing import Any, List, Tuple
 
 from . import machine
@@ -15,7 +16,8 @@ _MANY = 256  # processes and threads of a run with some workers
 
 def found(installation: Installation) -> List[Tuple[str, str, Any]]:
     """Name, value, and what an administrator should know of it, if anything."""
-    return [_folder(installation), _processes()]
+    python = "{}.{}.{}".format(*sys.version_info)
+    return [("Python of plpython3u", python, None), _folder(installation), _processes()]
 
 
 def _folder(installation: Installation) -> Tuple[str, str, Any]:

@@ -286,7 +286,7 @@ def check_unchanged(
 
 
 def _check_print(session: Session, packed: PackedTable, before: str | None, role: str) -> None:
-    if packed_fingerprint(session, packed) != before:
+    if packed_fingerprint(session, packed, before) != before:
         raise InvalidData(
             f"{role}: {packed.relation.name} has been changed since the run began; "
             "allowed: to go on with the same rows only",

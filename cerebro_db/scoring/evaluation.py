@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -40,6 +39,7 @@ from cerebro_db.postgres.packed import PackedTable, PartitionInfo, load_packed
 from cerebro_db.postgres.sessions import Session, close_all
 from cerebro_db.postgres.table_kinds import CONFUSION as CONFUSION_MATRICES
 from cerebro_db.postgres.table_kinds import SCORES, Kind
+from cerebro_db.relay.machine import cores
 from cerebro_db.scoring.again import done_again
 from cerebro_db.scoring.prediction_models import shown_classes
 
@@ -246,7 +246,7 @@ class ScoringJob:
     def _wanted(self) -> int:
         """How many workers are worth their start."""
         many = self._test.rows * len(self._models) >= MANY_ROWS
-        return min(os.cpu_count() or 1, len(self._test.partitions)) if many else 1
+        return min(cores(), len(self._test.partitions)) if many else 1
 
     def _scan(self, partition: PartitionInfo, preparation: str) -> Statement:
         keys = list(self._recipes)

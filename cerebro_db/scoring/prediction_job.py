@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -39,6 +38,7 @@ from cerebro_db.postgres.sessions import (
     close_all,
     reset_all,
 )
+from cerebro_db.relay.machine import cores
 from cerebro_db.scoring.again import done_again
 from cerebro_db.scoring.prediction_models import Asked, Member
 from cerebro_db.scoring.prediction_source import Buffers, Rows
@@ -317,7 +317,7 @@ def _workers(wanted: int | None, pieces: int) -> int:
     """How many workers are worth their start."""
     if wanted is not None:
         return min(wanted, pieces)
-    return min(os.cpu_count() or 1, pieces) if pieces >= MANY_PIECES else 1
+    return min(cores(), pieces) if pieces >= MANY_PIECES else 1
 
 
 class SpreadJob(Job):

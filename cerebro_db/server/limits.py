@@ -9,7 +9,7 @@ from contextlib import suppress
 from cerebro_db.configs.memory import worker_limit_mb
 from cerebro_db.configs.settings import Settings, processors
 from cerebro_db.errors import InvalidArgument, TrainerBound
-from cerebro_db.relay.machine import memory_mb
+from cerebro_db.relay.machine import cores, memory_mb
 from cerebro_db.server import network
 from cerebro_db.training.environment import configured
 
@@ -17,7 +17,7 @@ from cerebro_db.training.environment import configured
 # is loaded: the estimate refuses what does not fit into less.
 _LEAST_MB = 1024
 # As the process began: what it has set for itself is not taken for the server's.
-_CPUS = os.sched_getaffinity(0)
+_CPUS, _CORES = os.sched_getaffinity(0), cores()
 _NICE = os.getpriority(os.PRIO_PROCESS, 0)
 _MEMORY = resource.getrlimit(resource.RLIMIT_DATA)[1]
 _LEAST_URGENT = 19
@@ -56,7 +56,7 @@ def limit_memory(settings: Settings) -> int:
     Raises:
         TrainerBound: there is a narrower bound already.
     """
-    limit = worker_limit_mb(settings.max_worker_mb, memory_mb(), len(_CPUS))
+    limit = worker_limit_mb(settings.max_worker_mb, memory_mb(), _CORES)
     most = max(limit, _LEAST_MB) * 2**20
     if _MEMORY != resource.RLIM_INFINITY:  # the server's own
         most = min(most, _MEMORY)

@@ -26,6 +26,7 @@ from typing import Any, BinaryIO
 
 from cerebro_db import server, training
 from cerebro_db.relay.keepers import FORK_HINT
+from cerebro_db.relay.machine import cores
 from cerebro_db.relay.wire import TRAINER, Closed, exactly, is_ours, received, send
 from cerebro_db.trainers.child import MESSAGE_BYTES, harmless, live
 from cerebro_db.training import environment
@@ -82,7 +83,7 @@ class Keeper:
         self._selector.register(listener, selectors.EVENT_READ)
         self._hangups = select.poll()
         self._last_work = time.monotonic()
-        self._most_idle = os.cpu_count() or 1
+        self._most_idle = cores()
 
     def run(self) -> None:
         """Serve until nobody has needed anything for a while."""

@@ -11,7 +11,8 @@ BEGIN
     IF NOT EXISTS (SELECT 1 FROM pg_catalog.pg_available_extensions WHERE name = 'plpython3u') THEN
         RAISE EXCEPTION USING ERRCODE = '0A000',
             MESSAGE = 'this server has no plpython3u',
-            HINT = format('Install it on the server. On Debian it is the package "postgresql-plpython3-%s".', major);
+            HINT = format('Install it on the server. On Debian and Ubuntu it is the package "postgresql-plpython3-%1$s"; '
+                          'of PGDG on RHEL and Rocky, "postgresql%1$s-plpython3".', major);
     END IF;
 END
 $$;

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 import pytest
+from pace import stretched
 
 from cerebro_db.configs import model_selection
 from cerebro_db.configs.grid import parse_compile_grid, parse_fit_grid
@@ -39,7 +40,7 @@ def test_draws_in_vain_end() -> None:
     started = time.monotonic()
     with pytest.raises(InvalidArgument, match="got 100000; only 3 different configurations"):
         generate([1], ONE, "{'epochs': [1, 3, 'linear']}", "random", 100_000, 0)
-    assert time.monotonic() - started < 30
+    assert time.monotonic() - started < stretched(30)
 
 
 def test_the_text_of_all_configurations(monkeypatch: pytest.MonkeyPatch) -> None:

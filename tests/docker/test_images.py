@@ -9,8 +9,6 @@ from typing import Any
 
 import pytest
 
-from cerebro_db.install import sources
-
 yaml = pytest.importorskip("yaml")
 
 ROOT = Path(__file__).parents[2]
@@ -51,18 +49,39 @@ def test_what_is_mounted_is_declared(compose: dict[str, Any], name: str) -> None
     assert set(mounted) <= set(compose["volumes"])
 
 
+def place(found: list[tuple[str, str]], word: str, text: str) -> int:
+    """The place of the only instruction with a text."""
+    (number,) = [
+        number for number, (kind, rest) in enumerate(found) if kind == word and text in rest
+    ]
+    return number
+
+
 @pytest.mark.parametrize("name", SERVICES)
 def test_an_image_installs_the_package_as_the_documentation_tells(
     compose: dict[str, Any], name: str
 ) -> None:
     found = steps(compose["services"][name])
     assert {word for word, _ in found} <= {"ARG", "FROM", "RUN", "WORKDIR", "COPY"}
-    bases = [rest.split(" AS ")[0] for word, rest in found if word == "FROM"]
-    assert set(bases) == {SERVICES[name]}
-    runs = [rest for word, rest in found if word == "RUN"]
-    (installs,) = [run for run in runs if "pip install" in run]
-    assert re.match(r"umask 022 && /usr/bin/python3[.\d]* -m venv /opt/cerebro-db && ", installs)
-    assert '/opt/cerebro-db/bin/pip install --no-cache-dir "/tmp/cerebro-db[cpu]"' in installs
+    assert ("ARG", f"BASE={SERVICES[name]}") in found
+    assert [rest for word, rest in found if word == "FROM"] == ["$BASE"]
+    libraries = found[place(found, "RUN", "--require-hashes")][1]
+    assert re.match(r"umask 022 && /usr/bin/python3[.\d]* -m venv /opt/cerebro-db && ", libraries)
+    assert "-r /tmp/cerebro-db/scripts/requirements.txt" in libraries
+    package = found[place(found, "RUN", "--no-deps")][1]
+    assert "pip install --no-cache-dir --no-deps --no-build-isolation /tmp/cerebro-db" in package
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_an_edit_of_the_package_does_not_install_its_libraries_again(
+    compose: dict[str, Any], name: str
+) -> None:
+    """A layer is made again where what was copied before it has changed."""
+    found = steps(compose["services"][name])
+    libraries = place(found, "RUN", "--require-hashes")
+    before = [rest.split()[:-1] for word, rest in found[:libraries] if word == "COPY"]
+    assert before == [["scripts/requirements.txt"]]
+    assert place(found, "COPY", "cerebro_db ") > libraries
 
 
 @pytest.mark.parametrize("name", SERVICES)
@@ -77,9 +96,32 @@ def test_an_image_has_all_that_the_package_is_built_from(
         if not part.startswith("--")
     ]
     assert [path for path in copied if not (ROOT / path).exists()] == []
-    needed = {"LICENSE", "pyproject.toml", "README.md", "cerebro_db", "sql", "udfs"}
+    needed = {
+        "LICENSE",
+        "pyproject.toml",
+        "README.md",
+        "hatch_build.py",
+        "cerebro_db",
+        "sql",
+        "udfs",
+    }
     assert needed <= set(copied)
-    assert Path(sources.__file__).is_relative_to(ROOT / "cerebro_db")
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_a_service_is_well_when_its_database_answers_through_the_package(
+    compose: dict[str, Any], name: str
+) -> None:
+    service = compose["services"][name]
+    kind, command = service["healthcheck"]["test"]
+    assert kind == "CMD-SHELL"
+    # The server that makes the database at the first start has a socket and no port.
+    assert "-h 127.0.0.1" in command
+    assert "SELECT cerebro.cerebro_version()" in command
+    assert set(re.findall(r"\$\$(\w+)", command)) <= set(service["environment"])
+    # Docker's own 10 seconds are short for the checkpoint of a large server.
+    assert service["stop_grace_period"] == "2m"
+    assert service["init"] is True
 
 
 @pytest.mark.parametrize("name", SERVICES)

@@ -8,10 +8,28 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
-REFERENCE = DOCS / "sql.md"
+
+
+class Reference:
+    """The reference of SQL: a page with what is common to all functions, and those that its table of contents lists."""
+
+    first = DOCS / "sql.md"
+
+    @property
+    def pages(self) -> list[Path]:
+        """In the order in which they are read, and their examples executed."""
+        listed = re.findall(r"\]\((sql/[\w-]+\.md)\)", self.first.read_text())
+        return [self.first, *(DOCS / page for page in dict.fromkeys(listed))]
+
+    def read_text(self) -> str:
+        """All of it."""
+        return "\n".join(page.read_text() for page in self.pages)
+
+
+REFERENCE = Reference()
 PAGES = sorted([*ROOT.glob("*.md"), *DOCS.glob("**/*.md")])
 # These make what others use, or must come before the first session that works; the rest follows.
-_FIRST = [DOCS / "install.md", DOCS / "security.md", ROOT / "README.md", REFERENCE]
+_FIRST = [DOCS / "install.md", DOCS / "security.md", ROOT / "README.md", *REFERENCE.pages]
 
 
 @dataclass(frozen=True)
@@ -67,7 +85,7 @@ def prose(page: Path) -> str:
     return re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
 
 
-def sections(page: Path) -> dict[str, str]:
+def sections(page: Path | Reference) -> dict[str, str]:
     """The text below each heading, up to the next heading."""
     found, heading = {}, ""
     for line in page.read_text().splitlines():

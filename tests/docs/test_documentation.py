@@ -264,3 +264,11 @@ def test_the_examples_make_the_tables_that_are_told_of(
         if has_segments:  # the page tells of this column in words
             found = [column for column in found if column[0] != "segment_key"]
         assert columns(told) == found, heading
+
+
+def test_every_page_is_in_the_site() -> None:
+    """mkdocs tells of links that lead nowhere: make docs."""
+    text = (ROOT / "mkdocs.yml").read_text()
+    listed = set(re.findall(r"(?:- |: )([\w/-]+\.md)$", text, re.MULTILINE))
+    docs = ROOT / "docs"
+    assert listed == {str(page.relative_to(docs)) for page in docs.rglob("*.md")}

@@ -52,7 +52,7 @@ def test_functions_that_are_named_exist(documented: Documented) -> None:
         for name in re.findall(r"\b(cerebro_\w+)(?=\()", page.read_text())
     }
     assert [pair for pair in sorted(told) if pair[1] not in known] == []
-    assert ("sql.md", "cerebro_pack") in told
+    assert "cerebro_pack" in {name for _, name in told}
 
 
 def test_the_images_are_read(documented: Documented) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import psycopg2
 import pytest
+from pace import stretched
 
 CHANGES = {
     "a buffer that is gone": (
@@ -138,5 +139,5 @@ def test_thousands_of_buffers_take_no_time(bench: Any, copied: Any) -> None:
     began = time.monotonic()
     with pytest.raises(psycopg2.Error, match="nowhere"):
         bench.run("SELECT cerebro_fit_multiple('many_packed', 'o', 'nowhere', 1)")
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < stretched(2)
     bench.run("DROP TABLE many, many_packed, many_packed_summary")

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pace import stretched
 
 from tests.fitting.test_progress import until
 from tests.fitting.test_resume import EPOCHS, leftovers, results
@@ -62,7 +63,9 @@ def run_of(bench: Any, out: str, hops: int = 1) -> int:
 def resume(bench: Any, run_id: int) -> subprocess.CompletedProcess[str]:
     """Go on in a process."""
     command = [PROGRAM, "resume", "--dsn", bench.dsn, str(run_id)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run(
+        command, capture_output=True, text=True, timeout=stretched(120), check=False
+    )
 
 
 def test_the_driver_survives_its_workers(bench: Any, right: list[Any]) -> None:
@@ -71,7 +74,7 @@ def test_the_driver_survives_its_workers(bench: Any, right: list[Any]) -> None:
     run_id = run_of(bench, out, hops=5)
     pids = bench.column("SELECT DISTINCT pid FROM cerebro.hops WHERE run_id = %s", (run_id,))
     assert any(bench.column("SELECT pg_terminate_backend(p) FROM unnest(%s) AS p", (pids,)))
-    lines, errors = process.communicate(timeout=120)
+    lines, errors = process.communicate(timeout=stretched(120))
     assert (process.returncode, errors) == (0, "")
     assert f"run {run_id} lost its sessions" in lines
     assert lines.splitlines()[-1] == f"run {run_id}: finished"
@@ -86,7 +89,7 @@ def test_a_driver_that_is_stopped_leaves_a_run_that_goes_on(
     process = start(bench, out)
     run_id = run_of(bench, out, hops=5)
     process.send_signal(number)
-    _, errors = process.communicate(timeout=60)
+    _, errors = process.communicate(timeout=stretched(60))
     if number is not signal.SIGKILL:
         assert process.returncode == 130
         told, hint = errors.splitlines()

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pace import stretched
 
 from tests.fitting.conftest import ADAM, TABLES_OF_STATES, select
 from tests.fitting.deciding import SCRIPT
@@ -35,7 +36,7 @@ def searched(bench: Any) -> None:
 def drive(bench: Any, name: str, *arguments: object) -> int:
     """Begin or resume a run in a process of its own; returns its exit status."""
     command = [sys.executable, "-m", "fitting.deciding", bench.dsn, name, *map(str, arguments)]
-    return subprocess.run(command, cwd=Path(__file__).parents[1], timeout=300).returncode
+    return subprocess.run(command, cwd=Path(__file__).parents[1], timeout=stretched(300)).returncode
 
 
 def run_of(bench: Any, name: str) -> int:

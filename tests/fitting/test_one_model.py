@@ -7,6 +7,7 @@ from typing import Any
 
 import psycopg2
 import pytest
+from pace import stretched
 
 from tests.fitting.conftest import ADAM
 from tests.fitting.test_client import PROGRAM
@@ -106,7 +107,9 @@ def test_a_program_tells_of_a_run_that_failed(bench: Any, selection: Any) -> Non
     diverging = ADAM.replace("Adam(lr=0.01)", "SGD(lr=1e38)")
     configs = selection([1], [diverging])
     command = [PROGRAM, "fit", "--dsn", bench.dsn, "packed", "all_failed", configs, "1"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=stretched(120), check=False
+    )
     assert done.returncode == 1
     told, hint = done.stderr.splitlines()
     assert told.endswith("failed: no configuration was trained to the end")

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pace import stretched
 
 from cerebro_db.core.search import Budget, EarlyStopping, Space
 from cerebro_db.errors import InvalidArgument, WrongRunStatus
@@ -32,7 +33,7 @@ TABLES = "SELECT relname FROM pg_class WHERE relname LIKE 'run\\_%' ORDER BY 1"
 def drive(bench: Any, name: str, *arguments: object) -> int:
     """Begin or resume a search in a process of its own; returns its exit status."""
     command = [sys.executable, "-m", "fitting.searching", bench.dsn, name, *map(str, arguments)]
-    return subprocess.run(command, cwd=Path(__file__).parents[1], timeout=300).returncode
+    return subprocess.run(command, cwd=Path(__file__).parents[1], timeout=stretched(300)).returncode
 
 
 def run_of(bench: Any, name: str) -> int:
@@ -88,7 +89,7 @@ def going_on(bench: Any, name: str, *arguments: object) -> tuple[subprocess.Pope
         "SELECT count(*) FROM cerebro.hops JOIN cerebro.runs r USING (run_id) WHERE r.name = %s "
         "AND epoch > 2"
     )
-    end = time.monotonic() + 120
+    end = time.monotonic() + stretched(120)
     while not bench.value(hops, (name,)):
         assert process.poll() is None
         assert time.monotonic() < end

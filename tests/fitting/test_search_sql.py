@@ -15,6 +15,7 @@ from typing import Any
 
 import psycopg2
 import pytest
+from pace import stretched
 
 from tests.fitting.conftest import DENSE, SOFTMAX, layer, model
 
@@ -383,7 +384,7 @@ def command(bench: Any, out: str, *options: str) -> list[str]:
 def test_from_the_command_line_it_is_the_same(bench: Any, found: tuple[str, int]) -> None:
     done = subprocess.run(
         command(bench, "from_cli", "--model-selection-table", "chosen_cli", "--num-workers", "1"),
-        capture_output=True, text=True, timeout=300, check=False,
+        capture_output=True, text=True, timeout=stretched(300), check=False,
     )  # fmt: skip
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.splitlines()[-1].endswith(": finished")
@@ -440,7 +441,7 @@ def test_only_what_decides_is_scored(bench: Any, found: tuple[str, int]) -> None
 def test_wrong_arguments_from_the_command_line(bench: Any) -> None:
     done = subprocess.run(
         command(bench, "from_cli_2", "--method", "hyperbnad"),
-        capture_output=True, text=True, timeout=300, check=False,
+        capture_output=True, text=True, timeout=stretched(300), check=False,
     )  # fmt: skip
     assert done.returncode == 1
     first, hint = done.stderr.splitlines()
@@ -464,7 +465,7 @@ def test_the_rungs_are_shown_in_a_terminal(bench: Any) -> None:
 
 def read_all(ours: int, process: subprocess.Popen[bytes]) -> str:
     """What a process writes to a terminal until it ends."""
-    data, end = b"", time.monotonic() + 300
+    data, end = b"", time.monotonic() + stretched(300)
     while time.monotonic() < end:
         ready, _, _ = select.select([ours], [], [], 0.2)
         try:

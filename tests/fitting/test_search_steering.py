@@ -11,6 +11,7 @@ from typing import Any
 
 import psycopg2
 import pytest
+from pace import stretched
 
 from tests.fitting.conftest import ADAM
 from tests.fitting.test_progress import Background, until
@@ -262,7 +263,7 @@ def test_somebody_watches_and_goes_away(bench: Any, going_on: int) -> None:
     until(bench, watching.replace("WHERE query", "WHERE pid <> pg_backend_pid() AND query"))
     time.sleep(2)
     process.send_signal(signal.SIGINT)
-    shown, errors = process.communicate(timeout=60)
+    shown, errors = process.communicate(timeout=stretched(60))
     assert (process.returncode, errors) == (130, "")
     assert f"run {going_on} steered · random · running" in shown
     assert (

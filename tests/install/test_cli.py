@@ -105,8 +105,9 @@ def test_verify(database: str, has_segments: bool) -> None:
         assert re.fullmatch(r"the same on \d+ segments", others.pop())
     versions, limits = others[:4], dict(line.split(": ", 1) for line in others[4:])
     assert [line.split()[0] for line in versions] == ["Python", "numpy", "tensorflow", "keras"]
-    folder, processes, *trainer = limits
-    assert [folder, *trainer] == ["folder of keepers", *LIMITS]
+    python, folder, processes, *trainer = limits
+    assert [python, folder, *trainer] == ["Python of plpython3u", "folder of keepers", *LIMITS]
+    assert re.fullmatch(r"3\.\d+\.\d+", limits[python])
     assert re.fullmatch(
         r"/tmp/cerebro-\d+, \d+ MB free, \d+ keepers, \d+ of them .*", limits[folder]
     )

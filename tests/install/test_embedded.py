@@ -222,11 +222,12 @@ def test_data_of_a_version_that_the_machine_no_longer_has(tmp_path: Path) -> Non
 class TestPostgres:
     """Finds the newest server that has plpython3u."""
 
-    def _install(self, prefix: Path, major: str, plpython: bool) -> None:
-        programs = prefix / "lib/postgresql" / major / "bin"
+    def _install(self, prefix: Path, major: str, plpython: bool, *, red_hat: bool = False) -> None:
+        programs = prefix / (f"pgsql-{major}/bin" if red_hat else f"lib/postgresql/{major}/bin")
         programs.mkdir(parents=True)
         (programs / "initdb").touch()
-        extensions = prefix / "share/postgresql" / major / "extension"
+        share = f"pgsql-{major}/share" if red_hat else f"share/postgresql/{major}"
+        extensions = prefix / share / "extension"
         extensions.mkdir(parents=True)
         if plpython:
             (extensions / "plpython3u.control").touch()
@@ -237,13 +238,26 @@ class TestPostgres:
         assert postgres.find(prefix=tmp_path).major == "16"
         assert postgres.find("15", prefix=tmp_path).major == "15"
 
+    def test_of_pgdg_on_red_hat(self, tmp_path: Path) -> None:
+        (tmp_path / "pgsql-old" / "bin").mkdir(parents=True)
+        self._install(tmp_path, "16", True, red_hat=True)
+        self._install(tmp_path, "17", False, red_hat=True)
+        found = postgres.find(prefix=tmp_path)
+        assert (found.major, found.program("psql")) == ("16", f"{tmp_path}/pgsql-16/bin/psql")
+        self._install(tmp_path, "9", True)
+        assert postgres.find(prefix=tmp_path).major == "16"
+        with pytest.raises(MissingPrerequisite) as caught:
+            postgres.find("17", prefix=tmp_path)
+        assert "dnf install postgresql17-plpython3" in (caught.value.hint or "")
+
     def test_none(self, tmp_path: Path) -> None:
         with pytest.raises(MissingPrerequisite) as caught:
             postgres.find(prefix=tmp_path)
         assert caught.value.message == "this machine has no PostgreSQL server with plpython3u"
         major = postgres.offered() or "<version>"
         assert caught.value.hint == (
-            f"On Debian: apt-get install postgresql-{major} postgresql-plpython3-{major}"
+            f"On Debian and Ubuntu: apt-get install postgresql-{major} postgresql-plpython3-{major}; with the packages of "
+            f"PGDG on RHEL and Rocky: dnf install postgresql{major}-server postgresql{major}-plpython3"
         )
 
     def test_none_of_a_version(self, tmp_path: Path) -> None:
@@ -258,7 +272,10 @@ class TestPostgres:
         with pytest.raises(MissingPrerequisite) as caught:
             postgres.find(prefix=tmp_path)
         assert caught.value.message == "PostgreSQL 16 of this machine has no plpython3u"
-        assert caught.value.hint == "On Debian: apt-get install postgresql-plpython3-16"
+        assert caught.value.hint == (
+            "On Debian and Ubuntu: apt-get install postgresql-plpython3-16; with the packages of PGDG on RHEL and Rocky: "
+            "dnf install postgresql16-plpython3"
+        )
 
 
 def _wait_for_end(cluster: Cluster) -> None:

@@ -245,8 +245,11 @@ class TestMissing:
         monkeypatch.setattr(Script, "steps", lambda _: iter(steps))
         message, hint = self._message(empty_database, Script())
         assert message == "this server has no plpython3u"
-        package = r'On Debian it is the package "postgresql-plpython3-\d+"\.'
-        assert re.fullmatch(f"Install it on the server. {package}", hint or "")
+        packages = (
+            r'On Debian and Ubuntu it is the package "postgresql-plpython3-(\d+)"; '
+            r'of PGDG on RHEL and Rocky, "postgresql\1-plpython3"\.'
+        )
+        assert re.fullmatch(f"Install it on the server. {packages}", hint or "")
 
     @pytest.mark.not_on_segments(EMBEDDED_ONLY)
     def test_unreadable_package(

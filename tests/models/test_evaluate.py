@@ -125,7 +125,7 @@ def test_bad_calls(strange, arguments):
 def test_several_workers_from_a_client(trained, monkeypatch, has_segments):
     one = evaluate(trained, "'flowers', 'flowers_packed', 'scores'")
     monkeypatch.setattr(evaluation, "MANY_ROWS", 1)
-    monkeypatch.setattr(evaluation.os, "cpu_count", lambda: 2)
+    monkeypatch.setattr(evaluation, "cores", lambda: 2)
     dialect = dialect_of(trained.connection.server_version, has_segments)
     pool, counts = SessionPool(trained.dsn, dialect.session_settings()), []
     take = pool.take

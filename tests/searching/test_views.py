@@ -13,6 +13,7 @@ from typing import Any
 import optuna
 import psycopg2
 import pytest
+from pace import stretched
 
 PROGRAM = Path(sys.executable).parent / "cerebro"
 RUN = (
@@ -198,7 +199,7 @@ class TestWatch:
     def watch(self, sql: Any, run_id: int) -> subprocess.CompletedProcess[str]:
         command = [PROGRAM, "watch", "--dsn", sql.dsn, str(run_id)]
         return subprocess.run(
-            command, capture_output=True, text=True, timeout=120, check=False,
+            command, capture_output=True, text=True, timeout=stretched(120), check=False,
             env={**os.environ, "COLUMNS": "150"},
         )  # fmt: skip
 
@@ -284,7 +285,9 @@ class TestStudy:
 
     def write(self, sql: Any, run_id: int, file: Path) -> subprocess.CompletedProcess[str]:
         command = [PROGRAM, "optuna-study", "--dsn", sql.dsn, str(run_id), str(file)]
-        return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+        return subprocess.run(
+            command, capture_output=True, text=True, timeout=stretched(120), check=False
+        )
 
     @pytest.mark.parametrize("name", ["study.db", "study.log"])
     def test_a_storage(self, sql: Any, drawn: int, tmp_path: Path, name: str) -> None:
@@ -355,4 +358,4 @@ def test_a_thousand_trials_are_read_at_once(sql: Any) -> None:
     ):
         began = time.monotonic()
         assert sql.row(query, (run_id,)) == (1000, 2)
-        assert time.monotonic() - began < 2
+        assert time.monotonic() - began < stretched(2)

@@ -10,6 +10,7 @@ from typing import Any
 
 import psycopg2
 import pytest
+from pace import stretched
 
 from cerebro_db.install import installer
 from cerebro_db.install.embedded import Cluster
@@ -35,7 +36,7 @@ class Guarded:
         )
         loaded = self.superuser.value("SELECT pg_conf_load_time()")
         self.superuser.rows("SELECT pg_reload_conf()")
-        end = time.monotonic() + 20
+        end = time.monotonic() + stretched(20)
         while self.superuser.value("SELECT pg_conf_load_time()") == loaded:
             assert time.monotonic() < end
             time.sleep(0.02)

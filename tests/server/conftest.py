@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import psycopg2
 import pytest
+from pace import until as until
 from servers import Server, connected, drop_database, make_database
 
 from cerebro_db.configs.architecture import check_architecture, fingerprint
@@ -206,15 +207,6 @@ def assert_good_ends(cluster: Cluster, start: int = 0) -> None:
     text = cluster.log.read_bytes()[start:].decode(errors="replace")
     found = [line for line in text.splitlines() if any(bad in line for bad in BAD_ENDS)]
     assert found == []
-
-
-def until(found: Callable[[], Any], seconds: float = 60) -> Any:
-    """The first true value of ``found``, asked again and again."""
-    deadline = time.monotonic() + seconds
-    while not (value := found()):
-        assert time.monotonic() < deadline, f"not within {seconds} s"
-        time.sleep(0.02)
-    return value
 
 
 def busy_workers(watcher: Sql, query: str) -> list[int]:

@@ -8,13 +8,13 @@ import socket
 import struct
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pace import until as until
 
 import cerebro_db
 from cerebro_db.install import sources
@@ -52,15 +52,6 @@ def ask(process: Process, name: str, *arguments: Any, **named: Any) -> dict[str,
         {"call": name, "arguments": arguments, "named": named, "waits": True, "begins": True}
     )
     return process.receive()
-
-
-def until(found: Callable[[], Any], seconds: float = 30) -> Any:
-    """The first true value of ``found``, asked again and again."""
-    deadline = time.monotonic() + seconds
-    while not (value := found()):
-        assert time.monotonic() < deadline, f"not within {seconds} s"
-        time.sleep(0.02)
-    return value
 
 
 class Place:

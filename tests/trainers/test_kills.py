@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pace import stretched
 from reasons import EMBEDDED_ONLY
 from servers import Server, drop_database, make_database
 
@@ -152,7 +153,7 @@ def test_a_configuration_whose_trainer_dies_twice_fails_alone(
         FIT.replace(f" {EPOCHS},", " 1,").replace(":= 10", ":= 1"),
         ["twice", "mixed"],
     )
-    deadline = time.monotonic() + 100
+    deadline = time.monotonic() + stretched(100)
     while caller._thread.is_alive() and time.monotonic() < deadline:
         time.sleep(4)
         for pid in _processes(folder, "trainer"):

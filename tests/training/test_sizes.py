@@ -9,6 +9,7 @@ import time
 from typing import Any
 
 import pytest
+from pace import stretched
 
 from cerebro_db.configs.architecture import check_architecture
 from cerebro_db.configs.architecture_limits import ArchitectureLimits
@@ -258,7 +259,7 @@ def test_many_layers_one_after_another_take_seconds() -> None:
     """Keras alone builds a Sequential again after every layer: minutes."""
     started = time.monotonic()
     check(sequential([4], *[layer("Dense", units=4)] * 700))
-    assert time.monotonic() - started < 60
+    assert time.monotonic() - started < stretched(60)
 
 
 def test_more_than_keras_can_follow() -> None:

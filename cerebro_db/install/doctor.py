@@ -1,0 +1,232 @@
+"""Findings about a machine and a database: what Cerebro-DB needs there, what is missing, and how to get it."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from importlib import metadata
+from typing import Literal
+
+import sqlalchemy
+from packaging.requirements import Requirement
+
+import cerebro_db
+from cerebro_db.errors import CerebroError, MissingPrerequisite
+from cerebro_db.install import installer, postgres, queries
+from cerebro_db.install.connection import rows, transaction
+from cerebro_db.install.embedded import Cluster
+from cerebro_db.install.places import installed_script
+from cerebro_db.install.script import Script
+from cerebro_db.relay.machine import cores, memory_mb
+
+DISTRIBUTION = "cerebro-db"
+# Pythons for which there is a TensorFlow.
+_FIRST, _LAST = (3, 11), (3, 13)
+# One of them is needed, the others are for what their names say.
+_TENSORFLOW = ("cpu", "gpu")
+_OPTIONAL = {
+    "images": "packing of JPEG and PNG",
+    "onnx": "export as ONNX",
+    "gp": "search method gp",
+}
+_LEAST_MB = 2048
+_FIRST_OF_PACKAGES = 10
+
+State = Literal["ok", "warning", "missing", "optional"]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One line of the page.
+
+    Attributes:
+        name: of what was looked for.
+        state: ``missing`` where nothing works without it, ``optional`` where something does not.
+        value: what is there.
+        advice: what to do, None where nothing is to be done.
+    """
+
+    name: str
+    state: State
+    value: str
+    advice: str | None = None
+
+    def row(self) -> dict[str, str | None]:
+        """Names and values, for JSON."""
+        return asdict(self)
+
+
+def examine(dsn: str | None, cluster: Cluster | None) -> list[Finding]:
+    """All findings.
+
+    Args:
+        dsn: of a database, None where none is named.
+        cluster: the embedded server, which is asked where no database is named and it runs; or None.
+    """
+    found = [*_of_machine(), *_of_package()]
+    if dsn is None and cluster is not None and cluster.data.exists():
+        if cluster.pid() is None:
+            advice = 'start it, or name a database: --dsn "..."'
+            return [*found, Finding("server", "optional", f"none runs in {cluster.home}", advice)]
+        dsn = cluster.dsn()
+    if dsn is None:
+        advice = '--dsn "..." examines a database, and what runs beside its server'
+        return [*found, Finding("database", "optional", "none was named", advice)]
+    return [*found, *_of_database(dsn)]
+
+
+# -- this machine ----------------------------------------------------------------------------------
+def _of_machine() -> Iterator[Finding]:
+    try:
+        server = postgres.find()
+        yield Finding("PostgreSQL of this machine", "ok", f"{server.major}, {server.programs}")
+    except MissingPrerequisite as error:
+        # A server on another machine may be the one that counts.
+        yield Finding("PostgreSQL of this machine", "optional", error.message, error.hint)
+    usable, memory = cores(), memory_mb()
+    yield Finding("processors", "ok", f"{usable} of {os.cpu_count()}")
+    if memory < _LEAST_MB:
+        advice = f"a trainer takes 0.7 GB and the data that it reads: have {_LEAST_MB} MB"
+        yield Finding("memory", "warning", f"{memory} MB", advice)
+    else:
+        yield Finding("memory", "ok", f"{memory} MB")
+
+
+def _of_package() -> Iterator[Finding]:
+    yield Finding("package", "ok", f"{DISTRIBUTION} {cerebro_db.__version__}")
+    python, name = sys.version_info[:2], f"{platform.python_version()}, {sys.executable}"
+    if _FIRST <= python <= _LAST:
+        yield Finding("Python of trainers", "ok", name)
+    else:
+        allowed = " to ".join(".".join(map(str, one)) for one in (_FIRST, _LAST))
+        advice = f"make a virtual environment with a Python from {allowed}"
+        yield Finding("Python of trainers", "missing", name, advice)
+    wanted = [Requirement(text) for text in metadata.requires(DISTRIBUTION) or ()]
+    yield _libraries(wanted)
+    yield _tensorflow(wanted)
+    for extra, purpose in _OPTIONAL.items():
+        yield _extra(wanted, extra, purpose)
+
+
+def _libraries(wanted: list[Requirement]) -> Finding:
+    lacking = _lacking(wanted, "")
+    if lacking:
+        return Finding("libraries", "missing", ", ".join(lacking), _install(*lacking))
+    return Finding("libraries", "ok", "all that the package needs")
+
+
+def _tensorflow(wanted: list[Requirement]) -> Finding:
+    for extra in _TENSORFLOW:
+        if not _lacking(wanted, extra):
+            versions = ", ".join(_told(one) for one in _of_extra(wanted, extra))
+            return Finding("TensorFlow", "ok", f"{versions} (extra {extra})")
+    advice = _install(f"{DISTRIBUTION}[cpu]") + " (or [gpu])"
+    return Finding("TensorFlow", "missing", "none", advice)
+
+
+def _extra(wanted: list[Requirement], extra: str, purpose: str) -> Finding:
+    lacking, name = _lacking(wanted, extra), f"extra {extra}"
+    if lacking:
+        value = f"not there: {', '.join(lacking)}; for {purpose}"
+        return Finding(name, "optional", value, _install(*lacking))
+    return Finding(name, "ok", ", ".join(_told(one) for one in _of_extra(wanted, extra)))
+
+
+def _of_extra(wanted: list[Requirement], extra: str) -> list[Requirement]:
+    """Requirements of an extra on this machine; of none for an empty name."""
+    return [
+        one
+        for one in wanted
+        if ("extra ==" in str(one.marker)) == bool(extra)
+        and (one.marker is None or one.marker.evaluate({"extra": extra}))
+    ]
+
+
+def _lacking(wanted: list[Requirement], extra: str) -> list[str]:
+    """Requirements that are not there in a version that is allowed, as pip takes them."""
+    return [
+        f"{one.name}{one.specifier}"
+        for one in _of_extra(wanted, extra)
+        if (version := _version(one)) is None
+        or not one.specifier.contains(version, prereleases=True)
+    ]
+
+
+def _version(wanted: Requirement) -> str | None:
+    try:
+        return metadata.version(wanted.name)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _told(wanted: Requirement) -> str:
+    return f"{wanted.name} {_version(wanted)}"
+
+
+def _install(*packages: str) -> str:
+    quoted = " ".join(f'"{name}"' for name in packages)
+    return f"{sys.executable} -m pip install {quoted}"
+
+
+# -- a database ------------------------------------------------------------------------------------
+def _of_database(dsn: str) -> Iterator[Finding]:
+    try:
+        with transaction(dsn) as connection:
+            server = list(_of_server(connection))
+            ((name, installed),) = rows(connection, queries.INSTALLED, "the schema")
+            script = installed_script(connection, Script())
+    except CerebroError as error:
+        yield Finding("database", "missing", error.message, error.hint or "name another: --dsn")
+        return
+    yield from server
+    if not installed:
+        advice = f"cerebro install --dsn {_quoted(dsn)}"
+        yield Finding("Cerebro-DB", "missing", f'not in database "{name}"', advice)
+        return
+    yield Finding("interpreter", "ok", script.python)
+    yield from _of_installation(dsn)
+
+
+def _of_server(connection: sqlalchemy.Connection) -> Iterator[Finding]:
+    ((version, plpython, cron, cron_made),) = rows(connection, queries.SERVER_FACTS, "the server")
+    yield Finding("server", "ok", str(version))
+    if plpython is None:
+        major = str(version).partition(".")[0].partition(" ")[0]
+        # Greenplum 6 is a 9.4, and has packages of its own.
+        advice = "install the one of the server's own packages, of its very version"
+        if not major.isdigit() or int(major) >= _FIRST_OF_PACKAGES:
+            advice = postgres.packages_of(major, server=False)
+        yield Finding("plpython3u", "missing", "not on the server's machine", advice)
+    else:
+        yield Finding("plpython3u", "ok", str(plpython))
+    if cron is None:
+        yield Finding("pg_cron", "optional", "not on the server's machine; for runs at fixed times")
+    else:
+        made = "" if cron_made else "; this database has no CREATE EXTENSION pg_cron"
+        yield Finding("pg_cron", "ok" if cron_made else "optional", f"{cron}{made}")
+
+
+def _of_installation(dsn: str) -> Iterator[Finding]:
+    try:
+        report = installer.verify(dsn, Script())
+    except CerebroError as error:
+        yield Finding("Cerebro-DB", "missing", error.message, error.hint)
+        return
+    yield Finding("Cerebro-DB", "ok", f"{report.version}, {len(report.functions)} functions")
+    for name, value in [*report.versions.items(), *report.limits.items()]:
+        yield Finding(f"{name} of trainers" if name in report.versions else name, "ok", value)
+    if report.segments:
+        yield Finding("segments", "ok", f"the same on {report.segments}")
+    for text in report.warnings:
+        yield Finding("warning", "warning", text)
+
+
+def _quoted(dsn: str) -> str:
+    """A connection string without its password, for a command line."""
+    if "password" in dsn or re.search(r"://[^/@]*:[^/@]*@", dsn):
+        return '"..."'
+    return f'"{dsn}"'

@@ -1,0 +1,151 @@
+"""cerebro doctor: what is there, what is missing, and how to get it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import pytest
+from packaging.requirements import Requirement
+
+import cerebro_db
+from cerebro_db.install import doctor, postgres
+from cerebro_db.install.doctor import examine
+from tests.install.test_cli import cerebro
+
+MACHINE = ["PostgreSQL of this machine", "processors", "memory", "package", "Python of trainers"]
+
+
+def by_name(findings: list[doctor.Finding]) -> dict[str, doctor.Finding]:
+    """Findings by what was looked for."""
+    return {one.name: one for one in findings}
+
+
+def test_a_database_that_is_well(database: str, has_segments: bool) -> None:
+    done = cerebro("doctor", "--dsn", database, "--json")
+    assert (done.returncode, done.stderr) == (0, "")
+    told = json.loads(done.stdout)
+    assert told["ok"] is True
+    found = {one["name"]: one for one in told["findings"]}
+    assert list(found)[: len(MACHINE)] == MACHINE
+    assert found["package"]["value"] == f"cerebro-db {cerebro_db.__version__}"
+    assert found["Cerebro-DB"]["value"].startswith(f"{cerebro_db.__version__}, ")
+    assert found["interpreter"]["value"] == sys.executable
+    needed = {"server", "plpython3u", "Python of plpython3u", "libraries", "TensorFlow", "pg_cron"}
+    assert needed <= found.keys()
+    assert {"memory of a trainer", "folder of keepers", "keras of trainers"} <= found.keys()
+    assert ("segments" in found) == has_segments
+    assert found["libraries"]["state"] == found["server"]["state"] == "ok"
+
+
+def test_a_database_without_it(empty_database: str) -> None:
+    done = cerebro("doctor", "--dsn", empty_database)
+    assert (done.returncode, done.stderr) == (1, "")
+    lines = done.stdout.splitlines()
+    (place,) = [place for place, line in enumerate(lines) if line.startswith("missing ")]
+    assert "not in database" in lines[place]
+    assert lines[place + 1].strip() == f'-> cerebro install --dsn "{empty_database}"'
+
+
+def test_a_server_that_does_not_answer() -> None:
+    (*_, last) = examine("host=/nowhere dbname=x", None)
+    assert (last.name, last.state) == ("database", "missing")
+    assert "/nowhere" in last.value
+
+
+def test_a_function_that_is_missing(database: str, sql: Any) -> None:
+    sql.run("DROP FUNCTION cerebro.cerebro_pause(bigint)")
+    (*_, last) = examine(database, None)
+    assert (last.name, last.state) == ("Cerebro-DB", "missing")
+    assert last.value.endswith("missing in schema cerebro: cerebro_pause")
+    assert last.advice == 'Run "cerebro upgrade".'
+
+
+def test_no_database_and_no_server(tmp_path: Path) -> None:
+    (*_, last) = examine(None, None)
+    assert (last.name, last.state) == ("database", "optional")
+
+
+def test_what_is_not_installed_is_told_with_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    wanted = [
+        "no-such-library>=2",
+        "numpy>=1",
+        'no-such-tensorflow; extra == "cpu"',
+        'no-such-tensorflow-either; extra == "gpu"',
+        'no-such-onnx<3; extra == "onnx"',
+        'numpy>=999; extra == "images"',
+        'numpy>=1; extra == "gp"',
+        'no-such-thing; sys_platform == "win32"',
+    ]
+    monkeypatch.setattr(doctor.metadata, "requires", lambda _: wanted)
+    found = by_name(examine(None, None))
+    install = f"{sys.executable} -m pip install"
+    assert found["libraries"].state == found["TensorFlow"].state == "missing"
+    assert found["libraries"].advice == f'{install} "no-such-library>=2"'
+    assert found["TensorFlow"].advice == f'{install} "cerebro-db[cpu]" (or [gpu])'
+    assert found["extra onnx"].advice == f'{install} "no-such-onnx<3"'
+    assert found["extra images"].advice == f'{install} "numpy>=999"'
+    assert found["extra onnx"].state == found["extra images"].state == "optional"
+    assert (found["extra gp"].state, found["extra gp"].value) == (
+        "ok",
+        f"numpy {metadata.version('numpy')}",
+    )
+
+
+def test_it_knows_the_extras_of_the_package() -> None:
+    extras = {
+        str(Requirement(text).marker).rpartition("extra == ")[2].strip('"')
+        for text in metadata.requires("cerebro-db") or ()
+        if "extra ==" in text
+    }
+    told = {*doctor._TENSORFLOW, *doctor._OPTIONAL}
+    assert extras - {"demo", "dev", "docs", "test"} == told
+
+
+def test_a_python_without_a_tensorflow(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "_LAST", (3, 10))
+    monkeypatch.setattr(doctor, "_FIRST", (3, 9))
+    found = by_name(examine(None, None))["Python of trainers"]
+    assert found.state == "missing"
+    assert found.advice == "make a virtual environment with a Python from 3.9 to 3.10"
+
+
+def test_a_machine_without_postgresql(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    find = postgres.find
+    monkeypatch.setattr(postgres, "find", lambda: find(prefix=tmp_path))
+    found = by_name(examine(None, None))["PostgreSQL of this machine"]
+    assert found.state == "optional"  # the server may be elsewhere
+    assert "apt-get install postgresql-" in (found.advice or "")
+
+
+def test_little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "memory_mb", lambda: 512)
+    found = by_name(examine(None, None))["memory"]
+    assert (found.state, found.value) == ("warning", "512 MB")
+
+
+@pytest.mark.parametrize(
+    "dsn", ["dbname=x password=secret", "postgresql://me:secret@host/x", "postgresql://me@host/x"]
+)
+def test_no_password_is_shown(dsn: str) -> None:
+    assert "secret" not in doctor._quoted(dsn)
+
+
+@pytest.mark.parametrize(
+    ("version", "advice"),
+    [
+        ("15.4 (Debian 15.4-1)", "apt-get install postgresql-plpython3-15"),
+        ("9.4.26", "the server's own packages"),
+    ],
+)
+def test_a_server_without_plpython(
+    monkeypatch: pytest.MonkeyPatch, version: str, advice: str
+) -> None:
+    monkeypatch.setattr(doctor, "rows", lambda *_: [(version, None, None, False)])
+    found = {one.name: one for one in doctor._of_server(None)}  # type: ignore[arg-type]
+    assert found["plpython3u"].state == "missing"
+    assert advice in (found["plpython3u"].advice or "")
+    assert found["pg_cron"].state == "optional"

@@ -1,0 +1,145 @@
+"""A database of 0.1.0 is upgraded: its models predict the same, registered ones too, and a paused run ends as if nothing had been."""
+
+from __future__ import annotations
+
+import gzip
+import subprocess
+from collections.abc import Iterator
+from typing import Any
+
+import psycopg2
+import pytest
+from reasons import EMBEDDED_ONLY
+from servers import connected, drop_database, make_database
+
+import cerebro_db
+from cerebro_db.install import installer
+from cerebro_db.install.embedded import Cluster
+from cerebro_db.install.script import Script
+from cerebro_db.training.environment import processor
+from tests.conftest import Sql
+from tests.upgrades.leave import HERE, fingerprint
+
+pytestmark = pytest.mark.not_on_segments(EMBEDDED_ONLY)
+
+FILE = HERE / "left_by_0.1.0.sql.gz"
+NAME = "left_by_0_1_0"
+# Relations, their columns and what holds for them.
+CATALOG = """
+SELECT format('%s.%s %s %s %s', c.oid::regclass, a.attname, format_type(a.atttypid, a.atttypmod), a.attnotnull,
+              pg_get_expr(d.adbin, d.adrelid))
+  FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+  LEFT JOIN pg_attrdef d ON d.adrelid = c.oid AND d.adnum = a.attnum
+ WHERE c.relnamespace = 'cerebro'::regnamespace
+ UNION ALL
+SELECT format('%s %s', t.conrelid::regclass, pg_get_constraintdef(t.oid)) FROM pg_constraint t
+ WHERE t.connamespace = 'cerebro'::regnamespace
+ UNION ALL
+SELECT format('%s %s', c.oid::regclass, a.*) FROM pg_class c,
+       aclexplode(coalesce(c.relacl, acldefault(CASE c.relkind WHEN 'S' THEN 's' ELSE 'r' END::"char", c.relowner))) a
+ WHERE c.relnamespace = 'cerebro'::regnamespace AND c.relkind IN ('r', 'v', 'S')
+ UNION ALL
+SELECT format('%s %s', p.oid::regprocedure, md5(p.prosrc)) FROM pg_proc p WHERE p.pronamespace = 'cerebro'::regnamespace
+ UNION ALL
+SELECT name || ' ' || checksum FROM cerebro.catalog_migrations
+ ORDER BY 1
+"""
+
+
+@pytest.fixture(scope="module")
+def left(cluster: Cluster, administrator: Any, template: str) -> Iterator[Any]:
+    """A database that 0.1.0 has left, upgraded."""
+    make_database(administrator, NAME)
+    dsn = cluster.dsn(NAME)
+    command = [cluster.psql(), "-X", "-q", "-v", "ON_ERROR_STOP=1", "-d", dsn, "-f", "-"]
+    done = subprocess.run(
+        command, input=gzip.decompress(FILE.read_bytes()), capture_output=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+    sql = Sql(connected(dsn), dsn)
+    # A dump that is restored gives new numbers to tables and rows; these are what 0.1.0 would have kept of them.
+    sql.run(
+        "UPDATE cerebro.catalog_runs SET source_oid = 'public.points_packed'::regclass, source_print = %s",
+        [fingerprint(sql)],
+    )
+    installer.upgrade(dsn, Script())
+    sql.run("SET search_path = public, cerebro")
+    yield sql
+    sql.close()
+    drop_database(administrator, NAME)
+
+
+def test_it_is_like_one_that_was_just_installed(left: Any, sql: Any) -> None:
+    left.run("SET search_path = pg_catalog")
+    sql.run("SET search_path = pg_catalog")
+    try:
+        assert set(left.column(CATALOG)) ^ set(sql.column(CATALOG)) == set()
+    finally:
+        left.run("SET search_path = public, cerebro")
+    installer.verify(left.dsn, Script())
+
+
+def predicted(left: Any, model: str, more: str = "") -> list[Any]:
+    """Predictions of a model for all rows, and how they differ from those of 0.1.0."""
+    left.run("DROP TABLE IF EXISTS predicted_now")
+    left.run(
+        f"SELECT cerebro_predict('{model}', 'points', 'id', 'features', 'predicted_now'{more})"
+    )
+    return left.fetch(
+        "SELECT n.id, n.rank = o.rank AND abs(n.prob - o.prob) < 1e-6 FROM predicted_now n "
+        "JOIN points_predicted o USING (id, class_name, class_value) ORDER BY n.id, n.rank"
+    )
+
+
+def test_models_predict_the_same(left: Any) -> None:
+    found = predicted(left, "points_out", ", mst_key := 1")
+    assert len(found) == left.value("SELECT count(*) FROM points_predicted") > 0
+    assert {same for _, same in found} == {True}
+
+
+def test_registered_models_predict_the_same(left: Any) -> None:
+    found = predicted(left, "model:points@champion")
+    assert len(found) == left.value("SELECT count(*) FROM points_predicted") > 0
+    assert {same for _, same in found} == {True}
+    assert left.fetch("SELECT name, version, description FROM cerebro.registered_versions") == [
+        ("points", 1, "made by 0.1.0")
+    ]
+
+
+def states(left: Any, out: str) -> list[Any]:
+    """States of the configurations of a run."""
+    return left.fetch(
+        f"SELECT mst_key, md5(string_agg(state, '' ORDER BY chunk)) FROM {out}_states GROUP BY 1 ORDER BY 1"
+    )
+
+
+def test_a_paused_run_is_refused_for_its_version_and_goes_on_to_the_same_bits(left: Any) -> None:
+    begun, hops = left.row(
+        "SELECT manifest ->> 'processor', (SELECT count(*) FROM cerebro.hops h WHERE h.run_id = 2) "
+        "FROM cerebro.catalog_runs WHERE run_id = 2"
+    )
+    told = (
+        rf"run 2 began with version 0\.1\.0 of Cerebro-DB; this server has {cerebro_db.__version__}"
+    )
+    with pytest.raises(psycopg2.errors.ObjectNotInPrerequisiteState, match=told):
+        left.run("SELECT cerebro_resume(2)")
+    mark = "UPDATE cerebro.catalog_runs SET source_print = {} WHERE run_id = 2"
+    left.run(mark.format("'2:' || source_print"))
+    with pytest.raises(psycopg2.Error, match=r"points_packed: got a fingerprint of version 2"):
+        left.run("SELECT cerebro_resume(2, any_version := true)")
+    left.run(mark.format("substr(source_print, 3)"))
+    left.run("SELECT cerebro_resume(2, any_version := true)")
+    assert left.value("SELECT status FROM cerebro.runs WHERE run_id = 2") == "finished"
+    assert left.value("SELECT count(*) FROM cerebro.hops WHERE run_id = 2") > hops > 0
+    whole, resumed = (
+        [
+            loss
+            for losses in left.column(f"SELECT training_loss FROM {out}_info ORDER BY mst_key")
+            for loss in losses
+        ]
+        for out in ("points_out", "points_paused")
+    )
+    assert resumed == pytest.approx(whole, rel=1e-4)
+    if begun == processor():  # another one may have other kernels
+        assert resumed == whole
+        assert states(left, "points_paused") == states(left, "points_out")
