@@ -231,7 +231,7 @@ def _inputs(config: Any) -> list[dict[str, Any]]:
 
 
 def _is_open_input(layer: dict[str, Any]) -> bool:
-    shape = layer["config"].get("batch_shape")
+    shape = layer["config"].get("batch_shape", ())  # JSON of Keras 2 has it under another name
     return shape is None or (isinstance(shape, list) and None in shape[1:])
 
 
