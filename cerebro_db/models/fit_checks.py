@@ -165,14 +165,14 @@ def _shown(shapes: Sequence[Sequence[int]]) -> str:
     return str(shapes[0] if len(shapes) == 1 else shapes)
 
 
-_KNOWN = "SELECT name, path, package, version, places FROM cerebro.registered_functions"
+_KNOWN = "SELECT name, path, package, version, expression, places FROM cerebro.registered_functions"
 _PLACES = 2
 
 
 def functions_of(
     session: Session, configurations: Iterable[Configuration]
 ) -> dict[str, dict[str, Any]]:
-    """Path, package and version of what configurations use, by name: a part of the manifest.
+    """Path, package and version, or expression, of what configurations use: a part of the manifest.
 
     Raises:
         InvalidArgument: a function is not registered, or takes too few arguments.
@@ -188,14 +188,21 @@ def functions_of(
                 nearest(name, known) if known else "cerebro.cerebro_register_function registers one"
             )
             raise InvalidArgument(f"{what}; allowed: a function that is registered", hint=hint)
-        if not as_schedule and known[name][3] < _PLACES:
+        if as_schedule and known[name][3] is not None:
+            raise InvalidArgument(
+                f"{what}, an expression; allowed for a schedule: a function, or one of Keras' schedules"
+            )
+        if not as_schedule and known[name][4] < _PLACES:
             raise InvalidArgument(
                 f"{what}, a function of one argument; allowed for a loss or metric: (y_true, y_pred)"
             )
-    return {
-        name: dict(zip(("path", "package", "version"), known[name][:3], strict=True))
-        for name in sorted({name for _, name, _ in used})
-    }
+    return {name: _told(known[name]) for name in sorted({name for _, name, _ in used})}
+
+
+def _told(row: tuple[Any, ...]) -> dict[str, Any]:
+    if row[3] is not None:
+        return {"expression": row[3]}
+    return dict(zip(("path", "package", "version"), row[:3], strict=True))
 
 
 def _used(configuration: Configuration) -> Iterator[tuple[str, bool]]:

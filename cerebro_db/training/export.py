@@ -17,7 +17,7 @@ from cerebro_db.configs.exports import Format
 from cerebro_db.errors import InvalidData, MissingLibrary
 from cerebro_db.training import models
 from cerebro_db.training import state as states
-from cerebro_db.training.calls import assign
+from cerebro_db.training.calls import alone, assign, listed
 from cerebro_db.training.causes import short
 from cerebro_db.training.fields import Fields
 from cerebro_db.training.naming import named_model_variables
@@ -26,6 +26,8 @@ from cerebro_db.training.state import of_model
 from cerebro_db.training.tasks import Architectures, recipe_of
 
 ONNX_PACKAGES = ("tf2onnx", "onnx")
+ONNX_RUNTIME = "onnxruntime"
+_CLOSE = 1e-3  # float32 in another order of sums, through many layers
 # Sessions hand values on as text of two characters a byte, of which a gigabyte is too much.
 _MAX_BYTES = 2**29 - 2**20
 
@@ -110,10 +112,48 @@ def _onnx_file(model: keras.Model, task: Fields) -> bytes:
             model(rows if len(rows) > 1 else rows[0])  # only what was called can be exported
             model.export(str(path), format="onnx", verbose=False)
         except Exception as error:  # whatever the converter raises is about this model
-            raise InvalidData(
-                f"ONNX cannot hold the model: {short(error)}", hint="'keras' holds any model"
-            ) from None
-        return path.read_bytes()
+            raise _no_onnx(short(error)) from None
+        file = path.read_bytes()
+    _check_onnx(model, file)
+    return file
+
+
+def _no_onnx(why: str) -> InvalidData:
+    return InvalidData(f"ONNX cannot hold the model: {why}", hint="'keras' holds any model")
+
+
+def _check_onnx(model: keras.Model, file: bytes) -> None:
+    """Refuse a file that is broken, or that says something else than the model.
+
+    The converter itself does not tell either.
+    """
+    import onnx
+
+    try:
+        onnx.checker.check_model(file, full_check=True)
+    except Exception as error:  # of onnx: whatever is wrong
+        raise _no_onnx(short(error)) from None
+    if importlib.util.find_spec(ONNX_RUNTIME) is None:
+        return
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.log_severity_level = 4
+    rows = [np.zeros((2, *row.shape[1:]), row.dtype) for row in model.inputs]
+    for one in rows:
+        one[1:] = 1
+    expected = listed(model(alone(rows), training=False))
+    try:
+        session = onnxruntime.InferenceSession(file, options, providers=["CPUExecutionProvider"])
+        names = [one.name for one in session.get_inputs()]
+        found = session.run(None, dict(zip(names, rows, strict=True)))
+    except Exception as error:  # of the runtime, or names that are not as many as rows
+        raise _no_onnx(short(error)) from None
+    for ours, theirs in zip(expected, found, strict=True):
+        ours = keras.ops.convert_to_numpy(keras.ops.cast(ours, "float32"))
+        if not np.allclose(ours, theirs, rtol=_CLOSE, atol=_CLOSE, equal_nan=True):
+            raise _no_onnx("what the converter made of it predicts something else")
 
 
 def _npz_file(model: keras.Model, task: Fields) -> bytes:
