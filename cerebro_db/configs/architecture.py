@@ -125,30 +125,41 @@ def with_activations(config: dict[str, Any], expressions: Mapping[str, str]) -> 
         InvalidArchitecture: an activation has a name that is not there.
     """
 
-    def replaced(value: Any, key: str) -> Any:
-        if isinstance(value, list):
-            return [replaced(child, key) for child in value]
-        name = value.get("config") if isinstance(value, dict) else value
-        if key.endswith("activation") and isinstance(name, str):
-            is_function = isinstance(value, dict) and value.get("class_name") == "function"
-            if is_function and name in expressions:
-                return EXPRESSION + expressions[name]
-            if name.startswith(_CUSTOM) and not isinstance(value, dict):
-                return EXPRESSION + named(name.removeprefix(_CUSTOM))
-        if isinstance(value, dict):
-            return {inner: replaced(child, inner) for inner, child in value.items()}
-        return value
-
-    def named(name: str) -> str:
-        if name not in expressions:
-            refuse(
-                f"got the activation {shown(_CUSTOM + name)}; allowed: an expression of x that is registered",
-                nearest(name, expressions) if expressions else "cerebro.cerebro_register_expression registers one",
-            )
-        return expressions[name]
-
-    changed: dict[str, Any] = replaced(config, "")
+    changed: dict[str, Any] = _with_activations(config, "", expressions)
     return changed
+
+
+def _with_activations(value: Any, key: str, expressions: Mapping[str, str]) -> Any:
+    if isinstance(value, list):
+        return [_with_activations(child, key, expressions) for child in value]
+    name = _custom_name(value, expressions) if key.endswith("activation") else None
+    if name is not None:
+        return EXPRESSION + _expression_of(name, expressions)
+    if isinstance(value, dict):
+        return {
+            inner: _with_activations(child, inner, expressions) for inner, child in value.items()
+        }
+    return value
+
+
+def _custom_name(value: Any, expressions: Mapping[str, str]) -> str | None:
+    """The name of an expression that an activation means; Keras writes functions as objects."""
+    if isinstance(value, str) and value.startswith(_CUSTOM):
+        return value.removeprefix(_CUSTOM)
+    if isinstance(value, dict) and value.get("class_name") == "function":
+        name = value.get("config")
+        return name if isinstance(name, str) and name in expressions else None
+    return None
+
+
+def _expression_of(name: str, expressions: Mapping[str, str]) -> str:
+    if name not in expressions:
+        hint = "cerebro.cerebro_register_expression registers one"
+        refuse(
+            f"got the activation {shown(_CUSTOM + name)}; allowed: an expression of x that is registered",
+            nearest(name, expressions) if expressions else hint,
+        )
+    return expressions[name]
 
 
 def _without_compile_config(value: Any) -> Any:
@@ -169,9 +180,11 @@ def _with_lists(config: dict[str, Any]) -> dict[str, Any]:
     inner = config["config"]
     for key in ("input_layers", "output_layers"):
         ends = inner.get(key)
-        if isinstance(ends, dict):
+        if isinstance(ends, dict) and (len(ends) > 1 or key == "output_layers"):
             ends = [ends[name] for name in sorted(ends)]
             inner[key] = ends
+        if isinstance(ends, dict):
+            continue  # one input, which Keras takes as it is
         if isinstance(ends, list) and not all(map(_is_end, ends)) and not _is_end(ends):
             kind = key.partition("_")[0]
             refuse(
@@ -408,7 +421,9 @@ def _check_expression(text: str, place: str) -> None:
     except InvalidArgument as error:
         refuse(error.message, error.hint)
     if expression.places != 1:
-        refuse(f"{place}: got an expression of {' and '.join(expression.parameters)}; allowed: of x")
+        refuse(
+            f"{place}: got an expression of {' and '.join(expression.parameters)}; allowed: of x"
+        )
 
 
 def _check_named(value: Any, module: str, names: frozenset[str], place: str) -> None:
@@ -437,7 +452,9 @@ def _check_slice(node: Mapping[str, Any], place: str) -> None:
     """A slice from whole numbers, or the dots that stand for all axes between."""
     config = node.get("config")
     keys = {"start", "stop", "step"} if node["class_name"] == _SLICE else set()
-    good = isinstance(config, dict) and set(config) == keys and set(node) == {"class_name", "config"}
+    good = (
+        isinstance(config, dict) and set(config) == keys and set(node) == {"class_name", "config"}
+    )
     if not good or not all(one is None or type(one) is int for one in config.values()):  # type: ignore[union-attr]
         refuse(f"{place}: inbound_nodes: got {shown(config)} as a slice; it must have start, stop and "
                "step, whole numbers or null")  # fmt: skip

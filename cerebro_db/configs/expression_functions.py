@@ -69,7 +69,11 @@ def _function(operation: str, parameters: str) -> Function:
             found.append(Parameter(name, kind))
             continue
         value = _CONSTANTS[default] if default in _CONSTANTS else float(default)
-        found.append(Parameter(name, kind, int(value) if kind in ("axis", "whole") and value is not None else value))
+        found.append(
+            Parameter(
+                name, kind, int(value) if kind in ("axis", "whole") and value is not None else value
+            )
+        )
     return Function(operation, tuple(found), "*" in parameters)
 
 

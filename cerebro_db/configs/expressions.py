@@ -8,8 +8,10 @@ What comes out is a tree of calls, which a worker computes with the operations o
 from __future__ import annotations
 
 import ast
+import keyword
 import math
 import operator
+import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -34,7 +36,6 @@ _MOST_SIGNS = 3
 OF_LOSSES = ("y_true", "y_pred")
 OF_ACTIVATIONS = ("x",)
 _NAMES = {"pi": math.pi, "e": math.e}
-_MODULES = ("keras", "tensorflow", "tensorflow.keras", "numpy")
 
 
 @dataclass(frozen=True)
@@ -115,9 +116,7 @@ def parse_expression(text: str | None, what: str = "expression") -> Expression:
     return _Reader(text, what).read()
 
 
-_ALLOWED = (
-    "an expression of y_true and y_pred, or of x for an activation, such as 'square(y_true - y_pred)'"
-)
+_ALLOWED = "an expression of y_true and y_pred, or of x for an activation, such as 'square(y_true - y_pred)'"
 
 
 class _Reader:
@@ -131,59 +130,55 @@ class _Reader:
         self._nodes = 0
 
     def read(self) -> Expression:
-        body, parameters = self._function(_parsed(self._text, self._what))
+        lines = self._without_imports(_lines(self._text, self._what))
+        parameters = self._head(lines[0]) if lines else None
+        if parameters is not None:
+            lines = self._without_imports(lines[2 if _is_text(lines[1:2]) else 1 :])
+        if not lines:
+            raise self._refuse(None)
         self._known = {name: name for name in parameters or (*OF_LOSSES, *OF_ACTIVATIONS)}
-        steps: list[tuple[str, Node]] = []
-        for statement in body[:-1]:
-            steps += self._named(statement)
-        steps.append(("", self._result(body[-1])))
+        steps = [self._named(line) for line in lines[:-1]]
+        steps.append(("", self._line(_RETURN.sub("", lines[-1]))))
         found = parameters or self._parameters()
         if found[-1] not in self._used:
             raise self._refuse(None, f"it must use {found[-1]}")
         return Expression(self._text, found, tuple(steps))
 
-    def _refuse(self, node: ast.AST | None, why: str = "") -> InvalidArgument:
-        got = _source(node) if node is not None else shown(self._text)
+    def _refuse(self, node: ast.AST | str | None, why: str = "") -> InvalidArgument:
+        got = _source(node) if isinstance(node, ast.AST) else shown(node or self._text)
         return InvalidArgument(
             f"{self._what}: got {got}; {why or f'allowed: {_ALLOWED}'}",
             hint="arithmetic, comparisons, indices and the functions that docs/sql.md lists under Expressions",
         )
 
-    def _function(self, body: list[ast.stmt]) -> tuple[list[ast.stmt], tuple[str, ...] | None]:
-        """The lines, and the parameters of the function around them, if there is one."""
-        body = self._without_imports(body)
-        if len(body) == 1 and isinstance(body[0], ast.FunctionDef):
-            function = body[0]
-            given = function.args
-            names = tuple(one.arg for one in given.args)
-            plain = not (
-                given.vararg or given.kwarg or given.kwonlyargs or given.posonlyargs or given.defaults
-            )
-            if not plain or len(names) not in (1, 2) or function.decorator_list:
-                raise self._refuse(function, "allowed: a function of y_true and y_pred, or of x")
-            return self._without_imports(_without_text(function.body)), names
-        return body, None
+    def _head(self, line: str) -> tuple[str, ...] | None:
+        """The parameters of the function that a text begins with, if it does."""
+        found = _HEAD.fullmatch(line)
+        if found is None:
+            return None
+        names = tuple(name.strip() for name in found[1].split(","))
+        if len(names) not in (1, 2) or len(set(names)) < len(names) or not all(names):
+            raise self._refuse(line, "allowed: a function of y_true and y_pred, or of x")
+        return names
 
-    def _without_imports(self, body: list[ast.stmt]) -> list[ast.stmt]:
+    def _without_imports(self, lines: list[str]) -> list[str]:
         """Imports are not done: they only tell what a module is called."""
         rest = []
-        for statement in body:
-            if not isinstance(statement, ast.Import | ast.ImportFrom):
-                rest.append(statement)
+        for line in lines:
+            found = _IMPORT.fullmatch(line)
+            if found is None:
+                rest.append(line)
                 continue
-            before = f"{statement.module}." if isinstance(statement, ast.ImportFrom) else ""
-            for alias in statement.names:
-                self._import(statement, before + alias.name, alias.asname)
-        if not rest:
-            raise self._refuse(None)
+            before = f"{found[1]}." if found[1] else ""
+            self._import(line, before + found[2], found[3] or found[2])
         return rest
 
-    def _import(self, statement: ast.stmt, module: str, name: str | None) -> None:
+    def _import(self, line: str, module: str, name: str) -> None:
         plain = module.replace("tensorflow.python.", "tensorflow.").replace("tensorflow", "tf")
         if plain not in FAMILIES and plain not in ("keras", "tf.keras"):
-            allowed = sorted(one for one in FAMILIES if "." in one or one in ("tf",))
-            raise self._refuse(statement, f"allowed: {', '.join(allowed)}")
-        self._prefixes[name or module] = plain
+            allowed = sorted(one for one in FAMILIES if "." in one)
+            raise self._refuse(line, f"allowed: {', '.join(allowed)}, tensorflow")
+        self._prefixes[name] = plain
 
     def _parameters(self) -> tuple[str, ...]:
         """The parameters of an expression that names none: those that it uses."""
@@ -193,21 +188,18 @@ class _Reader:
             raise self._refuse(None)
         return OF_LOSSES if of_losses else OF_ACTIVATIONS
 
-    def _named(self, statement: ast.stmt) -> list[tuple[str, Node]]:
-        if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
-            raise self._refuse(statement, "allowed: name = expression, and the result last")
-        (target,) = statement.targets
-        if not isinstance(target, ast.Name) or target.id.startswith("__"):
-            raise self._refuse(statement, "allowed: name = expression")
-        node = self._node(statement.value, 0)
-        inner = f"{target.id}'{len(self._known)}" if target.id in self._known else target.id
-        self._known[target.id] = inner
-        return [(inner, node)]
+    def _named(self, line: str) -> tuple[str, Node]:
+        """A line before the last one."""
+        found = _ASSIGNMENT.fullmatch(line)
+        if found is None or keyword.iskeyword(found[1]):
+            raise self._refuse(line, "allowed: name = expression, and the result last")
+        name, node = found[1], self._line(found[2])
+        inner = f"{name}'{len(self._known)}" if name in self._known else name
+        self._known[name] = inner
+        return inner, node
 
-    def _result(self, statement: ast.stmt) -> Node:
-        if not isinstance(statement, ast.Expr | ast.Return) or statement.value is None:
-            raise self._refuse(statement, "allowed: an expression as the last line")
-        return self._node(statement.value, 0)
+    def _line(self, text: str) -> Node:
+        return self._node(_parsed(text, self._what), 0)
 
     # -- nodes -------------------------------------------------------------------
     def _node(self, node: ast.expr, depth: int) -> Node:
@@ -234,7 +226,9 @@ class _Reader:
             return Name(self._known[node.id])
         if node.id in _NAMES:
             return Number(_NAMES[node.id])
-        raise self._refuse(node, f"allowed: {', '.join(self._known)}, and what an earlier line names")
+        raise self._refuse(
+            node, f"allowed: {', '.join(self._known)}, and what an earlier line names"
+        )
 
     def _unary(self, node: ast.UnaryOp, depth: int) -> Node:
         of = self._node(node.operand, depth)
@@ -319,9 +313,7 @@ class _Reader:
             else:
                 found = parameter.default if value is None else self._checked(parameter, value)
                 constants.append((parameter.name, found))
-        tensors += [
-            self._node(one, depth) for one in node.args[len(function.parameters) :]
-        ]
+        tensors += [self._node(one, depth) for one in node.args[len(function.parameters) :]]
         return Apply(function.operation, tuple(tensors), tuple(constants), listed)
 
     def _known_function(self, node: ast.Call) -> Function:
@@ -353,11 +345,11 @@ class _Reader:
         if len(node.args) > len(names) and not function.open_ended:
             raise self._refuse(node, f"allowed arguments: {', '.join(names) or 'none'}")
         given = dict(zip(names, node.args, strict=False))
-        for keyword in node.keywords:
-            assert keyword.arg is not None
-            if keyword.arg not in names or keyword.arg in given:
+        for one in node.keywords:
+            assert one.arg is not None
+            if one.arg not in names or one.arg in given:
                 raise self._refuse(node, f"allowed arguments, each once: {', '.join(names)}")
-            given[keyword.arg] = keyword.value
+            given[one.arg] = one.value
         for parameter in function.parameters:
             if parameter.is_required and parameter.name not in given:
                 raise self._refuse(node, f"it lacks the argument {parameter.name}")
@@ -422,13 +414,15 @@ _CONSTANTS: Mapping[str, tuple[Callable[[Any], bool], str]] = MappingProxyType(
         ),
         "flag": (lambda value: isinstance(value, bool), "True or False"),
         "number": (
-            lambda value: isinstance(value, int | float)
-            and not isinstance(value, bool)
-            and _is_finite(value),
+            lambda value: (
+                isinstance(value, int | float) and not isinstance(value, bool) and _is_finite(value)
+            ),
             "a number",
         ),
         "subscripts": (
-            lambda value: isinstance(value, str) and 0 < len(value) <= 200 and set(value) <= _SUBSCRIPTS,
+            lambda value: (
+                isinstance(value, str) and 0 < len(value) <= 200 and set(value) <= _SUBSCRIPTS
+            ),
             "subscripts such as 'bi,bi->b'",
         ),
         "whole": (_is_whole, "a whole number"),
@@ -478,22 +472,58 @@ _NODES: Mapping[type[ast.expr], Callable[[_Reader, Any, int], Node]] = MappingPr
 
 
 # -- parsing ---------------------------------------------------------------------
-def _parsed(text: str, what: str) -> list[ast.stmt]:
-    """The lines of a text; a text within a function may begin with spaces."""
+_HEAD = re.compile(r"def\s+[A-Za-z_]\w*\s*\(([\w\s,]*)\)\s*:", re.ASCII)
+_MODULE = r"[A-Za-z_][\w.]*"
+_IMPORT = re.compile(
+    rf"(?:from\s+({_MODULE})\s+)?import\s+({_MODULE})(?:\s+as\s+([A-Za-z_]\w*))?", re.ASCII
+)
+_ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)\s*=(?!=)\s*(.+)", re.ASCII | re.DOTALL)
+_RETURN = re.compile(r"^return\b\s*")
+_QUOTES = ('"""', "'''", '"', "'")
+
+
+def _lines(text: str, what: str) -> list[str]:
+    """The lines of a text: what is in brackets or quotes is one; without comments and empty ones."""
     _check_characters(text, what)
-    source = _dedented(text)
-    if source.strip().startswith("return"):
-        source = source.strip().removeprefix("return")
+    lines, line, quote, depth, place = [], "", "", 0, 0
+    while place < len(text):
+        piece = text[place]
+        if quote:
+            piece = quote if text.startswith(quote, place) else piece
+            quote = "" if piece == quote else quote
+        elif piece in "\"'":
+            quote = piece = next(one for one in _QUOTES if text.startswith(one, place))
+        elif piece == "#":
+            piece = text[place:].partition("\n")[0]
+        place += len(piece)
+        depth += 0 if quote else _BRACKETS.get(piece, 0)
+        if not quote and depth <= 0 and (piece in "\n;" or _opens_body(line + piece)):
+            lines.append(line + piece.strip("\n;"))
+            line = ""
+        elif not piece.startswith("#"):
+            line += piece
+    return [one.strip() for one in (*lines, line) if one.strip()]
+
+
+_BRACKETS = {"(": 1, "[": 1, "{": 1, ")": -1, "]": -1, "}": -1}
+
+
+def _opens_body(line: str) -> bool:
+    return line.endswith(":") and _HEAD.fullmatch(line.strip()) is not None
+
+
+def _is_text(lines: list[str]) -> bool:
+    """True for the text that describes a function."""
+    return bool(lines) and lines[0][0] in "\"'"
+
+
+def _parsed(text: str, what: str) -> ast.expr:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            # A return outside of a function is none for the parser, only for the compiler.
-            body = ast.parse(source).body
+            return ast.parse(text.strip(), mode="eval").body
     except (SyntaxError, ValueError, MemoryError, RecursionError, OverflowError):
         raise InvalidArgument(f"{what}: got {shown(text)}; allowed: {_ALLOWED}") from None
-    if not body:
-        raise InvalidArgument(f"{what}: got {shown(text)}; allowed: {_ALLOWED}")
-    return body
 
 
 def _check_characters(text: str, what: str) -> None:
@@ -502,26 +532,12 @@ def _check_characters(text: str, what: str) -> None:
     for character in text:
         if character == "\\" or (character < " " and character not in "\t\r\n"):
             raise InvalidArgument(f"{what}: got the character {character!r}, which is not allowed")
-        depth += ("([{".find(character) >= 0) - (")]}".find(character) >= 0)
+        depth += _BRACKETS.get(character, 0)
         signs = signs + 1 if character in "+-~" else signs * character.isspace()
         if depth > DEEPEST or signs > _MOST_SIGNS:
-            raise InvalidArgument(f"{what}: nested deeper than the {DEEPEST} levels allowed")
-
-
-def _dedented(text: str) -> str:
-    """The text without empty lines and the spaces that all lines begin with; one line for semicolons."""
-    lines = [line.expandtabs() for line in text.splitlines() if line.strip()]
-    indent = min((len(line) - len(line.lstrip()) for line in lines), default=0)
-    return "\n".join(line[indent:] for line in lines)
-
-
-def _without_text(body: list[ast.stmt]) -> list[ast.stmt]:
-    """A function's lines without the text that describes it."""
-    first = body[0]
-    described = isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant)
-    if described and isinstance(first.value.value, str) and len(body) > 1:  # type: ignore[attr-defined]
-        return body[1:]
-    return body
+            raise InvalidArgument(
+                f"{what}: got {shown(text)}; nested deeper than the {DEEPEST} levels allowed"
+            )
 
 
 def _dotted(node: ast.expr) -> str | None:

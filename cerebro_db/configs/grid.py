@@ -326,9 +326,7 @@ def _check_step(
         raise InvalidArgument(f"{got}; the step of a whole number must be one")
 
 
-def _suited(
-    name: str, dimension: Dimension, suits: Callable[[str, Any], bool]
-) -> Dimension | None:
+def _suited(name: str, dimension: Dimension, suits: Callable[[str, Any], bool]) -> Dimension | None:
     if isinstance(dimension, Range):
         return dimension if suits(name, dimension.low) else None
     kept = tuple(value for value in dimension.values if suits(name, value))

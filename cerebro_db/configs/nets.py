@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -104,19 +104,11 @@ def mlp(
     rate = 0.0 if dropout is None else float(dropout)
     if not 0 <= rate < 1:
         raise InvalidArgument(f"dropout: got {rate}; it must be a number from 0 below 1")
-    layers = [_layer("InputLayer", "rows", batch_shape=None if inputs is None else [None, inputs])]
-    if inputs is None:
-        layers.append(_layer("Flatten", "flat"))
-    for number, one in enumerate(units, start=1):
-        layers.append(_layer("Dense", f"hidden_{number}", units=one, activation=activation))
-        if rate:
-            layers.append(_layer("Dropout", f"dropout_{number}", rate=rate))
-    name, last = "outputs", output_activation
-    if last is None and outputs is None:
-        name = _MARK
-    elif last is None:
-        last = "softmax" if outputs is not None and outputs > 1 else "linear"
-    layers.append(_layer("Dense", name, units=outputs, activation=last))
+    layers = [
+        *_first(inputs),
+        *_hidden(units, activation, rate),
+        _output(outputs, output_activation),
+    ]
     return json.dumps(
         {
             "module": "keras",
@@ -125,6 +117,29 @@ def mlp(
             "registered_name": None,
         }
     )
+
+
+def _first(inputs: int | None) -> list[dict[str, Any]]:
+    if inputs is None:  # rows may be of any shape
+        return [_layer("InputLayer", "rows", batch_shape=None), _layer("Flatten", "flat")]
+    return [_layer("InputLayer", "rows", batch_shape=[None, inputs])]
+
+
+def _hidden(
+    units: Sequence[int | None], activation: str | None, dropout: float
+) -> Iterator[dict[str, Any]]:
+    for number, one in enumerate(units, start=1):
+        yield _layer("Dense", f"hidden_{number}", units=one, activation=activation)
+        if dropout:
+            yield _layer("Dropout", f"dropout_{number}", rate=dropout)
+
+
+def _output(units: int | None, activation: str | None) -> dict[str, Any]:
+    if activation is None and units is None:
+        return _layer("Dense", _MARK, units=None, activation=None)
+    if activation is None:
+        activation = "linear" if units == 1 else "softmax"
+    return _layer("Dense", "outputs", units=units, activation=activation)
 
 
 def _check_activation(name: str, value: str | None) -> None:
@@ -168,13 +183,11 @@ def filled(config: dict[str, Any], data: DataShape) -> dict[str, Any]:
         for layer, units, classes in zip(outputs, data.units, data.classes, strict=True):
             layer["config"]["units"] = units
             if layer["config"].get("name") == _MARK:
-                layer["config"] |= {"name": "outputs", "activation": _last(units, classes)}
+                layer["config"] |= {
+                    "name": "outputs",
+                    "activation": "softmax" if classes else "linear",
+                }
     return changed
-
-
-def _last(units: int, classes: bool) -> str:
-    """The activation of an output: shares of classes, or numbers."""
-    return "softmax" if classes else "linear"
 
 
 def _check_count(what: str, found: int, wanted: int, data: DataShape) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from cerebro_db.configs.arguments import Argument, Kind, choice, flag, nearest, number, whole
+from cerebro_db.configs.arguments import Argument, choice, flag, nearest, number, whole
 from cerebro_db.configs.messages import shown
 from cerebro_db.errors import InvalidArgument
 
@@ -131,7 +131,8 @@ _NUMPY: dict[str, Arguments] = {
     ),
     **_each("GetItem Where Fliplr Flipud Hstack Vstack Dstack"),
     **_each("All Amax Amin Any Mean Std Var", _AXES, _KEEPDIMS),
-    **_each("Sum Prod", _AXES, _KEEPDIMS, _dtype()),
+    **_each("Sum", _AXES, _KEEPDIMS),
+    **_each("Prod", _AXES, _KEEPDIMS, _dtype()),
     **_each("Max Min", _AXES, _KEEPDIMS, Checked("initial", _are_limits, _LIMIT)),
     **_each("Argmax Argmin", _ONE_AXIS, _KEEPDIMS),
     **_each("CountNonzero", _AXES),

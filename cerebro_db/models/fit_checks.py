@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -78,7 +77,6 @@ def check_fits(
             f"{what} with {len(facts.input_shapes)} inputs and {len(facts.output_shapes)} outputs; "
             f"allowed: {allowed}, as {packed.relation.name} has"
         )
-    check_order(architecture)
     for shape, given in zip(facts.input_shapes, packed.inputs, strict=True):
         if tuple(shape) != given.shape:
             raise InvalidArgument(
@@ -92,17 +90,6 @@ def check_fits(
 
 
 _ORDER = "the inputs of the model come in the order of independent_varname"
-
-
-def check_order(architecture: Architecture) -> None:
-    """Refuse several inputs that are named rather than in an order."""
-    config = json.loads(architecture.text).get("config")
-    ends = config.get("input_layers") if isinstance(config, dict) else None
-    if len(architecture.facts.input_shapes) > 1 and isinstance(ends, dict):
-        raise InvalidArgument(
-            f"got model_id {architecture.model_id}, whose inputs are a dictionary; allowed: a list of "
-            "them, as in keras.Model([first, second], outputs)"
-        )
 
 
 def _check_class_weight(fit: FitParams, targets: TargetFacts) -> None:

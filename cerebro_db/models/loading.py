@@ -186,7 +186,9 @@ def load_model_file(session: Session, pool: SessionPool, request: FileRequest) -
     return load_model(session, pool, found)
 
 
-_EXPRESSIONS = "SELECT name, expression FROM cerebro.registered_functions WHERE expression IS NOT NULL"
+_EXPRESSIONS = (
+    "SELECT name, expression FROM cerebro.registered_functions WHERE expression IS NOT NULL"
+)
 
 
 def _with_activations(session: Session, request: LoadRequest) -> LoadRequest:
@@ -198,7 +200,7 @@ def _with_activations(session: Session, request: LoadRequest) -> LoadRequest:
     if PREFIX not in text and '"function"' not in text:
         return request
     config = read_json(text, limits_of(session))
-    known = {name: expression for name, expression in session.run(_EXPRESSIONS)}
+    known = dict(session.run(_EXPRESSIONS))
     changed = with_activations(config, known)
     return request if changed == config else replace(request, model_arch=json.dumps(changed))
 

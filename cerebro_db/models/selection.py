@@ -177,7 +177,9 @@ class _Suiting:
             if any(name in row.compile_params for name in _ABOUT_LAYERS)
         }
         for model_id, text in about:
-            for name, value in zip(_ABOUT_LAYERS, _layers_of(parse_compile_params(text)), strict=True):
+            for name, value in zip(
+                _ABOUT_LAYERS, _layers_of(parse_compile_params(text)), strict=True
+            ):
                 if value and self._suits(model_id, name, value):
                     self._kept.add(name)
         return not all(self._found.values())
@@ -318,7 +320,7 @@ def _written(
 
 
 def _check_selection(session: Session, found: Relation, models: Relation) -> None:
-    """The table is a selection of the same architectures."""
+    """The table is a selection of the same architectures; a summary that was dropped is made anew."""
     missing = [name for name in libraries.SELECTION_COLUMNS if not found.has(name)]
     if found.kind not in ("r", "p") or missing:
         what = f"no column {missing[0]}" if missing else "no rows that could be added to"
@@ -327,9 +329,8 @@ def _check_selection(session: Session, found: Relation, models: Relation) -> Non
     try:
         find(session, str(summary), ROLE)
     except UndefinedTable:
-        raise WrongObjectType(
-            f"{ROLE}: {found.name} exists and has no summary table {summary}", hint=_HINT
-        ) from None
+        session.run(libraries.create_selection_summary(summary), (str(models.name),))
+        return
     names = session.run(libraries.selected_architectures(summary))
     if len(names) != 1 or find(session, names[0][0], "model_arch_table").oid != models.oid:
         known = ", ".join(str(row[0]) for row in names) or "nothing"

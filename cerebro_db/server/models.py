@@ -122,7 +122,9 @@ def mlp(plpy: Any, gd: dict[str, Any], **given: Any) -> str:
 
 
 @entry
-def named_model(plpy: Any, gd: dict[str, Any], name: str, shape: str, units: int, classes: bool) -> str:
+def named_model(
+    plpy: Any, gd: dict[str, Any], name: str, shape: str, units: int, classes: bool
+) -> str:
     """The JSON of a net that has a name, for rows of a shape."""
     bind(settings_of(plpy), connects=plpy.asks_nothing)
 

@@ -77,11 +77,13 @@ def _traced(model: keras.Model, rows: int) -> tf.Graph:
         given = [make(one.dtype, (one.shape[0] or rows, *one.shape[1:])) for one in model.inputs]
         try:
             with keras.StatelessScope(state_mapping=values, initialize_variables=False):
-                model(given if len(given) > 1 else given[0], training=True)
+                found = model(given if len(given) > 1 else given[0], training=True)
         except Exception as error:  # whatever Keras or TensorFlow raises is about the architecture
             raise InvalidArchitecture(
                 f"the architecture cannot be computed: {short(error)}"
             ) from None
+    for tensor in tf.nest.flatten(found):
+        _check_rows(tensor, rows)
     return graph
 
 
@@ -185,14 +187,19 @@ def _check_whole_rows(model: keras.Model) -> None:
                 f"got the open shape {tensor.shape}; allowed: every size but the batch fixed",
                 hint="give each keras.Input its whole shape",
             )
-    batch = model.inputs[0].shape[0]
     for tensor in model.outputs:
-        if len(tensor.shape) < 2 or tensor.shape[0] != batch:
-            raise InvalidArchitecture(
-                f"model architecture: got an output of the shape {tuple(tensor.shape)}; allowed: the "
-                "rows of a batch, each with one number or more",
-                hint="an index such as x[:, :1] or keepdims=true keeps an axis; axis 0 is that of the rows",
-            )
+        _check_rows(tensor, model.inputs[0].shape[0])
+
+
+def _check_rows(output: Any, rows: int | None) -> None:
+    """Refuse an output that is not of the rows of a batch."""
+    shape = tuple(output.shape)
+    if len(shape) < 2 or shape[0] not in (None, rows):
+        raise InvalidArchitecture(
+            f"model architecture: got an output of the shape {shape}; allowed: the rows of a batch, "
+            "each with one number or more",
+            hint="an index such as x[:, :1] or keepdims=true keeps an axis; axis 0 is that of the rows",
+        )
 
 
 def _check_layer(layer: Any, limits: ArchitectureLimits) -> None:
