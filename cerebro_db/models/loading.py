@@ -106,7 +106,7 @@ def _filled(session: Session, request: LoadRequest, data: DataShape | None) -> L
         return request
     if data is None:
         raise InvalidArchitecture(
-            "model architecture: got a model that leaves shapes open; allowed: every size but the batch fixed",
+            "model architecture: got an open shape; allowed: every size but the batch fixed",
             hint="packed_table := 'name of a packed table' takes them from there",
         )
     return replace(request, model_arch=json.dumps(nets.filled(config, data)))

@@ -49,7 +49,7 @@ def test_models_that_fit(packed, call, inputs, outputs, activation):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        ("cerebro_mlp()", "leaves shapes open"),
+        ("cerebro_mlp()", "got an open shape"),
         ("cerebro_mlp(4, outputs := 4), packed_table := 'kinds'", "rows of .3. and outputs of 4"),
         ("cerebro_mlp(3, outputs := 5), packed_table := 'kinds'", "rows of .3. and outputs of 4"),
         ("cerebro_mlp(0)", "inputs: got 0"),
