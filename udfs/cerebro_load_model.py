@@ -1,3 +1,9 @@
 return relay.driver(
-    "models.load_model", model_arch_table, model_arch, model_weights, name, description
+    "models.load_model",
+    model_arch_table,
+    model_arch,
+    model_weights,
+    name,
+    description,
+    packed_table,
 )

@@ -4,8 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
+from typing import Any
 
-LAYERS = frozenset(
+# Layers of single nets of keras.applications, which Keras writes with these modules.
+_APPLICATIONS: Mapping[str, frozenset[str]] = MappingProxyType(
+    {
+        "keras.src.applications.convnext": frozenset({"LayerScale"}),
+        "keras.src.applications.inception_resnet_v2": frozenset({"CustomScaleLayer"}),
+    }
+)
+_LAYERS = frozenset(
     [
         "Activation",
         "ActivityRegularization",
@@ -62,8 +70,10 @@ LAYERS = frozenset(
         "GlobalMaxPooling3D",
         "GroupNormalization",
         "GroupQueryAttention",
+        "Hashing",
         "Identity",
         "InputLayer",
+        "IntegerLookup",
         "LSTM",
         "LSTMCell",
         "LayerNormalization",
@@ -115,6 +125,7 @@ LAYERS = frozenset(
         "ZeroPadding3D",
     ]
 )
+LAYERS = _LAYERS.union(*_APPLICATIONS.values())
 _INITIALIZERS = [
     "Constant",
     "GlorotNormal",
@@ -140,13 +151,22 @@ MODULES: Mapping[str, frozenset[str]] = MappingProxyType(
         "keras": frozenset({"Sequential", "DTypePolicy"}),
         "keras.models": frozenset({"Sequential"}),
         "keras.src.models.functional": frozenset({"Functional"}),
-        "keras.layers": LAYERS,
+        "keras.layers": _LAYERS,
         "keras.initializers": frozenset(_INITIALIZERS),
         "keras.regularizers": frozenset(_REGULARIZERS),
         "keras.constraints": frozenset(_CONSTRAINTS),
+        **_APPLICATIONS,
     }
 )
 MODELS = frozenset({"Sequential", "Functional"})
+
+
+def is_layer(node: Mapping[str, Any]) -> bool:
+    """True if an object in a checked architecture is a layer; operations share names with some."""
+    module, name = node.get("module"), node.get("class_name")
+    return name in LAYERS and isinstance(module, str) and name in MODULES.get(module, ())
+
+
 DROPOUT_LAYERS = frozenset(
     [
         "AlphaDropout",
@@ -267,6 +287,9 @@ LARGEST: Mapping[str, int] = MappingProxyType(
     }
 )
 
+# Lists of whole numbers, or of weights; as texts they would be paths of files.
+VOCABULARIES = frozenset({"idf_weights", "vocabulary"})
+
 _CODE = "it runs code that is not part of Keras"
 _FILES = "it may read files of the server"
 _TEXT = "it works on text, which packed tables do not hold"
@@ -274,12 +297,11 @@ REFUSED_CLASSES: Mapping[str, str] = MappingProxyType(
     {
         "FlaxLayer": _CODE,
         "HashedCrossing": _TEXT,
-        "Hashing": _TEXT,
-        "IntegerLookup": _FILES,
         "JaxLayer": _CODE,
         "Lambda": _CODE,
         "Layer": "it is the abstract base class",
         "Pipeline": "preprocessing belongs before packing",
+        "StochasticDepth": "it draws random numbers that no state keeps; drop_path_rate=0 leaves it out",
         "StringLookup": _FILES,
         "TFOpLambda": _CODE,
         "TFSMLayer": _CODE,
@@ -287,11 +309,11 @@ REFUSED_CLASSES: Mapping[str, str] = MappingProxyType(
         "TorchModuleWrapper": _CODE,
         "Wrapper": "it is a base class",
         "__bytes__": "it is not a layer",
-        "__ellipsis__": "operations outside layers are not in this release",
+        "__ellipsis__": "it is allowed in an index of a tensor only",
         "__lambda__": _CODE,
-        "__numpy__": "arrays inside an architecture are not in this release",
-        "__slice__": "operations outside layers are not in this release",
-        "__tensor__": "arrays inside an architecture are not in this release",
+        "__numpy__": "arrays are allowed as arguments of operations only",
+        "__slice__": "it is allowed in an index of a tensor only",
+        "__tensor__": "arrays are allowed as arguments of operations only",
         "__typespec__": _CODE,
         "function": _CODE,
     }

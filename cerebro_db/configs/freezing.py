@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from cerebro_db.configs.architecture_limits import refuse
-from cerebro_db.configs.architecture_names import LAYERS, MODELS, POLICIES
+from cerebro_db.configs.architecture_names import LAYERS, MODELS, POLICIES, is_layer
 from cerebro_db.configs.arguments import choice, nearest
 from cerebro_db.configs.messages import shown
 from cerebro_db.errors import InvalidArgument
@@ -25,7 +25,7 @@ _TRAINED = frozenset(
         "AdditiveAttention", "Attention", "BatchNormalization", "Conv1D", "Conv1DTranspose", "Conv2D",
         "Conv2DTranspose", "Conv3D", "Conv3DTranspose", "ConvLSTM1D", "ConvLSTM2D", "ConvLSTM3D",
         "Dense", "DepthwiseConv1D", "DepthwiseConv2D", "EinsumDense", "Embedding", "GRU", "GRUCell",
-        "GroupNormalization", "GroupQueryAttention", "LSTM", "LSTMCell", "LayerNormalization",
+        "GroupNormalization", "GroupQueryAttention", "LSTM", "LSTMCell", "LayerNormalization", "LayerScale",
         "MultiHeadAttention", "PReLU", "RMSNormalization", "ReversibleEmbedding", "SeparableConv1D",
         "SeparableConv2D", "SimpleRNN", "SimpleRNNCell",
     ]
@@ -96,7 +96,7 @@ def inner_layers(value: Any) -> Iterator[dict[str, Any]]:
 
 def _is_layer(value: Any) -> bool:
     has_config = isinstance(value, dict) and isinstance(value.get("config"), dict)
-    return has_config and value.get("class_name") in LAYERS | MODELS
+    return has_config and (value.get("class_name") in MODELS or is_layer(value))
 
 
 def _name(layer: Mapping[str, Any]) -> str:
@@ -106,7 +106,7 @@ def _name(layer: Mapping[str, Any]) -> str:
 
 DTYPE_POLICY = choice("dtype_policy", None, *sorted(POLICIES))
 # What they are given is not computed with: rows as they come, and numbers of bins.
-_OTHER_TYPES = frozenset(["Discretization", "InputLayer"])
+_OTHER_TYPES = frozenset(["Discretization", "Hashing", "InputLayer", "IntegerLookup"])
 
 
 def with_policy(config: Mapping[str, Any], policy: str) -> dict[str, Any]:

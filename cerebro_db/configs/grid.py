@@ -105,6 +105,13 @@ class Grid:
             return Grid(self.dimensions, self.optimizers)
         return Grid({**self.dimensions, **own.dimensions}, own.optimizers or self.optimizers)
 
+    def suited(self, suits: Callable[[str, Any], bool]) -> Grid:
+        """Without the values of parameters that do not suit, and parameters that have no other."""
+        dimensions = {name: _suited(name, one, suits) for name, one in self.dimensions.items()}
+        return replace(
+            self, dimensions={name: one for name, one in dimensions.items() if one is not None}
+        )
+
     def size(self) -> float:
         """Number of combinations; infinite where there is a range."""
         alternatives = sum(_size(space) for space in self.optimizers) if self.optimizers else 1
@@ -317,6 +324,13 @@ def _check_step(
         )
     if whole and step != int(step):  # type: ignore[call-overload]
         raise InvalidArgument(f"{got}; the step of a whole number must be one")
+
+
+def _suited(name: str, dimension: Dimension, suits: Callable[[str, Any], bool]) -> Dimension | None:
+    if isinstance(dimension, Range):
+        return dimension if suits(name, dimension.low) else None
+    kept = tuple(value for value in dimension.values if suits(name, value))
+    return dimension if kept == dimension.values else Choices(kept) if kept else None
 
 
 def _optimizer_text(values: Mapping[str, Any]) -> str:

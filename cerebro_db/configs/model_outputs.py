@@ -35,11 +35,6 @@ def output_names(architecture: Mapping[str, Any]) -> tuple[str, ...]:
     """The names of the outputs of a checked architecture, as Keras gives them."""
     config = architecture.get("config")
     ends = config.get("output_layers") if isinstance(config, dict) else None
-    if isinstance(ends, dict):
-        raise InvalidArgument(
-            "got an architecture whose outputs are a dictionary; allowed: a list of them, "
-            "as in keras.Model(inputs, [first, second])"
-        )
     if not isinstance(ends, list) or not ends:
         return (_last_layer(config),)
     if not isinstance(ends[0], list):

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
+from typing import Any
 
 import numpy as np
 
@@ -44,35 +45,55 @@ def generate(
     num_configs: int | None = None,
     random_state: int | None = None,
     tick: Callable[[], None] = lambda: None,
+    suits: Suits | None = None,
 ) -> list[ConfigurationText]:
     """Returns the configurations of a grid search or of a random search, without duplicates.
 
     The order of a grid is: models outermost, then the optimizers, then the other compile
     parameters, then the fit parameters, each in the order written; the last changes fastest.
-    Many take a while: ``tick`` is called meanwhile and may raise to cancel.
+    Many take a while: ``tick`` is called meanwhile and may raise to cancel. A parameter is left
+    out for the models that it does not suit, which ``suits`` tells.
     """
     search = _search_type(search_type)
     models = checked_model_ids(model_ids)
-    grids = parse_compile_grid(compile_params_grid), parse_fit_grid(fit_params_grid)
-    _check_no_models(*grids)
+    compiles, fits = parse_compile_grid(compile_params_grid), parse_fit_grid(fit_params_grid)
+    grids = {model_id: (_of(compiles, model_id, suits), fits.of(model_id)) for model_id in models}
+    _check_models(models, compiles, fits)
     if search == "grid":
-        return _grid_search(models, *grids, num_configs, random_state, tick)
+        return _grid_search(grids, num_configs, random_state, tick)
     count = _positive(num_configs, "num_configs")
-    possible = len(models) * grids[0].size() * grids[1].size()
+    possible = _size(grids)
     if count > possible:
         raise _too_few(count, possible)
     if random_state is not None:
         _whole(random_state, "random_state", 0, 2**63 - 1)
     generator = np.random.Generator(np.random.PCG64(random_state))
-    return _random_search(models, *grids, count, generator, tick)
+    return _random_search(grids, count, generator, tick)
 
 
-def _check_no_models(compile_grid: Grid, fit_grid: Grid) -> None:
+Suits = Callable[[int, str, Any], bool]
+"""Whether a value of a compile parameter suits a model: model_id, parameter, value."""
+Grids = Mapping[int, tuple[Grid, Grid]]
+
+
+def _of(grid: Grid, model_id: int, suits: Suits | None) -> Grid:
+    own = grid.of(model_id)
+    if suits is None:
+        return own
+    return own.suited(lambda name, value: suits(model_id, name, value))
+
+
+def _size(grids: Grids) -> float:
+    return sum(compiles.size() * fits.size() for compiles, fits in grids.values())
+
+
+def _check_models(models: list[int], compile_grid: Grid, fit_grid: Grid) -> None:
     for grid, what in ((compile_grid, "compile"), (fit_grid, "fit")):
-        if grid.models:
+        unknown = sorted(set(grid.models) - set(models))
+        if unknown:
             raise InvalidArgument(
-                f"{what}_params_grid: got {MODEL_LIST!r}; allowed: in cerebro.cerebro_search only",
-                "Call the function once for each group of models: rows are added to the table.",
+                f"{what}_params_grid: {MODEL_LIST}: got the model_id {unknown[0]}; allowed: those of "
+                f"model_id_list, {shown(models)}"
             )
 
 
@@ -119,9 +140,7 @@ class _Parser:
 
 
 def _grid_search(
-    models: list[int],
-    compile_grid: Grid,
-    fit_grid: Grid,
+    grids: Grids,
     num_configs: int | None,
     random_state: int | None,
     tick: Callable[[], None],
@@ -132,17 +151,23 @@ def _grid_search(
                 f"{name}: got {value!r}; it must be NULL for a grid search",
                 "Use search_type := 'random' to draw configurations at random.",
             )
-    for grid, what in ((compile_grid, "compile"), (fit_grid, "fit")):
-        if grid.has_range():
-            raise InvalidArgument(
-                f"{what}_params_grid: got a range; a grid search allows lists of values only",
-                "Use search_type := 'random' with num_configs.",
-            )
-    _check_count(len(models) * compile_grid.size() * fit_grid.size())
-    compiles = _within_limit(compile_text(values) for values in compile_grid.combinations())
-    fits = _within_limit(fit_text(values) for values in fit_grid.combinations())
-    rows = (ConfigurationText(*row) for row in product(models, compiles, fits))
-    return list(_distinct(rows, tick))
+    for pair in grids.values():
+        for grid, what in zip(pair, ("compile", "fit"), strict=True):
+            if grid.has_range():
+                raise InvalidArgument(
+                    f"{what}_params_grid: got a range; a grid search allows lists of values only",
+                    "Use search_type := 'random' with num_configs.",
+                )
+    _check_count(_size(grids))
+    return list(_distinct(_rows(grids), tick))
+
+
+def _rows(grids: Grids) -> Iterator[ConfigurationText]:
+    for model_id, (compile_grid, fit_grid) in grids.items():
+        compiles = _within_limit(compile_text(values) for values in compile_grid.combinations())
+        fits = _within_limit(fit_text(values) for values in fit_grid.combinations())
+        for compile_params, fit_params in product(compiles, fits):
+            yield ConfigurationText(model_id, compile_params, fit_params)
 
 
 def _within_limit(texts: Iterable[str]) -> list[str]:
@@ -155,22 +180,23 @@ def _within_limit(texts: Iterable[str]) -> list[str]:
 
 
 def _random_search(
-    models: list[int],
-    compile_grid: Grid,
-    fit_grid: Grid,
+    grids: Grids,
     count: int,
     generator: np.random.Generator,
     tick: Callable[[], None],
 ) -> list[ConfigurationText]:
     found: list[ConfigurationText] = []
+    models = list(grids)
 
     def draws() -> Iterator[ConfigurationText]:
         vain = 0
         # Many draws bring nothing new where most has been found, but not for ever.
         while vain < _DRAWS_IN_VAIN + _DRAWS_PER_CONFIGURATION * len(found):
             before = len(found)
+            model_id = models[int(generator.integers(len(models)))]
+            compile_grid, fit_grid = grids[model_id]
             yield ConfigurationText(
-                models[int(generator.integers(len(models)))],
+                model_id,
                 compile_text(compile_grid.sample(generator)),
                 fit_text(fit_grid.sample(generator)),
             )

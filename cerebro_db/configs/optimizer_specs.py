@@ -72,6 +72,8 @@ def parse_optimizer(value: object, what: str = "optimizer") -> OptimizerSpec:
     what = f"{what}: {entry.name}"
     places = tuple(argument.name for argument in entry.arguments[: entry.by_place])
     given = named_values(call, places, what)
+    if "epsilon" in given and given["epsilon"] is None:  # how Keras 2 wrote its default
+        del given["epsilon"]
     for name in given:
         if name in REFUSED_ARGUMENTS:
             raise InvalidArgument(f"{what}: got {name!r}; {REFUSED_ARGUMENTS[name]}")

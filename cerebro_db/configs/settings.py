@@ -23,7 +23,7 @@ class Settings:
     cache_mb: int = 1024
     idle_seconds: int = 300
     max_image_pixels: int = DEFAULT_PIXELS
-    max_layers: int = 1_000
+    max_layers: int = 2_000
     max_parameters: int = 1_000_000_000
     max_worker_mb: int = 0
     max_workers: int = 64
@@ -49,7 +49,7 @@ DESCRIPTIONS = {
     "cache_mb": "megabytes of decoded partitions that each worker of a run may keep in memory",
     "idle_seconds": "a trainer that nobody uses ends after so many seconds",
     "max_image_pixels": "most pixels of a JPEG or PNG image that is read; it is refused by what its first bytes tell",
-    "max_layers": "most layers of an architecture, nested ones counted",
+    "max_layers": "most layers and operations of an architecture, nested ones counted",
     "max_parameters": "most parameters of an architecture, trainable or not",
     "max_worker_mb": "most megabytes that a worker may use, by an estimate before it works and by the kernel; 0 for a share of the memory of the machine",
     "max_workers": "most workers that all fits and predictions of a role may use together",

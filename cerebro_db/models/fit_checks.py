@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -78,7 +77,6 @@ def check_fits(
             f"{what} with {len(facts.input_shapes)} inputs and {len(facts.output_shapes)} outputs; "
             f"allowed: {allowed}, as {packed.relation.name} has"
         )
-    check_order(architecture)
     for shape, given in zip(facts.input_shapes, packed.inputs, strict=True):
         if tuple(shape) != given.shape:
             raise InvalidArgument(
@@ -92,17 +90,6 @@ def check_fits(
 
 
 _ORDER = "the inputs of the model come in the order of independent_varname"
-
-
-def check_order(architecture: Architecture) -> None:
-    """Refuse several inputs that are named rather than in an order."""
-    config = json.loads(architecture.text).get("config")
-    ends = config.get("input_layers") if isinstance(config, dict) else None
-    if len(architecture.facts.input_shapes) > 1 and isinstance(ends, dict):
-        raise InvalidArgument(
-            f"got model_id {architecture.model_id}, whose inputs are a dictionary; allowed: a list of "
-            "them, as in keras.Model([first, second], outputs)"
-        )
 
 
 def _check_class_weight(fit: FitParams, targets: TargetFacts) -> None:
@@ -165,7 +152,7 @@ def _shown(shapes: Sequence[Sequence[int]]) -> str:
     return str(shapes[0] if len(shapes) == 1 else shapes)
 
 
-_KNOWN = "SELECT name, path, package, version, places FROM cerebro.registered_functions"
+_KNOWN = "SELECT name, path, package, version, expression, places FROM cerebro.registered_functions"
 _PLACES = 2
 
 
@@ -177,7 +164,7 @@ def configuration_named(mst_key: int) -> str:
 def functions_of(
     session: Session, configurations: Iterable[Configuration]
 ) -> dict[str, dict[str, Any]]:
-    """Path, package and version of what configurations use, by name: a part of the manifest.
+    """Path, package and version, or expression, of what configurations use: a part of the manifest.
 
     Raises:
         InvalidArgument: a function is not registered, or takes too few arguments.
@@ -193,14 +180,21 @@ def functions_of(
                 nearest(name, known) if known else "cerebro.cerebro_register_function registers one"
             )
             raise InvalidArgument(f"{what}; allowed: a function that is registered", hint=hint)
-        if not as_schedule and known[name][3] < _PLACES:
+        if as_schedule and known[name][3] is not None:
+            raise InvalidArgument(
+                f"{what}, an expression; allowed for a schedule: a function, or one of Keras' schedules"
+            )
+        if not as_schedule and known[name][4] < _PLACES:
             raise InvalidArgument(
                 f"{what}, a function of one argument; allowed for a loss or metric: (y_true, y_pred)"
             )
-    return {
-        name: dict(zip(("path", "package", "version"), known[name][:3], strict=True))
-        for name in sorted({name for _, name, _ in used})
-    }
+    return {name: _told(known[name]) for name in sorted({name for _, name, _ in used})}
+
+
+def _told(row: tuple[Any, ...]) -> dict[str, Any]:
+    if row[3] is not None:
+        return {"expression": row[3]}
+    return dict(zip(("path", "package", "version"), row[:3], strict=True))
 
 
 def _used(configuration: Configuration) -> Iterator[tuple[str, bool]]:

@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
-from cerebro_db.configs.architecture import check_architecture
+from cerebro_db.configs import nets
+from cerebro_db.configs.architecture import check_architecture, with_activations
+from cerebro_db.configs.architecture_limits import read_json
+from cerebro_db.configs.memory import ArchitectureFacts
+from cerebro_db.configs.names import PREFIX
+from cerebro_db.configs.nets import DataShape
 from cerebro_db.errors import (
     CerebroError,
     DuplicateTable,
@@ -17,6 +26,7 @@ from cerebro_db.models.architectures import inspect, limits_of
 from cerebro_db.postgres import libraries
 from cerebro_db.postgres.control import control_session, lock
 from cerebro_db.postgres.names import QualifiedName
+from cerebro_db.postgres.packed import load_packed
 from cerebro_db.postgres.relations import (
     KINDS,
     Relation,
@@ -41,6 +51,7 @@ class LoadRequest:
     model_weights: bytes | None = None
     name: str | None = None
     description: str | None = None
+    packed_table: str | None = None
 
 
 def load_model(session: Session, pool: SessionPool, request: LoadRequest) -> int:
@@ -59,11 +70,82 @@ def load_model(session: Session, pool: SessionPool, request: LoadRequest) -> int
     require_text(request.model_arch_table, ROLE)
     if request.model_arch is None:
         raise InvalidArgument("model_arch: got NULL; allowed: the JSON text of a model's to_json()")
-    check_architecture(request.model_arch, limits_of(session))
+    data = _data_shape(session, request)
+    named = nets.is_name(request.model_arch)
+    if named:
+        nets.check_net(request.model_arch)
+    else:
+        request = _with_activations(session, _filled(session, request, data))
+        check_architecture(request.model_arch or "", limits_of(session))
     _target(session, request)  # a wrong name is told before TensorFlow is loaded
     with control_session(pool, None) as worker:
+        if named:
+            request = _of_net(worker, request, data)
         facts = _built(worker, request)
+    _check_shapes(facts, data)
     return _inserted(session, request, facts)
+
+
+def _data_shape(session: Session, request: LoadRequest) -> DataShape | None:
+    """What the packed table tells of the model, if one is named."""
+    if request.packed_table is None:
+        return None
+    packed = load_packed(session, request.packed_table, "packed_table")
+    return DataShape(
+        str(packed.relation.name),
+        tuple(one.shape for one in packed.inputs),
+        tuple(one.num_classes or math.prod(one.shape) for one in packed.targets),
+        tuple(one.is_class for one in packed.targets),
+    )
+
+
+def _filled(session: Session, request: LoadRequest, data: DataShape | None) -> LoadRequest:
+    """The request with the shapes that its JSON leaves open."""
+    config = read_json(request.model_arch, limits_of(session))
+    if not nets.is_open(config):
+        return request
+    if data is None:
+        raise InvalidArchitecture(
+            "model architecture: got an open shape; allowed: every size but the batch fixed",
+            hint="packed_table := 'name of a packed table' takes them from there",
+        )
+    return replace(request, model_arch=json.dumps(nets.filled(config, data)))
+
+
+def _of_net(worker: Session, request: LoadRequest, data: DataShape | None) -> LoadRequest:
+    """The request with the JSON of the net that it names."""
+    if data is None or len(data.inputs) != 1 or len(data.units) != 1:
+        raise InvalidArgument(
+            f"model_arch: got the name {request.model_arch!r}; allowed with packed_table: the name of a "
+            "packed table of one input and one target, whose shapes the net is made for"
+        )
+    values = (request.model_arch, json.dumps(data.inputs[0]), data.units[0], data.classes[0])
+    try:
+        rows = worker.run("SELECT cerebro._named_model(%s, %s, %s, %s)", values)
+    except StatementFailed as failure:
+        raise _refusal(failure) from None
+    return replace(request, model_arch=rows[0][0])
+
+
+def _check_shapes(facts: str, data: DataShape | None) -> None:
+    """Refuse a model that does not take the rows of the packed table, or tells other outputs."""
+    if data is None:
+        return
+    found = ArchitectureFacts.from_json(facts)
+    outputs = tuple(shape[-1] if shape else None for shape in found.output_shapes)
+    if found.input_shapes != data.inputs or outputs != data.units:
+        # One number tells one of two classes.
+        binary = outputs == (1,) and data.units == (2,) and data.classes == (True,)
+        if found.input_shapes != data.inputs or not binary:
+            raise InvalidArgument(
+                f"packed_table: {data.table} has rows of {_listed(data.inputs)} and outputs of "
+                f"{_listed(data.units)}; got a model that takes {_listed(found.input_shapes)} and "
+                f"makes {_listed(found.output_shapes)}"
+            )
+
+
+def _listed(shapes: Sequence[Any]) -> str:
+    return ", ".join(str(list(one) if isinstance(one, tuple) else one) for one in shapes)
 
 
 @dataclass(frozen=True)
@@ -102,6 +184,25 @@ def load_model_file(session: Session, pool: SessionPool, request: FileRequest) -
             raise _refusal(failure) from None
     found = replace(loaded, model_arch=rows[0][0], model_weights=bytes(rows[0][1]))
     return load_model(session, pool, found)
+
+
+_EXPRESSIONS = (
+    "SELECT name, expression FROM cerebro.registered_functions WHERE expression IS NOT NULL"
+)
+
+
+def _with_activations(session: Session, request: LoadRequest) -> LoadRequest:
+    """The request with registered expressions in place of the names of activations.
+
+    So a stored model needs no catalog to be built.
+    """
+    text = request.model_arch or ""
+    if PREFIX not in text and '"function"' not in text:
+        return request
+    config = read_json(text, limits_of(session))
+    known = dict(session.run(_EXPRESSIONS))
+    changed = with_activations(config, known)
+    return request if changed == config else replace(request, model_arch=json.dumps(changed))
 
 
 def _target(session: Session, request: LoadRequest) -> tuple[QualifiedName, Relation | None]:

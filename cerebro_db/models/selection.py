@@ -4,14 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from cerebro_db.configs import model_selection
 from cerebro_db.configs.architecture import check_architecture, with_dropout
 from cerebro_db.configs.architecture_limits import ArchitectureLimits
-from cerebro_db.configs.freezing import with_frozen
-from cerebro_db.configs.model_selection import ConfigurationText
+from cerebro_db.configs.freezing import parse_freeze, with_frozen
+from cerebro_db.configs.model_selection import ConfigurationText, Suits
 from cerebro_db.configs.parameters import CompileParams, parse_compile_params
-from cerebro_db.errors import CerebroError, InvalidArgument, UndefinedTable, WrongObjectType
+from cerebro_db.errors import (
+    CerebroError,
+    InvalidArchitecture,
+    InvalidArgument,
+    UndefinedTable,
+    WrongObjectType,
+)
 from cerebro_db.models.architectures import limits_of
 from cerebro_db.models.one_model import refuse_objects
 from cerebro_db.postgres import libraries
@@ -53,7 +60,7 @@ class GridRequest:
         """True if an existing table gets more rows."""
         return not self.replace
 
-    def configurations(self, tick: Tick) -> list[ConfigurationText]:
+    def configurations(self, tick: Tick, suits: Suits | None = None) -> list[ConfigurationText]:
         """Configurations that the grid stands for."""
         for name in ("compile_params_grid", "fit_params_grid", "search_type"):
             _check_given(name, getattr(self, name))
@@ -65,6 +72,7 @@ class GridRequest:
             self.num_configs,
             self.random_state,
             tick,
+            suits,
         )
 
 
@@ -85,7 +93,7 @@ class ListRequest:
         """True if an existing table gets more rows."""
         return False
 
-    def configurations(self, tick: Tick) -> list[ConfigurationText]:
+    def configurations(self, tick: Tick, suits: Suits | None = None) -> list[ConfigurationText]:
         """Every combination of what is listed."""
         return model_selection.combine(
             self.model_id_list, self.compile_params_list, self.fit_params_list
@@ -99,6 +107,7 @@ class Selected:
     table: QualifiedName
     asked: int
     added: int
+    left_out: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         known = self.asked - self.added
@@ -123,11 +132,15 @@ def select(session: Session, request: GridRequest | ListRequest) -> Selected:
     refuse_objects(request.object_table)
     rows = request.configurations(session.tick)
     models = find(session, request.model_arch_table, "model_arch_table")
-    _check_models(session, models, rows)
+    texts = _check_models(session, models, rows)
+    suiting = _Suiting(texts, limits_of(session))
+    if isinstance(request, GridRequest) and suiting.is_needed(rows):
+        rows = request.configurations(session.tick, suiting)
+    check_layers(texts, rows, limits_of(session))
     name, _ = _target(session, request)
     lock(session, f"configurations of {name}")
     added = _written(session, request, models, rows)
-    return Selected(name, len(rows), added)
+    return Selected(name, len(rows), added, suiting.told)
 
 
 def _check_given(name: str, value: str | None) -> None:
@@ -135,8 +148,88 @@ def _check_given(name: str, value: str | None) -> None:
         raise InvalidArgument(f"{name}: got NULL; allowed: a text")
 
 
-def _check_models(session: Session, models: Relation, rows: Sequence[ConfigurationText]) -> None:
-    """Every model is there once and has what its configurations would change."""
+_ABOUT_LAYERS = ("dropout", "freeze")
+_ANY_RATE = 0.5
+
+
+class _Suiting:
+    """Which values of parameters that are about layers suit which models.
+
+    Args:
+        texts: JSON of the models, by model_id.
+        limits: of architectures.
+    """
+
+    def __init__(self, texts: Mapping[int, str], limits: ArchitectureLimits) -> None:
+        self._texts, self._limits = texts, limits
+        self._configs: dict[int, dict[str, Any]] = {}
+        self._found: dict[tuple[int, str, str], bool] = {}
+        self._kept: set[str] = set()
+
+    def is_needed(self, rows: Sequence[ConfigurationText]) -> bool:
+        """True if some rows are about layers that only some of the models have.
+
+        What suits no model is a mistake, which is told as one.
+        """
+        about = {
+            (row.model_id, row.compile_params)
+            for row in rows
+            if any(name in row.compile_params for name in _ABOUT_LAYERS)
+        }
+        for model_id, text in about:
+            for name, value in zip(
+                _ABOUT_LAYERS, _layers_of(parse_compile_params(text)), strict=True
+            ):
+                if value and self._suits(model_id, name, value):
+                    self._kept.add(name)
+        return not all(self._found.values())
+
+    def __call__(self, model_id: int, name: str, value: Any) -> bool:
+        """Whether a value suits a model, or suits none."""
+        if name not in self._kept or not value:
+            return True
+        return self._suits(model_id, name, value)
+
+    @property
+    def told(self) -> tuple[str, ...]:
+        """What was left out, in words."""
+        out = {
+            (name, model_id)
+            for (model_id, name, _), suits in self._found.items()
+            if not suits and name in self._kept
+        }
+        return tuple(
+            f"{name} is left out where no layer of the architecture has it: model_id "
+            + ", ".join(str(model_id) for of, model_id in sorted(out) if of == name)
+            for name in sorted({name for name, _ in out})
+        )
+
+    def _suits(self, model_id: int, name: str, value: Any) -> bool:
+        value = _ANY_RATE if name == "dropout" else value  # it is about the layers alone
+        key = (model_id, name, repr(value))
+        if key not in self._found:
+            self._found[key] = self._tried(model_id, name, value)
+        return self._found[key]
+
+    def _tried(self, model_id: int, name: str, value: Any) -> bool:
+        if model_id not in self._configs:
+            self._configs[model_id] = check_architecture(self._texts[model_id], self._limits)
+        try:
+            if name == "dropout":
+                with_dropout(self._configs[model_id], value)
+            else:
+                with_frozen(self._configs[model_id], parse_freeze(value, "freeze"))
+        except InvalidArchitecture:
+            return False
+        except InvalidArgument:  # it is told when the parameters are parsed
+            return True
+        return True
+
+
+def _check_models(
+    session: Session, models: Relation, rows: Sequence[ConfigurationText]
+) -> dict[int, str]:
+    """The JSON of the models; every one is there once."""
     missing = [name for name in ("model_id", "model_arch") if not models.has(name)]
     if missing:
         raise WrongObjectType(
@@ -152,7 +245,7 @@ def _check_models(session: Session, models: Relation, rows: Sequence[Configurati
             f"model_id_list: got {wrong}; allowed: ids that {models.name} has exactly once",
             hint=f"SELECT model_id FROM {models.name} shows those there are",
         )
-    check_layers(dict(found), rows, limits_of(session))
+    return dict(found)
 
 
 def check_layers(
@@ -227,7 +320,7 @@ def _written(
 
 
 def _check_selection(session: Session, found: Relation, models: Relation) -> None:
-    """The table is a selection of the same architectures."""
+    """The table is a selection of the same architectures; a summary that was dropped is made anew."""
     missing = [name for name in libraries.SELECTION_COLUMNS if not found.has(name)]
     if found.kind not in ("r", "p") or missing:
         what = f"no column {missing[0]}" if missing else "no rows that could be added to"
@@ -236,9 +329,8 @@ def _check_selection(session: Session, found: Relation, models: Relation) -> Non
     try:
         find(session, str(summary), ROLE)
     except UndefinedTable:
-        raise WrongObjectType(
-            f"{ROLE}: {found.name} exists and has no summary table {summary}", hint=_HINT
-        ) from None
+        session.run(libraries.create_selection_summary(summary), (str(models.name),))
+        return
     names = session.run(libraries.selected_architectures(summary))
     if len(names) != 1 or find(session, names[0][0], "model_arch_table").oid != models.oid:
         known = ", ".join(str(row[0]) for row in names) or "nothing"

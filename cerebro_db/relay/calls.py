@@ -3,6 +3,7 @@
 import json
 import os
 import sys
+from array import array
 from typing import Any, Dict, List, Tuple
 
 from . import backend, machine, surroundings
@@ -139,6 +140,25 @@ class Relay:
     def surroundings(self) -> List[Tuple[str, str, Any]]:
         """Limits of this machine: name, value, and a warning or None."""
         return surroundings.found(self._installation)
+
+    def numbers(self, data: bytes, code: str) -> List[Any]:
+        """The numbers of four bytes each that a column of a packed table holds.
+
+        Args:
+            data: little-endian.
+            code: ``f`` for float32, ``i`` for int32.
+        """
+        if len(data) % 4:
+            raise failure(
+                self._plpy,
+                "22023",
+                "data: got {} bytes; allowed: four for each number".format(len(data)),
+                "give a bytea column of a packed table",
+            )
+        found = array(code, data)
+        if sys.byteorder == "big":
+            found.byteswap()
+        return found.tolist()
 
     cores = staticmethod(machine.cores)
     memory_mb = staticmethod(machine.memory_mb)

@@ -16,7 +16,6 @@ from cerebro_db.core.spec import Architecture
 from cerebro_db.errors import InvalidArgument, WrongObjectType
 from cerebro_db.executors.tasks import input_task, target_task
 from cerebro_db.models.architectures import load_architectures
-from cerebro_db.models.fit_checks import check_order
 from cerebro_db.models.registered import named_models
 from cerebro_db.postgres.control import MAX_WORKERS, JobHost, control_session
 from cerebro_db.postgres.dialects.choice import PostgreSQL
@@ -299,7 +298,6 @@ def _model(session: Session, table: Relation, request: ByomRequest) -> Architect
 
 
 def _asked(table: Relation, model: Architecture, request: ByomRequest) -> Asked:
-    check_order(model)
     rows = tuple(map(_sizes, model.facts.input_shapes))
     outputs = tuple(map(_sizes, model.facts.output_shapes))
     output_names(json.loads(model.text))  # refuses outputs without an order

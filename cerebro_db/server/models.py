@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import asdict, replace
 from typing import Any
 
+from cerebro_db.configs import nets
 from cerebro_db.configs.architecture import check_architecture
 from cerebro_db.configs.architecture_limits import ArchitectureLimits
+from cerebro_db.configs.expressions import parse_expression
 from cerebro_db.configs.names import check_name, check_path, is_taken
 from cerebro_db.errors import InvalidArgument
 from cerebro_db.models import loading, selection
@@ -31,10 +34,13 @@ def load_model(
     model_weights: bytes | None,
     name: str | None,
     description: str | None,
+    packed_table: str | None,
 ) -> int:
     """Put a model into an architecture table."""
     host = Host.of(plpy, gd)
-    request = LoadRequest(model_arch_table, model_arch, model_weights, name, description)
+    request = LoadRequest(
+        model_arch_table, model_arch, model_weights, name, description, packed_table
+    )
     with host.callers() as session:
         return loading.load_model(session, host.pool, request)
 
@@ -80,6 +86,8 @@ def load_configs(plpy: Any, gd: dict[str, Any], **given: Any) -> None:
 def _select(plpy: Any, request: GridRequest | ListRequest) -> None:
     with caller_session(plpy, writes=True) as session:
         selected = selection.select(session, request)
+    for left_out in selected.left_out:
+        plpy.notice(left_out)
     plpy.notice(str(selected))
 
 
@@ -107,6 +115,30 @@ def inspect(plpy: Any, gd: dict[str, Any], model_arch: str, model_weights: bytes
     return compute(plpy, work)
 
 
+@entry_of("cerebro_mlp")
+def mlp(plpy: Any, gd: dict[str, Any], **given: Any) -> str:
+    """The JSON of a multilayer perceptron."""
+    return nets.mlp(**given)
+
+
+@entry
+def named_model(
+    plpy: Any, gd: dict[str, Any], name: str, shape: str, units: int, classes: bool
+) -> str:
+    """The JSON of a net that has a name, for rows of a shape."""
+    bind(settings_of(plpy), connects=plpy.asks_nothing)
+
+    def work(tick: Tick) -> str:
+        from cerebro_db.training.environment import configure_once
+
+        configure_once(threads=1)
+        from cerebro_db.training.nets import net
+
+        return net(name, json.loads(shape), units, "softmax" if classes else "linear")
+
+    return compute(plpy, work)
+
+
 @entry
 def read_file(plpy: Any, gd: dict[str, Any], file: bytes | None) -> tuple[str, bytes]:
     """The architecture and the weights in a file of Keras."""
@@ -130,6 +162,9 @@ _ADD = (
     "INSERT INTO cerebro.catalog_functions (name, path, package, version, places) "
     "VALUES (%s, %s, %s, %s, %s)"
 )
+_ADD_EXPRESSION = (
+    "INSERT INTO cerebro.catalog_functions (name, expression, places) VALUES (%s, %s, %s)"
+)
 _REMOVE = "DELETE FROM cerebro.catalog_functions WHERE name OPERATOR(pg_catalog.=) %s RETURNING 1"
 
 
@@ -150,6 +185,37 @@ def register_function(plpy: Any, gd: dict[str, Any], name: str | None, path: str
     name = check_name(name)
     check_path(path)
     assert path is not None
+    _check_free(plpy, name)
+    package, version = distribution_of(path)
+
+    def work(tick: Tick) -> int:
+        configure_once(threads=1)  # the package may import TensorFlow
+        return places_of(imported(path))
+
+    places = compute(plpy, work)
+    with caller_session(plpy, writes=True) as session:
+        session.run(_ADD, (name, path, package, version, places))
+
+
+@entry_of("cerebro_register_expression")
+def register_expression(
+    plpy: Any, gd: dict[str, Any], name: str | None, expression: str | None
+) -> None:
+    """Let a name mean an expression.
+
+    Raises:
+        NotPermitted: the caller is no administrator.
+        InvalidArgument: the name is taken, or the expression has something in it that is not allowed.
+    """
+    require_administrator(plpy)
+    name = check_name(name)
+    _check_free(plpy, name)
+    read = parse_expression(expression)
+    with caller_session(plpy, writes=True) as session:
+        session.run(_ADD_EXPRESSION, (name, read.text, read.places))
+
+
+def _check_free(plpy: Any, name: str) -> None:
     if is_taken(name):
         raise InvalidArgument(
             f"name: got {name!r}, which Keras has; allowed: another name",
@@ -160,15 +226,6 @@ def register_function(plpy: Any, gd: dict[str, Any], name: str | None, path: str
             f"name: got {name!r}, which is registered already; allowed: another name",
             hint="cerebro.cerebro_unregister_function frees it",
         )
-    package, version = distribution_of(path)
-
-    def work(tick: Tick) -> int:
-        configure_once(threads=1)  # the package may import TensorFlow
-        return places_of(imported(path))
-
-    places = compute(plpy, work)
-    with caller_session(plpy, writes=True) as session:
-        session.run(_ADD, (name, path, package, version, places))
 
 
 @entry_of("cerebro_unregister_function")

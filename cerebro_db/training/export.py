@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 import io
+import os
+import re
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,12 +14,14 @@ from typing import Any
 
 import keras
 import numpy as np
+import tensorflow as tf
+from keras.src.export.tf2onnx_lib import patch_tf2onnx
 
 from cerebro_db.configs.exports import Format
 from cerebro_db.errors import InvalidData, MissingLibrary
 from cerebro_db.training import models
 from cerebro_db.training import state as states
-from cerebro_db.training.calls import assign
+from cerebro_db.training.calls import alone, assign, listed
 from cerebro_db.training.causes import short
 from cerebro_db.training.fields import Fields
 from cerebro_db.training.naming import named_model_variables
@@ -26,6 +30,10 @@ from cerebro_db.training.state import of_model
 from cerebro_db.training.tasks import Architectures, recipe_of
 
 ONNX_PACKAGES = ("tf2onnx", "onnx")
+ONNX_RUNTIME = "onnxruntime"
+_PLAIN = re.compile(r"[A-Za-z0-9.][A-Za-z0-9_.-]*", re.ASCII)
+_CACHES = "XDG_CACHE_HOME"
+_CLOSE = 1e-3  # float32 in another order of sums, through many layers
 # Sessions hand values on as text of two characters a byte, of which a gigabyte is too much.
 _MAX_BYTES = 2**29 - 2**20
 
@@ -103,17 +111,97 @@ def _keras_file(model: keras.Model, task: Fields) -> bytes:
 
 
 def _onnx_file(model: keras.Model, task: Fields) -> bytes:
+    import tf2onnx
+
+    specs = [
+        tf.TensorSpec((None, *row.shape[1:]), row.dtype, _input_name(row.name))
+        for row in model.inputs
+    ]
+    forward = tf.function(
+        # Some random layers are active unless they are told otherwise.
+        lambda *rows: model(alone(rows), training=False),
+        input_signature=specs,
+        autograph=False,
+    )
+    patch_tf2onnx()  # as Keras does, for the names of NumPy that it still uses
     with _folder() as folder:
         path = folder / "model.onnx"
-        rows = [keras.ops.zeros((1, *row.shape[1:]), row.dtype) for row in model.inputs]
         try:
-            model(rows if len(rows) > 1 else rows[0])  # only what was called can be exported
-            model.export(str(path), format="onnx", verbose=False)
+            _with_constants(model)
+            tf2onnx.convert.from_function(forward, specs, output_path=str(path))
         except Exception as error:  # whatever the converter raises is about this model
-            raise InvalidData(
-                f"ONNX cannot hold the model: {short(error)}", hint="'keras' holds any model"
-            ) from None
-        return path.read_bytes()
+            raise _no_onnx(short(error)) from None
+        file = path.read_bytes()
+    _check_onnx(model, file)
+    return file
+
+
+def _input_name(name: str) -> str | None:
+    return name if _PLAIN.fullmatch(name) else None
+
+
+def _with_constants(model: keras.Model) -> None:
+    """Write into the graph what layers hold as tensors, which would become inputs of it."""
+    for layer in model._flatten_layers(include_self=False, recursive=True):
+        if isinstance(layer, keras.layers.Normalization):
+            layer.mean, layer.variance = np.asarray(layer.mean), np.asarray(layer.variance)
+
+
+def _no_onnx(why: str) -> InvalidData:
+    return InvalidData(f"ONNX cannot hold the model: {why}", hint="'keras' holds any model")
+
+
+def _check_onnx(model: keras.Model, file: bytes) -> None:
+    """Refuse a file that is broken, or that says something else than the model.
+
+    The converter itself does not tell either.
+    """
+    import onnx
+
+    try:
+        onnx.checker.check_model(file, full_check=True)
+    except Exception as error:  # of onnx: whatever is wrong
+        raise _no_onnx(short(error)) from None
+    if importlib.util.find_spec(ONNX_RUNTIME) is None:
+        return
+    with _folder() as folder, _cache_in(folder):
+        _compare(model, file)
+
+
+@contextmanager
+def _cache_in(folder: Path) -> Iterator[None]:
+    """The runtime leaves a file behind in the user's folder of caches, which is to be this one."""
+    before = os.environ.get(_CACHES)
+    os.environ[_CACHES] = str(folder)
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[_CACHES]
+        else:
+            os.environ[_CACHES] = before
+
+
+def _compare(model: keras.Model, file: bytes) -> None:
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.log_severity_level = 4
+    rows = [np.zeros((2, *row.shape[1:]), row.dtype) for row in model.inputs]
+    for one in rows:
+        one[1:] = 1
+    try:
+        expected = listed(model(alone(rows), training=False))
+        session = onnxruntime.InferenceSession(file, options, providers=["CPUExecutionProvider"])
+        names = [one.name for one in session.get_inputs()]
+        found = session.run(None, dict(zip(names, rows, strict=True)))
+    except Exception as error:  # of the runtime, or names that are not as many as rows
+        raise _no_onnx(short(error)) from None
+    for ours, theirs in zip(expected, found, strict=True):
+        ours = keras.ops.convert_to_numpy(keras.ops.cast(ours, "float32"))
+        if not np.allclose(ours, theirs, rtol=_CLOSE, atol=_CLOSE, equal_nan=True):
+            raise _no_onnx("what the converter made of it predicts something else")
 
 
 def _npz_file(model: keras.Model, task: Fields) -> bytes:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from importlib.metadata import packages_distributions, version
 from typing import Any
 
+from cerebro_db.configs.expressions import parse_expression
 from cerebro_db.configs.messages import shown
 from cerebro_db.configs.names import PREFIX, check_path
 from cerebro_db.errors import InvalidArgument
@@ -25,11 +26,13 @@ class Function:
     Attributes:
         path: such as ``package.module:function``.
         package, version: the distribution that it is from, as it was then.
+        expression: the text of one, which has none of the others.
     """
 
-    path: str
-    package: str
-    version: str
+    path: str | None
+    package: str | None
+    version: str | None
+    expression: str | None = None
 
 
 _known: dict[str, Function] = {}
@@ -57,15 +60,20 @@ def function_of(name: str) -> Callable[..., Any]:
             f"got {PREFIX}{name}; allowed: a function that is registered",
             hint="cerebro.registered_functions shows them",
         )
+    if name not in _imported and _known[name].expression is not None:
+        from cerebro_db.training.expressions import function_from
+
+        expression = parse_expression(_known[name].expression, f"{PREFIX}{name}")
+        _imported[name] = function_from(expression, name)
     if name not in _imported:
-        registered, (package, found) = _known[name], distribution_of(_known[name].path)
+        registered, (package, found) = _known[name], distribution_of(str(_known[name].path))
         if (package, found) != (registered.package, registered.version):
             raise InvalidArgument(
                 f"got {PREFIX}{name} of {package} {found}; it was registered with "
                 f"{registered.package} {registered.version}",
                 hint="an administrator can register it anew",
             )
-        _imported[name] = imported(registered.path)
+        _imported[name] = imported(str(registered.path))
     return _imported[name]
 
 

@@ -15,7 +15,8 @@ import tensorflow as tf
 from keras.src.backend.common import global_state
 from keras.src.trainers import compile_utils
 
-from cerebro_db.configs.architecture import with_dropout
+from cerebro_db.configs.architecture import EXPRESSION, is_expression, with_dropout
+from cerebro_db.configs.expressions import parse_expression
 from cerebro_db.configs.freezing import with_frozen, with_policy
 from cerebro_db.configs.memory import ArchitectureFacts
 from cerebro_db.configs.messages import shown
@@ -25,6 +26,7 @@ from cerebro_db.configs.optimizers import OPTIMIZER_MAP, ScheduleSpec
 from cerebro_db.configs.parameters import Arguments, CompileParams, LossSpec
 from cerebro_db.errors import InvalidArchitecture, InvalidArgument, InvalidState
 from cerebro_db.training.causes import short
+from cerebro_db.training.expressions import function_from
 from cerebro_db.training.functions import function_of
 
 _SEQUENTIAL = "cerebro>Sequential"
@@ -37,10 +39,11 @@ def made(config: Mapping[str, Any]) -> keras.Model:
     Raises:
         InvalidArchitecture: Keras refuses the architecture, or it has no input shape.
     """
-    copied = _with_own_sequential(config)
+    found: dict[str, Any] = {_SEQUENTIAL: _Sequential}
+    copied = _with_own_sequential(config, found)
     try:
         with _left_scopes():
-            model = keras.saving.deserialize_keras_object(copied, {_SEQUENTIAL: _Sequential})
+            model = keras.saving.deserialize_keras_object(copied, found)
     except RecursionError:
         raise InvalidArchitecture(
             "Keras cannot build the architecture: too many layers follow one another",
@@ -83,21 +86,38 @@ class _Sequential(keras.Sequential):
         return model
 
 
-def _with_own_sequential(value: Any) -> Any:
+def _with_own_sequential(value: Any, found: dict[str, Any], key: str = "") -> Any:
     """A copy in which Keras looks for the class of every Sequential in ``_Sequential``.
 
-    It is left to each layer whether it trains.
+    It is left to each layer whether it trains. Activations that are expressions become functions, which
+    Keras looks for in ``found``.
     """
     if isinstance(value, list):
-        return [_with_own_sequential(element) for element in value]
+        return [_with_own_sequential(element, found, key) for element in value]
+    if key.endswith("activation") and is_expression(value):
+        return _function(value, found)
     if not isinstance(value, dict):
         return value
-    copied = {key: _with_own_sequential(element) for key, element in value.items()}
+    copied = {name: _with_own_sequential(element, found, name) for name, element in value.items()}
     if copied.get("class_name") == "Functional" and isinstance(copied.get("config"), dict):
         # Keras would hand this on to every layer, also to those that are frozen.
         copied["config"].pop("trainable", None)
+    if copied.get("class_name") == "__tensor__":  # a tensor would be one of the graph of its model
+        copied["class_name"] = "__numpy__"
     is_sequential = copied.get("class_name") == "Sequential" and "module" in copied
     return {**copied, "registered_name": _SEQUENTIAL} if is_sequential else copied
+
+
+def _function(text: str, found: dict[str, Any]) -> dict[str, Any]:
+    """An expression as Keras writes a function."""
+    if text not in found:
+        found[text] = function_from(parse_expression(text.removeprefix(EXPRESSION)), text)
+    return {
+        "module": "builtins",
+        "class_name": "function",
+        "config": text,
+        "registered_name": "function",
+    }
 
 
 _EXCLUDED = "exclude_layers"
@@ -142,11 +162,27 @@ def facts_of(model: keras.Model) -> ArchitectureFacts:
         parameters=int(model.count_params()),
         multiply_adds=sum(_multiply_adds(layer) for layer in leaves),
         has_convolution=any("Conv" in type(layer).__name__ for layer in leaves),
-        has_random=any(hasattr(layer, "seed_generator") for layer in leaves),
+        has_random=any(_has_random(layer) for layer in leaves),
         layers=len(leaves),
         input_shapes=tuple(_row_shape(tensor.shape) for tensor in model.inputs),
         output_shapes=tuple(_row_shape(tensor.shape) for tensor in model.outputs),
     )
+
+
+# XLA knows no texts and tables, by which these work; as with random layers, nothing is compiled.
+_UNCOMPILED = ("Hashing", "IntegerLookup")
+
+
+def _has_random(layer: Any) -> bool:
+    return hasattr(layer, "seed_generator") or type(layer).__name__ in _UNCOMPILED
+
+
+def operations_of(model: keras.Model) -> Iterator[Any]:
+    """The operations between layers, those of nested models too."""
+    for layer in model._flatten_layers(include_self=True, recursive=True):
+        for operation in getattr(layer, "operations", ()):
+            if not isinstance(operation, keras.Layer):
+                yield operation
 
 
 def units_of(model: keras.Model) -> tuple[int, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import zlib
 from typing import Any
 
@@ -9,14 +10,22 @@ import keras
 
 from cerebro_db.training.state import AVERAGES, OPTIMIZER, WEIGHTS
 
+_UNNAMED = "variable"
+_COUNTED = re.compile(rf"{_UNNAMED}_\d+")
+
 
 def named_model_variables(model: keras.Model) -> dict[str, Any]:
     """``weights/...`` in the order of ``get_weights()``, then generators and the like."""
     known = {id(variable) for variable in model.weights}
     others = [variable for variable in model.non_trainable_variables if id(variable) not in known]
-    named = {f"{WEIGHTS}{i}/{variable.name}": variable for i, variable in enumerate(model.weights)}
+    named = {f"{WEIGHTS}{i}/{_name(one)}": one for i, one in enumerate(model.weights)}
     named |= {f"others/{i}/{variable.name}": variable for i, variable in enumerate(others)}
     return named
+
+
+def _name(variable: Any) -> str:
+    """The name of a weight; those without one Keras counts up in each process."""
+    return _UNNAMED if _COUNTED.fullmatch(variable.name) else str(variable.name)
 
 
 def named_variables(model: keras.Model, optimizer: Any) -> dict[str, Any]:

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import keras
 import tensorflow as tf
 from keras.src.backend.common import global_state
+from tensorflow.python.framework.func_graph import FuncGraph
 
 from cerebro_db.configs.architecture_limits import ArchitectureLimits
 from cerebro_db.configs.memory import Load, check_worker_memory, worker_memory
+from cerebro_db.configs.operations import ONLY_FLOATS
 from cerebro_db.errors import InvalidArchitecture
 from cerebro_db.training.causes import short
-from cerebro_db.training.models import made
+from cerebro_db.training.models import made, operations_of
 
 # Rows of the batch that is traced, unless the model fixes them: a prime, so that a size that is a
 # multiple of it tells that a tensor grows with the batch.
@@ -69,16 +72,18 @@ def model_size(model: keras.Model) -> ModelSize:
 def _traced(model: keras.Model, rows: int) -> tf.Graph:
     """The graph of a forward pass in training, with placeholders for inputs and variables."""
     make = tf.compat.v1.placeholder
-    with tf.Graph().as_default() as graph:
+    with FuncGraph("called").as_default() as graph:
         values = [(variable, make(variable.dtype, variable.shape)) for variable in model.variables]
         given = [make(one.dtype, (one.shape[0] or rows, *one.shape[1:])) for one in model.inputs]
         try:
             with keras.StatelessScope(state_mapping=values, initialize_variables=False):
-                model(given if len(given) > 1 else given[0], training=True)
+                found = model(given if len(given) > 1 else given[0], training=True)
         except Exception as error:  # whatever Keras or TensorFlow raises is about the architecture
             raise InvalidArchitecture(
                 f"the architecture cannot be computed: {short(error)}"
             ) from None
+    for tensor in tf.nest.flatten(found):
+        _check_rows(tensor, rows)
     return graph
 
 
@@ -137,22 +142,31 @@ def check_size(
             elements, a size is open, or Keras refuses the architecture.
         InvalidArgument: a model that only predicts may need more memory.
     """
-    # Variables that are made in such a scope have shapes but no values; what layers compute while
-    # they are built becomes operations of a graph that nobody runs.
+    # What layers compute while they are built becomes operations of a graph that nobody runs. Tables,
+    # which some layers look whole numbers up in, are made outside of it.
+    with FuncGraph("made").as_default(), without_values():
+        model = made(config)
+        _check_parameters(model, limits.parameters)
+        for layer in model._flatten_layers(include_self=False, recursive=True):
+            _check_layer(layer, limits)
+        for operation in operations_of(model):
+            _check_operation(operation, limits)
+        _check_whole_rows(model)
+        size = model_size(model)
+        if memory_mb is not None:
+            load = Load(None, optimizer="", compiled=False, **asdict(size))
+            check_worker_memory(worker_memory([load], 0, 0), memory_mb, "a model")
+        return size
+
+
+@contextmanager
+def without_values() -> Iterator[None]:
+    """Variables that are made in here have shapes but no values."""
     waiting = global_state.get_global_attribute(_WAITING)
     global_state.set_global_attribute(_WAITING, None)
     try:
-        with tf.Graph().as_default(), keras.StatelessScope(initialize_variables=False):
-            model = made(config)
-            _check_parameters(model, limits.parameters)
-            for layer in model._flatten_layers(include_self=False, recursive=True):
-                _check_layer(layer, limits)
-            _check_whole_rows(model)
-            size = model_size(model)
-            if memory_mb is not None:
-                load = Load(None, optimizer="", compiled=False, **asdict(size))
-                check_worker_memory(worker_memory([load], 0, 0), memory_mb, "a model")
-            return size
+        with keras.StatelessScope(initialize_variables=False):
+            yield
     finally:
         global_state.set_global_attribute(_WAITING, waiting)
 
@@ -173,6 +187,19 @@ def _check_whole_rows(model: keras.Model) -> None:
                 f"got the open shape {tensor.shape}; allowed: every size but the batch fixed",
                 hint="give each keras.Input its whole shape",
             )
+    for tensor in model.outputs:
+        _check_rows(tensor, model.inputs[0].shape[0])
+
+
+def _check_rows(output: Any, rows: int | None) -> None:
+    """Refuse an output that is not of the rows of a batch."""
+    shape = tuple(output.shape)
+    if len(shape) < 2 or shape[0] not in (None, rows):
+        raise InvalidArchitecture(
+            f"model architecture: got an output of the shape {shape}; allowed: the rows of a batch, "
+            "each with one number or more",
+            hint="an index such as x[:, :1] or keepdims=true keeps an axis; axis 0 is that of the rows",
+        )
 
 
 def _check_layer(layer: Any, limits: ArchitectureLimits) -> None:
@@ -184,18 +211,39 @@ def _check_layer(layer: Any, limits: ArchitectureLimits) -> None:
             _check_elements(what, tensor.shape)
         inputs = [_sizes(tensor) for tensor in node.input_tensors]
         shapes = [_sizes(tensor) for tensor in node.output_tensors] + _scores(layer, inputs)
-        largest = max(map(math.prod, shapes), default=0)
-        if largest > limits.elements:
-            raise InvalidArchitecture(
-                f"{what}: got {largest} numbers for one row; at most {limits.elements} are allowed",
-                hint="Give it a smaller input, or fewer units or filters.",
-            )
+        _check_largest(what, shapes, limits)
         steps = _unrolled_steps(layer, inputs)
         if steps > limits.steps:
             raise InvalidArchitecture(
                 f"{what}: got unroll with {steps} time steps; at most {limits.steps} are allowed",
                 hint="Set unroll to false.",
             )
+
+
+def _check_operation(operation: Any, limits: ArchitectureLimits) -> None:
+    what = f"model architecture: operation {operation.name[:60]!r}"
+    for node in operation._inbound_nodes:
+        for tensor in [*node.input_tensors, *node.output_tensors]:
+            _check_elements(what, tensor.shape)
+        _check_largest(what, map(_sizes, node.output_tensors), limits)
+        kinds = {tensor.dtype for tensor in node.output_tensors}
+        if type(operation).__name__ in ONLY_FLOATS and any("int" in kind for kind in kinds):
+            raise InvalidArchitecture(
+                f"{what}: got whole numbers; allowed: numbers with a fraction, as whole ones may be "
+                "divided by zero",
+                hint="keras.ops.cast(x, 'float32') makes them such",
+            )
+
+
+def _check_largest(
+    what: str, shapes: Iterable[tuple[int, ...]], limits: ArchitectureLimits
+) -> None:
+    largest = max(map(math.prod, shapes), default=0)
+    if largest > limits.elements:
+        raise InvalidArchitecture(
+            f"{what}: got {largest} numbers for one row; at most {limits.elements} are allowed",
+            hint="Give it a smaller input, or fewer units or filters.",
+        )
 
 
 def _check_elements(what: str, shape: Any) -> None:

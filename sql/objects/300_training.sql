@@ -21,7 +21,7 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF (task::json ->> 'functions')::boolean THEN
         PERFORM cerebro._know_functions((
-            SELECT json_object_agg(f.name, ARRAY[f.path, f.package, f.version])::text
+            SELECT json_object_agg(f.name, ARRAY[f.path, f.package, f.version, f.expression])::text
               FROM cerebro.catalog_functions f));
     END IF;
     RETURN task;

@@ -119,10 +119,10 @@ CREATE TRIGGER check_setting BEFORE INSERT ON cerebro.catalog_settings
 
 CREATE VIEW cerebro.registered_functions WITH (security_barrier) AS
 SELECT f.name, f.path, f.package, f.version, f.places, pg_get_userbyid(f.registered_by) AS registered_by,
-       f.registered
+       f.registered, f.expression
   FROM cerebro.catalog_functions f;
 COMMENT ON VIEW cerebro.registered_functions IS
-'Functions of installed packages that parameters may name as custom.name.';
+'Functions of installed packages, and expressions, that parameters may name as custom.name.';
 
 -- A driver holds the advisory lock of its run for as long as it lives.
 {%- set run_columns %}

@@ -128,13 +128,13 @@ TRICKS: dict[str, tuple[Any, str]] = {
         sequential(layer("StringLookup", "s", vocabulary="/etc/passwd")), "read files",
     ),
     "integer vocabulary": (
-        sequential(layer("IntegerLookup", "s", vocabulary="/etc/passwd")), "read files",
+        sequential(layer("IntegerLookup", "s", vocabulary="/etc/passwd")), "reads no files",
     ),
     "saved model": (sequential(layer("TFSMLayer", "t", filepath="/tmp/x")), "runs code"),
     "jax": (sequential(layer("JaxLayer", "t")), "runs code"),
     "operator": (
         sequential({**dense(), "module": "keras.src.ops.numpy", "class_name": "Add"}),
-        "operations outside layers",
+        "between the layers of a functional model only",
     ),
     "legacy module path": (
         sequential({**dense(), "module": "keras.src.layers.core.dense"}), "allowed are classes",
@@ -169,7 +169,7 @@ TRICKS: dict[str, tuple[Any, str]] = {
     ),
     "slice": (
         functional({"args": [{"class_name": "__slice__", "config": {}}], "kwargs": {}}),
-        "operations",
+        "index of a tensor only",
     ),
     "object in a call": (functional({"args": [dense()], "kwargs": {}}), "inbound_nodes"),
     "legacy call": (functional([["input", 0, 0, {"x": 1}]]), "list of JSON objects"),  # type: ignore[arg-type]

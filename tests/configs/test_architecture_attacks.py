@@ -160,7 +160,37 @@ HIDDEN = {
     "a class in other letters": sequential(layer("Lаmbda")),
     "a class below a class": sequential(layer("Dense.__init__")),
     "a dunder": sequential(layer("__class__")),
-    "an operation": functional(node(layer("Add", "keras.src.ops.numpy"))),
+    "an operation in a Sequential": sequential(layer("Add", "keras.src.ops.numpy")),
+    "an operation in a wrapper": sequential(
+        layer("TimeDistributed", layer=layer("Relu", "keras.src.ops.nn"))
+    ),
+    "an operation that calls functions": functional(node(layer("Map", "keras.src.ops.core"))),
+    "another class of that module": functional(node(layer("KerasTensor", "keras.src.ops.numpy"))),
+    "a function of that module": functional(node(layer("add", "keras.src.ops.numpy"))),
+    "a module below operations": functional(node(layer("Add", "keras.src.ops.numpy.os"))),
+    "an operation by its registered name": functional(
+        node(layer("Add", "keras.src.ops.numpy") | {"registered_name": "package>Mine"})
+    ),
+    "an object as an operation's argument": functional(
+        node(layer("Mean", "keras.src.ops.numpy", axis=LAMBDA))
+    ),
+    "an object that an operation is called with": functional(
+        node(layer("Add", "keras.src.ops.numpy"), LAMBDA)
+    ),
+    "an object in a slice": functional(
+        node(layer("GetItem", "keras.src.ops.numpy"), {
+            "class_name": "__slice__", "config": {"start": LAMBDA, "stop": None, "step": None}})
+    ),
+    "an object in an array": functional(
+        node(layer("Add", "keras.src.ops.numpy"), {
+            "class_name": "__numpy__", "config": {"value": [LAMBDA], "dtype": "float32"}})
+    ),
+    "an array of objects": functional(
+        node(layer("Add", "keras.src.ops.numpy"), {
+            "class_name": "__numpy__", "config": {"value": [1.0], "dtype": "object"}})
+    ),
+    "an expression that calls": sequential(dense(activation="expression:__import__('os').system(x)")),
+    "an expression of a function": sequential(dense(activation=function("os", "expression:open(x)"))),
     "an object as a call's argument": functional(node(dense(), [[LAMBDA]])),
     "an object as a call's named argument": functional(node(dense(), mask={"a": [LAMBDA]})),
     "bytes as a call's argument": functional(
@@ -216,7 +246,9 @@ def test_nothing_runs_is_imported_or_read_while_attacks_are_refused(tmp_path: Pa
     )
     outcomes, checked, control, modules = json.loads(done.stdout)
     assert [name for name, message in zip(attacks, outcomes, strict=True) if not message] == []
-    assert checked == []
+    assert set(checked) <= {
+        "compile"
+    }  # Python's parser, of expressions; nothing of them is executed
     assert {"compile", "exec", "open"} <= set(control)
     assert modules == []
     assert not (tmp_path / "ran").exists()
@@ -244,6 +276,8 @@ def test_the_harmless_form_of_each_passes() -> None:
     )
     check_architecture(json.dumps(harmless))
     check_architecture(json.dumps(functional(node(dense(), mask=None))))
+    check_architecture(json.dumps(functional(node(layer("Add", "keras.src.ops.numpy"), 1, 2))))
+    check_architecture(json.dumps(sequential(dense(activation="expression:x * sigmoid(x)"))))
 
 
 def with_text(text: str) -> str:

@@ -47,6 +47,14 @@ OBJECTIVES = ["val_accuracy", "val_auc(mode=max), loss", "'my metric', val_loss(
 EARLY_STOPPING = ["patience=3, min_delta=0.01, first_epoch=2", "median_after=5, target=0.95"]
 CHANGES = ["lr=0.003, batch_size=64", "optimizer=SGD(0.1), momentum=0.9, l2=0.1, epochs=2"]
 
+EXPRESSIONS = [
+    "K.mean(K.square(y_true - y_pred), axis=-1)",
+    "def rmse(y_true, y_pred):\n    import tensorflow.keras.backend as K\n    return K.sqrt(y_true - y_pred)",
+    "d = abs(y_true - y_pred)\nwhere(d < 1.0, 0.5 * d**2, d - 0.5)",
+    "x * sigmoid(1.702 * x[..., None, 0:2]) & (x != 3)",
+    "concatenate([x, x], axis=[1]) @ cast(x, 'float32')",
+]
+
 PIECES = [
     "'", '"', "(", ")", "[", "]", "{", "}", ",", "=", ":", ".", "-", "--", "+", "*", "**", "#", "\\", "\n",
     "\t", "\r", "\0", "\x0c", "é", "ſ", "\u2028", "\ud800", " ", "lambda x: x", "x for x in y", "if a else b",

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from cerebro_db.configs.architecture import check_architecture, fingerprint, with_dropout
 from cerebro_db.configs.changes import changed
+from cerebro_db.configs.expressions import parse_expression
 from cerebro_db.configs.grid import parse_compile_grid, parse_fit_grid
 from cerebro_db.configs.memory import ArchitectureFacts
 from cerebro_db.configs.model_selection import combine, generate
@@ -78,6 +79,13 @@ def test_facts(value: Any) -> None:
 def test_compile_params(text: str) -> None:
     parsed = attempt("compile_params", parse_compile_params, text)
     assert parsed is None or hash(parsed) == hash(parse_compile_params(text))
+
+
+@share(0.1)
+@given(grammar_texts.changed(grammar_texts.EXPRESSIONS))
+def test_expressions(text: str) -> None:
+    parsed = attempt("expressions", parse_expression, text)
+    assert parsed is None or parsed.places in (1, 2)
 
 
 @share(0.1)

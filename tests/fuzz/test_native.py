@@ -109,6 +109,71 @@ LAYERS: dict[tuple[int, ...], list[dict[str, Any]]] = {
 }
 
 
+def operation(module: str, kind: str, *args: Any, **config: Any) -> dict[str, Any]:
+    return {
+        "module": f"keras.src.{module}", "class_name": kind, "config": config, "registered_name": kind,
+        "name": "op", "inbound_nodes": [{"args": list(args) or [ROWS], "kwargs": {}}],
+    }  # fmt: skip
+
+
+def tensor(of: str) -> dict[str, Any]:
+    config = {"shape": [None, 6, 4], "dtype": "float32", "keras_history": [of, 0, 0]}
+    return {"class_name": "__keras_tensor__", "config": config}
+
+
+ROWS = tensor("rows")
+PART = {"class_name": "__slice__", "config": {"start": 1, "stop": 5, "step": 2}}
+# Of rows of 6 x 4 numbers.
+OPERATIONS = [
+    operation("ops.numpy", "GetItem", ROWS, [PART, PART, 1]),
+    operation("ops.numpy", "Reshape", newshape=[-1, 3, 8]),
+    operation("ops.numpy", "Repeat", repeats=2, axis=1),
+    operation("ops.numpy", "Tile", repeats=[1, 2, 1]),
+    operation("ops.numpy", "Pad", pad_width=[[0, 0], [1, 1], [0, 2]]),
+    operation("ops.numpy", "Split", indices_or_sections=2, axis=1),
+    operation("ops.numpy", "Roll", shift=2, axis=1),
+    operation("ops.numpy", "Take", ROWS, 2, axis=1),
+    operation("ops.numpy", "Tensordot", ROWS, ROWS, axes=[[2], [2]]),
+    operation("ops.numpy", "BroadcastTo", shape=[2, 6, 4]),
+    operation("ops.numpy", "Swapaxes", axis1=1, axis2=2),
+    operation("ops.numpy", "Moveaxis", source=[1], destination=[2]),
+    operation("ops.numpy", "Mean", axis=[1], keepdims=True),
+    operation("ops.numpy", "Argmax", axis=1),
+    operation("ops.numpy", "Cumsum", axis=1),
+    operation("ops.numpy", "Tril", k=1),
+    operation("ops.numpy", "Sort", axis=1),
+    operation("ops.numpy", "Mod", ROWS, 3),
+    operation("ops.numpy", "FloorDivide", ROWS, 3),
+    operation("ops.numpy", "Power", ROWS, 3),
+    operation("ops.numpy", "Clip", x_min=-1.0, x_max=1.0),
+    operation("ops.numpy", "Round", decimals=2),
+    operation("ops.nn", "Normalize", axis=1, order=2),
+    operation("ops.nn", "Softmax", axis=[1, 2]),
+    operation("ops.math", "TopK", k=2),
+    operation("ops.core", "Unstack", num=6, axis=1),
+]
+
+
+def functional(changed: dict[str, Any]) -> dict[str, Any]:
+    """A net of the operation that is tried."""
+    rows = layer("InputLayer", batch_shape=[None, 6, 4], name="rows")
+    flat = layer("Flatten", name="flat") | {"name": "flat", "inbound_nodes": [_call("op")]}
+    last = layer("Dense", units=2, name="last") | {"name": "last", "inbound_nodes": [_call("flat")]}
+    layers = [{**rows, "name": "rows", "inbound_nodes": []}, changed, flat, last]
+    return {
+        "module": "keras.src.models.functional",
+        "class_name": "Functional",
+        "config": {
+            "name": "n", "layers": layers, "input_layers": [["rows", 0, 0]],
+            "output_layers": [["last", 0, 0]],
+        },
+    }  # fmt: skip
+
+
+def _call(of: str) -> dict[str, Any]:
+    return {"args": [tensor(of)], "kwargs": {}}
+
+
 def _places(value: Any, start: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
     """Places of numbers and of lists of numbers."""
     if isinstance(value, int | float | list):
@@ -127,6 +192,16 @@ def _with(value: Any, path: tuple[Any, ...], number: Any) -> Any:
     return changed
 
 
+def changed_operations() -> Iterator[dict[str, Any]]:
+    """The same for numbers of operations, and those that they are called with."""
+    for one in OPERATIONS:
+        for key in ("config", "inbound_nodes"):
+            for path in _places(one[key], (key,)):
+                if key == "config" or not {"keras_history", "shape"} & set(path):
+                    for number in NUMBERS:
+                        yield functional(_with(one, path, number))
+
+
 def changed_models() -> Iterator[dict[str, Any]]:
     """Each number of each layer, replaced by each that has broken something, somewhere."""
     for shape, layers in LAYERS.items():
@@ -134,6 +209,7 @@ def changed_models() -> Iterator[dict[str, Any]]:
             for path in _places(one["config"], ("config",)):
                 for number in NUMBERS:
                     yield model(list(shape), _with(one, path, number))
+    yield from changed_operations()
     for stored in mutations.MODELS.values():
         for path in _places(stored["config"], ("config",)):
             yield _with(stored, path, 0)

@@ -154,6 +154,7 @@ CALLS = [
     "SELECT cerebro.cerebro_set('cache_mb', '64')",
     "SELECT cerebro.cerebro_set('cache_mb', NULL)",
     "SELECT cerebro.cerebro_register_function('mine', 'no_such_package:function')",
+    "SELECT cerebro.cerebro_register_expression('mine', 'x * x')",
     "SELECT cerebro.cerebro_unregister_function('mine')",
     "SELECT cerebro.cerebro_cancel(1)",
     "SELECT cerebro.cerebro_pause(1)",

@@ -126,7 +126,7 @@ def test_dropout_needs_a_dropout_layer(library):
     grid = COMPILE[:-1] + ", 'dropout': [0.1, 0.2]}"
     call = "SELECT cerebro_generate_configs('library', 'dropped', %s, %s, %s)"
     with pytest.raises(errors.InvalidParameterValue, match=r"model_id 2: .*no dropout layer"):
-        library.fetch(call, ([3, 2], grid, FIT))
+        library.fetch(call, ([2], grid, FIT))
     assert "public.dropped" not in library.tables()
     library.fetch(call, ([3], grid, FIT))
     assert library.value("SELECT count(*) FROM dropped") == 16
@@ -156,7 +156,6 @@ GENERATE = {
     "'twice','o','{1}',%(c)s,%(f)s": (errors.InvalidParameterValue, "exactly once"),
     "'bare','o','{1}',%(c)s,%(f)s": (errors.WrongObjectType, "no column model_arch"),
     "'library','plain','{1}',%(c)s,%(f)s": (errors.WrongObjectType, "no column mst_key"),
-    "'library','half','{1}',%(c)s,%(f)s": (errors.WrongObjectType, "no summary table"),
     "'library','looked','{1}',%(c)s,%(f)s": (errors.WrongObjectType, "looked"),
     "'library','free','{1}',%(c)s,%(f)s": (errors.DuplicateTable, "free_summary"),
     "'library','o','{1}',NULL,%(f)s": (errors.InvalidParameterValue, "compile_params_grid: got"),
@@ -214,3 +213,66 @@ def test_bad_lists(strange, arguments):
     with pytest.raises(errors.InvalidParameterValue, match=LISTS[arguments]):
         strange.fetch(f"SELECT cerebro_load_configs({arguments})", {"c": LIST})
     assert strange.tables() == before
+
+
+def test_dropout_applies_where_there_are_such_layers(library):
+    with_dropout = COMPILE.replace(
+        "{'loss'", "{'dropout': [0.1, 0.2], 'freeze': [['drop'], []], 'loss'"
+    )
+    library.notices()
+    library.fetch(
+        "SELECT cerebro_generate_configs('library', 'left_out', ARRAY[1, 3], %s, %s)",
+        (with_dropout, "{'batch_size': [8]}"),
+    )
+    told = library.notices()
+    assert "dropout is left out where no layer of the architecture has it: model_id 1" in told
+    assert "freeze is left out where no layer of the architecture has it: model_id 1" in told
+    counts = library.fetch(
+        "SELECT model_id, count(*), count(nullif(strpos(compile_params, 'dropout'), 0)),"
+        " count(nullif(strpos(compile_params, 'drop'')'), 0)) FROM left_out GROUP BY 1 ORDER BY 1"
+    )
+    assert [row[:3] for row in counts] == [(1, 4, 0), (3, 16, 16)]
+
+
+def test_grids_of_single_models(library):
+    own = COMPILE.replace(
+        "{'loss'", "{'model_params_list': [{'model_id': [2], 'l2': [0.1, 0.2]}], 'loss'"
+    )
+    library.fetch(
+        "SELECT cerebro_generate_configs('library', 'own', ARRAY[1, 2], %s, %s)",
+        (own, "{'batch_size': [8], 'model_params_list': [{'model_id': [1], 'batch_size': [16]}]}"),
+    )
+    rows = library.fetch(
+        "SELECT model_id, count(*), count(nullif(strpos(compile_params, 'l2='), 0)), min(fit_params)"
+        " FROM own GROUP BY 1 ORDER BY 1"
+    )
+    assert rows == [(1, 4, 0, "batch_size=16"), (2, 8, 8, "batch_size=8")]
+    with pytest.raises(errors.InvalidParameterValue, match=r"model_id 2; allowed: .*model_id_list"):
+        library.fetch(
+            "SELECT cerebro_generate_configs('library', 'own', ARRAY[1], %s, %s)", (own, FIT)
+        )
+
+
+def test_a_summary_that_was_dropped_is_made_anew(library):
+    call = "SELECT cerebro_generate_configs('library', 'lost', ARRAY[1], %s, %s)"
+    library.fetch(call, (COMPILE, FIT))
+    library.fetch("DROP TABLE lost_summary")
+    library.fetch(call, (COMPILE, FIT.replace("16", "32")))
+    assert library.fetch("SELECT * FROM lost_summary") == [("public.library", None)]
+    assert library.value("SELECT count(*) FROM lost") == 12
+
+
+def test_epsilon_none_is_the_default(library):
+    params = COMPILE.replace("'lr'", "'epsilon': [None], 'lr'")
+    library.fetch(
+        "SELECT cerebro_generate_configs('library', 'eps', ARRAY[1], %s, %s)", (params, FIT)
+    )
+    library.fetch(
+        "SELECT cerebro_generate_configs('library', 'eps', ARRAY[1], %s, %s)", (COMPILE, FIT)
+    )
+    assert (
+        library.value(
+            "SELECT count(DISTINCT replace(compile_params, 'epsilon=None,', '')) FROM eps"
+        )
+        == 4
+    )

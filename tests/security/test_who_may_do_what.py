@@ -131,6 +131,8 @@ ATTACKS: dict[str, list[str]] = {
     "cerebro_load_model": [
         "'A.models', %(net)s",
         "'A.planted', %(net)s",
+        "'stolen', cerebro_mlp(), packed_table := 'A.packed'",
+        "'stolen', 'LeNet5', packed_table := 'A.packed'",
     ],
     "cerebro_delete_model": ["'A.models', 1"],
     "cerebro_load_configs": [
@@ -194,6 +196,7 @@ ATTACKS: dict[str, list[str]] = {
     "cerebro_drop_outputs": ["'A.packed'", "'A.out'", "'A.models'"],
     "cerebro_set": ["'cache_mb', '1'", "'worker_dsn', 'host=/tmp'"],
     "cerebro_register_function": ["'evil', 'keras.losses:log_cosh'", "'evil', 'os:system'"],
+    "cerebro_register_expression": ["'evil', 'x * x'", "'evil', 'open(x)'"],
     "cerebro_unregister_function": ["'evil'"],
     "_know_functions": ["'{}'", """'{"evil": ["os:system", "os", "1"]}'"""],
 }
@@ -216,11 +219,12 @@ OF_RUNS = {
 OF_OWN_SESSION = {
     "_begin_prediction", "_catalog_differences", "_check_model", "_check_run", "_check_setting", "_combine_measures", "_cores",
     "_export_model", "_lock_catalog",
-    "_extend_prediction", "_gpus", "_image_array", "_image_fault", "_inspect_model",
+    "_extend_prediction", "_gpus", "_image_array", "_image_fault", "_inspect_model", "_named_model",
     "_join_state", "_loopback", "_measure_final", "_memory_mb", "_measure_step", "_pack_arrays", "_pack_labels", "_pack_weights",
     "_predict_batch", "_predict_buffer", "_predict_spread", "_prepare_process", "_prepare_worker", "_read_model_file",
     "_role", "_saved_state", "_state_weights", "_train_final", "_train_step", "_try_scores", "_write_events", "cerebro_joined_state",
-    "_with_functions", "cerebro_image_array", "cerebro_measure", "cerebro_train", "cerebro_version",
+    "_with_functions", "cerebro_convert_bytea_to_integer_array", "cerebro_convert_bytea_to_real_array",
+    "cerebro_image_array", "cerebro_mlp", "cerebro_measure", "cerebro_train", "cerebro_version",
 }  # fmt: skip
 VACUUM = {"_vacuum", "cerebro_vacuum"}
 # What is asked by triggers and defaults where rows are written on segments.

@@ -15,7 +15,7 @@ import pytest
 
 from cerebro_db.configs.architecture import check_architecture, fingerprint
 from cerebro_db.configs.exports import Format, export_format
-from cerebro_db.errors import InvalidArgument, InvalidState, MissingLibrary
+from cerebro_db.errors import InvalidArgument, InvalidData, InvalidState, MissingLibrary
 from tests.training.conftest import SOFTMAX
 
 pytestmark = pytest.mark.slow
@@ -60,7 +60,41 @@ def sequences() -> Any:
     return keras.Model(rows, layers.Dense(3)(layers.GRU(4)(told)))
 
 
-MODELS = {"dense": dense, "images": images, "sequences": sequences}
+def augmented() -> Any:
+    """Known means, and random layers that would be active if nobody told them otherwise."""
+    import keras
+
+    layers = keras.layers
+    return keras.Sequential(
+        [
+            keras.Input((6, 6, 2)),
+            layers.Normalization(mean=[0.3, -0.2], variance=[2.0, 0.5]),
+            layers.RandomFlip(seed=1),
+            layers.RandomRotation(0.2),
+            layers.RandomContrast(0.3),
+            layers.Flatten(),
+            layers.GaussianNoise(0.3),
+            layers.Dense(3, activation="softmax"),
+        ]
+    )
+
+
+def operations() -> Any:
+    import keras
+
+    rows = keras.Input((6,))
+    seen = keras.layers.Dense(4, activation="tanh")(rows) * 2.0 + rows[:, :1]
+    told = keras.ops.concatenate([seen, keras.ops.mean(rows, axis=1, keepdims=True)], axis=1)
+    return keras.Model(rows, keras.layers.Dense(3)(told))
+
+
+MODELS = {
+    "dense": dense,
+    "images": images,
+    "sequences": sequences,
+    "augmented": augmented,
+    "operations": operations,
+}
 ROWS = np.random.default_rng(1)
 
 
@@ -138,6 +172,25 @@ def test_onnx_predicts_the_same_in_onnx_runtime(trained: Any, exported: Any) -> 
     expected = trained[0].predict(rows, verbose=0)
     np.testing.assert_allclose(found, expected, atol=1e-5, rtol=0)
     assert session.get_inputs()[0].shape[1:] == list(rows.shape[1:])
+
+
+def test_a_broken_file_is_not_returned(monkeypatch: Any) -> None:
+    """The converter writes what it cannot convert into the file, and says nothing."""
+    from cerebro_db.training import export
+
+    model = dense()
+    good = export._onnx_file(model, None)  # type: ignore[arg-type]
+    for weight in model.weights:
+        weight.assign(weight + 1.0)
+    with pytest.raises(InvalidData, match="predicts something else"):
+        export._check_onnx(model, good)
+    with pytest.raises(InvalidData, match="ONNX cannot hold the model"):
+        export._check_onnx(model, good[:-40])
+    find = export.importlib.util.find_spec
+    monkeypatch.setattr(
+        export.importlib.util, "find_spec", lambda name: None if "runtime" in name else find(name)
+    )
+    export._check_onnx(model, good)  # without the runtime only its form is checked
 
 
 def test_arrays_are_those_of_the_model(trained: Any, exported: Any) -> None:

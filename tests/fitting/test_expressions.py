@@ -1,0 +1,106 @@
+"""Expressions that an administrator registers, in runs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import psycopg2
+import pytest
+
+Fit = Callable[..., tuple[str, int]]
+# As MADlib's documentation has them, without the pickling around them.
+SQUARED_ERROR = """
+def squared_error(y_true, y_pred):
+    import tensorflow.keras.backend as K
+    return K.square(y_pred - y_true)
+"""
+RMSE = """
+def rmse(y_true, y_pred):
+    import tensorflow.keras.backend as K
+    return K.sqrt(K.mean(K.square(y_pred - y_true), axis=-1))
+"""
+OURS = "loss='custom.squared_error',optimizer='Adam(lr=0.01)',metrics=['custom.root']"
+
+
+@pytest.fixture
+def registered(bench: Any) -> Iterator[None]:
+    for name, text in (
+        ("squared_error", SQUARED_ERROR),
+        ("root", RMSE),
+        ("bent", "x / (1 + abs(x))"),
+    ):
+        bench.run("SELECT cerebro_register_expression(%s, %s)", (name, text))
+    yield
+    bench.run("DELETE FROM cerebro.catalog_functions")
+
+
+def test_the_custom_loss_and_metric_of_madlib(
+    bench: Any, fit: Fit, selection: Callable[..., str], weights: Any, registered: None
+) -> None:
+    of_keras = OURS.replace("custom.squared_error", "mse")
+    out, run_id = fit(configs=selection([1], [OURS, of_keras]), epochs=2, seed=1)
+    names, losses, values = bench.row(
+        f"SELECT metrics_type, training_loss, training_metrics FROM {out}_info WHERE mst_key = 1"
+    )
+    assert names == ["root"]
+    assert all(0 < value < 1 for value in (*losses, *values))
+    manifest = bench.value("SELECT manifest FROM cerebro.runs WHERE run_id = %s", (run_id,))
+    assert manifest["functions"] == {
+        "squared_error": {"expression": SQUARED_ERROR},
+        "root": {"expression": RMSE},
+    }
+    alone, _ = fit(configs=selection([1], [OURS]), epochs=2, seed=1)
+    unmeasured = selection([1], [OURS.replace("custom.root", "mae")])
+    assert weights(alone)[1] == weights(fit(configs=unmeasured, epochs=2, seed=1)[0])[1]
+    assert bench.value(f"SELECT count(*) FROM {out}_info WHERE status = 'finished'") == 2
+    bench.run("SELECT cerebro_unregister_function('squared_error')")
+    bench.run(f"SELECT cerebro_predict('{out}', 'blobs', 'id', 'x', '{out}_p', mst_key := 1)")
+    assert bench.value(f"SELECT count(DISTINCT id) FROM {out}_p") == 150
+
+
+def test_an_activation_is_a_part_of_the_model(bench: Any, registered: None) -> None:
+    bench.run(
+        "SELECT cerebro_load_model('bent_models', cerebro_mlp(2, ARRAY[4], 3, activation := 'custom.bent'))"
+    )
+    stored = bench.value("SELECT model_arch FROM bent_models")
+    assert stored["config"]["layers"][1]["config"]["activation"] == "expression:x / (1 + abs(x))"
+    bench.run("SELECT cerebro_unregister_function('bent')")
+    bench.run("SELECT cerebro_load_model('bent_models', %s::text)", (json.dumps(stored),))
+    with pytest.raises(psycopg2.errors.InvalidParameterValue, match=r"activation 'custom\.bent'"):
+        bench.run(
+            "SELECT cerebro_load_model('bent_models', cerebro_mlp(2, ARRAY[4], 3, activation := 'custom.bent'))"
+        )
+    bench.run("DROP TABLE bent_models")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("mse", "x", "name: got 'mse', which Keras has"),
+        ("root", "x", "registered already"),
+        ("Ours", "x", "allowed: lower-case"),
+        ("ours", "__import__('os').system(y_pred)", "calls of functions by their names"),
+        ("ours", "open(y_pred)", "function 'open', which is not allowed"),
+        ("ours", "y_true", "must use y_pred"),
+        ("ours", None, "expression: got NULL"),
+        (None, "x", "name: got NULL"),
+    ],
+)
+def test_what_is_refused(
+    bench: Any, registered: None, name: str | None, text: str | None, message: str
+) -> None:
+    with pytest.raises(psycopg2.errors.InvalidParameterValue, match=message):
+        bench.run("SELECT cerebro_register_expression(%s, %s)", (name, text))
+
+
+def test_an_expression_is_no_schedule_and_an_activation_no_loss(
+    bench: Any, fit: Fit, selection: Callable[..., str], registered: None
+) -> None:
+    for params, fits, message in (
+        (OURS.replace("squared_error", "bent"), ["batch_size=8"], "of one argument"),
+        (OURS, ["callbacks=[LearningRateScheduler(custom.root)]"], "allowed for a schedule"),
+    ):
+        with pytest.raises(psycopg2.errors.InvalidParameterValue, match=message):
+            fit(configs=selection([1], [params], fits))

@@ -1,0 +1,1 @@
+return relay.trainer("models.named_model", name, shape, units, classes)

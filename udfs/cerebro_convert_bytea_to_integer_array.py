@@ -1,0 +1,1 @@
+return relay.numbers(data, "i")

@@ -1,0 +1,1 @@
+return relay.driver("models.register_expression", name, expression)
