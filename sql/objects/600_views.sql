@@ -1,5 +1,6 @@
 -- What is seen of runs while they go on and afterwards.
 
+DROP VIEW IF EXISTS cerebro.dashboard;
 DROP VIEW IF EXISTS cerebro.searches;
 DROP VIEW IF EXISTS cerebro.trials;
 {%- set views = ['registered_functions', 'progress', 'leaderboard', 'metrics', 'decisions', 'hops', 'runs', 'settings', '_settings', '_requests',
