@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
+from cerebro_db.watching import reading
 from cerebro_db.watching.reading import Source
 
 _STATUSES = (
@@ -66,9 +67,12 @@ class RunsCollector:
                 ("configurations_failed", "Configurations that have failed or were cancelled"),
             )
         ]
-        for run_id, name, *values in self._source.run(_GOING_ON):
+        for run_id, name in self._source.run(_GOING_ON):
+            pace = reading.pace(self._source, run_id)
+            alive = pace.configurations - pace.failed
+            values = (pace.done, pace.planned, pace.rows_per_second or 0, alive, pace.failed)
             for family, value in zip(families, values, strict=True):
-                family.add_metric([str(run_id), name or ""], float(value or 0))
+                family.add_metric([str(run_id), name or ""], value)
         return list(families)
 
     def _workers(self) -> list[Metric]:
@@ -107,8 +111,7 @@ SELECT count(*), coalesce(sum(rows), 0), coalesce(sum(extract(epoch FROM finishe
   FROM cerebro.hops
 """
 _GOING_ON = """
-SELECT run_id, name, hops_done, hops_planned, rows_per_second, configurations, failed
-  FROM cerebro.progress WHERE status IN ('starting', 'running') ORDER BY run_id
+SELECT run_id, name FROM cerebro.runs WHERE status IN ('queued', 'starting', 'running') ORDER BY run_id
 """
 _WORKERS = """
 SELECT w.run_id, count(*), sum(w.waited), sum(w.worked), sum(w.memory_mb)
