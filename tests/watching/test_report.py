@@ -181,8 +181,6 @@ def test_it_is_drawn(which: str, request: pytest.FixtureRequest, own_folder: Pat
     assert 'data-state="drawn"' in text
     for chart in ("curves-0", "parallel-0", "importance-0", "work-0"):
         assert re.search(rf'id="{chart}"[^>]*class="[^"]*js-plotly-plot|class="[^"]*js-plotly-plot[^"]*"[^>]*id="{chart}"', text), chart  # fmt: skip
-    assert "Could not be drawn" not in text
-    assert "WebGL is not supported" not in text
     assert "<script>alert" not in text
 
 
