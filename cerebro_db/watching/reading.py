@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from cerebro_db.errors import InvalidArgument, UndefinedRun
 
@@ -114,8 +114,7 @@ class Standing:
         return found
 
 
-@dataclass(frozen=True)
-class Measured:
+class Measured(NamedTuple):
     """A row of ``cerebro.metrics``.
 
     Attributes:
@@ -172,8 +171,7 @@ class Pace:
         return self.rows / self.seconds if self.seconds > 0 else None
 
 
-@dataclass(frozen=True)
-class Hopped:
+class Hopped(NamedTuple):
     """A hop: who made it, on what, and when, in seconds since 1970.
 
     Attributes:
@@ -274,7 +272,7 @@ SELECT m.mst_key, m.epoch, m.dataset, m.loss, m.metric_names, m.metrics, m.elaps
 
 def hops(source: Source, run_id: int) -> list[Hopped]:
     """The hops of a run, in the order in which they began."""
-    return [Hopped(*row) for row in source.run(_HOPS, (run_id,))]
+    return [Hopped._make(row) for row in source.run(_HOPS, (run_id,))]
 
 
 _HOPS = """
