@@ -336,13 +336,14 @@ class Database:
 
     # -- SQL ---------------------------------------------------------------------
     def sql(self, query: str, parameters: Sequence[Any] = ()) -> Frame:
-        """The rows of a query, whose parameters are ``%s``."""
-        return frame(*self._connections.table(query, parameters))
+        """The rows of a query, whose parameters are ``%s``; without any, a per cent sign is one."""
+        text = query if parameters else query.replace("%", "%%")
+        return frame(*self._connections.patiently(text, parameters))
 
     def table(self, name: str) -> Frame:
         """The rows of a table."""
         ((known,),) = self._connections.run("SELECT %s::regclass::text", (name,))
-        return self.sql(f"SELECT * FROM {known.replace('%', '%%')}")
+        return self.sql(f"SELECT * FROM {known}")
 
     def __getattr__(self, name: str) -> Any:
         """A function of schema ``cerebro``, without its prefix."""

@@ -25,8 +25,4 @@ def frame(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> Frame:
     except ImportError:
         kind = namedtuple("Row", [re.sub(r"\W", "_", one) for one in columns], rename=True)  # type: ignore[misc]
         return [kind(*row) for row in rows]
-    return pandas.DataFrame.from_records(
-        [tuple(row) for row in rows], columns=list(columns)
-    ).convert_dtypes(
-        convert_string=False, convert_boolean=False, convert_floating=False, convert_integer=True
-    )
+    return pandas.DataFrame.from_records([tuple(row) for row in rows], columns=list(columns))

@@ -11,11 +11,10 @@ from cerebro_db.watching.reading import RunFacts, Source
 _FIT = (
     ("num_iterations", None), ("use_gpus", False), ("validation_table", None),
     ("metrics_compute_frequency", None), ("warm_start", False), ("name", None), ("description", None),
-    ("use_caching", True), ("seed", 0), ("num_workers", None), ("durability", "hop"),
-    ("schedule", "hopper"),
+    ("use_caching", True), ("seed", 0), ("durability", "hop"), ("schedule", "hopper"),
 )  # fmt: skip
-# cerebro_fit has no such arguments: one configuration needs neither.
-_OF_SEVERAL = ("num_workers", "schedule")
+# cerebro_fit has no such argument.
+_OF_SEVERAL = ("schedule",)
 
 
 def statement_of(source: Source, run: RunFacts) -> str:

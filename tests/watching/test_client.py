@@ -121,7 +121,7 @@ def test_rows_are_frames_of_pandas(db: Database, watched: Watched) -> None:
     last = metrics[(metrics.epoch == EPOCHS) & (metrics.dataset == "validation")]
     merged = board.merge(last, on="mst_key")
     assert np.allclose(merged["val_loss"], merged["loss_y"])
-    assert list(db.runs(limit=2)["run_id"]) == [watched.large, watched.run_id]
+    assert list(db.runs(limit=1000)["run_id"])[-2:] == [watched.large, watched.run_id]
 
 
 def test_rows_are_named_tuples_without_pandas(
@@ -309,7 +309,7 @@ def test_reports_are_shown_in_frames_of_their_own(db: Database, watched: Watched
     shown = db.run(watched.run_id).report(curves=False)._repr_html_()
     assert shown.startswith('<iframe srcdoc="&lt;!DOCTYPE html&gt;')
     assert 'sandbox="allow-scripts"' in shown
-    assert shown.count("<") == 1
+    assert shown.count("<") == 2  # the element and its end
     assert "&lt;b&gt;" in db.run(watched.run_id)._repr_html_()
 
 

@@ -44,8 +44,9 @@ def test_watch_ends_with_the_run(watched: Watched) -> None:
 
 
 def test_watch_shows_the_newest_run_and_as_many_lines_as_there_is_room(watched: Watched) -> None:
-    shown = told("watch", "--once", "--dsn", watched.dsn)
-    assert f"run {watched.large} large" in shown
+    newest = watched.sql.value("SELECT max(run_id) FROM cerebro.runs")
+    assert f"run {newest}" in told("watch", "--once", "--dsn", watched.dsn)
+    shown = told("watch", watched.large, "--once", "--dsn", watched.dsn)
     assert "and 980 more" in shown
     found = told_json("watch", watched.large, "--dsn", watched.dsn)
     assert len(found["configurations"]) == 1000
@@ -54,11 +55,43 @@ def test_watch_shows_the_newest_run_and_as_many_lines_as_there_is_room(watched: 
     assert 0.1 < found["workers"][0]["idle"] < 0.3
 
 
+def test_a_search_is_watched_until_it_ends(watched: Watched, connect: Any) -> None:
+    import io
+    import threading
+
+    from rich.console import Console
+
+    from cerebro_db.cli import watching
+    from cerebro_db.cli.runs import session_of
+
+    other = connect(watched.dsn)
+    before = watched.sql.value("SELECT max(run_id) FROM cerebro.runs")
+    call = threading.Thread(
+        target=other.run,
+        args=(
+            "SELECT cerebro_search('packed', 'watched_search', 'models', NULL, ARRAY[1], $$ {'loss': "
+            "['sparse_categorical_crossentropy'], 'metrics': ['accuracy'], 'optimizer': ['Adam(lr=0.01)', 'SGD(lr=0.01)']} $$, "
+            "$$ {'batch_size': [8, 16]} $$, 'hyperband', 'R=9, eta=3', objective := 'accuracy')",
+        ),
+    )
+    call.start()
+    while watched.sql.value("SELECT max(run_id) FROM cerebro.runs") == before:
+        pass
+    console = Console(file=io.StringIO(), force_terminal=True, width=160, height=40)
+    session = session_of(watched.dsn)
+    assert watching.watch(session, None, console, seconds=0.1) == "finished"
+    call.join()
+    session.close()
+    shown = console.file.getvalue()  # type: ignore[attr-defined]
+    for wanted in ("hyperband · running", "rung 1", "training", "curve of accuracy", "memory"):
+        assert wanted in shown, wanted
+
+
 def test_runs(watched: Watched) -> None:
     shown = told("runs", "--dsn", watched.dsn)
     assert "public.watched_out" in shown
-    found = told_json("runs", "--limit", "2", "--dsn", watched.dsn)
-    assert [one["run_id"] for one in found] == [watched.large, watched.run_id]
+    found = told_json("runs", "--limit", "1000", "--dsn", watched.dsn)
+    assert [one["run_id"] for one in found][-2:] == [watched.large, watched.run_id]
     with pytest.raises(InvalidArgument, match="limit: got 0"):
         told("runs", "--limit", "0", "--dsn", watched.dsn)
 

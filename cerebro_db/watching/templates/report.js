@@ -20,7 +20,8 @@
   const options = { responsive: true, displaylogo: false, modeBarButtonsToRemove: ["lasso2d", "select2d"] };
   const layout = (more) => ({
     margin: { l: 70, r: 20, t: 30, b: 50 }, font: { family: "system-ui, sans-serif", size: 12 },
-    paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", hovermode: "closest", ...more,
+    paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", hovermode: "closest",
+    modebar: { bgcolor: "rgba(0,0,0,0)", color: "#b6c0c9", activecolor: "#1f6feb" }, ...more,
   });
   const draw = (where, traces, more) => Plotly.newPlot(where, traces, layout(more), options);
   const unit = [[0, "#440154"], [0.25, "#3b528b"], [0.5, "#21918c"], [0.75, "#5ec962"], [1, "#fde725"]];
@@ -67,7 +68,8 @@
       Plotly.restyle(where, { x: [line.map((_, column) => epochs[column])], y: [line] }, [last]);
     };
     const redraw = () => draw(where, lines(run, choice.value), {
-      xaxis: { title: { text: "epoch" } }, yaxis: { title: { text: plain(choice.value) }, type: log.checked ? "log" : "linear" },
+      xaxis: { title: { text: "epoch" }, ...(run.series[choice.value].epochs.length <= 20 ? { tickvals: run.series[choice.value].epochs } : {}) },
+      yaxis: { title: { text: plain(choice.value) }, type: log.checked ? "log" : "linear" },
       legend: { traceorder: "reversed" },
     }).then(() => {
       where.on("plotly_hover", (event) => { if (kept === null && event.points[0].customdata !== undefined) highlight(event.points[0].customdata); });
@@ -161,21 +163,27 @@
   }
 
   // -- the winner
+  const MOST_CLASSES = 200;
   function winner(run, place) {
     const where = part("winner", place);
     if (!where || !run.curves) return;
-    const done = [];
-    run.curves.forEach((target) => {
-      const add = () => { const made = document.createElement("div"); made.className = "chart"; where.append(made); return made; };
+    // All places first: each is as wide as it stays.
+    const add = () => { const made = document.createElement("div"); made.className = "chart"; where.append(made); return made; };
+    const places = run.curves.map((target) => ({ target, confusion: target.classes.length <= MOST_CLASSES ? add() : null, roc: add() }));
+    return Promise.all(places.flatMap(({ target, confusion, roc }) => {
+      const done = [];
       const names = target.classes.map((name) => plain(short(name, 24)));
       const of = run.curves.length > 1 ? ` of ${plain(target.target)}` : "";
-      if (names.length <= 200) {
+      if (confusion) {
         const z = names.map(() => names.map(() => 0));
         target.pairs.forEach(([actual, predicted, rows]) => { z[actual][predicted] = rows; });
-        done.push(draw(add(), [{
-          type: "heatmap", z, x: names, y: names, colorscale: "Blues", reversescale: true, showscale: false, texttemplate: names.length <= 20 ? "%{z}" : "",
-          hovertemplate: "%{y} taken for %{x}: %{z} rows<extra></extra>",
-        }], { title: { text: `Confusion${of}` }, xaxis: { title: { text: "predicted" }, type: "category" }, yaxis: { title: { text: "actual" }, type: "category", autorange: "reversed" }, margin: { l: 110, r: 20, t: 40, b: 70 } }));
+        const places = names.map((_, one) => one);
+        const axis = { tickvals: places.length <= 40 ? places : [], ticktext: names };
+        done.push(draw(confusion, [{
+          type: "heatmap", z, colorscale: "Blues", reversescale: true, showscale: false, texttemplate: names.length <= 20 ? "%{z}" : "",
+          customdata: z.map((row, actual) => row.map((_, predicted) => `${names[actual]} taken for ${names[predicted]}`)),
+          hovertemplate: "%{customdata}: %{z} rows<extra></extra>",
+        }], { title: { text: `Confusion${of}` }, xaxis: { ...axis, title: { text: "predicted" } }, yaxis: { ...axis, title: { text: "actual" }, autorange: "reversed" }, margin: { l: 110, r: 20, t: 40, b: 70 } }));
       }
       const traces = target.curves.filter((curve) => curve.points.length).map((curve) => ({
         type: "scatter", mode: "lines", x: curve.points.map((point) => point[0]), y: curve.points.map((point) => point[1]), customdata: curve.points.map((point) => point[2]),
@@ -183,9 +191,9 @@
         hovertemplate: "threshold %{customdata}: %{y:.3f} of its rows, %{x:.3f} of the others<extra></extra>",
       }));
       traces.push({ type: "scatter", mode: "lines", x: [0, 1], y: [0, 1], line: { dash: "dot", color: "#99a3ad" }, hoverinfo: "skip", showlegend: false });
-      done.push(draw(add(), traces, { title: { text: `ROC${of}` }, showlegend: true, xaxis: { title: { text: "false positive rate" }, range: [0, 1] }, yaxis: { title: { text: "true positive rate" }, range: [0, 1.01] }, legend: { x: 1, xanchor: "right", y: 0.02 } }));
-    });
-    return Promise.all(done);
+      done.push(draw(roc, traces, { title: { text: `ROC${of}` }, showlegend: true, xaxis: { title: { text: "false positive rate" }, range: [0, 1] }, yaxis: { title: { text: "true positive rate" }, range: [0, 1.01] }, legend: { x: 1, xanchor: "right", y: 0.02 } }));
+      return done;
+    }));
   }
 
   try {
