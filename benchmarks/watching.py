@@ -70,8 +70,8 @@ SELECT %(r)s, k, e, p, p, n %% %(w)s, 100 + n %% %(w)s, s.began, s.began + inter
 """
 _METRICS = """
 INSERT INTO cerebro.catalog_metrics
-SELECT %(r)s, k, e, d.name, d.lag + (1 + k %% 7) / (1.0 + e * (1 + k %% 5)), ARRAY['accuracy'],
-       ARRAY[1 - (d.lag + (1 + k %% 7) / 8.0) / (1.0 + e * (1 + k %% 5))], e * 60.0
+SELECT %(r)s, k, e, d.name, d.lag + (1 + k %% 7 + k * 37 %% 101 / 40.0) / (1.0 + e * (1 + k %% 5)), ARRAY['accuracy'],
+       ARRAY[1 - (d.lag + (1 + k %% 7 + k * 37 %% 101 / 40.0) / 12.0) / (1.0 + e * (1 + k %% 5))], e * 60.0
   FROM generate_series(1, %(c)s) AS k, generate_series(1, %(e)s) AS e,
        (VALUES ('training', 0.0), ('validation', 0.05)) AS d (name, lag)
 """

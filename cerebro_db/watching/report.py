@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import functools
 import gzip
 import json
 import math
@@ -52,14 +53,14 @@ class RunReport:
     no_curves: str = ""
     parameters: Sequence[Mapping[str, Value]] = field(default_factory=list)
 
-    @property
+    @functools.cached_property
     def names(self) -> list[str]:
         """The hyperparameters that differ, or all of a single configuration."""
         if len(self.parameters) == 1:
             return list(self.parameters[0])
         return varying(self.parameters)
 
-    @property
+    @functools.cached_property
     def columns(self) -> list[str]:
         """The results that there are, those of the validation table first."""
         found = dict.fromkeys(name for one in self.board for name in one.results())

@@ -125,11 +125,12 @@ def importances_of(study: optuna.Study, by_trees: bool = True) -> list[Importanc
         by_trees: by fANOVA; else by PED-ANOVA, for many trials.
     """
     having: dict[str, set[int]] = {}
-    for one in study.trials:
+    trials = study.get_trials(deepcopy=False)
+    for one in trials:
         for name in one.params:
             having.setdefault(name, set()).add(one.number)
-    common = {name for name, numbers in having.items() if len(numbers) == len(study.trials)}
-    found = _evaluated(study, common, common, len(study.trials), by_trees)
+    common = {name for name, numbers in having.items() if len(numbers) == len(trials)}
+    found = _evaluated(study, common, common, len(trials), by_trees)
     for numbers in {frozenset(having[name]) for name in having.keys() - common}:
         alike = {name for name, others in having.items() if numbers == others}
         found += _evaluated(study, common | alike, alike, len(numbers), by_trees)
