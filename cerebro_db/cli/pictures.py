@@ -12,19 +12,25 @@ from rich.text import Text
 from cerebro_db.watching import texts
 from cerebro_db.watching.comparing import Comparison
 from cerebro_db.watching.reading import RunFacts
-from cerebro_db.watching.view import View, Worker
+from cerebro_db.watching.view import Line, View, Worker
 
 # In this order, and so coloured.
 STATUSES = {
     "training": "green", "waiting": "cyan", "finished": "blue", "stopped": "dim", "failed": "red",
     "cancelled": "red",
 }  # fmt: skip
+WIDE = 120
 _OF_RUNS = {"running": "green", "starting": "cyan", "failed": "red", "interrupted": "yellow"}
 
 
-def picture(view: View) -> Group:
-    """The whole view: how far the run is, its leaderboard, its workers."""
-    parts: list[RenderableType] = [_head(view), _board(view)]
+def picture(view: View, width: int = WIDE) -> Group:
+    """The whole view: how far the run is, its leaderboard, its workers.
+
+    Args:
+        view: of the run.
+        width: of the terminal; a narrow one has no bars of configurations.
+    """
+    parts: list[RenderableType] = [_head(view), _board(view, width)]
     if view.count > len(view.lines):
         parts.append(Text(f"and {view.count - len(view.lines)} more", style="dim"))
     if view.workers:
@@ -52,29 +58,38 @@ def _head(view: View) -> Text:
     return text
 
 
-def _board(view: View) -> Table:
+def _board(view: View, width: int) -> Table:
     measure = next((line.measure for line in view.lines if line.measure), "result")
+    names = ["rank", "mst_key", "status", "epoch", measure, "curve"]
+    if width >= WIDE:
+        names = [*names[:4], "progress", measure, "curve", "left"]
+    rows = [_cells(line, measure) for line in view.lines]
     table = Table(expand=False, pad_edge=False, box=None, header_style="bold")
-    for name in ("rank", "mst_key", "status", "epoch"):
-        table.add_column(name, justify="left" if name == "status" else "right", no_wrap=True)
-    table.add_column("progress", no_wrap=True)
-    table.add_column(f"curve of {measure}", no_wrap=True)
-    table.add_column(measure, justify="right", no_wrap=True)
-    table.add_column("left", no_wrap=True)
-    table.add_column("configuration", overflow="ellipsis", no_wrap=True)
-    for line in view.lines:
-        table.add_row(
-            str(line.rank),
-            str(line.mst_key),
-            Text(line.status, style=STATUSES.get(line.status, "")),
-            f"{line.epoch}/{line.epochs}",
-            Text(line.progress, style="green"),
-            Text(line.curve or ""),
-            texts.number(line.result),
-            line.time_left or "",
-            Text(line.configuration),
-        )
+    room = width
+    for name in names:
+        justify: Any = "right" if name in ("rank", "mst_key", "epoch", measure) else "left"
+        table.add_column(name, justify=justify, no_wrap=True)
+        room -= 2 + max([len(name), *(len(cells[name]) for cells in rows)])
+    table.add_column("configuration", no_wrap=True)
+    for line, cells in zip(view.lines, rows, strict=True):
+        configuration = Text(line.configuration)
+        configuration.truncate(max(room, 13), overflow="ellipsis")
+        table.add_row(*(cells[name] for name in names), configuration)
     return table
+
+
+def _cells(line: Line, measure: str) -> dict[str, Text]:
+    """What there is to see of a configuration, by column."""
+    return {
+        "rank": Text(str(line.rank)),
+        "mst_key": Text(str(line.mst_key)),
+        "status": Text(line.status, style=STATUSES.get(line.status, "")),
+        "epoch": Text(f"{line.epoch}/{line.epochs}"),
+        "progress": Text(line.progress, style="green"),
+        "curve": Text(line.curve or ""),
+        "left": Text(line.time_left or ""),
+        measure: Text(texts.number(line.result)),
+    }
 
 
 def _workers(workers: Sequence[Worker], goes_on: bool) -> Table:

@@ -97,7 +97,7 @@ def show_run(
     console = Console()
     hidden = ("run_id", "name", "status", "error", "manifest", "search", "active")
     facts = {name: one for name, one in vars(view.facts).items() if name not in hidden}
-    console.print(picture(view))
+    console.print(picture(view, console.width))
     console.print(of_facts(facts | dict(view.facts.manifest)))
     console.print(f"\n{statement}", markup=False, highlight=False, soft_wrap=True)
 

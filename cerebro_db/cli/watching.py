@@ -25,15 +25,17 @@ _PATIENCE = 10.0
 _OTHER_LINES, _FEWEST = 10, 5
 
 
-def looked_at(session: Session, run_id: int | None, most: int) -> tuple[View, RenderableType]:
+def looked_at(
+    session: Session, run_id: int | None, console: Console
+) -> tuple[View, RenderableType]:
     """How a run stands, and its picture.
 
     Raises:
         UndefinedRun: the caller has no such run.
     """
-    view = view_of(session, run_id, most)
+    view = view_of(session, run_id, fitting(console))
     if view.facts.search is None:
-        return view, picture(view)
+        return view, picture(view, console.width)
     number = view.facts.run_id
     _, spec = search_of(session, number)
     trials = trials_of(session, number)
@@ -65,14 +67,14 @@ def watch(
         seconds: between looks, at least.
         once: whether to look once only.
     """
-    view, shown = looked_at(session, run_id, fitting(console))
+    view, shown = looked_at(session, run_id, console)
     if once:
         console.print(shown)
         return view.facts.status
     with Live(shown, console=console, auto_refresh=False) as live:
         while view.facts.goes_on:
             began = time.monotonic()
-            view, shown = looked_at(session, view.facts.run_id, fitting(console))
+            view, shown = looked_at(session, view.facts.run_id, console)
             live.update(shown, refresh=True)
             time.sleep(max(seconds, _PATIENCE * (time.monotonic() - began)))
     return view.facts.status
@@ -124,7 +126,7 @@ def shown_beside(
                     ended = False
                     while not ended:  # once more at the end
                         ended = stop.wait(SECONDS)
-                        shown = looked_at(session, runs[-1], fitting(console))[1]
+                        shown = looked_at(session, runs[-1], console)[1]
                         live.update(shown, refresh=True)
                 finally:
                     session.close()

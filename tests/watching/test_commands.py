@@ -34,9 +34,18 @@ def test_watch_once(watched: Watched) -> None:
     shown = told("watch", watched.run_id, "--once", "--dsn", watched.dsn)
     assert "finished · 4 configurations: 4 finished" in shown
     assert "100 % · 48 of 48 hops" in shown
-    assert "curve of val_accuracy" in shown
+    assert re.search(r"rank +mst_key +status +epoch +progress +val_accuracy +curve", shown)
     assert len(re.findall(r"3/3 +█{20}", shown)) == 4
     assert re.search(r"worker +pid +hops +idle +memory", shown)
+
+
+def test_a_narrow_terminal_has_what_matters(watched: Watched) -> None:
+    shown = CliRunner(env={"COLUMNS": "80"}).invoke(
+        app, ["watch", str(watched.run_id), "--once", "--dsn", watched.dsn]
+    ).stdout  # fmt: skip
+    assert re.search(r"rank +mst_key +status +epoch +val_accuracy +curve +configurat", shown)
+    assert len(re.findall(r"^ +\d +\d +finished +3/3 ", shown, re.M)) == 4
+    assert max(map(len, shown.splitlines())) <= 80
 
 
 def test_watch_ends_with_the_run(watched: Watched) -> None:
@@ -83,7 +92,7 @@ def test_a_search_is_watched_until_it_ends(watched: Watched, connect: Any) -> No
     call.join()
     session.close()
     shown = console.file.getvalue()  # type: ignore[attr-defined]
-    for wanted in ("hyperband · running", "rung 1", "training", "curve of accuracy", "memory"):
+    for wanted in ("hyperband · running", "rung 1", "training", "accuracy", "memory"):
         assert wanted in shown, wanted
 
 
