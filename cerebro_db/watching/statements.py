@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import math
+import json
 from collections.abc import Mapping
 from typing import Any
 
+from cerebro_db.core.search import Objective, SearchSpec
 from cerebro_db.watching.reading import RunFacts, Source
 
 _FIT = (
@@ -21,7 +22,7 @@ def statement_of(source: Source, run: RunFacts) -> str:
     """The call that asks for the same run under another output table."""
     output = f"{run.model_output_table}_again"
     if run.search is not None:
-        return _search(run, run.search, output)
+        return _search(run, SearchSpec.from_text(json.dumps(run.search)), output)
     tables: dict[str, Any] = {"source_table": run.source_table, "model_output_table": output}
     options = {name: getattr(run, name) for name, default in _FIT if getattr(run, name) != default}
     if run.model_selection_table is not None:
@@ -39,33 +40,55 @@ SELECT c.model_id, c.compile_params, c.fit_params FROM cerebro._configurations c
 """
 
 
-def _search(run: RunFacts, search: Mapping[str, Any], output: str) -> str:
+def _search(run: RunFacts, spec: SearchSpec, output: str) -> str:
     """The decisions of a search again, to the same bits; and the search itself, from its beginning."""
     again = call("cerebro_replay", {"run_id": run.run_id, "model_output_table": output})
-    space, budget = search.get("space") or {}, search.get("budget") or {}
-    given = {
+    if spec.replays:
+        return again
+    given: dict[str, Any] = {
         "source_table": run.source_table,
         "model_output_table": output,
         "model_arch_table": run.model_arch_table,
         "model_selection_table": None,
-        "model_id_list": space.get("model_ids"),
-        "compile_params_grid": space.get("compile_params_grid"),
-        "fit_params_grid": space.get("fit_params_grid"),
-        "automl_method": search.get("method"),
-        "automl_params": ", ".join(f"{k}={v!r}" for k, v in (search.get("params") or {}).items()),
-        "validation_table": run.validation_table,
-        "seed": run.seed,
-        "concurrency": search.get("concurrency"),
-        "deterministic": search.get("deterministic"),
-        **{name: value for name, value in budget.items() if _is_limit(value)},
+        "model_id_list": spec.space.model_ids,
+        "compile_params_grid": spec.space.compile_params_grid,
+        "fit_params_grid": spec.space.fit_params_grid,
+        "automl_method": spec.method,
+        "automl_params": _named(spec.params),
+        "random_state": spec.seed,
+        "objective": ", ".join(map(_objective, spec.objectives)),
+        "early_stopping": _named(_stopping(spec)),
+        **{_LIMITS.get(name, name): limit for name, limit in spec.budget.to_json().items()},
+        "concurrency": spec.concurrency,
+        "deterministic": spec.deterministic,
     }
-    kept = {name: one for name, one in given.items() if one not in (None, "")}
-    kept.setdefault("model_selection_table", None)
+    names = ("validation_table", "name", "description", "seed", "durability", "schedule")
+    given |= {name: getattr(run, name) for name in names}
+    kept = {
+        name: one
+        for name, one in given.items()
+        if name == "model_selection_table" or one not in (None, "")
+    }
     return f"{again}\n\n-- or from the beginning:\n{call('cerebro_search', kept)}"
 
 
-def _is_limit(value: object) -> bool:
-    return isinstance(value, int | float) and math.isfinite(value) and value < 2**31 - 1
+# As the function calls them.
+_LIMITS = {"max_configurations": "max_configs"}
+_STOPPING = {"least_improvement": "min_delta"}
+
+
+def _stopping(spec: SearchSpec) -> dict[str, Any]:
+    return {
+        _STOPPING.get(name, name): value for name, value in spec.early_stopping.to_json().items()
+    }
+
+
+def _objective(one: Objective) -> str:
+    return f"{one.monitor}(mode={'max' if one.maximise else 'min'})"
+
+
+def _named(values: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name}={one!r}" for name, one in values.items() if one is not None)
 
 
 def call(function: str, given: Mapping[str, Any]) -> str:

@@ -20,6 +20,7 @@ from cerebro_db.client.grids import grids
 from cerebro_db.configs.grid import parse_compile_grid, parse_fit_grid
 from cerebro_db.errors import InvalidArgument, LoopbackFailed, UndefinedRun, WrongRunStatus
 from cerebro_db.postgres.sessions import StatementFailed
+from cerebro_db.watching.statements import statement_of
 from tests.fitting.conftest import PLAIN
 from tests.watching.conftest import EPOCHS, Watched
 
@@ -225,14 +226,23 @@ def test_one_model(db: Database) -> None:
         run.model(9)
 
 
-def test_a_search(db: Database) -> None:
+def test_a_search(db: Database, watched: Watched) -> None:
     space = GRID | {"lr": [0.001, 0.1, "log"]}
     run = db.search(
         "packed", "searched", models=[PLAIN], grid=space, automl_method="random",
-        automl_params="num_configs=3, num_iterations=1", objective="accuracy", progress=False,
+        automl_params="num_configs=3, num_iterations=1", objective="accuracy", early_stopping="patience=3, min_delta=0.01", max_seconds=600, progress=False,
     )  # fmt: skip
     assert len(run.leaderboard()) == 3
     assert len(run.decisions()) > 0
+    # The report tells how to search again, and how to repeat the decisions.
+    again = statement_of(run.connections, run.facts).split("-- or from the beginning:")
+    trials = "SELECT mst_key, parameters::text, objectives FROM cerebro.trials WHERE run_id = %s ORDER BY 1"
+    known = watched.sql.fetch(trials, (run.run_id,))
+    for statement in again:
+        other = watched.sql.value(statement)
+        assert watched.sql.fetch(trials, (other,)) == known
+        watched.sql.run("SELECT cerebro_drop_run(%s)", (other,))
+        watched.sql.run("SELECT cerebro_drop_outputs('searched_again')")
     assert run.best().mst_key == run.leaderboard()["mst_key"].iloc[0]
 
 
