@@ -8,7 +8,17 @@ from typing import Annotated
 import typer
 
 import cerebro_db
-from cerebro_db.cli import files, installation, search, server, steering, training
+from cerebro_db.cli import (
+    files,
+    installation,
+    reports,
+    runs,
+    search,
+    server,
+    steering,
+    training,
+    work,
+)
 from cerebro_db.errors import CerebroError
 
 app = typer.Typer(
@@ -21,6 +31,9 @@ app = typer.Typer(
 installation.register(app)
 training.register(app)
 search.register(app)
+runs.register(app)
+reports.register(app)
+work.register(app)
 steering.register(app)
 files.register(app)
 app.add_typer(server.app, name="server")

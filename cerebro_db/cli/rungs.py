@@ -9,15 +9,10 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
+from cerebro_db.cli.pictures import STATUSES
 from cerebro_db.core.search import SearchSpec
 from cerebro_db.models.best import best_trials
 from cerebro_db.postgres.trials import Progress, Trial
-
-# In this order, and so coloured.
-_STATUSES = {
-    "training": "green", "waiting": "cyan", "finished": "blue", "stopped": "dim", "failed": "red",
-    "cancelled": "red",
-}  # fmt: skip
 
 
 def drawn(run_id: int, progress: Progress, spec: SearchSpec, trials: Sequence[Trial]) -> Group:
@@ -27,7 +22,7 @@ def drawn(run_id: int, progress: Progress, spec: SearchSpec, trials: Sequence[Tr
 
 def _head(run_id: int, progress: Progress, spec: SearchSpec, trials: Sequence[Trial]) -> Text:
     counts = Counter(one.status for one in trials)
-    parts = [f"{counts[status]} {status}" for status in _STATUSES if counts[status]]
+    parts = [f"{counts[status]} {status}" for status in STATUSES if counts[status]]
     best = f" · best {progress.best[1]:.4g}, trial {progress.best[0]}" if progress.best else ""
     aims = ", ".join(one.monitor for one in spec.objectives)
     name = f" {progress.name}" if progress.name else ""
@@ -61,7 +56,7 @@ def _or_none(place: int | None) -> int:
 def _cell(spec: SearchSpec, trials: Sequence[Trial]) -> Text:
     text = Text()
     counts = Counter(one.status for one in trials)
-    for status, style in _STATUSES.items():
+    for status, style in STATUSES.items():
         if counts[status]:
             text.append(f"{counts[status]} {status}\n", style=style)
     epochs = sorted({one.budget for one in trials})

@@ -1,16 +1,15 @@
-"""The commands that search from the client's side, and look at searches."""
+"""The commands that search from the client's side, and hand searches to Optuna."""
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from cerebro_db.cli.installation import Dsn
+from cerebro_db.cli.runs import session_of
 from cerebro_db.cli.training import (
-    INTERRUPTED,
     NumWorkers,
     cancellable,
     client_of,
@@ -22,7 +21,6 @@ from cerebro_db.cli.training import (
 def register(app: typer.Typer) -> None:
     """Adds the commands."""
     app.command()(search)
-    app.command()(watch)
     app.command()(optuna_study)
 
 
@@ -77,12 +75,10 @@ def search(
     replace: Annotated[
         bool, typer.Option("--replace", help="Tables of an earlier call give way.")
     ] = False,
-    live: Annotated[bool, typer.Option(help="Show what is in which rung, on a terminal.")] = True,
+    live: Annotated[bool, typer.Option(help="Show what goes on, on a terminal.")] = True,
 ) -> None:
     """Searches like cerebro_search, with its driver in this process."""
-    from rich.console import Console
-
-    from cerebro_db.cli.watching import shown_beside
+    from cerebro_db.cli.watching import driven
     from cerebro_db.runs.search import search as run_search
     from cerebro_db.runs.search_arguments import SearchArguments
 
@@ -120,30 +116,11 @@ def search(
         search_path=client.search_path,
         cores=client.cores,
     ).request()
-    with cancellable():
-        if live and sys.stdout.isatty():
-            with shown_beside(lambda: client_of(dsn), Console()) as (registered, line):
-                run_id = run_search(
-                    client.pool, client.dialect, request, notify=line, registered=registered
-                )
-        else:
-            run_id = run_search(client.pool, client.dialect, request, notify=show)
+    with cancellable(), driven(lambda: session_of(dsn), live) as (registered, line):
+        run_id = run_search(
+            client.pool, client.dialect, request, notify=line, registered=registered
+        )
     end(client, run_id)
-
-
-def watch(
-    run_id: Annotated[int, typer.Argument(help="A search, as cerebro.searches shows it.")],
-    dsn: Dsn = "",
-) -> None:
-    """Shows what is in which rung of a search, until nobody drives it."""
-    from rich.console import Console
-
-    from cerebro_db.cli import watching
-
-    try:
-        watching.watch(client_of(dsn), run_id, Console())
-    except KeyboardInterrupt:  # the run goes on
-        raise typer.Exit(INTERRUPTED) from None
 
 
 def optuna_study(

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 INTERRUPTED = 130
 
 NumWorkers = Annotated[int | None, typer.Option(help="Sessions that train side by side.")]
+Live = Annotated[bool, typer.Option(help="Show what goes on, on a terminal.")]
 MaxSeconds = Annotated[float | None, typer.Option(help="The run is paused then.")]
 
 
@@ -52,8 +53,10 @@ def fit(
     durability: Annotated[str, typer.Option(help="hop or epoch.")] = "hop",
     max_seconds: MaxSeconds = None,
     schedule: Annotated[str, typer.Option(help="hopper or rotation.")] = "hopper",
+    live: Live = True,
 ) -> None:
     """Trains like cerebro_fit_multiple, with its driver in this process."""
+    from cerebro_db.cli.watching import driven
     from cerebro_db.runs.driver import fit_multiple
     from cerebro_db.runs.request import FitRequest
 
@@ -78,8 +81,10 @@ def fit(
         search_path=client.search_path,
         cores=client.cores,
     )
-    with cancellable():
-        run_id = fit_multiple(client.pool, client.dialect, request, notify=show)
+    with cancellable(), driven(lambda: client_of(dsn).pool.take(1)[0], live) as (registered, line):
+        run_id = fit_multiple(
+            client.pool, client.dialect, request, notify=line, registered=registered
+        )
     end(client, run_id)
 
 
@@ -94,15 +99,17 @@ def resume(
     model_output_table: Annotated[
         str | None, typer.Option(help="Another name for the table to make.")
     ] = None,
+    live: Live = True,
 ) -> None:
     """Goes on with a run like cerebro_resume, with its driver in this process."""
+    from cerebro_db.cli.watching import driven
     from cerebro_db.runs.driver import Limits
     from cerebro_db.runs.driver import resume as resume_run
 
     client = client_of(dsn)
     limits = Limits(max_seconds, num_workers, any_version, model_output_table, client.search_path)
-    with cancellable():
-        resume_run(client.pool, client.dialect, run_id, limits, notify=show)
+    with cancellable(), driven(lambda: client_of(dsn).pool.take(1)[0], live) as (registered, line):
+        resume_run(client.pool, client.dialect, run_id, limits, notify=line, registered=registered)
     end(client, run_id)
 
 

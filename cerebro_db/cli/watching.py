@@ -1,65 +1,110 @@
-"""The live view of a search: a thread with a session of its own looks, whoever drives the run."""
+"""The live view of a run: a thread with a session of its own looks, whoever drives the run."""
 
 from __future__ import annotations
 
+import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING
 
-from rich.console import Console, Group
+from rich.console import Console, Group, RenderableType
 from rich.live import Live
 
+from cerebro_db.cli.pictures import picture
 from cerebro_db.cli.rungs import drawn
 from cerebro_db.errors import CerebroError
-from cerebro_db.postgres.trials import Progress, progress_of, search_of, trials_of
-
-if TYPE_CHECKING:
-    from cerebro_db.postgres.client import Client
+from cerebro_db.postgres.sessions import Session
+from cerebro_db.postgres.trials import progress_of, search_of, trials_of
+from cerebro_db.watching.view import View, view_of
 
 SECONDS = 1.0
+# A look costs the server something: there are so many times as long between two as one takes.
+_PATIENCE = 10.0
+# Lines that are no configuration: head, headings, workers.
+_OTHER_LINES, _FEWEST = 10, 5
 
 
-def looked_at(client: Client, run_id: int) -> tuple[Progress, Group]:
-    """How a search stands, and its picture.
+def looked_at(
+    session: Session, run_id: int | None, console: Console
+) -> tuple[View, RenderableType]:
+    """How a run stands, and its picture.
 
     Raises:
         UndefinedRun: the caller has no such run.
-        InvalidArgument: it is no search.
     """
-    (session,) = client.pool.take(1)
-    try:
-        _, spec = search_of(session, run_id)
-        trials = trials_of(session, run_id)
-        progress = progress_of(session, run_id)
-        return progress, drawn(run_id, progress, spec, trials)
-    finally:
-        client.pool.give([session])
+    view = view_of(session, run_id, fitting(console))
+    if view.facts.search is None:
+        return view, picture(view, console.width)
+    number = view.facts.run_id
+    _, spec = search_of(session, number)
+    trials = trials_of(session, number)
+    return view, Group(drawn(number, progress_of(session, number), spec, trials), picture(view))
 
 
-def watch(client: Client, run_id: int, console: Console, seconds: float = SECONDS) -> str:
-    """Show a search until nobody drives it any more; returns its status then.
+def fitting(console: Console, workers: int = 4) -> int:
+    """How many configurations a terminal has lines for."""
+    if not console.is_terminal:
+        return 20
+    return max(_FEWEST, console.height - _OTHER_LINES - workers)
+
+
+def watch(
+    session: Session,
+    run_id: int | None,
+    console: Console,
+    seconds: float = SECONDS,
+    once: bool = False,
+) -> str:
+    """Show a run until nobody drives it any more; returns its status then.
 
     Where the console is no terminal, what it looks like at the end is all that is shown.
+
+    Args:
+        session: on its database.
+        run_id: None for the newest that goes on, or else the newest.
+        console: where it is drawn.
+        seconds: between looks, at least.
+        once: whether to look once only.
     """
-    stop = threading.Event()
-    progress, picture = looked_at(client, run_id)
-    with Live(picture, console=console, auto_refresh=False) as live:
-        while progress.goes_on:
-            stop.wait(seconds)
-            progress, picture = looked_at(client, run_id)
-            live.update(picture, refresh=True)
-    return progress.status
+    view, shown = looked_at(session, run_id, console)
+    if once:
+        console.print(shown)
+        return view.facts.status
+    with Live(shown, console=console, auto_refresh=False) as live:
+        while view.facts.goes_on:
+            began = time.monotonic()
+            view, shown = looked_at(session, view.facts.run_id, console)
+            live.update(shown, refresh=True)
+            time.sleep(max(seconds, _PATIENCE * (time.monotonic() - began)))
+    return view.facts.status
+
+
+@contextmanager
+def driven(
+    connect: Callable[[], Session], live: bool
+) -> Iterator[tuple[Callable[[int], None], Callable[[str], None]]]:
+    """While this lasts a run is driven here; yields what is told its run_id, and lines.
+
+    Args:
+        connect: makes a session for the thread that looks.
+        live: whether a terminal shows the run meanwhile.
+    """
+    if live and sys.stdout.isatty():
+        with shown_beside(connect, Console()) as found:
+            yield found
+    else:
+        yield (lambda run_id: None), (lambda line: print(line, flush=True))
 
 
 @contextmanager
 def shown_beside(
-    connect: Callable[[], Client], console: Console
+    connect: Callable[[], Session], console: Console
 ) -> Iterator[tuple[Callable[[int], None], Callable[[str], None]]]:
     """While this lasts a run is shown beside its driver; yields what is told its run_id, and lines.
 
     Args:
-        connect: makes a client for the thread that looks.
+        connect: makes a session for the thread that looks.
         console: a terminal.
     """
     known, stop = threading.Event(), threading.Event()
@@ -76,19 +121,20 @@ def shown_beside(
             if not runs:
                 return
             with suppress(CerebroError):  # of the view only; the driver tells of its own
-                client = connect()
+                session = connect()
                 try:
                     ended = False
                     while not ended:  # once more at the end
                         ended = stop.wait(SECONDS)
-                        live.update(looked_at(client, runs[-1])[1], refresh=True)
+                        shown = looked_at(session, runs[-1], console)[1]
+                        live.update(shown, refresh=True)
                 finally:
-                    client.pool.close()
+                    session.close()
 
         thread = threading.Thread(target=look, name="watching", daemon=True)
         thread.start()
         try:
-            yield registered, lambda line: console.print(line, highlight=False)
+            yield registered, lambda line: console.print(line, highlight=False, markup=False)
         finally:
             stop.set()
             known.set()

@@ -155,8 +155,8 @@ def _labelled(
     return tuple(labelled)
 
 
-# What a scan is asked for beside loss and metrics: both need every prediction.
-AUC, CONFUSION = "auc", "confusion"
+# What a scan is asked for beside loss and metrics: they need every prediction.
+AUC, CONFUSION, CURVES = "auc", "confusion", "curves"
 # Of several labels, weighted ones, given thresholds and other curves the value is that of Keras.
 _ONE_CURVE = {"curve": "ROC", "multi_label": False, "thresholds": None, "label_weights": None}
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from cerebro_db.postgres.outputs import drop_outputs
+from cerebro_db.scoring import curves as scored_curves
 from cerebro_db.scoring import evaluation, prediction
 from cerebro_db.scoring.evaluation import EvaluationRequest
 from cerebro_db.scoring.prediction import ByomRequest, PredictionRequest
@@ -23,6 +25,19 @@ def evaluate(plpy: Any, gd: dict[str, Any], **given: Any) -> None:
 def confusion_matrix(plpy: Any, gd: dict[str, Any], **given: Any) -> None:
     """Count which classes models take for which, on a packed table."""
     evaluation.confusion_matrix(Host.apart(plpy, gd), EvaluationRequest(**given))
+
+
+@entry_of("_curves")
+def curves(
+    plpy: Any,
+    gd: dict[str, Any],
+    model_table: str | None,
+    test_table: str | None,
+    mst_key: int | None,
+) -> str:
+    """Confusion and ROC curves of a model on a packed table, as JSON."""
+    host = Host.apart(plpy, gd, writes=False)
+    return json.dumps(scored_curves.curves(host, model_table, test_table, mst_key))
 
 
 @entry_of("cerebro_predict")

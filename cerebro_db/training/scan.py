@@ -11,12 +11,14 @@ from typing import Any
 import numpy as np
 
 from cerebro_db.configs.losses import Target
-from cerebro_db.configs.model_outputs import AUC, CONFUSION, is_exact, metric_names
+from cerebro_db.configs.model_outputs import AUC, CONFUSION, CURVES, is_exact, metric_names
 from cerebro_db.configs.parameters import LossSpec
 from cerebro_db.errors import PACK_AGAIN, InvalidArgument, InvalidData
 from cerebro_db.training import state as states
 from cerebro_db.training.buffers import Shapes
 from cerebro_db.training.causes import cause
+from cerebro_db.training.curves import CurveCounts
+from cerebro_db.training.curves import added as added_curves
 from cerebro_db.training.fields import Fields
 from cerebro_db.training.models import check_training
 from cerebro_db.training.partitions import Partition, PartitionCache
@@ -50,7 +52,7 @@ class Detail:
     """Share of one configuration's predictions for some rows.
 
     Args:
-        kind: AUC or CONFUSION.
+        kind: AUC, CONFUSION or CURVES.
         recipe: of the configuration.
         units: last dimension of the output.
         place: of the output among those of the model.
@@ -63,15 +65,23 @@ class Detail:
     _positive: list[np.ndarray] = field(default_factory=list)
     _negative: list[np.ndarray] = field(default_factory=list)
     _counts: dict[tuple[int, int], int] = field(default_factory=dict)
+    _curves: CurveCounts | None = None
 
     def __post_init__(self) -> None:
-        if self.kind not in (AUC, CONFUSION):
-            raise InvalidArgument(f"task: got the detail {self.kind!r}; allowed: auc, confusion")
-        if self.kind == CONFUSION and self._facts.kind != "class":
+        if self.kind not in (AUC, CONFUSION, CURVES):
+            raise InvalidArgument(
+                f"task: got the detail {self.kind!r}; allowed: auc, confusion, curves"
+            )
+        if self.kind != AUC and self._facts.kind != "class":
             raise InvalidArgument("got a float target; allowed: classes")
+        if self.kind == CURVES:
+            self._curves = CurveCounts(self._facts.num_classes)
 
     def add(self, outputs: np.ndarray, targets: np.ndarray) -> None:
         """Take the outputs for some rows, and their stored targets."""
+        if self._curves is not None:
+            self._curves.add(self._probabilities(outputs), targets)
+            return
         if self.kind == CONFUSION:
             self._count(outputs, targets)
             return
@@ -81,6 +91,8 @@ class Detail:
 
     def to_json(self) -> dict[str, Any]:
         """As plain values."""
+        if self._curves is not None:
+            return self._curves.to_json()
         if self.kind == CONFUSION:
             counts = self._counts.items()
             return {"counts": [[*pair, count] for pair, count in sorted(counts)]}
@@ -101,9 +113,12 @@ class Detail:
             return np.eye(facts.num_classes, dtype=bool)[targets]
         return targets != 0
 
+    def _probabilities(self, outputs: np.ndarray) -> np.ndarray:
+        loss = self.recipe.outputs[self.place].loss
+        return probabilities(outputs.astype(np.float64), loss, self._facts.num_classes)
+
     def _count(self, outputs: np.ndarray, targets: np.ndarray) -> None:
-        classes, loss = self._facts.num_classes, self.recipe.outputs[self.place].loss
-        found = probabilities(outputs.astype(np.float64), loss, classes).argmax(axis=1)
+        classes, found = self._facts.num_classes, self._probabilities(outputs).argmax(axis=1)
         pairs, counts = np.unique(targets.astype(np.int64) * classes + found, return_counts=True)
         for pair, count in zip(pairs.tolist(), counts.tolist(), strict=True):
             place = divmod(pair, classes)
@@ -391,10 +406,21 @@ def _result(task: Fields, known: Architectures) -> dict[str, Any]:
         "names": metric_names(recipe.outputs),
         "metrics": values,
     }
+    if kind == CURVES:
+        return result | {"curves": _curves(recipe, details)}
     if kind != CONFUSION:
         return result
     counts = {place: added_counts(one) for place, one in enumerate(details) if one[0] is not None}
     return result | {"counts": [[place, *c] for place, found in counts.items() for c in found]}
+
+
+def _curves(recipe: Recipe, details: Sequence[Any]) -> list[list[Any]]:
+    """Places of outputs, and the curves of each."""
+    return [
+        [place, added_curves(recipe.targets.each[place].num_classes, parts)]
+        for place, parts in enumerate(details)
+        if parts[0] is not None
+    ]
 
 
 def _with_exact(recipe: Recipe, values: list[float], details: Sequence[Any]) -> list[float]:

@@ -53,6 +53,11 @@ CREATE OR REPLACE FUNCTION cerebro.cerebro_confusion_matrix(
 COMMENT ON FUNCTION cerebro.cerebro_confusion_matrix(text, text, text, boolean, integer, boolean) IS
 'How many rows of each class the models of cerebro_fit_multiple take for which class, on a packed table, in one scan of it. Makes output_table with mst_key, actual, predicted and num_rows, for the pairs that occur; of a registered model also model and version_id.';
 
+CREATE OR REPLACE FUNCTION cerebro._curves(model_table text, test_table text, mst_key integer)
+RETURNS json LANGUAGE plpython3u AS {{ udf('_curves') }};
+COMMENT ON FUNCTION cerebro._curves(text, text, integer) IS
+'Internal: of each target with classes the confusion matrix and the ROC curves of a model on a packed table, for reports.';
+
 CREATE OR REPLACE FUNCTION cerebro.cerebro_predict(
     model_table text,
     test_table text,

@@ -1,5 +1,6 @@
 -- What is seen of runs while they go on and afterwards.
 
+DROP VIEW IF EXISTS cerebro.dashboard;
 DROP VIEW IF EXISTS cerebro.searches;
 DROP VIEW IF EXISTS cerebro.trials;
 {%- set views = ['registered_functions', 'progress', 'leaderboard', 'metrics', 'decisions', 'hops', 'runs', 'settings', '_settings', '_requests',
@@ -181,15 +182,26 @@ SELECT d.run_id, d.number, d.mst_key, d.action, d.epochs, d.source, d.source_epo
 COMMENT ON VIEW cerebro.decisions IS
 'What changed the set of configurations of each run, in the order in which it was decided.';
 
+-- Nothing is computed ahead in WITH, and windows are of one run: a condition on run_id reaches all tables.
+{%- macro latest(dataset) %}
+      LEFT JOIN (SELECT l.* FROM (
+                    -- Of a configuration that has ended, those of the epoch whose state is the model.
+                    SELECT m.*, coalesce(k.model_epoch, max(m.epoch) OVER (PARTITION BY m.run_id, m.mst_key)) AS last_epoch
+                      FROM cerebro._metrics m
+                      LEFT JOIN cerebro._configurations k ON k.run_id = m.run_id AND k.mst_key = m.mst_key
+                     WHERE m.dataset = '{{ dataset }}') l
+                  WHERE l.epoch = l.last_epoch)
+{%- endmacro %}
 CREATE VIEW cerebro.leaderboard WITH (security_barrier) AS
-WITH latest AS (
-    -- Of a configuration that has ended, those of the epoch whose state is the model.
-    SELECT m.*, coalesce(k.model_epoch,
-                         max(m.epoch) OVER (PARTITION BY m.run_id, m.mst_key, m.dataset)) AS last_epoch
-      FROM cerebro._metrics m
-      LEFT JOIN cerebro._configurations k ON k.run_id = m.run_id AND k.mst_key = m.mst_key
-), results AS (
-    SELECT c.run_id, c.mst_key, c.model_id, c.compile_params, c.fit_params, c.goal,
+SELECT run_id,
+       rank() OVER (PARTITION BY run_id
+                    ORDER BY status IN ('failed', 'cancelled'), badness,
+                             coalesce(validation_loss, training_loss)) AS rank,
+       mst_key, model_id, compile_params, fit_params, status, epoch, metric_names,
+       validation_metrics, validation_loss, training_metrics, training_loss, error,
+       stopped_epoch, best_epoch
+  FROM (
+    SELECT c.run_id, c.mst_key, c.model_id, c.compile_params, c.fit_params,
            CASE WHEN c.status IN ('waiting', 'training') AND r.status NOT IN ('starting', 'running')
                 THEN 'stopped' ELSE c.status END AS status,
            c.error, coalesce(t.epoch, v.epoch) AS epoch, c.stopped_epoch, c.best_epoch,
@@ -204,21 +216,8 @@ WITH latest AS (
            END AS badness
       FROM cerebro._configurations c
       JOIN cerebro.runs r ON r.run_id = c.run_id
-      LEFT JOIN latest t
-        ON t.run_id = c.run_id AND t.mst_key = c.mst_key AND t.dataset = 'training'
-       AND t.epoch = t.last_epoch
-      LEFT JOIN latest v
-        ON v.run_id = c.run_id AND v.mst_key = c.mst_key AND v.dataset = 'validation'
-       AND v.epoch = v.last_epoch
-)
-SELECT run_id,
-       rank() OVER (PARTITION BY run_id
-                    ORDER BY status IN ('failed', 'cancelled'), badness,
-                             coalesce(validation_loss, training_loss)) AS rank,
-       mst_key, model_id, compile_params, fit_params, status, epoch, metric_names,
-       validation_metrics, validation_loss, training_metrics, training_loss, error,
-       stopped_epoch, best_epoch
-  FROM results;
+      {{- latest('training') }} t ON t.run_id = c.run_id AND t.mst_key = c.mst_key
+      {{- latest('validation') }} v ON v.run_id = c.run_id AND v.mst_key = c.mst_key) results;
 COMMENT ON VIEW cerebro.leaderboard IS
 'Configurations of each run, best first: by the first metric where it is the same one for all, else by loss; on the validation table (the training table where there is none).';
 

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import psycopg2
@@ -66,12 +67,14 @@ def documented(cluster: Server, administrator: Any, template: str) -> Iterator[D
 
 
 def _execute_all(connection: Any, dsn: str) -> list[tuple[str, str, list[dict[str, Any]]]]:
-    answers = []
+    answers: list[tuple[str, str, list[dict[str, Any]]]] = []
+    of_pages: dict[Path, dict[str, Any]] = {}  # blocks of a page go on from one another
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(os.environ, "DSN", dsn)
         for block in in_order():
             if block.language == "python":
-                exec(compile(block.text, block.place, "exec"), {"__name__": "__main__"})
+                names = of_pages.setdefault(block.page, {"__name__": "__main__"})
+                exec(compile(block.text, block.place, "exec"), names)
             if block.language == "sql":
                 # One by one: each statement sees what the one before has committed.
                 for statement in statements(block.text):

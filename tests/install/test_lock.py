@@ -15,7 +15,7 @@ from packaging.utils import canonicalize_name
 ROOT = Path(__file__).parents[2]
 LOCK = ROOT / "scripts" / "requirements.txt"
 LOCKS = (LOCK, LOCK.with_name("requirements-docs.txt"))
-EXTRAS = ("cpu", "demo", "dev", "images", "onnx", "test")
+EXTRAS = ("cpu", "demo", "dev", "images", "onnx", "pandas", "report", "test")
 
 
 def entries(lock: Path = LOCK) -> list[tuple[Requirement, list[str]]]:
@@ -43,7 +43,7 @@ def test_no_host_and_no_path_of_a_machine_is_in_it(lock: Path) -> None:
 def test_it_has_what_the_package_needs_in_the_versions_that_it_allows() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     optional = project["project"]["optional-dependencies"]
-    assert set(optional) == {*EXTRAS, "gp", "gpu"}
+    assert set(optional) == {*EXTRAS, "gp", "gpu", "mlflow"}
     needed = [*project["project"]["dependencies"], *project["build-system"]["requires"]]
     needed += [text for extra in EXTRAS for text in optional[extra]]
     needed += [

@@ -178,6 +178,10 @@ ATTACKS: dict[str, list[str]] = {
         "'out', 'A.packed', 'stolen'",
         "'out', 'packed', 'A.planted'",
     ],
+    "_curves": [
+        "'A.out', 'packed', 1",
+        "'out', 'A.packed', 1",
+    ],
     "cerebro_predict": [
         "'A.out', 'rows', 'id', 'x', 'stolen'",
         "'out', 'A.rows', 'id', 'x', 'stolen'",

@@ -1,0 +1,101 @@
+"""The commands that hand runs to people and other tools: reports, Prometheus, MLflow, TensorBoard."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cerebro_db.cli.installation import Dsn
+from cerebro_db.cli.runs import RunId, session_of
+from cerebro_db.cli.training import show
+from cerebro_db.errors import InvalidArgument
+
+if TYPE_CHECKING:
+    from cerebro_db.client import Run
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the commands."""
+    for command in (report, metrics, mlflow, tensorboard):
+        app.command()(command)
+
+
+def report(
+    run_ids: Annotated[list[int], typer.Argument(help="One run, or several to compare.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The file to write.")] = Path(
+        "report.html"
+    ),
+    dsn: Dsn = "",
+    curves: Annotated[
+        bool,
+        typer.Option(help="Ask the winner about the validation table: confusion matrix and ROC."),
+    ] = True,
+) -> None:
+    """Writes a report of runs: one file of HTML that needs no network."""
+    from cerebro_db.watching.report import html
+
+    text = html(session_of(dsn), run_ids, curves)
+    _write(output, text)
+    show(f"{output}: {len(text.encode())} bytes")
+
+
+def metrics(
+    dsn: Dsn = "",
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="A file for node_exporter's textfile collector."),
+    ] = None,
+) -> None:
+    """Tells how runs stand, in the text format of Prometheus."""
+    from cerebro_db.watching.prometheus import exposition
+
+    text = exposition(session_of(dsn))
+    if output is None:
+        sys.stdout.write(text)
+    else:
+        _write(output, text)
+
+
+def mlflow(
+    run_id: RunId,
+    tracking_uri: Annotated[
+        str | None, typer.Option(help="Default: that of MLflow's environment variables.")
+    ] = None,
+    experiment: Annotated[str | None, typer.Option(help="Default: cerebro.")] = None,
+    model: Annotated[bool, typer.Option(help="Log the winner as a model, with Keras.")] = True,
+    dsn: Dsn = "",
+) -> None:
+    """Writes a run into MLflow: a parent run, and a child for each configuration."""
+    show(f"MLflow run {_run(dsn, run_id).to_mlflow(tracking_uri, experiment, model)}")
+
+
+def tensorboard(
+    run_id: RunId,
+    logdir: Annotated[Path, typer.Option(help="The folder that tensorboard --logdir names.")],
+    dsn: Dsn = "",
+) -> None:
+    """Writes the learning curves of a run as event files for TensorBoard."""
+    show(str(_run(dsn, run_id).to_tensorboard(logdir)))
+
+
+def _run(dsn: str, run_id: int) -> Run:
+    from cerebro_db.client import connect
+
+    return connect(dsn).run(run_id)
+
+
+def _write(path: Path, text: str) -> None:
+    """A file that is whole whenever somebody reads it."""
+    try:
+        number, scratch = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}")
+        with os.fdopen(number, "w", encoding="utf-8") as file:
+            file.write(text)
+        os.chmod(scratch, 0o644)
+        os.replace(scratch, path)
+    except OSError as error:
+        raise InvalidArgument(f"--output: got {path}; {error.strerror}") from None

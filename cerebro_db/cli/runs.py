@@ -1,0 +1,175 @@
+"""The commands that look at runs, compare, stop and drop them."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from cerebro_db.cli.installation import Dsn
+from cerebro_db.cli.training import INTERRUPTED, client_of, show
+
+if TYPE_CHECKING:
+    from cerebro_db.postgres.sessions import Session
+
+RunId = Annotated[int, typer.Argument(help="As cerebro.runs shows it.")]
+NewestRun = Annotated[
+    int | None,
+    typer.Argument(
+        help="Default: the newest that goes on, or else the newest.", show_default=False
+    ),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="As JSON, for programs.")]
+Most = Annotated[int, typer.Option(help="Configurations that are shown.", min=1)]
+ALL = 1_000_000
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the commands."""
+    for command in (watch, runs, compare, cancel, pause, drop):
+        app.command()(command)
+    app.command("show")(show_run)
+
+
+def watch(
+    run_id: NewestRun = None,
+    dsn: Dsn = "",
+    once: Annotated[bool, typer.Option("--once", help="Print it once, for logs.")] = False,
+    as_json: AsJson = False,
+    seconds: Annotated[float, typer.Option(help="Between looks.", min=0.1)] = 1.0,
+) -> None:
+    """Shows how far a run is, its leaderboard, its workers, the rungs of a search, until it ends."""
+    from rich.console import Console
+
+    from cerebro_db.cli import watching
+    from cerebro_db.watching.view import as_json as plain
+    from cerebro_db.watching.view import view_of
+
+    if as_json:
+        print_json(plain(view_of(session_of(dsn), run_id, ALL)))
+        return
+    try:
+        watching.watch(session_of(dsn), run_id, Console(), seconds, once)
+    except KeyboardInterrupt:  # the run goes on
+        raise typer.Exit(INTERRUPTED) from None
+
+
+def runs(
+    dsn: Dsn = "",
+    limit: Annotated[int, typer.Option(help="How many, the newest first.")] = 20,
+    as_json: AsJson = False,
+) -> None:
+    """Lists the newest runs."""
+    from rich.console import Console
+
+    from cerebro_db.cli.pictures import of_runs
+    from cerebro_db.watching.reading import runs_facts
+
+    found = runs_facts(session_of(dsn), limit)
+    if as_json:
+        print_json([vars(one) for one in found])
+    else:
+        Console().print(of_runs(found))
+
+
+def show_run(
+    run_id: NewestRun = None, dsn: Dsn = "", most: Most = 20, as_json: AsJson = False
+) -> None:
+    """Shows what a run was asked for, how it stands, and its leaderboard."""
+    from rich.console import Console
+
+    from cerebro_db.cli.pictures import of_facts, picture
+    from cerebro_db.watching.reading import standings
+    from cerebro_db.watching.statements import statement_of
+    from cerebro_db.watching.view import view_of
+
+    session = session_of(dsn)
+    view = view_of(session, run_id, most)
+    statement = statement_of(session, view.facts)
+    if as_json:
+        board = standings(session, view.facts.run_id)
+        print_json({
+            "run": vars(view.facts), "pace": vars(view.pace), "again": statement,
+            "leaderboard": [vars(one) | {"results": one.results()} for one in board],
+        })  # fmt: skip
+        return
+    console = Console()
+    hidden = ("run_id", "name", "status", "error", "manifest", "search", "active")
+    facts = {name: one for name, one in vars(view.facts).items() if name not in hidden}
+    console.print(picture(view, console.width))
+    console.print(of_facts(facts | dict(view.facts.manifest)))
+    console.print(f"\n{statement}", markup=False, highlight=False, soft_wrap=True)
+
+
+def compare(
+    run_ids: Annotated[list[int], typer.Argument(help="Two runs, or more.")],
+    dsn: Dsn = "",
+    most: Most = 50,
+    as_json: AsJson = False,
+) -> None:
+    """Shows what differs between runs in data, arguments, versions and results."""
+    from rich.console import Console
+
+    from cerebro_db.cli.pictures import of_comparison
+    from cerebro_db.errors import InvalidArgument
+    from cerebro_db.watching.comparing import compare as compared
+
+    if len(run_ids) < 2:
+        raise InvalidArgument(f"got {len(run_ids)} run; allowed: two or more")
+    found = compared(session_of(dsn), run_ids)
+    if as_json:
+        print_json(found.to_json())
+    else:
+        Console().print(of_comparison(found, most))
+
+
+def cancel(
+    run_id: RunId,
+    dsn: Dsn = "",
+    mst_key: Annotated[int | None, typer.Option(help="One configuration of it only.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Stops a run, or one of its configurations."""
+    from cerebro_db.runs.lifecycle import cancel as cancelled
+
+    _told(run_id, cancelled(client_of(dsn).pool, run_id, mst_key), as_json, mst_key)
+
+
+def pause(run_id: RunId, dsn: Dsn = "", as_json: AsJson = False) -> None:
+    """Stops a run such that its call returns; cerebro resume goes on with it."""
+    from cerebro_db.runs.lifecycle import pause as paused
+
+    _told(run_id, paused(client_of(dsn).pool, run_id), as_json)
+
+
+def drop(run_id: RunId, dsn: Dsn = "", as_json: AsJson = False) -> None:
+    """Forgets a run and removes its states; its output tables stay."""
+    from cerebro_db.postgres.control import control_session, transaction
+    from cerebro_db.runs.lifecycle import drop_run
+
+    client = client_of(dsn)
+    with control_session(client.pool, None) as session, transaction(session):
+        drop_run(session, client.dialect, run_id)
+    _told(run_id, "dropped", as_json)
+
+
+def _told(run_id: int, status: str, as_json: bool, mst_key: int | None = None) -> None:
+    if as_json:
+        more = {} if mst_key is None else {"mst_key": mst_key}
+        print_json({"run_id": run_id, **more, "status": status})
+    else:
+        what = "" if mst_key is None else f", configuration {mst_key}"
+        show(f"run {run_id}{what}: {status}")
+
+
+def session_of(dsn: str) -> Session:
+    """A session on a database."""
+    return client_of(dsn).pool.take(1)[0]
+
+
+def print_json(value: Any) -> None:
+    """A value for programs."""
+    from cerebro_db.watching.texts import plain
+
+    print(json.dumps(plain(value), indent=2, ensure_ascii=False))

@@ -1,0 +1,114 @@
+"""The commands that pack and predict, with a line that tells how long they take."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated, Any
+
+import typer
+
+from cerebro_db.cli.installation import Dsn
+from cerebro_db.cli.training import INTERRUPTED, show
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the commands."""
+    for command in (pack, predict):
+        app.command()(command)
+
+
+def pack(
+    source_table: Annotated[str, typer.Argument(help="Rows with features and a target.")],
+    output_table: Annotated[str, typer.Argument(help="The table to make.")],
+    dependent_varname: Annotated[str, typer.Argument(help="Column of the target.")],
+    independent_varname: Annotated[str, typer.Argument(help="Column of the features.")],
+    dsn: Dsn = "",
+    training_table: Annotated[
+        str | None, typer.Option(help="Pack for validation, like this packed table.")
+    ] = None,
+    buffer_size: Annotated[int | None, typer.Option(help="Rows of a buffer.")] = None,
+    normalizing_const: Annotated[
+        float | None, typer.Option(help="Features are divided by it.")
+    ] = None,
+    num_classes: Annotated[int | None, typer.Option(help="Allowed for further classes.")] = None,
+    num_partitions: Annotated[int | None, typer.Option(help="Default: processors.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Of the order of rows.")] = None,
+    sample_weight: Annotated[str | None, typer.Option(help="Column of weights.")] = None,
+    replace: Annotated[bool, typer.Option("--replace", help="An earlier table gives way.")] = False,
+) -> None:
+    """Packs a table like cerebro_pack, or like cerebro_pack_validation with --training-table."""
+    columns = (source_table, output_table, dependent_varname, independent_varname)
+    options: dict[str, Any] = {"buffer_size": buffer_size, "replace": replace}
+    of_training = {
+        "normalizing_const": normalizing_const, "num_classes": num_classes, "seed": seed,
+        "num_partitions": num_partitions, "sample_weight": sample_weight,
+    }  # fmt: skip
+    with _shown(dsn, f"packing {source_table}") as database:
+        if training_table is None:
+            database.pack(*columns, **options, **of_training)
+        else:
+            _refuse(of_training, "with --training-table, which decides it")
+            database.pack_validation(*columns, training_table, **options)
+    show(output_table)
+
+
+def predict(
+    model_table: Annotated[
+        str, typer.Argument(help="A table of models, or a registered one: model:name@alias.")
+    ],
+    test_table: Annotated[str, typer.Argument(help="Rows, or a packed table.")],
+    output_table: Annotated[str, typer.Argument(help="The table to make.")],
+    dsn: Dsn = "",
+    id_col: Annotated[str | None, typer.Option(help="Column that tells rows apart.")] = None,
+    independent_varname: Annotated[str | None, typer.Option(help="Column of features.")] = None,
+    pred_type: Annotated[str, typer.Option(help="prob, response, or a number.")] = "prob",
+    mst_key: Annotated[int | None, typer.Option(help="Which model of the table.")] = None,
+    num_workers: Annotated[int | None, typer.Option(help="Side by side.")] = None,
+    replace: Annotated[bool, typer.Option("--replace", help="An earlier table gives way.")] = False,
+) -> None:
+    """Predicts like cerebro_predict."""
+    given = {
+        "model_table": model_table, "test_table": test_table, "id_col": id_col,
+        "independent_varname": independent_varname, "output_table": output_table, "pred_type": pred_type,
+        "mst_key": mst_key, "num_workers": num_workers, "replace": replace,
+    }  # fmt: skip
+    with _shown(dsn, f"predicting {test_table}") as database:
+        database.predict(**given)
+    show(output_table)
+
+
+def _refuse(options: dict[str, Any], why: str) -> None:
+    from cerebro_db.errors import InvalidArgument
+
+    given = [name for name, value in options.items() if value is not None]
+    if given:
+        raise InvalidArgument(f"got --{given[0].replace('_', '-')} {why}")
+
+
+@contextmanager
+def _shown(dsn: str, what: str) -> Iterator[Any]:
+    """A database; a bar shows how long a call on it takes, and Ctrl-C cancels it."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    from cerebro_db.client import connect
+
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), TimeElapsedColumn())
+    began = time.monotonic()
+    try:
+        with (
+            connect(dsn) as database,
+            Progress(
+                *columns, console=Console(stderr=True), transient=True,
+                disable=not sys.stderr.isatty(),
+            ) as progress,
+        ):  # fmt: skip
+            progress.add_task(what, total=None)
+            yield database
+    except KeyboardInterrupt:
+        print("cerebro: cancelled", file=sys.stderr)
+        raise typer.Exit(INTERRUPTED) from None
+    show(f"{what}: {time.monotonic() - began:.1f} s")

@@ -1,0 +1,261 @@
+"""A run: how it stands, what came of it, and what can be made of that."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cerebro_db.client import progress as bars
+from cerebro_db.client.frames import Frame, frame
+from cerebro_db.client.model import Model
+from cerebro_db.errors import InvalidArgument, WrongRunStatus
+from cerebro_db.postgres.connections import Connections
+from cerebro_db.watching import reading
+from cerebro_db.watching.comparing import Comparison, compare
+from cerebro_db.watching.hyperparameters import hyperparameters, varying
+from cerebro_db.watching.reading import RunFacts, Standing
+
+if TYPE_CHECKING:
+    from os import PathLike
+
+_HEIGHT = 800
+
+
+@dataclass(frozen=True)
+class Report:
+    """A report as one file of HTML; a notebook shows it."""
+
+    html: str
+
+    def save(self, path: str | PathLike[str]) -> Path:
+        """Write it into a file."""
+        path = Path(path)
+        path.write_text(self.html, "utf-8")
+        return path
+
+    def _repr_html_(self) -> str:
+        """A frame of its own, whose scripts reach nothing of the notebook."""
+        return (
+            f'<iframe srcdoc="{html.escape(self.html)}" sandbox="allow-scripts" '
+            f'style="width: 100%; height: {_HEIGHT}px; border: 0"></iframe>'
+        )
+
+
+class Run:
+    """A run of a database.
+
+    Args:
+        connections: to it.
+        run_id: as ``cerebro.runs`` shows it.
+    """
+
+    def __init__(self, connections: Connections, run_id: int) -> None:
+        self._connections, self.run_id = connections, run_id
+
+    def __repr__(self) -> str:
+        """Its number and status."""
+        return f"<Run {self.run_id}: {self.status}>"
+
+    def _repr_html_(self) -> str:
+        facts, pace = self.facts, reading.pace(self._connections, self.run_id)
+        return (
+            f'<progress value="{pace.share:.4f}" max="1"></progress> '
+            f"{html.escape(bars.line(facts, pace))}"
+        )
+
+    # -- how it stands -----------------------------------------------------------
+    @property
+    def facts(self) -> RunFacts:
+        """What was asked for, and how it stands now."""
+        return reading.run_facts(self._connections, self.run_id)
+
+    @property
+    def status(self) -> str:
+        """Such as ``running`` or ``finished``."""
+        return self.facts.status
+
+    def progress(self, timeout: float | None = None) -> str:
+        """Show a bar until nobody drives the run any more; returns its status then.
+
+        Raises:
+            TimeoutError: so many seconds are over.
+        """
+        bar = bars.shown() if bars.is_shown(None) else None
+        return bars.follow(self._connections, self.run_id, timeout, bar).status
+
+    def wait(self, timeout: float | None = None) -> Run:
+        """Wait until nobody drives the run any more.
+
+        Raises:
+            TimeoutError: so many seconds are over.
+        """
+        bars.follow(self._connections, self.run_id, timeout)
+        return self
+
+    # -- results -----------------------------------------------------------------
+    def leaderboard(self) -> Frame:
+        """A row a configuration, the best first: the hyperparameters that differ, and results."""
+        board = reading.standings(self._connections, self.run_id)
+        found = [hyperparameters(one.compile_params, one.fit_params, one.model_id) for one in board]
+        names = [name for name in varying(found) if name != "model_id"]
+        results = list(dict.fromkeys(name for one in board for name in one.results()))
+        columns = ["rank", "mst_key", "model_id", "status", "epoch"]
+        return frame(
+            [*columns, *names, *results, "error"],
+            [
+                [
+                    *(getattr(one, name) for name in columns),
+                    *(values.get(name) for name in names),
+                    *(one.results().get(name) for name in results),
+                    one.error,
+                ]
+                for one, values in zip(board, found, strict=True)
+            ],
+        )
+
+    def metrics(self) -> Frame:
+        """A row for each configuration, data set and epoch, with loss and metrics."""
+        measured = reading.measures(self._connections, self.run_id)
+        names = list(dict.fromkeys(name for one in measured for name in one.values()))
+        return frame(
+            ["mst_key", "epoch", "dataset", *names, "elapsed"],
+            [
+                [one.mst_key, one.epoch, one.dataset, *map(one.values().get, names), one.elapsed]
+                for one in measured
+            ],
+        )
+
+    def hops(self) -> Frame:
+        """A row a hop, as ``cerebro.hops`` has it."""
+        sql = "SELECT * FROM cerebro.hops WHERE run_id = %s ORDER BY started, mst_key"
+        return frame(*self._connections.table(sql, (self.run_id,)))
+
+    def decisions(self) -> Frame:
+        """A row a decision, as ``cerebro.decisions`` has it."""
+        sql = "SELECT * FROM cerebro.decisions WHERE run_id = %s ORDER BY number, mst_key"
+        return frame(*self._connections.table(sql, (self.run_id,)))
+
+    def best(self) -> Model:
+        """The first model of the leaderboard.
+
+        Raises:
+            WrongRunStatus: the run has not ended with models.
+        """
+        return self._model(None)
+
+    def model(self, mst_key: int) -> Model:
+        """The model of a configuration.
+
+        Raises:
+            WrongRunStatus: the run has not ended with models.
+            InvalidArgument: it has no such model.
+        """
+        return self._model(mst_key)
+
+    def _model(self, mst_key: int | None) -> Model:
+        facts = self.facts
+        if facts.status != "finished":
+            raise WrongRunStatus(
+                f"run {self.run_id} is {facts.status}; allowed: a run that is finished",
+                hint="run.progress() waits for it",
+            )
+        board = [
+            one
+            for one in reading.standings(self._connections, self.run_id)
+            if one.status not in ("failed", "cancelled")
+        ]
+        chosen = [one for one in board if mst_key in (None, one.mst_key)]
+        if not chosen:
+            known = ", ".join(str(one.mst_key) for one in board[:20])
+            raise InvalidArgument(
+                f"mst_key: got {mst_key}; run {self.run_id} has models of {known}"
+            )
+        return self._as_model(facts, chosen[0])
+
+    def _as_model(self, facts: RunFacts, one: Standing) -> Model:
+        parameters = hyperparameters(one.compile_params, one.fit_params, one.model_id)
+        return Model(
+            self._connections, self.run_id, one.mst_key, facts.model_output_table, parameters,
+            one.results(),
+        )  # fmt: skip
+
+    def compare(self, *others: Run | int) -> Comparison:
+        """This run and others side by side."""
+        keys = [one.run_id if isinstance(one, Run) else one for one in others]
+        return compare(self._connections, [self.run_id, *keys])
+
+    # -- what is done with it ----------------------------------------------------
+    def cancel(self, mst_key: int | None = None) -> str:
+        """Stop the run, or one of its configurations; returns the status afterwards."""
+        sql = "SELECT cerebro.cerebro_cancel(run_id := %s, mst_key := %s)"
+        return str(self._connections.run(sql, (self.run_id, mst_key))[0][0])
+
+    def pause(self) -> str:
+        """Stop the run such that its call returns; returns the status afterwards."""
+        return str(self._connections.run(_PAUSE, (self.run_id,))[0][0])
+
+    def resume(self, *, wait: bool = True, progress: bool | None = None, **options: Any) -> Run:
+        """Go on with the run, as ``Database.resume`` does."""
+        from cerebro_db.client.database import Database
+
+        return Database(self._connections).resume(
+            self.run_id, wait=wait, progress=progress, **options
+        )
+
+    def drop(self) -> None:
+        """Forget the run; its output tables stay."""
+        self._connections.run("SELECT cerebro.cerebro_drop_run(%s)", (self.run_id,))
+
+    def report(self, *others: Run | int, curves: bool = True) -> Report:
+        """A report of the run, and of others beside it; needs the extra ``report``.
+
+        Args:
+            others: runs that it is compared with.
+            curves: whether the winner is asked about the validation table.
+        """
+        from cerebro_db.watching.report import html as written
+
+        keys = [one.run_id if isinstance(one, Run) else one for one in others]
+        return Report(written(self._connections, [self.run_id, *keys], curves))
+
+    def to_mlflow(
+        self,
+        tracking_uri: str | None = None,
+        experiment: str | None = None,
+        with_model: bool = True,
+    ) -> str:
+        """Write the run into MLflow, a child run for each configuration; returns the run's id there.
+
+        Args:
+            tracking_uri: None for that of MLflow's own settings.
+            experiment: by default ``cerebro``.
+            with_model: whether the winner is logged as a model with a signature, which imports Keras.
+        """
+        from cerebro_db.client.mlflow import write_run
+
+        return write_run(self, tracking_uri, experiment, with_model)
+
+    def to_tensorboard(self, logdir: str | PathLike[str]) -> Path:
+        """Write event files for TensorBoard: a folder for each configuration; returns the run's folder."""
+        from cerebro_db.client.tensorboard import write_run
+
+        return write_run(self._connections, self.run_id, Path(logdir))
+
+    @property
+    def connections(self) -> Connections:
+        """To the database of the run."""
+        return self._connections
+
+    @property
+    def parameters(self) -> Mapping[int, Mapping[str, Any]]:
+        """The hyperparameters of each configuration, by mst_key."""
+        return {
+            one.mst_key: hyperparameters(one.compile_params, one.fit_params, one.model_id)
+            for one in reading.standings(self._connections, self.run_id)
+        }
+
+
+_PAUSE = "SELECT cerebro.cerebro_pause(%s)"

@@ -1,0 +1,58 @@
+"""Learning curves of a run as event files for TensorBoard."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from types import ModuleType
+
+from cerebro_db.errors import InvalidArgument, MissingPackage
+from cerebro_db.watching import reading
+from cerebro_db.watching.reading import TRAINING, Source
+
+
+def write_run(source: Source, run_id: int, logdir: Path) -> Path:
+    """Write what is not there yet; returns the folder of the run, with one for each configuration.
+
+    Args:
+        source: whose role may see the run.
+        run_id: of the run.
+        logdir: that TensorBoard is given.
+
+    Raises:
+        UndefinedRun: the caller has no such run.
+        MissingPackage: TensorFlow, whose writer this is, is not installed.
+        InvalidArgument: the folder cannot be written into.
+    """
+    facts = reading.run_facts(source, run_id)
+    folder = f"run_{facts.run_id}"
+    curves: dict[int, dict[int, dict[str, float]]] = {}
+    for one in reading.measures(source, facts.run_id):
+        prefix = "" if one.dataset == TRAINING else "val_"
+        of_epoch = curves.setdefault(one.mst_key, {}).setdefault(one.epoch, {})
+        of_epoch |= {prefix + n: v for n, v in one.values().items() if math.isfinite(v)}
+    events = _writer()
+    series = [
+        events.Series(f"{folder}/configuration_{mst_key}", tuple(sorted(epochs.items())))
+        for mst_key, epochs in curves.items()
+    ]
+    try:
+        logdir.mkdir(parents=True, exist_ok=True)
+        events.write(logdir, series)
+    except OSError as error:
+        raise InvalidArgument(f"logdir: got {logdir}; {error.strerror}") from None
+    return logdir / folder
+
+
+def _writer() -> ModuleType:
+    from cerebro_db.training import environment
+
+    try:
+        environment.set_environment(threads=1, use_gpus=False)
+        from cerebro_db.training import events
+    except ImportError:
+        raise MissingPackage(
+            "event files are written by TensorFlow, which is not installed",
+            hint="pip install 'cerebro-db[cpu]'",
+        ) from None
+    return events

@@ -1,0 +1,134 @@
+"""How the runs of a database stand, in the text format of Prometheus."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+
+from cerebro_db.watching import reading
+from cerebro_db.watching.reading import Source
+
+_STATUSES = (
+    "starting", "running", "interrupted", "paused", "cancelled", "failed", "finished",
+)  # fmt: skip
+
+
+class RunsCollector:
+    """Reads the catalog when it is asked; what the role may not see is not counted.
+
+    Args:
+        source: whose role counts.
+    """
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+
+    def collect(self) -> Sequence[Metric]:
+        """All metrics, of one moment."""
+        return [
+            self._runs(), *self._totals(), *self._going_on(), *self._workers(), *self._queue()
+        ]  # fmt: skip
+
+    def describe(self) -> Sequence[Metric]:
+        """Nothing is read before somebody asks."""
+        return []
+
+    def _runs(self) -> Metric:
+        found = GaugeMetricFamily("cerebro_runs", "Runs by status", labels=["status"])
+        counts = {
+            str(status): int(count)
+            for status, count in self._source.run(
+                "SELECT status, count(*) FROM cerebro.runs GROUP BY status"
+            )
+        }
+        for status in sorted({*_STATUSES, *counts}):
+            found.add_metric([status], counts.get(status, 0))
+        return found
+
+    def _totals(self) -> list[Metric]:
+        ((hops, rows, seconds),) = self._source.run(_TOTALS)
+        return [
+            CounterMetricFamily("cerebro_hops", "Hops committed, of all runs", value=hops),
+            CounterMetricFamily("cerebro_rows", "Rows trained, of all runs", value=float(rows)),
+            CounterMetricFamily("cerebro_training_seconds", "Seconds in hops", value=seconds),
+        ]
+
+    def _going_on(self) -> list[Metric]:
+        labels = ["run_id", "name"]
+        families = [
+            GaugeMetricFamily(f"cerebro_run_{name}", text, labels=labels)
+            for name, text in (
+                ("hops_done", "Hops committed, of a run that goes on"),
+                ("hops_planned", "Hops planned, of a run that goes on"),
+                ("rows_per_second", "Rows trained a second, of a run that goes on"),
+                ("configurations", "Configurations that have not failed"),
+                ("configurations_failed", "Configurations that have failed or were cancelled"),
+            )
+        ]
+        for run_id, name in self._source.run(_GOING_ON):
+            pace = reading.pace(self._source, run_id)
+            alive = pace.configurations - pace.failed
+            values = (pace.done, pace.planned, pace.rows_per_second or 0, alive, pace.failed)
+            for family, value in zip(families, values, strict=True):
+                family.add_metric([str(run_id), name or ""], value)
+        return list(families)
+
+    def _workers(self) -> list[Metric]:
+        labels = ["run_id"]
+        idle = GaugeMetricFamily(
+            "cerebro_run_idle_ratio",
+            "Share of the time of its workers without a hop",
+            labels=labels,
+        )
+        memory = GaugeMetricFamily(
+            "cerebro_run_trainers_memory_bytes", "Largest memory of its trainers, added up",
+            labels=labels,
+        )  # fmt: skip
+        count = GaugeMetricFamily("cerebro_run_workers", "Workers that have hopped", labels=labels)
+        for run_id, workers, waited, worked, megabytes in self._source.run(_WORKERS):
+            told, whole = [str(run_id)], float(waited) + float(worked)
+            idle.add_metric(told, float(waited) / whole if whole > 0 else 0.0)
+            memory.add_metric(told, float(megabytes) * 2**20)
+            count.add_metric(told, int(workers))
+        return [idle, memory, count]
+
+    def _queue(self) -> list[Metric]:
+        """Of versions that have a queue."""
+        if self._source.run("SELECT to_regclass('cerebro.jobs')::text")[0][0] is None:
+            return []
+        found = GaugeMetricFamily("cerebro_jobs", "Jobs by status", labels=["status"])
+        for status, jobs in self._source.run(
+            "SELECT status::text, count(*) FROM cerebro.jobs GROUP BY 1 ORDER BY 1"
+        ):
+            found.add_metric([str(status)], int(jobs))
+        return [found]
+
+
+_TOTALS = """
+SELECT count(*), coalesce(sum(rows), 0), coalesce(sum(extract(epoch FROM finished - started)), 0)::double precision
+  FROM cerebro.hops
+"""
+_GOING_ON = """
+SELECT run_id, name FROM cerebro.runs WHERE status IN ('queued', 'starting', 'running') ORDER BY run_id
+"""
+_WORKERS = """
+SELECT w.run_id, count(*), sum(w.waited), sum(w.worked), sum(w.memory_mb)
+  FROM (SELECT h.run_id, h.worker, sum(h.waited) AS waited, max(h.memory_mb) AS memory_mb,
+               sum(extract(epoch FROM h.finished - h.started)) AS worked
+          FROM cerebro.hops h JOIN cerebro.runs r ON r.run_id = h.run_id AND r.status IN ('starting', 'running')
+         GROUP BY h.run_id, h.worker) w
+ GROUP BY w.run_id ORDER BY w.run_id
+"""
+
+
+def exposition(source: Source) -> str:
+    """The text that Prometheus scrapes.
+
+    Args:
+        source: whose role counts; members of ``cerebro_admin`` see all runs.
+    """
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(RunsCollector(source))
+    return generate_latest(registry).decode()

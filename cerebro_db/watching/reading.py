@@ -1,0 +1,367 @@
+"""Runs as values, read through the catalog's views over any connection."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from datetime import datetime
+from typing import Any, NamedTuple, Protocol
+
+from cerebro_db.errors import InvalidArgument, UndefinedRun
+
+TRAINING, VALIDATION = "training", "validation"
+LOSS = "loss"
+GOING_ON = ("queued", "starting", "running")
+MOST_RUNS = 1000
+
+
+class Source(Protocol):
+    """What runs a statement: a session, or a connection of a user."""
+
+    def run(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """The rows of a statement, whose parameters are ``%s``."""
+
+
+@dataclass(frozen=True)
+class RunFacts:
+    """What was asked for, and how it stands: a row of ``cerebro.runs``, and what is internal of it.
+
+    Attributes:
+        manifest: versions and numbers of what computes.
+        active: seconds that earlier drivers spent on it.
+        search: what a search was asked for; None of a run with a table of configurations.
+    """
+
+    run_id: int
+    owner: str
+    name: str | None
+    description: str | None
+    status: str
+    error: str | None
+    source_table: str
+    validation_table: str | None
+    model_output_table: str
+    model_selection_table: str | None
+    model_arch_table: str | None
+    num_iterations: int
+    metrics_compute_frequency: int
+    warm_start: bool
+    seed: int
+    num_partitions: int
+    num_workers: int
+    threads: int
+    use_gpus: bool | None
+    use_caching: bool | None
+    durability: str | None
+    schedule: str
+    cerebro_version: str | None
+    manifest: Mapping[str, Any]
+    search: Mapping[str, Any] | None
+    active: float
+    created: datetime
+    started: datetime | None
+    resumed: datetime | None
+    finished: datetime | None
+
+    @property
+    def goes_on(self) -> bool:
+        """True while somebody drives it."""
+        return self.status in GOING_ON
+
+    @property
+    def title(self) -> str:
+        """How people call it."""
+        return f"run {self.run_id}" + (f" {self.name}" if self.name else "")
+
+
+@dataclass(frozen=True)
+class Standing:
+    """A row of ``cerebro.leaderboard``.
+
+    Attributes:
+        rank: from 1; those that failed or were cancelled come last.
+        epoch: after which it was last measured; None before.
+        names: of the metrics.
+    """
+
+    mst_key: int
+    rank: int
+    model_id: int
+    compile_params: str
+    fit_params: str
+    status: str
+    epoch: int | None
+    names: tuple[str, ...]
+    validation_metrics: tuple[float, ...]
+    validation_loss: float | None
+    training_metrics: tuple[float, ...]
+    training_loss: float | None
+    error: str | None
+
+    def results(self) -> dict[str, float]:
+        """Loss and metrics by name; those of the validation table begin with ``val_``."""
+        found: dict[str, float] = {}
+        of_sets = (
+            ("", self.training_loss, self.training_metrics),
+            ("val_", self.validation_loss, self.validation_metrics),
+        )
+        for prefix, loss, metrics in of_sets:
+            if loss is not None:
+                found[prefix + LOSS] = loss
+                found |= {prefix + n: v for n, v in zip(self.names, metrics, strict=False)}
+        return found
+
+
+class Measured(NamedTuple):
+    """A row of ``cerebro.metrics``.
+
+    Attributes:
+        elapsed: seconds since the run began, when it was measured.
+    """
+
+    mst_key: int
+    epoch: int
+    dataset: str
+    loss: float
+    names: tuple[str, ...]
+    metrics: tuple[float, ...]
+    elapsed: float
+
+    def values(self) -> dict[str, float]:
+        """Loss and metrics by name."""
+        return {LOSS: self.loss, **dict(zip(self.names, self.metrics, strict=False))}
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How far a run is.
+
+    Attributes:
+        planned: hops of all epochs of the configurations that have not failed.
+        rows: trained so far.
+        seconds: in which somebody drove it, up to the last hop.
+        last: when the last hop ended.
+    """
+
+    configurations: int
+    failed: int
+    done: int
+    planned: int
+    rows: int
+    seconds: float
+    last: datetime | None
+
+    @property
+    def share(self) -> float:
+        """Of the hops, done: from 0 to 1."""
+        return min(1.0, self.done / self.planned) if self.planned else 0.0
+
+    @property
+    def seconds_left(self) -> float | None:
+        """If hops go on at this pace; None before there is any."""
+        if not self.done or self.seconds <= 0:
+            return None
+        return self.seconds * max(0, self.planned - self.done) / self.done
+
+    @property
+    def rows_per_second(self) -> float | None:
+        """Of all configurations together."""
+        return self.rows / self.seconds if self.seconds > 0 else None
+
+
+class Hopped(NamedTuple):
+    """A hop: who made it, on what, and when, in seconds since 1970.
+
+    Attributes:
+        waited: seconds that the worker had nothing to do before.
+    """
+
+    mst_key: int
+    epoch: int
+    partition_key: int
+    worker: int
+    started: float
+    finished: float
+    waited: float
+    rows: int
+    memory_mb: int
+
+
+def run_facts(source: Source, run_id: int | None = None) -> RunFacts:
+    """A run; by default the newest one that goes on, or else the newest one.
+
+    Raises:
+        UndefinedRun: the caller has no such run, or none at all.
+    """
+    where = _NEWEST if run_id is None else "r.run_id = %s"
+    rows = source.run(_RUNS.format(where), () if run_id is None else (run_id,))
+    if not rows:
+        raise UndefinedRun(
+            "got no run; you have none"
+            if run_id is None
+            else f"run_id: got {run_id}; you have no run of that number"
+        )
+    return _run(rows[0])
+
+
+def runs_facts(source: Source, limit: int = 20) -> list[RunFacts]:
+    """The newest runs that the caller may see, the newest first."""
+    if not 1 <= limit <= MOST_RUNS:
+        raise InvalidArgument(f"limit: got {limit}; allowed: 1 to {MOST_RUNS}")
+    return [_run(row) for row in source.run(_RUNS.format("true") + " LIMIT %s", (limit,))]
+
+
+# In the order of the fields of RunFacts.
+_RUNS = """
+SELECT r.run_id, r.owner::text, r.name, r.description, r.status, r.error, r.source_table, r.validation_table,
+       r.model_output_table, r.model_selection_table, i.model_arch_table, r.num_iterations,
+       r.metrics_compute_frequency, r.warm_start, r.seed, r.num_partitions, r.num_workers, r.threads,
+       i.use_gpus, i.use_caching, r.durability, r.schedule, i.cerebro_version, r.manifest::text, i.search::text,
+       i.active, r.created, r.started, r.resumed, r.finished
+  FROM cerebro.runs r JOIN cerebro._runs i ON i.run_id = r.run_id
+ WHERE {} ORDER BY r.run_id DESC
+"""
+_NEWEST = """r.run_id = coalesce(
+    (SELECT max(g.run_id) FROM cerebro.runs g WHERE g.status IN ('queued', 'starting', 'running')),
+    (SELECT max(n.run_id) FROM cerebro._runs n))"""
+
+
+def _run(row: tuple[Any, ...]) -> RunFacts:
+    told = dict(zip((field.name for field in fields(RunFacts)), row, strict=True))
+    manifest = json.loads(told["manifest"] or "{}")
+    told["manifest"] = manifest if isinstance(manifest, dict) else {}
+    told["search"] = None if told["search"] is None else json.loads(told["search"])
+    return RunFacts(**told)
+
+
+def standings(source: Source, run_id: int) -> list[Standing]:
+    """The leaderboard of a run, the best configuration first."""
+    return [_standing(row) for row in source.run(_BOARD, (run_id,))]
+
+
+def _standing(row: tuple[Any, ...]) -> Standing:
+    told = dict(zip((field.name for field in fields(Standing)), row, strict=True))
+    told["names"] = _texts(told["names"])
+    for name in ("validation_metrics", "training_metrics"):
+        told[name] = _numbers(told[name])
+    return Standing(**told)
+
+
+_BOARD = """
+SELECT l.mst_key, l.rank, l.model_id, l.compile_params, l.fit_params, l.status, l.epoch, l.metric_names,
+       l.validation_metrics, l.validation_loss, l.training_metrics, l.training_loss, l.error
+  FROM cerebro.leaderboard l WHERE l.run_id = %s ORDER BY l.rank, l.mst_key
+"""
+
+
+def measures(source: Source, run_id: int) -> list[Measured]:
+    """All that was measured of a run, by configuration, data set and epoch."""
+    return [
+        Measured(key, epoch, dataset, loss, _texts(names), _numbers(values), elapsed)
+        for key, epoch, dataset, loss, names, values, elapsed in source.run(_MEASURES, (run_id,))
+    ]
+
+
+_MEASURES = """
+SELECT m.mst_key, m.epoch, m.dataset, m.loss, m.metric_names, m.metrics, m.elapsed
+  FROM cerebro.metrics m WHERE m.run_id = %s ORDER BY m.mst_key, m.dataset, m.epoch
+"""
+
+
+def hops(source: Source, run_id: int) -> list[Hopped]:
+    """The hops of a run, in the order in which they began."""
+    return [Hopped._make(row) for row in source.run(_HOPS, (run_id,))]
+
+
+_HOPS = """
+SELECT h.mst_key, h.epoch, h.partition_key, h.worker, extract(epoch FROM h.started)::double precision,
+       extract(epoch FROM h.finished)::double precision, h.waited, h.rows, h.memory_mb
+  FROM cerebro.hops h WHERE h.run_id = %s ORDER BY h.started, h.mst_key
+"""
+
+
+def pace(source: Source, run_id: int) -> Pace:
+    """How far a run is; as ``cerebro.progress`` has it, but nothing is read of other runs."""
+    ((done, rows, seconds, last),) = source.run(_DONE, (run_id, run_id))
+    ((configurations, failed, epochs, partitions, lost),) = source.run(_ASKED, (run_id,))
+    planned = int(epochs) * int(partitions or 0) + int(lost)
+    return Pace(
+        int(configurations), int(failed), int(done), planned, int(rows), float(seconds or 0), last
+    )
+
+
+_DONE = """
+SELECT h.done, h.rows,
+       r.active + greatest(0, extract(epoch FROM h.last - coalesce(r.resumed, r.started))), h.last
+  FROM cerebro._runs r,
+       (SELECT count(*) AS done, coalesce(sum(x.rows), 0) AS rows, max(x.finished) AS last
+          FROM cerebro._hops x WHERE x.run_id = %s) h
+ WHERE r.run_id = %s
+"""
+# Of configurations that have failed, hops count that were done; the others are to do all of theirs.
+_ASKED = """
+SELECT count(*), count(nullif(s.is_over, false)),
+       coalesce(sum(CASE WHEN NOT s.is_over THEN s.epochs END), 0), max(s.partitions),
+       coalesce(sum(CASE WHEN s.is_over
+                         THEN (SELECT count(*) FROM cerebro._hops h
+                                WHERE h.run_id = s.run_id AND h.mst_key = s.mst_key) END), 0)
+  FROM (SELECT c.run_id, c.mst_key, c.status IN ('failed', 'cancelled') AS is_over,
+               coalesce(c.stopped_epoch, c.budget, r.num_iterations)::numeric AS epochs,
+               r.num_partitions AS partitions
+          FROM cerebro._configurations c JOIN cerebro._runs r ON r.run_id = c.run_id
+         WHERE c.run_id = %s) s
+"""
+
+
+@dataclass(frozen=True)
+class Lineage:
+    """A version of the registry that came from a run."""
+
+    model: str
+    version: int
+    mst_key: int
+    aliases: tuple[str, ...]
+    registered: datetime
+
+
+def lineage(source: Source, run_id: int) -> list[Lineage]:
+    """The versions that were registered from a run."""
+    return [
+        Lineage(row[0], row[1], row[2], _texts(row[3]), row[4])
+        for row in source.run(_LINEAGE, (run_id,))
+    ]
+
+
+_LINEAGE = """
+SELECT v.name, v.version, v.mst_key, v.aliases, v.registered
+  FROM cerebro.registered_versions v WHERE v.run_id = %s ORDER BY v.name, v.version
+"""
+
+
+def goal_of(source: Source, run_id: int) -> str:
+    """By which configurations of a run are ranked: ``max`` or ``min`` of the first metric, or ``loss``."""
+    rows = source.run(
+        "SELECT c.goal FROM cerebro._configurations c WHERE c.run_id = %s LIMIT 1", (run_id,)
+    )
+    return str(rows[0][0]) if rows else LOSS
+
+
+def epochs_of(source: Source, run_id: int) -> dict[int, int]:
+    """The epochs that each configuration is to be trained for."""
+    return {int(key): int(epochs) for key, epochs in source.run(_EPOCHS, (run_id,))}
+
+
+_EPOCHS = """
+SELECT c.mst_key, coalesce(c.stopped_epoch, c.budget, r.num_iterations)
+  FROM cerebro._configurations c JOIN cerebro._runs r ON r.run_id = c.run_id WHERE c.run_id = %s
+"""
+
+
+def _texts(values: Any) -> tuple[str, ...]:
+    return tuple(str(one) for one in values or ())
+
+
+def _numbers(values: Any) -> tuple[float, ...]:
+    return tuple(math.nan if one is None else float(one) for one in values or ())

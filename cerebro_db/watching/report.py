@@ -1,0 +1,335 @@
+"""A report of runs: one HTML file, with all that it draws and the library that draws it."""
+
+from __future__ import annotations
+
+import base64
+import functools
+import gzip
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+import cerebro_db
+from cerebro_db.errors import CerebroError, MissingPackage
+from cerebro_db.watching import reading, texts
+from cerebro_db.watching.comparing import Comparison, compare
+from cerebro_db.watching.hyperparameters import Value, axes, hyperparameters, importance, varying
+from cerebro_db.watching.reading import LOSS, TRAINING, Hopped, Measured, RunFacts, Source, Standing
+from cerebro_db.watching.scores import badness
+from cerebro_db.watching.statements import statement_of
+
+# Each is a bar that is drawn; of more hops the file has the share of time that workers were busy.
+MOST_BARS = 4000
+BINS = 500
+MOST_ROWS = 1000
+MOST_RUNS = 10
+
+
+@dataclass(frozen=True)
+class RunReport:
+    """What a report tells of a run.
+
+    Attributes:
+        board: rows of its leaderboard, the best one first.
+        curves: of the winner, as ``cerebro._curves`` has them; None where there are none.
+        no_curves: why there are none.
+    """
+
+    facts: RunFacts
+    board: Sequence[Standing]
+    measured: Sequence[Measured]
+    hops: Sequence[Hopped]
+    lineage: Sequence[reading.Lineage]
+    goal: str
+    statement: str
+    curves: Any = None
+    no_curves: str = ""
+    parameters: Sequence[Mapping[str, Value]] = field(default_factory=list)
+
+    @functools.cached_property
+    def names(self) -> list[str]:
+        """The hyperparameters that differ, or all of a single configuration."""
+        if len(self.parameters) == 1:
+            return list(self.parameters[0])
+        return varying(self.parameters)
+
+    @functools.cached_property
+    def columns(self) -> list[str]:
+        """The results that there are, those of the validation table first."""
+        found = dict.fromkeys(name for one in self.board for name in one.results())
+        return sorted(found, key=lambda name: (not name.startswith("val_"), name != "val_" + LOSS))
+
+
+def read(source: Source, run_id: int | None, with_curves: bool = True) -> RunReport:
+    """All that a report tells of a run.
+
+    Args:
+        source: whose role may see the run.
+        run_id: None for the newest.
+        with_curves: whether the winner is asked about the validation table, which takes a worker.
+
+    Raises:
+        UndefinedRun: the caller has no such run.
+    """
+    facts = reading.run_facts(source, run_id)
+    board = reading.standings(source, facts.run_id)
+    curves, why = _curves(source, facts, board) if with_curves else (None, "not asked for")
+    return RunReport(
+        facts,
+        board,
+        reading.measures(source, facts.run_id),
+        reading.hops(source, facts.run_id),
+        reading.lineage(source, facts.run_id),
+        reading.goal_of(source, facts.run_id),
+        statement_of(source, facts),
+        curves,
+        why,
+        [hyperparameters(one.compile_params, one.fit_params, one.model_id) for one in board],
+    )
+
+
+def _curves(source: Source, facts: RunFacts, board: Sequence[Standing]) -> tuple[Any, str]:
+    """The curves of the winner; none where it is no longer there, or its target has no classes."""
+    if facts.status != "finished" or not board or board[0].epoch is None:
+        return None, "the run has no models yet"
+    if facts.validation_table is None:
+        return None, "the run had no validation table"
+    try:
+        rows = source.run(
+            "SELECT cerebro._curves(%s, %s, %s)::text",
+            (facts.model_output_table, facts.validation_table, board[0].mst_key),
+        )
+    except CerebroError as error:
+        return None, error.message
+    return rows[0][0], ""
+
+
+def html(source: Source, run_ids: Sequence[int | None], with_curves: bool = True) -> str:
+    """The file.
+
+    Args:
+        source: whose role may see the runs.
+        run_ids: None for the newest run.
+        with_curves: as above.
+
+    Raises:
+        UndefinedRun: the caller has no such run.
+        MissingPackage: Plotly, which draws, is not installed.
+    """
+    library = _library()
+    runs = [read(source, run_id, with_curves) for run_id in dict.fromkeys(run_ids)]
+    compared = compare(source, [one.facts.run_id for one in runs]) if len(runs) > 1 else None
+    return rendered(runs, compared, library)
+
+
+def rendered(runs: Sequence[RunReport], compared: Comparison | None, library: bytes) -> str:
+    """The file of what was read."""
+    environment = Environment(
+        loader=PackageLoader("cerebro_db.watching", "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {"number": texts.number, "duration": texts.duration}
+    environment.filters |= {"short": texts.short, "parameters": texts.parameters}
+    environment.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}
+    return environment.get_template("report.html").render(
+        runs=runs,
+        compared=compared,
+        data=[drawn(one) for one in runs],
+        script=_source(environment, "report.js"),
+        style=_source(environment, "report.css"),
+        library=base64.b64encode(library).decode("ascii"),
+        made=datetime.now(UTC),
+        version=cerebro_db.__version__,
+        most=MOST_ROWS,
+        flat=_flat,
+    )
+
+
+def _source(environment: Environment, name: str) -> Markup:
+    """A file of ours, as it is."""
+    loader = environment.loader
+    assert loader is not None
+    return Markup(loader.get_source(environment, name)[0])
+
+
+def _library() -> bytes:
+    """Plotly's JavaScript, compressed.
+
+    Raises:
+        MissingPackage: it is not installed.
+    """
+    try:
+        from plotly.offline import get_plotlyjs
+    except ImportError:
+        raise MissingPackage(
+            "a report needs the package plotly, which draws it",
+            hint="pip install 'cerebro-db[report]'",
+        ) from None
+    return gzip.compress(get_plotlyjs().encode(), 6, mtime=0)
+
+
+# -- what is drawn ---------------------------------------------------------------
+def drawn(run: RunReport) -> dict[str, Any]:
+    """All that is drawn of a run, as plain values; configurations are in the order of the leaderboard."""
+    keys = [one.mst_key for one in run.board]
+    names = run.names
+    return {
+        "id": run.facts.run_id,
+        "keys": keys,
+        "ranks": [one.rank for one in run.board],
+        "labels": [
+            f"{one.mst_key}: {texts.parameters(values, names)}"
+            for one, values in zip(run.board, run.parameters, strict=True)
+        ],
+        "series": series(run.measured, keys),
+        "first": first_series(run),
+        "axes": [_axis(axis) for axis in axes(run.parameters)],
+        "results": {
+            name: [_short(one.results().get(name)) for one in run.board] for name in run.columns
+        },
+        "importance": _importance(run),
+        "work": work(run.hops),
+        "curves": run.curves if run.curves is None else _parsed(run.curves),
+    }
+
+
+def _parsed(curves: Any) -> Any:
+    return json.loads(curves) if isinstance(curves, str) else curves
+
+
+def first_series(run: RunReport) -> str:
+    """The name of what configurations are ranked by."""
+    columns = run.columns
+    names = next((one.names for one in run.board if one.names), ())
+    wanted = LOSS if run.goal == LOSS or not names else names[0]
+    return next((one for one in (f"val_{wanted}", wanted) if one in columns), "")
+
+
+def series(measured: Sequence[Measured], keys: Sequence[int]) -> dict[str, Any]:
+    """Learning curves by name: epochs, and of each configuration its values, None where it has none."""
+    places = {key: place for place, key in enumerate(keys)}
+    epochs: dict[str, dict[int, int]] = {}
+    points: dict[str, list[tuple[int, int, float | None]]] = {}
+    for one in measured:
+        prefix = "" if one.dataset == TRAINING else "val_"
+        if one.mst_key in places:
+            for name, value in one.values().items():
+                points.setdefault(prefix + name, []).append(
+                    (places[one.mst_key], one.epoch, _short(value))
+                )
+    found: dict[str, Any] = {}
+    for name, values in points.items():
+        order = sorted({epoch for _, epoch, _ in values})
+        epochs[name] = {epoch: place for place, epoch in enumerate(order)}
+        lines: list[list[float | None]] = [[] for _ in keys]
+        for place, epoch, known in values:
+            line, column = lines[place], epochs[name][epoch]
+            line.extend([None] * (column + 1 - len(line)))
+            line[column] = known
+        found[name] = {"epochs": order, "values": lines}
+    return found
+
+
+def _axis(axis: Any) -> dict[str, Any]:
+    values = [_short(one) for one in axis.values]
+    return {
+        "name": axis.name,
+        "values": values,
+        "categories": list(axis.categories),
+        "log": axis.is_log,
+    }
+
+
+def _importance(run: RunReport) -> dict[str, Any]:
+    scores = {one.mst_key: badness(run.goal, one) for one in run.board}
+    method, found = importance(run.board, scores)
+    return {
+        "method": method,
+        "names": [one.parameter for one in found],
+        "values": [_short(one.value) for one in found],
+        "trials": [one.trials for one in found],
+    }
+
+
+def work(hops: Sequence[Hopped]) -> dict[str, Any]:
+    """What workers did when: hops, or of many hops the share of each while that they were busy.
+
+    Seconds are since the first hop began.
+    """
+    if not hops:
+        return {"workers": [], "idle": [], "seconds": 0}
+    workers = sorted({one.worker for one in hops})
+    places = {worker: place for place, worker in enumerate(workers)}
+    place = np.array([places[one.worker] for one in hops])
+    began = np.array([one.started for one in hops])
+    ended = np.array([one.finished for one in hops])
+    first = float(began.min())
+    began, ended = began - first, ended - first
+    seconds = max(float(ended.max()), 1e-3)
+    busy = np.bincount(place, np.maximum(0.0, ended - began), len(workers))
+    found: dict[str, Any] = {
+        "workers": workers,
+        "idle": [_short(max(0.0, 1 - one / seconds)) for one in busy.tolist()],
+        "seconds": _short(seconds),
+        "hops": len(hops),
+    }
+    if len(hops) > MOST_BARS:
+        shares = _shares(place, began, ended, len(workers), seconds)
+        return found | {"bin": seconds / BINS, "busy": np.round(shares, 3).tolist()}
+    return found | {
+        "bars": [
+            [int(at), round(start, 4), round(end, 4), one.mst_key, one.epoch, one.partition_key]
+            for at, start, end, one in zip(place, began.tolist(), ended.tolist(), hops, strict=True)
+        ]
+    }
+
+
+def _shares(
+    place: np.ndarray, began: np.ndarray, ended: np.ndarray, workers: int, seconds: float
+) -> np.ndarray:
+    """Of each worker and while, the share that hops took: ``float[workers, BINS]``."""
+    edges = np.linspace(0.0, seconds, BINS + 1)
+    shares = np.zeros((workers, BINS))
+    for worker in range(workers):
+        mine = place == worker
+        starts, ends = np.sort(began[mine]), np.sort(ended[mine])
+        # Time that hops had taken until each edge: hops of a worker follow one another.
+        taken = _until(edges, starts) - _until(edges, ends)
+        shares[worker] = np.diff(taken) / (seconds / BINS)
+    return np.clip(shares, 0.0, 1.0)
+
+
+def _until(edges: np.ndarray, moments: np.ndarray) -> np.ndarray:
+    """The sum over moments of the time since them, at each edge."""
+    count = np.searchsorted(moments, edges, "right")
+    sums = np.concatenate([[0.0], np.cumsum(moments)])
+    return np.asarray(count * edges - sums[count])
+
+
+def _short(value: float | None) -> float | None:
+    """A number with five digits; None where it is none."""
+    if value is None or not math.isfinite(value):
+        return None
+    return float(f"{value:.5g}")
+
+
+def _flat(values: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
+    """The entries of a manifest, those of objects spread."""
+    found: list[tuple[str, str]] = []
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            found += _flat(value, f"{prefix}{name}.")
+        else:
+            shown = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+            found.append((prefix + name, shown))
+    return found

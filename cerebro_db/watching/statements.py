@@ -1,0 +1,111 @@
+"""The SQL that begins a run like one that is there."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from cerebro_db.core.search import Objective, SearchSpec
+from cerebro_db.watching.reading import RunFacts, Source
+
+_FIT = (
+    ("num_iterations", None), ("use_gpus", False), ("validation_table", None),
+    ("metrics_compute_frequency", None), ("warm_start", False), ("name", None), ("description", None),
+    ("use_caching", True), ("seed", 0), ("durability", "hop"), ("schedule", "hopper"),
+)  # fmt: skip
+# cerebro_fit has no such argument.
+_OF_SEVERAL = ("schedule",)
+
+
+def statement_of(source: Source, run: RunFacts) -> str:
+    """The call that asks for the same run under another output table."""
+    output = f"{run.model_output_table}_again"
+    if run.search is not None:
+        return _search(run, SearchSpec.from_text(json.dumps(run.search)), output)
+    tables: dict[str, Any] = {"source_table": run.source_table, "model_output_table": output}
+    options = {name: getattr(run, name) for name, default in _FIT if getattr(run, name) != default}
+    if run.model_selection_table is not None:
+        given = {**tables, "model_selection_table": run.model_selection_table, **options}
+        return call("cerebro_fit_multiple", given)
+    rows = source.run(_ONLY, (run.run_id,))
+    one = dict(zip(("model_id", "compile_params", "fit_params"), rows[0], strict=True))
+    given = {**tables, "model_arch_table": run.model_arch_table, **one}
+    given |= {name: value for name, value in options.items() if name not in _OF_SEVERAL}
+    return call("cerebro_fit", given)
+
+
+_ONLY = """
+SELECT c.model_id, c.compile_params, c.fit_params FROM cerebro._configurations c WHERE c.run_id = %s LIMIT 1
+"""
+
+
+def _search(run: RunFacts, spec: SearchSpec, output: str) -> str:
+    """The decisions of a search again, to the same bits; and the search itself, from its beginning."""
+    again = call("cerebro_replay", {"run_id": run.run_id, "model_output_table": output})
+    if spec.replays:
+        return again
+    given: dict[str, Any] = {
+        "source_table": run.source_table,
+        "model_output_table": output,
+        "model_arch_table": run.model_arch_table,
+        "model_selection_table": None,
+        "model_id_list": spec.space.model_ids,
+        "compile_params_grid": spec.space.compile_params_grid,
+        "fit_params_grid": spec.space.fit_params_grid,
+        "automl_method": spec.method,
+        "automl_params": _named(spec.params),
+        "random_state": spec.seed,
+        "objective": ", ".join(map(_objective, spec.objectives)),
+        "early_stopping": _named(_stopping(spec)),
+        **{_LIMITS.get(name, name): limit for name, limit in spec.budget.to_json().items()},
+        "concurrency": spec.concurrency,
+        "deterministic": spec.deterministic,
+    }
+    names = ("validation_table", "name", "description", "seed", "durability", "schedule")
+    given |= {name: getattr(run, name) for name in names}
+    kept = {
+        name: one
+        for name, one in given.items()
+        if name == "model_selection_table" or one not in (None, "")
+    }
+    return f"{again}\n\n-- or from the beginning:\n{call('cerebro_search', kept)}"
+
+
+# As the function calls them.
+_LIMITS = {"max_configurations": "max_configs"}
+_STOPPING = {"least_improvement": "min_delta"}
+
+
+def _stopping(spec: SearchSpec) -> dict[str, Any]:
+    return {
+        _STOPPING.get(name, name): value for name, value in spec.early_stopping.to_json().items()
+    }
+
+
+def _objective(one: Objective) -> str:
+    return f"{one.monitor}(mode={'max' if one.maximise else 'min'})"
+
+
+def _named(values: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name}={one!r}" for name, one in values.items() if one is not None)
+
+
+def call(function: str, given: Mapping[str, Any]) -> str:
+    """A call of a function with its arguments by name, as psql takes it."""
+    listed = ",\n".join(f"    {name} := {literal(value)}" for name, value in given.items())
+    return f"SELECT cerebro.{function}(\n{listed});"
+
+
+def literal(value: Any) -> str:
+    """A value as SQL, whatever it holds."""
+    if value is None:
+        return "NULL"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float):
+        return repr(value)
+    if isinstance(value, list | tuple):
+        return f"ARRAY[{', '.join(map(literal, value))}]"
+    text = str(value).replace("'", "''")
+    return f"E'{text.replace(chr(92), chr(92) * 2)}'" if "\\" in text else f"'{text}'"

@@ -1,0 +1,379 @@
+"""Cerebro-DB from Python: any connection, frames with and without pandas, models, notebooks."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import psycopg2
+import pytest
+import sqlalchemy
+
+import cerebro_db
+from cerebro_db.client import Database, Run, connect
+from cerebro_db.client.grids import grids
+from cerebro_db.configs.grid import parse_compile_grid, parse_fit_grid
+from cerebro_db.errors import InvalidArgument, LoopbackFailed, UndefinedRun, WrongRunStatus
+from cerebro_db.postgres.sessions import StatementFailed
+from cerebro_db.watching.statements import statement_of
+from tests.fitting.conftest import PLAIN
+from tests.watching.conftest import EPOCHS, Watched
+
+GRID = {
+    "loss": "sparse_categorical_crossentropy", "metrics": ["accuracy"], "optimizer": ["Adam"],
+    "lr": [0.01, 0.003], "batch_size": 8,
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def db(watched: Watched) -> Iterator[Database]:
+    with connect(watched.dsn) as database:
+        yield database
+
+
+def url_of(dsn: str, driver: str) -> sqlalchemy.URL:
+    """A URL of SQLAlchemy for a libpq string."""
+    given = psycopg2.extensions.parse_dsn(dsn)
+    return sqlalchemy.URL.create(
+        f"postgresql+{driver}", username=given.get("user"), database=given["dbname"],
+        query={"host": given["host"], "port": given.get("port", "5432")},
+    )  # fmt: skip
+
+
+def kinds(dsn: str) -> dict[str, Callable[[], Any]]:
+    """What a user may have."""
+    psycopg = pytest.importorskip("psycopg", reason="needs psycopg 3")
+    return {
+        "dsn": lambda: dsn,
+        "url": lambda: url_of(dsn, "psycopg2").render_as_string(),
+        "engine": lambda: sqlalchemy.create_engine(url_of(dsn, "psycopg2")),
+        "engine of psycopg 3": lambda: sqlalchemy.create_engine(url_of(dsn, "psycopg")),
+        "connection of an engine": lambda: sqlalchemy.create_engine(
+            url_of(dsn, "psycopg2")
+        ).connect(),
+        "psycopg2": lambda: psycopg2.connect(dsn),
+        "psycopg": lambda: psycopg.connect(dsn),
+        "psycopg, autocommit": lambda: psycopg.connect(dsn, autocommit=True),
+    }
+
+
+@pytest.mark.parametrize("kind", list(kinds("")))
+def test_any_connection_will_do(watched: Watched, kind: str) -> None:
+    given = kinds(watched.dsn)[kind]()
+    database = cerebro_db.connect(given)
+    run = database.run(watched.run_id)
+    assert run.status == "finished"
+    assert len(run.leaderboard()) == 4
+    assert len(run.hops()) == 4 * EPOCHS * 4
+    table = f"made_{list(kinds('')).index(kind)}"
+    assert database.load_model(table, PLAIN) == 1
+    assert watched.sql.value(f"SELECT count(*) FROM {table}") == 1
+    with pytest.raises(StatementFailed, match="mst_key: got 99") as caught:
+        run.best().connections.run("SELECT cerebro.cerebro_export('watched_out', 99)")
+    assert caught.value.sqlstate == "22023"
+    assert caught.value.hint
+    assert len(run.metrics()) == 4 * EPOCHS * 2  # it works after an error
+    database.drop_outputs(table)
+    database.close()
+    if hasattr(given, "closed"):  # it is the user's
+        assert not given.closed
+        given.close()
+
+
+def test_a_users_transaction_stays_theirs(watched: Watched) -> None:
+    connection = psycopg2.connect(watched.dsn)
+    connection.cursor().execute("CREATE TABLE theirs (x int)")
+    assert cerebro_db.connect(connection).run(watched.run_id).status == "finished"
+    connection.rollback()
+    assert watched.sql.value("SELECT to_regclass('theirs')") is None
+    connection.close()
+
+
+def test_what_is_no_database_is_told() -> None:
+    with pytest.raises(InvalidArgument, match="database: got int; allowed: a DSN"):
+        connect(7)
+    with pytest.raises(InvalidArgument, match=r"got an engine of sqlite\+pysqlite"):
+        connect(sqlalchemy.create_engine("sqlite://"))
+    with pytest.raises(LoopbackFailed):
+        connect("host=/nowhere dbname=none")
+
+
+def test_the_import_is_light() -> None:
+    code = (
+        "import sys, cerebro_db; cerebro_db.connect; heavy = {'tensorflow', 'keras', 'pandas', 'plotly', "
+        "'optuna', 'sklearn', 'mlflow'} & set(sys.modules); assert not heavy, heavy; "
+        "assert 'cerebro_db.runs.driver' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, cwd="/")
+
+
+def test_rows_are_frames_of_pandas(db: Database, watched: Watched) -> None:
+    pandas = pytest.importorskip("pandas", reason="needs pandas")
+    run = db.run(watched.run_id)
+    board, metrics = run.leaderboard(), run.metrics()
+    assert isinstance(board, pandas.DataFrame)
+    assert list(board["rank"]) == sorted(board["rank"])
+    assert {"learning_rate", "val_accuracy", "val_loss", "accuracy", "mst_key"} <= {*board.columns}
+    last = metrics[(metrics.epoch == EPOCHS) & (metrics.dataset == "validation")]
+    merged = board.merge(last, on="mst_key")
+    assert np.allclose(merged["val_loss"], merged["loss_y"])
+    assert list(db.runs(limit=1000)["run_id"])[-2:] == [watched.large, watched.run_id]
+
+
+def test_rows_are_named_tuples_without_pandas(
+    db: Database, watched: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    board = db.run(watched.run_id).leaderboard()
+    assert isinstance(board, list)
+    assert board[0].rank == 1
+    assert board[0].val_accuracy >= board[-1].val_accuracy
+
+
+def test_functions_are_methods(db: Database, watched: Watched) -> None:
+    known = watched.sql.column(
+        "SELECT DISTINCT proname::text FROM pg_proc p WHERE pronamespace = 'cerebro'::regnamespace AND proname ~ '^cerebro_' "
+        "AND NOT EXISTS (SELECT 1 FROM pg_aggregate a WHERE a.aggfnoid = p.oid)"
+    )
+    missing = [name for name in known if not hasattr(db, name.removeprefix("cerebro_"))]
+    assert missing == []
+    assert {"evaluate", "fit_multiple", "version"} <= set(dir(db))
+    assert db.version() == cerebro_db.__version__
+    assert "Loss and metrics" in db.evaluate.__doc__
+    db.evaluate("watched_out", "val", "scores", mst_key=1)
+    (score,) = db.table("scores").to_dict("records")
+    assert score["mst_key"] == 1
+    assert list(db.drop_outputs("scores").iloc[:, 0]) == ["public.scores"]
+    schedule = db.hyperband_schedule(9, eta=3)
+    assert list(schedule.columns) == ["s", "i", "n_i", "r_i"]
+    with pytest.raises(AttributeError, match="no function cerebro_nonsense"):
+        db.nonsense()
+    with pytest.raises(InvalidArgument, match="pause: got the argument run_id twice"):
+        db.pause(1, run_id=1)
+    with pytest.raises(InvalidArgument, match="pause: got 2 arguments; allowed: 1: run_id"):
+        db.pause(1, 2)
+
+
+@pytest.mark.parametrize(
+    "name", ["pack", "pack_validation", "fit_multiple", "fit", "search", "load_model", "resume"]
+)
+def test_what_is_written_out_has_the_names_of_sql(
+    db: Database, watched: Watched, name: str
+) -> None:
+    names = watched.sql.fetch(
+        "SELECT proargnames[1:pronargs] FROM pg_proc WHERE proname = %s ORDER BY oid",
+        (f"cerebro_{name}",),
+    )
+    parameters = list(inspect.signature(getattr(Database, name)).parameters.values())[1:]
+    by_place = [one.name for one in parameters if one.kind is one.POSITIONAL_OR_KEYWORD]
+    if name == "load_model":
+        by_place[by_place.index("model")] = "model_arch"
+        by_place = ["model_arch_table", "model_arch", *by_place[2:-1]]
+        assert set(by_place) <= set(names[0][0])
+    else:
+        assert by_place == names[0][0][: len(by_place)]
+
+
+def test_grids_are_those_of_sql() -> None:
+    compile_grid, fit_grid = grids(GRID)
+    assert len(list(parse_compile_grid(compile_grid).combinations())) == 2
+    assert len(list(parse_fit_grid(fit_grid).combinations())) == 1
+    both = {"compile_params_grid": "{'loss': ['mse']}", "fit_params_grid": {"batch_size": [8]}}
+    assert grids(both) == ("{'loss': ['mse']}", "{'batch_size': [8]}")
+    for wrong in ({}, {**both, "lr": 1}, {"optimizer_params_list": [{}], "lr": [1]}):
+        with pytest.raises(InvalidArgument, match="grid: got"):
+            grids(wrong)
+
+
+@pytest.fixture(scope="module")
+def fitted(db: Database) -> Run:
+    """Two configurations of a Keras model, by one call."""
+    return db.fit_multiple(
+        "packed", "from_python", num_iterations=2, validation_table="val", metrics_compute_frequency=1,
+        models=[PLAIN], grid=GRID, progress=False, name="from Python",
+    )  # fmt: skip
+
+
+def test_models_and_a_grid_are_enough(db: Database, fitted: Run) -> None:
+    assert fitted.status == "finished"
+    assert repr(fitted) == f"<Run {fitted.run_id}: finished>"
+    assert sorted(fitted.leaderboard()["learning_rate"]) == [0.003, 0.01]
+    assert len(db.table("from_python_configs")) == 2
+    again = db.fit_multiple(
+        "packed", "from_python", num_iterations=1, models=[PLAIN], grid=GRID, replace=True, progress=False,
+    )  # fmt: skip
+    assert len(db.table("from_python_models")) == 1
+    again.drop()
+    with pytest.raises(UndefinedRun):
+        assert again.status
+    with pytest.raises(InvalidArgument, match="grid: got one without models"):
+        db.fit_multiple("packed", "nowhere", grid=GRID)
+
+
+def test_one_model(db: Database) -> None:
+    params = "loss='sparse_categorical_crossentropy',optimizer='Adam(lr=0.01)',metrics=['accuracy']"
+    run = db.fit(
+        "packed", "one_python", compile_params=params, fit_params="batch_size=8", model=PLAIN
+    )
+    assert run.best().parameters["learning_rate"] == 0.01
+    assert run.best().results["accuracy"] > 0
+    with pytest.raises(InvalidArgument, match=r"mst_key: got 9; run \d+ has models of 1"):
+        run.model(9)
+
+
+def test_a_search(db: Database, watched: Watched) -> None:
+    space = GRID | {"lr": [0.001, 0.1, "log"]}
+    run = db.search(
+        "packed", "searched", models=[PLAIN], grid=space, automl_method="random",
+        automl_params="num_configs=3, num_iterations=1", objective="accuracy", early_stopping="patience=3, min_delta=0.01", max_seconds=600, progress=False,
+    )  # fmt: skip
+    assert len(run.leaderboard()) == 3
+    assert len(run.decisions()) > 0
+    # The report tells how to search again, and how to repeat the decisions.
+    again = statement_of(run.connections, run.facts).split("-- or from the beginning:")
+    trials = "SELECT mst_key, parameters::text, objectives FROM cerebro.trials WHERE run_id = %s ORDER BY 1"
+    known = watched.sql.fetch(trials, (run.run_id,))
+    for statement in again:
+        other = watched.sql.value(statement)
+        assert watched.sql.fetch(trials, (other,)) == known
+        watched.sql.run("SELECT cerebro_drop_run(%s)", (other,))
+        watched.sql.run("SELECT cerebro_drop_outputs('searched_again')")
+    assert run.best().mst_key == run.leaderboard()["mst_key"].iloc[0]
+
+
+def test_the_best_is_a_model_of_keras(
+    tensorflow: None, watched: Watched, db: Database, blobs: Any
+) -> None:
+    best = db.run(watched.run_id).best()
+    assert best.mst_key == watched.sql.value(
+        "SELECT mst_key FROM cerebro.leaderboard WHERE run_id = %s ORDER BY rank LIMIT 1",
+        (watched.run_id,),
+    )
+    model = best.keras()
+    features, labels = blobs
+    found = model.predict(features[120:], verbose=0)
+    assert (found.argmax(axis=1) == labels[120:]).mean() == pytest.approx(
+        best.results["val_accuracy"], abs=1e-6
+    )
+    told = best.predict("val", "best_answers")
+    assert len(told) == 30 * 3
+    db.drop_outputs("best_answers")
+    assert best.register("from_python") == 1
+
+
+def test_a_run_that_has_no_models_yet(db: Database, watched: Watched) -> None:
+    run = db.fit_multiple("packed", "paused_out", "grid", 1, max_seconds=0.001, progress=False)
+    assert run.status == "paused"
+    with pytest.raises(WrongRunStatus, match="is paused; allowed: a run that is finished"):
+        run.best()
+    assert run.progress() == "paused"
+    assert run.resume(progress=False).status == "finished"
+    assert run.compare(watched.run_id).sides
+
+
+def test_a_bar_is_shown_beside_the_call(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    from cerebro_db.client import progress
+
+    seen: list[tuple[int, str, int]] = []
+
+    class Bar:
+        def update(self, facts: Any, pace: Any) -> None:
+            seen.append((facts.run_id, facts.status, pace.done))
+
+        def close(self) -> None:
+            seen.append((0, "closed", 0))
+
+    monkeypatch.setattr(progress, "shown", Bar)
+    monkeypatch.setattr(progress, "SECONDS", 0.05)
+    run = db.fit_multiple("packed", "with_bar", "grid", 4, progress=True)
+    assert {one[0] for one in seen} == {run.run_id, 0}
+    assert seen[-1] == (0, "closed", 0)
+    assert seen[-2] == (run.run_id, "finished", 4 * 4 * 4)
+
+
+def test_a_timeout(watched: Watched, db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    from cerebro_db.watching.reading import RunFacts
+
+    monkeypatch.setattr(RunFacts, "goes_on", property(lambda one: True))
+    with pytest.raises(TimeoutError, match=f"run {watched.run_id} still goes on"):
+        db.run(watched.run_id).wait(timeout=0.01)
+
+
+def test_runs_that_go_on_without_waiting(db: Database, watched: Watched) -> None:
+    names = watched.sql.value(
+        "SELECT proargnames FROM pg_proc WHERE proname = 'cerebro_fit_multiple'"
+    )
+    if "wait" not in names:
+        pytest.skip("this version has no queue")
+    run = db.fit_multiple("packed", "without_waiting", "grid", 1, wait=False)
+    assert run.wait(timeout=120).status == "finished"
+
+
+def test_reports_are_shown_in_frames_of_their_own(db: Database, watched: Watched) -> None:
+    pytest.importorskip("plotly", reason="reports need plotly")
+    shown = db.run(watched.run_id).report(curves=False)._repr_html_()
+    assert shown.startswith('<iframe srcdoc="&lt;!DOCTYPE html&gt;')
+    assert 'sandbox="allow-scripts"' in shown
+    assert shown.count("<") == 2  # the element and its end
+    assert "&lt;b&gt;" in db.run(watched.run_id)._repr_html_()
+
+
+def test_tensorboard(db: Database, watched: Watched, tensorflow: None, tmp_path: Any) -> None:
+    import tensorflow as tf
+    from tensorflow.python.summary.summary_iterator import summary_iterator
+
+    folder = db.run(watched.run_id).to_tensorboard(tmp_path)
+    files = sorted((folder / "configuration_1" / "validation").iterdir())
+    assert len(files) == EPOCHS
+    events = [event for file in files for event in summary_iterator(str(file))]
+    losses = [
+        float(tf.make_ndarray(value.tensor))
+        for event in events
+        for value in event.summary.value
+        if value.tag == "epoch_loss"
+    ]
+    known = watched.sql.column(
+        "SELECT loss FROM cerebro.metrics WHERE run_id = %s AND mst_key = 1 AND dataset = 'validation' ORDER BY epoch",
+        (watched.run_id,),
+    )
+    assert losses == pytest.approx(known, rel=1e-6)
+    before = {file: file.stat().st_mtime_ns for file in files}
+    db.run(watched.run_id).to_tensorboard(tmp_path)
+    assert {file: file.stat().st_mtime_ns for file in files} == before
+
+
+def test_mlflow(db: Database, watched: Watched, tensorflow: None, tmp_path: Any) -> None:
+    mlflow = pytest.importorskip("mlflow", reason="needs MLflow: pip install 'cerebro-db[mlflow]'")
+    uri = f"sqlite:///{tmp_path}/mlflow.db"
+    client = mlflow.MlflowClient(uri)
+    client.create_experiment("blobs", artifact_location=(tmp_path / "artifacts").as_uri())
+    run = db.run(watched.run_id)
+    parent = run.to_mlflow(uri, "blobs")
+    experiment = client.get_experiment_by_name("blobs")
+    found = client.search_runs(
+        [experiment.experiment_id], f"tags.`mlflow.parentRunId` = '{parent}'"
+    )
+    assert len(found) == 4
+    best = next(one for one in found if one.data.tags["cerebro.rank"] == "1")
+    assert best.data.params["optimizer"] == "Adam"
+    history = client.get_metric_history(best.info.run_id, "val_loss")
+    known = watched.sql.fetch(
+        "SELECT epoch, loss FROM cerebro.metrics WHERE run_id = %s AND mst_key = %s "
+        "AND dataset = 'validation' ORDER BY epoch",
+        (watched.run_id, int(best.data.tags["cerebro.mst_key"])),
+    )
+    assert [(one.step, one.value) for one in history] == known
+    whole = client.get_run(parent)
+    assert whole.info.status == "FINISHED"
+    assert json.loads(whole.data.tags["cerebro.manifest"])["tensorflow"]
+    mlflow.set_tracking_uri(uri)
+    (logged,) = mlflow.search_logged_models([experiment.experiment_id], output_format="list")
+    model = mlflow.pyfunc.load_model(logged.model_uri)
+    assert model.metadata.signature.inputs.inputs[0].shape == (-1, 6)
+    rows = np.zeros((2, 6), np.float32)
+    assert np.allclose(model.predict(rows), run.best().keras().predict(rows, verbose=0))

@@ -1,0 +1,197 @@
+"""The commands: what they print, as pictures and as JSON."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from cerebro_db.cli.app import app
+from cerebro_db.errors import InvalidArgument, UndefinedRun
+from tests.watching.conftest import Watched
+
+
+def told(*arguments: object, **environment: str) -> str:
+    """What a command prints."""
+    environment = {"COLUMNS": "160", **environment}
+    done = CliRunner(env=environment).invoke(app, [str(one) for one in arguments])
+    if done.exception is not None and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+def told_json(*arguments: object) -> Any:
+    """The same, read."""
+    return json.loads(told(*arguments, "--json"))
+
+
+def test_watch_once(watched: Watched) -> None:
+    shown = told("watch", watched.run_id, "--once", "--dsn", watched.dsn)
+    assert "finished · 4 configurations: 4 finished" in shown
+    assert "100 % · 48 of 48 hops" in shown
+    assert re.search(r"rank +mst_key +status +epoch +progress +val_accuracy +curve", shown)
+    assert len(re.findall(r"3/3 +█{20}", shown)) == 4
+    assert re.search(r"worker +pid +hops +idle +memory", shown)
+
+
+def test_a_narrow_terminal_has_what_matters(watched: Watched) -> None:
+    shown = CliRunner(env={"COLUMNS": "80"}).invoke(
+        app, ["watch", str(watched.run_id), "--once", "--dsn", watched.dsn]
+    ).stdout  # fmt: skip
+    assert re.search(r"rank +mst_key +status +epoch +val_accuracy +curve +configurat", shown)
+    assert len(re.findall(r"^ +\d +\d +finished +3/3 ", shown, re.M)) == 4
+    assert max(map(len, shown.splitlines())) <= 80
+
+
+def test_watch_ends_with_the_run(watched: Watched) -> None:
+    assert "finished · 4 configurations" in told("watch", watched.run_id, "--dsn", watched.dsn)
+
+
+def test_watch_shows_the_newest_run_and_as_many_lines_as_there_is_room(watched: Watched) -> None:
+    newest = watched.sql.value("SELECT max(run_id) FROM cerebro.runs")
+    assert f"run {newest}" in told("watch", "--once", "--dsn", watched.dsn)
+    shown = told("watch", watched.large, "--once", "--dsn", watched.dsn)
+    assert "and 980 more" in shown
+    found = told_json("watch", watched.large, "--dsn", watched.dsn)
+    assert len(found["configurations"]) == 1000
+    assert found["pace"]["done"] == 80_000
+    assert [one["worker"] for one in found["workers"]] == list(range(8))
+    assert 0.1 < found["workers"][0]["idle"] < 0.3
+
+
+def test_a_search_is_watched_until_it_ends(watched: Watched, connect: Any) -> None:
+    import io
+    import threading
+
+    from rich.console import Console
+
+    from cerebro_db.cli import watching
+    from cerebro_db.cli.runs import session_of
+
+    other = connect(watched.dsn)
+    before = watched.sql.value("SELECT max(run_id) FROM cerebro.runs")
+    call = threading.Thread(
+        target=other.run,
+        args=(
+            "SELECT cerebro_search('packed', 'watched_search', 'models', NULL, ARRAY[1], $$ {'loss': "
+            "['sparse_categorical_crossentropy'], 'metrics': ['accuracy'], 'optimizer': ['Adam(lr=0.01)', 'SGD(lr=0.01)']} $$, "
+            "$$ {'batch_size': [8, 16]} $$, 'hyperband', 'R=9, eta=3', objective := 'accuracy')",
+        ),
+    )
+    call.start()
+    while watched.sql.value("SELECT max(run_id) FROM cerebro.runs") == before:
+        pass
+    console = Console(file=io.StringIO(), force_terminal=True, width=160, height=40)
+    session = session_of(watched.dsn)
+    assert watching.watch(session, None, console, seconds=0.1) == "finished"
+    call.join()
+    session.close()
+    shown = console.file.getvalue()  # type: ignore[attr-defined]
+    for wanted in ("hyperband · running", "rung 1", "training", "accuracy", "memory"):
+        assert wanted in shown, wanted
+
+
+def test_runs(watched: Watched) -> None:
+    shown = told("runs", "--dsn", watched.dsn)
+    assert "public.watched_out" in shown
+    found = told_json("runs", "--limit", "1000", "--dsn", watched.dsn)
+    assert [one["run_id"] for one in found][-2:] == [watched.large, watched.run_id]
+    with pytest.raises(InvalidArgument, match="limit: got 0"):
+        told("runs", "--limit", "0", "--dsn", watched.dsn)
+
+
+def test_show(watched: Watched) -> None:
+    shown = told("show", watched.run_id, "--dsn", watched.dsn)
+    assert "SELECT cerebro.cerebro_fit_multiple(" in shown
+    assert "tensorflow" in shown
+    found = told_json("show", watched.run_id, "--dsn", watched.dsn)
+    assert found["leaderboard"][0]["rank"] == 1
+    assert set(found["leaderboard"][0]["results"]) == {
+        "loss", "accuracy", "val_loss", "val_accuracy",
+    }  # fmt: skip
+    with pytest.raises(UndefinedRun, match="run_id: got 99999"):
+        told("show", 99999, "--dsn", watched.dsn)
+
+
+def test_compare(watched: Watched) -> None:
+    shown = told("compare", watched.run_id, watched.large, "--most", "3", "--dsn", watched.dsn)
+    assert "public.packed" in shown
+    assert "public.large" in shown
+    assert "more" in shown
+    found = told_json("compare", watched.run_id, watched.run_id, "--dsn", watched.dsn)
+    assert found["differences"] == []
+    assert all(len(set(one["keys"])) == 1 for one in found["configurations"])
+    with pytest.raises(InvalidArgument, match="got 1 run; allowed: two or more"):
+        told("compare", watched.run_id, "--dsn", watched.dsn)
+
+
+def test_report(watched: Watched, own_folder: Path) -> None:
+    pytest.importorskip("plotly", reason="reports need plotly")
+    file = own_folder / "report.html"
+    shown = told("report", watched.run_id, "-o", file, "--no-curves", "--dsn", watched.dsn)
+    assert shown == f"{file}: {file.stat().st_size} bytes\n"
+    with pytest.raises(InvalidArgument, match="--output: got /nowhere"):
+        told("report", watched.run_id, "-o", "/nowhere/report.html", "--no-curves", "--dsn", watched.dsn)  # fmt: skip
+
+
+def test_metrics(watched: Watched, own_folder: Path) -> None:
+    from prometheus_client.parser import text_string_to_metric_families
+
+    text = told("metrics", "--dsn", watched.dsn)
+    values = {
+        (sample.name, *sample.labels.values()): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+    assert values["cerebro_runs", "finished"] == watched.sql.value(
+        "SELECT count(*) FROM cerebro.runs WHERE status = 'finished'"
+    )
+    assert values["cerebro_runs", "running"] == 0
+    assert values[("cerebro_hops_total",)] == watched.sql.value("SELECT count(*) FROM cerebro.hops")
+    assert values[("cerebro_rows_total",)] == watched.sql.value(
+        "SELECT sum(rows) FROM cerebro.hops"
+    )
+    file = own_folder / "cerebro.prom"
+    assert told("metrics", "-o", file, "--dsn", watched.dsn) == ""
+    assert "cerebro_hops_total" in file.read_text()
+
+
+@pytest.fixture
+def stopped(watched: Watched) -> int:
+    """A run that was paused at once."""
+    return int(
+        watched.sql.value(
+            "SELECT cerebro_fit_multiple('packed', 'stopped_out', 'grid', 1, max_seconds := 0.001)"
+        )
+    )
+
+
+def test_what_stands_still_can_be_dropped(watched: Watched, stopped: int) -> None:
+    from cerebro_db.errors import WrongRunStatus
+
+    with pytest.raises(WrongRunStatus, match="which is paused"):
+        told("pause", stopped, "--dsn", watched.dsn)
+    assert told_json("drop", stopped, "--dsn", watched.dsn) == {
+        "run_id": stopped, "status": "dropped",
+    }  # fmt: skip
+    with pytest.raises(UndefinedRun):
+        told("cancel", stopped, "--dsn", watched.dsn)
+
+
+def test_pack_and_predict(watched: Watched) -> None:
+    columns = ["blobs_test", "by_command", "label", "x"]
+    shown = told("pack", *columns, "--training-table", "packed", "--dsn", watched.dsn)
+    assert shown.endswith("by_command\n")
+    shown = told("predict", "watched_out", "by_command", "answers", "--mst-key", 1, "--dsn", watched.dsn)  # fmt: skip
+    assert shown.endswith("answers\n")
+    assert watched.sql.value("SELECT count(DISTINCT (partition_key, buffer_id, row_number)) FROM answers") == 30  # fmt: skip
+    with pytest.raises(InvalidArgument, match="got --seed with --training-table"):
+        told("pack", *columns, "--training-table", "packed", "--seed", 1, "--dsn", watched.dsn)
+    watched.sql.run(
+        "SELECT cerebro_drop_outputs('answers'); SELECT cerebro_drop_outputs('by_command')"
+    )

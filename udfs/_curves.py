@@ -1,0 +1,1 @@
+return relay.driver("results.curves", model_table, test_table, mst_key)
