@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 import cerebro_db
-from cerebro_db.cli import files, installation, search, server, training
+from cerebro_db.cli import files, installation, jobs, search, server, training
 from cerebro_db.errors import CerebroError
 
 app = typer.Typer(
@@ -22,6 +22,7 @@ installation.register(app)
 training.register(app)
 search.register(app)
 files.register(app)
+jobs.register(app)
 app.add_typer(server.app, name="server")
 
 

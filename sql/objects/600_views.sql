@@ -1,5 +1,7 @@
 -- What is seen of runs while they go on and afterwards.
 
+DROP VIEW IF EXISTS cerebro.schedules, cerebro.job_log, cerebro.jobs, cerebro._old_runs, cerebro._schedules,
+    cerebro._job_events, cerebro._jobs;
 DROP VIEW IF EXISTS cerebro.searches;
 DROP VIEW IF EXISTS cerebro.trials;
 {%- set views = ['registered_functions', 'progress', 'leaderboard', 'metrics', 'decisions', 'hops', 'runs', 'settings', '_settings', '_requests',
@@ -190,7 +192,7 @@ WITH latest AS (
       LEFT JOIN cerebro._configurations k ON k.run_id = m.run_id AND k.mst_key = m.mst_key
 ), results AS (
     SELECT c.run_id, c.mst_key, c.model_id, c.compile_params, c.fit_params, c.goal,
-           CASE WHEN c.status IN ('waiting', 'training') AND r.status NOT IN ('starting', 'running')
+           CASE WHEN c.status IN ('waiting', 'training') AND r.status NOT IN ('queued', 'starting', 'running')
                 THEN 'stopped' ELSE c.status END AS status,
            c.error, coalesce(t.epoch, v.epoch) AS epoch, c.stopped_epoch, c.best_epoch,
            coalesce(t.metric_names, v.metric_names) AS metric_names,
