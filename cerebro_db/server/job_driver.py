@@ -288,7 +288,11 @@ class JobDriver:
         assert self._job is not None
         try:
             jobs = self._jobs
-            jobs.log(self._job_id, status, jobs.course(self._job_id).last_run, error)
+            run_id = jobs.course(self._job_id).last_run
+            if run_id is not None and status in ("failed", "cancelled"):
+                before = (*GOING_ON, QUEUED, "interrupted")  # where it did not come to be driven
+                Catalog(self._session).run_stopped(run_id, status, error or status, before)
+            jobs.log(self._job_id, status, run_id, error)
             self._session.run("SELECT pg_catalog.pg_advisory_unlock(%s)", (self._job.lock_key,))
             jobs.start()
         except CerebroError as failure:

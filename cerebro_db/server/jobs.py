@@ -170,7 +170,7 @@ def _stands(session: Session, run_id: int | None, job_id: int | None) -> tuple[s
         status, _ = jobs.status(job_id)
         return status, status not in OPEN
     run = Catalog(session).run(run_id)
-    return run.status, run.status not in (*GOING_ON, QUEUED) and not jobs.of_run(run.run_id)
+    return run.status, run.status not in GOING_ON and not jobs.of_run(run.run_id)
 
 
 @entry_of("cerebro_cancel_job")

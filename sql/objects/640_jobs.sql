@@ -165,12 +165,14 @@ SELECT v.job_id, pg_get_userbyid(v.owner) AS owner,
        (SELECT string_agg(c.value ->> 0, ', ') FROM json_array_elements(v.calls) c) AS call,
        v.run_id, v.status, v.priority, v.schedule, v.submitted, v.first AS started,
        CASE WHEN v.action IN {{ ends }} THEN v.logged END AS finished, v.attempts, w.place,
-       CASE WHEN w.place IS NOT NULL THEN greatest(
-           cerebro._nth_start(w.place, m.jobs - (SELECT count(*) FROM going),
-                              ARRAY(SELECT g.ends FROM going g ORDER BY 1), (SELECT l.seconds FROM lasting l)),
-           cerebro._nth_start(w.place_of_role, m.of_role - (SELECT count(*) FROM going g WHERE g.owner = v.owner),
-                              ARRAY(SELECT g.ends FROM going g WHERE g.owner = v.owner ORDER BY 1),
-                              (SELECT l.seconds FROM lasting l))) END AS estimated_start,
+       (SELECT CASE WHEN e.by_all IS NOT NULL AND e.by_role IS NOT NULL THEN greatest(e.by_all, e.by_role) END
+          FROM (SELECT cerebro._nth_start(w.place, m.jobs - (SELECT count(*) FROM going),
+                                          ARRAY(SELECT g.ends FROM going g ORDER BY 1),
+                                          (SELECT l.seconds FROM lasting l)) AS by_all,
+                       cerebro._nth_start(w.place_of_role,
+                                          m.of_role - (SELECT count(*) FROM going g WHERE g.owner = v.owner),
+                                          ARRAY(SELECT g.ends FROM going g WHERE g.owner = v.owner ORDER BY 1),
+                                          (SELECT l.seconds FROM lasting l)) AS by_role) e) AS estimated_start,
        v.message AS error
   FROM every v
  CROSS JOIN most m
@@ -321,7 +323,9 @@ DECLARE
     kept    interval := (SELECT nullif(s.value, '')::interval FROM cerebro.settings s WHERE s.name = 'keep_runs');
     another record;
     number  bigint;
+    started integer := cerebro._start_jobs();
 BEGIN
+    -- What is added here is started at the next call: until this transaction ends nobody else sees it.
     IF kept IS NOT NULL THEN
         FOR another IN
             -- One at a time for each role, which removes its own: its states are tables that belong to it.
@@ -345,7 +349,7 @@ BEGIN
         DELETE FROM cerebro.catalog_job_events e
          WHERE e.logged < now() - kept AND NOT EXISTS (SELECT 1 FROM cerebro.catalog_jobs j WHERE j.job_id = e.job_id);
     END IF;
-    RETURN cerebro._start_jobs();
+    RETURN started;
 END
 $$;
 ALTER FUNCTION cerebro.cerebro_work() OWNER TO cerebro_owner;

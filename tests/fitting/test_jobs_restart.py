@@ -22,7 +22,7 @@ from cerebro_db.install.embedded import Cluster
 from cerebro_db.install.postgres import find
 from cerebro_db.install.script import Script
 from tests.conftest import FAST, Sql
-from tests.fitting.conftest import _make_tables
+from tests.fitting.conftest import ADAM, _make_tables, select
 
 pytestmark = pytest.mark.not_on_segments(EMBEDDED_ONLY)
 DATABASE = "cerebro"
@@ -165,8 +165,9 @@ def test_pg_cron_starts_schedules(sql: Sql) -> None:
 
 def test_what_a_restart_ends_goes_on_by_itself(home: Home, sql: Sql) -> None:
     names = [f"restarted_{number}" for number in range(8)]
-    epochs = 40
-    run = "SELECT cerebro_fit_multiple('packed', %s, 'configs', %s, num_workers := 1{})"
+    epochs = 20
+    select(sql, "two", [1, 2], [ADAM], ["batch_size=8"])
+    run = "SELECT cerebro_fit_multiple('packed', %s, 'two', %s, num_workers := 1{})"
     sql.run(run.format(""), ("plain", epochs))
     sql.run("SELECT cerebro_set('max_jobs', '3'), cerebro_set('max_jobs_of_role', '3')")
     runs = [sql.value(run.format(", wait := false"), (name, epochs)) for name in names]
@@ -190,7 +191,7 @@ def test_what_a_restart_ends_goes_on_by_itself(home: Home, sql: Sql) -> None:
         )
         assert sorted(attempts, reverse=True) == [2, 2, 2, 1, 1, 1, 1, 1]
         count = "SELECT run_id, count(*) FROM cerebro.hops WHERE run_id = ANY (%s) GROUP BY 1"
-        assert {number for _, number in again.fetch(count, (runs,))} == {4 * 4 * epochs}
+        assert {number for _, number in again.fetch(count, (runs,))} == {2 * 4 * epochs}
         weights = "SELECT mst_key, model_weights FROM {} ORDER BY 1"
         plain = again.fetch(weights.format("plain"))
         assert all(again.fetch(weights.format(name)) == plain for name in names)
@@ -198,7 +199,7 @@ def test_what_a_restart_ends_goes_on_by_itself(home: Home, sql: Sql) -> None:
 
 def test_a_driver_outlives_the_sessions_that_it_has(home: Home, sql: Sql) -> None:
     run_id = sql.value(
-        "SELECT cerebro_fit_multiple('packed', 'outlived', 'configs', 60, num_workers := 1, wait := false)"
+        "SELECT cerebro_fit_multiple('packed', 'outlived', 'configs', 20, num_workers := 1, wait := false)"
     )
     until(lambda: sql.value("SELECT count(*) FROM cerebro.hops WHERE run_id = %s", (run_id,)), 60)
     sql.run(
