@@ -6,13 +6,15 @@ import dataclasses
 import functools
 import types
 import typing
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from cerebro_db.configs.arguments import unknown
 from cerebro_db.configs.messages import shown
-from cerebro_db.errors import InvalidArgument, UndefinedTable
+from cerebro_db.configs.parameters import parse_compile_params, parse_fit_params
+from cerebro_db.configs.registry import is_registered
+from cerebro_db.errors import CerebroError, InvalidArgument, UndefinedTable
 from cerebro_db.models.one_model import OneModel
 from cerebro_db.packing import pack as packing
 from cerebro_db.packing.request import PackRequest
@@ -40,6 +42,7 @@ class Function:
         makes: the argument that names the table that it makes.
         reads: arguments that name tables that it reads.
         check: refuses arguments that could not be followed now.
+        parse: refuses arguments that no table could make right.
         queue: registers the run that it makes, for ``driver.drive_on``; None where it makes none.
         work: does what makes no run.
         without: arguments of these classes that it has not.
@@ -49,6 +52,7 @@ class Function:
     makes: str
     reads: tuple[str, ...]
     check: Callable[[JobHost, Given], None]
+    parse: Callable[[JobHost, Given], None]
     queue: Callable[[JobHost, Given, Queued], int] | None = None
     work: Callable[[JobHost, Given], object] | None = None
     without: frozenset[str] = frozenset()
@@ -142,6 +146,15 @@ def _check_fit(host: JobHost, given: Given) -> None:
     driver.check(host.pool, host.dialect, _fit_request(host, given))
 
 
+def _parse_fit(host: JobHost, given: Given) -> None:
+    request = _fit_request(host, given)
+    request.check()
+    if request.one is not None:
+        _, _, compile_params, fit_params = request.one.row()
+        parse_compile_params(compile_params)
+        parse_fit_params(fit_params)
+
+
 def _queue_fit(host: JobHost, given: Given, queued: Queued) -> int:
     request = _fit_request(host, given)
     return driver.queue(host.pool, host.dialect, request, queued, host.notice)
@@ -153,6 +166,10 @@ def _search_arguments(host: JobHost, given: Given) -> SearchArguments:
 
 def _check_search(host: JobHost, given: Given) -> None:
     search.check(host.pool, host.dialect, _search_arguments(host, given).request())
+
+
+def _parse_search(host: JobHost, given: Given) -> None:
+    _search_arguments(host, given).request()
 
 
 def _queue_search(host: JobHost, given: Given, queued: Queued) -> int:
@@ -198,6 +215,11 @@ def _check_predict(host: JobHost, given: Given) -> None:
     prediction.check(host, PredictionRequest(**given))
 
 
+def _parse_predict(host: JobHost, given: Given) -> None:
+    request = PredictionRequest(**given)
+    _ = request.wanted, request.ignores
+
+
 def _predict(host: JobHost, given: Given) -> object:
     return prediction.predict(host, PredictionRequest(**given))
 
@@ -208,18 +230,39 @@ def _pack_request(given: Given, *, is_validation: bool) -> PackRequest:
     )
 
 
+def _parse_pack(host: JobHost, given: Given, *, is_validation: bool) -> None:
+    _pack_request(given, is_validation=is_validation).check()
+
+
 def _check_pack(host: JobHost, given: Given, *, is_validation: bool) -> None:
-    request = _pack_request(given, is_validation=is_validation)
-    request.check()
+    _parse_pack(host, given, is_validation=is_validation)
+    find_tables(host, FUNCTIONS[_PACKS[is_validation]], given)
+
+
+_PACKS = ("cerebro_pack", "cerebro_pack_validation")
+
+
+def find_tables(
+    host: JobHost, function: Function, given: Given, made: Collection[str] = ()
+) -> None:
+    """Refuse names of tables that are not there, nor made by then.
+
+    Raises:
+        UndefinedTable: that is so.
+    """
     with control_session(host.pool, host.search_path) as session:
-        find(session, request.source_table, "source_table")
+        for argument in function.reads:
+            name = given.get(argument)
+            if name is not None and name not in made and not is_registered(name):
+                find(session, name, argument)
 
 
 def _pack(host: JobHost, given: Given, *, is_validation: bool) -> object:
     return packing.pack(host, _pack_request(given, is_validation=is_validation))
 
 
-_FIT_READS = ("source_table", "validation_table")
+_FIT_READS = ("source_table", "validation_table", "model_selection_table", "model_arch_table")
+_SEARCH_READS = ("source_table", "validation_table", "model_arch_table")
 _OF_IMAGES = frozenset({"on_error"})
 FUNCTIONS = {
     "cerebro_pack": Function(
@@ -227,6 +270,7 @@ FUNCTIONS = {
         "output_table",
         ("source_table",),
         functools.partial(_check_pack, is_validation=False),
+        functools.partial(_parse_pack, is_validation=False),
         work=functools.partial(_pack, is_validation=False),
         without=_OF_IMAGES | {"training_table"},
     ),
@@ -235,32 +279,50 @@ FUNCTIONS = {
         "output_table",
         ("source_table", "training_table"),
         functools.partial(_check_pack, is_validation=True),
+        functools.partial(_parse_pack, is_validation=True),
         work=functools.partial(_pack, is_validation=True),
         without=_OF_IMAGES
         | {"normalizing_const", "num_classes", "num_partitions", "seed", "sample_weight"},
     ),
     "cerebro_fit_multiple": Function(
-        (FitRequest,), "model_output_table", _FIT_READS, _check_fit, _queue_fit
+        (FitRequest,), "model_output_table", _FIT_READS, _check_fit, _parse_fit, _queue_fit
     ),
     "cerebro_fit": Function(
         (FitRequest, OneModel),
         "model_output_table",
         _FIT_READS,
         _check_fit,
+        _parse_fit,
         _queue_fit,
         without=frozenset({"model_selection_table", "num_workers", "schedule"}),
     ),
     "cerebro_search": Function(
-        (SearchArguments,), "model_output_table", _FIT_READS, _check_search, _queue_search
+        (SearchArguments,),
+        "model_output_table",
+        _SEARCH_READS,
+        _check_search,
+        _parse_search,
+        _queue_search,
     ),
     "cerebro_predict": Function(
         (PredictionRequest,),
         "output_table",
         ("model_table", "test_table"),
         _check_predict,
+        _parse_predict,
         work=_predict,
     ),
 }
+
+
+def _check_call(host: JobHost, function: Function, given: Given, made: Collection[str]) -> None:
+    try:
+        function.check(host, given)
+    except UndefinedTable:
+        if not set(made) & {given.get(one) for one in function.reads}:
+            raise
+        function.parse(host, given)
+        find_tables(host, function, given, made)
 
 
 def check_calls(host: JobHost, calls: Sequence[tuple[str, Given]]) -> None:
@@ -280,13 +342,8 @@ def check_calls(host: JobHost, calls: Sequence[tuple[str, Given]]) -> None:
                 "from the second time on there is a table of that name"
             )
         try:
-            function.check(host, given)
-        except UndefinedTable as error:
-            if not made & {given.get(one) for one in function.reads}:
-                error.message = f"{name}: {error.message}"
-                raise
-        except Exception as error:
-            if hasattr(error, "message"):
-                error.message = f"{name}: {error.message}"
+            _check_call(host, function, given, made)
+        except CerebroError as error:
+            error.message = f"{name}: {error.message}"
             raise
         made.add(str(given.get(function.makes)))

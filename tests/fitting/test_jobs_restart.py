@@ -154,10 +154,18 @@ def until(what: Callable[[], Any], seconds: float) -> Any:
     return found
 
 
+def ended(sql: Sql, job_id: int) -> None:
+    """A job ends well."""
+    sql.run("SELECT cerebro_wait_job(%s, '120 s')", (job_id,))
+    found = sql.row("SELECT status, error FROM cerebro.jobs WHERE job_id = %s", (job_id,))
+    assert found == ("finished", None)
+
+
 @needs_pg_cron
 def test_pg_cron_starts_schedules(sql: Sql) -> None:
     """The last test looks what became of it: a minute is the least."""
-    sql.run(SCHEDULE, ("each minute", "* * * * *", calls(), MODEL, "pg_cron"))
+    own = calls().replace("nightly_", "minutely_")  # two schedules go on side by side
+    sql.run(SCHEDULE, ("each minute", "* * * * *", own, MODEL, "pg_cron"))
     assert sql.fetch("SELECT command FROM cron.job WHERE jobname = 'cerebro each minute'") == [
         ("SELECT cerebro.cerebro_start_schedule('each minute')",)
     ]
@@ -257,7 +265,7 @@ def test_a_schedule_promotes_what_is_better_and_skips_what_overlaps(sql: Sql) ->
     assert sql.value("SELECT cerebro_start_schedule('by hand')") is None
     assert "schedule by hand was skipped" in "".join(sql.notices)
     assert sql.value("SELECT status FROM cerebro.jobs ORDER BY job_id DESC LIMIT 1") == "skipped"
-    assert sql.value("SELECT cerebro_wait_job(%s, '90 s')", (first,)) == "finished"
+    ended(sql, first)
     versions = (
         "SELECT version, aliases, lineage -> 'promotion' ->> 'champion' FROM cerebro.registered_versions "
         "WHERE name = 'byhand' ORDER BY 1"
@@ -265,7 +273,7 @@ def test_a_schedule_promotes_what_is_better_and_skips_what_overlaps(sql: Sql) ->
     assert sql.fetch(versions) == [(1, ["champion"], None)]
     # The same again is no better, and what trains for longer is.
     second = sql.value("SELECT cerebro_start_schedule('by hand')")
-    assert sql.value("SELECT cerebro_wait_job(%s, '90 s')", (second,)) == "finished"
+    ended(sql, second)
     assert len(sql.fetch(versions)) == 1
     run_id = sql.value(
         "SELECT cerebro_fit_multiple('nightly_packed', 'longer', 'configs', 20, validation_table := 'nightly_val')"
@@ -292,7 +300,7 @@ def test_pg_cron_has_started_the_schedule(sql: Sql) -> None:
     )
     sql.run("SELECT cerebro_unschedule('each minute')")
     assert sql.value("SELECT count(*) FROM cron.job WHERE jobname = 'cerebro each minute'") == 0
-    assert sql.value("SELECT cerebro_wait_job(%s, '90 s')", (job_id,)) == "finished"
+    ended(sql, job_id)
     columns = "name, version"
     found = sql.fetch(f"SELECT {columns} FROM cerebro.registered_versions WHERE name = 'nightly'")
     assert ("nightly", 1) in found
