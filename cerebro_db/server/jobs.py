@@ -256,7 +256,7 @@ def schedule(
     with control_session(host.pool, None) as session:
         schedules = Schedules(session)
         if one.timer == "pg_cron":
-            _require_pg_cron(schedules)
+            _require_pg_cron(schedules, on_segments=host.dialect.rotation is not None)
         with transaction(session):
             _forget(schedules, one.name)
             schedules.add(one)
@@ -326,7 +326,7 @@ def _job_name(name: str) -> str:
     return f"cerebro {name}"
 
 
-def _require_pg_cron(schedules: Schedules) -> None:
+def _require_pg_cron(schedules: Schedules, *, on_segments: bool) -> None:
     """Refuse where pg_cron cannot be the timer.
 
     Raises:
@@ -335,6 +335,11 @@ def _require_pg_cron(schedules: Schedules) -> None:
     if schedules.has_pg_cron:
         return
     home = schedules.database_of_pg_cron()
+    if on_segments:
+        raise NotSupported(
+            f"timer: got 'pg_cron', which there is not for this server; allowed: {', '.join(map(repr, TIMERS[1:]))}",
+            hint=_OTHER_TIMERS.removeprefix("or "),
+        )
     if home is None:
         why = "the server has not loaded it"
         hint = (

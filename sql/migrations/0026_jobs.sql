@@ -13,9 +13,6 @@ CREATE TABLE cerebro.catalog_jobs (
     submitted  timestamptz NOT NULL DEFAULT clock_timestamp()
                CHECK (submitted BETWEEN '2000-01-01' AND '3000-01-01')
 );
--- A lock is one job's only: nobody can keep another one from being started.
-CREATE UNIQUE INDEX catalog_jobs_lock_key ON cerebro.catalog_jobs (lock_key);
-
 CREATE TABLE cerebro.catalog_job_events (
     event_id bigserial PRIMARY KEY,
     job_id   bigint NOT NULL,

@@ -1,6 +1,7 @@
 -- Jobs: calls that go on without their session, and those that a timer makes. See docs/decisions/jobs.md.
 {%- set ends = "('finished', 'failed', 'cancelled', 'paused', 'skipped')" %}
 {%- set stands = "('queued', 'started', 'finished', 'failed', 'cancelled', 'paused', 'skipped')" %}
+{%- macro called(calls) %}concat_ws(', '{% for place in range(6) %}, {{ calls }} -> {{ place }} ->> 0{% endfor %}, CASE WHEN json_array_length({{ calls }}) > 6 THEN '...' END){% endmacro %}
 {%- set views = ['job_log', 'jobs', 'schedules', '_old_runs', '_schedules', '_job_events', '_jobs'] %}
 {#- They are dropped in 600_views.sql, before the views that they look into. #}
 
@@ -162,7 +163,7 @@ WITH last AS (
       FROM cerebro.settings s WHERE s.name IN ('max_jobs', 'max_jobs_of_role')
 )
 SELECT v.job_id, pg_get_userbyid(v.owner) AS owner,
-       (SELECT string_agg(c.value ->> 0, ', ') FROM json_array_elements(v.calls) c) AS call,
+       {{ called('v.calls') }} AS call,
        v.run_id, v.status, v.priority, v.schedule, v.submitted, v.first AS started,
        CASE WHEN v.action IN {{ ends }} THEN v.logged END AS finished, v.attempts, w.place,
        (SELECT CASE WHEN e.by_all IS NOT NULL AND e.by_role IS NOT NULL THEN greatest(e.by_all, e.by_role) END
@@ -178,6 +179,38 @@ SELECT v.job_id, pg_get_userbyid(v.owner) AS owner,
  CROSS JOIN most m
   LEFT JOIN waiting w ON w.job_id = v.job_id
  WHERE pg_has_role(v.owner, 'USAGE') OR pg_has_role('cerebro_admin', 'USAGE');
+-- Where tables lie on segments locks are looked up once, beforehand, as for cerebro.runs, and nothing is computed from the
+-- jobs of others.
+DO $jobs$
+BEGIN
+    IF {{ has_segments }} THEN
+        EXECUTE $view$CREATE OR REPLACE VIEW cerebro.jobs WITH (security_barrier) AS
+SELECT j.job_id, pg_get_userbyid(j.owner) AS owner, {{ called('j.calls') }} AS call, r.run_id,
+       CASE WHEN l.action IN {{ ends }} THEN l.action
+            WHEN j.lock_key = ANY (COALESCE(ARRAY(
+                SELECT (k.classid::bigint << 32) | k.objid::bigint FROM pg_catalog.pg_locks k
+                 WHERE k.locktype = 'advisory' AND k.granted AND k.objsubid = 1 AND k.gp_segment_id = -1
+                   AND k.database = (SELECT d.oid FROM pg_catalog.pg_database d
+                                      WHERE d.datname = current_database())), '{}')) THEN 'running'
+            WHEN l.action = 'started' THEN 'interrupted'
+            ELSE 'queued'
+       END AS status,
+       j.priority, j.schedule, j.submitted, s.first AS started,
+       CASE WHEN l.action IN {{ ends }} THEN l.logged END AS finished, coalesce(s.attempts, 0) AS attempts,
+       NULL::bigint AS place, NULL::timestamptz AS estimated_start, l.message AS error
+  FROM cerebro._jobs j
+  LEFT JOIN (SELECT DISTINCT ON (e.job_id) e.job_id, e.action, e.message, e.logged
+               FROM cerebro.catalog_job_events e WHERE e.action IN {{ stands }}
+              ORDER BY e.job_id, e.event_id DESC) l ON l.job_id = j.job_id
+  LEFT JOIN (SELECT DISTINCT ON (e.job_id) e.job_id, e.run_id
+               FROM cerebro.catalog_job_events e WHERE e.action = 'run'
+              ORDER BY e.job_id, e.event_id DESC) r ON r.job_id = j.job_id
+  LEFT JOIN (SELECT e.job_id, count(*) AS attempts, min(e.logged) AS first
+               FROM cerebro.catalog_job_events e WHERE e.action = 'started' GROUP BY e.job_id) s
+    ON s.job_id = j.job_id$view$;
+    END IF;
+END
+$jobs$;
 COMMENT ON VIEW cerebro.jobs IS
 'Your jobs, or every job for members of cerebro_admin: calls with wait := false, and those of schedules. status: queued, running, interrupted (goes on by itself), finished, failed, cancelled, paused, skipped; place: in the queue.';
 
@@ -187,7 +220,7 @@ COMMENT ON VIEW cerebro.job_log IS 'What became of each job, and what it has tol
 
 CREATE VIEW cerebro.schedules WITH (security_barrier) AS
 SELECT pg_get_userbyid(s.owner) AS owner, s.name, s.cron, s.timer,
-       (SELECT string_agg(c.value ->> 0, ', ') FROM json_array_elements(s.calls) c) AS call, s.calls, s.on_success,
+       {{ called('s.calls') }} AS call, s.calls, s.on_success,
        s.priority, s.created, j.job_id AS last_job_id, j.status AS last_status, j.submitted AS last_start
   FROM cerebro._schedules s
   LEFT JOIN (SELECT DISTINCT ON (o.owner, o.schedule) o.owner, o.schedule, o.job_id, o.status, o.submitted
@@ -288,7 +321,7 @@ BEGIN
                     HINT = 'it stays in the queue, and is tried again';
                 EXIT;
             END IF;
-            PERFORM cerebro._job_failed(next.job_id, SQLERRM);
+            PERFORM cerebro._job_failed(next.job_id, regexp_replace(SQLERRM, '^cerebro: ', ''));
         END;
     END LOOP;
     RETURN started;
