@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
+import signal
 import sys
 import time
+from contextlib import suppress
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -41,21 +44,26 @@ def daemon(
     """Starts jobs that wait, goes on with those that a restart of the server has ended, and is the timer of schedules."""
     if not seconds > 0:
         raise InvalidArgument(f"--seconds: got {seconds:g}; allowed: above 0")
-    with cancellable():
-        since = datetime.now().astimezone()
-        while True:
-            now = datetime.now().astimezone()
-            try:
-                _look(dsn, since, now)
-                since = now
-            except CerebroError as error:  # the server restarts, for example
-                if once:
-                    raise
-                print(f"cerebro: {error.message}", file=sys.stderr, flush=True)
-                since = max(since, now - timedelta(hours=1))
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    with suppress(KeyboardInterrupt):  # it is told to end
+        _watch(dsn, seconds, once=once)
+
+
+def _watch(dsn: str, seconds: float, *, once: bool) -> None:
+    since = datetime.now().astimezone()
+    while True:
+        now = datetime.now().astimezone()
+        try:
+            _look(dsn, since, now)
+            since = now
+        except CerebroError as error:  # the server restarts, for example
             if once:
-                return
-            time.sleep(seconds)
+                raise
+            print(f"cerebro: {error.message}", file=sys.stderr, flush=True)
+            since = max(since, now - timedelta(hours=1))
+        if once:
+            return
+        time.sleep(seconds)
 
 
 def _look(dsn: str, since: datetime, now: datetime) -> None:
@@ -243,6 +251,14 @@ def _weekdays(cron: str, field: str) -> str:
     return ",".join(parts)
 
 
+_SHOWN = ("job_id", "owner", "call", "run_id", "status", "place", "submitted", "finished", "error")
+_FRACTION = re.compile(r"(\d\d:\d\d:\d\d)\.\d+")
+
+
+def _short(value: str | None) -> str:
+    return _FRACTION.sub(r"\1", value or "")
+
+
 def jobs(
     dsn: Dsn = "", json_: Annotated[bool, typer.Option("--json", help="As JSON.")] = False
 ) -> None:
@@ -255,13 +271,14 @@ def jobs(
         "finished", "place", "estimated_start", "error",
     )  # fmt: skip
     columns = ", ".join(f"{name}::text" for name in names)
-    rows = _statement(client_of(dsn), f"SELECT {columns} FROM cerebro.jobs ORDER BY job_id", [])
+    rows = _statement(client_of(dsn), f"SELECT {columns} FROM cerebro.jobs j ORDER BY j.job_id", [])
     if json_:
         print(json.dumps([dict(zip(names, row, strict=True)) for row in rows], indent=1))
         return
-    table = Table(*names, box=None)
+    table = Table(*_SHOWN, box=None)
     for row in rows:
-        table.add_row(*(value or "" for value in row))
+        found = dict(zip(names, row, strict=True))
+        table.add_row(*(_short(found[name]) for name in _SHOWN))
     Console().print(table, markup=False)
 
 
