@@ -242,13 +242,14 @@ def _spread(field: str, first: int) -> str:
 
 
 def _weekdays(cron: str, field: str) -> str:
-    parts = []
+    days = []
     for part in field.split(","):
         ends = part.split("-")
         if not all(one.isdigit() and int(one) <= 7 for one in ends):
             raise InvalidArgument(f"cron: got {cron!r}; allowed with --systemd: days 0 to 7")
-        parts.append("..".join(_DAYS[int(one)] for one in ends))
-    return ",".join(parts)
+        # One by one: a week of systemd begins on Monday, and no range goes over its end.
+        days += [_DAYS[day] for day in range(int(ends[0]), int(ends[-1]) + 1)]
+    return ",".join(dict.fromkeys(days))
 
 
 _SHOWN = ("job_id", "owner", "call", "run_id", "status", "place", "submitted", "finished", "error")

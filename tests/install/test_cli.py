@@ -191,7 +191,7 @@ def test_schedules_for_other_timers() -> None:
     assert line.startswith("0 3 * * * ")
     assert line.endswith("""/cerebro schedule 'night'"'"'s 100\\%' --start --dsn service=sales""")
     assert calendar_of("*/15 3-5 1,15 * *") == "*-*-1,15 3..5:0/15:00"
-    assert calendar_of("0 3 * */2 1-5") == "Mon..Fri *-1/2-* 3:0:00"
+    assert calendar_of("0 3 * */2 1-5") == "Mon,Tue,Wed,Thu,Fri *-1/2-* 3:0:00"
     assert "OnCalendar=*-*-* 3:30:00" in units("nightly", "30 3 * * *", "")
     for cron in ("0 3 1 * 1", "0 3 * jan *"):
         with pytest.raises(cerebro_db.errors.InvalidArgument, match="--systemd"):

@@ -68,6 +68,33 @@ def test_nobody_sees_the_jobs_of_others_but_administrators(
     alice.rows("SELECT cerebro_drop_run(%s)", (run_id,))
 
 
+def test_schedules_are_their_owners_alone(
+    alice: Person, bob: Person, carol: Person, dave: Person
+) -> None:
+    calls = {
+        "cerebro_pack": {
+            "source_table": "rows", "output_table": "packed_again", "dependent_varname": "y",
+            "independent_varname": "x", "replace": True,
+        }
+    }  # fmt: skip
+    make = "SELECT cerebro_schedule('secret night', '0 3 * * *', %s, timer := 'crontab')"
+    alice.rows(make, (json.dumps(calls),))
+    seen = "SELECT count(*) FROM cerebro.schedules WHERE name = 'secret night'"
+    assert [one.value(seen) for one in (alice, bob, dave)] == [1, 0, 1]
+    carol.refused("SELECT * FROM cerebro.schedules")
+    for call in ("cerebro_start_schedule", "cerebro_unschedule"):
+        for other in (bob, dave):  # an administrator starts nothing as somebody else
+            error = other.refused(f"SELECT cerebro.{call}('secret night')")
+            none = other.refused(f"SELECT cerebro.{call}('none of them')")
+            assert error.pgcode == none.pgcode == "42704"
+    calls["cerebro_pack"]["source_table"] = f"{alice.sql_name}.rows"
+    error = bob.refused(make, (json.dumps(calls),))
+    assert error.pgcode == "42501"
+    new = "INSERT INTO cerebro._schedules (owner, name, cron, calls, session, timer) VALUES (1, 'x', 'x', '[]', '{}', 'daemon')"
+    assert bob.refused(new).pgcode == "42501"
+    alice.rows("SELECT cerebro_unschedule('secret night')")
+
+
 def test_priority_before_others_is_for_administrators(alice: Person, halted: None) -> None:
     refused = alice.refused(FIT, ("hurried", 1, 1))
     assert refused.pgcode == "42501"
