@@ -78,6 +78,9 @@ def drop_run(session: Session, dialect: PostgreSQL, run_id: int | None) -> None:
             f"run_id: got {run.run_id}, whose states another transaction reads",
             hint="such as that of pg_dump; try again when it is over",
         )
+    jobs = Jobs(session)
+    for job_id in jobs.of_run(run.run_id):
+        jobs.log(job_id, "cancelled", run.run_id, f"run {run.run_id} was dropped")
     catalog.drop_run(run.run_id)
 
 

@@ -12,8 +12,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from cerebro_db.configs.messages import shown
 from cerebro_db.errors import (
     CerebroError,
+    InvalidArgument,
     RunCancelled,
     RunInterrupted,
     Unexpected,
@@ -28,7 +30,7 @@ from cerebro_db.postgres.times import Styles
 from cerebro_db.runs import lifecycle
 from cerebro_db.runs.driver import drive_on, status_after
 from cerebro_db.runs.promotion import promote_if_better
-from cerebro_db.server.job_calls import FUNCTIONS, limits_of
+from cerebro_db.server.job_calls import FUNCTIONS, RESUME, limits_of
 
 QUEUE = "queue of jobs"  # subject of the lock of who looks for room in it
 FORGET = "keep_runs"  # the call of a job that removes what is older than is kept
@@ -179,25 +181,48 @@ class JobDriver:
         course = self._jobs.course(job.job_id)
         run_id, last = course.run_id, course.last_run
         for name, given in job.calls[course.done :]:
-            function = FUNCTIONS.get(name)
-            if name == FORGET:
-                self._forget(host)
-            elif function is not None and function.work is not None:
-                function.work(host, given)
-            else:
-                if run_id is None and function is not None and function.queue is not None:
-                    run_id = function.queue(host, given, self._registered)
-                assert run_id is not None
+            run_id = self._begun(host, name, given, run_id)
+            if run_id is not None:
                 status, error = self._driven(host, run_id, name, given)
                 if status != "finished":
                     return status, error
                 run_id, last = None, run_id
             self._jobs.log(job.job_id, "done", last)
         if job.on_success is not None and last is not None:
-            version = promote_if_better(host, last, job.on_success)
-            how = f"version {version} is {job.on_success} now" if version else "no better"
-            self.told(f"the best model of run {last} was compared with {job.on_success}: {how}")
+            self._compete(host, last, job.on_success)
         return "finished", None
+
+    def _begun(
+        self, host: Surroundings, name: str, given: Mapping[str, Any], run_id: int | None
+    ) -> int | None:
+        """Make a call; the run that is left to be driven, or None where all is done.
+
+        Args:
+            host: of the calls.
+            name: of the function.
+            given: its arguments; whoever owns a job may have written anything.
+            run_id: that the call has registered already, if it has.
+        """
+        function = FUNCTIONS.get(name)
+        if name == FORGET:
+            self._forget()
+            return None
+        if function is None:
+            if name != RESUME or run_id is None:
+                raise InvalidArgument(f"calls: got the function {shown(name)}")
+            return run_id
+        checked = function.checked(name, given)
+        if function.work is not None:
+            function.work(host, checked)
+            return None
+        if run_id is None and function.queue is not None:
+            return function.queue(host, checked, self._registered)
+        return run_id
+
+    def _compete(self, host: Surroundings, run_id: int, alias: str) -> None:
+        version = promote_if_better(host, run_id, alias)
+        how = f"version {version} is {alias} now" if version else "no better"
+        self.told(f"the best model of run {run_id} was compared with {alias}: {how}")
 
     def _registered(self, session: Session, run_id: int) -> None:
         Jobs(session).log(self._job_id, "run", run_id)
@@ -226,7 +251,7 @@ class JobDriver:
             run = Catalog(control).run(run_id)
         return run.status, run.error
 
-    def _forget(self, host: Surroundings) -> None:
+    def _forget(self) -> None:
         """Remove runs of this role that are older than is kept."""
         removed = []
         with control_session(self._pool, None) as control:

@@ -12,6 +12,7 @@ from cronsim import CronSim, CronSimError
 
 from cerebro_db.configs.messages import check_choice, check_range, check_text, shown
 from cerebro_db.errors import (
+    CerebroError,
     InvalidArgument,
     NotPermitted,
     NotSupported,
@@ -110,7 +111,7 @@ def _start(host: Host) -> None:
     with control_session(host.pool, None) as session:
         try:
             Jobs(session).start()
-        except StatementFailed as error:
+        except CerebroError as error:
             host.notice(f"the job waits, as no driver could be started: {error.message}")
 
 

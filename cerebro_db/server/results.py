@@ -28,7 +28,12 @@ def confusion_matrix(plpy: Any, gd: dict[str, Any], **given: Any) -> None:
 
 @entry_of("cerebro_predict")
 def predict(
-    plpy: Any, gd: dict[str, Any], *, wait: bool | None, priority: int | None, **given: Any
+    plpy: Any,
+    gd: dict[str, Any],
+    *,
+    wait: bool | None = True,
+    priority: int | None = 0,
+    **given: Any,
 ) -> int | None:
     """Ask a model about the rows of a table; returns the job_id where a job does it."""
     host = Host.apart(plpy, gd)
