@@ -1,1 +1,1 @@
-return relay.driver("jobs.wait_for", run_id, job_id, seconds)
+return relay.driver("jobs.wait_for", what, number, seconds)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cerebro_db.configs.messages import plain_text
-from cerebro_db.errors import UndefinedJob
+from cerebro_db.errors import CerebroError, InvalidArgument, UndefinedJob
 from cerebro_db.postgres.sessions import Session
 
 # Actions after which a job is not started again, and the status that it has then.
@@ -217,10 +217,13 @@ class Schedules:
         Raises:
             UndefinedJob: there is none.
         """
+        if name is None:
+            raise InvalidArgument(
+                "name: got NULL; allowed: that of a schedule", hint="cerebro.schedules shows yours"
+            )
         found = self.find(name)
         if found is None:
-            got = "NULL" if name is None else repr(name)
-            raise UndefinedJob(f"name: got {got}; you have no schedule of that name")
+            raise UndefinedJob(f"name: got {name!r}; you have no schedule of that name")
         return found
 
     def add(self, one: Schedule) -> None:
@@ -276,6 +279,9 @@ class Schedules:
         )
 
 
-def _undefined(job_id: int | None) -> UndefinedJob:
-    got = "NULL" if job_id is None else job_id
-    return UndefinedJob(f"job_id: got {got}; you have no job of that number")
+def _undefined(job_id: int | None) -> CerebroError:
+    if job_id is None:
+        return InvalidArgument(
+            "job_id: got NULL; allowed: that of a job", hint="cerebro.jobs shows yours"
+        )
+    return UndefinedJob(f"job_id: got {job_id}; you have no job of that number")

@@ -14,7 +14,7 @@ from cerebro_db.configs.arguments import unknown
 from cerebro_db.configs.messages import shown
 from cerebro_db.configs.parameters import parse_compile_params, parse_fit_params
 from cerebro_db.configs.registry import is_registered
-from cerebro_db.errors import CerebroError, InvalidArgument, UndefinedTable
+from cerebro_db.errors import CerebroError, InvalidArgument, NotPermitted, UndefinedTable
 from cerebro_db.models.one_model import OneModel
 from cerebro_db.packing import pack as packing
 from cerebro_db.packing.request import PackRequest
@@ -239,6 +239,7 @@ def _check_pack(host: JobHost, given: Given, *, is_validation: bool) -> None:
     find_tables(host, FUNCTIONS[_PACKS[is_validation]], given)
 
 
+_MAY_READ = "SELECT pg_catalog.has_any_column_privilege(%s::oid, 'SELECT')"
 _PACKS = ("cerebro_pack", "cerebro_pack_validation")
 
 
@@ -249,12 +250,15 @@ def find_tables(
 
     Raises:
         UndefinedTable: that is so.
+        NotPermitted: the role may not read one of them.
     """
     with control_session(host.pool, host.search_path) as session:
         for argument in function.reads:
             name = given.get(argument)
             if name is not None and name not in made and not is_registered(name):
-                find(session, name, argument)
+                table = find(session, name, argument)
+                if not session.run(_MAY_READ, (table.oid,))[0][0]:
+                    raise NotPermitted(f"{argument}: permission denied to read {table.name}")
 
 
 def _pack(host: JobHost, given: Given, *, is_validation: bool) -> object:

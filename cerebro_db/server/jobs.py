@@ -138,13 +138,17 @@ def work(plpy: Any, gd: dict[str, Any], job_id: int, role: str) -> bool:
 # -- waiting, cancelling -----------------------------------------------------------
 @entry_of("cerebro_wait")
 def wait_for(
-    plpy: Any,
-    gd: dict[str, Any],
-    run_id: int | None,
-    job_id: int | None,
-    seconds: float | None,
+    plpy: Any, gd: dict[str, Any], what: str, number: int | None, seconds: float | None
 ) -> str:
-    """Wait for the end of a run, or of a job where there is no run_id; returns its status."""
+    """Wait for the end of a run or a job; returns its status.
+
+    Args:
+        plpy: the server's interface.
+        gd: what the process keeps.
+        what: ``run`` or ``job``.
+        number: of it.
+        seconds: at most; None for any time.
+    """
     if seconds is not None and not seconds >= 0:
         raise InvalidArgument(
             f"timeout: got {seconds:g} seconds; allowed: from 0, or NULL for any time"
@@ -154,7 +158,7 @@ def wait_for(
     next_start = time.monotonic() + _START_SECONDS
     with control_session(host.pool, None) as session:
         while True:
-            status, ended = _stands(session, run_id, job_id)
+            status, ended = _stands(session, what, number)
             if ended or (until is not None and time.monotonic() >= until):
                 return status
             if time.monotonic() >= next_start:
@@ -164,13 +168,13 @@ def wait_for(
             time.sleep(POLL_SECONDS)
 
 
-def _stands(session: Session, run_id: int | None, job_id: int | None) -> tuple[str, bool]:
+def _stands(session: Session, what: str, number: int | None) -> tuple[str, bool]:
     """Status of a run or a job, and whether nobody will change it by himself."""
     jobs = Jobs(session)
-    if job_id is not None:
-        status, _ = jobs.status(job_id)
+    if what == "job":
+        status, _ = jobs.status(number)
         return status, status not in OPEN
-    run = Catalog(session).run(run_id)
+    run = Catalog(session).run(number)
     return run.status, run.status not in GOING_ON and not jobs.of_run(run.run_id)
 
 
@@ -405,7 +409,7 @@ def _parsed(calls: str | None) -> list[tuple[str, dict[str, Any]]]:
     Raises:
         InvalidArgument: it is something else, or names what no schedule calls.
     """
-    example = '{"cerebro_fit_multiple": {"source_table": ..., ...}}'
+    example = '{"function": {"argument": value, ...}, ...}'
     try:
         found = json.loads(calls or "null", object_pairs_hook=_Pairs)
     except (ValueError, RecursionError):
@@ -445,8 +449,7 @@ def _check_success(one: Schedule) -> None:
     runs = [given for name, given in one.calls if FUNCTIONS[name].queue is not None]
     if not runs:
         raise InvalidArgument(
-            f"on_success: got {shown(one.on_success)}, and no call that trains; allowed with "
-            "cerebro_fit_multiple, cerebro_fit or cerebro_search"
+            f"on_success: got {shown(one.on_success)}, and no call that trains; allowed with one"
         )
     if runs[-1].get("validation_table") is None:
         raise InvalidArgument(

@@ -395,21 +395,21 @@ LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 $$;
 COMMENT ON FUNCTION cerebro._lock_number() IS 'Internal: a random key for the lock of a job.';
 
-CREATE OR REPLACE FUNCTION cerebro._wait_for(run_id bigint, job_id bigint, seconds double precision)
+CREATE OR REPLACE FUNCTION cerebro._wait_for(what text, number bigint, seconds double precision)
 RETURNS text LANGUAGE plpython3u AS {{ udf('_wait_for') }};
-COMMENT ON FUNCTION cerebro._wait_for(bigint, bigint, double precision) IS
+COMMENT ON FUNCTION cerebro._wait_for(text, bigint, double precision) IS
 'Internal: cerebro_wait and cerebro_wait_job with seconds.';
 
 CREATE OR REPLACE FUNCTION cerebro.cerebro_wait(run_id bigint, timeout interval DEFAULT NULL)
 RETURNS text LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
-    SELECT cerebro._wait_for($1, NULL, extract(epoch FROM $2)::double precision)
+    SELECT cerebro._wait_for('run', $1, extract(epoch FROM $2)::double precision)
 $$;
 COMMENT ON FUNCTION cerebro.cerebro_wait(bigint, interval) IS
 'Waits until a run has ended, with the job that it is of; returns its status, which is queued or running where the time is over before.';
 
 CREATE OR REPLACE FUNCTION cerebro.cerebro_wait_job(job_id bigint, timeout interval DEFAULT NULL)
 RETURNS text LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
-    SELECT cerebro._wait_for(NULL, $1, extract(epoch FROM $2)::double precision)
+    SELECT cerebro._wait_for('job', $1, extract(epoch FROM $2)::double precision)
 $$;
 COMMENT ON FUNCTION cerebro.cerebro_wait_job(bigint, interval) IS
 'Waits until a job has ended; returns its status, which is queued or running where the time is over before.';
