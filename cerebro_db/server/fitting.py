@@ -13,7 +13,6 @@ from cerebro_db.runs.request import FitRequest
 from cerebro_db.server.caller import refuse_read_only
 from cerebro_db.server.entry import entry_of
 from cerebro_db.server.host import Host
-from cerebro_db.server.jobs import submitted_resume, submitted_run
 
 
 @entry_of("cerebro_fit_multiple")
@@ -27,6 +26,8 @@ def fit(
     """Train a grid; the arguments are those of the SQL function, by name."""
     host = Host.apart(plpy, gd)
     if wait is False:
+        from cerebro_db.server.jobs import submitted_run  # which needs NumPy
+
         return submitted_run(host, "cerebro_fit_multiple", arguments, priority)
     request = FitRequest(**arguments, search_path=host.search_path, cores=cores())
     return _fitted(host, request)
@@ -75,6 +76,8 @@ def resume(
     """Go on with a run that stopped."""
     host = Host.apart(plpy, gd)
     if wait is False:
+        from cerebro_db.server.jobs import submitted_resume
+
         given = {
             "max_seconds": max_seconds,
             "num_workers": num_workers,
