@@ -45,6 +45,8 @@ def fit_one(
     """Train one configuration; the arguments are those of the SQL function, by name."""
     host = Host.apart(plpy, gd)
     if wait is False:
+        from cerebro_db.server.jobs import submitted_run
+
         given = {
             name: value for name, value in arguments.items() if name != "model_selection_table"
         }
