@@ -120,6 +120,13 @@ class UndefinedRun(CerebroError):
     advice = "cerebro.runs shows your runs"
 
 
+class UndefinedJob(CerebroError):
+    """A job or a schedule does not exist, or is not the caller's."""
+
+    sqlstate = "42704"
+    advice = "cerebro.jobs and cerebro.schedules show yours"
+
+
 class UndefinedModel(CerebroError):
     """A registered model, its version or its alias does not exist, or the caller may not use it."""
 

@@ -24,4 +24,6 @@ return relay.driver(
         max_seconds=max_seconds,
         replace=replace,
     ),
+    wait,
+    priority,
 )

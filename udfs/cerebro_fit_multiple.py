@@ -19,4 +19,6 @@ return relay.driver(
         schedule=schedule,
         replace=replace,
     ),
+    wait,
+    priority,
 )

@@ -12,4 +12,6 @@ return relay.driver(
     ensemble=ensemble,
     replace=replace,
     on_error=on_error,
+    wait=wait,
+    priority=priority,
 )

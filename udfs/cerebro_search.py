@@ -32,4 +32,6 @@ return relay.driver(
         schedule=schedule,
         replace=replace,
     ),
+    wait,
+    priority,
 )

@@ -11,6 +11,7 @@ import cerebro_db
 from cerebro_db.cli import (
     files,
     installation,
+    jobs,
     reports,
     runs,
     search,
@@ -36,6 +37,7 @@ reports.register(app)
 work.register(app)
 steering.register(app)
 files.register(app)
+jobs.register(app)
 app.add_typer(server.app, name="server")
 
 

@@ -22,7 +22,10 @@ class Settings:
 
     cache_mb: int = 1024
     idle_seconds: int = 300
+    keep_runs: str = ""
     max_image_pixels: int = DEFAULT_PIXELS
+    max_jobs: int = 4
+    max_jobs_of_role: int = 2
     max_layers: int = 2_000
     max_parameters: int = 1_000_000_000
     max_worker_mb: int = 0
@@ -48,7 +51,10 @@ class Settings:
 DESCRIPTIONS = {
     "cache_mb": "megabytes of decoded partitions that each worker of a run may keep in memory",
     "idle_seconds": "a trainer that nobody uses ends after so many seconds",
+    "keep_runs": "runs and jobs that ended so long ago are forgotten, such as 90 days, but for runs of registered models; empty to keep all",
     "max_image_pixels": "most pixels of a JPEG or PNG image that is read; it is refused by what its first bytes tell",
+    "max_jobs": "most jobs, calls with wait := false and of schedules, that go on at once; further ones wait",
+    "max_jobs_of_role": "most of these of one role",
     "max_layers": "most layers and operations of an architecture, nested ones counted",
     "max_parameters": "most parameters of an architecture, trainable or not",
     "max_worker_mb": "most megabytes that a worker may use, by an estimate before it works and by the kernel; 0 for a share of the memory of the machine",
@@ -67,6 +73,8 @@ _RANGES = {
     "cache_mb": (0, 2**31),
     "idle_seconds": (1, 86_400),
     "max_image_pixels": (1, MAX_PIXELS),
+    "max_jobs": (0, 1_000),
+    "max_jobs_of_role": (0, 1_000),
     "max_layers": (1, 100_000),
     "max_parameters": (1, 10**12),
     "max_worker_mb": (0, 2**31),
@@ -95,6 +103,8 @@ def parse_setting(name: str, text: str) -> int | str:
         return _cpus(text)
     if name == "trainer_network":
         return _switch(name, text)
+    if name == "keep_runs":
+        return _days(name, text)
     if name not in _RANGES:
         known = [field.name for field in fields(Settings)]
         raise unknown("settings", "setting", name, known)
@@ -140,6 +150,19 @@ def _switch(name: str, text: str) -> str:
     if value not in _SWITCH:
         raise InvalidArgument(f"setting {name}: got {shown(text)}; allowed: {' or '.join(_SWITCH)}")
     return value
+
+
+def _days(name: str, text: str) -> str:
+    """A number of days, weeks, months or years as the server reads an interval, or nothing."""
+    words = text.strip().lower()
+    if words and not _AGE.fullmatch(words):
+        raise InvalidArgument(
+            f"setting {name}: got {shown(text)}; allowed: such as '90 days', '12 weeks', '6 months', '2 years'"
+        )
+    return words
+
+
+_AGE = re.compile(r"[1-9][0-9]{0,4} (?:hour|day|week|month|year)s?", re.ASCII)
 
 
 def _worker_dsn(text: str) -> str:

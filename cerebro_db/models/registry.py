@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,16 +33,19 @@ from cerebro_db.postgres.registry import NewVersion, Registry
 from cerebro_db.postgres.sessions import Session
 
 
-def lineage_of(session: Session, run: StoredRun, mst_key: int) -> str:
+def lineage_of(
+    session: Session, run: StoredRun, mst_key: int, promotion: Mapping[str, Any] | None = None
+) -> str:
     """The lineage of one configuration of a run, as JSON.
 
     Args:
         session: in a transaction.
         run: which one.
         mst_key: of the configuration.
+        promotion: what it was compared with to get an alias; None where it was not.
     """
     row = run.row
-    found = {
+    found: dict[str, Any] = {
         "run": {
             "run_id": run.run_id,
             "name": row.name,
@@ -72,6 +76,8 @@ def lineage_of(session: Session, run: StoredRun, mst_key: int) -> str:
             "fingerprint": row.validation_print,
             "rows": _rows(session, row.validation_oid, row.validation_print),
         }
+    if promotion is not None:
+        found["promotion"] = promotion
     return json.dumps(found)
 
 
@@ -131,13 +137,18 @@ _ALIASES = "cerebro.registered_versions shows the versions and their aliases"
 
 @dataclass(frozen=True)
 class RegisterRequest:
-    """The arguments of ``cerebro_register_model``, as given."""
+    """The arguments of ``cerebro_register_model``, as given.
+
+    Attributes:
+        promotion: what the model was compared with, for its lineage.
+    """
 
     run_id: int | None
     mst_key: int | None
     name: str | None
     description: str | None = None
     tags: str | None = None
+    promotion: Mapping[str, Any] | None = None
 
 
 def register(session: Session, request: RegisterRequest) -> int:
@@ -173,7 +184,7 @@ def register(session: Session, request: RegisterRequest) -> int:
         compile_params=model.compile_text,
         fit_params=model.fit_text,
         facts=stored_facts(table),
-        lineage=lineage_of(session, run, mst_key),
+        lineage=lineage_of(session, run, mst_key, request.promotion),
     )
     return _added(session, reference, new, table.states)
 

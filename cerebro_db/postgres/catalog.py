@@ -20,6 +20,8 @@ from cerebro_db.postgres.sessions import LOCK_TIMEOUT, Session, StatementFailed
 STATES_SCHEMA = "cerebro_states"
 # How a run stands that somebody drives, or did so until its session was gone.
 GOING_ON = ("starting", "running")
+# That a driver without a session is to begin, or to go on with.
+QUEUED = "queued"
 # That have rows of a run.
 RUN_TABLES = (
     "runs", "configurations", "architectures", "plan", "decisions", "hops", "metrics", "requests",
@@ -196,6 +198,7 @@ class Catalog:
         configurations: Sequence[ConfigurationRow],
         architectures: Sequence[ArchitectureRow],
         weights: str,
+        status: str = "starting",
     ) -> int:
         """Register a run, its configurations and its models; returns the run_id.
 
@@ -204,13 +207,14 @@ class Catalog:
             configurations: that it begins with.
             architectures: its models.
             weights: SQL of a table with the weights that they may begin with.
+            status: of a run that this session drives, or that waits.
         """
         columns = list(vars(row))
         sql = (
             f"INSERT INTO cerebro._runs ({', '.join(columns)}, manifest, status, driver_pid) "
-            f"VALUES ({', '.join(['%s'] * len(columns))}, '{{}}', 'starting', %s) RETURNING run_id"
+            f"VALUES ({', '.join(['%s'] * len(columns))}, '{{}}', %s, %s) RETURNING run_id"
         )
-        run_id = int(self._run(sql, [*vars(row).values(), self._session.pid])[0][0])
+        run_id = int(self._run(sql, [*vars(row).values(), status, self._session.pid])[0][0])
         if configurations:
             self.add_configurations(run_id, configurations, "waiting")
         for model in architectures:
@@ -409,6 +413,13 @@ class Catalog:
             [status, plain_text(error), run_id],
         )
 
+    def run_queued(self, run_id: int) -> None:
+        """A run that stopped waits for another driver."""
+        self._run(
+            "UPDATE cerebro._runs SET status = %s, error = NULL, finished = NULL WHERE run_id = %s",
+            [QUEUED, run_id],
+        )
+
     def output_renamed(self, run_id: int, output: QualifiedName) -> None:
         """A run is to leave its output under another name."""
         self._run(
@@ -503,7 +514,7 @@ class Catalog:
         """Runs that nobody drives, stopped so many seconds ago, and still have states."""
         rows = self._run(
             "SELECT r.run_id FROM cerebro._runs r JOIN cerebro.runs v ON v.run_id = r.run_id "
-            "WHERE r.states IS NOT NULL AND v.status NOT IN ('starting', 'running') "
+            "WHERE r.states IS NOT NULL AND v.status NOT IN ('queued', 'starting', 'running') "
             "AND greatest(r.created, r.resumed, r.finished, (SELECT max(h.finished) "
             "FROM cerebro._hops h WHERE h.run_id = r.run_id)) "
             "<= clock_timestamp() - %s * interval '1 second' ORDER BY 1",

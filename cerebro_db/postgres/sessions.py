@@ -439,7 +439,7 @@ class SessionPool:
 
     def take(self, count: int) -> list[Session]:
         """``count`` sessions ready for use: idle ones, then new ones."""
-        idle = [session for session in self._idle if _alive(session)]
+        idle = [session for session in self._idle if is_alive(session)]
         taken, self._idle = idle[:count], idle[count:]
         for session in taken:
             session.tick = self.tick
@@ -483,7 +483,7 @@ class SessionPool:
         self._idle.clear()
 
 
-def _alive(session: Session) -> bool:
+def is_alive(session: Session) -> bool:
     """True if an idle session's server process is still there (its socket has no end-of-file)."""
     if session.closed:
         return False

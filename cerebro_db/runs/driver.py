@@ -113,6 +113,8 @@ class Limits:
 
 
 Registered = Callable[[int], None]
+Queued = Callable[[Session, int], None]
+"""Writes down, in the transaction of a session, who begins with a run."""
 SetUp = Callable[[Session, PostgreSQLTraining, FitRequest], tuple[QualifiedName, RunSetup]]
 """Makes the setup of a run, and finds its architecture table."""
 
@@ -162,13 +164,7 @@ class Drive:
 
         def first() -> None:
             with control_session(self._pool, request.search_path) as control:
-                _check_schedule(self._dialect, request)
-                models, setup = set_up(control, self._dialect.training, request)
-                functions_of(control, setup.possible)
-                check_gpus(control, self._dialect.hosts, setup.gpu_tables)
-                check_events(control, setup.possible)
-                if setup.replaces:
-                    check_previous(control, self._pool, setup)
+                models, setup = self._checked(control, request, set_up)
                 with (
                     self._slots(control, setup) as setup,
                     reserved(control, setup, self._notify),
@@ -178,15 +174,61 @@ class Drive:
 
         return self._drive(first)
 
+    def check(self, request: FitRequest, set_up: SetUp = set_up) -> None:
+        """Refuse a request that no run could be made of now."""
+        with control_session(self._pool, request.search_path) as control:
+            self._checked(control, request, set_up)
+
+    def queue(self, request: FitRequest, queued: Queued, set_up: SetUp = set_up) -> int:
+        """Set up a new run that another driver is to begin; returns its run_id."""
+        with control_session(self._pool, request.search_path) as control:
+            models, setup = self._checked(control, request, set_up)
+            memory_workers(control, setup)
+            with reserved(control, setup, self._notify):
+                return register(control, self._dialect, setup, models, queued=queued)
+
+    def queue_again(self, run_id: int | None, queued: Queued) -> int:
+        """Leave a run that stopped to another driver; returns its run_id."""
+        with control_session(self._pool, None) as control:
+            run = self._resumable(control, run_id)
+            if not self._limits.any_version:
+                _check_version(run)
+        if self._limits.model_output_table is not None:
+            self._output = self._new_output(self._limits.model_output_table)
+        with control_session(self._pool, None) as control, transaction(control):
+            key, catalog = run.row.lock_key, Catalog(control)
+            if not control.run("SELECT pg_catalog.pg_try_advisory_xact_lock(%s)", (key,))[0][0]:
+                raise _driven(control, run.run_id, key)
+            if self._output is not None:
+                catalog.output_renamed(run.run_id, self._output)
+            catalog.run_queued(run.run_id)
+            queued(control, run.run_id)
+        return run.run_id
+
+    def _checked(
+        self, control: Session, request: FitRequest, set_up: SetUp
+    ) -> tuple[QualifiedName, RunSetup]:
+        """Architecture table and setup of a new run, all of which is there."""
+        _check_schedule(self._dialect, request)
+        models, setup = set_up(control, self._dialect.training, request)
+        functions_of(control, setup.possible)
+        check_gpus(control, self._dialect.hosts, setup.gpu_tables)
+        check_events(control, setup.possible)
+        if setup.replaces:
+            check_previous(control, self._pool, setup)
+        return models, setup
+
+    def _resumable(self, control: Session, run_id: int | None) -> StoredRun:
+        run = Catalog(control).run(run_id)
+        check_resumable(run)
+        return run
+
     def resume(self, run_id: int | None) -> int:
         """Drive a run that was begun some other time; returns its run_id."""
 
         def first() -> None:
             with control_session(self._pool, None) as control:
-                catalog = Catalog(control)
-                run = catalog.run(run_id)
-                check_resumable(run)
-                self._run_id = run.run_id
+                self._run_id = self._resumable(control, run_id).run_id
             if self._limits.model_output_table is not None:
                 self._output = self._new_output(self._limits.model_output_table)
             with control_session(self._pool, None) as control:
@@ -590,11 +632,7 @@ def _check_version(run: StoredRun) -> None:
 def _locked(session: Session, run_id: int, key: int) -> Iterator[None]:
     """While this lasts nobody else drives the run."""
     if not session.run("SELECT pg_catalog.pg_try_advisory_lock(%s)", (key,))[0][0]:
-        raise ObjectInUse(
-            f"run {run_id} is driven by another session at this moment: its lock is held by "
-            f"{holder_of(session, key)}",
-            hint=END_HOLDER,
-        )
+        raise _driven(session, run_id, key)
     try:
         yield
     finally:
@@ -602,6 +640,14 @@ def _locked(session: Session, run_id: int, key: int) -> Iterator[None]:
         with suppress(CerebroError):
             if not session.closed:
                 session.run_through("SELECT pg_catalog.pg_advisory_unlock(%s)", (key,))
+
+
+def _driven(session: Session, run_id: int, key: int) -> ObjectInUse:
+    return ObjectInUse(
+        f"run {run_id} is driven by another session at this moment: its lock is held by "
+        f"{holder_of(session, key)}",
+        hint=END_HOLDER,
+    )
 
 
 def _wait_for_orphans(session: Session, run: StoredRun) -> None:
@@ -694,6 +740,45 @@ def fit_multiple(
     """
     limits = Limits(max_seconds=request.max_seconds)
     return Drive(pool, dialect, limits, notify, decider, registered).begin(request)
+
+
+def queue(
+    pool: SessionPool,
+    dialect: PostgreSQL,
+    request: FitRequest,
+    queued: Queued,
+    notify: Callable[[str], None] = no_notice,
+) -> int:
+    """Set up a run that another driver is to begin; returns the run_id.
+
+    Args:
+        pool, dialect, request, notify: as above.
+        queued: writes down who begins with it, in the transaction that registers it.
+
+    Raises:
+        CerebroError: the request is wrong, and nothing was registered.
+    """
+    return Drive(pool, dialect, Limits(), notify, FIXED, lambda run_id: None).queue(request, queued)
+
+
+def queue_again(
+    pool: SessionPool, dialect: PostgreSQL, run_id: int | None, limits: Limits, queued: Queued
+) -> int:
+    """Leave a run that stopped to another driver; returns the run_id.
+
+    Raises:
+        UndefinedRun: the caller has no such run.
+        WrongRunStatus: it is finished, or still going on.
+    """
+    check_seconds(limits.max_seconds)
+    check_range("num_workers", limits.num_workers, 1, MAX_WORKERS)
+    drive = Drive(pool, dialect, limits, no_notice, FIXED, lambda run_id: None)
+    return drive.queue_again(run_id, queued)
+
+
+def check(pool: SessionPool, dialect: PostgreSQL, request: FitRequest) -> None:
+    """Refuse a request that no run could be made of now."""
+    Drive(pool, dialect, Limits(), no_notice, FIXED, lambda run_id: None).check(request)
 
 
 def resume(

@@ -13,9 +13,17 @@ from cerebro_db.errors import (
     RunInterrupted,
     WrongRunStatus,
 )
-from cerebro_db.postgres.catalog import GOING_ON, RUN_TABLES, STATES_SCHEMA, Catalog, StoredRun
+from cerebro_db.postgres.catalog import (
+    GOING_ON,
+    QUEUED,
+    RUN_TABLES,
+    STATES_SCHEMA,
+    Catalog,
+    StoredRun,
+)
 from cerebro_db.postgres.control import END_HOLDER, control_session, holder_of, transaction
 from cerebro_db.postgres.dialects.choice import PostgreSQL
+from cerebro_db.postgres.jobs import Jobs
 from cerebro_db.postgres.names import QualifiedName
 from cerebro_db.postgres.sessions import (
     POLL_SECONDS,
@@ -70,6 +78,9 @@ def drop_run(session: Session, dialect: PostgreSQL, run_id: int | None) -> None:
             f"run_id: got {run.run_id}, whose states another transaction reads",
             hint="such as that of pg_dump; try again when it is over",
         )
+    jobs = Jobs(session)
+    for job_id in jobs.of_run(run.run_id):
+        jobs.log(job_id, "cancelled", run.run_id, f"run {run.run_id} was dropped")
     catalog.drop_run(run.run_id)
 
 
@@ -116,7 +127,7 @@ def _ask(pool: SessionPool, run_id: int | None, action: str, mst_key: int | None
     with control_session(pool, None) as control:
         catalog = Catalog(control)
         run = catalog.run(run_id)
-        if mst_key is None and run.status == "interrupted":
+        if mst_key is None and run.status in ("interrupted", QUEUED):
             return _stop_interrupted(control, catalog, run, action)
         _check_going_on(run, GOING_ON)
         if mst_key is not None:
@@ -156,7 +167,11 @@ def _stop_interrupted(session: Session, catalog: Catalog, run: StoredRun, action
                 hint=END_HOLDER,
             )
         role = session.run("SELECT current_user::text")[0][0]
-        catalog.run_stopped(run.run_id, status, f"{status} by {role}", (*GOING_ON, "interrupted"))
+        before = (*GOING_ON, QUEUED, "interrupted")
+        catalog.run_stopped(run.run_id, status, f"{status} by {role}", before)
+        jobs = Jobs(session)
+        for job_id in jobs.of_run(run.run_id):
+            jobs.log(job_id, status, run.run_id, f"{status} by {role}")
     return catalog.run(run.run_id).status
 
 

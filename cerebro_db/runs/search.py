@@ -48,7 +48,7 @@ from cerebro_db.postgres.packed import PackedTable, load_packed
 from cerebro_db.postgres.relations import CallerPath, find
 from cerebro_db.postgres.sessions import Session, SessionPool
 from cerebro_db.runs.configurations import Maker, program_key
-from cerebro_db.runs.driver import FIXED, Drive, Limits, no_notice
+from cerebro_db.runs.driver import FIXED, Drive, Limits, Queued, no_notice
 from cerebro_db.runs.earlier import earlier_trials
 from cerebro_db.runs.request import FitRequest
 from cerebro_db.runs.search_results import selection_name
@@ -122,6 +122,29 @@ def search(
     """
     drive = Drive(pool, dialect, Limits(), notify, FIXED, registered)
     return drive.begin(_common(request), functools.partial(_set_up, request))
+
+
+def queue(
+    pool: SessionPool,
+    dialect: PostgreSQL,
+    request: SearchRequest,
+    queued: Queued,
+    notify: Callable[[str], None] = no_notice,
+) -> int:
+    """Set up a search that another driver is to begin; returns the run_id.
+
+    Args:
+        pool, dialect, request, notify: as above.
+        queued: writes down who begins with it, in the transaction that registers it.
+    """
+    drive = Drive(pool, dialect, Limits(), notify, FIXED, lambda run_id: None)
+    return drive.queue(_common(request), queued, functools.partial(_set_up, request))
+
+
+def check(pool: SessionPool, dialect: PostgreSQL, request: SearchRequest) -> None:
+    """Refuse a search that could not be begun now."""
+    drive = Drive(pool, dialect, Limits(), no_notice, FIXED, lambda run_id: None)
+    drive.check(_common(request), functools.partial(_set_up, request))
 
 
 def _common(request: SearchRequest) -> FitRequest:

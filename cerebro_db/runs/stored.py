@@ -6,7 +6,7 @@ import itertools
 import json
 import math
 import secrets
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import cerebro_db
@@ -27,6 +27,8 @@ from cerebro_db.errors import InvalidArgument, InvalidData, WrongRunStatus
 from cerebro_db.models.architectures import limits_of
 from cerebro_db.models.fit_checks import target_facts
 from cerebro_db.postgres.catalog import (
+    GOING_ON,
+    QUEUED,
     ArchitectureRow,
     Catalog,
     ConfigurationRow,
@@ -49,13 +51,21 @@ from cerebro_db.runs.setup import RunSetup, most_workers, partitions_of
 
 
 # -- written ---------------------------------------------------------------------------------------
-def register(session: Session, dialect: PostgreSQL, setup: RunSetup, models: QualifiedName) -> int:
+def register(
+    session: Session,
+    dialect: PostgreSQL,
+    setup: RunSetup,
+    models: QualifiedName,
+    *,
+    queued: Callable[[Session, int], None] | None = None,
+) -> int:
     """Write down a run that shall start, in one transaction; returns the run_id.
 
     Args:
         session: of the driver.
         setup: of the run.
         models: the architecture table.
+        queued: writes down in the same transaction who begins with it; None where this driver does.
     """
     catalog = Catalog(session)
     row = _run_row(session, setup)
@@ -71,7 +81,11 @@ def register(session: Session, dialect: PostgreSQL, setup: RunSetup, models: Qua
                 "(SELECT o.model_id, o.model_weights FROM cerebro._architectures o "
                 f"WHERE o.run_id = {setup.weights_of:d})"
             )
-        return catalog.new_run(row, rows, _architecture_rows(setup), source)
+        status = GOING_ON[0] if queued is None else QUEUED
+        run_id = catalog.new_run(row, rows, _architecture_rows(setup), source, status)
+        if queued is not None:
+            queued(session, run_id)
+        return run_id
 
 
 def states_of(row: RunRow) -> StateTables:

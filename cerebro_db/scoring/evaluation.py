@@ -102,13 +102,43 @@ def evaluate(host: JobHost, request: EvaluationRequest) -> list[Score]:
     with control_session(host.pool, host.search_path) as control:
         table = named_models(control, request.model_table)
         test, models, outputs = _wanted(control, table, request, SCORES)
-        details = {model.mst_key: AUC for model in models if _has_exact(model)}
-        job = ScoringJob(host, table, test, models, details)
-        results = job.run(control, bool(request.use_gpus))
-        scores = [_score(model, results[model.mst_key]) for model in models]
+        scores = _scored(host, control, table, test, models, bool(request.use_gpus))
         with transaction(control):
             _write(control, outputs, scores, origin_of(table))
     return scores
+
+
+def scores_on(
+    host: JobHost, control: Session, table: ModelTable, test: PackedTable, mst_keys: Sequence[int]
+) -> list[Score]:
+    """Score models on a packed table.
+
+    Args:
+        host: of the call; is told of fewer workers.
+        control: a session, which holds the slots of the workers.
+        table: of the models.
+        test: packed like the table that they were trained on.
+        mst_keys: which models.
+
+    Raises:
+        InvalidArgument: it was not.
+    """
+    check_alike(table, test)
+    models = load_models(control, table, mst_keys)
+    return _scored(host, control, table, test, models, False)
+
+
+def _scored(
+    host: JobHost,
+    control: Session,
+    table: ModelTable,
+    test: PackedTable,
+    models: Sequence[TrainedModel],
+    use_gpus: bool,
+) -> list[Score]:
+    details = {model.mst_key: AUC for model in models if _has_exact(model)}
+    results = ScoringJob(host, table, test, models, details).run(control, use_gpus)
+    return [_score(model, results[model.mst_key]) for model in models]
 
 
 def _wanted(

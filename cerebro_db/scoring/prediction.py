@@ -135,18 +135,33 @@ def predict(host: JobHost, request: PredictionRequest) -> QualifiedName:
             has not.
         InvalidData: a row has no id, or features that are no row of the model.
     """
+    with control_session(host.pool, host.search_path) as session:
+        work = _work(host, session, request)
+        _job(host, session).run(work)
+        return work.output
+
+
+def check(host: JobHost, request: PredictionRequest) -> None:
+    """Refuse a request that could not be followed now; data are not looked at.
+
+    Args:
+        host, request: as above.
+    """
+    with control_session(host.pool, host.search_path) as session:
+        _work(host, session, request)
+
+
+def _work(host: JobHost, session: Session, request: PredictionRequest) -> Work:
+    """Job for a request, all names looked up."""
     check_range("num_workers", request.num_workers, 1, MAX_WORKERS)
     ignores_errors(request.on_error)
     wanted = request.wanted
-    with control_session(host.pool, host.search_path) as session:
-        table = named_models(session, request.model_table)
-        keys = chosen_keys(session, table, request.mst_key, request.ensemble)
-        asked = models_of_table(session, table, keys)
-        values = shown_classes(session, asked.class_values, asked.class_kinds, host.styles)
-        asked = replace(asked, class_values=values)
-        work = resolved(session, host.dialect, request, asked, wanted)
-        _job(host, session).run(work)
-        return work.output
+    table = named_models(session, request.model_table)
+    keys = chosen_keys(session, table, request.mst_key, request.ensemble)
+    asked = models_of_table(session, table, keys)
+    values = shown_classes(session, asked.class_values, asked.class_kinds, host.styles)
+    asked = replace(asked, class_values=values)
+    return resolved(session, host.dialect, request, asked, wanted)
 
 
 def _job(host: JobHost, control: Session) -> PredictionJob | SpreadJob:

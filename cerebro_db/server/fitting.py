@@ -16,19 +16,41 @@ from cerebro_db.server.host import Host
 
 
 @entry_of("cerebro_fit_multiple")
-def fit(plpy: Any, gd: dict[str, Any], arguments: dict[str, Any]) -> int:
+def fit(
+    plpy: Any,
+    gd: dict[str, Any],
+    arguments: dict[str, Any],
+    wait: bool | None = True,
+    priority: int | None = 0,
+) -> int:
     """Train a grid; the arguments are those of the SQL function, by name."""
     host = Host.apart(plpy, gd)
+    if wait is False:
+        from cerebro_db.server.jobs import submitted_run  # which needs NumPy
+
+        return submitted_run(host, "cerebro_fit_multiple", arguments, priority)
     request = FitRequest(**arguments, search_path=host.search_path, cores=cores())
     return _fitted(host, request)
 
 
 @entry_of("cerebro_fit")
 def fit_one(
-    plpy: Any, gd: dict[str, Any], configuration: dict[str, Any], arguments: dict[str, Any]
+    plpy: Any,
+    gd: dict[str, Any],
+    configuration: dict[str, Any],
+    arguments: dict[str, Any],
+    wait: bool | None = True,
+    priority: int | None = 0,
 ) -> int:
     """Train one configuration; the arguments are those of the SQL function, by name."""
     host = Host.apart(plpy, gd)
+    if wait is False:
+        from cerebro_db.server.jobs import submitted_run
+
+        given = {
+            name: value for name, value in arguments.items() if name != "model_selection_table"
+        }
+        return submitted_run(host, "cerebro_fit", {**given, **configuration}, priority)
     one = OneModel(**configuration)
     request = FitRequest(**arguments, one=one, search_path=host.search_path, cores=cores())
     return _fitted(host, request)
@@ -50,9 +72,21 @@ def resume(
     num_workers: int | None,
     any_version: bool | None,
     model_output_table: str | None,
+    wait: bool | None = True,
+    priority: int | None = 0,
 ) -> int:
     """Go on with a run that stopped."""
     host = Host.apart(plpy, gd)
+    if wait is False:
+        from cerebro_db.server.jobs import submitted_resume
+
+        given = {
+            "max_seconds": max_seconds,
+            "num_workers": num_workers,
+            "any_version": any_version,
+            "model_output_table": model_output_table,
+        }
+        return submitted_resume(host, run_id, given, priority)
     limits = Limits(
         max_seconds, num_workers, bool(any_version), model_output_table, host.search_path
     )

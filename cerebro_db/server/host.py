@@ -13,13 +13,19 @@ from typing import Any
 from cerebro_db.configs.settings import parse_setting
 from cerebro_db.errors import InvalidArgument, LoopbackFailed, OpenTransaction
 from cerebro_db.postgres.dialects.choice import HAS_SEGMENTS, PostgreSQL, dialect_of
+from cerebro_db.postgres.jobs import Jobs
 from cerebro_db.postgres.relations import (
     CallerPath,
     SearchPath,
     forget_search_path,
     search_path_with,
 )
-from cerebro_db.postgres.sessions import Session, SessionPool, without_cleartext
+from cerebro_db.postgres.sessions import (
+    Session,
+    SessionPool,
+    StatementFailed,
+    without_cleartext,
+)
 from cerebro_db.postgres.times import Styles
 from cerebro_db.server.caller import (
     INT4,
@@ -171,6 +177,9 @@ class Host:
         try:
             if session.run(host.dialect.has_written, (plpy.pid,))[0][0]:
                 raise OpenTransaction(_HAS_WRITTEN)
+            # Jobs that a restart of the server has ended go on with the next call of anybody.
+            with suppress(StatementFailed):
+                Jobs(session).start()
             return replace(host, search_path=host._known_path(session))
         finally:
             host.pool.give([session])
@@ -233,6 +242,22 @@ SELECT {HAS_SEGMENTS} AS has_segments,
 # What an administrator has set, known as long as the caller stays.
 _WORKER_DSN_KEY = "cerebro.worker_dsn"
 _WORKER_DSN = "SELECT cerebro._loopback('worker_dsn') AS worker_dsn"
+
+
+def reached_as(plpy: Any, role: str) -> tuple[str, PostgreSQL]:
+    """Connection string by which the server reaches itself as a role, and its dialect.
+
+    Args:
+        plpy: of a call that runs with the rights of the owner of the catalog.
+        role: to connect as.
+    """
+    own = plpy.facts() if plpy.asks_nothing else None
+    if own is None:
+        facts = plpy.execute(_FACTS)[0]
+    else:
+        facts = {**own, "has_segments": True, **plpy.execute(_WORKER_DSN)[0]}
+    dialect = dialect_of(int(facts["version"]), facts["has_segments"])
+    return _dsn({**facts, "user": role}), dialect
 
 
 def _asking_pool(

@@ -13,6 +13,7 @@ from cerebro_db.scoring.prediction import ByomRequest, PredictionRequest
 from cerebro_db.server.caller import caller_session
 from cerebro_db.server.entry import entry_of
 from cerebro_db.server.host import Host
+from cerebro_db.server.jobs import submitted_call
 
 
 @entry_of("cerebro_evaluate")
@@ -41,9 +42,20 @@ def curves(
 
 
 @entry_of("cerebro_predict")
-def predict(plpy: Any, gd: dict[str, Any], **given: Any) -> None:
-    """Ask a model about the rows of a table."""
-    prediction.predict(Host.apart(plpy, gd), PredictionRequest(**given))
+def predict(
+    plpy: Any,
+    gd: dict[str, Any],
+    *,
+    wait: bool | None = True,
+    priority: int | None = 0,
+    **given: Any,
+) -> int | None:
+    """Ask a model about the rows of a table; returns the job_id where a job does it."""
+    host = Host.apart(plpy, gd)
+    if wait is False:
+        return submitted_call(host, "cerebro_predict", given, priority)
+    prediction.predict(host, PredictionRequest(**given))
+    return None
 
 
 @entry_of("cerebro_predict_byom")

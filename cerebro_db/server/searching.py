@@ -18,12 +18,21 @@ from cerebro_db.runs.steering import changed_trial, narrowed_space
 from cerebro_db.server.caller import caller_session, refuse_read_only
 from cerebro_db.server.entry import entry_of
 from cerebro_db.server.host import Host
+from cerebro_db.server.jobs import submitted_run
 
 
 @entry_of("cerebro_search")
-def search(plpy: Any, gd: dict[str, Any], arguments: dict[str, Any]) -> int:
+def search(
+    plpy: Any,
+    gd: dict[str, Any],
+    arguments: dict[str, Any],
+    wait: bool | None = True,
+    priority: int | None = 0,
+) -> int:
     """Search a space; the arguments are those of the SQL function, by name."""
     host = Host.apart(plpy, gd)
+    if wait is False:
+        return submitted_run(host, "cerebro_search", arguments, priority)
     asked = SearchArguments(**arguments, search_path=host.search_path, cores=cores())
     request = asked.request()
 

@@ -171,7 +171,7 @@ def live(control: socket.socket, kind: str) -> NoReturn:
         harmless(_OOM_SCORES[kind])
         gc.enable()
         while (handed := _handed(control)) is not None:
-            if not _worked(*handed, kind):
+            if not _worked(*handed, kind, control):
                 break
             release_memory(_kept)
             if not (seconds := idle_seconds(_kept)):
@@ -198,11 +198,13 @@ def harmless(oom_score: int) -> None:
 _kept: dict[str, Any] = {}
 
 
-def _worked(sock: socket.socket, session: dict[str, Any], kind: str) -> bool:
+def _worked(
+    sock: socket.socket, session: dict[str, Any], kind: str, control: socket.socket
+) -> bool:
     """Serve a connection; whether this process can serve another one."""
     _call_itself(f"{kind} {session['pid']}")
     send(sock, {"pid": os.getpid()})
-    link = Link(sock, _session_ended) if kind == DRIVER else Link(sock)
+    link = Link(sock, _session_ended, lambda: _go_alone(control)) if kind == DRIVER else Link(sock)
     try:
         # A driver's sessions have ended when its caller gets the answer; a trainer reads with the
         # one that it has as long as its caller stays.
@@ -212,6 +214,12 @@ def _worked(sock: socket.socket, session: dict[str, Any], kind: str) -> bool:
         link.close()
         _call_itself(f"{kind} idle")
     return usable and kind == TRAINER
+
+
+def _go_alone(control: socket.socket) -> None:
+    """Tell the keeper that this process lives on without its caller."""
+    _call_itself("driver job")
+    control.sendall(json.dumps({"alone": True}).encode())
 
 
 def _call_itself(name: str) -> None:

@@ -50,6 +50,7 @@ class Child:
         caller: a copy of its caller's connection, to see that end; None while it is idle.
         deadline: when it is ended, on the clock ``time.monotonic``; None for never.
         dismissed: whether it has been told to end.
+        alone: whether it goes on without a caller.
     """
 
     pid: int
@@ -59,11 +60,12 @@ class Child:
     caller: socket.socket | None = None
     deadline: float | None = None
     dismissed: bool = False
+    alone: bool = False
 
     @property
     def is_idle(self) -> bool:
         """True if it can be given to a caller."""
-        return self.caller is None and not self.dismissed
+        return self.caller is None and not self.dismissed and not self.alone
 
 
 class Keeper:
@@ -200,6 +202,9 @@ class Keeper:
         self._last_work = time.monotonic()
         self._forget_caller(child)
         told = json.loads(data)
+        if "alone" in told:
+            child.alone, child.deadline = True, None
+            return
         child.like = told["like"]
         child.deadline = time.monotonic() + float(told["idle"])
         idle = [one for one in self._children.values() if one.is_idle]

@@ -28,10 +28,16 @@ class Link:
     Args:
         sock: connected socket; closed with the link.
         gone: makes what is raised where nobody is there any more.
+        alone: tells the keeper that this process goes on without its caller.
     """
 
-    def __init__(self, sock: socket.socket, gone: Callable[[], BaseException] = CallerGone) -> None:
-        self._gone = gone
+    def __init__(
+        self,
+        sock: socket.socket,
+        gone: Callable[[], BaseException] = CallerGone,
+        alone: Callable[[], None] | None = None,
+    ) -> None:
+        self._gone, self._alone = gone, alone
         sock.setblocking(True)
         self._socket = sock
         self._messages: deque[tuple[dict[str, Any], int]] = deque()
@@ -79,6 +85,13 @@ class Link:
             raise self._gone()
         cancel, self._cancel = self._cancel, None
         return cancel
+
+    def leave(self, answer: dict[str, Any]) -> None:
+        """Give the answer, and go on without whoever gets it."""
+        assert self._alone is not None
+        self._alone()
+        self.send(answer)
+        self.close()
 
     def close(self) -> None:
         """End the connection."""
@@ -206,6 +219,10 @@ class Plpy:
             arguments: of the function.
         """
         self._link.send({"again": [name, arguments]})
+
+    def go_alone(self, result: Any) -> None:
+        """Return a result to the caller, and go on without its session: nothing of it is lent any more."""
+        self._link.leave({"result": result})
 
     @contextmanager
     def subtransaction(self) -> Iterator[None]:

@@ -17,10 +17,12 @@ CREATE OR REPLACE FUNCTION cerebro.cerebro_fit_multiple(
     durability                text DEFAULT 'hop',
     max_seconds               double precision DEFAULT NULL,
     schedule                  text DEFAULT 'hopper',
-    replace                   boolean DEFAULT false)
+    replace                   boolean DEFAULT false,
+    wait                      boolean DEFAULT true,
+    priority                  integer DEFAULT 0)
 RETURNS bigint LANGUAGE plpython3u AS {{ udf('cerebro_fit_multiple') }};
-COMMENT ON FUNCTION cerebro.cerebro_fit_multiple(text, text, text, integer, boolean, text, integer, boolean, text, text, boolean, bigint, integer, text, double precision, text, boolean) IS
-'Trains every configuration of a model selection table on a packed table by model hopper parallelism; returns the run_id and leaves the tables <model_output_table>, _info, _summary, _states and _history. durability: hop, or epoch where a crash of the server may take back what was done since the last epoch; max_seconds: the run is paused then; schedule: hopper, or rotation where one statement shall train on all segments at once.';
+COMMENT ON FUNCTION cerebro.cerebro_fit_multiple(text, text, text, integer, boolean, text, integer, boolean, text, text, boolean, bigint, integer, text, double precision, text, boolean, boolean, integer) IS
+'Trains every configuration of a model selection table on a packed table by model hopper parallelism; returns the run_id and leaves the tables <model_output_table>, _info, _summary, _states and _history. durability: hop, or epoch where a crash of the server may take back what was done since the last epoch; max_seconds: the run is paused then; schedule: hopper, or rotation where one statement shall train on all segments at once. wait := false: returns the run_id at once, and the run goes on without the session, as a job with that priority (see cerebro.jobs).';
 
 CREATE OR REPLACE FUNCTION cerebro.cerebro_fit(
     source_table              text,
@@ -41,20 +43,24 @@ CREATE OR REPLACE FUNCTION cerebro.cerebro_fit(
     seed                      bigint DEFAULT 0,
     durability                text DEFAULT 'hop',
     max_seconds               double precision DEFAULT NULL,
-    replace                   boolean DEFAULT false)
+    replace                   boolean DEFAULT false,
+    wait                      boolean DEFAULT true,
+    priority                  integer DEFAULT 0)
 RETURNS bigint LANGUAGE plpython3u AS {{ udf('cerebro_fit') }};
-COMMENT ON FUNCTION cerebro.cerebro_fit(text, text, text, integer, text, text, integer, boolean, text, integer, boolean, text, text, text, boolean, bigint, text, double precision, boolean) IS
-'Trains one model of an architecture table on a packed table, as cerebro_fit_multiple trains many; returns the run_id and leaves the same tables, where the model has mst_key 1. object_table must be NULL.';
+COMMENT ON FUNCTION cerebro.cerebro_fit(text, text, text, integer, text, text, integer, boolean, text, integer, boolean, text, text, text, boolean, bigint, text, double precision, boolean, boolean, integer) IS
+'Trains one model of an architecture table on a packed table, as cerebro_fit_multiple trains many; returns the run_id and leaves the same tables, where the model has mst_key 1. object_table must be NULL. wait := false: returns the run_id at once, and the run goes on without the session, as a job with that priority (see cerebro.jobs).';
 
 CREATE OR REPLACE FUNCTION cerebro.cerebro_resume(
     run_id      bigint,
     max_seconds double precision DEFAULT NULL,
     num_workers integer DEFAULT NULL,
     any_version boolean DEFAULT false,
-    model_output_table text DEFAULT NULL)
+    model_output_table text DEFAULT NULL,
+    wait        boolean DEFAULT true,
+    priority    integer DEFAULT 0)
 RETURNS bigint LANGUAGE plpython3u AS {{ udf('cerebro_resume') }};
-COMMENT ON FUNCTION cerebro.cerebro_resume(bigint, double precision, integer, boolean, text) IS
-'Goes on with a run that was interrupted, cancelled, paused or failed, from its last committed hops; the results are those of a run that was never disturbed. Returns the run_id. any_version: also where other versions of TensorFlow, or another processor, may give other results. model_output_table: another name for the tables of models.';
+COMMENT ON FUNCTION cerebro.cerebro_resume(bigint, double precision, integer, boolean, text, boolean, integer) IS
+'Goes on with a run that was interrupted, cancelled, paused or failed, from its last committed hops; the results are those of a run that was never disturbed. Returns the run_id. any_version: also where other versions of TensorFlow, or another processor, may give other results. model_output_table: another name for the tables of models. wait := false: returns the run_id at once, and the run goes on without the session, as a job with that priority (see cerebro.jobs).';
 
 CREATE OR REPLACE FUNCTION cerebro.cerebro_cancel(run_id bigint, mst_key integer DEFAULT NULL)
 RETURNS text LANGUAGE plpython3u AS {{ udf('cerebro_cancel') }};

@@ -30,10 +30,12 @@ CREATE OR REPLACE FUNCTION cerebro.cerebro_search(
     deterministic             boolean DEFAULT true,
     durability                text DEFAULT 'hop',
     schedule                  text DEFAULT 'hopper',
-    replace                   boolean DEFAULT false)
+    replace                   boolean DEFAULT false,
+    wait                      boolean DEFAULT true,
+    priority                  integer DEFAULT 0)
 RETURNS bigint LANGUAGE plpython3u AS {{ udf('cerebro_search') }};
-COMMENT ON FUNCTION cerebro.cerebro_search(text, text, text, text, integer[], text, text, text, text, integer, text, boolean, text, integer, text, text, boolean, text, text, double precision, integer, integer, bigint, bigint, integer, integer, boolean, text, text, boolean) IS
-'Searches the best model of a space of architectures and parameters: trains configurations, stops what is hopeless, starts what is promising; returns the run_id. automl_method: grid, random, successive_halving, hyperband, asha, tpe (hyperopt of MADlib), bohb, pbt, gp or cma-es; automl_params: such as R=9, eta=3. objective: such as val_accuracy. Leaves the tables of cerebro_fit_multiple, and in model_selection_table the best configuration.';
+COMMENT ON FUNCTION cerebro.cerebro_search(text, text, text, text, integer[], text, text, text, text, integer, text, boolean, text, integer, text, text, boolean, text, text, double precision, integer, integer, bigint, bigint, integer, integer, boolean, text, text, boolean, boolean, integer) IS
+'Searches the best model of a space of architectures and parameters: trains configurations, stops what is hopeless, starts what is promising; returns the run_id. automl_method: grid, random, successive_halving, hyperband, asha, tpe (hyperopt of MADlib), bohb, pbt, gp or cma-es; automl_params: such as R=9, eta=3. objective: such as val_accuracy. Leaves the tables of cerebro_fit_multiple, and in model_selection_table the best configuration. wait := false: returns the run_id at once, and the run goes on without the session, as a job with that priority (see cerebro.jobs).';
 
 CREATE OR REPLACE FUNCTION cerebro.cerebro_hyperband_schedule(
     r         integer,

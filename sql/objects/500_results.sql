@@ -70,11 +70,13 @@ CREATE OR REPLACE FUNCTION cerebro.cerebro_predict(
     num_workers integer DEFAULT NULL,
     ensemble integer DEFAULT NULL,
     replace boolean DEFAULT false,
-    on_error text DEFAULT 'stop'
-) RETURNS void LANGUAGE plpython3u AS {{ udf('cerebro_predict') }};
+    on_error text DEFAULT 'stop',
+    wait boolean DEFAULT true,
+    priority integer DEFAULT 0
+) RETURNS bigint LANGUAGE plpython3u AS {{ udf('cerebro_predict') }};
 COMMENT ON FUNCTION cerebro.cerebro_predict(
-    text, text, text, text, text, text, boolean, integer, integer, integer, boolean, text) IS
-'Predictions of a model of cerebro_fit_multiple for the rows of a table; the normalizing constant of the training is applied. Makes output_table with the id, class_name, class_value, prob and rank. A packed table has no id: id_col and independent_varname are NULL, and the rows are named by partition_key, buffer_id and row_number. pred_type: prob for all classes, response for the best one, a whole number for that many, a number between 0 and 1 for those of a higher probability. For float targets only response, and output_table has the id, class_name and estimated. mst_key may be left out where the table has one model; ensemble: the mean of so many of the best models instead. num_workers: sessions that predict, which does not show in the results. on_error: as in cerebro_pack_images, of images.';
+    text, text, text, text, text, text, boolean, integer, integer, integer, boolean, text, boolean, integer) IS
+'Predictions of a model of cerebro_fit_multiple for the rows of a table; the normalizing constant of the training is applied. Makes output_table with the id, class_name, class_value, prob and rank. A packed table has no id: id_col and independent_varname are NULL, and the rows are named by partition_key, buffer_id and row_number. pred_type: prob for all classes, response for the best one, a whole number for that many, a number between 0 and 1 for those of a higher probability. For float targets only response, and output_table has the id, class_name and estimated. mst_key may be left out where the table has one model; ensemble: the mean of so many of the best models instead. num_workers: sessions that predict, which does not show in the results. on_error: as in cerebro_pack_images, of images. wait := false: checks its arguments, returns the job_id at once, and predicts without the session, as a job with that priority (see cerebro.jobs); otherwise it returns NULL.';
 
 -- Numbers as numbers; has no default for pred_type, so that a call without it is not ambiguous.
 CREATE OR REPLACE FUNCTION cerebro.cerebro_predict(
@@ -89,11 +91,13 @@ CREATE OR REPLACE FUNCTION cerebro.cerebro_predict(
     num_workers integer DEFAULT NULL,
     ensemble integer DEFAULT NULL,
     replace boolean DEFAULT false,
-    on_error text DEFAULT 'stop'
-) RETURNS void LANGUAGE plpython3u AS {{ udf('cerebro_predict') }};
+    on_error text DEFAULT 'stop',
+    wait boolean DEFAULT true,
+    priority integer DEFAULT 0
+) RETURNS bigint LANGUAGE plpython3u AS {{ udf('cerebro_predict') }};
 COMMENT ON FUNCTION cerebro.cerebro_predict(
     text, text, text, text, text, double precision, boolean, integer, integer, integer, boolean,
-    text) IS
+    text, boolean, integer) IS
 'The same with a number for pred_type: so many of the best classes, or those of a higher probability.';
 
 CREATE OR REPLACE FUNCTION cerebro.cerebro_predict_row(

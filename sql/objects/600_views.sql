@@ -1,6 +1,8 @@
 -- What is seen of runs while they go on and afterwards.
 
 DROP VIEW IF EXISTS cerebro.dashboard;
+DROP VIEW IF EXISTS cerebro.schedules, cerebro.job_log, cerebro.jobs, cerebro._old_runs, cerebro._schedules,
+    cerebro._job_events, cerebro._jobs;
 DROP VIEW IF EXISTS cerebro.searches;
 DROP VIEW IF EXISTS cerebro.trials;
 {%- set views = ['registered_functions', 'progress', 'leaderboard', 'metrics', 'decisions', 'hops', 'runs', 'settings', '_settings', '_requests',
@@ -202,7 +204,7 @@ SELECT run_id,
        stopped_epoch, best_epoch
   FROM (
     SELECT c.run_id, c.mst_key, c.model_id, c.compile_params, c.fit_params,
-           CASE WHEN c.status IN ('waiting', 'training') AND r.status NOT IN ('starting', 'running')
+           CASE WHEN c.status IN ('waiting', 'training') AND r.status NOT IN ('queued', 'starting', 'running')
                 THEN 'stopped' ELSE c.status END AS status,
            c.error, coalesce(t.epoch, v.epoch) AS epoch, c.stopped_epoch, c.best_epoch,
            coalesce(t.metric_names, v.metric_names) AS metric_names,

@@ -13,6 +13,10 @@ END
 $$;
 REVOKE ALL ON FUNCTION cerebro._know_functions(text) FROM cerebro_user;
 GRANT EXECUTE ON FUNCTION cerebro._know_functions(text) TO cerebro_owner;
+-- As whom a driver connects is read from the catalog, by functions of its owner.
+REVOKE ALL ON FUNCTION cerebro._start_job(bigint, text), cerebro._job_failed(bigint, text) FROM cerebro_user;
+GRANT EXECUTE ON FUNCTION cerebro._start_job(bigint, text), cerebro._job_failed(bigint, text), cerebro._held_locks(),
+    cerebro._lock_number(), cerebro._role() TO cerebro_owner;
 
 -- Nobody else has rights here, whatever default privileges whoever installs has: one who may make a
 -- trigger, or an object, would have it run by the next one who installs.

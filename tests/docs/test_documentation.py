@@ -104,7 +104,7 @@ def test_every_function_has_an_example() -> None:
 
 
 # What administrators call, or who has more rights than others: see docs/security.md.
-OF_ADMINISTRATORS = "set|vacuum|register_function|register_expression|unregister_function|cancel|pause|resume|drop_run|drop_model|version"
+OF_ADMINISTRATORS = "set|vacuum|register_function|register_expression|unregister_function|cancel|pause|resume|drop_run|drop_model|version|work"
 
 
 def test_administrators_are_told_to_name_the_schema() -> None:

@@ -27,6 +27,13 @@ OF_RUNS = {
     "cerebro_replay": "-1, 'nobody_made_this'",
     "cerebro_best": "-1",
     "cerebro_importance": "-1",
+    "cerebro_wait": "-1",
+    "cerebro_wait_job": "-1",
+    "cerebro_cancel_job": "-1",
+    "cerebro_promote_if_better": "-1, 'model:plants_nightly@champion'",
+    "cerebro_schedule": """'none', '0 3 * * *', '{"cerebro_pack": {"source_table": "nobody_made_this",
+        "output_table": "o", "dependent_varname": "y", "independent_varname": "x", "replace": true}}',
+        timer := 'daemon'""",
 }
 # This one gives what is there more rows.
 ADDS_ROWS = ("cerebro_generate_configs",)

@@ -13,6 +13,7 @@ import pytest
 from reasons import EMBEDDED_ONLY
 
 import cerebro_db
+import cerebro_db.errors
 
 PACKAGE = str(Path(cerebro_db.__file__).parent)
 LIMITS = ["memory of a trainer", "processors of a trainer", "network of a trainer"]
@@ -180,3 +181,26 @@ def test_starts_light(arguments: tuple[str, ...]) -> None:
         [sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=False
     )
     assert done.stderr.strip() == ""
+
+
+def test_schedules_for_other_timers() -> None:
+    from datetime import UTC, datetime
+
+    from cerebro_db.cli.jobs import calendar_of, crontab_line, is_due, units
+
+    line = crontab_line("night's 100%", "0 3 * * *", "service=sales")
+    assert line.startswith("0 3 * * * ")
+    assert line.endswith("""/cerebro schedule 'night'"'"'s 100\\%' --start --dsn service=sales""")
+    assert calendar_of("*/15 3-5 1,15 * *") == "*-*-1,15 3..5:0/15:00"
+    assert calendar_of("0 3 * */2 1-5") == "Mon,Tue,Wed,Thu,Fri *-1/2-* 3:0:00"
+    assert "OnCalendar=*-*-* 3:30:00" in units("nightly", "30 3 * * *", "")
+    for cron in ("0 3 1 * 1", "0 3 * jan *"):
+        with pytest.raises(cerebro_db.errors.InvalidArgument, match="--systemd"):
+            calendar_of(cron)
+    since, now = (
+        datetime(2026, 1, 1, 2, 59, 50, tzinfo=UTC),
+        datetime(2026, 1, 1, 3, 0, 5, tzinfo=UTC),
+    )
+    assert is_due("0 3 * * *", since, now)
+    assert not is_due("0 3 * * *", now, now.replace(second=20))
+    assert not is_due("1 3 * * *", since, now)

@@ -218,6 +218,8 @@ OF_RUNS = {
     "cerebro_replay": ["%(run)s, 'stolen'"],
     "cerebro_best": ["%(run)s", "%(run)s, 1, 'stolen'"],
     "cerebro_importance": ["%(run)s"],
+    "cerebro_wait": ["%(run)s", "%(run)s, '1 s'"],
+    "cerebro_promote_if_better": ["%(run)s, 'model:stolen@champion'"],
 }
 # These reach nothing but what the caller's own session was given, or the caller's own.
 OF_OWN_SESSION = {
@@ -230,13 +232,19 @@ OF_OWN_SESSION = {
     "_with_functions", "cerebro_convert_bytea_to_integer_array", "cerebro_convert_bytea_to_real_array",
     "cerebro_image_array", "cerebro_mlp", "cerebro_measure", "cerebro_train", "cerebro_version",
 }  # fmt: skip
+# Tried in test_jobs.py.
+OF_JOBS = {
+    "_check_job", "_held_locks", "_job_failed", "_lock_number", "_may_start", "_nth_start", "_start_job",
+    "_start_jobs", "_tell_change", "_wait_for", "cerebro_cancel_job", "cerebro_schedule",
+    "cerebro_start_schedule", "cerebro_unschedule", "cerebro_wait_job", "cerebro_work",
+}  # fmt: skip
 VACUUM = {"_vacuum", "cerebro_vacuum"}
 # What is asked by triggers and defaults where rows are written on segments.
-ON_SEGMENTS = {"_may_keep", "_may_write", "_next_number"}
+ON_SEGMENTS = {"_check_job_event", "_may_keep", "_may_tell", "_may_write", "_next_number"}
 
 
 def test_no_function_is_forgotten(root: Person, has_segments: bool) -> None:
-    tried = {*ATTACKS, *OF_RUNS, *OF_OWN_SESSION, *OF_REGISTRY, *VACUUM}
+    tried = {*ATTACKS, *OF_RUNS, *OF_OWN_SESSION, *OF_REGISTRY, *OF_JOBS, *VACUUM}
     tried |= ON_SEGMENTS if has_segments else set()
     assert {name for name, *_ in root.rows(FUNCTIONS)} == tried
 

@@ -72,6 +72,39 @@ IF {HAS_SEGMENTS} THEN
 END IF;
 """
 
+# The same for events of jobs.
+CHECK_JOB = f"""
+IF {HAS_SEGMENTS} THEN
+    EXECUTE $own$CREATE OR REPLACE FUNCTION cerebro._may_tell(job_id bigint, role oid)
+        RETURNS boolean LANGUAGE plpgsql STABLE SECURITY DEFINER
+        SET search_path = pg_catalog, pg_temp AS $body$
+        DECLARE
+            owner oid;
+        BEGIN
+            SELECT j.owner INTO owner FROM cerebro.catalog_jobs j WHERE j.job_id = $1;
+            RETURN FOUND AND (pg_has_role($2, owner, 'USAGE') OR pg_has_role($2, 'cerebro_admin', 'USAGE')
+                OR (SELECT r.rolname FROM pg_roles r WHERE r.oid = $2) = 'cerebro_owner');
+        END
+        $body$$own$;
+    ALTER FUNCTION cerebro._may_tell(bigint, oid) OWNER TO cerebro_owner;
+    COMMENT ON FUNCTION cerebro._may_tell(bigint, oid) IS
+        'Internal: whether a role may write events of a job.';
+    EXECUTE $own$CREATE OR REPLACE FUNCTION cerebro._check_job_event()
+        RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $body$
+        BEGIN
+            IF cerebro._may_tell(NEW.job_id, cerebro._role()) IS NOT TRUE THEN
+                RAISE EXCEPTION USING ERRCODE = '44000', MESSAGE = format(
+                    'job_id: got %s; you have no job of that number', NEW.job_id);
+            END IF;
+            RETURN NEW;
+        END
+        $body$$own$;
+    DROP TRIGGER IF EXISTS check_job_event ON cerebro.catalog_job_events;
+    CREATE TRIGGER check_job_event BEFORE INSERT ON cerebro.catalog_job_events
+        FOR EACH ROW EXECUTE PROCEDURE cerebro._check_job_event();
+END IF;
+"""
+
 # The same for rows of registered models, which only those add who have the rights of the owner.
 CHECK_MODEL = f"""
 IF {HAS_SEGMENTS} THEN
@@ -207,12 +240,14 @@ IF {HAS_SEGMENTS} THEN
                            WHEN 'model' THEN nextval('cerebro.catalog_models_model_id_seq')
                            WHEN 'version' THEN nextval('cerebro.catalog_model_versions_version_id_seq')
                            WHEN 'change' THEN nextval('cerebro.catalog_model_aliases_change_id_seq')
+                           WHEN 'job' THEN nextval('cerebro.catalog_jobs_job_id_seq')
+                           WHEN 'event' THEN nextval('cerebro.catalog_job_events_event_id_seq')
                    END;
         END
         $body$$own$;
     ALTER FUNCTION cerebro._next_number(text) OWNER TO cerebro_owner;
     COMMENT ON FUNCTION cerebro._next_number(text) IS
-        'Internal: the number of the next run, request, registered model, version or change of an alias.';
+        'Internal: the number of the next run, request, registered model, version, change of an alias, job or event.';
     REVOKE ALL ON FUNCTION cerebro._next_number(text) FROM PUBLIC;
     GRANT EXECUTE ON FUNCTION cerebro._next_number(text) TO cerebro_user;
     REVOKE UPDATE ON SEQUENCE cerebro.catalog_runs_run_id_seq, cerebro.catalog_requests_request_id_seq
@@ -227,6 +262,10 @@ IF {HAS_SEGMENTS} THEN
         ALTER COLUMN version_id SET DEFAULT cerebro._next_number('version');
     ALTER TABLE cerebro.catalog_model_aliases
         ALTER COLUMN change_id SET DEFAULT cerebro._next_number('change');
+    ALTER TABLE cerebro.catalog_jobs
+        ALTER COLUMN job_id SET DEFAULT cerebro._next_number('job');
+    ALTER TABLE cerebro.catalog_job_events
+        ALTER COLUMN event_id SET DEFAULT cerebro._next_number('event');
 END IF;
 """
 

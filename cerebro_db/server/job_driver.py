@@ -1,0 +1,343 @@
+"""Driver of a job: makes its calls without a session that waits for them, as the role that submitted it."""
+
+from __future__ import annotations
+
+import dataclasses
+import secrets
+import sys
+import time
+import traceback
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from cerebro_db.configs.messages import shown
+from cerebro_db.errors import (
+    CerebroError,
+    InvalidArgument,
+    RunCancelled,
+    RunInterrupted,
+    Unexpected,
+)
+from cerebro_db.postgres.catalog import GOING_ON, QUEUED, Catalog
+from cerebro_db.postgres.control import control_session, lock, transaction
+from cerebro_db.postgres.dialects.choice import PostgreSQL
+from cerebro_db.postgres.jobs import ENDS, Job, Jobs
+from cerebro_db.postgres.relations import CallerPath, SearchPath
+from cerebro_db.postgres.sessions import Session, SessionPool, is_alive
+from cerebro_db.postgres.times import Styles
+from cerebro_db.runs import lifecycle
+from cerebro_db.runs.driver import drive_on, status_after
+from cerebro_db.runs.promotion import promote_if_better
+from cerebro_db.server.job_calls import FUNCTIONS, RESUME, limits_of
+
+QUEUE = "queue of jobs"  # subject of the lock of who looks for room in it
+FORGET = "keep_runs"  # the call of a job that removes what is older than is kept
+_LOOK_SECONDS = 0.5
+# Until a session that holds the job is had again; a server that crashed takes some.
+_FIRST_PAUSE, _LONGEST_PAUSE, _PATIENCE = 0.5, 5.0, 180.0
+# While workers, or connections, are all in use.
+_CROWDED_PAUSE, _CROWDED_SECONDS = 2.0, 3600.0
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What the calls of a job know of the session that submitted it; a ``JobHost`` of them.
+
+    Attributes:
+        pool: sessions of the role that submitted it.
+        driver: hears what is told.
+    """
+
+    pool: SessionPool
+    dialect: PostgreSQL
+    search_path: CallerPath
+    styles: Styles
+    driver: JobDriver
+
+    def notice(self, message: str) -> None:
+        """Write a line into the log of the job."""
+        self.driver.told(message)
+
+
+def session_of(search_path: CallerPath, styles: Styles) -> dict[str, Any]:
+    """What the calls of a job need to know of a session, as JSON has it."""
+    path: Any = search_path
+    if isinstance(path, SearchPath):
+        path = [list(path.schemas), path.first, path.temporary]
+    return {"search_path": path, "styles": list(dataclasses.astuple(styles))}
+
+
+def _path_of(told: Mapping[str, Any]) -> CallerPath:
+    path = told.get("search_path", "")
+    if isinstance(path, str):
+        return path
+    schemas, first, temporary = path
+    return SearchPath(tuple(schemas), first, temporary)
+
+
+def _styles_of(told: Mapping[str, Any]) -> Styles:
+    return Styles(*told.get("styles", ("ISO, MDY", "postgres", "UTC")))
+
+
+class _Lost(Exception):
+    """The session that holds the job is gone, and with it the right to go on."""
+
+
+class JobDriver:
+    """One driver of one job.
+
+    Args:
+        dsn: of the server, as the owner of the job.
+        dialect: of the server.
+        job_id: of the job.
+    """
+
+    def __init__(self, dsn: str, dialect: PostgreSQL, job_id: int) -> None:
+        self._dialect, self._job_id = dialect, job_id
+        self._pool = SessionPool(dsn, dialect.session_settings(), self._tick)
+        self._session: Session | None = None  # that holds the job
+        self._job: Job | None = None
+        self._next_look, self._looks, self._is_cancelled = 0.0, False, False
+
+    # -- the job ---------------------------------------------------------------
+    def begins(self) -> bool:
+        """Take the job; false where it has ended, somebody else has it, or there is no room.
+
+        Raises:
+            LoopbackFailed: its owner cannot connect.
+            StatementFailed: its owner has not the rights that it takes.
+        """
+        with self._pool.undisturbed():
+            (session,) = self._pool.take(1)
+        taken = False
+        try:
+            taken = self._taken(session)
+        finally:
+            if not taken:
+                session.close()
+        self._session = session if taken else None
+        return taken
+
+    def _taken(self, session: Session) -> bool:
+        jobs = Jobs(session)
+        job = jobs.job(self._job_id)
+        with transaction(session):
+            lock(session, QUEUE)
+            if jobs.course(job.job_id).stands in ENDS or not jobs.may_start(job.job_id):
+                return False
+            sql = "SELECT pg_catalog.pg_try_advisory_lock(%s)"
+            if not session.run(sql, (job.lock_key,))[0][0]:
+                return False
+            jobs.log(job.job_id, "started")
+        self._job = job
+        return True
+
+    def run(self) -> None:
+        """Make the calls of the job that are left, and write down how it ended."""
+        try:
+            while True:
+                try:
+                    status, error = self._outcome()
+                    self._ends(status, error)
+                    return
+                except _Lost:
+                    if not self._has_again():
+                        return
+        finally:
+            self._close()
+
+    def told(self, message: str) -> None:
+        """Write a line into the log of the job, where that can be."""
+        with suppress(CerebroError):
+            if self._is_held():
+                self._jobs.log(self._job_id, "told", message=message)
+
+    @property
+    def _jobs(self) -> Jobs:
+        assert self._session is not None
+        return Jobs(self._session)
+
+    def _outcome(self) -> tuple[str, str | None]:
+        """Status of the job when nothing is left to do, and why."""
+        try:
+            return self._made()
+        except Exception as error:
+            if not self._is_held():
+                raise _Lost from error
+            if not isinstance(error, CerebroError):
+                return "failed", _defect(error)
+            status = status_after(error)
+            hint = f" ({error.hint})" if error.hint else ""
+            return "cancelled" if status == "cancelled" else "failed", f"{error.message}{hint}"
+
+    def _made(self) -> tuple[str, str | None]:
+        assert self._job is not None
+        job = self._job
+        host = Surroundings(
+            self._pool, self._dialect, _path_of(job.session), _styles_of(job.session), self
+        )
+        course = self._jobs.course(job.job_id)
+        run_id, last = course.run_id, course.last_run
+        for name, given in job.calls[course.done :]:
+            run_id = self._begun(host, name, given, run_id)
+            if run_id is not None:
+                status, error = self._driven(host, run_id, name, given)
+                if status != "finished":
+                    return status, error
+                run_id, last = None, run_id
+            self._jobs.log(job.job_id, "done", last)
+        if job.on_success is not None and last is not None:
+            self._compete(host, last, job.on_success)
+        return "finished", None
+
+    def _begun(
+        self, host: Surroundings, name: str, given: Mapping[str, Any], run_id: int | None
+    ) -> int | None:
+        """Make a call; the run that is left to be driven, or None where all is done.
+
+        Args:
+            host: of the calls.
+            name: of the function.
+            given: its arguments; whoever owns a job may have written anything.
+            run_id: that the call has registered already, if it has.
+        """
+        function = FUNCTIONS.get(name)
+        if name == FORGET:
+            self._forget()
+            return None
+        if function is None:
+            if name != RESUME or run_id is None:
+                raise InvalidArgument(f"calls: got the function {shown(name)}")
+            return run_id
+        checked = function.checked(name, given)
+        if function.work is not None:
+            function.work(host, checked)
+            return None
+        if run_id is None and function.queue is not None:
+            return function.queue(host, checked, self._registered)
+        return run_id
+
+    def _compete(self, host: Surroundings, run_id: int, alias: str) -> None:
+        version = promote_if_better(host, run_id, alias)
+        how = f"version {version} is {alias} now" if version else "no better"
+        self.told(f"the best model of run {run_id} was compared with {alias}: {how}")
+
+    def _registered(self, session: Session, run_id: int) -> None:
+        Jobs(session).log(self._job_id, "run", run_id)
+
+    def _driven(
+        self, host: Surroundings, run_id: int, name: str, given: Mapping[str, Any]
+    ) -> tuple[str, str | None]:
+        """Go on with a run, unless somebody has stopped it; status and error afterwards."""
+        status, error = self._run_stands(run_id)
+        until = time.monotonic() + _CROWDED_SECONDS
+        while status in (*GOING_ON, QUEUED, "interrupted"):
+            try:
+                drive_on(self._pool, self._dialect, run_id, limits_of(name, given), host.notice)
+            except RunInterrupted as crowded:  # all workers of the role are in use, for example
+                if time.monotonic() >= until or not self._is_held():
+                    raise
+                self.told(f"run {run_id} waits: {crowded.message}")
+                self._sleep(_CROWDED_PAUSE)
+                status, error = self._run_stands(run_id)
+                continue
+            return self._run_stands(run_id)
+        return status, error
+
+    def _run_stands(self, run_id: int) -> tuple[str, str | None]:
+        with control_session(self._pool, None) as control:
+            run = Catalog(control).run(run_id)
+        return run.status, run.error
+
+    def _forget(self) -> None:
+        """Remove runs of this role that are older than is kept."""
+        removed = []
+        with control_session(self._pool, None) as control:
+            for run_id in Jobs(control).old_runs():
+                with suppress(CerebroError), transaction(control):  # somebody is at it
+                    lifecycle.drop_run(control, self._dialect, run_id)
+                    removed.append(run_id)
+        if removed:
+            self.told(f"runs that are forgotten: {', '.join(map(str, removed))}")
+
+    # -- its session -----------------------------------------------------------
+    def _tick(self) -> None:
+        """Look whether the job is this driver's still, and shall go on.
+
+        Raises:
+            RunInterrupted: the session that holds it is lost.
+            RunCancelled: somebody has cancelled it; this is told once.
+        """
+        if self._looks or time.monotonic() < self._next_look:
+            return
+        if not self._is_held():
+            raise RunInterrupted("the session that holds the job is lost")
+        self._looks = True
+        try:
+            who = None if self._is_cancelled else self._jobs.is_cancelled(self._job_id)
+        finally:
+            self._looks, self._next_look = False, time.monotonic() + _LOOK_SECONDS
+        if who is not None:
+            self._is_cancelled = True
+            raise RunCancelled(f"cancelled by {who}")
+
+    def _is_held(self) -> bool:
+        return self._session is not None and is_alive(self._session)
+
+    def _has_again(self) -> bool:
+        """Take the job again after its session was lost; whether it is this driver's."""
+        until, pause = time.monotonic() + _PATIENCE, _FIRST_PAUSE
+        self._pool.close()
+        while time.monotonic() < until:
+            time.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE)
+            try:
+                return self.begins()
+            except CerebroError as error:
+                if "does not exist" in error.message:  # the database, or the role
+                    return False
+                # Else the server is not there yet.
+        return False
+
+    def _sleep(self, seconds: float) -> None:
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            self._tick()
+            time.sleep(0.1)
+
+    def _ends(self, status: str, error: str | None) -> None:
+        """Write down how the job ended, and let others have its place."""
+        assert self._session is not None
+        assert self._job is not None
+        try:
+            jobs = self._jobs
+            run_id = jobs.course(self._job_id).last_run
+            if run_id is not None and status in ("failed", "cancelled"):
+                before = (*GOING_ON, QUEUED, "interrupted")  # where it did not come to be driven
+                Catalog(self._session).run_stopped(run_id, status, error or status, before)
+            jobs.log(self._job_id, status, run_id, error)
+            self._session.run("SELECT pg_catalog.pg_advisory_unlock(%s)", (self._job.lock_key,))
+            jobs.start()
+        except CerebroError as failure:
+            if not self._is_held():
+                raise _Lost from failure
+            # Its owner may not write any more: whoever starts jobs finds that out, and writes it down.
+
+    def _close(self) -> None:
+        if self._session is not None:
+            self._session.close()
+        self._pool.close()
+
+
+def _defect(error: Exception) -> str:
+    """One line for the log of the job; the traceback is for that of the keeper."""
+    number = secrets.token_hex(4)
+    told = "".join(traceback.format_exception(error))
+    sys.stderr.write(f"Cerebro-DB: unexpected error {number}: {told}")
+    sys.stderr.flush()
+    short = Unexpected(f"unexpected error {number}, {type(error).__name__}")
+    return (
+        f"{short.message} (the log of the keeper of drivers has its traceback, under that number)"
+    )

@@ -1,0 +1,458 @@
+"""Entries of the functions about jobs and schedules."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from cronsim import CronSim, CronSimError
+
+from cerebro_db.configs.messages import check_choice, check_range, check_text, shown
+from cerebro_db.errors import (
+    CerebroError,
+    InvalidArgument,
+    NotPermitted,
+    NotSupported,
+    WrongRunStatus,
+)
+from cerebro_db.postgres.catalog import GOING_ON, QUEUED, Catalog
+from cerebro_db.postgres.control import control_session, lock, transaction
+from cerebro_db.postgres.jobs import OPEN, Jobs, Schedule, Schedules
+from cerebro_db.postgres.names import literal
+from cerebro_db.postgres.sessions import POLL_SECONDS, Session, StatementFailed
+from cerebro_db.runs.driver import Limits, queue_again
+from cerebro_db.runs.promotion import promote_if_better, promotion_of
+from cerebro_db.server.caller import refuse_read_only
+from cerebro_db.server.entry import entry, entry_of
+from cerebro_db.server.host import Host, reached_as
+from cerebro_db.server.job_calls import FUNCTIONS, RESUME, check_calls, resume_limits
+from cerebro_db.server.job_driver import QUEUE, JobDriver, session_of
+
+LOWEST, HIGHEST = -100, 100
+TIMERS = ("pg_cron", "crontab", "daemon")
+_START_SECONDS = 5.0  # between looks of who waits for jobs that nobody has started
+_ANSWER_SECONDS = 30.0
+_MOST_NAME = 63
+_OTHER_TIMERS = (
+    "or leave the timer to the operating system: cerebro schedule --print writes the line for crontab or the "
+    "systemd timer, and cerebro daemon is a timer itself"
+)
+Given = dict[str, Any]
+# From which a cron expression is tried.
+_A_MOMENT = datetime(2024, 1, 1, tzinfo=UTC)
+
+
+# -- calls with wait := false ----------------------------------------------------
+def submitted_run(host: Host, name: str, given: Given, priority: int | None) -> int:
+    """Register the run of a call and leave it to a driver of its own; returns the run_id.
+
+    Args:
+        host: of the call.
+        name: of the function.
+        given: its arguments by name.
+        priority: of the job.
+    """
+    placed = _checked_priority(priority)
+
+    def queued(session: Session, run_id: int) -> None:
+        _queue(session, host, name, given, placed, run_id)
+
+    queue = FUNCTIONS[name].queue
+    assert queue is not None
+    run_id = queue(host, given, queued)
+    _start(host)
+    return run_id
+
+
+def submitted_resume(host: Host, run_id: int | None, given: Given, priority: int | None) -> int:
+    """Leave a run that stopped to a driver of its own; returns the run_id."""
+    placed = _checked_priority(priority)
+    limits: Limits = resume_limits(given, host.search_path)
+
+    def queued(session: Session, run_id: int) -> None:
+        _queue(session, host, RESUME, {"run_id": run_id, **given}, placed, run_id)
+
+    found = queue_again(host.pool, host.dialect, run_id, limits, queued)
+    _start(host)
+    return found
+
+
+def submitted_call(host: Host, name: str, given: Given, priority: int | None) -> int:
+    """Check a call that makes no run, and leave it to a driver of its own; returns the job_id."""
+    placed = _checked_priority(priority)
+    FUNCTIONS[name].check(host, given)
+    with control_session(host.pool, None) as session, transaction(session):
+        job_id = _queue(session, host, name, given, placed)
+    _start(host)
+    return job_id
+
+
+def _queue(
+    session: Session,
+    host: Host,
+    name: str,
+    given: Mapping[str, Any],
+    priority: int,
+    run_id: int | None = None,
+) -> int:
+    jobs = Jobs(session)
+    job_id = jobs.add([(name, given)], session_of(host.search_path, host.styles), priority)
+    if run_id is not None:
+        jobs.log(job_id, "run", run_id)
+    jobs.log(job_id, "queued", run_id)
+    return job_id
+
+
+def _start(host: Host) -> None:
+    """Have jobs started; what keeps that from being done is no error of who has submitted one."""
+    with control_session(host.pool, None) as session:
+        try:
+            Jobs(session).start()
+        except CerebroError as error:
+            host.notice(f"the job waits, as no driver could be started: {error.message}")
+
+
+def _checked_priority(priority: int | None) -> int:
+    check_range("priority", priority, LOWEST, HIGHEST, optional=False)
+    assert priority is not None
+    return priority
+
+
+@entry
+def work(plpy: Any, gd: dict[str, Any], job_id: int, role: str) -> bool:
+    """Go on with a job as its owner, without the session that starts it; whether there was room for it.
+
+    Only a function with the rights of the owner of the catalog calls this, which has read the role there.
+    """
+    driver = JobDriver(*reached_as(plpy, role), job_id)
+    if not driver.begins():
+        return False
+    plpy.go_alone(True)
+    driver.run()
+    return True
+
+
+# -- waiting, cancelling -----------------------------------------------------------
+@entry_of("cerebro_wait")
+def wait_for(
+    plpy: Any, gd: dict[str, Any], what: str, number: int | None, seconds: float | None
+) -> str:
+    """Wait for the end of a run or a job; returns its status.
+
+    Args:
+        plpy: the server's interface.
+        gd: what the process keeps.
+        what: ``run`` or ``job``.
+        number: of it.
+        seconds: at most; None for any time.
+    """
+    if seconds is not None and not seconds >= 0:
+        raise InvalidArgument(
+            f"timeout: got {seconds:g} seconds; allowed: from 0, or NULL for any time"
+        )
+    host = Host.apart(plpy, gd, writes=False)
+    until = None if seconds is None else time.monotonic() + seconds
+    next_start = time.monotonic() + _START_SECONDS
+    with control_session(host.pool, None) as session:
+        while True:
+            status, ended = _stands(session, what, number)
+            if ended or (until is not None and time.monotonic() >= until):
+                return status
+            if time.monotonic() >= next_start:
+                Jobs(session).start()
+                next_start = time.monotonic() + _START_SECONDS
+            session.tick()
+            time.sleep(POLL_SECONDS)
+
+
+def _stands(session: Session, what: str, number: int | None) -> tuple[str, bool]:
+    """Status of a run or a job, and whether nobody will change it by himself."""
+    jobs = Jobs(session)
+    if what == "job":
+        status, _ = jobs.status(number)
+        return status, status not in OPEN
+    run = Catalog(session).run(number)
+    return run.status, run.status not in GOING_ON and not jobs.of_run(run.run_id)
+
+
+@entry_of("cerebro_cancel_job")
+def cancel(plpy: Any, gd: dict[str, Any], job_id: int | None) -> str:
+    """Stop a job; returns its status afterwards."""
+    host = Host.of(plpy, gd)
+    refuse_read_only(host.read_only)
+    with control_session(host.pool, None) as session:
+        jobs = Jobs(session)
+        status, _ = jobs.status(job_id)
+        assert job_id is not None
+        if status not in OPEN:
+            raise WrongRunStatus(
+                f"job_id: got {job_id}, which is {status}; allowed: a job that is "
+                f"{', '.join(OPEN[:-1])} or {OPEN[-1]}",
+                hint="cerebro.jobs shows the status of your jobs",
+            )
+        jobs.log(job_id, "cancel")
+        _end_waiting(session, job_id)
+        end = time.monotonic() + _ANSWER_SECONDS
+        while (status := jobs.status(job_id)[0]) in OPEN:
+            if time.monotonic() >= end:
+                raise WrongRunStatus(
+                    f"job {job_id}: its driver has not answered for {_ANSWER_SECONDS:g} seconds; what "
+                    "was asked for stays asked",
+                    hint="cerebro.jobs shows its status",
+                )
+            session.tick()
+            time.sleep(POLL_SECONDS)
+        return status
+
+
+def _end_waiting(session: Session, job_id: int) -> None:
+    """End a job that nobody drives, and its run."""
+    with transaction(session):
+        lock(session, QUEUE)  # so that nobody begins with it meanwhile
+        jobs = Jobs(session)
+        status, run_id = jobs.status(job_id)
+        if status not in ("queued", "interrupted"):
+            return
+        who = session.run("SELECT current_user::text")[0][0]
+        jobs.log(job_id, "cancelled", run_id, f"cancelled by {who}")
+        if run_id is not None:
+            before = (*GOING_ON, QUEUED, "interrupted")
+            Catalog(session).run_stopped(run_id, "cancelled", f"cancelled by {who}", before)
+
+
+# -- promotion -------------------------------------------------------------------
+@entry_of("cerebro_promote_if_better")
+def promote(
+    plpy: Any, gd: dict[str, Any], run_id: int | None, model: str | None, mst_key: int | None
+) -> int | None:
+    """Let the best model of a run have an alias, if it is better than what has it."""
+    return promote_if_better(Host.apart(plpy, gd), run_id, model, mst_key)
+
+
+# -- schedules -------------------------------------------------------------------
+@entry_of("cerebro_schedule")
+def schedule(
+    plpy: Any,
+    gd: dict[str, Any],
+    name: str | None,
+    cron: str | None,
+    calls: str | None,
+    on_success: str | None,
+    priority: int | None,
+    timer: str | None,
+) -> None:
+    """Have calls made again and again."""
+    host = Host.apart(plpy, gd)
+    one = Schedule(
+        _checked_name(name),
+        _checked_cron(cron),
+        _parsed(calls),
+        session_of(host.search_path, host.styles),
+        on_success,
+        _checked_priority(priority),
+        _checked_timer(timer),
+    )
+    if on_success is not None:
+        _check_success(one)
+    check_calls(host, one.calls)
+    with control_session(host.pool, None) as session:
+        schedules = Schedules(session)
+        if one.timer == "pg_cron":
+            _require_pg_cron(schedules, on_segments=host.dialect.rotation is not None)
+        with transaction(session):
+            _forget(schedules, one.name)
+            schedules.add(one)
+            if one.timer == "pg_cron":
+                _plan(schedules, one)
+
+
+@entry_of("cerebro_unschedule")
+def unschedule(plpy: Any, gd: dict[str, Any], name: str | None) -> None:
+    """End a schedule."""
+    host = Host.apart(plpy, gd)
+    with control_session(host.pool, None) as session, transaction(session):
+        schedules = Schedules(session)
+        _forget(schedules, schedules.known(name).name)
+
+
+@entry_of("cerebro_start_schedule")
+def start_schedule(plpy: Any, gd: dict[str, Any], name: str | None) -> int | None:
+    """Make the calls of a schedule as a job, unless the one before still goes on; returns the job_id."""
+    host = Host.apart(plpy, gd)
+    with control_session(host.pool, None) as session:
+        schedules, jobs = Schedules(session), Jobs(session)
+        one = schedules.known(name)
+        with transaction(session):
+            lock(session, f"schedule {one.name} of role {_role(session)}")
+            before = schedules.going_on(one.name)
+            job_id = jobs.add(one.calls, one.session, one.priority, one.name, one.on_success)
+            if before is None:
+                jobs.log(job_id, "queued")
+            else:
+                why = f"job {before}, which the schedule has started before, has not ended"
+                jobs.log(job_id, "skipped", message=why)
+    if before is not None:
+        host.notice(f"schedule {one.name} was skipped: {why}")
+        return None
+    _start(host)
+    return job_id
+
+
+def _role(session: Session) -> int:
+    return int(session.run("SELECT cerebro._role()::bigint")[0][0])
+
+
+def _forget(schedules: Schedules, name: str) -> None:
+    found = schedules.find(name)
+    if found is None:
+        return
+    if found.timer == "pg_cron" and schedules.has_pg_cron:
+        schedules.unplan(_job_name(name))
+    schedules.drop(name)
+
+
+def _plan(schedules: Schedules, one: Schedule) -> None:
+    statement = f"SELECT cerebro.cerebro_start_schedule({literal(one.name)})"
+    try:
+        schedules.plan(_job_name(one.name), one.cron, statement.replace("%%", "%"))
+    except StatementFailed as error:
+        if error.sqlstate == NotPermitted.sqlstate:
+            raise NotPermitted(
+                f"timer: got 'pg_cron', which this role may not use: {error.message}",
+                hint=f"an administrator can allow it: GRANT USAGE ON SCHEMA cron TO ...; {_OTHER_TIMERS}",
+            ) from None
+        raise
+
+
+def _job_name(name: str) -> str:
+    return f"cerebro {name}"
+
+
+def _require_pg_cron(schedules: Schedules, *, on_segments: bool) -> None:
+    """Refuse where pg_cron cannot be the timer.
+
+    Raises:
+        NotSupported: it is not there, or works in another database.
+    """
+    if schedules.has_pg_cron:
+        return
+    home = schedules.database_of_pg_cron()
+    if on_segments:
+        raise NotSupported(
+            f"timer: got 'pg_cron', which there is not for this server; allowed: {', '.join(map(repr, TIMERS[1:]))}",
+            hint=_OTHER_TIMERS.removeprefix("or "),
+        )
+    if home is None:
+        why = "the server has not loaded it"
+        hint = (
+            "an administrator can install it (postgresql-15-cron on Debian, with the server's version), add it to "
+            "shared_preload_libraries, restart, and CREATE EXTENSION pg_cron"
+        )
+    else:
+        why = "it is not in this database"
+        hint = f"it works in the database that cron.database_name says, {shown(home)}: CREATE EXTENSION pg_cron there"
+    raise NotSupported(f"timer: got 'pg_cron'; {why}", hint=f"{hint}; {_OTHER_TIMERS}")
+
+
+def _checked_name(name: str | None) -> str:
+    if not name:
+        raise InvalidArgument(
+            f"name: got {'NULL' if name is None else repr(name)}; allowed: a text"
+        )
+    check_text("name", name, _MOST_NAME)
+    if any(character in name for character in "\n\r\t"):
+        raise InvalidArgument(f"name: got {shown(name)}; allowed: one line without tabs")
+    if name == "keep_runs":
+        raise InvalidArgument(
+            "name: got 'keep_runs', which is that of the jobs that forget old runs"
+        )
+    return name
+
+
+def _checked_cron(cron: str | None) -> str:
+    """A cron expression of five fields, in one form.
+
+    Raises:
+        InvalidArgument: it is none, or no day is such a one.
+    """
+    text = " ".join((cron or "").split())
+    example = "minute, hour, day of the month, month and day of the week, such as '0 3 * * *'"
+    if len(text.split(" ")) != 5:
+        got = "NULL" if cron is None else shown(cron)
+        raise InvalidArgument(f"cron: got {got}; allowed: five fields, {example}")
+    try:
+        next(CronSim(text, _A_MOMENT))
+    except CronSimError as error:
+        raise InvalidArgument(f"cron: got {shown(text)}: {error}; allowed: {example}") from None
+    except StopIteration:
+        raise InvalidArgument(
+            f"cron: got {shown(text)}, which is never; allowed: {example}"
+        ) from None
+    return text
+
+
+def _checked_timer(timer: str | None) -> str:
+    check_choice("timer", timer, TIMERS)
+    return str(timer)
+
+
+class _Pairs(list[tuple[str, Any]]):
+    """Members of a JSON object, in their order."""
+
+
+def _parsed(calls: str | None) -> list[tuple[str, dict[str, Any]]]:
+    """Calls as they are written: an object with functions by name, whose members are arguments by name.
+
+    Raises:
+        InvalidArgument: it is something else, or names what no schedule calls.
+    """
+    example = '{"function": {"argument": value, ...}, ...}'
+    try:
+        found = json.loads(calls or "null", object_pairs_hook=_Pairs)
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, _Pairs) or not found:
+        got = "NULL" if calls is None else shown(calls)
+        raise InvalidArgument(f"calls: got {got}; allowed: an object of calls, such as {example}")
+    parsed = []
+    for name, given in found:
+        function = FUNCTIONS.get(name)
+        if function is None:
+            raise InvalidArgument(
+                f"calls: got the function {shown(name)}; allowed: {', '.join(FUNCTIONS)}"
+            )
+        parsed.append((name, function.checked(name, _as_object(name, given))))
+    return parsed
+
+
+def _as_object(name: str, given: object) -> object:
+    if not isinstance(given, _Pairs):
+        return given
+    found: dict[str, Any] = {}
+    for argument, value in given:
+        if argument in found:
+            raise InvalidArgument(f"{name}: {argument}: got it twice; allowed: once")
+        found[argument] = value
+    return found
+
+
+def _check_success(one: Schedule) -> None:
+    """Refuse an alias for which the calls make no model, or nothing to compare it by.
+
+    Raises:
+        InvalidArgument: that is so.
+    """
+    promotion_of(one.on_success, "on_success")
+    runs = [given for name, given in one.calls if FUNCTIONS[name].queue is not None]
+    if not runs:
+        raise InvalidArgument(
+            f"on_success: got {shown(one.on_success)}, and no call that trains; allowed with one"
+        )
+    if runs[-1].get("validation_table") is None:
+        raise InvalidArgument(
+            f"on_success: got {shown(one.on_success)}, and no validation_table; allowed with one, by which "
+            "models are compared"
+        )

@@ -1,0 +1,459 @@
+-- Jobs: calls that go on without their session, and those that a timer makes. See docs/decisions/jobs.md.
+{%- set ends = "('finished', 'failed', 'cancelled', 'paused', 'skipped')" %}
+{%- set stands = "('queued', 'started', 'finished', 'failed', 'cancelled', 'paused', 'skipped')" %}
+{%- macro called(calls) %}concat_ws(', '{% for place in range(6) %}, {{ calls }} -> {{ place }} ->> 0{% endfor %}, CASE WHEN json_array_length({{ calls }}) > 6 THEN '...' END){% endmacro %}
+{%- set views = ['job_log', 'jobs', 'schedules', '_old_runs', '_schedules', '_job_events', '_jobs'] %}
+{#- They are dropped in 600_views.sql, before the views that they look into. #}
+
+CREATE VIEW cerebro._jobs WITH (security_barrier) AS
+SELECT j.* FROM cerebro.catalog_jobs j
+ WHERE pg_has_role(j.owner, 'USAGE') OR pg_has_role('cerebro_admin', 'USAGE')
+  WITH CASCADED CHECK OPTION;
+COMMENT ON VIEW cerebro._jobs IS 'Internal: the jobs that the caller may see.';
+
+CREATE VIEW cerebro._job_events WITH (security_barrier) AS
+SELECT e.* FROM cerebro.catalog_job_events e
+ WHERE EXISTS (SELECT 1 FROM cerebro._jobs j WHERE j.job_id = e.job_id)
+  WITH CASCADED CHECK OPTION;
+COMMENT ON VIEW cerebro._job_events IS 'Internal: events of the jobs that the caller may see.';
+
+CREATE VIEW cerebro._schedules WITH (security_barrier) AS
+SELECT s.* FROM cerebro.catalog_schedules s
+ WHERE pg_has_role(s.owner, 'USAGE') OR pg_has_role('cerebro_admin', 'USAGE')
+  WITH CASCADED CHECK OPTION;
+COMMENT ON VIEW cerebro._schedules IS 'Internal: the schedules that the caller may see.';
+
+-- Whose a job is, and what was asked for, is written once.
+GRANT SELECT, INSERT (calls, session, priority, schedule, on_success, lock_key), DELETE ON cerebro._jobs TO cerebro_user;
+GRANT SELECT, INSERT (job_id, action, run_id, message), DELETE ON cerebro._job_events TO cerebro_user;
+GRANT SELECT, INSERT (name, cron, calls, session, on_success, priority, timer), DELETE ON cerebro._schedules
+    TO cerebro_user;
+
+-- Nobody is put before others but by an administrator; and where tables lie on segments, options of views are not
+-- looked at.
+CREATE OR REPLACE FUNCTION cerebro._check_job() RETURNS trigger
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF NEW.priority > 0 AND NOT pg_catalog.pg_has_role('cerebro_admin', 'USAGE') THEN
+        RAISE EXCEPTION USING ERRCODE = '42501',
+            MESSAGE = pg_catalog.format('priority: got %s; allowed: -100 to 0', NEW.priority),
+            HINT = 'members of cerebro_admin may put jobs before those of others, up to 100';
+    END IF;
+    RETURN NEW;
+END
+$$;
+COMMENT ON FUNCTION cerebro._check_job() IS 'Internal: refuses a priority that is for administrators.';
+DROP TRIGGER IF EXISTS check_job ON cerebro.catalog_jobs;
+CREATE TRIGGER check_job BEFORE INSERT ON cerebro.catalog_jobs
+    FOR EACH ROW EXECUTE PROCEDURE cerebro._check_job();
+DROP TRIGGER IF EXISTS check_job ON cerebro.catalog_schedules;
+CREATE TRIGGER check_job BEFORE INSERT ON cerebro.catalog_schedules
+    FOR EACH ROW EXECUTE PROCEDURE cerebro._check_job();
+DO $check$
+BEGIN
+    {{ check_job | trim | indent(4) }}
+END
+$check$;
+
+-- Who listens hears that something has changed, not what: everybody in a database may listen to any channel.
+CREATE OR REPLACE FUNCTION cerebro._tell_change() RETURNS trigger
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF TG_TABLE_NAME = 'catalog_runs' THEN
+        PERFORM pg_catalog.pg_notify('cerebro_runs', pg_catalog.format('{"run_id": %s}', NEW.run_id));
+    ELSIF NEW.run_id IS NULL THEN
+        PERFORM pg_catalog.pg_notify('cerebro_runs', pg_catalog.format('{"job_id": %s}', NEW.job_id));
+    ELSE
+        PERFORM pg_catalog.pg_notify('cerebro_runs', pg_catalog.format('{"job_id": %s, "run_id": %s}',
+                                                                       NEW.job_id, NEW.run_id));
+    END IF;
+    RETURN NULL;
+END
+$$;
+COMMENT ON FUNCTION cerebro._tell_change() IS 'Internal: NOTIFY cerebro_runs where the status of a run or a job changes.';
+DROP TRIGGER IF EXISTS tell_change ON cerebro.catalog_runs;
+DROP TRIGGER IF EXISTS tell_new ON cerebro.catalog_runs;
+DROP TRIGGER IF EXISTS tell_change ON cerebro.catalog_job_events;
+DO $tell$
+BEGIN
+    -- A trigger of a table that lies on segments runs there, where nobody listens.
+    IF NOT {{ has_segments }} THEN
+        CREATE TRIGGER tell_change AFTER UPDATE OF status ON cerebro.catalog_runs
+            FOR EACH ROW WHEN (OLD.status IS DISTINCT FROM NEW.status) EXECUTE PROCEDURE cerebro._tell_change();
+        CREATE TRIGGER tell_new AFTER INSERT ON cerebro.catalog_runs
+            FOR EACH ROW EXECUTE PROCEDURE cerebro._tell_change();
+        CREATE TRIGGER tell_change AFTER INSERT ON cerebro.catalog_job_events
+            FOR EACH ROW WHEN (NEW.action NOT IN ('told', 'done', 'cancel')) EXECUTE PROCEDURE cerebro._tell_change();
+    END IF;
+END
+$tell$;
+
+CREATE OR REPLACE FUNCTION cerebro._held_locks() RETURNS bigint[]
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    found bigint[];
+BEGIN
+    EXECUTE 'SELECT array_agg((l.classid::bigint << 32) | l.objid::bigint) FROM pg_catalog.pg_locks l '
+            'WHERE l.locktype = ''advisory'' AND l.granted AND l.objsubid = 1 AND l.database = ('
+            '    SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname = current_database())'
+            || CASE WHEN {{ has_segments }} THEN ' AND l.gp_segment_id = -1' ELSE '' END
+       INTO found;
+    RETURN coalesce(found, '{}');
+END
+$$;
+COMMENT ON FUNCTION cerebro._held_locks() IS 'Internal: the advisory locks of this database that are held.';
+
+CREATE OR REPLACE FUNCTION cerebro._nth_start(place bigint, free bigint, ends timestamptz[], seconds double precision)
+RETURNS timestamptz LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT CASE WHEN $1 <= $2 THEN now()
+                ELSE ($3)[1 + (($1 - greatest($2, 0) - 1) % nullif(cardinality($3), 0))]
+                     + (($1 - greatest($2, 0) - 1) / nullif(cardinality($3), 0)) * $4 * interval '1 second'
+           END
+$$;
+COMMENT ON FUNCTION cerebro._nth_start(bigint, bigint, timestamptz[], double precision) IS
+'Internal: when a job at a place of the queue begins, where so many begin at once, others end at these times, and each takes so many seconds.';
+
+-- What is computed from the jobs of others is a place in the queue, and when it is their turn.
+CREATE VIEW cerebro.jobs WITH (security_barrier) AS
+WITH last AS (
+    SELECT DISTINCT ON (e.job_id) e.job_id, e.action, e.message, e.logged
+      FROM cerebro.catalog_job_events e WHERE e.action IN {{ stands }} ORDER BY e.job_id, e.event_id DESC
+), runs AS (
+    SELECT DISTINCT ON (e.job_id) e.job_id, e.run_id
+      FROM cerebro.catalog_job_events e WHERE e.action = 'run' ORDER BY e.job_id, e.event_id DESC
+), starts AS (
+    SELECT e.job_id, count(*) AS attempts, min(e.logged) AS first, max(e.logged) AS latest
+      FROM cerebro.catalog_job_events e WHERE e.action = 'started' GROUP BY e.job_id
+), every AS (
+    SELECT j.*, l.action, l.message, l.logged, r.run_id, coalesce(s.attempts, 0) AS attempts, s.first, s.latest,
+           CASE WHEN l.action IN {{ ends }} THEN l.action
+                WHEN j.lock_key = ANY ((SELECT cerebro._held_locks())::bigint[]) THEN 'running'
+                WHEN l.action = 'started' THEN 'interrupted'
+                ELSE 'queued'
+           END AS status
+      FROM cerebro.catalog_jobs j
+      LEFT JOIN last l ON l.job_id = j.job_id
+      LEFT JOIN runs r ON r.job_id = j.job_id
+      LEFT JOIN starts s ON s.job_id = j.job_id
+), waiting AS (
+    SELECT w.job_id, row_number() OVER (ORDER BY w.status, w.priority DESC, w.job_id) AS place,
+           row_number() OVER (PARTITION BY w.owner ORDER BY w.status, w.priority DESC, w.job_id) AS place_of_role
+      FROM every w WHERE w.status IN ('interrupted', 'queued')
+), lasting AS (
+    SELECT extract(epoch FROM avg(t.logged - t.first)) AS seconds
+      FROM (SELECT x.logged, x.first FROM every x WHERE x.status = 'finished' AND x.first IS NOT NULL
+             ORDER BY x.logged DESC LIMIT 20) t
+), going AS (
+    SELECT g.owner, greatest(now(), coalesce(
+               -- By the hops of its run, else as long as others took.
+               (SELECT now() + (now() - coalesce(r.resumed, r.started) + r.active * interval '1 second')
+                       * ((p.planned - h.done)::double precision / h.done)
+                  FROM cerebro.catalog_runs r
+                 CROSS JOIN LATERAL (SELECT count(*) AS done FROM cerebro.catalog_hops o WHERE o.run_id = r.run_id) h
+                 CROSS JOIN LATERAL (
+                     SELECT sum(coalesce(c.stopped_epoch, c.budget, r.num_iterations))::bigint * r.num_partitions AS planned
+                       FROM cerebro.catalog_configurations c
+                      WHERE c.run_id = r.run_id AND c.status NOT IN ('failed', 'cancelled')) p
+                 WHERE r.run_id = g.run_id AND h.done > 0 AND p.planned >= h.done AND r.started IS NOT NULL),
+               g.latest + (SELECT l.seconds FROM lasting l) * interval '1 second')) AS ends
+      FROM every g WHERE g.status = 'running'
+), most AS (
+    SELECT max(CASE s.name WHEN 'max_jobs' THEN s.value::bigint END) AS jobs,
+           max(CASE s.name WHEN 'max_jobs_of_role' THEN s.value::bigint END) AS of_role
+      FROM cerebro.settings s WHERE s.name IN ('max_jobs', 'max_jobs_of_role')
+)
+SELECT v.job_id, pg_get_userbyid(v.owner) AS owner,
+       {{ called('v.calls') }} AS call,
+       v.run_id, v.status, v.priority, v.schedule, v.submitted, v.first AS started,
+       CASE WHEN v.action IN {{ ends }} THEN v.logged END AS finished, v.attempts, w.place,
+       (SELECT CASE WHEN e.by_all IS NOT NULL AND e.by_role IS NOT NULL THEN greatest(e.by_all, e.by_role) END
+          FROM (SELECT cerebro._nth_start(w.place, m.jobs - (SELECT count(*) FROM going),
+                                          ARRAY(SELECT g.ends FROM going g ORDER BY 1),
+                                          (SELECT l.seconds FROM lasting l)) AS by_all,
+                       cerebro._nth_start(w.place_of_role,
+                                          m.of_role - (SELECT count(*) FROM going g WHERE g.owner = v.owner),
+                                          ARRAY(SELECT g.ends FROM going g WHERE g.owner = v.owner ORDER BY 1),
+                                          (SELECT l.seconds FROM lasting l)) AS by_role) e) AS estimated_start,
+       v.message AS error
+  FROM every v
+ CROSS JOIN most m
+  LEFT JOIN waiting w ON w.job_id = v.job_id
+ WHERE pg_has_role(v.owner, 'USAGE') OR pg_has_role('cerebro_admin', 'USAGE');
+-- Where tables lie on segments locks are looked up once, beforehand, as for cerebro.runs, and nothing is computed from the
+-- jobs of others.
+DO $jobs$
+BEGIN
+    IF {{ has_segments }} THEN
+        EXECUTE $view$CREATE OR REPLACE VIEW cerebro.jobs WITH (security_barrier) AS
+SELECT j.job_id, pg_get_userbyid(j.owner) AS owner, {{ called('j.calls') }} AS call, r.run_id,
+       CASE WHEN l.action IN {{ ends }} THEN l.action
+            WHEN j.lock_key = ANY (COALESCE(ARRAY(
+                SELECT (k.classid::bigint << 32) | k.objid::bigint FROM pg_catalog.pg_locks k
+                 WHERE k.locktype = 'advisory' AND k.granted AND k.objsubid = 1 AND k.gp_segment_id = -1
+                   AND k.database = (SELECT d.oid FROM pg_catalog.pg_database d
+                                      WHERE d.datname = current_database())), '{}')) THEN 'running'
+            WHEN l.action = 'started' THEN 'interrupted'
+            ELSE 'queued'
+       END AS status,
+       j.priority, j.schedule, j.submitted, s.first AS started,
+       CASE WHEN l.action IN {{ ends }} THEN l.logged END AS finished, coalesce(s.attempts, 0) AS attempts,
+       NULL::bigint AS place, NULL::timestamptz AS estimated_start, l.message AS error
+  FROM cerebro._jobs j
+  LEFT JOIN (SELECT DISTINCT ON (e.job_id) e.job_id, e.action, e.message, e.logged
+               FROM cerebro.catalog_job_events e WHERE e.action IN {{ stands }}
+              ORDER BY e.job_id, e.event_id DESC) l ON l.job_id = j.job_id
+  LEFT JOIN (SELECT DISTINCT ON (e.job_id) e.job_id, e.run_id
+               FROM cerebro.catalog_job_events e WHERE e.action = 'run'
+              ORDER BY e.job_id, e.event_id DESC) r ON r.job_id = j.job_id
+  LEFT JOIN (SELECT e.job_id, count(*) AS attempts, min(e.logged) AS first
+               FROM cerebro.catalog_job_events e WHERE e.action = 'started' GROUP BY e.job_id) s
+    ON s.job_id = j.job_id$view$;
+    END IF;
+END
+$jobs$;
+COMMENT ON VIEW cerebro.jobs IS
+'Your jobs, or every job for members of cerebro_admin: calls with wait := false, and those of schedules. status: queued, running, interrupted (goes on by itself), finished, failed, cancelled, paused, skipped; place: in the queue.';
+
+CREATE VIEW cerebro.job_log WITH (security_barrier) AS
+SELECT e.job_id, e.logged, e.action, e.run_id, e.message FROM cerebro._job_events e;
+COMMENT ON VIEW cerebro.job_log IS 'What became of each job, and what it has told, in the order of logged.';
+
+CREATE VIEW cerebro.schedules WITH (security_barrier) AS
+SELECT pg_get_userbyid(s.owner) AS owner, s.name, s.cron, s.timer,
+       {{ called('s.calls') }} AS call, s.calls, s.on_success,
+       s.priority, s.created, j.job_id AS last_job_id, j.status AS last_status, j.submitted AS last_start
+  FROM cerebro._schedules s
+  LEFT JOIN (SELECT DISTINCT ON (o.owner, o.schedule) o.owner, o.schedule, o.job_id, o.status, o.submitted
+               FROM cerebro.jobs o WHERE o.schedule IS NOT NULL ORDER BY o.owner, o.schedule, o.job_id DESC) j
+    ON j.owner = pg_get_userbyid(s.owner) AND j.schedule = s.name;
+COMMENT ON VIEW cerebro.schedules IS
+'Your schedules, or all of them for members of cerebro_admin, with the last start of each.';
+
+-- What nobody needs any more: not what the registry tells of, whoever has registered it.
+CREATE VIEW cerebro._old_runs WITH (security_barrier) AS
+SELECT r.run_id FROM cerebro.catalog_runs r
+ WHERE r.owner = cerebro._role()
+   AND r.status NOT IN ('queued', 'starting', 'running')
+   AND greatest(r.created, r.resumed, r.finished)
+       < now() - (SELECT nullif(s.value, '')::interval FROM cerebro.settings s WHERE s.name = 'keep_runs')
+   AND NOT EXISTS (SELECT 1 FROM cerebro.catalog_model_versions v WHERE v.run_id = r.run_id);
+COMMENT ON VIEW cerebro._old_runs IS 'Internal: runs of the caller that ended before what keep_runs says, and which no registered model is of.';
+
+GRANT SELECT ON cerebro.jobs, cerebro.job_log, cerebro.schedules, cerebro._old_runs TO cerebro_user;
+{% for view in views %}
+ALTER VIEW cerebro.{{ view }} OWNER TO cerebro_owner;
+{%- endfor %}
+
+-- How many go on now, of which role; what one role has beyond its share does not count for others.
+CREATE OR REPLACE FUNCTION cerebro._may_start(job_id bigint) RETURNS boolean
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    held    bigint[] := cerebro._held_locks();
+    most    bigint := (SELECT s.value::bigint FROM cerebro.settings s WHERE s.name = 'max_jobs');
+    of_role bigint := (SELECT s.value::bigint FROM cerebro.settings s WHERE s.name = 'max_jobs_of_role');
+    whose   oid := (SELECT j.owner FROM cerebro.catalog_jobs j WHERE j.job_id = $1);
+BEGIN
+    RETURN coalesce((SELECT sum(least(o.jobs, of_role)) < most
+                       AND coalesce(max(CASE WHEN o.owner = whose THEN o.jobs END), 0) < of_role
+                       FROM (SELECT j.owner, count(*) AS jobs FROM cerebro.catalog_jobs j
+                              WHERE j.lock_key = ANY (held) AND j.job_id <> $1 GROUP BY j.owner) o),
+                    most > 0 AND of_role > 0);
+END
+$$;
+ALTER FUNCTION cerebro._may_start(bigint) OWNER TO cerebro_owner;
+COMMENT ON FUNCTION cerebro._may_start(bigint) IS 'Internal: whether one more job of that owner may go on beside those that do.';
+
+CREATE OR REPLACE FUNCTION cerebro._start_job(job_id bigint, role text)
+RETURNS boolean LANGUAGE plpython3u AS {{ udf('_start_job') }};
+COMMENT ON FUNCTION cerebro._start_job(bigint, text) IS
+'Internal: starts a driver that goes on with a job as its owner. Only the owner of the catalog may call it.';
+
+-- The one way to it: what is started is read from the catalog, and as whom.
+CREATE OR REPLACE FUNCTION cerebro._start_jobs() RETURNS integer
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    held    bigint[];
+    tried   bigint[] := '{}';
+    full_of oid[];
+    most    bigint;
+    of_role bigint;
+    going   bigint;
+    next    record;
+    started integer := 0;
+BEGIN
+    IF pg_is_in_recovery() OR NOT EXISTS (SELECT 1 FROM cerebro.catalog_jobs j
+                    WHERE NOT EXISTS (SELECT 1 FROM cerebro.catalog_job_events e
+                                       WHERE e.job_id = j.job_id AND e.action IN {{ ends }})) THEN
+        RETURN 0;
+    END IF;
+    most := (SELECT s.value::bigint FROM cerebro.settings s WHERE s.name = 'max_jobs');
+    of_role := (SELECT s.value::bigint FROM cerebro.settings s WHERE s.name = 'max_jobs_of_role');
+    LOOP
+        held := cerebro._held_locks();
+        SELECT coalesce(sum(least(o.jobs, of_role)), 0), array_agg(CASE WHEN o.jobs >= of_role THEN o.owner END)
+          INTO going, full_of
+          FROM (SELECT j.owner, count(*) AS jobs FROM cerebro.catalog_jobs j
+                 WHERE j.lock_key = ANY (held) GROUP BY j.owner) o;
+        EXIT WHEN going >= most OR of_role = 0;
+        SELECT j.job_id, r.rolname::text AS role, j.owner INTO next
+          FROM cerebro.catalog_jobs j
+          LEFT JOIN pg_catalog.pg_roles r ON r.oid = j.owner
+         WHERE NOT EXISTS (SELECT 1 FROM cerebro.catalog_job_events e
+                            WHERE e.job_id = j.job_id AND e.action IN {{ ends }})
+           AND NOT j.lock_key = ANY (held) AND NOT j.job_id = ANY (tried)
+           AND j.owner = ANY (coalesce(full_of, '{}')) IS NOT TRUE
+         ORDER BY EXISTS (SELECT 1 FROM cerebro.catalog_job_events e
+                           WHERE e.job_id = j.job_id AND e.action = 'started') DESC, j.priority DESC, j.job_id
+         LIMIT 1;
+        EXIT WHEN next.job_id IS NULL;
+        tried := tried || next.job_id;
+        BEGIN
+            IF next.role IS NULL THEN
+                RAISE EXCEPTION USING ERRCODE = '42704', MESSAGE = 'the role that submitted it was dropped';
+            END IF;
+            IF cerebro._start_job(next.job_id, next.role) THEN
+                started := started + 1;
+            END IF;
+        EXCEPTION WHEN OTHERS THEN
+            -- Where there is no room, or the server is about to end, it waits for a later time.
+            IF left(SQLSTATE, 2) IN ('40', '53', '55', '57', 'YC') THEN
+                RAISE WARNING USING ERRCODE = SQLSTATE, MESSAGE = format('job %s was not started: %s', next.job_id, SQLERRM),
+                    HINT = 'it stays in the queue, and is tried again';
+                EXIT;
+            END IF;
+            PERFORM cerebro._job_failed(next.job_id, regexp_replace(SQLERRM, '^cerebro: ', ''));
+        END;
+    END LOOP;
+    RETURN started;
+END
+$$;
+ALTER FUNCTION cerebro._start_jobs() OWNER TO cerebro_owner;
+COMMENT ON FUNCTION cerebro._start_jobs() IS
+'Internal: starts drivers for jobs that wait and for those that nobody drives any more, as far as there may be; returns how many.';
+
+-- The owner may have lost the right to write that down.
+CREATE OR REPLACE FUNCTION cerebro._job_failed(job_id bigint, message text) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    told text := left(regexp_replace($2, '[\x01-\x08\x0b\x0c\x0e-\x1f\x7f]', '?', 'g'), 10000);
+    held bigint[] := cerebro._held_locks();
+BEGIN
+    INSERT INTO cerebro.catalog_job_events (job_id, action, message) VALUES ($1, 'failed', told);
+    UPDATE cerebro.catalog_runs AS r SET status = 'failed', error = told, finished = clock_timestamp()
+     WHERE r.run_id = (SELECT e.run_id FROM cerebro.catalog_job_events e
+                        WHERE e.job_id = $1 AND e.action = 'run' ORDER BY e.event_id DESC LIMIT 1)
+       AND r.owner = (SELECT j.owner FROM cerebro.catalog_jobs j WHERE j.job_id = $1)
+       AND r.status IN ('queued', 'starting', 'running') AND NOT r.lock_key = ANY (held);
+END
+$$;
+ALTER FUNCTION cerebro._job_failed(bigint, text) OWNER TO cerebro_owner;
+COMMENT ON FUNCTION cerebro._job_failed(bigint, text) IS
+'Internal: writes down that a job, and its run, cannot be started. Only the owner of the catalog may call it.';
+
+CREATE OR REPLACE FUNCTION cerebro.cerebro_work() RETURNS integer
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    kept    interval := (SELECT nullif(s.value, '')::interval FROM cerebro.settings s WHERE s.name = 'keep_runs');
+    another record;
+    number  bigint;
+    started integer := cerebro._start_jobs();
+BEGIN
+    -- What is added here is started at the next call: until this transaction ends nobody else sees it.
+    IF kept IS NOT NULL THEN
+        FOR another IN
+            -- One at a time for each role, which removes its own: its states are tables that belong to it.
+            SELECT r.owner FROM cerebro.catalog_runs r
+             WHERE r.status NOT IN ('queued', 'starting', 'running')
+               AND greatest(r.created, r.resumed, r.finished) < now() - kept
+               AND NOT EXISTS (SELECT 1 FROM cerebro.catalog_model_versions v WHERE v.run_id = r.run_id)
+               AND NOT EXISTS (SELECT 1 FROM cerebro.catalog_jobs j
+                                WHERE j.owner = r.owner AND j.schedule = 'keep_runs'
+                                  AND j.submitted > now() - interval '1 hour')
+             GROUP BY r.owner
+        LOOP
+            INSERT INTO cerebro.catalog_jobs (owner, calls, session, priority, schedule, lock_key)
+            VALUES (another.owner, '[["keep_runs", {}]]', '{}', -100, 'keep_runs', cerebro._lock_number())
+            RETURNING job_id INTO number;
+            INSERT INTO cerebro.catalog_job_events (job_id, action) VALUES (number, 'queued');
+        END LOOP;
+        DELETE FROM cerebro.catalog_jobs j
+         WHERE EXISTS (SELECT 1 FROM cerebro.catalog_job_events e
+                        WHERE e.job_id = j.job_id AND e.action IN {{ ends }} AND e.logged < now() - kept);
+        DELETE FROM cerebro.catalog_job_events e
+         WHERE e.logged < now() - kept AND NOT EXISTS (SELECT 1 FROM cerebro.catalog_jobs j WHERE j.job_id = e.job_id);
+    END IF;
+    RETURN started;
+END
+$$;
+ALTER FUNCTION cerebro.cerebro_work() OWNER TO cerebro_owner;
+COMMENT ON FUNCTION cerebro.cerebro_work() IS
+'Starts jobs that wait, and those that were under way when the server ended; forgets runs and jobs that are older than the setting keep_runs. pg_cron and cerebro daemon call it every minute, and nobody else has to. Returns how many jobs were started.';
+
+CREATE OR REPLACE FUNCTION cerebro._lock_number() RETURNS bigint
+LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT ('x' || left(md5(random()::text || clock_timestamp()::text || pg_backend_pid()), 16))::bit(64)::bigint
+$$;
+COMMENT ON FUNCTION cerebro._lock_number() IS 'Internal: a random key for the lock of a job.';
+
+CREATE OR REPLACE FUNCTION cerebro._wait_for(what text, number bigint, seconds double precision)
+RETURNS text LANGUAGE plpython3u AS {{ udf('_wait_for') }};
+COMMENT ON FUNCTION cerebro._wait_for(text, bigint, double precision) IS
+'Internal: cerebro_wait and cerebro_wait_job with seconds.';
+
+CREATE OR REPLACE FUNCTION cerebro.cerebro_wait(run_id bigint, timeout interval DEFAULT NULL)
+RETURNS text LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
+    SELECT cerebro._wait_for('run', $1, extract(epoch FROM $2)::double precision)
+$$;
+COMMENT ON FUNCTION cerebro.cerebro_wait(bigint, interval) IS
+'Waits until a run has ended, with the job that it is of; returns its status, which is queued or running where the time is over before.';
+
+CREATE OR REPLACE FUNCTION cerebro.cerebro_wait_job(job_id bigint, timeout interval DEFAULT NULL)
+RETURNS text LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
+    SELECT cerebro._wait_for('job', $1, extract(epoch FROM $2)::double precision)
+$$;
+COMMENT ON FUNCTION cerebro.cerebro_wait_job(bigint, interval) IS
+'Waits until a job has ended; returns its status, which is queued or running where the time is over before.';
+
+CREATE OR REPLACE FUNCTION cerebro.cerebro_cancel_job(job_id bigint)
+RETURNS text LANGUAGE plpython3u AS {{ udf('cerebro_cancel_job') }};
+COMMENT ON FUNCTION cerebro.cerebro_cancel_job(bigint) IS
+'Stops a job, whether it waits or is under way; its run, where it has one, can be resumed. Returns the status afterwards.';
+
+CREATE OR REPLACE FUNCTION cerebro.cerebro_promote_if_better(
+    run_id  bigint,
+    model   text,
+    mst_key integer DEFAULT NULL)
+RETURNS integer LANGUAGE plpython3u AS {{ udf('cerebro_promote_if_better') }};
+COMMENT ON FUNCTION cerebro.cerebro_promote_if_better(bigint, text, integer) IS
+'Registers the best model of a finished run, or that of mst_key, and gives it the alias, such as model:digits@champion, if it is better on the validation table of the run than the version that has the alias, or where none has. Both are scored anew. Returns the version, NULL where it is no better. The lineage of the version tells what was compared.';
+
+CREATE OR REPLACE FUNCTION cerebro.cerebro_schedule(
+    name       text,
+    cron       text,
+    calls      json,
+    on_success text DEFAULT NULL,
+    priority   integer DEFAULT 0,
+    timer      text DEFAULT 'pg_cron')
+RETURNS void LANGUAGE plpython3u AS {{ udf('cerebro_schedule') }};
+COMMENT ON FUNCTION cerebro.cerebro_schedule(text, text, json, text, integer, text) IS
+'Has calls made again and again, as a job of the caller each time: cron such as 0 3 * * *; calls: an object with the functions by name, in their order, and their arguments by name. Everything is checked now. on_success: such as model:digits@champion, for cerebro_promote_if_better. timer: pg_cron; or crontab or daemon, where cerebro schedule --print, or cerebro daemon, does it. A schedule of that name gives way.';
+
+CREATE OR REPLACE FUNCTION cerebro.cerebro_unschedule(name text)
+RETURNS void LANGUAGE plpython3u AS {{ udf('cerebro_unschedule') }};
+COMMENT ON FUNCTION cerebro.cerebro_unschedule(text) IS
+'Ends a schedule; a job of it that goes on does so.';
+
+CREATE OR REPLACE FUNCTION cerebro.cerebro_start_schedule(name text)
+RETURNS bigint LANGUAGE plpython3u AS {{ udf('cerebro_start_schedule') }};
+COMMENT ON FUNCTION cerebro.cerebro_start_schedule(text) IS
+'Makes the calls of a schedule now, as a job; returns its job_id. Where the one before still goes on it is skipped, which is a job as well, and NULL is returned. Timers call it.';
+
+-- With pg_cron in this database what waits, and what a restart of the server has ended, goes on by itself.
+DO $cron$
+BEGIN
+    IF EXISTS (SELECT 1 FROM pg_catalog.pg_extension WHERE extname = 'pg_cron') THEN
+        EXECUTE 'SELECT cron.schedule(''cerebro jobs'', ''* * * * *'', ''SELECT cerebro.cerebro_work()'')';
+        EXECUTE 'SELECT cron.schedule(''cerebro jobs at start'', ''@reboot'', ''SELECT cerebro.cerebro_work()'')';
+    END IF;
+END
+$cron$;

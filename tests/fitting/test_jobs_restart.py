@@ -1,0 +1,306 @@
+"""What a restart of the server ends goes on by itself; schedules of the real pg_cron, and without it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psycopg2
+import pytest
+from reasons import EMBEDDED_ONLY
+from servers import connected
+
+from cerebro_db.install import installer
+from cerebro_db.install.embedded import Cluster
+from cerebro_db.install.postgres import find
+from cerebro_db.install.script import Script
+from tests.conftest import FAST, Sql
+from tests.fitting.conftest import ADAM, _make_tables, select
+
+pytestmark = pytest.mark.not_on_segments(EMBEDDED_ONLY)
+DATABASE = "cerebro"
+
+
+def has_pg_cron() -> bool:
+    """Whether the server's version has the extension."""
+    folder = Path(find().program("postgres")).parents[1]
+    name = "extension/pg_cron.control"
+    return any(path.exists() for path in (
+        folder / "share" / name, Path("/usr/share/postgresql") / folder.name / name
+    ))  # fmt: skip
+
+
+CRON = {
+    "shared_preload_libraries": "pg_cron",
+    "cron.database_name": DATABASE,
+    "cron.use_background_workers": "on",  # it needs no way to log in
+    "max_worker_processes": "32",
+}
+
+
+class Home:
+    """A cluster of its own, and the processes beside it."""
+
+    def __init__(self, folder: Path, cron: bool) -> None:
+        self.keepers = folder / "keepers"
+        self.keepers.mkdir()
+        self.keepers.chmod(0o777)
+        self.cluster = Cluster(folder / "home", settings=FAST | (CRON if cron else {}))
+        self.cluster.start()
+        self.dsn = self.cluster.dsn(DATABASE)
+        with closing(self.connect()) as sql:
+            if cron:
+                sql.run("CREATE EXTENSION pg_cron")
+        installer.install(self.dsn, Script(keeper_directory=str(self.keepers)))
+
+    def connect(self) -> Sql:
+        """A session."""
+        return Sql(connected(self.dsn), self.dsn)
+
+    def crash(self) -> None:
+        """All processes end at once, as where the machine goes down; then the server starts."""
+        pid = self.cluster.pid()
+        assert pid is not None
+        os.kill(pid, signal.SIGQUIT)  # no time for anything
+        self.kill_beside()
+        while self.cluster.pid() is not None:
+            time.sleep(0.05)
+        self.cluster.start()
+
+    def kill_beside(self) -> None:
+        """End keepers, drivers and trainers."""
+        for _ in range(2):  # one that was just forked
+            for path in Path("/proc").glob("[0-9]*/cwd"):
+                try:
+                    if path.readlink().is_relative_to(self.keepers):
+                        os.kill(int(path.parent.name), signal.SIGKILL)
+                except OSError:
+                    continue
+
+    def end(self) -> None:
+        """Nothing is left."""
+        self.cluster.destroy()
+        self.kill_beside()
+
+
+@pytest.fixture(scope="module")
+def home(short_folder: Path) -> Iterator[Home]:
+    """A cluster that may be restarted, with pg_cron where that is installed."""
+    folder = short_folder / "restart"
+    folder.mkdir()
+    folder.chmod(0o755)
+    made = Home(folder, has_pg_cron())
+    with closing(made.connect()) as sql:
+        sql.run(f'ALTER DATABASE {DATABASE} SET search_path = "$user", public, cerebro')
+    yield made
+    made.end()
+
+
+@pytest.fixture(scope="module")
+def data(home: Home, blobs: tuple[np.ndarray, np.ndarray]) -> None:
+    """The tables of the runs."""
+    with closing(home.connect()) as sql:
+        _make_tables(sql, blobs)
+
+
+@pytest.fixture
+def sql(home: Home, data: None) -> Iterator[Sql]:
+    """A session; after a restart there is another one."""
+    sql = home.connect()
+    yield sql
+    sql.connection.close()
+
+
+needs_pg_cron = pytest.mark.skipif(
+    not has_pg_cron(), reason="the package of pg_cron for this server's version is not installed"
+)
+NIGHTLY = {
+    "cerebro_pack": {
+        "source_table": "blobs_train", "output_table": "nightly_packed", "dependent_varname": "label",
+        "independent_varname": "x", "num_partitions": 2, "replace": True,
+    },
+    "cerebro_pack_validation": {
+        "source_table": "blobs_test", "output_table": "nightly_val", "dependent_varname": "label",
+        "independent_varname": "x", "training_table": "nightly_packed", "replace": True,
+    },
+    "cerebro_fit_multiple": {
+        "source_table": "nightly_packed", "model_output_table": "nightly_out",
+        "model_selection_table": "configs", "num_iterations": 2, "validation_table": "nightly_val",
+        "replace": True,
+    },
+}  # fmt: skip
+SCHEDULE = "SELECT cerebro_schedule(%s, %s, %s, on_success := %s, timer := %s)"
+MODEL = "model:nightly@champion"
+
+
+def calls(**changes: dict[str, Any]) -> str:
+    """The calls of a schedule, some of their arguments changed."""
+    return json.dumps({name: {**given, **changes.get(name, {})} for name, given in NIGHTLY.items()})
+
+
+def until(what: Callable[[], Any], seconds: float) -> Any:
+    """Wait for something to become true."""
+    end = time.monotonic() + seconds
+    while not (found := what()):
+        assert time.monotonic() < end
+        time.sleep(0.1)
+    return found
+
+
+def ended(sql: Sql, job_id: int) -> None:
+    """A job ends well."""
+    sql.run("SELECT cerebro_wait_job(%s, '120 s')", (job_id,))
+    found = sql.row("SELECT status, error FROM cerebro.jobs WHERE job_id = %s", (job_id,))
+    assert found == ("finished", None)
+
+
+@needs_pg_cron
+def test_pg_cron_starts_schedules(sql: Sql) -> None:
+    """The last test looks what became of it: a minute is the least."""
+    own = calls().replace("nightly_", "minutely_")  # two schedules go on side by side
+    sql.run(SCHEDULE, ("each minute", "* * * * *", own, MODEL, "pg_cron"))
+    assert sql.fetch("SELECT command FROM cron.job WHERE jobname = 'cerebro each minute'") == [
+        ("SELECT cerebro.cerebro_start_schedule('each minute')",)
+    ]
+
+
+def test_what_a_restart_ends_goes_on_by_itself(home: Home, sql: Sql) -> None:
+    names = [f"restarted_{number}" for number in range(8)]
+    epochs = 20
+    select(sql, "two", [1, 2], [ADAM], ["batch_size=8"])
+    run = "SELECT cerebro_fit_multiple('packed', %s, 'two', %s, num_workers := 1{})"
+    sql.run(run.format(""), ("plain", epochs))
+    sql.run("SELECT cerebro_set('max_jobs', '3'), cerebro_set('max_jobs_of_role', '3')")
+    runs = [sql.value(run.format(", wait := false"), (name, epochs)) for name in names]
+    mine = "SELECT status, count(*) FROM cerebro.jobs WHERE run_id = ANY (%s) GROUP BY 1 ORDER BY 1"
+    hops = "SELECT count(DISTINCT run_id) FROM cerebro.hops WHERE run_id = ANY (%s)"
+    until(lambda: sql.value(hops, (runs,)) == 3, 60)
+    assert dict(sql.fetch(mine, (runs,))) == {"running": 3, "queued": 5}
+    home.crash()
+    with closing(home.connect()) as again:
+        # Where pg_cron does not do it, the next call of anybody does.
+        for run_id in runs:
+            assert again.value("SELECT cerebro_wait(%s, '120 s')", (run_id,)) == "finished"
+        assert dict(again.fetch(mine, (runs,))) == {"finished": 8}
+        ends = (
+            "SELECT count(*) FROM cerebro.job_log l JOIN cerebro.jobs j ON j.job_id = l.job_id "
+            "WHERE j.run_id = ANY (%s) AND l.action = 'finished'"
+        )
+        assert again.value(ends, (runs,)) == 8
+        attempts = again.column(
+            "SELECT attempts FROM cerebro.jobs WHERE run_id = ANY (%s) ORDER BY job_id", (runs,)
+        )
+        assert sorted(attempts, reverse=True) == [2, 2, 2, 1, 1, 1, 1, 1]
+        count = "SELECT run_id, count(*) FROM cerebro.hops WHERE run_id = ANY (%s) GROUP BY 1"
+        assert {number for _, number in again.fetch(count, (runs,))} == {2 * 4 * epochs}
+        weights = "SELECT mst_key, model_weights FROM {} ORDER BY 1"
+        plain = again.fetch(weights.format("plain"))
+        assert all(again.fetch(weights.format(name)) == plain for name in names)
+
+
+def test_a_driver_outlives_the_sessions_that_it_has(home: Home, sql: Sql) -> None:
+    run_id = sql.value(
+        "SELECT cerebro_fit_multiple('packed', 'outlived', 'configs', 20, num_workers := 1, wait := false)"
+    )
+    until(lambda: sql.value("SELECT count(*) FROM cerebro.hops WHERE run_id = %s", (run_id,)), 60)
+    sql.run(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'cerebro worker'"
+    )
+    assert sql.value("SELECT cerebro_wait(%s, '90 s')", (run_id,)) == "finished"
+
+
+def test_a_schedule_with_a_mistake_is_refused_at_once(sql: Sql) -> None:
+    for changes, cron, told in (
+        ({}, "61 3 * * *", "cron: got '61 3 \\* \\* \\*'"),
+        ({}, "0 3 * *", "allowed: five fields"),
+        ({"cerebro_fit_multiple": {"num_iteration": 3}}, "0 3 * * *", "'num_iteration'"),
+        ({"cerebro_fit_multiple": {"num_iterations": "3"}}, "0 3 * * *", "allowed: a whole number"),
+        (
+            {"cerebro_fit_multiple": {"model_selection_table": "none_such"}},
+            "0 3 * * *",
+            "none_such",
+        ),
+        ({"cerebro_pack": {"source_table": "none_such"}}, "0 3 * * *", "none_such"),
+        ({"cerebro_pack": {"replace": False}}, "0 3 * * *", "allowed in a schedule: true"),
+        ({"cerebro_fit_multiple": {"validation_table": None}}, "0 3 * * *", "no validation_table"),
+    ):
+        with pytest.raises(psycopg2.Error, match=told):
+            sql.run(SCHEDULE, ("wrong", cron, calls(**changes), MODEL, "crontab"))
+    for text in (
+        "[]",
+        "{}",
+        '{"cerebro_drop_run": {}}',
+        '{"cerebro_pack": {"seed": 1, "seed": 2}}',
+    ):
+        with pytest.raises(psycopg2.Error, match=r"calls: got|got it twice"):
+            sql.run(SCHEDULE, ("wrong", "0 3 * * *", text, None, "crontab"))
+    with pytest.raises(psycopg2.Error, match="on_success: got"):
+        sql.run(SCHEDULE, ("wrong", "0 3 * * *", calls(), "model:nightly", "crontab"))
+    assert sql.value("SELECT count(*) FROM cerebro.schedules WHERE name = 'wrong'") == 0
+
+
+def test_without_pg_cron_that_is_told(bench: Any) -> None:
+    with pytest.raises(
+        psycopg2.Error, match="got 'pg_cron'; the server has not loaded it"
+    ) as refused:
+        bench.run(
+            "SELECT cerebro_schedule('nightly', '0 3 * * *', %s)",
+            (json.dumps({"cerebro_pack": NIGHTLY["cerebro_pack"]}),),
+        )
+    assert refused.value.pgcode == "0A000"
+    for word in ("cerebro schedule --print", "cerebro daemon", "postgresql-15-cron"):
+        assert word in refused.value.diag.message_hint
+
+
+def test_a_schedule_promotes_what_is_better_and_skips_what_overlaps(sql: Sql) -> None:
+    sql.run(SCHEDULE, ("by hand", "0 3 * * *", calls(), "model:byhand@champion", "crontab"))
+    first = sql.value("SELECT cerebro_start_schedule('by hand')")
+    assert sql.value("SELECT cerebro_start_schedule('by hand')") is None
+    assert "schedule by hand was skipped" in "".join(sql.notices)
+    assert sql.value("SELECT status FROM cerebro.jobs ORDER BY job_id DESC LIMIT 1") == "skipped"
+    ended(sql, first)
+    versions = (
+        "SELECT version, aliases, lineage -> 'promotion' ->> 'champion' FROM cerebro.registered_versions "
+        "WHERE name = 'byhand' ORDER BY 1"
+    )
+    assert sql.fetch(versions) == [(1, ["champion"], None)]
+    # The same again is no better, and what trains for longer is.
+    second = sql.value("SELECT cerebro_start_schedule('by hand')")
+    ended(sql, second)
+    assert len(sql.fetch(versions)) == 1
+    run_id = sql.value(
+        "SELECT cerebro_fit_multiple('nightly_packed', 'longer', 'configs', 20, validation_table := 'nightly_val')"
+    )
+    assert (
+        sql.value("SELECT cerebro_promote_if_better(%s, 'model:byhand@champion')", (run_id,)) == 2
+    )
+    (one, _, _), (two, aliases, champion) = sql.fetch(versions)
+    assert (one, two, aliases) == (1, 2, ["champion"])
+    assert json.loads(champion)["version"] == 1
+    schedules = sql.row(
+        "SELECT cron, timer, last_job_id, last_status FROM cerebro.schedules WHERE name = 'by hand'"
+    )
+    assert schedules == ("0 3 * * *", "crontab", second, "finished")
+    sql.run("SELECT cerebro_unschedule('by hand')")
+    with pytest.raises(psycopg2.Error, match="you have no schedule of that name"):
+        sql.run("SELECT cerebro_start_schedule('by hand')")
+
+
+@needs_pg_cron
+def test_pg_cron_has_started_the_schedule(sql: Sql) -> None:
+    job_id = until(
+        lambda: sql.value("SELECT min(job_id) FROM cerebro.jobs WHERE schedule = 'each minute'"), 70
+    )
+    sql.run("SELECT cerebro_unschedule('each minute')")
+    assert sql.value("SELECT count(*) FROM cron.job WHERE jobname = 'cerebro each minute'") == 0
+    ended(sql, job_id)
+    columns = "name, version"
+    found = sql.fetch(f"SELECT {columns} FROM cerebro.registered_versions WHERE name = 'nightly'")
+    assert ("nightly", 1) in found

@@ -1,0 +1,166 @@
+"""Jobs work as the role that has submitted them, and are seen by nobody else but administrators."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.security.conftest import Person, Recruit, make_tables
+
+FIT = (
+    "SELECT cerebro_fit_multiple('packed', %s, 'configs', %s, num_workers := 1, wait := false, "
+    "priority := %s)"
+)
+
+
+@pytest.fixture
+def eve(recruit: Recruit) -> Person:
+    """A user who has what a run needs, and will lose some rights."""
+    eve = recruit(f"eve {time.monotonic_ns()}", "cerebro_user")
+    make_tables(eve)
+    return eve
+
+
+@pytest.fixture
+def halted(root: Person) -> Iterator[None]:
+    """No job begins."""
+    root.rows("SELECT cerebro.cerebro_set('max_jobs', '0')")
+    yield
+    root.rows("SELECT cerebro.cerebro_set('max_jobs', NULL)")
+
+
+def begin(root: Person) -> None:
+    """Let jobs begin again."""
+    root.rows("SELECT cerebro.cerebro_set('max_jobs', NULL)")
+    root.rows("SELECT cerebro.cerebro_work()")
+
+
+def test_nobody_sees_the_jobs_of_others_but_administrators(
+    root: Person, alice: Person, bob: Person, carol: Person, dave: Person, halted: None
+) -> None:
+    run_id = alice.value(FIT, ("secret_job", 1, 0))
+    job_id = alice.value("SELECT job_id FROM cerebro.jobs WHERE run_id = %s", (run_id,))
+    mine = "SELECT count(*) FROM cerebro.jobs WHERE job_id = %s"
+    log = "SELECT count(*) FROM cerebro.job_log WHERE job_id = %s"
+    assert [one.value(mine, (job_id,)) for one in (alice, bob, dave)] == [1, 0, 1]
+    assert [one.value(log, (job_id,)) > 0 for one in (alice, bob, dave)] == [True, False, True]
+    carol.refused("SELECT * FROM cerebro.jobs")
+    for call in ("cerebro_cancel_job", "cerebro_wait_job"):
+        error = bob.refused(f"SELECT cerebro.{call}(%s)", (job_id,))
+        none = bob.refused(f"SELECT cerebro.{call}(999999999)")
+        assert error.pgcode == none.pgcode == "42704"
+        assert (
+            str(error).replace(str(job_id), "999999999").split("\n")[0] == str(none).split("\n")[0]
+        )
+    # Nor does anybody write down what is not theirs, or start a driver as somebody.
+    insert = "INSERT INTO cerebro._job_events (job_id, action) VALUES (%s, 'cancel')"
+    assert bob.refused(insert, (job_id,)).pgcode == "44000"
+    new = "INSERT INTO cerebro._jobs (owner, calls, session, lock_key) VALUES (%s, '[]', '{}', 1)"
+    assert bob.refused(new, (1,)).pgcode == "42501"
+    assert bob.refused("SELECT cerebro._start_job(%s, 'postgres')", (job_id,)).pgcode == "42501"
+    assert bob.refused("SELECT cerebro._job_failed(%s, 'x')", (job_id,)).pgcode == "42501"
+    assert bob.refused("SELECT * FROM cerebro.catalog_jobs").pgcode == "42501"
+    assert dave.value("SELECT cerebro.cerebro_cancel_job(%s)", (job_id,)) == "cancelled"
+    alice.rows("SELECT cerebro_drop_run(%s)", (run_id,))
+
+
+def test_schedules_are_their_owners_alone(
+    alice: Person, bob: Person, carol: Person, dave: Person
+) -> None:
+    calls = {
+        "cerebro_pack": {
+            "source_table": "rows", "output_table": "packed_again", "dependent_varname": "y",
+            "independent_varname": "x", "replace": True,
+        }
+    }  # fmt: skip
+    make = "SELECT cerebro_schedule('secret night', '0 3 * * *', %s, timer := 'crontab')"
+    alice.rows(make, (json.dumps(calls),))
+    seen = "SELECT count(*) FROM cerebro.schedules WHERE name = 'secret night'"
+    assert [one.value(seen) for one in (alice, bob, dave)] == [1, 0, 1]
+    carol.refused("SELECT * FROM cerebro.schedules")
+    for call in ("cerebro_start_schedule", "cerebro_unschedule"):
+        for other in (bob, dave):  # an administrator starts nothing as somebody else
+            error = other.refused(f"SELECT cerebro.{call}('secret night')")
+            none = other.refused(f"SELECT cerebro.{call}('none of them')")
+            assert error.pgcode == none.pgcode == "42704"
+    calls["cerebro_pack"]["source_table"] = f"{alice.sql_name}.rows"
+    error = bob.refused(make, (json.dumps(calls),))
+    assert error.pgcode == "42501"
+    new = "INSERT INTO cerebro._schedules (owner, name, cron, calls, session, timer) VALUES (1, 'x', 'x', '[]', '{}', 'daemon')"
+    assert bob.refused(new).pgcode == "42501"
+    alice.rows("SELECT cerebro_unschedule('secret night')")
+
+
+def test_priority_before_others_is_for_administrators(alice: Person, halted: None) -> None:
+    refused = alice.refused(FIT, ("hurried", 1, 1))
+    assert refused.pgcode == "42501"
+    assert "priority: got 1; allowed: -100 to 0" in str(refused)
+
+
+def test_a_job_has_the_rights_of_its_owner(
+    root: Person, alice: Person, dave: Person, halted: None
+) -> None:
+    run_id = alice.value(FIT, ("own_job", 1, 0))
+    begin(root)
+    assert alice.value("SELECT cerebro_wait(%s, '60 s')", (run_id,)) == "finished"
+    owner = "SELECT tableowner FROM pg_tables WHERE tablename = 'own_job'"
+    assert alice.value(owner) == alice.name
+    alice.rows("SELECT cerebro_drop_run(%s)", (run_id,))
+
+
+@pytest.mark.parametrize(
+    ("loss", "told"),
+    [
+        ("REVOKE cerebro_user FROM {}", "permission denied"),
+        ("ALTER ROLE {} NOLOGIN", "not permitted to log in"),
+        ("ALTER TABLE {0}.packed OWNER TO CURRENT_USER", "permission denied"),
+    ],
+)
+def test_a_role_that_loses_its_rights_has_its_job_fail_with_that(
+    root: Person, eve: Person, halted: None, loss: str, told: str
+) -> None:
+    run_id = eve.value(FIT, ("lost_rights", 1, 0))
+    root.rows(loss.format(eve.sql_name))
+    begin(root)
+    end = time.monotonic() + 60
+    query = "SELECT status, error FROM cerebro.jobs WHERE run_id = %s"
+    while (found := root.rows(f"{query}", (run_id,))[0])[0] not in ("failed", "finished"):
+        assert time.monotonic() < end, found
+        root.rows("SELECT cerebro.cerebro_work()")
+        time.sleep(0.2)
+    assert found[0] == "failed"
+    assert told in found[1]
+    status, error = root.rows(
+        "SELECT status, error FROM cerebro.runs WHERE run_id = %s", (run_id,)
+    )[0]
+    assert status == "failed"
+    assert told in error
+    root.rows("SELECT cerebro.cerebro_drop_run(%s)", (run_id,))
+
+
+def test_hostile_events_of_ones_own_harm_nobody_else(
+    root: Person, alice: Person, bob: Person, halted: None
+) -> None:
+    """Who holds the locks of jobs of his own takes no more than his share."""
+    keys: list[Any] = []
+    for number in range(6):
+        values = (json.dumps([["cerebro_pack", {}]]), 1000 + number)
+        keys.append(
+            bob.value(
+                "INSERT INTO cerebro._jobs (calls, session, lock_key) VALUES (%s, '{}', %s) RETURNING lock_key",
+                values,
+            )
+        )
+        bob.rows("SELECT pg_advisory_lock(%s)", (keys[-1],))
+    run_id = alice.value(FIT, ("beside_bob", 1, 0))
+    begin(root)
+    assert alice.value("SELECT cerebro_wait(%s, '60 s')", (run_id,)) == "finished"
+    bob.rows("SELECT pg_advisory_unlock_all()")
+    bob.rows(
+        "INSERT INTO cerebro._job_events (job_id, action) SELECT job_id, 'cancelled' FROM cerebro._jobs"
+    )
+    alice.rows("SELECT cerebro_drop_run(%s)", (run_id,))

@@ -1,0 +1,1 @@
+return relay.driver("jobs.work", job_id, role)

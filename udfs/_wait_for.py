@@ -1,0 +1,1 @@
+return relay.driver("jobs.wait_for", what, number, seconds)

@@ -1,0 +1,1 @@
+return relay.driver("jobs.cancel", job_id)

@@ -1,0 +1,1 @@
+return relay.driver("jobs.schedule", name, cron, calls, on_success, priority, timer)

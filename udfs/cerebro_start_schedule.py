@@ -1,0 +1,1 @@
+return relay.driver("jobs.start_schedule", name)
