@@ -23,5 +23,7 @@ return relay.driver(
         durability=durability,
         max_seconds=max_seconds,
         replace=replace,
+        strategy=strategy,
+        strategy_params=strategy_params,
     ),
 )

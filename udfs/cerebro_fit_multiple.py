@@ -18,5 +18,7 @@ return relay.driver(
         max_seconds=max_seconds,
         schedule=schedule,
         replace=replace,
+        strategy=strategy,
+        strategy_params=strategy_params,
     ),
 )

@@ -18,9 +18,12 @@ from cerebro_db.configs.memory import (
 from cerebro_db.core.decisions import Candidate
 from cerebro_db.core.search import SearchSpec
 from cerebro_db.core.spec import (
+    ALLREDUCE,
     EVERY_HOP,
+    GROUPED,
     HOPPER,
     ROTATION,
+    TASK,
     TRAINING,
     VALIDATION,
     Architecture,
@@ -68,6 +71,7 @@ class RunSetup:
         models: architectures by model_id, those among them that no configuration has yet.
         probes: configurations that a search may come to, with the ends of all ranges.
         weights_of: a run from which the architectures are; 0 where they are from their table.
+        strategy_params: of the strategy, as they can be written.
     """
 
     spec: RunSpec
@@ -89,6 +93,7 @@ class RunSetup:
     models: Mapping[int, Architecture] = field(default_factory=dict)
     probes: tuple[Configuration, ...] = ()
     weights_of: int = 0
+    strategy_params: str = ""
 
     @property
     def is_single(self) -> bool:
@@ -186,6 +191,7 @@ def set_up(
         gives_way=bool(request.replace),
         name=request.name,
         description=request.description,
+        strategy_params=request.chosen.text,
     )
 
 
@@ -211,18 +217,23 @@ def spec_of(
         together: how many of them are trained at the same time.
         sql: statements of the server.
     """
-    usable = min(len(packed.partitions), together)
+    chosen = request.chosen
+    usable = _usable_workers(packed, together, chosen.name)
     # Where partitions lie on other machines, those have processors of their own; all are alike.
     busy = usable if packed.is_spread else min(request.cores, usable)
-    if request.schedule == ROTATION:  # one session, which all segments work for
+    if chosen.name == ROTATION:  # one session, which all segments work for
         busy = 1
-    count = min(request.num_workers or busy, most_workers(packed, together))
+    check_enough(chosen.name, request.num_workers, packed)
+    wanted = request.num_workers or (usable if chosen.name == ALLREDUCE else busy)
+    count = min(wanted, most_workers(packed, together, chosen.name))
     return RunSpec(
         epochs=_epochs(request),
         seed=request.seed or 0,
         frequency=_frequency(request, configurations),
         partitions=partitions_of(packed, validation),
-        schedule=request.schedule or HOPPER,
+        schedule=chosen.name,
+        rounds=chosen.rounds,
+        resets=chosen.resets,
         durability=request.durability or EVERY_HOP,
         use_gpus=bool(request.use_gpus),
         workers=Workers(count, sql.binds_workers, sql.most_hops),
@@ -263,9 +274,32 @@ def _frequency(request: FitRequest, configurations: Sequence[Configuration]) -> 
     return frequency
 
 
-def most_workers(packed: PackedTable, configurations: int) -> int:
+def check_enough(strategy: str, num_workers: int | None, packed: PackedTable) -> None:
+    """Refuse fewer workers than must work together."""
+    least = len(packed.partitions)
+    if strategy == ALLREDUCE and num_workers is not None and num_workers < least:
+        raise InvalidArgument(
+            f"num_workers: got {num_workers}; allowed with strategy := {strategy!r}: from {least}, as "
+            f"each of the {least} partitions of {packed.relation.name} has a worker at the same time",
+            hint=f"leave it out, or pack the source with num_partitions := {num_workers}",
+        )
+
+
+def _usable_workers(packed: PackedTable, configurations: int, strategy: str) -> int:
+    """Workers that train most of the time, where each has a processor."""
+    if strategy == TASK:
+        return configurations
+    if strategy in GROUPED:
+        return len(packed.partitions)
+    return min(len(packed.partitions), configurations)
+
+
+def most_workers(packed: PackedTable, configurations: int, strategy: str = HOPPER) -> int:
     """More would have nothing to do: where partitions lie on segments each belongs to one worker."""
-    return min(len(packed.partitions), configurations) if packed.is_spread else configurations
+    partitions = len(packed.partitions)
+    if strategy in GROUPED:
+        return partitions if packed.is_spread else partitions * configurations
+    return min(partitions, configurations) if packed.is_spread else configurations
 
 
 def _chosen(session: Session, request: FitRequest) -> tuple[str | None, list[Candidate], Relation]:
