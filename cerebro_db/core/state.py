@@ -216,13 +216,9 @@ class RunState:
     @property
     def joinable(self) -> list[tuple[Hop, ...]]:
         """Rounds that some workers have joined, and others are still to."""
-        found: list[tuple[Hop, ...]] = []
-        for task in self.tasks.values():
-            if isinstance(task, Join) and task.hops not in (*found, *self.broken):
-                waiting = self.tracks[task.own.mst_key].waiting
-                if any(hop in waiting for hop in task.hops):
-                    found.append(task.hops)
-        return found
+        begun = [track for track in self.tracks.values() if track.begun and self.ready(track)]
+        rounds = [tuple(sorted([*track.begun, *self.ready(track)])) for track in begun]
+        return [one for one in rounds if one not in self.broken]
 
     @property
     def to_average(self) -> list[Average]:

@@ -50,10 +50,9 @@ class GroupHop(Hop):
         self._own_steps = math.ceil((last - first) / self._batch_size)
         self._taken = 0
         self.reports: list[dict[str, Any]] = []
-        self._untrained = self._program.untrained
-        size = sum(array.size for array in self._floats(self._program.save()))
         self._count = self._program.gradient_size
-        self._peers = Peers(task.part.meeting, max(self._count, size, 1), tick)
+        size = max(self._count, sum(self._program.untrained.values()))
+        self._peers = Peers(task.part.meeting, size, tick)
         self._started = time.monotonic()  # until then it waited for others
 
     def feed(
@@ -110,16 +109,11 @@ class GroupHop(Hop):
 
     def _averaged(self, state: State) -> State:
         """What no gradient changes: its mean over the replicas, weighted by rows."""
-        arrays = self._floats(state)
-        if not arrays:
+        sizes = self._program.untrained
+        if not sizes or not self._part.steps:
             return {}
-        flat = np.concatenate([array.reshape(-1) for array in arrays])
+        flat = np.concatenate([state[name].reshape(-1) for name in sizes])
         mean = self._peers.mean(flat if self._rows else None, self._rows, flat.size)
-        found, start = {}, 0
-        for name, array in zip(self._untrained, arrays, strict=True):
-            found[name] = mean[start : start + array.size].reshape(array.shape)
-            start += array.size
-        return found
-
-    def _floats(self, state: State) -> list[np.ndarray]:
-        return [state[name] for name in self._untrained]
+        ends = np.cumsum(list(sizes.values()))[:-1]
+        parts = dict(zip(sizes, np.split(mean, ends), strict=True))
+        return {name: part.reshape(state[name].shape) for name, part in parts.items()}

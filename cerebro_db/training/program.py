@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -245,16 +246,16 @@ class Program:
         return sum(math.prod(weight.shape) for weight in self.model.trainable_weights)
 
     @functools.cached_property
-    def untrained(self) -> tuple[str, ...]:
-        """Names of the floats of the model that no gradient changes, such as averages of batches."""
+    def untrained(self) -> Mapping[str, int]:
+        """The floats of the model that no gradient changes, such as averages of batches: name and size."""
         trained = {id(variable) for variable in self.model.trainable_weights}
-        return tuple(
-            name
+        return {
+            name: self._fresh[name].size
             for name, variable in self._variables.items()
             if name.startswith(WEIGHTS)
             and id(variable) not in trained
             and self._fresh[name].dtype == np.float32
-        )
+        }
 
     # -- inside --------------------------------------------------------------------
     def _compile(self) -> None:

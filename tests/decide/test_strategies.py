@@ -6,10 +6,10 @@ import pytest
 from run_states import planned, run_state, view
 
 from cerebro_db.core import events
-from cerebro_db.core.spec import AVERAGING, TASK, Hop
+from cerebro_db.core.spec import ALLREDUCE, AVERAGING, TASK, Hop
 from cerebro_db.core.state import RunState
 from cerebro_db.core.strategies import parse_strategy
-from cerebro_db.core.tasks import Average, Score, Task, Train
+from cerebro_db.core.tasks import Average, Join, Score, Task, Train
 from cerebro_db.decide import plan as plans
 from cerebro_db.decide import retention
 from cerebro_db.decide.strategies import STRATEGIES
@@ -117,6 +117,47 @@ def test_a_round_goes_on_with_the_parts_that_are_there() -> None:
     assert take(state, 0) == Train((Hop(1, 2, 0, 0),))
     end(state, 0)
     assert take(state, 0) == Average(1, 2)
+
+
+def test_a_round_that_is_made_together_waits_for_as_many_workers() -> None:
+    state = begun(ALLREDUCE, {1: 1.0, 2: 5.0}, workers=3)
+    second, first = state.ready(state.tracks[1]), state.ready(state.tracks[2])
+    assert take(state, 0, 1) == Join(
+        tuple(first), 1, leads=False
+    )  # it has that partition in memory
+    assert take(state, 1, 1) == Join(tuple(first), 0, leads=True)
+    assert take(state, 2) is None  # of three workers two are at work
+    for worker in (0, 1):
+        state.apply(events.Returned(worker))
+    for hop in first:
+        state.apply(events.HopDone(hop, 1.0, 0.0))
+    assert state.tracks[2].done == 0
+    state.apply(events.RoundDone(2, 0, 0.0))
+    assert (state.tracks[2].done, state.tracks[2].states) == (2, {2})
+    third = state.ready(state.tracks[2])
+    assert take(state, 2) == Join(tuple(third), 0, leads=False)
+    assert state.ready(state.tracks[1]) == second
+
+
+def test_who_has_joined_is_joined_before_anything_else_is_done() -> None:
+    state = begun(ALLREDUCE, {1: 1.0, 2: 1.0}, workers=4, frequency=1)
+    tasks = [take(state, worker) for worker in range(4)]
+    assert [(one.own.mst_key, one.leads) for one in tasks if isinstance(one, Join)] == [
+        (1, False), (1, True), (2, False), (2, True),
+    ]  # fmt: skip
+
+
+def test_a_round_that_has_failed_is_joined_by_nobody_and_can_be_made_again() -> None:
+    state = begun(ALLREDUCE, {1: 1.0}, workers=2)
+    task = take(state, 0)
+    assert isinstance(task, Join)
+    state.apply(events.Returned(0))
+    state.apply(events.Broken(task.hops))
+    assert state.joinable == []
+    state.apply(events.Lost(task))
+    assert take(state, 0) == task
+    assert isinstance(take(state, 1), Join)
+    assert state.losses[task.own] == 1
 
 
 @pytest.mark.parametrize(
