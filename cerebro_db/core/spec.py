@@ -13,8 +13,10 @@ from cerebro_db.configs.parameters import CompileParams, FitParams
 
 TRAINING, VALIDATION = "training", "validation"
 HOPPER, ROTATION = "hopper", "rotation"
-TASK, AVERAGING, ALLREDUCE = "task", "averaging", "allreduce"
-GROUPED = (AVERAGING, ALLREDUCE)
+TASK, AVERAGING, ALLREDUCE, PIPE = "task", "averaging", "allreduce", "pipe"
+# Whose hops of a round are made by as many workers at the same time, and all whose hops have rounds.
+SIDE_BY_SIDE = (ALLREDUCE, PIPE)
+GROUPED = (AVERAGING, *SIDE_BY_SIDE)
 EVERY_HOP, EVERY_EPOCH = "hop", "epoch"
 
 
@@ -114,6 +116,8 @@ class RunSpec:
         schedule: which strategy makes its hops.
         rounds: of an epoch, where replicas of a configuration train side by side: each ends with one state.
         resets: whether optimizers begin each round anew.
+        warm_up: epochs whose steps are not pipelined, where others are.
+        bits: of a number of a gradient that is exchanged.
         durability: which states outlive a crash: those of every hop, or those at the end of an epoch.
         scans_wait: whether a scan waits for all configurations, as partitions do not fit into memory.
         is_open: whether decisions may change the set of configurations while the run goes on.
@@ -128,6 +132,8 @@ class RunSpec:
     schedule: str = HOPPER
     rounds: int = 1
     resets: bool = False
+    warm_up: int = 0
+    bits: int = 32
     durability: str = EVERY_HOP
     use_gpus: bool = False
     scans_wait: bool = False
@@ -179,6 +185,10 @@ class RunSpec:
     def round_of(self, hop: Hop) -> int:
         """The round of its epoch that a hop belongs to, from 0."""
         return hop.position // self.together
+
+    def is_pipelined(self, epoch: int) -> bool:
+        """True if a step of an epoch goes on while the gradients of the one before are exchanged."""
+        return self.schedule == PIPE and epoch > self.warm_up
 
     def begins_epoch(self, hop: Hop) -> bool:
         """True if a hop begins with the state after the epoch before."""

@@ -18,7 +18,7 @@ from cerebro_db.configs.arguments import (
 )
 from cerebro_db.configs.grammar import Call, parse_keywords
 from cerebro_db.configs.messages import shown
-from cerebro_db.core.spec import ALLREDUCE, AVERAGING, HOPPER, ROTATION, TASK
+from cerebro_db.core.spec import ALLREDUCE, AVERAGING, HOPPER, PIPE, ROTATION, SIDE_BY_SIDE, TASK
 from cerebro_db.errors import InvalidArgument, hinted
 
 AVERAGE, RESET = "average", "reset"
@@ -38,6 +38,9 @@ class StrategyKind:
 
 
 _ROUNDS = whole("rounds", 1, 1, high=_MOST_ROUNDS)
+_WARM_UP = whole("warm_up", 1, 0, high=1_000_000)
+_BITS = whole("bits", 32, 8, high=32)
+_ALLOWED_BITS = (32, 16, 8)
 KINDS: Mapping[str, StrategyKind] = MappingProxyType(
     {
         one.name: one
@@ -47,6 +50,7 @@ KINDS: Mapping[str, StrategyKind] = MappingProxyType(
             StrategyKind(TASK),
             StrategyKind(AVERAGING, (_ROUNDS, choice("optimizer", AVERAGE, AVERAGE, RESET))),
             StrategyKind(ALLREDUCE, (_ROUNDS,)),
+            StrategyKind(PIPE, (_ROUNDS, _WARM_UP, _BITS)),
         )
     }
 )
@@ -60,12 +64,16 @@ class ChosenStrategy:
         name: one of ``KINDS``.
         rounds: of an epoch.
         resets: whether optimizers begin each round anew.
+        warm_up: epochs whose steps are not pipelined.
+        bits: of a number of a gradient that is exchanged.
         text: the parameters that differ from the defaults, as they can be written.
     """
 
     name: str
     rounds: int = 1
     resets: bool = False
+    warm_up: int = 0
+    bits: int = 32
     text: str = ""
 
 
@@ -93,12 +101,37 @@ def parse_strategy(name: str | None, params: str | None) -> ChosenStrategy:
             raise InvalidArgument(_not_its_own(kind, key))
     values = validated_arguments(kind.parameters, given, {}, f"strategy_params of {name}")
     found = with_defaults(kind.parameters, values)
+    if found.get("bits", 32) not in _ALLOWED_BITS:
+        raise InvalidArgument(
+            f"strategy_params of {name}: got bits={found['bits']}; allowed: 32, 16 and 8"
+        )
     return ChosenStrategy(
         name,
         rounds=found.get("rounds", 1),
         resets=found.get("optimizer") == RESET,
+        warm_up=found.get("warm_up", 0),
+        bits=found.get("bits", 32),
         text=", ".join(f"{key}={value!r}" for key, value in values),
     )
+
+
+def told(name: str, replicas: int, rounds: int) -> str | None:
+    """What a strategy does, for people; None of those that make the hops of a hopper side by side.
+
+    Args:
+        name: of the strategy.
+        replicas: of each configuration, where it has several.
+        rounds: of an epoch.
+    """
+    often = "once an epoch" if rounds == 1 else f"{rounds} times an epoch"
+    if name == AVERAGING:
+        return f"strategy {name}: {replicas} replicas of each configuration, averaged {often}"
+    if name in SIDE_BY_SIDE:
+        return (
+            f"strategy {name}: {replicas} workers train a configuration together, a step takes "
+            f"{replicas} batches, and the state is stored {often}"
+        )
+    return f"strategy {name}: a worker trains whole configurations" if name == TASK else None
 
 
 def _bare(value: object) -> object:

@@ -360,6 +360,8 @@ class WorkerSessions:
             "size": len(task.hops),
             "leads": task.leads,
             "steps": max(steps),
+            "bits": state.spec.bits,
+            "is_pipelined": state.spec.is_pipelined(task.own.epoch),
         }
 
     def _rows_of(self, state: RunState, hop: Hop) -> tuple[int, int]:

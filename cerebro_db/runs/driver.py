@@ -15,8 +15,9 @@ from cerebro_db.configs.messages import check_range
 from cerebro_db.configs.settings import Settings
 from cerebro_db.core.decisions import NOBODY, Asked, Decider, Fixed
 from cerebro_db.core.search import SearchSpec
-from cerebro_db.core.spec import ALLREDUCE, HOPPER, ROTATION, Configuration
+from cerebro_db.core.spec import HOPPER, ROTATION, SIDE_BY_SIDE, Configuration
 from cerebro_db.core.state import RunState
+from cerebro_db.core.strategies import told
 from cerebro_db.decide.strategies import STRATEGIES
 from cerebro_db.errors import (
     CerebroError,
@@ -178,9 +179,16 @@ class Drive:
                     reserved(control, setup, self._notify),
                 ):
                     self._run_id = register(control, self._dialect, setup, models)
+                    self._tell_strategy(setup)
                     self._attempt(control, setup)
 
         return self._drive(first)
+
+    def _tell_strategy(self, setup: RunSetup) -> None:
+        spec = setup.spec
+        line = told(spec.schedule, len(setup.packed.partitions), spec.rounds)
+        if line is not None:
+            self._notify(line)
 
     def resume(self, run_id: int | None) -> int:
         """Drive a run that was begun some other time; returns its run_id."""
@@ -567,9 +575,9 @@ def _search_ends(
 def _check_together(setup: RunSetup, workers: int) -> None:
     """Refuse fewer workers than must work at the same time."""
     least = len(setup.packed.partitions)
-    if setup.spec.schedule == ALLREDUCE and workers < least:
+    if setup.spec.schedule in SIDE_BY_SIDE and workers < least:
         raise TooManyConnections(
-            f"got {workers} workers; strategy := {ALLREDUCE!r} needs {least} at a time, one for each "
+            f"got {workers} workers; strategy := {setup.spec.schedule!r} needs {least} at a time, one for each "
             "partition",
             hint="the NOTICE tells what there is too little of; strategy := 'averaging' works with any "
             "number of workers",

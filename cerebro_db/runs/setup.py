@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -18,11 +19,12 @@ from cerebro_db.configs.memory import (
 from cerebro_db.core.decisions import Candidate
 from cerebro_db.core.search import SearchSpec
 from cerebro_db.core.spec import (
-    ALLREDUCE,
+    AVERAGING,
     EVERY_HOP,
     GROUPED,
     HOPPER,
     ROTATION,
+    SIDE_BY_SIDE,
     TASK,
     TRAINING,
     VALIDATION,
@@ -31,6 +33,7 @@ from cerebro_db.core.spec import (
     RunSpec,
     Workers,
 )
+from cerebro_db.core.strategies import ChosenStrategy
 from cerebro_db.decide import callbacks
 from cerebro_db.errors import CerebroError, InvalidArgument, ObjectInUse, WrongObjectType
 from cerebro_db.models.architectures import load_architectures
@@ -173,6 +176,7 @@ def set_up(
     known = load_architectures(session, table, {row.model_id for row in rows})
     maker = Maker(packed, targets, validation is not None, request.seed or 0)
     configurations = maker.make(rows, known)
+    check_averages(request.chosen, configurations)
     spec = spec_of(request, packed, validation, configurations, len(configurations), sql)
     return table.name, RunSetup(
         spec=spec,
@@ -224,7 +228,7 @@ def spec_of(
     if chosen.name == ROTATION:  # one session, which all segments work for
         busy = 1
     check_enough(chosen.name, request.num_workers, packed)
-    wanted = request.num_workers or (usable if chosen.name == ALLREDUCE else busy)
+    wanted = request.num_workers or (usable if chosen.name in SIDE_BY_SIDE else busy)
     count = min(wanted, most_workers(packed, together, chosen.name))
     return RunSpec(
         epochs=_epochs(request),
@@ -234,6 +238,8 @@ def spec_of(
         schedule=chosen.name,
         rounds=chosen.rounds,
         resets=chosen.resets,
+        warm_up=chosen.warm_up,
+        bits=chosen.bits,
         durability=request.durability or EVERY_HOP,
         use_gpus=bool(request.use_gpus),
         workers=Workers(count, sql.binds_workers, sql.most_hops),
@@ -277,12 +283,31 @@ def _frequency(request: FitRequest, configurations: Sequence[Configuration]) -> 
 def check_enough(strategy: str, num_workers: int | None, packed: PackedTable) -> None:
     """Refuse fewer workers than must work together."""
     least = len(packed.partitions)
-    if strategy == ALLREDUCE and num_workers is not None and num_workers < least:
+    if strategy in SIDE_BY_SIDE and num_workers is not None and num_workers < least:
         raise InvalidArgument(
             f"num_workers: got {num_workers}; allowed with strategy := {strategy!r}: from {least}, as "
             f"each of the {least} partitions of {packed.relation.name} has a worker at the same time",
             hint=f"leave it out, or pack the source with num_partitions := {num_workers}",
         )
+
+
+# Types of numbers with which Keras scales a loss, as a model's JSON has them.
+_SCALING = re.compile(r'"(mixed_)?float16"')
+
+
+def check_averages(chosen: ChosenStrategy, configurations: Sequence[Configuration]) -> None:
+    """Refuse optimizers that hold what has no mean: the scale of a loss is a power of 2."""
+    if chosen.name != AVERAGING or chosen.resets:
+        return
+    for one in configurations:
+        policy = one.compile_params.dtype_policy
+        if _SCALING.search(one.architecture.text if policy is None else f'"{policy}"'):
+            raise InvalidArgument(
+                f"configuration {one.mst_key}: got an optimizer that scales its loss, as the model "
+                f"computes in float16; allowed with strategy := {AVERAGING!r}: optimizers whose numbers "
+                "can be averaged",
+                hint="strategy_params := 'optimizer=reset' has it begin each round anew",
+            )
 
 
 def _usable_workers(packed: PackedTable, configurations: int, strategy: str) -> int:

@@ -189,6 +189,7 @@ def load_setup(
     stored = [one for one, _, _ in catalog.configurations(run.run_id)]
     sql = dialect.training
     search = None if row.search is None else SearchSpec.from_text(row.search)
+    chosen = parse_strategy(row.schedule, row.strategy_params)
     setup = RunSetup(
         spec=RunSpec(
             epochs=row.num_iterations,
@@ -197,7 +198,9 @@ def load_setup(
             partitions=partitions_of(packed, validation),
             schedule=row.schedule,
             rounds=row.rounds,
-            resets=parse_strategy(row.schedule, row.strategy_params).resets,
+            resets=chosen.resets,
+            warm_up=chosen.warm_up,
+            bits=chosen.bits,
             durability=row.durability,
             use_gpus=row.use_gpus,
             measured=() if search is None else search.measured,

@@ -9,17 +9,21 @@ from __future__ import annotations
 
 import math
 import time
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 
+from cerebro_db.errors import PeerLost
 from cerebro_db.training import state as states
 from cerebro_db.training.averaging import of_replica
 from cerebro_db.training.hop import Hop, HopReport, HopTask, Programs, RoundPart, Tick
 from cerebro_db.training.partitions import PartitionCache
 from cerebro_db.training.peers import Peers
 from cerebro_db.training.state import State
+
+_WAIT_SECONDS = 0.1
 
 
 class GroupHop(Hop):
@@ -53,6 +57,7 @@ class GroupHop(Hop):
         self._count = self._program.gradient_size
         size = max(self._count, sum(self._program.untrained.values()))
         self._peers = Peers(task.part.meeting, size, tick)
+        self._pipe = _Pipe(self._peers, tick) if task.part.is_pipelined else None
         self._started = time.monotonic()  # until then it waited for others
 
     def feed(
@@ -62,7 +67,7 @@ class GroupHop(Hop):
         try:
             super().feed(subepoch, buffer_id, features, targets)
         except BaseException:
-            self._peers.close()
+            self._leave()
             raise
 
     def finish(self) -> tuple[bytes, HopReport]:
@@ -70,7 +75,7 @@ class GroupHop(Hop):
         try:
             return super().finish()
         finally:
-            self._peers.close()
+            self._leave()
 
     # -- inside ----------------------------------------------------------------
     def _trained(self, features: np.ndarray, targets: np.ndarray) -> float:
@@ -84,7 +89,7 @@ class GroupHop(Hop):
         """A step on a batch; its loss times its rows."""
         loss, gradients = self._program.gradients(features, targets)
         rows = len(features)
-        self._program.apply(self._peers.mean(gradients, rows, self._count))
+        self._apply(gradients, rows)
         self._taken += 1
         if self._taken == self._own_steps:  # of this pass: the others may have more
             self._follow(self._part.steps - self._own_steps)
@@ -94,11 +99,29 @@ class GroupHop(Hop):
     def _follow(self, steps: int) -> None:
         """Take steps to which this one adds nothing."""
         for _ in range(steps):
-            self._program.apply(self._peers.mean(None, 0, self._count))
+            self._apply(None, 0)
+
+    def _apply(self, gradients: np.ndarray | None, rows: int) -> None:
+        """Take a step by the mean of these gradients; pipelined, by that of the step before."""
+        if self._pipe is None:
+            self._program.apply(self._peers.mean(gradients, rows, self._count))
+            return
+        before = self._pipe.mean()
+        if before is not None:
+            self._program.apply(before)
+        self._pipe.begin(gradients, rows, self._count)
+
+    def _leave(self) -> None:
+        if self._pipe is not None:
+            self._pipe.close()
+        self._peers.close()
 
     def _left(self) -> tuple[bytes, HopReport]:
         if not self._own_steps:
             self._follow(self._part.steps * self._task.recipe.fit_params.epochs)
+        last = self._pipe.mean() if self._pipe is not None else None
+        if last is not None:
+            self._program.apply(last)
         state = self._program.save()
         averaged = self._averaged(state)
         report = self._report()
@@ -113,7 +136,53 @@ class GroupHop(Hop):
         if not sizes or not self._part.steps:
             return {}
         flat = np.concatenate([state[name].reshape(-1) for name in sizes])
-        mean = self._peers.mean(flat if self._rows else None, self._rows, flat.size)
+        own = flat if self._rows else None
+        mean = self._peers.mean(own, self._rows, flat.size, exact=True)
         ends = np.cumsum(list(sizes.values()))[:-1]
         parts = dict(zip(sizes, np.split(mean, ends), strict=True))
         return {name: part.reshape(state[name].shape) for name, part in parts.items()}
+
+
+class _Pipe:
+    """Exchanges the gradients of one step while those of the next are computed: a pipeline of width 2.
+
+    Li et al.: Pipe-SGD: A Decentralized Pipelined SGD Framework for Distributed Deep Net Training,
+    NeurIPS 2018, arXiv 1811.03619.
+
+    Args:
+        peers: with whom.
+        tick: called while waiting.
+    """
+
+    def __init__(self, peers: Peers, tick: Tick) -> None:
+        self._peers, self._tick = peers, tick
+        self._thread = ThreadPoolExecutor(1, "exchange")
+        self._under_way: Future[np.ndarray] | None = None
+        self._is_closed = False
+
+    def begin(self, own: np.ndarray | None, rows: int, count: int) -> None:
+        """Exchange gradients; meanwhile the peers belong to another thread."""
+        self._peers.tick = self._heed
+        self._under_way = self._thread.submit(self._peers.mean, own, rows, count)
+
+    def mean(self) -> np.ndarray | None:
+        """What has come of the exchange that was begun last; None where there is none."""
+        if self._under_way is None:
+            return None
+        while True:
+            try:
+                found = self._under_way.result(_WAIT_SECONDS)
+                break
+            except TimeoutError:
+                self._tick()
+        self._under_way, self._peers.tick = None, self._tick
+        return found
+
+    def close(self) -> None:
+        """End what is under way."""
+        self._is_closed = True
+        self._thread.shutdown(wait=True)
+
+    def _heed(self) -> None:
+        if self._is_closed:
+            raise PeerLost("the exchange was ended")

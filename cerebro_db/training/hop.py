@@ -69,6 +69,7 @@ class RoundPart:
         resets: whether the optimizer begins anew.
         meeting: of those that make the hops of the round together; None where each is made alone.
         steps: of a pass, of whoever has the most.
+        is_pipelined: whether a step goes on while the gradients of the one before are exchanged.
     """
 
     place: int
@@ -76,6 +77,7 @@ class RoundPart:
     resets: bool = False
     meeting: Meeting | None = None
     steps: int = 0
+    is_pipelined: bool = False
 
 
 @dataclass(frozen=True)

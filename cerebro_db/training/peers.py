@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from multiprocessing import AuthenticationError
 from multiprocessing.connection import Connection, answer_challenge, deliver_challenge
 from multiprocessing.reduction import recv_handle, send_handle
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -45,6 +45,7 @@ class Meeting:
         size: how many they are.
         place: of this one, from 0; sums are made in the order of the places.
         leads: whether it hands out the memory.
+        bits: of a number of an array that is averaged, unless it must be exact: 32, 16 or 8.
     """
 
     name: str
@@ -52,6 +53,7 @@ class Meeting:
     size: int
     place: int
     leads: bool
+    bits: int = 32
 
 
 class Peers:
@@ -62,6 +64,9 @@ class Peers:
         floats: the most numbers of an array that is exchanged, the same for all of them.
         tick: called now and then while waiting; raises to end that.
 
+    Attributes:
+        tick: as above.
+
     Raises:
         PeerLost: one of them has ended; also by the methods.
     """
@@ -69,8 +74,8 @@ class Peers:
     def __init__(self, meeting: Meeting, floats: int, tick: Tick) -> None:
         if not 0 < floats <= _MAX_FLOATS:
             raise InvalidArgument(f"floats: got {floats}; allowed: 1 to {_MAX_FLOATS}")
-        self._place, self._size, self._tick = meeting.place, meeting.size, tick
-        self._leads = meeting.leads
+        self._place, self._size, self.tick = meeting.place, meeting.size, tick
+        self._leads, self._bits = meeting.leads, meeting.bits
         self._links: list[Connection] = []
         try:
             handle = self._led(meeting, floats) if meeting.leads else self._joined(meeting)
@@ -82,23 +87,29 @@ class Peers:
             raise
         with os.fdopen(handle, "r+b") as file:
             self._memory = mmap.mmap(file.fileno(), _bytes(meeting.size, floats))
-        whole = np.frombuffer(self._memory, np.float32, offset=8 * meeting.size)
-        self._rows = np.frombuffer(self._memory, np.float64, count=meeting.size)
+        told = np.frombuffer(self._memory, np.float64, count=2 * meeting.size)
+        self._rows, self._scales = told[: meeting.size], told[meeting.size :]
+        whole = np.frombuffer(self._memory, np.float32, offset=16 * meeting.size)
         self._parts = whole[: meeting.size * floats].reshape(meeting.size, floats)
         self._sum = whole[meeting.size * floats :]
 
     # -- together --------------------------------------------------------------------
-    def mean(self, own: np.ndarray | None, rows: float, count: int) -> np.ndarray:
+    def mean(
+        self, own: np.ndarray | None, rows: float, count: int, *, exact: bool = False
+    ) -> np.ndarray:
         """Mean of the arrays of all peers, weighted by rows; each peer gets the same bits.
 
         Args:
             own: ``float32[count]`` of this one; None where it has no rows.
             rows: that it counts for.
             count: numbers of the arrays.
+            exact: whether they are exchanged as they are.
         """
+        coding = _CODINGS[32 if exact else self._bits]
         self._rows[self._place] = 0.0 if own is None else rows
         if own is not None:
-            self._parts[self._place, :count] = own
+            coded, self._scales[self._place] = coding.coded(own)
+            self._parts[self._place].view(coding.dtype)[:count] = coded
         self._meet()
         weights, total = self._rows, math.fsum(self._rows)
         # Each makes the sums of a share of the numbers, in double precision, in the order of the places.
@@ -106,7 +117,8 @@ class Peers:
         of_share = np.zeros(share.stop - share.start)
         for place in range(self._size):
             if weights[place] > 0:
-                of_share += self._parts[place, share] * (weights[place] / total)
+                part = self._parts[place].view(coding.dtype)[share]
+                of_share += coding.read(part, self._scales[place]) * (weights[place] / total)
         self._sum[share] = of_share
         self._meet()
         return self._sum[:count].copy()
@@ -151,7 +163,7 @@ class Peers:
             try:
                 return link.recv_bytes()
             except BlockingIOError:  # nothing has come for a while
-                self._tick()
+                self.tick()
             except (OSError, EOFError):
                 raise PeerLost("a peer has ended") from None
 
@@ -176,7 +188,7 @@ class Peers:
         try:
             came, _ = door.accept()
         except TimeoutError:
-            self._tick()
+            self.tick()
             return
         if not _is_of_this_user(came):
             came.close()
@@ -197,7 +209,7 @@ class Peers:
                 break
             except (ConnectionRefusedError, FileNotFoundError):
                 door.close()
-                self._tick()
+                self.tick()
                 time.sleep(_TRY_SECONDS)
         if not _is_of_this_user(door):
             door.close()
@@ -212,9 +224,44 @@ class Peers:
         return handle
 
 
+class _Coding(NamedTuple):
+    """How numbers are exchanged.
+
+    Attributes:
+        dtype: of what is exchanged.
+        coded: makes that of ``float32[n]``, with a scale.
+        read: makes numbers of it.
+    """
+
+    dtype: type[np.generic]
+    coded: Callable[[np.ndarray], tuple[np.ndarray, float]]
+    read: Callable[[np.ndarray, float], np.ndarray]
+
+
+def _scaled(numbers: np.ndarray) -> tuple[np.ndarray, float]:
+    """The nearest of 255 steps between the negative and the positive of the largest number."""
+    scale = float(np.abs(numbers).max(initial=0.0)) / _MOST
+    if not scale:
+        return np.zeros(numbers.shape, np.int8), 0.0
+    return np.rint(numbers / np.float32(scale)).astype(np.int8), scale
+
+
+_MOST = 127
+# Of 16 bits are the first ones of a float: its sign, its exponent, and 7 bits of its mantissa.
+_CODINGS = {
+    32: _Coding(np.float32, lambda numbers: (numbers, 1.0), lambda part, scale: part),
+    16: _Coding(
+        np.uint16,
+        lambda numbers: ((numbers.view(np.uint32) >> 16).astype(np.uint16), 1.0),
+        lambda part, scale: (part.astype(np.uint32) << 16).view(np.float32),
+    ),
+    8: _Coding(np.int8, _scaled, lambda part, scale: part * scale),
+}
+
+
 def _bytes(size: int, floats: int) -> int:
-    """Of the memory: the rows of each peer, an array of each, and their mean."""
-    return 8 * size + 4 * floats * (size + 1)
+    """Of the memory: rows and scale of each peer, an array of each, and their mean."""
+    return 16 * size + 4 * floats * (size + 1)
 
 
 def _address(meeting: Meeting) -> str:

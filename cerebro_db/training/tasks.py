@@ -163,8 +163,10 @@ def _part(task: Fields) -> RoundPart | None:
     group = part.object("group")
     size = group.integer("size", place + 1, MAX_PLACE)
     secret = group.text("secret").encode()
-    meeting = Meeting(group.text("name"), secret, size, place, group.flag("leads"))
-    return replace(found, meeting=meeting, steps=group.integer("steps", 0))
+    bits = group.integer("bits", 8, 32)
+    meeting = Meeting(group.text("name"), secret, size, place, group.flag("leads"), bits)
+    steps, is_pipelined = group.integer("steps", 0), group.flag("is_pipelined")
+    return replace(found, meeting=meeting, steps=steps, is_pipelined=is_pipelined)
 
 
 def _rate(task: Fields) -> float | None:

@@ -175,6 +175,8 @@ def test_a_round_that_has_failed_is_joined_by_nobody_and_can_be_made_again() -> 
         ("averaging", "rounds=0", "rounds=0; it must be a whole number from 1"),
         ("averaging", "optimizer=keep", "one of 'average', 'reset'"),
         ("averaging", "rounds", "rounds"),
+        ("pipe", "bits=12", "got bits=12; allowed: 32, 16 and 8"),
+        ("allreduce", "bits=8", "got 'bits'; allowed: rounds. It belongs to 'pipe'"),
     ],
 )
 def test_wrong_strategies(name: str, params: str | None, told: str) -> None:

@@ -37,6 +37,7 @@ def test_task_equals_hopper_to_the_bit(bench: Any, fit: Fit) -> None:
     calm = results(bench, *fit(**OPTIONS))
     out, run_id = fit(strategy="task", num_workers=2, **OPTIONS)
     assert results(bench, out, run_id) == calm
+    assert any("a worker trains whole configurations" in line for line in bench.notices)
     shown = bench.row(
         "SELECT schedule, strategy_params, num_workers FROM cerebro.runs WHERE run_id = %s",
         (run_id,),
@@ -258,3 +259,12 @@ def test_bad_strategies(
     assert caught.value.pgcode == sqlstate
     assert caught.value.diag.message_hint
     assert bench.value("SELECT count(*) FROM cerebro.runs") == runs
+
+
+def test_the_scale_of_a_loss_has_no_mean(fit: Fit, selection: Callable[..., str]) -> None:
+    configs = selection([1], [f"{ADAM},dtype_policy='mixed_float16'"])
+    with pytest.raises(
+        psycopg2.Error, match="configuration 1: got an optimizer that scales"
+    ) as caught:
+        fit(configs=configs, strategy="averaging")
+    assert "optimizer=reset" in caught.value.diag.message_hint

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 import secrets
-import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ import pytest
 
 from cerebro_db.errors import ConfigurationFailed, PeerLost
 from cerebro_db.training.peers import Meeting, Peers
+from cerebro_db.training.targets import TargetFacts
 from tests.training.conftest import CLASSES, Data, net, order_of, weights_of
 
 LOSS = "loss='categorical_crossentropy'"
@@ -117,6 +118,8 @@ def parts_of(
     rows: Sequence[int] = (),
     cache_bytes: int = 2**20,
     leads: int = -1,
+    bits: int = 32,
+    is_pipelined: bool = False,
 ) -> tuple[bytes, list[Any]]:
     """A round over all partitions of some data, of which those of so many rows count; state, reports."""
     from cerebro_db.training.group import GroupHop
@@ -127,22 +130,23 @@ def parts_of(
     state = initial(recipe, data) if state is None else state
     counts, given = list(rows) or [total] * size, meetings(size, leads)
     steps = max(math.ceil(count / recipe.fit_params.batch_size) for count in counts)
-    failed = threading.Event()
 
     def work(place: int) -> Any:
         order = order_of(5, 1, place, shuffle=recipe.fit_params.shuffle)
-        part = RoundPart(place, (0, counts[place]), meeting=given[place], steps=steps)
+        part = RoundPart(
+            place,
+            (0, counts[place]),
+            meeting=replace(given[place], bits=bits),
+            steps=steps,
+            is_pipelined=is_pipelined,
+        )
         task = HopTask(recipe, order, data.buffers, (1, "training", place), 7, False, part=part)
-        try:
-            hop = GroupHop(task, state, None, Programs(), PartitionCache(cache_bytes), lambda: None)
-            pieces = data.pieces(place)
-            for subepoch in range(recipe.fit_params.epochs):
-                for buffer_id in order.buffers(subepoch, data.buffers.ids):
-                    hop.feed(subepoch, buffer_id, *pieces[buffer_id])
-            return hop.finish(), hop.reports
-        except BaseException:
-            failed.set()
-            raise
+        hop = GroupHop(task, state, None, Programs(), PartitionCache(cache_bytes), lambda: None)
+        pieces = data.pieces(place)
+        for subepoch in range(recipe.fit_params.epochs):
+            for buffer_id in order.buffers(subepoch, data.buffers.ids):
+                hop.feed(subepoch, buffer_id, *pieces[buffer_id])
+        return hop.finish(), hop.reports
 
     found = side_by_side(work, size)
     (left,) = [(one, reports) for (one, _), reports in found if one]
@@ -229,11 +233,75 @@ def test_averages_of_batches_are_averaged_and_generators_are_those_of_the_first(
     assert all((both[name] != before[name]).any() for name in moving)
 
 
+@pytest.mark.parametrize("is_pipelined", [False, True])
 def test_of_a_loss_that_is_not_finite_one_tells_and_the_others_have_lost_a_peer(
-    recipe: Callable[..., Any],
+    recipe: Callable[..., Any], is_pipelined: bool
 ) -> None:
     data = Data((20, 17), partitions=2)
     data.features[1] = 1e30
     given = recipe(net(activation="linear"), "loss='mse',optimizer='SGD(lr=1e30)'")
     with pytest.raises((ConfigurationFailed, PeerLost)):
-        parts_of(given, data, None)
+        parts_of(given, data, None, is_pipelined=is_pipelined)
+
+
+# -- Pipe-SGD ----------------------------------------------------------------------------------------
+def linear() -> str:
+    """The JSON of a linear model."""
+    import keras
+
+    return str(keras.Sequential([keras.Input((6,)), keras.layers.Dense(1)]).to_json())
+
+
+def truncated(gradient: np.ndarray) -> np.ndarray:
+    return (gradient.view(np.uint32) & np.uint32(0xFFFF0000)).view(np.float32)
+
+
+def quantised(gradient: np.ndarray) -> np.ndarray:
+    scale = np.abs(gradient).max() / 127
+    return np.rint(gradient / scale) * scale
+
+
+def pipe(weights: np.ndarray, steps: Any, rate: float, compressed: Callable[..., Any]) -> Any:
+    """The algorithm of the paper with a pipeline of width 2, on the squared error of a linear model."""
+    before = None
+    for parts in steps:  # of each step, the rows of each worker
+        gradients = []
+        for x, y in parts:
+            ones = np.concatenate([x, np.ones((len(x), 1), np.float32)], axis=1)
+            gradient = 2 / len(x) * ones.T @ (ones @ weights - y[:, 0])
+            gradients.append(compressed(gradient.astype(np.float32)))
+        if before is not None:
+            weights = weights - rate * before
+        before = np.average(gradients, axis=0, weights=[len(x) for x, _ in parts])
+    return weights - rate * before
+
+
+@pytest.mark.parametrize(
+    ("bits", "compressed"), [(32, lambda one: one), (16, truncated), (8, quantised)]
+)
+def test_pipelined_they_equal_ten_lines_of_numpy(
+    recipe: Callable[..., Any], bits: int, compressed: Callable[..., Any]
+) -> None:
+    data, rows = Data((20, 20), partitions=3), 40
+    generator = np.random.default_rng(4)
+    truth = generator.normal(size=(6, 1))
+    noise = generator.normal(size=(3, rows, 1))
+    targets: Any = (data.features @ truth + noise).astype(np.float32)
+    data.targets = targets
+    given = recipe(
+        linear(), "loss='mse',optimizer='SGD(lr=0.05)'", targets=TargetFacts("float", 0, (1,))
+    )
+    start = initial(given, data)
+    state, _ = parts_of(given, data, start, bits=bits, is_pipelined=True)
+    apart = [
+        batches_of(data, [rows if one == place else 0 for one in range(3)], 8) for place in range(3)
+    ]
+    first = np.concatenate([one.reshape(-1) for one in weights_of(start)])
+    wanted = pipe(first, list(zip(*apart, strict=True)), 0.05, compressed)
+    found = np.concatenate([one.reshape(-1) for one in weights_of(state)])
+    np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
+    together, _ = parts_of(given, data, start)
+    assert (
+        np.abs(found - np.concatenate([one.reshape(-1) for one in weights_of(together)])).max()
+        > 1e-3
+    )

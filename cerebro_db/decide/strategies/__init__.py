@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from cerebro_db.core.ports import Strategy
-from cerebro_db.core.spec import ALLREDUCE, AVERAGING, HOPPER, ROTATION, TASK
+from cerebro_db.core.spec import ALLREDUCE, AVERAGING, HOPPER, PIPE, ROTATION, TASK
 from cerebro_db.decide.strategies.allreduce import AllReduce
 from cerebro_db.decide.strategies.averaging import Averaging
 from cerebro_db.decide.strategies.hopper import Hopper
@@ -20,5 +20,6 @@ STRATEGIES: Mapping[str, Strategy] = MappingProxyType(
         TASK: WholeTask(),
         AVERAGING: Averaging(),
         ALLREDUCE: AllReduce(),
+        PIPE: AllReduce(),
     }
 )

@@ -15,7 +15,8 @@ class AllReduce(Hopper):
     """The hops of a round are made together, by as many workers as there are partitions.
 
     A round begins when so many are free. Whoever has joined waits for the others, so that none does
-    anything else before all are there: two rounds never wait for each other's workers.
+    anything else before all are there: two rounds never wait for each other's workers. Whether their steps
+    are pipelined is a matter of the trainers.
     """
 
     def next(self, state: RunState, worker: WorkerView, now: float) -> Task | None:
