@@ -13,8 +13,7 @@ from cerebro_db.decide.strategies.hopper import Hopper
 class WholeTask(Hopper):
     """The hops of the plan, those of a configuration by one worker.
 
-    Who must wait for scores, or for a decision, leaves its worker to another configuration; whoever
-    is free goes on with it then.
+    While it waits for scores, or for a decision, its worker takes another one, and has both then.
     """
 
     def _training(self, state: RunState, worker: WorkerView, held: Collection[int]) -> Task | None:
@@ -23,9 +22,12 @@ class WholeTask(Hopper):
         if alone is not None:
             return Train((alone,))
 
-        def priority(track: Track) -> tuple[bool, bool, float, int]:
-            is_own, is_free = track.worker == worker.number, track.worker is None
-            return not is_own, not is_free, -track.work, track.configuration.mst_key
+        def priority(track: Track) -> tuple[bool, float, int]:
+            return track.worker is None, -track.work, track.configuration.mst_key
 
-        ready = sorted(dispatch.ready_tracks(state, worker, held), key=priority)
-        return Train((ready[0].waiting[0],)) if ready else None
+        ready = [
+            track
+            for track in dispatch.ready_tracks(state, worker, held)
+            if track.worker in (None, worker.number)
+        ]
+        return Train((min(ready, key=priority).waiting[0],)) if ready else None
