@@ -144,6 +144,16 @@ def test_results_are_the_same_from_run_to_run_whoever_works(
     assert progress == (strategy, hops, hops)
 
 
+def test_a_model_goes_on_by_another_strategy(bench: Any, fit: Fit, weights: Any) -> None:
+    out, _ = fit(configs="pair", epochs=1)
+    for given in ({"strategy": "averaging"}, {"strategy": "pipe", "strategy_params": "warm_up=0"}):
+        before = weights(out)
+        fit(configs="pair", epochs=1, out=out, warm_start=True, **given)
+        assert bench.column(f"SELECT DISTINCT status FROM {out}_info") == ["finished"]
+        after = weights(out)
+        assert all(after[key] != before[key] for key in (1, 2))
+
+
 KILLS = {
     "worker": "SELECT pg_terminate_backend(pid) FROM cerebro.hops WHERE run_id = %s "
     "ORDER BY finished DESC LIMIT 1",
