@@ -218,6 +218,13 @@ class TrainerBound(CerebroError):
         super().__init__(f"the trainer began with a narrower {setting} than is set now")
 
 
+class PeerLost(CerebroError):
+    """One of the trainers that compute together has ended, or was stopped; the others end their task."""
+
+    sqlstate = "YC004"
+    advice = "a run goes on by itself, from the last state that was stored"
+
+
 class RunFailed(CerebroError):
     """A run cannot go on."""
 

@@ -23,6 +23,8 @@ return relay.driver(
         durability=durability,
         max_seconds=max_seconds,
         replace=replace,
+        strategy=strategy,
+        strategy_params=strategy_params,
     ),
     wait,
     priority,

@@ -18,6 +18,8 @@ return relay.driver(
         max_seconds=max_seconds,
         schedule=schedule,
         replace=replace,
+        strategy=strategy,
+        strategy_params=strategy_params,
     ),
     wait,
     priority,

@@ -53,6 +53,10 @@ def fit(
     durability: Annotated[str, typer.Option(help="hop or epoch.")] = "hop",
     max_seconds: MaxSeconds = None,
     schedule: Annotated[str, typer.Option(help="hopper or rotation.")] = "hopper",
+    strategy: Annotated[
+        str | None, typer.Option(help="How hops are made; default: hopper.")
+    ] = None,
+    strategy_params: Annotated[str | None, typer.Option(help="Such as 'rounds=4'.")] = None,
     live: Live = True,
 ) -> None:
     """Trains like cerebro_fit_multiple, with its driver in this process."""
@@ -78,6 +82,8 @@ def fit(
         durability=durability,
         max_seconds=max_seconds,
         schedule=schedule,
+        strategy=strategy,
+        strategy_params=strategy_params,
         search_path=client.search_path,
         cores=client.cores,
     )

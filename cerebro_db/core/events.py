@@ -131,6 +131,19 @@ class HopDone:
 
 
 @dataclass(frozen=True)
+class RoundDone:
+    """The hops of a round have left one state; ``at`` on the clock.
+
+    Attributes:
+        version: hops that were done before it.
+    """
+
+    mst_key: int
+    version: int
+    at: float
+
+
+@dataclass(frozen=True)
 class HopDropped:
     """A hop of a configuration that has ended is under way no more, and left nothing."""
 
@@ -140,6 +153,13 @@ class HopDropped:
 @dataclass(frozen=True)
 class Separated:
     """Hops of a task that failed are to be made one by one: so it is found out whose fault it was."""
+
+    hops: tuple[Hop, ...]
+
+
+@dataclass(frozen=True)
+class Broken:
+    """Hops that are made together cannot be: nobody joins them any more."""
 
     hops: tuple[Hop, ...]
 
@@ -217,8 +237,10 @@ Event = (
     | Submitted
     | Returned
     | HopDone
+    | RoundDone
     | HopDropped
     | Separated
+    | Broken
     | Lost
     | Scanned
     | Measured

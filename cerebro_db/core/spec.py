@@ -13,6 +13,10 @@ from cerebro_db.configs.parameters import CompileParams, FitParams
 
 TRAINING, VALIDATION = "training", "validation"
 HOPPER, ROTATION = "hopper", "rotation"
+TASK, AVERAGING, ALLREDUCE, PIPE = "task", "averaging", "allreduce", "pipe"
+# Whose hops of a round are made by as many workers at the same time, and all whose hops have rounds.
+SIDE_BY_SIDE = (ALLREDUCE, PIPE)
+GROUPED = (AVERAGING, *SIDE_BY_SIDE)
 EVERY_HOP, EVERY_EPOCH = "hop", "epoch"
 
 
@@ -110,6 +114,10 @@ class RunSpec:
         frequency: epochs between measures.
         partitions: keys of the partitions of each data set.
         schedule: which strategy makes its hops.
+        rounds: of an epoch, where replicas of a configuration train side by side: each ends with one state.
+        resets: whether optimizers begin each round anew.
+        warm_up: epochs whose steps are not pipelined, where others are.
+        bits: of a number of a gradient that is exchanged.
         durability: which states outlive a crash: those of every hop, or those at the end of an epoch.
         scans_wait: whether a scan waits for all configurations, as partitions do not fit into memory.
         is_open: whether decisions may change the set of configurations while the run goes on.
@@ -122,6 +130,10 @@ class RunSpec:
     frequency: int
     partitions: Mapping[str, tuple[int, ...]]
     schedule: str = HOPPER
+    rounds: int = 1
+    resets: bool = False
+    warm_up: int = 0
+    bits: int = 32
     durability: str = EVERY_HOP
     use_gpus: bool = False
     scans_wait: bool = False
@@ -141,8 +153,13 @@ class RunSpec:
 
     @property
     def hops_an_epoch(self) -> int:
-        """Partitions of the training table."""
-        return len(self.partitions[TRAINING])
+        """Of a configuration: one over each partition, or over a part of it in each round."""
+        return len(self.partitions[TRAINING]) * self.rounds
+
+    @property
+    def together(self) -> int:
+        """Hops that begin with the same state, and leave one: those of a round."""
+        return len(self.partitions[TRAINING]) if self.schedule in GROUPED else 1
 
     @property
     def measured_epochs(self) -> list[int]:
@@ -153,6 +170,29 @@ class RunSpec:
     def version(self, hop: Hop) -> int:
         """Hops that a configuration has done before this one."""
         return (hop.epoch - 1) * self.hops_an_epoch + hop.position
+
+    def base(self, hop: Hop) -> int:
+        """The version of the state that a hop begins with."""
+        version = self.version(hop)
+        return version - version % self.together
+
+    def left(self, hop: Hop) -> int:
+        """The version of the state that a hop leaves; where that is averaged, a negative number."""
+        if self.schedule == AVERAGING:
+            return -1 - self.version(hop)
+        return self.base(hop) + self.together
+
+    def round_of(self, hop: Hop) -> int:
+        """The round of its epoch that a hop belongs to, from 0."""
+        return hop.position // self.together
+
+    def is_pipelined(self, epoch: int) -> bool:
+        """True if a step of an epoch goes on while the gradients of the one before are exchanged."""
+        return self.schedule == PIPE and epoch > self.warm_up
+
+    def begins_epoch(self, hop: Hop) -> bool:
+        """True if a hop begins with the state after the epoch before."""
+        return self.base(hop) % self.hops_an_epoch == 0
 
     def is_last_of_epoch(self, hop: Hop) -> bool:
         """True if an epoch ends with a hop."""

@@ -10,8 +10,18 @@ from typing import Any
 
 from cerebro_db.core import events
 from cerebro_db.core.events import NOTHING, Event, Verdict
-from cerebro_db.core.spec import TRAINING, Configuration, Hop, RunSpec
-from cerebro_db.core.tasks import Combine, Scan, Score, ScoringGroup, Step, Task, Train
+from cerebro_db.core.spec import AVERAGING, GROUPED, TRAINING, Configuration, Hop, RunSpec
+from cerebro_db.core.tasks import (
+    Average,
+    Combine,
+    Join,
+    Scan,
+    Score,
+    ScoringGroup,
+    Step,
+    Task,
+    Train,
+)
 from cerebro_db.errors import InvalidArgument
 
 # The states of a configuration at any time, the one that is being written included, but for that
@@ -31,9 +41,10 @@ class Track:
         rungs: budgets that it has had: epochs after which it is measured in any case.
         planned: the last epoch that is planned.
         waiting: hops that are planned, and not begun.
-        in_flight: the hop under way.
+        begun: hops under way.
         done: hops that are done, which is the version of the newest state.
-        states: versions that are there.
+        worker: that took its last hop.
+        states: versions that are there; those below 0 are of hops of a round, and become one.
         measured: values after each epoch, by data set.
         scored: epochs that were measured on all data sets.
         ended: status and error, where it failed or was cancelled.
@@ -47,8 +58,9 @@ class Track:
     rungs: set[int]
     planned: int = 0
     waiting: deque[Hop] = field(default_factory=deque)
-    in_flight: Hop | None = None
+    begun: list[Hop] = field(default_factory=list)
     done: int = 0
+    worker: int | None = None
     states: set[int] = field(default_factory=set)
     measured: dict[int, dict[str, Mapping[str, float]]] = field(default_factory=dict)
     scored: set[int] = field(default_factory=set)
@@ -68,6 +80,16 @@ class Track:
         """True if it goes on no further, and has a model."""
         return self.ended is None and self.verdict.stopped_epoch is not None
 
+    @property
+    def in_flight(self) -> Hop | None:
+        """The hop under way, of several the last one of the plan; None where there is none."""
+        return max(self.begun, default=None)
+
+    @property
+    def parts(self) -> set[int]:
+        """Numbers of the hops of the round under way that have left a state."""
+        return {-1 - version for version in self.states if -1 - version >= self.done}
+
     def measured_after(self, epoch: int) -> list[int]:
         """Later epochs that were measured."""
         return [later for later in self.measured if later > epoch]
@@ -81,7 +103,7 @@ class Track:
     @property
     def work(self) -> float:
         """Estimated seconds of all its planned hops that are not finished."""
-        hops = len(self.waiting) + (self.in_flight is not None)
+        hops = len(self.waiting) + len(self.begun)
         return self.configuration.hop_seconds * hops
 
     @property
@@ -130,6 +152,7 @@ class RunState:
         decisions: how many were made.
         tasks: under way, by the number of the worker.
         alone: hops that are made one by one.
+        broken: rounds whose hops are made together, and one of them has failed.
         pending: configurations to be scored, by epoch.
         groups: that are being scanned.
         combining: groups and data sets whose sums are complete.
@@ -149,6 +172,7 @@ class RunState:
         self.decisions = 0
         self.tasks: dict[int, Task] = {}
         self.alone: list[Hop] = []
+        self.broken: set[tuple[Hop, ...]] = set()
         self.pending: dict[int, Pending] = {}
         self.groups: list[ScoringGroup] = []
         self.combining: list[Combine] = []
@@ -184,7 +208,7 @@ class RunState:
     @property
     def is_training(self) -> bool:
         """True if a worker trains."""
-        return any(isinstance(task, Train | Step) for task in self.tasks.values())
+        return any(isinstance(task, Train | Step | Join) for task in self.tasks.values())
 
     @property
     def longest_hop(self) -> float:
@@ -196,8 +220,39 @@ class RunState:
     def is_complete(self) -> bool:
         """True if nothing is left to train or to score."""
         planned = all(track.planned >= track.budget for track in self.alive)
-        trained = planned and not self._unfinished.total()
+        trained = planned and not self._unfinished.total() and not self.unaveraged
         return trained and not (self.pending or self.groups or self.combining)
+
+    def ready(self, track: Track) -> list[Hop]:
+        """Hops of a configuration that can begin now: the next one, or all of the round that are left."""
+        if self.spec.schedule in GROUPED:
+            return [hop for hop in track.waiting if self.spec.base(hop) == track.done]
+        return [track.waiting[0]] if track.waiting and not track.begun else []
+
+    @property
+    def joinable(self) -> list[tuple[Hop, ...]]:
+        """Rounds that some workers have joined, and others are still to."""
+        begun = [track for track in self.active.values() if track.begun and self.ready(track)]
+        rounds = [tuple(sorted([*track.begun, *self.ready(track)])) for track in begun]
+        return [one for one in rounds if one not in self.broken]
+
+    @property
+    def to_average(self) -> list[Average]:
+        """Rounds whose hops have all left a state, which nobody averages yet."""
+        if self.spec.schedule != AVERAGING:
+            return []
+        found = [
+            Average(mst_key, track.done)
+            for mst_key, track in self.tracks.items()
+            if track.is_alive and len(track.parts) == self.spec.together
+        ]
+        return [one for one in found if one not in self.tasks.values()]
+
+    @property
+    def unaveraged(self) -> set[int]:
+        """Epochs of which a round is to be averaged, or is being averaged."""
+        under_way = [task for task in self.tasks.values() if isinstance(task, Average)]
+        return {one.version // self.spec.hops_an_epoch + 1 for one in under_way + self.to_average}
 
     def is_measured(self, track: Track, epoch: int) -> bool:
         """True if a configuration is scored after an epoch."""
@@ -205,7 +260,8 @@ class RunState:
 
     def is_epoch_done(self, epoch: int) -> bool:
         """True if an epoch was planned, and nobody has a hop of it left."""
-        return epoch in self._planned and self._unfinished[epoch] == 0
+        is_made = epoch in self._planned and self._unfinished[epoch] == 0
+        return is_made and epoch not in self.unaveraged
 
     def is_epoch_complete(self, epoch: int) -> bool:
         """True if all have done an epoch, and been scored where that is wanted."""
@@ -254,7 +310,7 @@ class RunState:
         self.changed.add(mst_key)
         _put(self.behind, mst_key, track.planned < self._plannable(track))
         _put(self.gone, mst_key, track.ended is not None)
-        if track.waiting or track.in_flight:
+        if track.waiting or track.begun:
             self.active[mst_key] = track
         else:
             self.active.pop(mst_key, None)
@@ -324,7 +380,9 @@ class RunState:
             self._planned.add(hop.epoch)
             track.planned = max(track.planned, hop.epoch)
             _put(self.behind, hop.mst_key, track.planned < self._plannable(track))
-            if self.spec.version(hop) < track.done or not track.is_alive:
+            version = self.spec.version(hop)
+            is_done = version < track.done or version in track.parts
+            if is_done or not track.is_alive:
                 continue
             last = track.waiting[-1] if track.waiting else track.in_flight
             if last is not None and hop <= last:
@@ -341,18 +399,22 @@ class RunState:
                 self._scan_begun(scan)
         elif isinstance(task, Combine):
             self.combining.remove(task)
+        elif isinstance(task, Join):
+            self._begin(task.own, event.worker)
         elif isinstance(task, Train | Step):
             for hop in task.hops:
-                self._begin(hop)
+                self._begin(hop, event.worker)
 
-    def _begin(self, hop: Hop) -> None:
+    def _begin(self, hop: Hop, worker: int) -> None:
         track = self.tracks[hop.mst_key]
+        track.worker = worker
         if hop in self.alone:
             self.alone.remove(hop)
             return
-        if track.in_flight is not None or not track.waiting or track.waiting[0] != hop:
+        if hop not in self.ready(track):
             raise InvalidArgument(f"hop: got {hop}; under way is {track.in_flight}")
-        track.in_flight = track.waiting.popleft()
+        track.waiting.remove(hop)
+        track.begun.append(hop)
 
     def _returned(self, event: events.Returned) -> None:
         self.tasks.pop(event.worker, None)
@@ -361,13 +423,28 @@ class RunState:
         hop, track = event.hop, self.tracks[event.hop.mst_key]
         track.seconds = event.seconds
         self._finish(hop)
-        track.done = self.spec.version(hop) + 1
+        if self.spec.schedule not in GROUPED:
+            self._advance(track, self.spec.left(hop), event.at)
+        elif self.spec.schedule == AVERAGING and track.ended is None:
+            track.states.add(self.spec.left(hop))
+            self.changed.add(hop.mst_key)
+
+    def _round_done(self, event: events.RoundDone) -> None:
+        track = self.tracks[event.mst_key]
+        if event.version != track.done:
+            raise InvalidArgument(f"round: got {event}; {track.done} hops are done")
+        self._advance(track, event.version + self.spec.together, event.at)
+
+    def _advance(self, track: Track, version: int, at: float) -> None:
+        """A configuration has the next one of its states."""
+        track.done = version
         if track.ended is None:
-            track.states.add(track.done)
-        self._has_changed(hop.mst_key)
-        if self.spec.is_last_of_epoch(hop) and track.is_alive:
-            self.trained[hop.epoch] += 1
-            self._pend(track, hop.epoch, event.at)
+            track.states.add(version)
+        self._has_changed(track.configuration.mst_key)
+        epoch, rest = divmod(track.done, self.spec.hops_an_epoch)
+        if not rest and track.is_alive:
+            self.trained[epoch] += 1
+            self._pend(track, epoch, at)
 
     def _hop_dropped(self, event: events.HopDropped) -> None:
         if event.hop in self.alone:
@@ -376,14 +453,17 @@ class RunState:
 
     def _finish(self, hop: Hop) -> None:
         track = self.tracks[hop.mst_key]
-        if track.in_flight != hop:
+        if hop not in track.begun:
             raise InvalidArgument(f"hop: got {hop}; under way is {track.in_flight}")
-        track.in_flight = None
+        track.begun.remove(hop)
         self._unfinished[hop.epoch] -= 1
         self._has_changed(hop.mst_key)
 
     def _separated(self, event: events.Separated) -> None:
         self.alone += event.hops
+
+    def _broken(self, event: events.Broken) -> None:
+        self.broken.add(event.hops)
 
     def _lost(self, event: events.Lost) -> None:
         task = event.task
@@ -391,11 +471,20 @@ class RunState:
         match task:
             case Train(hops) | Step(hops):
                 self.alone += hops
+            case Join(hops):
+                self._put_back(hops)
             case Score(scans):
                 for scan in scans:
                     scan.group.waiting.append((scan.dataset, scan.partition_key))
             case Combine():
                 self.combining.append(task)
+
+    def _put_back(self, hops: tuple[Hop, ...]) -> None:
+        """The hops of a round are to be made together again."""
+        self.broken.discard(hops)
+        track = self.tracks[hops[0].mst_key]
+        track.begun = [hop for hop in track.begun if hop not in hops]
+        track.waiting = deque(sorted({*track.waiting, *hops}))
 
     def _pend(self, track: Track, epoch: int, at: float) -> None:
         """An epoch is to be scored: at once, or together with those that finish it within a moment.
@@ -491,8 +580,10 @@ _APPLY: Mapping[type[Any], Callable[[RunState, Any], None]] = {
     events.Submitted: RunState._submitted,
     events.Returned: RunState._returned,
     events.HopDone: RunState._hop_done,
+    events.RoundDone: RunState._round_done,
     events.HopDropped: RunState._hop_dropped,
     events.Separated: RunState._separated,
+    events.Broken: RunState._broken,
     events.Lost: RunState._lost,
     events.Scanned: RunState._scanned,
     events.Measured: RunState._measured,
@@ -514,7 +605,7 @@ def _put(keys: set[int], mst_key: int, is_in: bool) -> None:
 def subjects(task: Task | None) -> tuple[Hashable, ...]:
     """Parts of a task that are done again, and counted, one by one."""
     match task:
-        case Train(hops) | Step(hops):
+        case Train(hops) | Step(hops) | Join(hops):
             return hops
         case Score(scans):
             return scans

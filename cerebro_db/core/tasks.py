@@ -71,6 +71,38 @@ class Step:
 
 
 @dataclass(frozen=True)
+class Join:
+    """A worker's share of a round whose hops are made together.
+
+    Attributes:
+        hops: of the round, in the order of their places.
+        place: of the worker's own.
+        leads: whether it is the last one that joins, and leaves the state.
+    """
+
+    hops: tuple[Hop, ...]
+    place: int
+    leads: bool
+
+    @property
+    def own(self) -> Hop:
+        """The hop of this worker."""
+        return self.hops[self.place]
+
+
+@dataclass(frozen=True)
+class Average:
+    """The states that the hops of a round have left become one.
+
+    Attributes:
+        version: hops that the configuration had done before the round.
+    """
+
+    mst_key: int
+    version: int
+
+
+@dataclass(frozen=True)
 class Score:
     """One scan, or those of several partitions of a data set side by side."""
 
@@ -100,7 +132,7 @@ class WriteEvents:
     task: str
 
 
-Task = Train | Step | Score | Combine | Trial | WriteEvents
+Task = Train | Step | Join | Average | Score | Combine | Trial | WriteEvents
 
 
 @dataclass(frozen=True)
@@ -190,13 +222,18 @@ class Sums:
 
 
 @dataclass(frozen=True)
+class Averaged:
+    """Result of Average: the state is there."""
+
+
+@dataclass(frozen=True)
 class Answered:
     """Result of any other task: JSON."""
 
     result: Any
 
 
-Result = Ready | Trained | Sums | Answered | Failure
+Result = Ready | Trained | Averaged | Sums | Answered | Failure
 
 
 @dataclass(frozen=True)

@@ -40,7 +40,7 @@ def next_hops(state: RunState, worker: WorkerView, held: Collection[int]) -> tup
     alone = next_alone(state, worker)
     if alone is not None:
         return (alone,)
-    critical = _critical_work(state)
+    critical = critical_work(state)
 
     def priority(track: Track) -> tuple[bool, int, float, bool, int]:
         hop, work = track.waiting[0], track.work
@@ -76,7 +76,7 @@ def is_pressing(state: RunState, worker: WorkerView, held: Collection[int]) -> b
     At most half as many configurations are critical as there are workers, so that one is soon
     free for all else; and no critical configuration is held, which may wait for just that.
     """
-    least = _critical_work(state)
+    least = critical_work(state)
     critical = {key for key, track in state.active.items() if track.work >= least}
     if 2 * len(critical) > state.spec.workers.count or not critical.isdisjoint(held):
         return False
@@ -106,6 +106,7 @@ def _fit(state: RunState, worker: WorkerView, tracks: list[Track]) -> bool:
     return sum(math.inf if one.seconds is None else one.seconds for one in tracks) <= SHARED_SECONDS
 
 
-def _critical_work(state: RunState) -> float:
+def critical_work(state: RunState) -> float:
+    """Estimated seconds from which on the remaining work of a configuration is critical."""
     work = sum(track.work for track in state.active.values())
     return CRITICAL_SHARE * work / max(1, state.spec.workers.count)

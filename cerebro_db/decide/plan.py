@@ -10,7 +10,7 @@ import heapq
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from cerebro_db.core.spec import TRAINING, Hop
+from cerebro_db.core.spec import GROUPED, TRAINING, Hop
 from cerebro_db.core.state import RunState, check_cost
 from cerebro_db.errors import InvalidArgument
 
@@ -65,6 +65,8 @@ def planned_again(state: RunState, mst_key: int) -> list[Hop]:
 def epoch_of(state: RunState, cohort: int, epoch: int) -> tuple[Hop, ...]:
     """The hops of an epoch of a whole cohort."""
     keys = state.cohorts[cohort]
+    if state.spec.schedule in GROUPED:
+        return plan_rounds(keys, state.spec.partitions[TRAINING], state.spec.rounds, epoch)
     costs = tuple((key, state.tracks[key].configuration.hop_seconds) for key in keys)
     return _epoch_of(costs, state.spec.partitions[TRAINING], state.spec.seed, epoch, cohort)
 
@@ -118,6 +120,25 @@ def plan_epoch(
     entropy = [seed, epoch, cohort] if cohort else [seed, epoch]
     schedule = _Schedule(costs, partitions, entropy)
     return tuple(schedule.hops(epoch))
+
+
+def plan_rounds(
+    keys: Sequence[int], partitions: Sequence[int], rounds: int, epoch: int
+) -> tuple[Hop, ...]:
+    """Returns the hops of one epoch where those of a round are made side by side.
+
+    Args:
+        keys: of configurations.
+        partitions: each has a hop in every round.
+        rounds: of the epoch.
+        epoch: from 1.
+    """
+    places = sorted(partitions) * rounds
+    return tuple(
+        Hop(mst_key, epoch, position, partition_key)
+        for mst_key in sorted(keys)
+        for position, partition_key in enumerate(places)
+    )
 
 
 class _Schedule:

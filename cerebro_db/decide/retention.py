@@ -41,6 +41,8 @@ def needed(state: RunState, track: Track) -> set[int]:
     if track.ended is not None:
         return {epoch * hops for epoch in track.kept}
     found = {track.done}
+    if track.is_alive:  # and what its round has left so far
+        found |= {-1 - number for number in track.parts}
     found |= {version for version in track.states if _is_to_score(state, track, version)}
     if not state.spec.every_hop or state.spec.is_open:
         found.add(track.done - track.done % hops)
@@ -53,7 +55,7 @@ def needed(state: RunState, track: Track) -> set[int]:
 
 def _is_to_score(state: RunState, track: Track, version: int) -> bool:
     epoch, rest = divmod(version, state.spec.hops_an_epoch)
-    if rest or not epoch or epoch in track.scored:
+    if rest or epoch <= 0 or epoch in track.scored:
         return False
     return version <= track.done and state.is_awaited(track, epoch)
 
@@ -74,4 +76,5 @@ def _is_full(state: RunState, track: Track) -> bool:
     restored = track.verdict.restored_epoch
     epochs = track.kept if restored is None else track.kept | {restored}
     kept = {epoch * state.spec.hops_an_epoch for epoch in epochs}
-    return len(track.states - kept) >= MOST_STATES
+    whole = {version for version in track.states if version >= 0}
+    return len(whole - kept) >= MOST_STATES

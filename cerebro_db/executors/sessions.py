@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import json
+import math
+import secrets
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from cerebro_db.core.rounds import rows_of_round
 from cerebro_db.core.spec import TRAINING, Hop
 from cerebro_db.core.state import RunState
 from cerebro_db.core.tasks import (
     Answered,
+    Average,
+    Averaged,
     Combine,
     Failure,
     HopResult,
+    Join,
     Outcome,
     Ready,
     Result,
@@ -31,11 +37,13 @@ from cerebro_db.core.tasks import (
 )
 from cerebro_db.decide.plan import next_partition
 from cerebro_db.errors import CerebroError, InvalidData, OutOfMemory, TrainerLost
-from cerebro_db.executors.tasks import TaskWriter
+from cerebro_db.executors.tasks import RoundPart, TaskWriter
 from cerebro_db.postgres.dialects.choice import PostgreSQL
 from cerebro_db.postgres.dialects.postgresql_training import (
+    AverageOrder,
     HopMade,
     HopOrder,
+    Member,
     RotationStatements,
     ScanOrder,
     Statement,
@@ -103,6 +111,7 @@ class _Worker:
         tables: of states, that the statement under way uses.
         target: the one of them that it writes to.
         orders: of the hops that it makes, by mst_key.
+        average: what it averages.
         sent: when they were sent.
     """
 
@@ -117,7 +126,21 @@ class _Worker:
     tables: list[StateTable] = field(default_factory=list)
     target: StateTable | None = None
     orders: Mapping[int, HopOrder] = field(default_factory=dict)
+    average: AverageOrder | None = None
     sent: float = 0.0
+
+
+@dataclass
+class _Meeting:
+    """Where the trainers of a round meet, and whose they are.
+
+    Attributes:
+        members: workers that have joined, by their places.
+    """
+
+    name: str = field(default_factory=lambda: f"cerebro-{secrets.token_hex(16)}")
+    secret: str = field(default_factory=lambda: secrets.token_hex(32))
+    members: dict[int, Member] = field(default_factory=dict)
 
 
 class WorkerSessions:
@@ -134,6 +157,8 @@ class WorkerSessions:
         self._ticked = 0.0
         # When each partition's process had its part of the last step done.
         self._free_since: dict[int, float] = {}
+        # Of the rounds under way whose hops are made together, by configuration.
+        self._meetings: dict[int, _Meeting] = {}
 
     # -- the port ----------------------------------------------------------------
     def start(self) -> None:
@@ -195,8 +220,20 @@ class WorkerSessions:
             case Step(hops):
                 orders = [self._timed(one) for one in self._orders(state, worker, hops)]
                 return self._rotation.step(self._packed, self._told(worker, orders))
+            case Join():
+                return self._share(state, worker, task)
+            case Average():
+                return self._sql.average(self._average_order(state, worker, task))
             case Score(scans):
                 return self._scoring(state, worker, scans, together=task.together)
+            case _:
+                return self._once(state, worker, task)
+
+    def _once(
+        self, state: RunState, worker: _Worker, task: Combine | Trial | WriteEvents
+    ) -> Statement:
+        """The statement of a task that one process does, whatever partitions it has."""
+        match task:
             case Combine(group, dataset):
                 scored = {
                     key: track.configuration
@@ -223,13 +260,13 @@ class WorkerSessions:
 
     def _orders(self, state: RunState, worker: _Worker, hops: Sequence[Hop]) -> list[HopOrder]:
         """Orders of hops, by ascending mst_key; the tables that they use are the worker's."""
-        store, versions = self._place.store, [state.spec.version(hop) for hop in hops]
-        sources = {hop: store.of((hop.mst_key, state.spec.version(hop))) for hop in hops}
+        store, spec = self._place.store, state.spec
+        sources = {hop: store.of((hop.mst_key, spec.base(hop))) for hop in hops}
         # One statement writes one table: where one of the states must last, all of them do.
-        target = store.target(*(version + 1 for version in versions))
+        target = store.target(*map(spec.left, hops))
         worker.target, worker.tables = target, store.use([*sources.values(), target])
         orders = [
-            self._order(state, worker, hop, sources[hop], target)
+            self._order(state, worker, hop, sources[hop], target, self._part(state, hop))
             for hop in sorted(hops, key=lambda hop: hop.mst_key)
         ]
         return orders
@@ -246,31 +283,116 @@ class WorkerSessions:
         worker: _Worker,
         hop: Hop,
         source: StateTable | None,
-        target: StateTable,
+        target: StateTable | None,
+        part: RoundPart | None,
     ) -> HopOrder:
         place, track = self._place, state.tracks[hop.mst_key]
-        one, version = track.configuration, state.spec.version(hop)
+        one, version = track.configuration, state.spec.base(hop)
         starts_from_weights = version == 0 and one.architecture.has_weights
         rate = track.verdict.learning_rate
         return HopOrder(
             source=source.name if source else None,
-            target=target.name,
+            target=target.name if target else None,
             run_id=place.run_id,
             mst_key=hop.mst_key,
             epoch=hop.epoch,
             position=hop.position,
             partition_key=hop.partition_key,
             version=version,
+            makes=state.spec.left(hop),
             next_partition_key=next_partition(state, hop),
             worker=worker.number,
             waited=time.monotonic() - worker.free_since,
-            task=place.tasks.hop(one, hop, is_first=version == 0, learning_rate=rate),
+            task=place.tasks.hop(
+                one,
+                hop,
+                is_first=version == 0,
+                begins_epoch=state.spec.begins_epoch(hop),
+                learning_rate=rate,
+                part=part,
+            ),
             salt=place.tasks.salt(hop) if one.fit_params.shuffle else None,
             passes=1 if self._fits(hop.partition_key) else one.fit_params.epochs,
             reads=(TRAINING, hop.partition_key) not in worker.kept,
             weights_of=one.architecture.model_id if starts_from_weights else None,
             preparation=place.preparation,
         )
+
+    def _part(self, state: RunState, hop: Hop) -> RoundPart | None:
+        """The part of a hop in a round of several; None where hops follow each other."""
+        if state.spec.together == 1:
+            return None
+        place = hop.position % state.spec.together
+        return RoundPart(place, self._rows_of(state, hop), state.spec.resets)
+
+    def _share(self, state: RunState, worker: _Worker, task: Join) -> Statement:
+        """The statement of a share of a round; of the last one that joins, which leaves the state."""
+        store, spec, hop = self._place.store, state.spec, task.own
+        if not state.tracks[hop.mst_key].begun:
+            self._meetings[hop.mst_key] = _Meeting()
+        meeting = self._meetings[hop.mst_key]
+        source = store.of((hop.mst_key, spec.base(hop)))
+        worker.target = store.target(spec.left(hop)) if task.leads else None
+        worker.tables = store.use([source, worker.target])
+        part = self._part(state, hop)
+        assert part is not None
+        part = replace(part, group=self._group(state, task, meeting))
+        order = self._order(state, worker, hop, source, worker.target, part)
+        meeting.members[task.place] = Member(
+            hop.position, hop.partition_key, worker.number, worker.session.pid, order.waited
+        )
+        self._told(worker, [order])
+        if not task.leads:
+            return self._sql.share(self._packed, order)
+        members = [meeting.members[place] for place in range(len(task.hops))]
+        return self._sql.lead(self._packed, order, members)
+
+    def _group(self, state: RunState, task: Join, meeting: _Meeting) -> dict[str, Any]:
+        """What a trainer is told of those that it computes with."""
+        size = state.tracks[task.own.mst_key].configuration.fit_params.batch_size
+        steps = [
+            math.ceil((stop - start) / size)
+            for start, stop in (self._rows_of(state, hop) for hop in task.hops)
+        ]
+        return {
+            "name": meeting.name,
+            "secret": meeting.secret,
+            "size": len(task.hops),
+            "leads": task.leads,
+            "steps": max(steps),
+            "bits": state.spec.bits,
+            "is_pipelined": state.spec.is_pipelined(task.own.epoch),
+        }
+
+    def _rows_of(self, state: RunState, hop: Hop) -> tuple[int, int]:
+        """Rows of a pass over its partition that a hop of a round trains on."""
+        rows = {one.partition_key: one.rows for one in self._packed.partitions}
+        size = state.tracks[hop.mst_key].configuration.fit_params.batch_size
+        number, most = state.spec.round_of(hop), max(rows.values())
+        return rows_of_round(rows[hop.partition_key], most, size, number, state.spec.rounds)
+
+    def _average_order(self, state: RunState, worker: _Worker, task: Average) -> AverageOrder:
+        """The order of an average; the tables that it uses are the worker's."""
+        store, spec = self._place.store, state.spec
+        epoch, position = divmod(task.version, spec.hops_an_epoch)
+        keys = sorted(spec.partitions[TRAINING])
+        hops = [
+            Hop(task.mst_key, epoch + 1, position + place, key) for place, key in enumerate(keys)
+        ]
+        parts, makes = [(task.mst_key, spec.left(hop)) for hop in hops], task.version + len(hops)
+        worker.target = store.target(makes)
+        sources = store.use_of(parts)
+        worker.tables = sources + store.use([worker.target])
+        ranges = [self._rows_of(state, hop) for hop in hops]
+        worker.average = AverageOrder(
+            states=[table.name for table in sources],
+            target=worker.target.name,
+            mst_key=task.mst_key,
+            versions=[version for _, version in parts],
+            weights=[float(stop - start) for start, stop in ranges],
+            makes=makes,
+        )
+        return worker.average
 
     def _timed(self, order: HopOrder) -> HopOrder:
         """The same, told by the process that makes it and not by the session."""
@@ -355,6 +477,10 @@ class WorkerSessions:
                 return self._trained(worker, hops, rows)
             case Step(hops):
                 return self._stepped(worker, hops, rows)
+            case Join():
+                return self._shared(worker, worker.task, rows)
+            case Average():
+                return self._averaged(worker, int(rows[0][0]))
             case Score(scans):
                 together = worker.task.together
                 texts = dict(rows) if together else {scans[0].partition_key: rows[0][0]}
@@ -366,12 +492,12 @@ class WorkerSessions:
     def _undone(self, worker: _Worker) -> None:
         """The statement of a worker has left nothing."""
         if worker.target is not None:
-            for _ in worker.orders:
+            for _ in range(len(worker.orders) + (worker.average is not None)):
                 self._place.store.failed(worker.target)
 
     def _release(self, worker: _Worker) -> None:
         self._place.store.give_back(worker.tables)
-        worker.tables, worker.target, worker.orders = [], None, {}
+        worker.tables, worker.target, worker.orders, worker.average = [], None, {}, None
         worker.task, worker.is_busy = None, False
         worker.free_since = time.monotonic()
 
@@ -428,7 +554,7 @@ class WorkerSessions:
         """Take note of the state that a hop left."""
         assert worker.target is not None
         order = worker.orders[hop.mst_key]
-        self._place.store.wrote(worker.target, (hop.mst_key, order.version + 1), made.size)
+        self._place.store.wrote(worker.target, (hop.mst_key, order.makes), made.size)
         return HopResult(
             hop=hop,
             worker=order.worker,
@@ -439,6 +565,41 @@ class WorkerSessions:
             rows=made.rows,
             figures=made.figures,
         )
+
+    def _shared(self, worker: _Worker, task: Join, rows: list[tuple[Any, ...]]) -> Trained:
+        """Hops that were made together, from the worker that has led them; of others none."""
+        if not task.leads:
+            worker.kept = set(map(_partition, rows[0][0]))
+            return Trained(())
+        assert worker.target is not None
+        (order,) = worker.orders.values()
+        _, _, kept, size = rows[0]
+        worker.kept = set(map(_partition, kept))
+        self._place.store.wrote(worker.target, (order.mst_key, order.makes), size)
+        seconds, counts = time.monotonic() - worker.sent, {row[0]: row[1] for row in rows}
+        members = self._meetings.pop(order.mst_key).members
+        return Trained(
+            tuple(
+                HopResult(
+                    hop=hop,
+                    worker=members[place].worker,
+                    pid=members[place].pid,
+                    waited=members[place].waited,
+                    sent=worker.sent,
+                    seconds=seconds,
+                    rows=counts[hop.position],
+                )
+                for place, hop in enumerate(task.hops)
+            )
+        )
+
+    def _averaged(self, worker: _Worker, size: int) -> Averaged:
+        """Take note of the state that an average left."""
+        assert worker.target is not None
+        assert worker.average is not None
+        key = worker.average.mst_key, worker.average.makes
+        self._place.store.wrote(worker.target, key, size)
+        return Averaged()
 
     def _sums(
         self, worker: _Worker, scan: Scan, texts: Mapping[int, str], together: bool

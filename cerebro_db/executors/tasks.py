@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from typing import Any
 
 from cerebro_db.configs.settings import Settings
@@ -56,6 +56,24 @@ def worker_task(
     )
 
 
+@dataclass(frozen=True)
+class RoundPart:
+    """Part of a hop in a round of several that begin with the same state.
+
+    Attributes:
+        place: of the hop among them, from 0.
+        rows: the first one that it trains on in a pass over its partition, and the one after the last.
+        resets: whether the optimizer begins anew.
+        group: where the hops of the round are made together: where they meet, and how many steps of a
+            pass they take.
+    """
+
+    place: int
+    rows: tuple[int, int]
+    resets: bool
+    group: Mapping[str, Any] | None = None
+
+
 class TaskWriter:
     """Writes the tasks of one run.
 
@@ -86,9 +104,14 @@ class TaskWriter:
         configuration: Configuration,
         hop: Hop,
         is_first: bool,
+        begins_epoch: bool,
         learning_rate: float | None = None,
+        part: RoundPart | None = None,
     ) -> str:
         """The task of a hop; the learning rate is that of the state where none is given."""
+        more: dict[str, Any] = {}
+        if part is not None:
+            more["part"] = {key: one for key, one in vars(part).items() if one is not None}
         return json.dumps(
             {
                 **self._recipe(configuration),
@@ -101,8 +124,9 @@ class TaskWriter:
                 "salt": self.salt(hop),
                 "initial_seed": configuration.initial_seed,
                 "is_first": is_first,
-                "begins_epoch": hop.position == 0,
+                "begins_epoch": begins_epoch,
                 "learning_rate": learning_rate,
+                **more,
             }
         )
 

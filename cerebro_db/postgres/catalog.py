@@ -43,6 +43,7 @@ class RunRow:
         lock_key: of the advisory lock that the driver holds.
         replaces: whether output tables of that name that are there at its end give way.
         search: JSON of a search; None for a run with a table of configurations.
+        schedule, strategy_params, rounds: the strategy, and what it was asked for.
     """
 
     name: str | None
@@ -74,6 +75,8 @@ class RunRow:
     schedule: str
     replaces: bool
     search: str | None = None
+    strategy_params: str = ""
+    rounds: int = 1
 
 
 @dataclass(frozen=True)
@@ -337,6 +340,17 @@ class Catalog:
                 "AND (epoch - 1) * %s + position >= %s",
                 [run_id, mst_keys, hops_an_epoch, count],
             )
+
+    def forget_hops_but(
+        self, run_id: int, mst_key: int, done: int, kept: Sequence[int], hops_an_epoch: int
+    ) -> None:
+        """Drop the rows of hops of a configuration from a number on, but for some of them."""
+        self._run(
+            "DELETE FROM cerebro._hops WHERE run_id = %s AND mst_key = %s "
+            "AND (epoch - 1) * %s + position >= %s "
+            "AND (epoch - 1) * %s + position <> ALL (%s::int[])",
+            [run_id, mst_key, hops_an_epoch, done, hops_an_epoch, list(kept)],
+        )
 
     def has_recorded(self, run_id: int, done: Mapping[int, int], hops_an_epoch: int) -> bool:
         """Compare the hops of configurations that have a row with the first ones, as many as ``done``."""

@@ -291,7 +291,7 @@ def _check_state(state: RunState, track: Track, epoch: int) -> int:
     version = epoch * state.spec.hops_an_epoch
     if epoch < 1 or version not in track.states:
         hops = state.spec.hops_an_epoch
-        there = sorted(one // hops for one in track.states if one and one % hops == 0)
+        there = sorted(one // hops for one in track.states if one > 0 and one % hops == 0)
         raise InvalidArgument(
             f"epoch of configuration {track.configuration.mst_key}: got {epoch}; allowed: one whose "
             f"state is there, which is {', '.join(map(str, there)) or 'none'}"

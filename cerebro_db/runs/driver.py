@@ -15,8 +15,9 @@ from cerebro_db.configs.messages import check_range
 from cerebro_db.configs.settings import Settings
 from cerebro_db.core.decisions import Asked, Decider, Fixed
 from cerebro_db.core.search import SearchSpec
-from cerebro_db.core.spec import HOPPER, ROTATION, Configuration
+from cerebro_db.core.spec import HOPPER, ROTATION, SIDE_BY_SIDE, Configuration
 from cerebro_db.core.state import RunState
+from cerebro_db.core.strategies import told
 from cerebro_db.decide.strategies import STRATEGIES
 from cerebro_db.errors import (
     CerebroError,
@@ -30,6 +31,7 @@ from cerebro_db.errors import (
     RunCancelled,
     RunFailed,
     RunInterrupted,
+    TooManyConnections,
     WrongRunStatus,
 )
 from cerebro_db.executors.sessions import WorkerSessions, Workplace
@@ -170,6 +172,7 @@ class Drive:
                     reserved(control, setup, self._notify),
                 ):
                     self._run_id = register(control, self._dialect, setup, models)
+                    self._tell_strategy(setup)
                     self._attempt(control, setup)
 
         return self._drive(first)
@@ -209,7 +212,7 @@ class Drive:
         self, control: Session, request: FitRequest, set_up: SetUp
     ) -> tuple[QualifiedName, RunSetup]:
         """Architecture table and setup of a new run, all of which is there."""
-        _check_schedule(self._dialect, request)
+        _check_strategy(self._dialect, request)
         models, setup = set_up(control, self._dialect.training, request)
         functions_of(control, setup.possible)
         check_gpus(control, self._dialect.hosts, setup.gpu_tables)
@@ -222,6 +225,12 @@ class Drive:
         run = Catalog(control).run(run_id)
         check_resumable(run)
         return run
+
+    def _tell_strategy(self, setup: RunSetup) -> None:
+        spec = setup.spec
+        line = told(spec.schedule, len(setup.packed.partitions), spec.rounds)
+        if line is not None:
+            self._notify(line)
 
     def resume(self, run_id: int | None) -> int:
         """Drive a run that was begun some other time; returns its run_id."""
@@ -297,6 +306,7 @@ class Drive:
         """The setup with as many workers as there may be; while this lasts, nobody else has their slots."""
         fitting = memory_workers(control, setup)
         with slots(control, setup.num_workers, self._notify, fitting) as got:
+            _check_together(setup, got)
             yield setup.with_workers(got)
 
     def _attempt(self, control: Session, setup: RunSetup) -> None:
@@ -594,14 +604,32 @@ def _search_ends(
     return None if math.isinf(most) else now + max(0.0, most - active)
 
 
-def _check_schedule(dialect: PostgreSQL, request: FitRequest) -> None:
-    """Refuse steps where a statement is computed by one process."""
-    if request.schedule == ROTATION and dialect.rotation is None:
-        raise NotSupported(
-            f"schedule: got {ROTATION!r}; allowed on this server: {HOPPER!r}, as no statement can "
-            "train on segments side by side",
-            hint=f"leave it out: {HOPPER!r} is the default",
+def _check_together(setup: RunSetup, workers: int) -> None:
+    """Refuse fewer workers than must work at the same time."""
+    least = len(setup.packed.partitions)
+    if setup.spec.schedule in SIDE_BY_SIDE and workers < least:
+        raise TooManyConnections(
+            f"got {workers} workers; strategy := {setup.spec.schedule!r} needs {least} at a time, one for each "
+            "partition",
+            hint="the NOTICE tells what there is too little of; strategy := 'averaging' works with any "
+            "number of workers",
         )
+
+
+def _check_strategy(dialect: PostgreSQL, request: FitRequest) -> None:
+    """Refuse a strategy that the server cannot do."""
+    name = request.chosen.name
+    if name in dialect.strategies:
+        return
+    what = "schedule" if request.strategy is None else "strategy"
+    why = "no statement can train on segments side by side"
+    if name != ROTATION:
+        why = "a worker trains on the rows of its segment, and has no way to those of others"
+    raise NotSupported(
+        f"{what}: got {name!r}; allowed on this server: {', '.join(map(repr, dialect.strategies))}, "
+        f"as {why}",
+        hint=f"leave it out: {HOPPER!r} is the default",
+    )
 
 
 def check_resumable(run: StoredRun) -> None:

@@ -13,9 +13,12 @@ from cerebro_db.core.ports import Clock, Executor, RunCatalog, StateStorage, Str
 from cerebro_db.core.spec import Configuration, Hop
 from cerebro_db.core.state import RunState, subjects
 from cerebro_db.core.tasks import (
+    Average,
+    Averaged,
     Combine,
     Failure,
     HopResult,
+    Join,
     Measures,
     Outcome,
     Ready,
@@ -33,7 +36,15 @@ from cerebro_db.core.tasks import (
 )
 from cerebro_db.decide import callbacks, retention
 from cerebro_db.decide.plan import plan, planned_again
-from cerebro_db.errors import CerebroError, InvalidArgument, RunFailed, TrainerLost, concerns_all
+from cerebro_db.errors import (
+    CerebroError,
+    InvalidArgument,
+    PeerLost,
+    RunCancelled,
+    RunFailed,
+    TrainerLost,
+    concerns_all,
+)
 from cerebro_db.runs.catalog import diverged, measured
 from cerebro_db.runs.decisions import REFUSALS, Decisions
 from cerebro_db.runs.report import Report
@@ -81,6 +92,8 @@ class Loop:
         self._requests, self._report, self._files = requests, report, files
         self._clock = clock
         self._has_begun = False
+        # What has come of the shares of rounds whose hops are made together.
+        self._shares: dict[tuple[Hop, ...], list[Outcome]] = {}
         # Of these nobody knows yet whether they can be scored.
         self._untried = [track.configuration.mst_key for track in state.alive]
         self._tried: list[tuple[Any, ...]] = []
@@ -157,7 +170,7 @@ class Loop:
         self._state.apply(events.Submitted(worker, task))
         if isinstance(task, Trial):
             self._untried = []
-        elif isinstance(task, Train | Step):
+        elif isinstance(task, Train | Step | Join):
             self._plan()
 
     def _plan(self) -> None:
@@ -231,6 +244,9 @@ class Loop:
     # -- taking results ------------------------------------------------------------------------
     def _take(self, outcome: Outcome) -> None:
         self._state.apply(events.Returned(outcome.worker))
+        if isinstance(outcome.task, Join):
+            self._joined(outcome, outcome.task.hops)
+            return
         match outcome.result:
             case Ready(manifests):
                 self._prepared(manifests)
@@ -238,6 +254,8 @@ class Loop:
                 self._trained(made)
                 for hop, failure in failed:
                     self._hop_failed(hop, failure)
+            case Averaged():
+                self._averaged(outcome.task)
             case Sums(scans):
                 self._summed(scans)
             case Failure():
@@ -261,6 +279,66 @@ class Loop:
                 self._forget_all(hop.mst_key)
             self._discard()
             self._report.epochs()
+
+    def _joined(self, outcome: Outcome, hops: tuple[Hop, ...]) -> None:
+        """A worker is done with its share of a round; what follows when all of them are."""
+        shares = self._shares.setdefault(hops, [])
+        shares.append(outcome)
+        if isinstance(outcome.result, Failure):
+            self._state.apply(events.Broken(hops))
+            if (
+                outcome.result.sqlstate != PeerLost.sqlstate
+            ):  # else whoever is the cause ends by itself
+                for worker in self._workers_of(hops[0].mst_key):
+                    self._executor.cancel(worker)
+        under_way = [task for task in self._state.tasks.values() if isinstance(task, Join)]
+        if any(task.hops == hops for task in under_way):
+            return
+        failures = [one.result for one in shares if isinstance(one.result, Failure)]
+        if not failures and len(shares) < len(hops):
+            return
+        del self._shares[hops]
+        made = [
+            one
+            for share in shares
+            if isinstance(share.result, Trained)
+            for one in share.result.made
+        ]
+        if made:
+            self._trained(made)
+            self._round_done(hops[0].mst_key, self._state.spec.base(hops[0]))
+        else:
+            self._round_failed(hops, min(failures, key=_is_consequence))
+
+    def _round_failed(self, hops: tuple[Hop, ...], failure: Failure) -> None:
+        """A round whose hops were to be made together has left nothing."""
+        task = Join(hops, 0, leads=True)
+        track = self._state.tracks[hops[0].mst_key]
+        is_lost = failure.sqlstate in (TrainerLost.sqlstate, PeerLost.sqlstate)
+        if track.is_alive and is_lost and not self._state.losses[hops[0]]:
+            self._report.notify(f"{failure.message}; its round is done again")
+            self._state.apply(events.Lost(task))
+            return
+        if track.is_alive and concerns_all(failure.sqlstate):
+            assert failure.error is not None
+            raise failure.error
+        under_way = list(track.begun)
+        if under_way:
+            self._hop_failed(under_way[0], failure)
+        for hop in under_way[1:]:
+            self._state.apply(events.HopDropped(hop))
+
+    def _averaged(self, task: Task | None) -> None:
+        """A configuration has the state after a round."""
+        assert isinstance(task, Average)
+        self._round_done(task.mst_key, task.version)
+
+    def _round_done(self, mst_key: int, version: int) -> None:
+        self._state.apply(events.RoundDone(mst_key, version, self._clock()))
+        if self._state.tracks[mst_key].ended:
+            self._forget_all(mst_key)
+        self._discard()
+        self._report.epochs()
 
     def _summed(self, scans: Iterable[tuple[Scan, Mapping[int, Any], Mapping[int, str]]]) -> None:
         for scan, partials, errors in scans:
@@ -338,8 +416,16 @@ class Loop:
             for hop in getattr(task, "hops", ()):
                 self._drop_if_ended(hop)
             return
-        if not isinstance(task, Train | Step):
+        if isinstance(task, Average) and not concerns_all(failure.sqlstate):
+            self._end(task.mst_key, "failed", f"averaging: {failure.message}")
+        elif isinstance(task, Train | Step):
+            self._hops_failed(task, failure)
+        else:
             raise failure.error
+
+    def _hops_failed(self, task: Train | Step, failure: Failure) -> None:
+        """A task of hops has left nothing."""
+        assert failure.error is not None
         tracks = self._state.tracks
         if any(tracks[hop.mst_key].is_alive for hop in task.hops) and concerns_all(
             failure.sqlstate
@@ -383,7 +469,7 @@ class Loop:
         return [
             worker
             for worker, task in self._state.tasks.items()
-            if isinstance(task, Train) and [hop.mst_key for hop in task.hops] == [mst_key]
+            if isinstance(task, Train | Join) and {hop.mst_key for hop in task.hops} == {mst_key}
         ]
 
     def _end(self, mst_key: int, status: str, error: str) -> None:
@@ -424,3 +510,13 @@ class Loop:
         if states:
             self._storage.forget(states)
         self._storage.sweep()
+
+
+# Of failures of a round the first one of these kinds is the least likely to be the cause of others.
+_CONSEQUENCES = (TrainerLost.sqlstate, PeerLost.sqlstate, RunCancelled.sqlstate)
+
+
+def _is_consequence(failure: Failure) -> int:
+    """How likely a failure of a share of a round only follows from another one."""
+    kinds = _CONSEQUENCES
+    return kinds.index(failure.sqlstate) + 1 if failure.sqlstate in kinds else 0

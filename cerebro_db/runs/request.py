@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 
 from cerebro_db.configs.messages import (
@@ -12,6 +13,7 @@ from cerebro_db.configs.messages import (
     check_text,
 )
 from cerebro_db.core.spec import EVERY_EPOCH, EVERY_HOP, HOPPER, ROTATION
+from cerebro_db.core.strategies import ChosenStrategy, parse_strategy
 from cerebro_db.errors import InvalidArgument
 from cerebro_db.models.one_model import OneModel
 from cerebro_db.postgres.control import MAX_WORKERS
@@ -28,6 +30,7 @@ class FitRequest:
     """The arguments of ``cerebro_fit_multiple``, as given.
 
     Attributes:
+        schedule: an older name of ``strategy``, for the first two of them.
         one: the configuration, where it is not in a table.
         search_path: for the names; None leaves the sessions' own.
         cores: of the server, from which defaults of workers and threads come.
@@ -53,6 +56,25 @@ class FitRequest:
     search_path: CallerPath | None = None
     cores: int = 1
     one: OneModel | None = None
+    strategy: str | None = None
+    strategy_params: str | None = None
+
+    @functools.cached_property
+    def chosen(self) -> ChosenStrategy:
+        """The strategy that is asked for, with its parameters.
+
+        Raises:
+            InvalidArgument: there is no such strategy, or it has no such parameter.
+        """
+        check_choice("schedule", self.schedule, SCHEDULES)
+        if self.strategy is not None and self.schedule not in (HOPPER, self.strategy):
+            raise InvalidArgument(
+                f"schedule: got {self.schedule!r} beside strategy := {self.strategy!r}; allowed: one of "
+                "them",
+                hint="leave schedule out: strategy has all of its values, and more",
+            )
+        name = self.schedule if self.strategy is None else self.strategy
+        return parse_strategy(name, self.strategy_params)
 
     def check(self) -> None:
         """Refuse what no table could make right."""
@@ -66,8 +88,7 @@ class FitRequest:
         check_text("name", self.name, MAX_NAME)
         check_text("description", self.description, MAX_DESCRIPTION)
         check_choice("durability", self.durability, DURABILITIES)
-        check_choice("schedule", self.schedule, SCHEDULES)
-        check_workers(self.schedule, self.num_workers)
+        check_workers(self.chosen.name, self.num_workers)
 
 
 def check_workers(schedule: str | None, num_workers: int | None) -> None:

@@ -183,7 +183,7 @@ def _write_models(
     for statement in model_tables(setup.output, dialect.training.together("mst_key")):
         catalog.execute(statement)
     kept = setup.output.suffixed(STATES_SUFFIX).sql
-    hops_an_epoch = len(setup.packed.partitions)
+    hops_an_epoch = setup.spec.hops_an_epoch
     keys = [(key, (end.model_epoch or 1) * hops_an_epoch) for key, end in ends.items()]
     models = {c.mst_key: c.architecture for c in setup.configurations}
     texts = {model.model_id: model.text for model in models.values()}

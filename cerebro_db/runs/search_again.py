@@ -291,7 +291,7 @@ def _revive(
             hint="its rows were deleted",
         )
     tables = StateTables(
-        f"run_{secrets.token_hex(16)}", run.row.num_partitions, setup.spec.every_hop
+        f"run_{secrets.token_hex(16)}", setup.spec.hops_an_epoch, setup.spec.every_hop
     )
     with transaction(session):
         _ask(catalog, run.run_id, detail)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -18,9 +19,13 @@ from cerebro_db.configs.memory import (
 from cerebro_db.core.decisions import Candidate
 from cerebro_db.core.search import SearchSpec
 from cerebro_db.core.spec import (
+    AVERAGING,
     EVERY_HOP,
+    GROUPED,
     HOPPER,
     ROTATION,
+    SIDE_BY_SIDE,
+    TASK,
     TRAINING,
     VALIDATION,
     Architecture,
@@ -28,6 +33,7 @@ from cerebro_db.core.spec import (
     RunSpec,
     Workers,
 )
+from cerebro_db.core.strategies import ChosenStrategy
 from cerebro_db.decide import callbacks
 from cerebro_db.errors import CerebroError, InvalidArgument, ObjectInUse, WrongObjectType
 from cerebro_db.models.architectures import load_architectures
@@ -68,6 +74,7 @@ class RunSetup:
         models: architectures by model_id, those among them that no configuration has yet.
         probes: configurations that a search may come to, with the ends of all ranges.
         weights_of: a run from which the architectures are; 0 where they are from their table.
+        strategy_params: of the strategy, as they can be written.
     """
 
     spec: RunSpec
@@ -89,6 +96,7 @@ class RunSetup:
     models: Mapping[int, Architecture] = field(default_factory=dict)
     probes: tuple[Configuration, ...] = ()
     weights_of: int = 0
+    strategy_params: str = ""
 
     @property
     def is_single(self) -> bool:
@@ -168,6 +176,7 @@ def set_up(
     known = load_architectures(session, table, {row.model_id for row in rows})
     maker = Maker(packed, targets, validation is not None, request.seed or 0)
     configurations = maker.make(rows, known)
+    check_averages(request.chosen, configurations)
     spec = spec_of(request, packed, validation, configurations, len(configurations), sql)
     return table.name, RunSetup(
         spec=spec,
@@ -186,6 +195,7 @@ def set_up(
         gives_way=bool(request.replace),
         name=request.name,
         description=request.description,
+        strategy_params=request.chosen.text,
     )
 
 
@@ -211,18 +221,25 @@ def spec_of(
         together: how many of them are trained at the same time.
         sql: statements of the server.
     """
-    usable = min(len(packed.partitions), together)
+    chosen = request.chosen
+    usable = _usable_workers(packed, together, chosen.name)
     # Where partitions lie on other machines, those have processors of their own; all are alike.
     busy = usable if packed.is_spread else min(request.cores, usable)
-    if request.schedule == ROTATION:  # one session, which all segments work for
+    if chosen.name == ROTATION:  # one session, which all segments work for
         busy = 1
-    count = min(request.num_workers or busy, most_workers(packed, together))
+    check_enough(chosen.name, request.num_workers, packed)
+    wanted = request.num_workers or (usable if chosen.name in SIDE_BY_SIDE else busy)
+    count = min(wanted, most_workers(packed, together, chosen.name))
     return RunSpec(
         epochs=_epochs(request),
         seed=request.seed or 0,
         frequency=_frequency(request, configurations),
         partitions=partitions_of(packed, validation),
-        schedule=request.schedule or HOPPER,
+        schedule=chosen.name,
+        rounds=chosen.rounds,
+        resets=chosen.resets,
+        warm_up=chosen.warm_up,
+        bits=chosen.bits,
         durability=request.durability or EVERY_HOP,
         use_gpus=bool(request.use_gpus),
         workers=Workers(count, sql.binds_workers, sql.most_hops),
@@ -263,9 +280,51 @@ def _frequency(request: FitRequest, configurations: Sequence[Configuration]) -> 
     return frequency
 
 
-def most_workers(packed: PackedTable, configurations: int) -> int:
+def check_enough(strategy: str, num_workers: int | None, packed: PackedTable) -> None:
+    """Refuse fewer workers than must work together."""
+    least = len(packed.partitions)
+    if strategy in SIDE_BY_SIDE and num_workers is not None and num_workers < least:
+        raise InvalidArgument(
+            f"num_workers: got {num_workers}; allowed with strategy := {strategy!r}: from {least}, as "
+            f"each of the {least} partitions of {packed.relation.name} has a worker at the same time",
+            hint=f"leave it out, or pack the source with num_partitions := {num_workers}",
+        )
+
+
+# Types of numbers with which Keras scales a loss, as a model's JSON has them.
+_SCALING = re.compile(r'"(mixed_)?float16"')
+
+
+def check_averages(chosen: ChosenStrategy, configurations: Sequence[Configuration]) -> None:
+    """Refuse optimizers that hold what has no mean: the scale of a loss is a power of 2."""
+    if chosen.name != AVERAGING or chosen.resets:
+        return
+    for one in configurations:
+        policy = one.compile_params.dtype_policy
+        if _SCALING.search(one.architecture.text if policy is None else f'"{policy}"'):
+            raise InvalidArgument(
+                f"configuration {one.mst_key}: got an optimizer that scales its loss, as the model "
+                f"computes in float16; allowed with strategy := {AVERAGING!r}: optimizers whose numbers "
+                "can be averaged",
+                hint="strategy_params := 'optimizer=reset' has it begin each round anew",
+            )
+
+
+def _usable_workers(packed: PackedTable, configurations: int, strategy: str) -> int:
+    """Workers that train most of the time, where each has a processor."""
+    if strategy == TASK:
+        return configurations
+    if strategy in GROUPED:
+        return len(packed.partitions)
+    return min(len(packed.partitions), configurations)
+
+
+def most_workers(packed: PackedTable, configurations: int, strategy: str = HOPPER) -> int:
     """More would have nothing to do: where partitions lie on segments each belongs to one worker."""
-    return min(len(packed.partitions), configurations) if packed.is_spread else configurations
+    partitions = len(packed.partitions)
+    if strategy in GROUPED:
+        return partitions if packed.is_spread else partitions * configurations
+    return min(partitions, configurations) if packed.is_spread else configurations
 
 
 def _chosen(session: Session, request: FitRequest) -> tuple[str | None, list[Candidate], Relation]:

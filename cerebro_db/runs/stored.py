@@ -17,8 +17,9 @@ from cerebro_db.configs.parameters import parse_compile_params, parse_fit_params
 from cerebro_db.core import events
 from cerebro_db.core.decisions import Candidate
 from cerebro_db.core.search import SearchSpec
-from cerebro_db.core.spec import ROTATION, Architecture, Configuration, RunSpec, Workers
+from cerebro_db.core.spec import GROUPED, ROTATION, Architecture, Configuration, RunSpec, Workers
 from cerebro_db.core.state import RunState
+from cerebro_db.core.strategies import parse_strategy
 from cerebro_db.core.tasks import Measures
 from cerebro_db.decide import callbacks
 from cerebro_db.decide.plan import plan_epoch
@@ -47,7 +48,7 @@ from cerebro_db.postgres.states import StateStore
 from cerebro_db.postgres.table_kinds import STATES_SUFFIX
 from cerebro_db.runs.catalog import RunCatalog, diverged, measured
 from cerebro_db.runs.request import check_workers
-from cerebro_db.runs.setup import RunSetup, most_workers, partitions_of
+from cerebro_db.runs.setup import RunSetup, check_enough, most_workers, partitions_of
 
 
 # -- written ---------------------------------------------------------------------------------------
@@ -90,7 +91,8 @@ def register(
 
 def states_of(row: RunRow) -> StateTables:
     """The names of the tables of states of a run."""
-    return StateTables(row.states or "", row.num_partitions, row.durability == "hop")
+    hops_an_epoch = row.num_partitions * row.rounds
+    return StateTables(row.states or "", hops_an_epoch, row.durability == "hop")
 
 
 def configuration_row(configuration: Configuration) -> ConfigurationRow:
@@ -124,7 +126,7 @@ def _run_row(session: Session, setup: RunSetup) -> RunRow:
         metrics_compute_frequency=spec.frequency,
         warm_start=setup.replaces,
         seed=spec.seed,
-        num_partitions=spec.hops_an_epoch,
+        num_partitions=len(packed.partitions),
         num_workers=setup.num_workers,
         threads=setup.threads,
         use_gpus=spec.use_gpus,
@@ -143,6 +145,8 @@ def _run_row(session: Session, setup: RunSetup) -> RunRow:
         schedule=spec.schedule,
         replaces=setup.gives_way,
         search=None if setup.search is None else setup.search.to_text(),
+        strategy_params=setup.strategy_params,
+        rounds=spec.rounds,
     )
 
 
@@ -199,6 +203,7 @@ def load_setup(
     stored = [one for one, _, _ in catalog.configurations(run.run_id)]
     sql = dialect.training
     search = None if row.search is None else SearchSpec.from_text(row.search)
+    chosen = parse_strategy(row.schedule, row.strategy_params)
     setup = RunSetup(
         spec=RunSpec(
             epochs=row.num_iterations,
@@ -206,6 +211,10 @@ def load_setup(
             frequency=row.metrics_compute_frequency,
             partitions=partitions_of(packed, validation),
             schedule=row.schedule,
+            rounds=row.rounds,
+            resets=chosen.resets,
+            warm_up=chosen.warm_up,
+            bits=chosen.bits,
             durability=row.durability,
             use_gpus=row.use_gpus,
             measured=() if search is None else search.measured,
@@ -229,6 +238,7 @@ def load_setup(
         description=row.description,
         search=search,
         models=models,
+        strategy_params=row.strategy_params,
     )
     return setup if search is None else replace(setup, probes=probes_of(setup, search))
 
@@ -345,10 +355,11 @@ def with_workers(setup: RunSetup, num_workers: int | None) -> RunSetup:
     if num_workers is None:
         return setup
     check_workers(setup.spec.schedule, num_workers)
+    check_enough(setup.spec.schedule, num_workers, setup.packed)
     together = len(setup.configurations)
     if setup.search is not None:
         together = max(together, setup.search.concurrency)
-    most = most_workers(setup.packed, together)
+    most = most_workers(setup.packed, together, setup.spec.schedule)
     return setup.with_workers(min(num_workers, most))
 
 
@@ -390,15 +401,16 @@ def load_state(session: Session, store: StateStore, run: StoredRun, setup: RunSe
     watched = [
         key for key in going if callbacks.watches(state.tracks[key].configuration.fit_params)
     ]
-    is_recorded = catalog.has_recorded(run_id, going, spec.hops_an_epoch)
+    is_recorded = spec.schedule in GROUPED or catalog.has_recorded(
+        run_id, going, spec.hops_an_epoch
+    )
     with transaction(session):
         if bad or partly or watched or not is_recorded:
             catalog.lock("configurations", "hops", "metrics")
         writer = RunCatalog(catalog, run_id)
         for event in bad:
             writer.ended(event.mst_key, event.status, event.error)
-        if not is_recorded:
-            _go_back(catalog, store, run_id, going, states_of(run.row))
+        _go_back(catalog, store, run, going, is_recorded=is_recorded)
         catalog.forget_metrics(run_id, partly)
         judged = callbacks.verdicts(state, going)
         for verdict in judged:
@@ -477,13 +489,18 @@ def _measured(state: RunState, rows: Iterable[Measures]) -> list[tuple[int, int]
 
 
 def _go_back(
-    catalog: Catalog, store: StateStore, run_id: int, going: dict[int, int], states: StateTables
+    catalog: Catalog, store: StateStore, run: StoredRun, going: dict[int, int], *, is_recorded: bool
 ) -> None:
     """Forget hops whose states are lost, and those that came after a hop of which nothing is known.
 
     A segment that has recovered from a crash alone has lost the states on it that do not last, and
     with the driver's session the records of hops may go; states of later hops are on other segments.
     """
+    run_id, states = run.run_id, states_of(run.row)
+    if run.row.schedule in GROUPED:
+        _forget_lost_parts(catalog, store, run_id, going, states.hops_an_epoch)
+    if is_recorded:
+        return
     catalog.forget_hops(run_id, going, states.hops_an_epoch)
     recorded = going if states.every_hop else catalog.recorded_hops(run_id)
     for mst_key, version in going.items():
@@ -500,6 +517,16 @@ def _may_be_wanted(state: RunState, store: StateStore, mst_key: int) -> set[int]
     if not state.spec.is_open or ended is None or ended[0] != "failed":
         return set()
     return {version for key, version in store.kept() if key == mst_key and version % hops == 0}
+
+
+def _forget_lost_parts(
+    catalog: Catalog, store: StateStore, run_id: int, going: dict[int, int], hops_an_epoch: int
+) -> None:
+    """Forget hops of rounds under way whose states are lost: those that do not outlive a crash."""
+    for mst_key, done in going.items():
+        numbers = [-1 - version for key, version in store.kept() if key == mst_key and version < 0]
+        there = [number for number in numbers if number >= done]
+        catalog.forget_hops_but(run_id, mst_key, done, there, hops_an_epoch)
 
 
 def _restore(

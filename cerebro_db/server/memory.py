@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from cerebro_db.configs.architecture_limits import ArchitectureLimits
@@ -30,6 +30,7 @@ class WorkerMemory:
     Attributes:
         under_way: a hop, a scan or a prediction.
         saved: the state that the last hop left, until it is stored.
+        reports: of the hops that the last one has led.
         error: JSON of why the last hop failed, where the others of its statement shall go on.
         keeps_errors: whether that is so in this run.
         chunk_bytes: most bytes of a state that one row may have.
@@ -44,6 +45,7 @@ class WorkerMemory:
     token: int = 0
     under_way: Any = None
     saved: bytes = b""
+    reports: list[dict[str, Any]] = field(default_factory=list)
     error: str | None = None
     keeps_errors: bool = False
     chunk_bytes: int = 2**28
@@ -53,6 +55,7 @@ class WorkerMemory:
         """Remember what is under way, in place of anything that a cancelled statement left."""
         self.token += 1
         self.under_way, self.saved, self.error = work, b"", None
+        self.reports = []
         return self.token
 
     def current(self, token: int | None, kind: type[Any] = object) -> Any:

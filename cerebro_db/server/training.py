@@ -190,13 +190,16 @@ def _described(error: CerebroError) -> str:
 
 def _opened(tick: Tick, memory: WorkerMemory, token: int | None) -> Any:
     """The hop under way, made from its task and state when both are there."""
+    from cerebro_db.training.group import GroupHop
     from cerebro_db.training.hop import Hop
     from cerebro_db.training.tasks import hop_of
 
     work = memory.current(token)
     if isinstance(work, _Opening):
-        work = Hop(
-            hop_of(work.task, memory.run_id, memory.architectures),
+        task = hop_of(work.task, memory.run_id, memory.architectures)
+        is_together = task.part is not None and task.part.meeting is not None
+        work = (GroupHop if is_together else Hop)(
+            task,
             work.state(),
             work.weights,
             memory.programs,
@@ -220,6 +223,7 @@ def train_final(tick: Tick, gd: dict[str, Any], token: int | None) -> dict[str, 
         hop = _opened(tick, memory, token)
         memory.under_way = None
         memory.saved, report = hop.finish()
+        memory.reports = getattr(hop, "reports", [])
         reports.append(report)
 
     _unless_failed(memory, token, finish)
@@ -260,6 +264,23 @@ def saved_state(plpy: Any, gd: dict[str, Any], token: int | None) -> list[tuple[
     if token != memory.token or not state:
         raise InvalidState(f"got the token {token}; there is no saved state of that token")
     return list(_chunks(state, memory.chunk_bytes))
+
+
+@entry
+def group_hops(plpy: Any, gd: dict[str, Any], token: int | None) -> list[dict[str, Any]]:
+    """Figures of the hops that were made together with that of ``token``, which has led them."""
+    memory = recall(gd)
+    if token != memory.token or not memory.reports:
+        raise InvalidState(f"got the token {token}; that hop has led no others")
+    return [
+        {"place": place, **{name: report[name] for name in _FIGURES}}
+        for place, report in enumerate(memory.reports)
+    ]
+
+
+_FIGURES = (
+    "rows", "loss", "read_seconds", "train_seconds", "compiled", "cached", "memory_mb",
+)  # fmt: skip
 
 
 def _chunks(state: bytes, size: int) -> Iterator[tuple[int, bytes]]:

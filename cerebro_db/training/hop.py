@@ -15,10 +15,12 @@ from cerebro_db.configs.parameters import FitParams
 from cerebro_db.errors import PACK_AGAIN, ConfigurationFailed, InvalidData, InvalidState
 from cerebro_db.training import models
 from cerebro_db.training import state as states
+from cerebro_db.training.averaging import of_replica
 from cerebro_db.training.buffers import Shapes
 from cerebro_db.training.environment import peak_mb, reset_peak
 from cerebro_db.training.functions import function_of, places_of
 from cerebro_db.training.partitions import Buffers, CacheKey, Partition, PartitionCache, RowOrder
+from cerebro_db.training.peers import Meeting
 from cerebro_db.training.program import LEARNING_RATE, Program, Recipe
 from cerebro_db.training.targets import TargetFacts
 
@@ -58,6 +60,27 @@ Tick = Callable[[], None]
 
 
 @dataclass(frozen=True)
+class RoundPart:
+    """Part of a hop in a round.
+
+    Attributes:
+        place: of the hop among those of the round, from 0.
+        rows: as above.
+        resets: whether the optimizer begins anew.
+        meeting: of those that make the hops of the round together; None where each is made alone.
+        steps: of a pass, of whoever has the most.
+        is_pipelined: whether a step goes on while the gradients of the one before are exchanged.
+    """
+
+    place: int
+    rows: tuple[int, int]
+    resets: bool = False
+    meeting: Meeting | None = None
+    steps: int = 0
+    is_pipelined: bool = False
+
+
+@dataclass(frozen=True)
 class HopTask:
     """Description of one hop for a worker.
 
@@ -71,6 +94,7 @@ class HopTask:
         inputs: the shapes of several inputs; none where there is one.
         begins_epoch: whether it is the configuration's first hop of the epoch.
         learning_rate: of this epoch; None for that of the state.
+        part: of a round of several hops that begin with the same state.
     """
 
     recipe: Recipe
@@ -82,6 +106,12 @@ class HopTask:
     inputs: Shapes = ()
     begins_epoch: bool = False
     learning_rate: float | None = None
+    part: RoundPart | None = None
+
+    @property
+    def rows(self) -> tuple[int, int]:
+        """The first row of a pass that is trained on, and the one after the last."""
+        return (0, self.buffers.total) if self.part is None else self.part.rows
 
 
 @dataclass(frozen=True)
@@ -149,10 +179,16 @@ class Hop:
             state = states.from_bytes(data)
             if task.is_first:
                 state = self._program.taken_over(state, task.recipe)
-        self._program.load(at_rate(state, task))
+        state = at_rate(state, task)
+        if task.part is not None:
+            if task.part.resets:
+                state = self._program.with_new_optimizer(state, task.recipe)
+            state = of_replica(state, task.part.place)
+        self._program.load(state)
         self._partition = cache.get(task.cache_key)
         self._cached = self._partition is not None
         self._stream = _Stream(self._train, task.recipe) if self._partition is None else None
+        self._passed = 0  # rows that were streamed, of all passes
 
     def feed(
         self, subepoch: int, buffer_id: int, features: np.ndarray, targets: np.ndarray
@@ -161,7 +197,7 @@ class Hop:
         self._tick()
         if self._cached:
             return
-        if self._partition is None and self._rows == 0 and self._fits(features, targets):
+        if self._partition is None and self._passed == 0 and self._fits(features, targets):
             self._partition = Partition.empty(self._task.buffers, features, targets)
             self._stream = None
         if self._partition is not None:
@@ -170,7 +206,10 @@ class Hop:
         assert self._stream is not None
         self._task.buffers.check(buffer_id, features, targets)
         order = self._task.order.rows(subepoch, buffer_id, len(features))
-        self._stream.feed(subepoch, features[order], targets[order])
+        begun = self._passed - subepoch * self._task.buffers.total
+        first, last = (max(bound - begun, 0) for bound in self._task.rows)
+        self._stream.feed(subepoch, features[order[first:last]], targets[order[first:last]])
+        self._passed += len(features)
 
     def finish(self) -> tuple[bytes, HopReport]:
         """The next state and the report.
@@ -185,13 +224,8 @@ class Hop:
             if not self._cached:
                 self._cached = self._cache.put(self._task.cache_key, self._partition)
             self._train_whole(self._partition)
-        expected = self._task.buffers.total * self._task.recipe.fit_params.epochs
-        if self._rows != expected:
-            raise InvalidData(
-                f"got {self._rows} rows in a hop; the partition has {expected}", PACK_AGAIN
-            )
-        data = states.to_bytes(self._program.save())
-        return data, self._report()
+        self._check_rows()
+        return self._left()
 
     @property
     def targets(self) -> TargetFacts:
@@ -204,6 +238,19 @@ class Hop:
         return self._task.inputs
 
     # -- inside ----------------------------------------------------------------
+    def _left(self) -> tuple[bytes, HopReport]:
+        """The next state and the report."""
+        return states.to_bytes(self._program.save()), self._report()
+
+    def _check_rows(self) -> None:
+        """Refuse a partition of which rows are missing."""
+        passes, (first, last) = self._task.recipe.fit_params.epochs, self._task.rows
+        trained = (last - first) * passes
+        streamed = None if self._stream is None else self._task.buffers.total * passes
+        if self._rows != trained or streamed not in (None, self._passed):
+            got, expected = (self._rows, trained) if streamed is None else (self._passed, streamed)
+            raise InvalidData(f"got {got} rows in a hop; the partition has {expected}", PACK_AGAIN)
+
     def _fits(self, features: np.ndarray, targets: np.ndarray) -> bool:
         row = features[:1].nbytes + targets[:1].nbytes
         return row * self._task.buffers.total <= self._cache.limit
@@ -211,7 +258,7 @@ class Hop:
     def _train_whole(self, partition: Partition) -> None:
         chunk = self._task.recipe.rows_per_call
         for subepoch in range(self._task.recipe.fit_params.epochs):
-            order = self._task.order.whole(subepoch, partition)
+            order = self._task.order.whole(subepoch, partition)[slice(*self._task.rows)]
             for start in range(0, len(order), chunk):
                 rows = order[start : start + chunk]
                 self._train(partition.features[rows], partition.targets[rows])
@@ -219,7 +266,7 @@ class Hop:
     def _train(self, features: np.ndarray, targets: np.ndarray) -> None:
         self._tick()
         started = time.monotonic()
-        loss_sum = self._program.train(features, targets)
+        loss_sum = self._trained(features, targets)
         self._train_seconds += time.monotonic() - started
         if not math.isfinite(loss_sum):
             raise ConfigurationFailed(
@@ -229,6 +276,10 @@ class Hop:
             )
         self._loss_sum += loss_sum
         self._rows += len(features)
+
+    def _trained(self, features: np.ndarray, targets: np.ndarray) -> float:
+        """Train on the rows of a call; the sum over them of the loss of their batch."""
+        return self._program.train(features, targets)
 
     def _report(self) -> HopReport:
         elapsed = time.monotonic() - self._started

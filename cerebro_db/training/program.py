@@ -10,6 +10,8 @@ is an argument; where XLA compiles the loop, that is a part of the program.
 from __future__ import annotations
 
 import functools
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,10 +26,11 @@ from cerebro_db.training import models
 from cerebro_db.training.calls import ModelInputs, TotalLoss, Traced, alone, assign, read
 from cerebro_db.training.naming import copies_of_weights, named_model_variables, named_variables
 from cerebro_db.training.scalars import make_variable, scalars_of
-from cerebro_db.training.state import AVERAGES, OPTIMIZER, State, of_model
+from cerebro_db.training.state import AVERAGES, OPTIMIZER, WEIGHTS, State, of_model
 from cerebro_db.training.targets import TargetFacts, encode, encodings_for, parts
 
 LEARNING_RATE = "optimizer/learning_rate"  # its name in a state
+_STEPS = "/iteration"
 
 
 @dataclass(frozen=True)
@@ -152,6 +155,22 @@ class Program:
         begun = {copy: model[name] for copy, name in self._copies.items()}
         return self.with_learning_rate(model | ours | begun, recipe)
 
+    def with_new_optimizer(self, state: State, recipe: Recipe) -> State:
+        """The state with an optimizer that begins anew.
+
+        It keeps its learning rate, and the count of steps where a schedule gives the rate by that.
+        """
+        kept = {
+            name: array
+            for name, array in state.items()
+            if not name.startswith(OPTIMIZER) or name == LEARNING_RATE
+        }
+        if recipe.compile_params.optimizer.schedule is not None:
+            kept |= {name: state[name] for name in state if name.endswith(_STEPS)}
+        begun = {copy: state[name] for copy, name in self._copies.items()}
+        fresh = {name: self._fresh[name] for name in state if name in self._fresh}
+        return {name: (fresh | begun | kept)[name] for name in state}
+
     def with_learning_rate(self, state: State, recipe: Recipe) -> State:
         """A state with the learning rate that a configuration starts with.
 
@@ -187,12 +206,15 @@ class Program:
         Returns:
             The sum over the rows of the loss of their batch.
         """
-        data: tuple[np.ndarray, ...] = (features, *parts(targets))
-        if self._targets.weighted:
-            data = (*data, targets["weight"])
+        data = self._data_of(features, targets)
         if self._jit:
             return self._train_compiled(data)
         return float(self._loop(*data, self._batch_size))
+
+    def _data_of(self, features: np.ndarray, targets: np.ndarray) -> tuple[np.ndarray, ...]:
+        """Features, targets of each output, and weights of rows if there are any."""
+        data: tuple[np.ndarray, ...] = (features, *parts(targets))
+        return (*data, targets["weight"]) if self._targets.weighted else data
 
     def _train_compiled(self, data: tuple[np.ndarray, ...]) -> float:
         """The same in a loop of static shapes, filled up with zeros that it does not reach.
@@ -207,6 +229,33 @@ class Program:
         if rest:
             total += float(self._rest(*(part[-rest:] for part in data)))
         return total
+
+    # -- steps that are made together with others --------------------------------------
+    def gradients(self, features: np.ndarray, targets: np.ndarray) -> tuple[float, np.ndarray]:
+        """The loss of a batch, and its gradients one after another, ``float32[gradient_size]``."""
+        loss, flat = self._gradients_of(*self._data_of(features, targets))
+        return float(loss), flat.numpy()
+
+    def apply(self, gradients: np.ndarray) -> None:
+        """Have the optimizer take a step by gradients that lie one after another."""
+        self._step_by(gradients)
+
+    @functools.cached_property
+    def gradient_size(self) -> int:
+        """Numbers of all gradients."""
+        return sum(math.prod(weight.shape) for weight in self.model.trainable_weights)
+
+    @functools.cached_property
+    def untrained(self) -> Mapping[str, int]:
+        """The floats of the model that no gradient changes, such as averages of batches: name and size."""
+        trained = {id(variable) for variable in self.model.trainable_weights}
+        return {
+            name: self._fresh[name].size
+            for name, variable in self._variables.items()
+            if name.startswith(WEIGHTS)
+            and id(variable) not in trained
+            and self._fresh[name].dtype == np.float32
+        }
 
     # -- inside --------------------------------------------------------------------
     def _compile(self) -> None:
@@ -289,6 +338,13 @@ class Program:
 
     def _step(self, features: Any, *data: Any) -> Any:
         """One step of SGD, as ``keras.Model.train_step`` does it, without the metrics."""
+        loss, gradients = self._loss_and_gradients(features, *data)
+        weights = self.model.trainable_weights
+        self.model.optimizer.apply_gradients(zip(gradients, weights, strict=True))
+        return loss
+
+    def _loss_and_gradients(self, features: Any, *data: Any) -> tuple[Any, list[Any]]:
+        """The loss of a batch, and its gradients, scaled as the optimizer wants them."""
         model, inputs = self.model, self._inputs.split(features)
         stored = data[: len(self._encodings)]
         weights = data[-1] if self._targets.weighted else None
@@ -310,9 +366,36 @@ class Program:
                 training=True,
             )
             scaled = model.optimizer.scale_loss(loss)
-        gradients = tape.gradient(scaled, model.trainable_weights)
-        model.optimizer.apply_gradients(zip(gradients, model.trainable_weights, strict=True))
-        return loss
+        return loss, tape.gradient(scaled, model.trainable_weights)
+
+    @functools.cached_property
+    def _gradients_of(self) -> Traced:
+        return self._traced(self._trace_gradients, self._signature(None))
+
+    @functools.cached_property
+    def _step_by(self) -> Traced:
+        signature = (tf.TensorSpec((self.gradient_size,), tf.float32),)
+        return self._traced(self._trace_step_by, signature)
+
+    def _trace_gradients(self, *data: Any) -> tuple[Any, Any]:
+        loss, gradients = self._loss_and_gradients(*data)
+        flat = [
+            tf.zeros((math.prod(weight.shape),), tf.float32)
+            if gradient is None
+            else tf.reshape(tf.cast(tf.convert_to_tensor(gradient), tf.float32), (-1,))
+            for gradient, weight in zip(gradients, self.model.trainable_weights, strict=True)
+        ]
+        return loss, tf.concat(flat, 0)
+
+    def _trace_step_by(self, flat: Any) -> Any:
+        weights = self.model.trainable_weights
+        parts = tf.split(flat, [math.prod(weight.shape) for weight in weights])
+        gradients = [
+            tf.cast(tf.reshape(part, weight.shape), weight.dtype)
+            for part, weight in zip(parts, weights, strict=True)
+        ]
+        self.model.optimizer.apply_gradients(zip(gradients, weights, strict=True))
+        return tf.constant(0)
 
     def _make_class_weights(self, fit: FitParams) -> Any:
         if fit.class_weight is None:

@@ -17,12 +17,14 @@ from cerebro_db.configs.parameters import parse_compile_params, parse_fit_params
 from cerebro_db.errors import InvalidArgument, RunFailed
 from cerebro_db.training.buffers import MAX_INPUTS, Shapes
 from cerebro_db.training.fields import Fields
-from cerebro_db.training.hop import HopTask
+from cerebro_db.training.hop import HopTask, RoundPart
 from cerebro_db.training.partitions import Buffers, CacheKey, RowOrder
+from cerebro_db.training.peers import Meeting
 from cerebro_db.training.program import Recipe
 from cerebro_db.training.sizes import ModelSize, check_size
 from cerebro_db.training.targets import TargetFacts
 
+MAX_PLACE = 100_000
 _MAX_STEPS = 1_000_000
 _MAX_DIMENSIONS = 32
 
@@ -141,7 +143,30 @@ def hop_of(text: str, run_id: int, known: Architectures) -> HopTask:
         inputs=inputs_of(task),
         begins_epoch=task.flag("begins_epoch", False),
         learning_rate=_rate(task),
+        part=_part(task),
     )
+
+
+def _part(task: Fields) -> RoundPart | None:
+    """The part of a hop in a round of several; None where it is none."""
+    if not task.has("part"):
+        return None
+    part = task.object("part")
+    rows = part.integers("rows", 0, most=2)
+    most = buffers_of(task.raw("buffers")).total
+    if len(rows) != 2 or not rows[0] <= rows[1] <= most:
+        raise InvalidArgument(f"part: got the rows {list(rows)}; allowed: two, from 0 to {most}")
+    place = part.integer("place", 0, MAX_PLACE)
+    found = RoundPart(place, (rows[0], rows[1]), part.flag("resets"))
+    if not part.has("group"):
+        return found
+    group = part.object("group")
+    size = group.integer("size", place + 1, MAX_PLACE)
+    secret = group.text("secret").encode()
+    bits = group.integer("bits", 8, 32)
+    meeting = Meeting(group.text("name"), secret, size, place, group.flag("leads"), bits)
+    steps, is_pipelined = group.integer("steps", 0), group.flag("is_pipelined")
+    return replace(found, meeting=meeting, steps=steps, is_pipelined=is_pipelined)
 
 
 def _rate(task: Fields) -> float | None:

@@ -69,7 +69,7 @@ GRANT INSERT (name, description, source_table, validation_table, model_output_ta
               num_partitions, num_workers, threads, manifest, status, driver_pid, use_gpus,
               use_caching, durability, model_arch_table, output_schema, output_name, source_oid,
               source_print, validation_oid, validation_print, states, lock_key, cerebro_version,
-              schedule, replaces, search)
+              schedule, replaces, search, strategy_params, rounds)
     ON cerebro._runs TO cerebro_user;
 GRANT UPDATE (status, error, driver_pid, manifest, started, resumed, active, finished, states,
               model_output_table, output_schema, output_name, replaces)
@@ -132,7 +132,7 @@ COMMENT ON VIEW cerebro.registered_functions IS
        r.error, r.source_table,
        r.validation_table, r.model_output_table, r.model_selection_table, r.num_iterations,
        r.metrics_compute_frequency, r.warm_start, r.seed, r.num_partitions, r.num_workers,
-       r.threads, r.durability, r.schedule, r.manifest, r.created, r.started, r.resumed, r.finished
+       r.threads, r.durability, r.schedule, r.strategy_params, r.manifest, r.created, r.started, r.resumed, r.finished
 {%- endset %}
 CREATE VIEW cerebro.runs WITH (security_barrier) AS
 SELECT r.run_id, pg_get_userbyid(r.owner) AS owner, r.name, r.description,
@@ -240,7 +240,7 @@ WITH hops AS (
            -- What earlier drivers took, and this one so far: no time when nobody drove it.
            a.active + greatest(0, extract(epoch FROM h.last - coalesce(r.resumed, r.started))) AS seconds,
            CASE WHEN r.status <> 'finished'
-                THEN coalesce(c.epochs, 0) * r.num_partitions
+                THEN coalesce(c.epochs, 0) * r.num_partitions * a.rounds
                      + (SELECT count(*) FROM cerebro._hops f
                           JOIN cerebro._configurations k
                             ON k.run_id = f.run_id AND k.mst_key = f.mst_key
@@ -279,7 +279,7 @@ SELECT r.run_id, r.name, r.status,
        CASE k.goal WHEN 'loss' THEN coalesce(b.validation_loss, b.training_loss)
                    ELSE (coalesce(b.validation_metrics, b.training_metrics))[1]
        END AS best_so_far,
-       r.created, r.started, r.finished
+       r.created, r.started, r.finished, r.schedule AS strategy
   FROM cerebro.runs r
   JOIN planned p ON p.run_id = r.run_id
   LEFT JOIN epochs e ON e.run_id = r.run_id

@@ -56,7 +56,7 @@ PLACEHOLDERS = {
     "<target_cols>": "id",
 }
 # Aggregates that nobody calls.
-INTERNAL = ("cerebro_train", "cerebro_measure", "cerebro_joined_state")
+INTERNAL = ("cerebro_train", "cerebro_measure", "cerebro_joined_state", "cerebro_average")
 
 
 def one_line(signature: str) -> str:

@@ -11,13 +11,16 @@ from run_states import configuration, run_state
 
 from cerebro_db.core import events
 from cerebro_db.core.events import Decided
-from cerebro_db.core.spec import HOPPER, ROTATION, Hop, Workers
+from cerebro_db.core.spec import ALLREDUCE, AVERAGING, HOPPER, ROTATION, TASK, Hop, Workers
 from cerebro_db.core.state import RunState
 from cerebro_db.core.tasks import (
     Answered,
+    Average,
+    Averaged,
     Combine,
     Failure,
     HopResult,
+    Join,
     Outcome,
     Ready,
     Result,
@@ -70,11 +73,15 @@ class Counting:
         yield Outcome(worker, task, Ready([{}]) if task is None else self._result(task))
 
     def cancel(self, worker: int) -> None:
-        raise AssertionError("nobody asks for that")
+        assert isinstance(self._tasks[worker], Join)  # which fails as the others of its round do
 
     def _result(self, task: Task) -> Result:
         match task:
-            case Train(hops) | Step(hops):
+            case Average():
+                return Averaged()
+            case Join(hops, leads=False) if hops[0].mst_key != self._fails:
+                return Trained(())
+            case Train(hops) | Step(hops) | Join(hops):
                 if any(hop.mst_key == self._fails for hop in hops):
                     error = StatementFailed("division by zero", "22012", None, None)
                     return Failure(error.message, error.sqlstate, error.hint, error)
@@ -170,6 +177,7 @@ def run(
         validation=[0],
         is_open=decisions is not None,
         workers=Workers(workers, most_hops=4),
+        schedule=schedule,
     )
     executor, written, strategy = Counting(workers, seed, fails), Written(), STRATEGIES[schedule]
     anything: Any = written
@@ -220,3 +228,24 @@ def test_who_fails_leaves_the_others_alone(schedule: str) -> None:
     assert written.ended_ == {2: "division by zero (epoch 1, hop 1)"}
     assert state.ended == {2: ("failed", "division by zero (epoch 1, hop 1)")}
     assert {key for key, _, _ in written.losses} == {1, 3, 4, 5, 6}
+
+
+@pytest.mark.parametrize("schedule", [TASK, AVERAGING, ALLREDUCE])
+def test_other_strategies_make_every_hop_once_whoever_works(schedule: str) -> None:
+    every = [(epoch, key) for epoch in (1, 2) for key in range(3)]
+    _, first, _ = run(3, 0, schedule)
+    for workers, seed in ((3, 1), (4, 2), (7, 3)):
+        executor, written, _ = run(workers, seed, schedule)
+        assert {key: sorted(hops) for key, hops in executor.made.items()} == dict.fromkeys(
+            range(1, 7), every
+        )
+        assert written.losses == first.losses
+
+
+@pytest.mark.parametrize("schedule", [AVERAGING, ALLREDUCE])
+def test_a_round_that_fails_leaves_the_others_alone(schedule: str) -> None:
+    for seed in range(3):
+        executor, written, _ = run(7, seed, schedule, fails=2)
+        assert sorted(executor.made) == [1, 3, 4, 5, 6]
+        assert written.ended_[2].startswith("division by zero (epoch 1, hop ")
+        assert {key for key, _, _ in written.losses} == {1, 3, 4, 5, 6}

@@ -223,6 +223,7 @@ OF_RUNS = {
 }
 # These reach nothing but what the caller's own session was given, or the caller's own.
 OF_OWN_SESSION = {
+    "_average_final", "_average_step", "_group_hops", "cerebro_average",
     "_begin_prediction", "_catalog_differences", "_check_model", "_check_run", "_check_setting", "_combine_measures", "_cores",
     "_export_model", "_lock_catalog",
     "_extend_prediction", "_gpus", "_image_array", "_image_fault", "_inspect_model", "_named_model",

@@ -1,4 +1,4 @@
-"""Strategies: what a worker of a run does next, by the name of the schedule."""
+"""Strategies: what a worker of a run does next, by their names."""
 
 from __future__ import annotations
 
@@ -6,8 +6,20 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from cerebro_db.core.ports import Strategy
-from cerebro_db.core.spec import HOPPER, ROTATION
+from cerebro_db.core.spec import ALLREDUCE, AVERAGING, HOPPER, PIPE, ROTATION, TASK
+from cerebro_db.decide.strategies.allreduce import AllReduce
+from cerebro_db.decide.strategies.averaging import Averaging
 from cerebro_db.decide.strategies.hopper import Hopper
 from cerebro_db.decide.strategies.rotation import Rotation
+from cerebro_db.decide.strategies.task import WholeTask
 
-STRATEGIES: Mapping[str, Strategy] = MappingProxyType({HOPPER: Hopper(), ROTATION: Rotation()})
+STRATEGIES: Mapping[str, Strategy] = MappingProxyType(
+    {
+        HOPPER: Hopper(),
+        ROTATION: Rotation(),
+        TASK: WholeTask(),
+        AVERAGING: Averaging(),
+        ALLREDUCE: AllReduce(),
+        PIPE: AllReduce(),
+    }
+)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from cerebro_db.core.state import RunState
 from cerebro_db.core.tasks import Score, Task, Train, WorkerView
 from cerebro_db.decide import dispatch, retention, scoring
@@ -18,9 +20,14 @@ class Hopper:
             scans = scoring.next_scans(state, worker, now, held, idle=False)
             if scans:
                 return Score(scans)
-        hops = dispatch.next_hops(state, worker, held)
-        if hops:
-            return Train(hops)
+        training = self._training(state, worker, held)
+        if training is not None:
+            return training
         awaited = held if state.is_training else None
         scans = scoring.next_scans(state, worker, now, awaited, idle=True)
         return Score(scans) if scans else None
+
+    def _training(self, state: RunState, worker: WorkerView, held: Collection[int]) -> Task | None:
+        """Hops that are ready; None where the worker has to wait."""
+        hops = dispatch.next_hops(state, worker, held)
+        return Train(hops) if hops else None

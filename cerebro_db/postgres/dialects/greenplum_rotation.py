@@ -49,11 +49,11 @@ class GreenplumRotation:
         """
         keys = [_key(packed, order.partition_key) for order in orders]
         goals = [segment_after(packed, order) for order in orders]
-        versions = [order.version + 1 for order in orders]
+        versions = [order.makes for order in orders]
         return _filled(
             _STEP,
             {
-                "states": orders[0].target.sql,
+                "states": orders[0].into,
                 "goal": _by_segment("c", keys, goals, "integer"),
                 "mst_key": _by_segment("c", keys, [order.mst_key for order in orders], "integer"),
                 "version": _by_segment("c", keys, versions, "integer"),

@@ -127,8 +127,8 @@ class GreenplumTraining(PostgreSQLTraining):
         """Train one configuration on one partition; ``made`` reads what it returns."""
         rows, parameters = self._rows_of_hop(packed, order)
         goal = segment_after(packed, order)
-        state = [goal, order.mst_key, order.version + 1, order.next_partition_key]
-        sql = _HOP.format(rows=rows, states=order.target.sql, told=TOLD)
+        state = [goal, order.mst_key, order.makes, order.next_partition_key]
+        sql = _HOP.format(rows=rows, states=order.into, told=TOLD)
         return sql, state + parameters
 
     def made(self, rows: Sequence[tuple[Any, ...]]) -> HopMade:
@@ -143,14 +143,14 @@ class GreenplumTraining(PostgreSQLTraining):
         keys = [order.mst_key for order in orders]
         goals = [segment_after(packed, order) for order in orders]
         goal, goals_given = by_key("c.mst_key", keys, goals)
-        version, versions_given = by_key("c.mst_key", keys, [order.version + 1 for order in orders])
+        version, versions_given = by_key("c.mst_key", keys, [order.makes for order in orders])
         following, following_given = by_key(
             "c.mst_key", keys, [order.next_partition_key for order in orders]
         )
         rows, parameters = self._rows_of_hops(packed, orders)
         sql = _HOPS.format(
             goal=goal, version=version, following=following, rows=rows,
-            states=orders[0].target.sql, told=TOLD,
+            states=orders[0].into, told=TOLD,
         )  # fmt: skip
         return sql, goals_given + versions_given + following_given + parameters
 

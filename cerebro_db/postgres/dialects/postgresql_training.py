@@ -25,7 +25,7 @@ class StateTables:
 
     Attributes:
         name: how all their names begin; nobody can guess it before they are there.
-        hops_an_epoch: partitions of the packed table.
+        hops_an_epoch: of a configuration.
         every_hop: whether all states outlive a crash, or those at the end of an epoch only.
     """
 
@@ -35,7 +35,7 @@ class StateTables:
 
     def lasts(self, version: int) -> bool:
         """True if a version outlives a crash."""
-        return self.every_hop or version % self.hops_an_epoch == 0
+        return self.every_hop or (version >= 0 and version % self.hops_an_epoch == 0)
 
     def table(self, number: int, lasting: bool) -> QualifiedName:
         """The table of a number."""
@@ -56,9 +56,10 @@ class HopOrder:
 
     Attributes:
         source: the table of the state before, None where there is none.
-        target: the table of the state afterwards.
+        target: the table of the state afterwards; None where another worker leaves it.
         run_id, mst_key, epoch, position, partition_key: which hop of the plan.
-        version: hops that the configuration has done before.
+        version: of the state before: hops that the configuration has done.
+        makes: version of the state afterwards.
         next_partition_key: where it goes afterwards, None at the end of what is planned.
         worker: number of the worker.
         waited: seconds that the worker was idle before.
@@ -71,13 +72,14 @@ class HopOrder:
     """
 
     source: QualifiedName | None
-    target: QualifiedName
+    target: QualifiedName | None
     run_id: int
     mst_key: int
     epoch: int
     position: int
     partition_key: int
     version: int
+    makes: int
     next_partition_key: int | None
     worker: int
     waited: float
@@ -87,6 +89,48 @@ class HopOrder:
     reads: bool
     weights_of: int | None
     preparation: str | None = None
+
+    @property
+    def into(self) -> str:
+        """SQL of the table of the state afterwards."""
+        assert self.target is not None
+        return self.target.sql
+
+
+@dataclass(frozen=True)
+class Member:
+    """A worker that makes a hop together with others.
+
+    Attributes:
+        waited: seconds that it was idle before.
+    """
+
+    position: int
+    partition_key: int
+    worker: int
+    pid: int
+    waited: float
+
+
+@dataclass(frozen=True)
+class AverageOrder:
+    """Values for the statement that averages the states of a round.
+
+    Attributes:
+        states: the tables that have them.
+        target: the table of the state afterwards.
+        mst_key: of the configuration.
+        versions: of the states, in the order of their hops.
+        weights: of each: the rows that its hop trained on.
+        makes: version of the state afterwards.
+    """
+
+    states: Sequence[QualifiedName]
+    target: QualifiedName
+    mst_key: int
+    versions: list[int]
+    weights: list[float]
+    makes: int
 
 
 @dataclass(frozen=True)
@@ -234,11 +278,35 @@ class PostgreSQLTraining:
         """Train one configuration on one partition; ``made`` reads what it returns."""
         rows, parameters = self._rows_of_hop(packed, order)
         parameters += [
-            order.mst_key, order.version + 1, order.next_partition_key,
+            order.mst_key, order.makes, order.next_partition_key,
             order.run_id, order.mst_key, order.epoch, order.position, order.partition_key,
             order.worker, order.waited,
         ]  # fmt: skip
-        return _HOP.format(rows=rows, states=order.target.sql, columns=HOP_COLUMNS), parameters
+        return _HOP.format(rows=rows, states=order.into, columns=HOP_COLUMNS), parameters
+
+    def share(self, packed: PackedTable, order: HopOrder) -> Statement:
+        """Train a replica together with others; returns the names of the partitions that are kept."""
+        rows, parameters = self._rows_of_hop(packed, order)
+        return _SHARE.format(rows=rows), parameters
+
+    def lead(self, packed: PackedTable, order: HopOrder, members: Sequence[Member]) -> Statement:
+        """The same, and leave the state and the rows of all hops.
+
+        Returns a row for each member: its position, its rows, and what a hop returns of this worker.
+
+        Args:
+            packed: what is trained on.
+            order: of this worker's hop.
+            members: the workers by their places, this one among them.
+        """
+        rows, parameters = self._rows_of_hop(packed, order)
+        parameters += [order.mst_key, order.makes, order.next_partition_key]
+        parameters += [order.run_id, order.mst_key, order.epoch]
+        parameters += [
+            list(range(len(members))),
+            *([getattr(one, name) for one in members] for name in _MEMBER),
+        ]
+        return _LEAD.format(rows=rows, states=order.into, columns=HOP_COLUMNS), parameters
 
     def hops(self, packed: PackedTable, orders: Sequence[HopOrder]) -> Statement:
         """Train configurations one after another on one partition; ``all_made`` reads it.
@@ -261,6 +329,15 @@ class PostgreSQLTraining:
         """Results of the statement of some hops, by mst_key in the order of training."""
         (mst_key,) = mst_keys
         return {mst_key: self.made(rows)} if rows else {}
+
+    def average(self, order: AverageOrder) -> Statement:
+        """Average the states of a round; returns the bytes of the state that comes of it."""
+        states = " UNION ALL ".join(f"SELECT * FROM {table.sql}" for table in order.states)
+        places = list(range(len(order.versions)))
+        sql = _AVERAGE.format(states=states, target=order.target.sql)
+        return sql, [
+            order.weights, places, order.versions, order.mst_key, order.mst_key, order.makes,
+        ]  # fmt: skip
 
     def missing_hops(
         self, run_id: int, table: QualifiedName, hops_an_epoch: int, num_workers: int
@@ -408,6 +485,58 @@ RETURNING rows
 )
 SELECT h.rows, (t.result).kept, (SELECT pg_catalog.sum(s.bytes)::bigint FROM saved s)
   FROM hop h CROSS JOIN trained t
+"""
+
+# Sums of numbers depend on their order, which is that of the hops.
+_AVERAGE = """
+WITH averaged AS (
+    SELECT cerebro.cerebro_average(%s::float8[], p.place, s.state ORDER BY p.place, s.chunk) AS token
+      FROM unnest(%s::int[], %s::int[]) AS p(place, version)
+      JOIN ({states}) s ON s.mst_key = %s AND s.version = p.version
+),
+saved AS (
+    INSERT INTO {target} (mst_key, version, chunk, partition_key, state)
+    SELECT %s, %s, (c.saved).chunk, NULL, (c.saved).state
+      FROM (SELECT cerebro._saved_state(a.token) AS saved FROM averaged a) AS c
+    RETURNING octet_length(state) AS bytes
+)
+SELECT pg_catalog.sum(s.bytes)::bigint FROM saved s
+"""
+
+_TRAINED = """
+    SELECT cerebro.cerebro_train(kind, task, state, weights, subepoch, buffer_id,
+                                 x, x_shape, y, y_shape
+                                 ORDER BY kind, subepoch, place COLLATE "C") AS result
+      FROM ({rows}) AS input
+"""
+
+_SHARE = f"SELECT (t.result).kept FROM ({_TRAINED}) t"
+
+_MEMBER = ("position", "partition_key", "worker", "pid", "waited")
+
+_LEAD = f"""
+WITH trained AS ({_TRAINED}),
+saved AS (
+    INSERT INTO {{states}} (mst_key, version, chunk, partition_key, state)
+    SELECT %s, %s, (c.saved).chunk, %s, (c.saved).state
+      FROM (SELECT cerebro._saved_state((t.result).token) AS saved FROM trained t) AS c
+    RETURNING octet_length(state) AS bytes
+),
+hops AS (
+INSERT INTO cerebro._hops
+       (run_id, {{columns}})
+SELECT %s, %s, %s, m.position, m.partition_key, m.worker, m.pid, statement_timestamp(),
+       clock_timestamp(), m.waited, g.read_seconds, g.train_seconds,
+       extract(epoch FROM clock_timestamp()) - (t.result).trained_at,
+       g.rows, g.loss, g.compiled, g.cached, g.memory_mb
+  FROM (SELECT pg_catalog.count(*) FROM saved) AS s CROSS JOIN trained t
+ CROSS JOIN LATERAL cerebro._group_hops((t.result).token) AS g
+  JOIN unnest(%s::int[], %s::int[], %s::int[], %s::int[], %s::int[], %s::float8[])
+       AS m(place, position, partition_key, worker, pid, waited) ON m.place = g.place
+RETURNING position, rows
+)
+SELECT h.position, h.rows, (t.result).kept, (SELECT pg_catalog.sum(s.bytes)::bigint FROM saved s)
+  FROM hops h CROSS JOIN trained t
 """
 
 _SCAN = """

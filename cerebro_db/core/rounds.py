@@ -1,0 +1,25 @@
+"""Rounds of an epoch: which rows of a partition each of them trains on."""
+
+from __future__ import annotations
+
+import math
+
+
+def rows_of_round(
+    rows: int, most: int, batch_size: int, number: int, rounds: int
+) -> tuple[int, int]:
+    """First row of a round in a pass over a partition, and the one after its last.
+
+    The batches of the largest partition are dealt to the rounds as evenly as can be; a smaller
+    partition has nothing left for the last ones.
+
+    Args:
+        rows: of the partition.
+        most: rows of the largest partition.
+        batch_size: of the configuration.
+        number: of the round, from 0.
+        rounds: of an epoch.
+    """
+    batches = math.ceil(most / batch_size)
+    first, last = number * batches // rounds, (number + 1) * batches // rounds
+    return min(first * batch_size, rows), min(last * batch_size, rows)

@@ -1,0 +1,155 @@
+"""The strategies of a run: their names and parameters, with defaults and bounds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+from cerebro_db.configs.arguments import (
+    Argument,
+    choice,
+    nearest,
+    unknown,
+    validated_arguments,
+    whole,
+    with_defaults,
+)
+from cerebro_db.configs.grammar import Call, parse_keywords
+from cerebro_db.configs.messages import shown
+from cerebro_db.core.spec import ALLREDUCE, AVERAGING, HOPPER, PIPE, ROTATION, SIDE_BY_SIDE, TASK
+from cerebro_db.errors import InvalidArgument, hinted
+
+AVERAGE, RESET = "average", "reset"
+_MOST_ROUNDS = 10_000
+
+
+@dataclass(frozen=True)
+class StrategyKind:
+    """A strategy as callers name it.
+
+    Attributes:
+        parameters: of ``strategy_params``.
+    """
+
+    name: str
+    parameters: tuple[Argument, ...] = ()
+
+
+_ROUNDS = whole("rounds", 1, 1, high=_MOST_ROUNDS)
+_WARM_UP = whole("warm_up", 1, 0, high=1_000_000)
+_BITS = whole("bits", 32, 8, high=32)
+_ALLOWED_BITS = (32, 16, 8)
+KINDS: Mapping[str, StrategyKind] = MappingProxyType(
+    {
+        one.name: one
+        for one in (
+            StrategyKind(HOPPER),
+            StrategyKind(ROTATION),
+            StrategyKind(TASK),
+            StrategyKind(AVERAGING, (_ROUNDS, choice("optimizer", AVERAGE, AVERAGE, RESET))),
+            StrategyKind(ALLREDUCE, (_ROUNDS,)),
+            StrategyKind(PIPE, (_ROUNDS, _WARM_UP, _BITS)),
+        )
+    }
+)
+
+
+@dataclass(frozen=True)
+class ChosenStrategy:
+    """A strategy with its parameters.
+
+    Attributes:
+        name: one of ``KINDS``.
+        rounds: of an epoch.
+        resets: whether optimizers begin each round anew.
+        warm_up: epochs whose steps are not pipelined.
+        bits: of a number of a gradient that is exchanged.
+        text: the parameters that differ from the defaults, as they can be written.
+    """
+
+    name: str
+    rounds: int = 1
+    resets: bool = False
+    warm_up: int = 0
+    bits: int = 32
+    text: str = ""
+
+
+@hinted("strategy := 'averaging', strategy_params := 'rounds=4, optimizer=reset'")
+def parse_strategy(name: str | None, params: str | None) -> ChosenStrategy:
+    """A strategy as it was asked for.
+
+    Args:
+        name: of the strategy.
+        params: such as ``rounds=4, optimizer=reset``; None or empty for the defaults.
+
+    Raises:
+        InvalidArgument: there is no such strategy, with the nearest right one; or a parameter is
+            not one of its own, or out of bounds.
+    """
+    if not isinstance(name, str) or name not in KINDS:
+        if not isinstance(name, str) or not name:
+            got = "NULL" if name is None else shown(name)
+            raise InvalidArgument(f"strategy: got {got}; allowed: {_listed(KINDS)}")
+        raise unknown("strategy", "strategy", name, KINDS)
+    kind, given = KINDS[name], parse_keywords(params or "", "strategy_params")
+    given = {key: _bare(value) for key, value in given.items()}
+    for key in given:
+        if key not in {one.name for one in kind.parameters}:
+            raise InvalidArgument(_not_its_own(kind, key))
+    values = validated_arguments(kind.parameters, given, {}, f"strategy_params of {name}")
+    found = with_defaults(kind.parameters, values)
+    if found.get("bits", 32) not in _ALLOWED_BITS:
+        raise InvalidArgument(
+            f"strategy_params of {name}: got bits={found['bits']}; allowed: 32, 16 and 8"
+        )
+    return ChosenStrategy(
+        name,
+        rounds=found.get("rounds", 1),
+        resets=found.get("optimizer") == RESET,
+        warm_up=found.get("warm_up", 0),
+        bits=found.get("bits", 32),
+        text=", ".join(f"{key}={value!r}" for key, value in values),
+    )
+
+
+def told(name: str, replicas: int, rounds: int) -> str | None:
+    """What a strategy does, for people; None of those that make the hops of a hopper side by side.
+
+    Args:
+        name: of the strategy.
+        replicas: of each configuration, where it has several.
+        rounds: of an epoch.
+    """
+    often = "once an epoch" if rounds == 1 else f"{rounds} times an epoch"
+    if name == AVERAGING:
+        return f"strategy {name}: {replicas} replicas of each configuration, averaged {often}"
+    if name in SIDE_BY_SIDE:
+        return (
+            f"strategy {name}: {replicas} workers train a configuration together, a step takes "
+            f"{replicas} batches, and the state is stored {often}"
+        )
+    return f"strategy {name}: a worker trains whole configurations" if name == TASK else None
+
+
+def _bare(value: object) -> object:
+    """A word without quotes as a text."""
+    is_word = isinstance(value, Call) and not (value.arguments or value.values)
+    return value.name if is_word and isinstance(value, Call) else value
+
+
+def _not_its_own(kind: StrategyKind, key: str) -> str:
+    """Tells of a parameter that belongs to other strategies, or to none."""
+    own = [one.name for one in kind.parameters]
+    others = [one.name for one in KINDS.values() if key in [own.name for own in one.parameters]]
+    allowed = ", ".join(own) or "none"
+    message = f"strategy_params of {kind.name}: got {shown(key)}; allowed: {allowed}"
+    if others:
+        return f"{message}. It belongs to {_listed(others)}"
+    return f"{message}. {nearest(key, own)}" if own else message
+
+
+def _listed(names: Any) -> str:
+    return ", ".join(map(repr, names))

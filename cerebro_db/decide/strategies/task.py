@@ -1,0 +1,33 @@
+"""Task parallelism: a worker takes a whole configuration, and reads all partitions for it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from cerebro_db.core.state import RunState, Track
+from cerebro_db.core.tasks import Task, Train, WorkerView
+from cerebro_db.decide import dispatch
+from cerebro_db.decide.strategies.hopper import Hopper
+
+
+class WholeTask(Hopper):
+    """The hops of the plan, those of a configuration by one worker.
+
+    While it waits for scores, or for a decision, its worker takes another one, and has both then.
+    """
+
+    def _training(self, state: RunState, worker: WorkerView, held: Collection[int]) -> Task | None:
+        """The next hop of the configuration that is the worker's, else of one that is nobody's."""
+        alone = dispatch.next_alone(state, worker)
+        if alone is not None:
+            return Train((alone,))
+
+        def priority(track: Track) -> tuple[bool, float, int]:
+            return track.worker is None, -track.work, track.configuration.mst_key
+
+        ready = [
+            track
+            for track in dispatch.ready_tracks(state, worker, held)
+            if track.worker in (None, worker.number)
+        ]
+        return Train((min(ready, key=priority).waiting[0],)) if ready else None

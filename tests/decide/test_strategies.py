@@ -1,0 +1,193 @@
+"""Strategies beside hopper and rotation: who does what, from the state alone."""
+
+from __future__ import annotations
+
+import pytest
+from run_states import planned, run_state, view
+
+from cerebro_db.core import events
+from cerebro_db.core.spec import ALLREDUCE, AVERAGING, TASK, Hop
+from cerebro_db.core.state import RunState
+from cerebro_db.core.strategies import parse_strategy
+from cerebro_db.core.tasks import Average, Join, Score, Task, Train
+from cerebro_db.decide import plan as plans
+from cerebro_db.decide import retention
+from cerebro_db.decide.strategies import STRATEGIES
+from cerebro_db.errors import InvalidArgument
+
+
+def begun(strategy: str, costs: dict[int, float], workers: int = 2, **more: object) -> RunState:
+    state = run_state(costs, [0, 1], workers=workers, epochs=2, schedule=strategy, **more)  # type: ignore[arg-type]
+    return planned(state, plans.plan(state))
+
+
+def take(state: RunState, worker: int, *kept: int) -> Task | None:
+    """What a worker takes, which it has then."""
+    task = STRATEGIES[state.spec.schedule].next(state, view(worker, *kept), 0.0)
+    if task is not None:
+        state.apply(events.Submitted(worker, task))
+    return task
+
+
+def end(state: RunState, worker: int) -> None:
+    """A worker is done with what it has."""
+    task = state.tasks[worker]
+    state.apply(events.Returned(worker))
+    match task:
+        case Train(hops):
+            for hop in hops:
+                state.apply(events.HopDone(hop, 1.0, 0.0))
+        case Average(mst_key, version):
+            state.apply(events.RoundDone(mst_key, version, 0.0))
+
+
+def tidy(state: RunState) -> None:
+    """What is done beside training: scores, the plan, states that go."""
+    for epoch, pending in list(state.pending.items()):
+        state.apply(events.Scored(epoch, tuple(pending.mst_keys)))
+    state.apply(events.Planned(tuple(plans.plan(state))))
+    state.apply(events.Discarded(retention.useless(state, state.tracks)))
+
+
+def test_a_worker_stays_with_its_configuration() -> None:
+    state = begun(TASK, {1: 1.0, 2: 5.0, 3: 1.0})
+    taken: dict[int, list[int]] = {0: [], 1: []}
+    while state.tracks[3].done < 4:
+        for worker in (0, 1):
+            task = take(state, worker)
+            if isinstance(task, Train):
+                taken[worker].append(task.hops[0].mst_key)
+        for worker in list(state.tasks):
+            end(state, worker)
+        tidy(state)
+    assert taken == {0: [2] * 4 + [3] * 4, 1: [1] * 4}
+
+
+def test_hops_of_a_round_begin_together_and_end_in_one_state() -> None:
+    state = begun(AVERAGING, {1: 1.0}, rounds=2)
+    assert [hop.partition_key for hop in state.tracks[1].waiting] == [0, 1] * 4
+    assert take(state, 0, 1) == Train((Hop(1, 1, 1, 1),))  # whose partition it has in memory
+    assert take(state, 1) == Train((Hop(1, 1, 0, 0),))
+    assert take(state, 2) is None
+    end(state, 0)
+    assert state.tracks[1].done == 0
+    assert retention.needed(state, state.tracks[1]) == {0, -2}
+    assert take(state, 0) is None
+    end(state, 1)
+    assert take(state, 0) == Average(1, 0)
+    assert take(state, 1) is None
+    end(state, 0)
+    assert state.tracks[1].done == 2
+    assert retention.useless(state, [1]) == ((1, -2), (1, -1))
+    assert take(state, 0) == Train((Hop(1, 1, 2, 0),))
+
+
+def test_a_run_is_over_when_its_last_round_is_averaged() -> None:
+    state = begun(AVERAGING, {1: 1.0, 2: 2.0})
+    told = []
+    while not state.is_complete:
+        for worker in (0, 1):
+            if isinstance(take(state, worker), Score):
+                raise AssertionError("nothing is to be scored yet")
+        assert state.tasks
+        for worker in list(state.tasks):
+            end(state, worker)
+        told.append([state.is_epoch_done(epoch) for epoch in (1, 2)])
+        tidy(state)
+    assert [track.done for track in state.tracks.values()] == [4, 4]
+    assert told[-1] == [True, True]
+    assert state.trained == {1: 2, 2: 2}
+
+
+def test_who_failed_is_not_averaged() -> None:
+    state = begun(AVERAGING, {1: 1.0})
+    take(state, 0)
+    take(state, 1)
+    end(state, 0)
+    state.apply(events.Failed(1, "failed", "x"))
+    end(state, 1)
+    assert take(state, 0) is None
+    assert state.is_complete
+
+
+def test_a_round_goes_on_with_the_parts_that_are_there() -> None:
+    state = run_state({1: 1.0}, [0, 1], workers=2, epochs=2, schedule=AVERAGING)
+    state.apply(events.Restored(1, 2, 2, frozenset({2, -4})))
+    planned(state, [Hop(1, epoch, key, key) for epoch in (1, 2) for key in (0, 1)])
+    assert take(state, 0) == Train((Hop(1, 2, 0, 0),))
+    end(state, 0)
+    assert take(state, 0) == Average(1, 2)
+
+
+def test_a_round_that_is_made_together_waits_for_as_many_workers() -> None:
+    state = begun(ALLREDUCE, {1: 1.0, 2: 5.0}, workers=3)
+    second, first = state.ready(state.tracks[1]), state.ready(state.tracks[2])
+    assert take(state, 0, 1) == Join(
+        tuple(first), 1, leads=False
+    )  # it has that partition in memory
+    assert take(state, 1, 1) == Join(tuple(first), 0, leads=True)
+    assert take(state, 2) is None  # of three workers two are at work
+    for worker in (0, 1):
+        state.apply(events.Returned(worker))
+    for hop in first:
+        state.apply(events.HopDone(hop, 1.0, 0.0))
+    assert state.tracks[2].done == 0
+    state.apply(events.RoundDone(2, 0, 0.0))
+    assert (state.tracks[2].done, state.tracks[2].states) == (2, {2})
+    third = state.ready(state.tracks[2])
+    assert take(state, 2) == Join(tuple(third), 0, leads=False)
+    assert state.ready(state.tracks[1]) == second
+
+
+def test_who_has_joined_is_joined_before_anything_else_is_done() -> None:
+    state = begun(ALLREDUCE, {1: 1.0, 2: 1.0}, workers=4, frequency=1)
+    tasks = [take(state, worker) for worker in range(4)]
+    assert [(one.own.mst_key, one.leads) for one in tasks if isinstance(one, Join)] == [
+        (1, False), (1, True), (2, False), (2, True),
+    ]  # fmt: skip
+
+
+def test_a_round_that_has_failed_is_joined_by_nobody_and_can_be_made_again() -> None:
+    state = begun(ALLREDUCE, {1: 1.0}, workers=2)
+    task = take(state, 0)
+    assert isinstance(task, Join)
+    state.apply(events.Returned(0))
+    state.apply(events.Broken(task.hops))
+    assert state.joinable == []
+    state.apply(events.Lost(task))
+    assert take(state, 0) == task
+    assert isinstance(take(state, 1), Join)
+    assert state.losses[task.own] == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "params", "told"),
+    [
+        ("averagin", None, "unknown strategy 'averagin'. Did you mean 'averaging'"),
+        ("", None, "strategy: got ''; allowed: 'hopper'"),
+        (
+            "hopper",
+            "rounds=2",
+            "strategy_params of hopper: got 'rounds'; allowed: none. It belongs to",
+        ),
+        ("task", "x=2", "strategy_params of task: got 'x'; allowed: none"),
+        ("averaging", "round=2", "Did you mean 'rounds'"),
+        ("averaging", "rounds=0", "rounds=0; it must be a whole number from 1"),
+        ("averaging", "optimizer=keep", "one of 'average', 'reset'"),
+        ("averaging", "rounds", "rounds"),
+        ("pipe", "bits=12", "got bits=12; allowed: 32, 16 and 8"),
+        ("allreduce", "bits=8", "got 'bits'; allowed: rounds. It belongs to 'pipe'"),
+    ],
+)
+def test_wrong_strategies(name: str, params: str | None, told: str) -> None:
+    with pytest.raises(InvalidArgument) as caught:
+        parse_strategy(name, params)
+    assert told in caught.value.message
+    assert caught.value.hint
+
+
+def test_parameters_are_written_as_they_can_be_read() -> None:
+    chosen = parse_strategy("averaging", "optimizer=reset, rounds=3")
+    assert (chosen.rounds, chosen.resets) == (3, True)
+    assert parse_strategy("averaging", chosen.text) == chosen
+    assert parse_strategy("averaging", " ").text == ""

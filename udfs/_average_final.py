@@ -1,0 +1,1 @@
+return relay.trainer("averaging.average_final", token)

@@ -1,0 +1,1 @@
+return relay.trainer("training.group_hops", token)
