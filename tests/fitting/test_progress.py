@@ -12,7 +12,8 @@ from typing import Any
 import psycopg2
 import pytest
 
-from tests.fitting.conftest import ADAM, PARTITIONS
+from tests.fitting.conftest import ADAM
+from tests.fitting.sizes import PARTITIONS
 
 Fit = Callable[..., tuple[str, int]]
 DROP = "SELECT r.run_id FROM cerebro.runs r, cerebro_drop_run(r.run_id) WHERE r.name = %s"

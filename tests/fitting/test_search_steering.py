@@ -63,7 +63,7 @@ def test_configurations_join(bench: Any, going_on: int) -> None:
     assert [one["model_id"] for one in found] == [1, 2]
     assert {one["compile_params"] for one in found} == {ADAM}
     assert {(one["budget"], one["decided_by"], one["action"]) for one in found} <= {
-        (2, "postgres", "add"),
+        (2, bench.value("SELECT current_user"), "add"),
         (2, None, "stop"),
     }
     done = "SELECT min(epoch) = 2 FROM cerebro.trials WHERE run_id = %s AND mst_key = ANY (%s)"
