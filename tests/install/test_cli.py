@@ -20,7 +20,7 @@ LIMITS = ["memory of a trainer", "processors of a trainer", "network of a traine
 CLOSED = "REVOKE CREATE ON SCHEMA public FROM PUBLIC"
 # By default a cluster has limits that verify tells.
 OF_SEGMENTS = re.compile(
-    r"cerebro: warning: (resource queue pg_default allows 20 active statements|segments train at nice 19) "
+    r"cerebro: warning: (resource queue pg_default allows 20 active statements|segments train at nice 19)\b"
 )
 LIGHT = ("sqlalchemy", "psycopg2", "jinja2", "numpy", "tensorflow", "keras")
 
