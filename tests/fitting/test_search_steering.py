@@ -199,7 +199,8 @@ def test_somebody_watches_and_goes_away(bench: Any, going_on: int) -> None:
 
 def test_an_administrator_steers_searches_of_others(bench: Any, going_on: int) -> None:
     """The decision tells who asked for it."""
-    bench.run("CREATE ROLE steerer LOGIN IN ROLE cerebro_admin; SET ROLE steerer")
+    bench.run("CREATE ROLE steerer LOGIN IN ROLE cerebro_admin")
+    bench.run("SET ROLE steerer")  # segments know of the role when it is committed
     try:
         query = "SELECT max(mst_key) FROM cerebro.trials WHERE run_id = %s AND status = 'training'"
         key = until(bench, query, (going_on,))
