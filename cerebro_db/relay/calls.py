@@ -84,7 +84,8 @@ class Relay:
             name: of the function.
             token: of the work under way, None before it begins.
             waits: whether to wait for the answer. Otherwise the trainer may still be at earlier
-                rows; an error of it comes with a later one, or with the end of the aggregate.
+                rows; an error of it comes with a later one, or with the end of the aggregate. Where
+                the statement ends before, nobody is told.
             arguments: of the row.
             like: as above.
 
@@ -177,7 +178,10 @@ class Relay:
 
     def _exchange(self, trainer: Process, call: Dict[str, Any]) -> Any:
         """Send a call, and wait for the answer if there is to be one; an interrupted one ends the trainer."""
-        trainer.asked_in = backend.statement_began()
+        statement = backend.statement_began()
+        # The error of a row that waited for no answer is told in its own statement, or never.
+        call["begins"] = call["begins"] or statement != trainer.last_asked_in
+        trainer.asked_in = trainer.last_asked_in = statement
         try:
             trainer.send(call)
             answer = self._answer(trainer) if call["waits"] else None

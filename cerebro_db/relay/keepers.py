@@ -99,6 +99,7 @@ class Process(Connection):
         functions: the registered functions that it knows of, as a tuple of JSON.
         again: name and arguments of the call that goes on where this process ends.
         asked_in: the statement of the call that is under way.
+        last_asked_in: that of the last call.
     """
 
     def __init__(self, sock: socket.socket, listen: Any, kind: str) -> None:
@@ -108,6 +109,7 @@ class Process(Connection):
         self.functions: Any = None
         self.again: Any = None
         self.asked_in: Any = None
+        self.last_asked_in: Any = None
 
 
 def connected(installation: Installation, kind: str, hello: Dict[str, Any], listen: Any) -> Process:

@@ -86,13 +86,16 @@ class RunCatalog:
             return
         if self._zero is None:
             self._zero = figures.started - timedelta(seconds=sent)
-        started = self._zero + timedelta(seconds=sent)
+        # Rounded once: what begins when this ends begins no microsecond before.
+        started, finished = (
+            self._zero + timedelta(seconds=at) for at in (sent, sent + result.seconds)
+        )
         if not self._rows:
             self._due = time.monotonic() + _SECONDS
         self._rows.append(
             HopRow(
                 hop.mst_key, hop.epoch, hop.position, hop.partition_key, result.worker, result.pid,
-                started, started + timedelta(seconds=result.seconds), result.waited, figures.read,
+                started, finished, result.waited, figures.read,
                 figures.trained, figures.written, result.rows, figures.loss, figures.compiled,
                 figures.cached, figures.memory_mb,
             )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -52,19 +52,32 @@ def documented(cluster: Server, administrator: Any, template: str) -> Iterator[D
     """Everything was executed in one session: TensorFlow was imported once."""
     from tests.conftest import Sql
 
+    dsn = cluster.dsn("documented")
+    with _roles(administrator):
+        make_database(administrator, "documented", template)
+        try:
+            administrator.run(
+                'ALTER DATABASE documented SET search_path = "$user", public, cerebro'
+            )
+            with closing(connected(dsn)) as connection:
+                answers = _execute_all(connection, dsn)
+            # With that session those went that it worked through; this one opens none.
+            with closing(connected(dsn)) as connection:
+                yield Documented(Sql(connection, dsn), answers)
+        finally:  # also where a statement has failed: a cluster with segments stays
+            drop_database(administrator, "documented")
+
+
+@contextmanager
+def _roles(administrator: Any) -> Iterator[None]:
+    """Those of the pages, for as long as they are needed."""
     for role in ROLES:
         administrator.run(f"CREATE ROLE {role}")
-    make_database(administrator, "documented", template)
-    administrator.run('ALTER DATABASE documented SET search_path = "$user", public, cerebro')
-    dsn = cluster.dsn("documented")
-    with closing(connected(dsn)) as connection:
-        answers = _execute_all(connection, dsn)
-    # With that session those went that it worked through; this one opens none.
-    with closing(connected(dsn)) as connection:
-        yield Documented(Sql(connection, dsn), answers)
-    drop_database(administrator, "documented")
-    for role in ROLES:
-        administrator.run(f"DROP ROLE {role}")
+    try:
+        yield
+    finally:
+        for role in ROLES:
+            administrator.run(f"DROP ROLE {role}")
 
 
 def _execute_all(connection: Any, dsn: str) -> list[tuple[str, str, list[dict[str, Any]]]]:

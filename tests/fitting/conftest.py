@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 import psycopg2
 import pytest
-from servers import Server, connected, drop_database, make_database, partitions
+from servers import Server, connected, drop_database, make_database
 
 from tests.conftest import FAILED, Sql
 
-FEATURES, CLASSES, ROWS, PARTITIONS = 6, 3, 150, partitions(4)
+FEATURES, CLASSES, ROWS = 6, 3, 150
 ADAM = "loss='sparse_categorical_crossentropy',optimizer='Adam(lr=0.01)',metrics=['accuracy']"
 _names = (f"out_{number}" for number in itertools.count(1))
 
@@ -101,13 +101,15 @@ def no_states_stay(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 def _make_tables(sql: Any, blobs: tuple[np.ndarray, np.ndarray]) -> None:
+    from tests.fitting.sizes import PARTITIONS, ROWS_TRAINED
+
     sql.run("CREATE TABLE blobs (id int, x real[], label text, target real)")
     features, labels = blobs
     for number, (row, label) in enumerate(zip(features.tolist(), labels.tolist(), strict=True)):
         values = (number, row, "abc"[label], sum(row))
         sql.run("INSERT INTO blobs VALUES (%s, %s, %s, %s)", values)
-    sql.run("CREATE VIEW blobs_train AS SELECT * FROM blobs WHERE id < 120")
-    sql.run("CREATE VIEW blobs_test AS SELECT * FROM blobs WHERE id >= 120")
+    sql.run(f"CREATE VIEW blobs_train AS SELECT * FROM blobs WHERE id < {ROWS_TRAINED}")
+    sql.run(f"CREATE VIEW blobs_test AS SELECT * FROM blobs WHERE id >= {ROWS_TRAINED}")
     packing = f"buffer_size := 11, num_partitions := {PARTITIONS}"
     sql.run(f"SELECT cerebro_pack('blobs_train', 'packed', 'label', 'x', {packing})")
     sql.run("SELECT cerebro_pack_validation('blobs_test', 'val', 'label', 'x', 'packed')")

@@ -10,7 +10,8 @@ import numpy as np
 import psycopg2
 import pytest
 
-from tests.fitting.conftest import ADAM, PARTITIONS
+from tests.fitting.conftest import ADAM
+from tests.fitting.sizes import PARTITIONS
 from tests.fitting.test_resume import results
 from tests.fitting.test_runs import _buffers, _fresh_model
 
@@ -172,7 +173,9 @@ def _miss_the_best_state(bench: Any, run_id: int, resume: str) -> None:
     assert len(found) == 1
     bench.run(f"CREATE TABLE best_state AS SELECT * FROM {found[0]} WHERE {wanted}")
     bench.run(f"DELETE FROM {found[0]} WHERE {wanted}")
-    with pytest.raises(psycopg2.errors.DataException, match="no state of mst_key 6 after 4"):
+    with pytest.raises(
+        psycopg2.errors.DataException, match=f"no state of mst_key 6 after {PARTITIONS}"
+    ):
         bench.run(resume)
     bench.run(f"INSERT INTO {found[0]} TABLE best_state")
     bench.run("DROP TABLE best_state")

@@ -10,23 +10,28 @@ import psycopg2
 import pytest
 from pace import stretched
 
+from tests.fitting.sizes import PARTITIONS, ROWS_EACH
+
+LAST = PARTITIONS - 1
+BUFFERS = ROWS_EACH // 10  # each of 10 rows
+ALL = f"{ROWS_EACH} rows in {BUFFERS}"
 CHANGES = {
     "a buffer that is gone": (
         "DELETE FROM {} WHERE partition_key = 1 AND buffer_id = 2",
-        r"has, in partition 1, 20 rows in 2 buffers; allowed: 30 rows in 3, as public\.",
+        rf"has, in partition 1, {ROWS_EACH - 10} rows in {BUFFERS - 1} buffers; allowed: {ALL}, as public\.",
     ),
     "a partition that is gone": (
-        "DELETE FROM {} WHERE partition_key = 3",
-        "has, in partition 3, 0 rows in 0 buffers; allowed: 30 rows in 3",
+        f"DELETE FROM {{}} WHERE partition_key = {LAST}",
+        f"has, in partition {LAST}, 0 rows in 0 buffers; allowed: {ALL}",
     ),
-    "all of it": ("DELETE FROM {}", "has, in partition 0, 0 rows in 0 buffers; allowed: 30 rows"),
+    "all of it": ("DELETE FROM {}", f"has, in partition 0, 0 rows in 0 buffers; allowed: {ALL}"),
     "a partition too many": (
-        "UPDATE {} SET partition_key = 4 WHERE partition_key = 3",
-        "has, in partition 3, 0 rows in 0 buffers",
+        f"UPDATE {{}} SET partition_key = {PARTITIONS} WHERE partition_key = {LAST}",
+        f"has, in partition {LAST}, 0 rows in 0 buffers",
     ),
     "a buffer twice": (
-        "INSERT INTO {0} SELECT * FROM {0} WHERE partition_key = 2 AND buffer_id = 0",
-        "has, in partition 2, buffer 0, twice; allowed: each buffer once",
+        f"INSERT INTO {{0}} SELECT * FROM {{0}} WHERE partition_key = {LAST} AND buffer_id = 0",
+        f"has, in partition {LAST}, buffer 0, twice; allowed: each buffer once",
     ),
     "rows that are not there": (
         "UPDATE {} SET num_rows = 12 WHERE partition_key = 1 AND buffer_id = 0",
@@ -56,7 +61,7 @@ CHANGES = {
     "fewer rows, each of them right": (
         "UPDATE {} SET num_rows = 9, x_shape = '{{9,6}}', x = substr(x, 1, 216), label_shape = '{{9}}', "
         "label = substr(label, 1, 36) WHERE partition_key = 0 AND buffer_id = 1",
-        "has, in partition 0, 29 rows in 3 buffers; allowed: 30 rows in 3",
+        f"has, in partition 0, {ROWS_EACH - 1} rows in {BUFFERS} buffers; allowed: {ALL}",
     ),
 }
 

@@ -13,10 +13,11 @@ import psycopg2
 import pytest
 from pace import stretched
 
-from tests.fitting.conftest import ADAM, PARTITIONS
+from tests.fitting.conftest import ADAM
+from tests.fitting.sizes import PARTITIONS
 
 Fit = Callable[..., tuple[str, int]]
-DROP = "SELECT r.run_id FROM cerebro.runs r, cerebro_drop_run(r.run_id) WHERE r.name = %s"
+DROP = "SELECT cerebro_drop_run((SELECT run_id FROM cerebro.runs WHERE name = %s))"
 
 
 def test_the_caller_sees_a_notice_an_epoch(bench: Any, fit: Fit) -> None:

@@ -15,12 +15,12 @@ from reasons import EMBEDDED_ONLY
 
 from tests.fitting.conftest import (
     ADAM,
-    PARTITIONS,
     SOFTMAX,
     TABLES_OF_STATES,
     layer,
     model,
 )
+from tests.fitting.sizes import PARTITIONS
 from tests.fitting.test_progress import Background, until
 
 Fit = Callable[..., tuple[str, int]]
@@ -271,13 +271,15 @@ def test_a_state_that_someone_removed_is_missed_at_once(
         (name + "%",),
     )
     place = "segment_key, " if has_segments else ""
+    scored = 2 * PARTITIONS  # hops after which a configuration is scored
     bench.run(
         f"INSERT INTO {table} ({place}mst_key, version, chunk, partition_key, state) "
-        f"SELECT {place}mst_key, 16, 0, 0, state FROM {table} "
+        f"SELECT {place}mst_key, {2 * scored}, 0, 0, state FROM {table} "
         "WHERE chunk = 0 AND mst_key = 1 LIMIT 1"
     )
-    bench.run(f"DELETE FROM {table} WHERE mst_key = 1 AND version = 8")
-    with pytest.raises(psycopg2.errors.DataException, match="got no state of mst_key 1 after 8"):
+    bench.run(f"DELETE FROM {table} WHERE mst_key = 1 AND version = {scored}")
+    told = f"got no state of mst_key 1 after {scored}"
+    with pytest.raises(psycopg2.errors.DataException, match=told):
         run.resume()
 
 
@@ -343,7 +345,8 @@ def test_a_configuration_can_be_cancelled(
     run.caller.join()
     assert run.status == "finished"
     info = bench.fetch(f"SELECT mst_key, status, error FROM {run.out}_info ORDER BY 1")
-    assert info[1] == (2, "cancelled", "cancelled by postgres")
+    caller = bench.value("SELECT current_user")
+    assert info[1] == (2, "cancelled", f"cancelled by {caller}")
     assert {row[1] for row in info if row[0] != 2} == {"finished"}
     found = results(bench, run.out, run.run_id)
     others = [row for row in undisturbed[0] if row[0] != 2]

@@ -11,7 +11,15 @@ import numpy as np
 import psycopg2
 import pytest
 
-from tests.fitting.conftest import ADAM, DENSE, FEATURES, PARTITIONS, SOFTMAX, layer, model
+from tests.fitting.conftest import (
+    ADAM,
+    DENSE,
+    FEATURES,
+    SOFTMAX,
+    layer,
+    model,
+)
+from tests.fitting.sizes import PARTITIONS, ROWS_EACH
 
 Fit = Callable[..., tuple[str, int]]
 Weights = Callable[[str], dict[int, bytes]]
@@ -92,7 +100,7 @@ def test_a_run_equals_plain_keras_in_the_order_of_its_plan(
     selection: Callable[..., str],
     tensorflow: None,
 ) -> None:
-    """Adam, dropout and batch normalisation over 4 partitions, to the bit."""
+    """Adam, dropout and batch normalisation over all partitions, to the bit."""
     from cerebro_db.training.partitions import Buffers, Partition, RowOrder
     from cerebro_db.training.shuffle import salt
 
@@ -175,8 +183,9 @@ def test_one_that_fails_late_leaves_those_alone_that_were_trained_with_it(
     """Where short hops share a statement, its failure is nobody's but that configuration's."""
     rates = [0.001 * number for number in range(1, 12)]
     good = [ADAM.replace("0.01", f"{rate:.3f}") for rate in rates]
-    # 4 batches of 8 a hop: it is the sixth hop that goes wrong.
-    late = ADAM.replace("Adam(lr=0.01)", "SGD(PiecewiseConstantDecay([21],[0.01,1e38]))")
+    # Batches of 8: it is the second hop of the second epoch that goes wrong.
+    steps = (PARTITIONS + 1) * -(-ROWS_EACH // 8) + 1
+    late = ADAM.replace("Adam(lr=0.01)", f"SGD(PiecewiseConstantDecay([{steps}],[0.01,1e38]))")
     out, run_id = fit(configs=selection([1], [*good, late]), epochs=4)
     status = bench.fetch(f"SELECT mst_key, status FROM {out}_info ORDER BY 1")
     assert status == [*((key, "finished") for key in range(1, 12)), (12, "failed")]
@@ -184,7 +193,7 @@ def test_one_that_fails_late_leaves_those_alone_that_were_trained_with_it(
     assert error.startswith("the loss became")
     assert "(epoch 2, hop 2); a lower learning rate" in error
     hops = "SELECT count(*) FROM cerebro.hops WHERE run_id = %s AND mst_key = %s"
-    assert bench.value(hops, (run_id, 12)) == 5
+    assert bench.value(hops, (run_id, 12)) == PARTITIONS + 1
     assert bench.value(hops, (run_id, 7)) == 4 * PARTITIONS
     harmless = late.replace("1e38", "0.01")  # what is planned is the same
     without, _ = fit(configs=selection([1], [*good, harmless]), epochs=4)
@@ -233,7 +242,7 @@ def test_warm_start_goes_on_with_the_whole_state(bench: Any, fit: Fit) -> None:
     fit(epochs=2, out=out, warm_start=True)
     after = bench.value(f"SELECT state FROM {out}_states WHERE mst_key = 1")
     counts = [int(from_bytes(bytes(state))["optimizer/0/iteration"]) for state in (before, after)]
-    steps = sum(-(-rows // 8) for rows in (30, 30, 30, 30))
+    steps = PARTITIONS * -(-ROWS_EACH // 8)
     assert counts == [steps, 3 * steps]
 
 

@@ -8,7 +8,8 @@ from typing import Any
 import psycopg2
 import pytest
 
-from tests.fitting.conftest import ADAM, PARTITIONS, PLAIN, SOFTMAX, layer, model
+from tests.fitting.conftest import ADAM, PLAIN, SOFTMAX, layer, model
+from tests.fitting.sizes import PARTITIONS, ROWS_EACH
 
 HISTORY = "SELECT mst_key, iteration, epoch, dataset FROM {}_history ORDER BY 1, 2, 4"
 DIVERGING = ADAM.replace("Adam(lr=0.01)", "SGD(lr=1e38)")
@@ -92,7 +93,7 @@ def test_another_optimizer_begins_anew_with_the_weights_that_are_there(
     bench.run(change, ("Adam(lr=0.01)", "SGD(lr=0.0,momentum=0.9)"))
     fit(configs=configs, epochs=1, out=out, warm_start=True)
     state = from_bytes(bytes(bench.value(f"SELECT state FROM {out}_states")))
-    steps = sum(-(-rows // 8) for rows in (30, 30, 30, 30))
+    steps = PARTITIONS * -(-ROWS_EACH // 8)
     assert int(state["optimizer/0/iteration"]) == steps
     assert not any(name.endswith("/v") for name in state)
     trained = [len(weights(out)[1]), len(before[1])]

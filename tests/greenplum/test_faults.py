@@ -121,6 +121,12 @@ class Bench:
         done = "SELECT count(*), count(DISTINCT (mst_key, epoch, position)) FROM cerebro.hops "
         assert self.server.fetch(f"{done} WHERE run_id = {run_id}") == [(self.hops(), self.hops())]
 
+    def drop(self) -> None:
+        """All of its tables: other files have some of the same names."""
+        names = "SELECT quote_ident(tablename) FROM pg_tables WHERE schemaname = 'public'"
+        tables = ", ".join(name for (name,) in self.server.fetch(names))
+        self.server.fetch(f"DROP TABLE IF EXISTS {tables} CASCADE")
+
     def workers(self, output: str) -> list[int]:
         row = self.server.run(output)
         assert row is not None
@@ -148,6 +154,7 @@ def bench(segments_dsn: str, blobs: Any) -> Iterator[Bench]:
         pytest.skip(str(error))
     found = Bench(server, blobs)
     yield found
+    found.drop()
     server.forget_session()
 
 

@@ -32,6 +32,7 @@ def bench(segments_dsn: str, blobs: Any) -> Iterator[Bench]:
         pytest.skip(f"{VARIABLE} names a cluster without mirrors")
     found = Bench(server, blobs)
     yield found
+    found.drop()
     server.forget_session()
 
 

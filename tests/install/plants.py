@@ -47,7 +47,7 @@ SELECT p.proname::text, p.proretset,
                JOIN pg_catalog.pg_type t ON t.oid = a.type WHERE t.typtype = 'p' ORDER BY n),
        p.provariadic <> 0
   FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_type r ON r.oid = p.prorettype
- WHERE p.pronamespace = 'pg_catalog'::pg_catalog.regnamespace AND p.proname = ANY (%s)
+ WHERE p.pronamespace = (SELECT oid FROM pg_catalog.pg_namespace WHERE nspname = 'pg_catalog') AND p.proname = ANY (%s)
    AND (r.typtype <> 'p' OR r.typname IN ('record', 'void', 'anyelement', 'anyarray',
                                           'anycompatible', 'anycompatiblearray'))
 """
@@ -55,11 +55,11 @@ _OPERATORS = """
 SELECT oprname::text, pg_catalog.format_type(oprleft, NULL), pg_catalog.format_type(oprright, NULL),
        pg_catalog.format_type(oprresult, NULL)
   FROM pg_catalog.pg_operator
- WHERE oprnamespace = 'pg_catalog'::pg_catalog.regnamespace AND oprname = ANY (%s)
+ WHERE oprnamespace = (SELECT oid FROM pg_catalog.pg_namespace WHERE nspname = 'pg_catalog') AND oprname = ANY (%s)
 """
 _RELATIONS = """
 SELECT relname::text FROM pg_catalog.pg_class
- WHERE relnamespace = 'pg_catalog'::pg_catalog.regnamespace AND relkind IN ('r', 'v') AND relname = ANY (%s)
+ WHERE relnamespace = (SELECT oid FROM pg_catalog.pg_namespace WHERE nspname = 'pg_catalog') AND relkind IN ('r', 'v') AND relname = ANY (%s)
 """
 
 

@@ -17,6 +17,12 @@ import cerebro_db.errors
 
 PACKAGE = str(Path(cerebro_db.__file__).parent)
 LIMITS = ["memory of a trainer", "processors of a trainer", "network of a trainer"]
+# Everybody may create there before PostgreSQL 15, of which an installation warns.
+CLOSED = "REVOKE CREATE ON SCHEMA public FROM PUBLIC"
+# By default a cluster has limits that verify tells.
+OF_SEGMENTS = re.compile(
+    r"cerebro: warning: (resource queue pg_default allows 20 active statements|segments train at nice 19)\b"
+)
 LIGHT = ("sqlalchemy", "psycopg2", "jinja2", "numpy", "tensorflow", "keras")
 
 
@@ -40,6 +46,7 @@ def test_version() -> None:
 
 
 def test_life_of_an_installation(empty_database: str, connect: Any) -> None:
+    connect(empty_database).run(CLOSED)
     for command in ("install", "install", "upgrade"):
         done = cerebro(command, "--dsn", empty_database)
         assert (done.returncode, done.stderr) == (0, "")
@@ -97,9 +104,13 @@ def folder_owner(folder: Path) -> int:
     return next(folder.iterdir()).stat().st_uid
 
 
-def test_verify(database: str, has_segments: bool) -> None:
+def test_verify(database: str, has_segments: bool, connect: Any) -> None:
+    connect(database).run(CLOSED)
     done = cerebro("verify", "--dsn", database)
-    assert (done.returncode, done.stderr) == (0, "")
+    warnings = done.stderr.splitlines()
+    if has_segments:
+        warnings = [line for line in warnings if not OF_SEGMENTS.match(line)]
+    assert (done.returncode, warnings) == (0, [])
     first, *others = done.stdout.splitlines()
     assert first.startswith(f"Cerebro-DB {cerebro_db.__version__}, ")
     if has_segments:

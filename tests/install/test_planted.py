@@ -203,6 +203,7 @@ def test_nothing_planted_is_run_by_what_administrators_call(
             assert told is None or 'PL/Python function "' in told, (call, told)
         assert calls(person) == 0
     finally:
+        connect(planted).run(f"DROP OWNED BY {dave}")  # where everybody may create in public
         administrator.run(f"DROP ROLE {dave}")
 
 
@@ -276,7 +277,10 @@ def test_what_others_have_put_into_the_schema_is_refused(
 
 def test_default_privileges_give_nothing(hostile: str, mallory: Any, connect: Any) -> None:
     superuser = connect(hostile)
-    for kind in ("TABLES", "SEQUENCES", "FUNCTIONS", "SCHEMAS"):
+    kinds = ["TABLES", "SEQUENCES", "FUNCTIONS"]
+    if superuser.connection.server_version >= 100000:
+        kinds.append("SCHEMAS")
+    for kind in kinds:
         superuser.run(f"ALTER DEFAULT PRIVILEGES GRANT ALL ON {kind} TO PUBLIC, {OWNER}")
     installer.install(hostile, Script())
     assert rights(superuser) == set()
@@ -300,13 +304,15 @@ def rights(superuser: Any) -> set[str]:
     """The objects of Cerebro-DB on which others than its roles have any privilege."""
     return set(
         superuser.column(
-            "SELECT what FROM (SELECT nspname::text AS what, nspowner AS owner, nspacl AS acl "
+            # A join with what is in the list of an acl is more than Greenplum can do here.
+            "SELECT what FROM (SELECT what, owner, (aclexplode(acl)).grantee FROM ("
+            "SELECT nspname::text AS what, nspowner AS owner, nspacl AS acl "
             "FROM pg_namespace WHERE nspname ~ '^cerebro' UNION ALL "
             "SELECT oid::regclass::text, relowner, relacl FROM pg_class "
             "WHERE relnamespace IN (SELECT oid FROM pg_namespace WHERE nspname ~ '^cerebro') UNION ALL "
             "SELECT oid::regprocedure::text, proowner, coalesce(proacl, acldefault('f', proowner)) FROM pg_proc "
-            "WHERE pronamespace IN (SELECT oid FROM pg_namespace WHERE nspname ~ '^cerebro')) o, "
-            "aclexplode(acl) a WHERE a.grantee <> o.owner AND a.grantee NOT IN "
+            "WHERE pronamespace IN (SELECT oid FROM pg_namespace WHERE nspname ~ '^cerebro')) o) a "
+            "WHERE a.grantee <> a.owner AND a.grantee NOT IN "
             "(SELECT oid FROM pg_roles WHERE rolname ~ '^cerebro_(user|admin|owner)$')"
         )
     )
@@ -416,7 +422,7 @@ def test_nor_by_the_embedded_server(own_folder: Path, connect: Any) -> None:
 
 
 def test_who_may_create_in_earlier_schemas_is_told(
-    hostile: str, connect: Any, administrator: Any, template: str
+    hostile: str, connect: Any, administrator: Any, template: str, has_segments: bool
 ) -> None:
     superuser = connect(hostile)
     name = superuser.value("SELECT current_database()")
@@ -436,9 +442,13 @@ def test_who_may_create_in_earlier_schemas_is_told(
         f"which comes before: cerebro_user, {OWNER}\n"
     )
     assert "Call functions as cerebro.<name>" in first
-    assert f"in SCHEMA public, which comes before: PUBLIC, {OWNER}\n" in second
+    # Since PostgreSQL 15 it belongs to who owns the database.
+    owners = f", {OWNER}" if superuser.connection.server_version >= 150000 else ""
+    assert f"in SCHEMA public, which comes before: PUBLIC{owners}\n" in second
     assert "REVOKE CREATE ON SCHEMA public FROM PUBLIC" in second
-    assert installer.verify(hostile, Script()).warnings == warnings
+    verified = installer.verify(hostile, Script()).warnings
+    assert verified[: len(warnings)] == warnings
+    assert has_segments or verified == warnings  # there are limits, too
     # A schema with the name of the caller may be made by who may make any.
     superuser.run(f'ALTER DATABASE {name} SET search_path = "$user", calm, cerebro')
     (only,) = installer.upgrade(hostile, Script())

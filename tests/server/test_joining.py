@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import psycopg2
 import pytest
 
 from cerebro_db.errors import InvalidState
@@ -57,3 +58,24 @@ def test_weights_that_no_value_can_hold_are_none(monkeypatch: pytest.MonkeyPatch
     gd: dict[str, Any] = {}
     token = join_state(None, gd, None, to_bytes(STATE))
     assert state_weights(None, gd, token) is None
+
+
+# The second row fails in the trainer while the server goes on; the third one may end the statement itself.
+_FAILS = """
+SELECT cerebro._state_weights(cerebro.cerebro_joined_state(
+           CASE i WHEN 1 THEN ''::bytea WHEN 2 THEN NULL ELSE {}::text::bytea END))
+  FROM generate_series(1, 3) AS i
+"""
+
+
+def test_an_error_of_a_row_is_not_told_in_a_later_statement(sql: Any) -> None:
+    """Nobody waited for the row, and its statement has ended."""
+    prepare = "SELECT cerebro._prepare_worker(1, false, 0, 7)"
+    sql.run(prepare)
+    with pytest.raises(psycopg2.DataError, match="got NULL for a chunk"):
+        sql.run(_FAILS.format("i"))
+    with pytest.raises(psycopg2.errors.DivisionByZero):
+        sql.run(_FAILS.format("(1 / (i - 3))"))
+    sql.run(prepare)
+    sql.run("SELECT cerebro._join_state(77, '')")  # there is nothing of that token
+    sql.run(prepare)

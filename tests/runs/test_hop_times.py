@@ -1,0 +1,40 @@
+"""Times of hops that a driver writes down for its workers."""
+
+from __future__ import annotations
+
+import random
+from datetime import UTC, datetime
+from typing import Any
+
+from cerebro_db.core.spec import Hop
+from cerebro_db.core.tasks import HopFigures, HopResult
+from cerebro_db.runs.catalog import RunCatalog
+
+BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+class Catalog:
+    """Keeps the values of the rows that are stored, by column."""
+
+    columns: list[list[Any]]
+
+    def store(self, query: str, values: list[Any]) -> None:
+        """Take the number of the run, and the columns."""
+        _, *self.columns = values
+
+
+def test_hops_of_one_statement_never_overlap() -> None:
+    """One after another, each of a few microseconds and a fraction."""
+    catalog, numbers = Catalog(), random.Random(3)
+    run = RunCatalog(catalog, 1)  # type: ignore[arg-type]
+    sent = 1000.0
+    for key in range(500):
+        seconds = numbers.random() / 100
+        figures = HopFigures(BEGAN, 0.0, seconds, 0.0, 0.5, False, True, 500)
+        run.hop_done(HopResult(Hop(key, 1, 0, 0), 0, 7, 0.0, sent, seconds, 10, figures))
+        sent += seconds
+    run.flush()
+    started, finished = catalog.columns[6:8]
+    assert started[0] == BEGAN
+    assert all(a <= b for a, b in zip(started, finished, strict=True))
+    assert finished[:-1] == started[1:]
