@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterator
 
 import pytest
-from conftest import Sql
 
 from cerebro_db.postgres.dialects.choice import Greenplum
 from cerebro_db.postgres.dialects.greenplum_rotation import GreenplumRotation
@@ -15,6 +14,7 @@ from cerebro_db.postgres.names import QualifiedName
 from cerebro_db.postgres.packed import PackedTable, load_packed, print_query
 from cerebro_db.postgres.sessions import Session, SessionLost, StatementFailed
 from cerebro_db.runs.results import model_tables, models_from_states
+from conftest import Sql
 
 SQL, ROTATION = Greenplum(90426).training, GreenplumRotation()
 STATES = QualifiedName("public", "states")

@@ -12,7 +12,6 @@ from typing import Any
 
 import psycopg2
 import pytest
-from conftest import Sql
 from reasons import EMBEDDED_ONLY
 from servers import Server, connected, drop_database, make_database
 
@@ -22,6 +21,7 @@ from cerebro_db.install import installer, queries
 from cerebro_db.install.embedded import Cluster
 from cerebro_db.install.script import Script
 from cerebro_db.postgres.dialects import greenplum_install
+from conftest import Sql
 from tests.install.plants import SCHEMA, WORD, Plants, calls
 from tests.install.test_cli import cerebro
 
