@@ -10,6 +10,7 @@ import select
 from typing import Any, List
 
 _UTF8 = 6  # the number of that encoding in the server
+_STATEMENT_TIMEOUT = 3  # the number of that timeout there, since PostgreSQL 9.3
 # Statements of the server itself; what they find does not depend on the search path.
 _LISTEN = "SELECT 1"
 
@@ -180,6 +181,20 @@ def _raise_pending() -> None:
     if _flag("QueryCancelPending") or is_ending():
         deferred._told = True
         raise KeyboardInterrupt
+
+
+def cancel_is_told() -> None:
+    """An error of ours tells of the cancel: the server would raise its own in the place of that."""
+    if raises_interrupts() and not is_ending():
+        ctypes.c_bool.in_dll(program(), "QueryCancelPending").value = False
+        timed_out(forget=True)
+
+
+def timed_out(forget: bool = False) -> bool:
+    """True if it is a timeout of the statement that cancels it, where the server raises interrupts."""
+    asks = ctypes.PyDLL(None).get_timeout_indicator
+    asks.argtypes, asks.restype = [ctypes.c_int, ctypes.c_bool], ctypes.c_bool
+    return bool(asks(_STATEMENT_TIMEOUT, forget))
 
 
 def is_ending() -> bool:

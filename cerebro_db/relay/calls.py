@@ -14,6 +14,7 @@ from .wire import DRIVER, TRAINER, Closed
 
 PREPARE = -1  # kind of a row that makes a trainer ready
 LOST, NO_KEEPER = "YC001", "YC002"
+CANCELLED = "57014"
 _LOST_HINT = "call the function again; the log of its keeper may tell more"
 _MOST_DRIVERS = 100  # for one call, of which each one was lost
 _MOST_TRAINERS = 1000  # for one call, of which each one was idle and has limits that hold no longer
@@ -268,6 +269,8 @@ class Relay:
         if error["log"]:  # the standard error of a server process is the server's log
             sys.stderr.write(error["log"])
             sys.stderr.flush()
+        if error["sqlstate"] == CANCELLED:
+            backend.cancel_is_told()
         raise failure(
             self._plpy, error["sqlstate"], error["message"], error["hint"], error["detail"]
         )

@@ -54,7 +54,8 @@ def _interrupted(error: BaseException) -> Dict[str, Any]:
             "sqlstate": "57P01",
             "message": "terminating connection due to administrator command",
         }
-    return {"sqlstate": "57014", "message": "canceling statement due to user request"}
+    cause = "statement timeout" if backend.timed_out() else "user request"
+    return {"sqlstate": "57014", "message": "canceling statement due to " + cause}
 
 
 def _packed(sqlstate: str) -> int:
