@@ -6,7 +6,9 @@ import functools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from cerebro_db.configs.grammar import Call, call_of, parse_keywords
 from cerebro_db.configs.optimizers import ARGUMENT_ALIASES
@@ -14,12 +16,16 @@ from cerebro_db.decide.search.studies import Importance, importances_of
 from cerebro_db.errors import CerebroError
 from cerebro_db.watching.reading import Standing
 
+if TYPE_CHECKING:
+    import optuna
+
 Value = str | int | float | bool
 # What is measured is no hyperparameter.
 _IGNORED = ("metrics", "verbose")
 _LOG_RATIO = 50.0
-# fANOVA grows trees over all trials, which takes seconds for many; PED-ANOVA takes none.
+# fANOVA grows trees over all trials, which takes seconds for many.
 MOST_FOR_FANOVA = 300
+_GROUPS = 10
 _LEAST = 4
 
 
@@ -129,28 +135,49 @@ def importance(
         The method's name, and the hyperparameters, the most important one first; none where fewer than
         four configurations have a finite score.
     """
-    import optuna
-
     known = [one for one in standings if math.isfinite(scores.get(one.mst_key, math.nan))]
     if len(known) < _LEAST:
         return "", []
+    found = axes(
+        [hyperparameters(one.compile_params, one.fit_params, one.model_id) for one in known]
+    )
+    values = [scores[one.mst_key] for one in known]
+    if len(known) > MOST_FOR_FANOVA:
+        alone = [_alone(axis, np.asarray(values)) for axis in found]
+        return "one-way ANOVA", sorted(alone, key=lambda one: (-one.value, one.parameter))
+    return "fANOVA", importances_of(_study(found, values))
+
+
+def _alone(axis: Axis, scores: np.ndarray) -> Importance:
+    """The share of the variance that groups of one hyperparameter explain; a tenth of its numbers is a group."""
+    has = np.array([one is not None for one in axis.values])
+    values, scores = np.array([one for one in axis.values if one is not None]), scores[has]
+    if not axis.categories and len(np.unique(values)) > _GROUPS:
+        edges = np.unique(np.quantile(values, np.arange(1, _GROUPS) / _GROUPS))
+        values = np.searchsorted(edges, values, "right")
+    _, groups = np.unique(values, return_inverse=True)
+    means = np.bincount(groups, scores) / np.bincount(groups)
+    whole = float(np.var(scores))
+    share = float(np.var(means[groups])) / whole if whole > 0 else 0.0
+    return Importance(axis.name, share, len(scores))
+
+
+def _study(of_axes: Sequence[Axis], scores: Sequence[float]) -> optuna.Study:
+    import optuna
+
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    found = [hyperparameters(one.compile_params, one.fit_params, one.model_id) for one in known]
     study = optuna.create_study()
-    of_axes = axes(found)
     bounds = {axis.name: _distribution(axis) for axis in of_axes}
-    study.add_trials(
-        [
+    for place, score in enumerate(scores):
+        there = [axis for axis in of_axes if axis.values[place] is not None]
+        study.add_trial(
             optuna.trial.create_trial(
-                params={a.name: _told(a, place) for a in of_axes if a.values[place] is not None},
-                distributions={a.name: bounds[a.name] for a in of_axes if a.values[place] is not None},
-                value=scores[one.mst_key],
+                params={axis.name: _told(axis, place) for axis in there},
+                distributions={axis.name: bounds[axis.name] for axis in there},
+                value=score,
             )
-            for place, one in enumerate(known)
-        ]
-    )  # fmt: skip
-    is_small = len(known) <= MOST_FOR_FANOVA
-    return ("fANOVA" if is_small else "PED-ANOVA"), importances_of(study, is_small)
+        )
+    return study
 
 
 def _told(axis: Axis, place: int) -> Any:

@@ -210,13 +210,18 @@ class TestWatch:
         assert f"run {search} views · {told}" in done.stdout
         assert "stop 3: hopeless" in done.stdout
 
-    def test_what_is_no_search(self, sql: Any) -> None:
-        run_id = sql.value(RUN, (None,))
-        done = self.watch(sql, run_id)
+    def test_what_is_no_search_has_no_rungs(self, sql: Any) -> None:
+        done = self.watch(sql, sql.value(RUN, (None,)))
+        assert (done.returncode, done.stderr) == (0, "")
+        assert "finished · 0 configurations: none" in done.stdout
+        assert "rung" not in done.stdout
+
+    def test_what_is_not_there(self, sql: Any) -> None:
+        done = self.watch(sql, 4711)
         assert done.returncode == 1
         assert done.stderr.splitlines() == [
-            f"cerebro: run_id: got {run_id}, which is no search; allowed: a run of cerebro.cerebro_search",
-            "HINT: cerebro.searches shows yours",
+            "cerebro: run_id: got 4711; you have no run of that number",
+            "HINT: cerebro.runs shows your runs",
         ]
 
 

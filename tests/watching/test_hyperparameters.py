@@ -73,7 +73,7 @@ def test_what_decides_is_important(count: int) -> None:
         for one in board
     }
     method, found = importance(board, scores)
-    assert method == ("fANOVA" if count <= MOST_FOR_FANOVA else "PED-ANOVA")
+    assert method == ("fANOVA" if count <= MOST_FOR_FANOVA else "one-way ANOVA")
     assert [one.parameter for one in found] == ["learning_rate", "batch_size"]
     assert found[0].value > 0.8
 

@@ -138,7 +138,7 @@ def test_a_large_run_is_small_enough(large: str, watched: Watched) -> None:
     assert {len(line) for line in run["series"]["val_loss"]["values"]} == {20}
     assert "bars" not in run["work"]
     assert np.shape(run["work"]["busy"]) == (8, report.BINS)
-    assert run["importance"]["method"] == "PED-ANOVA"
+    assert run["importance"]["method"] == "one-way ANOVA"
     assert "What differs" in large
 
 

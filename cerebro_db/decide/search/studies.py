@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -13,7 +12,6 @@ from cerebro_db.decide.search.space import Explorer, Fixed, Parameters
 
 if TYPE_CHECKING:
     import optuna
-    from optuna.importance import BaseImportanceEvaluator
 
 # Of the trees that importances come from, so that these are the same each time.
 _SEED = 0
@@ -117,36 +115,32 @@ def importances(spec: SearchSpec, trials: Sequence[Measured]) -> list[Importance
     return importances_of(study)
 
 
-def importances_of(study: optuna.Study, by_trees: bool = True) -> list[Importance]:
-    """How important each parameter of a study is for the only value of its trials.
-
-    Args:
-        study: whose trials all have a finite value.
-        by_trees: by fANOVA; else by PED-ANOVA, for many trials.
-    """
+def importances_of(study: optuna.Study) -> list[Importance]:
+    """How important each parameter of a study is for the only value of its trials, all finite."""
     having: dict[str, set[int]] = {}
     trials = study.get_trials(deepcopy=False)
     for one in trials:
         for name in one.params:
             having.setdefault(name, set()).add(one.number)
     common = {name for name, numbers in having.items() if len(numbers) == len(trials)}
-    found = _evaluated(study, common, common, len(trials), by_trees)
+    found = _evaluated(study, common, common, len(trials))
     for numbers in {frozenset(having[name]) for name in having.keys() - common}:
         alike = {name for name, others in having.items() if numbers == others}
-        found += _evaluated(study, common | alike, alike, len(numbers), by_trees)
+        found += _evaluated(study, common | alike, alike, len(numbers))
     return sorted(found, key=lambda one: (-one.value, one.parameter))
 
 
 def _evaluated(
-    study: optuna.Study, names: set[str], wanted: set[str], trials: int, by_trees: bool
+    study: optuna.Study, names: set[str], wanted: set[str], trials: int
 ) -> list[Importance]:
     """The importance of some parameters among others, from the trials that have all of them."""
-    from optuna.importance import get_param_importances
+    from optuna.importance import FanovaImportanceEvaluator, get_param_importances
 
     if not names:
         return []
+    evaluator = FanovaImportanceEvaluator(seed=_SEED)
     try:
-        values = get_param_importances(study, evaluator=_evaluator(by_trees), params=sorted(names))
+        values = get_param_importances(study, evaluator=evaluator, params=sorted(names))
     except RuntimeError:  # all trials have the same value
         values = dict.fromkeys(names, 0.0)
     return [
@@ -154,17 +148,6 @@ def _evaluated(
         for name, value in values.items()
         if name in wanted
     ]
-
-
-def _evaluator(by_trees: bool) -> BaseImportanceEvaluator:
-    from optuna.exceptions import ExperimentalWarning
-    from optuna.importance import FanovaImportanceEvaluator, PedAnovaImportanceEvaluator
-
-    if by_trees:
-        return FanovaImportanceEvaluator(seed=_SEED)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ExperimentalWarning)
-        return PedAnovaImportanceEvaluator()
 
 
 def _plain(name: str) -> str:
