@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from cerebro_db.configs.arguments import (
     Argument,
@@ -39,6 +39,7 @@ COMPILE_KEYS = (
 FIT_KEYS = ("epochs", "batch_size", "shuffle", "class_weight", "callbacks", "verbose")
 DEFAULT_BATCH_SIZE = 32
 # A search reads the text of a configuration several times; what it stands for never changes.
+T = TypeVar("T")
 _MOST_TEXTS = 4096
 MAX_LABEL = 63
 MAX_METRICS = 100
@@ -154,7 +155,18 @@ class FitParams:
     callbacks: tuple[CallbackSpec, ...] = ()
 
 
-@functools.lru_cache(maxsize=_MOST_TEXTS)
+def _remembered(parse: Callable[[str], T]) -> Callable[[str], T]:
+    """A parser that knows the texts that it has parsed last; tables of others may hold no texts."""
+    known = functools.lru_cache(maxsize=_MOST_TEXTS)(parse)
+
+    @functools.wraps(parse)
+    def parsed(text: str) -> T:
+        return known(text) if isinstance(text, str) else parse(text)
+
+    return parsed
+
+
+@_remembered
 @hinted(
     "compile_params are such as loss='mse',optimizer='Adam(lr=0.01)',metrics=['mae']; "
     "docs/sql.md lists them under Compile parameters"
@@ -187,7 +199,7 @@ def parse_compile_params(text: str) -> CompileParams:
     )
 
 
-@functools.lru_cache(maxsize=_MOST_TEXTS)
+@_remembered
 @hinted(
     "fit_params are such as batch_size=32,epochs=1; docs/sql.md lists them under Fit parameters"
 )

@@ -32,6 +32,9 @@ _OPTIONAL = {
     "images": "packing of JPEG and PNG",
     "onnx": "export as ONNX",
     "gp": "search method gp",
+    "report": "pictures of runs: cerebro report",
+    "pandas": "tables of the Python client as frames",
+    "mlflow": "runs for MLflow: cerebro mlflow",
 }
 _LEAST_MB = 2048
 _FIRST_OF_PACKAGES = 10

@@ -143,13 +143,15 @@ class Relay:
         """Limits of this machine: name, value, and a warning or None."""
         return surroundings.found(self._installation)
 
-    def numbers(self, data: bytes, code: str) -> List[Any]:
-        """The numbers of four bytes each that a column of a packed table holds.
+    def numbers(self, data: Any, code: str) -> Any:
+        """The numbers of four bytes each that a column of a packed table holds; None of NULL.
 
         Args:
             data: little-endian.
             code: ``f`` for float32, ``i`` for int32.
         """
+        if data is None:
+            return None
         if len(data) % 4:
             raise failure(
                 self._plpy,

@@ -22,7 +22,10 @@ from cerebro_db.server.host import Host
 from cerebro_db.server.limits import bind
 from cerebro_db.server.settings import require_administrator, settings_of
 from cerebro_db.training.environment import configure_once
+from cerebro_db.training.fields import Fields
 from cerebro_db.training.functions import distribution_of, imported, places_of
+
+_MAX_SIZE = 2**31 - 1
 
 
 @entry_of("cerebro_load_model")
@@ -123,9 +126,17 @@ def mlp(plpy: Any, gd: dict[str, Any], **given: Any) -> str:
 
 @entry
 def named_model(
-    plpy: Any, gd: dict[str, Any], name: str, shape: str, units: int, classes: bool
+    plpy: Any,
+    gd: dict[str, Any],
+    name: str | None,
+    shape: str | None,
+    units: int | None,
+    classes: bool | None,
 ) -> str:
     """The JSON of a net that has a name, for rows of a shape."""
+    given = Fields({"shape": _parsed(shape), "units": units}, "net")
+    sizes, outputs = given.integers("shape", 1, _MAX_SIZE, 8), given.integer("units", 1, _MAX_SIZE)
+    known = nets.check_net(name or "")
     bind(settings_of(plpy), connects=plpy.asks_nothing)
 
     def work(tick: Tick) -> str:
@@ -134,9 +145,17 @@ def named_model(
         configure_once(threads=1)
         from cerebro_db.training.nets import net
 
-        return net(name, json.loads(shape), units, "softmax" if classes else "linear")
+        return net(known, sizes, outputs, "softmax" if classes else "linear")
 
     return compute(plpy, work)
+
+
+def _parsed(text: str | None) -> Any:
+    """What a text of JSON holds; None where it is none."""
+    try:
+        return json.loads(text or "null")
+    except (ValueError, RecursionError):
+        return None
 
 
 @entry

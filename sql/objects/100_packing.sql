@@ -160,11 +160,11 @@ COMMENT ON FUNCTION cerebro.cerebro_pack_validation(
 'Packs a validation table with the class values, row shape, normalizing constant and number of partitions of training_table, a table that cerebro_pack or cerebro_pack_columns made; with the encoding of the latter, where independent_varname may be NULL. As many columns, separated by commas, as the training table has. Rows keep their order. distribution_rules: as in cerebro_pack; by default the segments of training_table. on_error: as in cerebro_pack_images, of images.';
 
 CREATE OR REPLACE FUNCTION cerebro.cerebro_convert_bytea_to_real_array(data bytea)
-RETURNS real[] LANGUAGE plpython3u IMMUTABLE STRICT AS {{ udf('cerebro_convert_bytea_to_real_array') }};
+RETURNS real[] LANGUAGE plpython3u IMMUTABLE AS {{ udf('cerebro_convert_bytea_to_real_array') }};
 COMMENT ON FUNCTION cerebro.cerebro_convert_bytea_to_real_array(bytea) IS
 'The numbers in a column of features, or of float targets, of a packed table, one row after another.';
 
 CREATE OR REPLACE FUNCTION cerebro.cerebro_convert_bytea_to_integer_array(data bytea)
-RETURNS integer[] LANGUAGE plpython3u IMMUTABLE STRICT AS {{ udf('cerebro_convert_bytea_to_integer_array') }};
+RETURNS integer[] LANGUAGE plpython3u IMMUTABLE AS {{ udf('cerebro_convert_bytea_to_integer_array') }};
 COMMENT ON FUNCTION cerebro.cerebro_convert_bytea_to_integer_array(bytea) IS
 'The numbers of classes in a column of a packed table, one row after another.';

@@ -173,7 +173,7 @@ def test_pg_cron_starts_schedules(sql: Sql) -> None:
 
 def test_what_a_restart_ends_goes_on_by_itself(home: Home, sql: Sql) -> None:
     names = [f"restarted_{number}" for number in range(8)]
-    epochs = 20
+    epochs = 60
     select(sql, "two", [1, 2], [ADAM], ["batch_size=8"])
     run = "SELECT cerebro_fit_multiple('packed', %s, 'two', %s, num_workers := 1{})"
     sql.run(run.format(""), ("plain", epochs))

@@ -125,7 +125,7 @@ def test_methods_of_searches(method: Any, params: Any) -> None:
     if found is not None:
         name, values = found
         assert set(values) == {one.name for one in METHODS[name].parameters}
-        attempt("automl_params, more", parse_more, name, params)
+        attempt("automl_params, more", parse_more, name, values, params)
 
 
 @share(0.02)

@@ -49,9 +49,10 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
     "oid": st.sampled_from([0, 10, 2**32 - 1]),
     "double precision": st.sampled_from([0.0, 1.0, -1.0, 0.5, 1e308, float("nan"), float("inf")]),
     "boolean": st.just(False),
+    "timestamp with time zone": st.sampled_from(["now", "epoch", "infinity", "2000-01-01"]),
     "interval": st.sampled_from(["1 day", "-1 day", "0", "178000000 years"]),
 }
-for _kind in ("text", "integer", "double precision"):
+for _kind in ("text", "integer", "double precision", "timestamp with time zone"):
     VALUES[f"{_kind}[]"] = st.lists(st.none() | VALUES[_kind], max_size=3)
 
 

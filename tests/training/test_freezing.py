@@ -51,7 +51,8 @@ def test_layers_without_weights_that_train_are_those_that_make_none() -> None:
         "TimeDistributed",
     }
     not_trained = {"Discretization", "Normalization"}  # what they are told of the data
-    for name in LAYERS - _TRAINED - wrappers - not_trained:
+    applications = {"CustomScaleLayer"}  # which is no part of keras.layers
+    for name in LAYERS - _TRAINED - wrappers - not_trained - applications:
         own = [one for one in getattr(keras.layers, name).__mro__ if one is not keras.Layer]
         texts = [
             inspect.getsource(one) for one in own if one.__module__.startswith("keras.src.layers")
@@ -63,8 +64,12 @@ def test_what_may_train(recipe: Callable[..., Any]) -> None:
     for frozen, trains in (((), True), (("base*",), True), (("base*", "head"), False)):
         config = check_architecture(model(frozen=False, functional=True))
         assert may_train(with_frozen(config, frozen)) == trains
-    inner = {"class_name": "Dense", "config": {"units": 1}}
-    wrapped = {"class_name": "TimeDistributed", "config": {"layer": inner}}
+    inner = {"module": "keras.layers", "class_name": "Dense", "config": {"units": 1}}
+    wrapped = {
+        "module": "keras.layers",
+        "class_name": "TimeDistributed",
+        "config": {"layer": inner},
+    }
     assert may_train([wrapped])
     wrapped["config"]["trainable"] = False
     assert not may_train([wrapped])
