@@ -105,17 +105,17 @@ class Relay:
             self._exchange(trainer, dict(call, waits=False))
             return token
 
-    def waits_for_more(self, most: int, name: Any, data: Any) -> bool:
+    def waits_for_more(self, most: Any, name: Any, data: Any) -> bool:
         """Keep a row until a batch is full; whether it is not yet.
 
         Args:
             most: rows of a batch.
-            name, data: of the row; one without goes to the trainer, which refuses it.
+            name, data: of the row; one without any of these goes to the trainer, which refuses it.
         """
-        if name is None or data is None:
+        if most is None or name is None or data is None:
             return False
         self._rows.append((name, data))
-        return len(self._rows) < most
+        return bool(len(self._rows) < most)
 
     def kept_rows(self) -> Tuple[List[Any], List[int], bytes]:
         """Names, sizes and data of the rows that were kept, which begin anew."""
