@@ -10,13 +10,13 @@ from pathlib import Path
 
 import psycopg2.extensions
 import pytest
-from conftest import Sql
 from servers import VARIABLE, connected, drop_database, make_database
 
 from cerebro_db.install import installer
 from cerebro_db.install.script import Script
 from cerebro_db.postgres.catalog import Catalog
 from cerebro_db.postgres.sessions import Session
+from conftest import Sql
 from tests.fitting.conftest import blobs as blobs
 
 # Last, so that the package that is tested is the one that is installed.

@@ -6,8 +6,9 @@ import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 
-from conftest import Sql
 from servers import connected
+
+from conftest import Sql
 
 # A trainer is named after the process that it works for, whose title tells of which session that is.
 _COMPUTING = """

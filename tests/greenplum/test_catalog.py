@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import psycopg2
 import pytest
-from conftest import Sql
 
 from cerebro_db.core.spec import Hop
 from cerebro_db.core.tasks import Measures
@@ -15,6 +14,7 @@ from cerebro_db.postgres.catalog import (
     RunRow,
 )
 from cerebro_db.postgres.names import QualifiedName
+from conftest import Sql
 
 COPIES = "SELECT count(*) FROM gp_dist_random('cerebro.catalog_{}') WHERE run_id = %s"
 

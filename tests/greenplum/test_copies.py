@@ -9,7 +9,6 @@ from collections.abc import Iterator
 import psycopg2
 import psycopg2.extensions
 import pytest
-from conftest import Sql
 
 from cerebro_db.errors import InstallationFailed, InvalidData
 from cerebro_db.install import installer
@@ -17,6 +16,7 @@ from cerebro_db.install.script import Script
 from cerebro_db.postgres.catalog import Catalog
 from cerebro_db.postgres.control import transaction
 from cerebro_db.postgres.sessions import Session
+from conftest import Sql
 from tests.greenplum.test_catalog import new_run
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import psycopg2
 import pytest
+
 from conftest import Sql
 
 PACK = "SELECT cerebro_pack('spread', 'lying', 'y', 'x', 100, distribution_rules := %s)"

@@ -8,8 +8,8 @@ from typing import Any
 
 import psycopg2
 import pytest
-from conftest import Sql
 
+from conftest import Sql
 from tests.fitting.conftest import ADAM, FULL, PLAIN, select
 from tests.greenplum.processes import computing
 

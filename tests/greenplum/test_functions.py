@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 import psycopg2
 import psycopg2.extensions
 import pytest
-from conftest import Sql
 
+from conftest import Sql
 from tests.fitting.conftest import ADAM, PLAIN
 
 OURS = ADAM.replace("sparse_categorical_crossentropy", "custom.ours").replace(

@@ -6,12 +6,12 @@ import contextlib
 
 import psycopg2
 import pytest
-from conftest import Sql
 
 from cerebro_db.errors import InstallationFailed
 from cerebro_db.install import installer
 from cerebro_db.install.script import Script
 from cerebro_db.postgres.dialects.choice import HAS_SEGMENTS
+from conftest import Sql
 
 
 def test_every_segment_has_a_copy_of_the_catalog(segments: Sql) -> None:

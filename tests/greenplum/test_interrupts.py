@@ -9,9 +9,9 @@ from pathlib import Path
 
 import psycopg2.errors
 import pytest
-from conftest import Sql
 
 from chaos.server import until
+from conftest import Sql
 
 _TELL = """
 CREATE FUNCTION tell_and_look(held boolean) RETURNS text LANGUAGE plpython3u AS $$

@@ -10,10 +10,10 @@ from typing import Any
 import psycopg2
 import psycopg2.extensions
 import pytest
-from conftest import Sql
 from servers import as_role
 
 from chaos.server import until
+from conftest import Sql
 from tests.greenplum.test_faults import Call
 from tests.greenplum.test_fitting import make_tables
 

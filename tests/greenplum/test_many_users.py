@@ -11,13 +11,13 @@ from typing import Any
 import psycopg2
 import psycopg2.extensions
 import pytest
-from conftest import Sql
 from servers import connected
 
 from cerebro_db.postgres.catalog import RUN_TABLES, Catalog
 from cerebro_db.postgres.sessions import Session
 from chaos.segments import NotHere, Segments
 from chaos.server import until
+from conftest import Sql
 from tests.greenplum.test_catalog import new_run
 from tests.greenplum.test_faults import Call
 from tests.greenplum.test_fitting import make_tables

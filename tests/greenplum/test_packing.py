@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import psycopg2
 import pytest
+
 from conftest import Sql
 
 

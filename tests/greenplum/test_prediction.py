@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
-from conftest import Sql
 
 from cerebro_db.postgres.dialects.choice import Greenplum
 from cerebro_db.postgres.dialects.greenplum_prediction import GreenplumPrediction
@@ -14,6 +13,7 @@ from cerebro_db.postgres.dialects.postgresql_prediction import PackedSource, Row
 from cerebro_db.postgres.dialects.prediction_answers import Answer, Classes, Several, Values
 from cerebro_db.postgres.names import QualifiedName
 from cerebro_db.postgres.sessions import Session
+from conftest import Sql
 
 SQL = GreenplumPrediction(90426)
 ROWS = RowSource(

@@ -9,7 +9,6 @@ from typing import Any
 import psycopg2
 import psycopg2.extras
 import pytest
-from conftest import Sql
 from run_states import begin, finish, planned, run_state, view
 
 from cerebro_db.core.spec import Hop
@@ -18,6 +17,7 @@ from cerebro_db.postgres.client import Client
 from cerebro_db.postgres.dialects.greenplum_rotation import GreenplumRotation
 from cerebro_db.runs.driver import fit_multiple
 from cerebro_db.runs.request import FitRequest
+from conftest import Sql
 from tests.fitting.conftest import ADAM, FULL, PLAIN, select
 from tests.fitting.test_progress import Background, until
 from tests.greenplum.processes import computing

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from conftest import Sql
 
+from conftest import Sql
 from tests.fitting.test_several import make_several
 
 pytestmark = pytest.mark.slow

@@ -11,11 +11,11 @@ from typing import Any
 import psycopg2
 import psycopg2.extensions
 import pytest
-from conftest import Sql
 
 from cerebro_db.install import installer
 from cerebro_db.install.script import Script
 from chaos.server import until
+from conftest import Sql
 
 PACK = "SELECT cerebro_pack('source', 'packed', 'y', 'x')"
 SLOTS = "SELECT count(*) FROM pg_locks WHERE locktype = 'resource queue' AND {} granted"
