@@ -397,7 +397,7 @@ def load_state(session: Session, store: StateStore, run: StoredRun, setup: RunSe
     bad = _diverged(state, rows)
     done = _done(state, store)
     going = {key: version for key, version in done.items() if not state.tracks[key].ended}
-    partly = _measured(state, rows)
+    partly = _partly_measured(state, rows)
     watched = [
         key for key in going if callbacks.watches(state.tracks[key].configuration.fit_params)
     ]
@@ -411,7 +411,9 @@ def load_state(session: Session, store: StateStore, run: StoredRun, setup: RunSe
         for event in bad:
             writer.ended(event.mst_key, event.status, event.error)
         _go_back(catalog, store, run, going, is_recorded=is_recorded)
-        catalog.forget_metrics(run_id, partly)
+        partly |= _ahead(rows, going, spec.hops_an_epoch)
+        catalog.forget_metrics(run_id, sorted(partly))
+        _measure(state, [row for row in rows if (row.mst_key, row.epoch) not in partly])
         judged = callbacks.verdicts(state, going)
         for verdict in judged:
             state.apply(verdict)
@@ -472,20 +474,38 @@ def _done(state: RunState, store: StateStore) -> dict[int, int]:
     return done
 
 
-def _measured(state: RunState, rows: Iterable[Measures]) -> list[tuple[int, int]]:
-    """Take note of results; returns what has some, but not of all data sets: mst_key and epoch."""
-    there: dict[tuple[int, int], list[Measures]] = {}
+def _partly_measured(state: RunState, rows: Iterable[Measures]) -> set[tuple[int, int]]:
+    """What has some results, but not of all data sets: mst_key and epoch."""
+    there: dict[tuple[int, int], set[str]] = {}
     for row in rows:
-        there.setdefault((row.mst_key, row.epoch), []).append(row)
-    partly = []
-    for (mst_key, epoch), found in there.items():
-        if {row.dataset for row in found} >= set(state.spec.scored):
-            for row in found:
+        there.setdefault((row.mst_key, row.epoch), set()).add(row.dataset)
+    wanted = set(state.spec.scored)
+    return {
+        (mst_key, epoch)
+        for (mst_key, epoch), found in there.items()
+        if not (found >= wanted or state.tracks[mst_key].ended)
+    }
+
+
+def _ahead(
+    rows: Iterable[Measures], going: Mapping[int, int], hops_an_epoch: int
+) -> set[tuple[int, int]]:
+    """Results of epochs that are made again, as their states are lost: mst_key and epoch."""
+    return {
+        (row.mst_key, row.epoch)
+        for row in rows
+        if row.epoch * hops_an_epoch > going.get(row.mst_key, math.inf)
+    }
+
+
+def _measure(state: RunState, rows: Iterable[Measures]) -> None:
+    """Take note of results."""
+    for (mst_key, epoch), found in itertools.groupby(rows, lambda row: (row.mst_key, row.epoch)):
+        measures = list(found)
+        if {row.dataset for row in measures} >= set(state.spec.scored):
+            for row in measures:
                 state.apply(measured(row))
             state.apply(events.Scored(epoch, (mst_key,)))
-        elif not state.tracks[mst_key].ended:
-            partly.append((mst_key, epoch))
-    return partly
 
 
 def _go_back(

@@ -253,6 +253,23 @@ def test_a_hop_whose_record_and_state_are_lost_is_made_again_with_all_after_it(
     assert run.resume() == undisturbed
 
 
+def test_epochs_that_are_made_again_are_scored_again(
+    bench: Any, disturbed: Callable[..., Disturbed], undisturbed: list[Any]
+) -> None:
+    run = disturbed(", durability := 'epoch'", hops=40)
+    bench.run("SELECT cerebro_pause(%s)", (run.run_id,))
+    run.caller.join()
+    found = bench.row(
+        "SELECT mst_key, epoch FROM cerebro._metrics WHERE run_id = %s "
+        "ORDER BY epoch, mst_key, dataset LIMIT 1",
+        (run.run_id,),
+    )
+    of_hop = (run.run_id, *found, PARTITIONS - 1)
+    lost = "run_id = %s AND mst_key = %s AND epoch = %s AND position = %s"
+    bench.run(f"DELETE FROM cerebro._hops WHERE {lost}", of_hop)
+    assert run.resume() == undisturbed
+
+
 def test_a_state_that_someone_removed_is_missed_at_once(
     bench: Any, disturbed: Callable[..., Disturbed], has_segments: bool
 ) -> None:

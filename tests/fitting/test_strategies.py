@@ -17,9 +17,9 @@ from reasons import EMBEDDED_ONLY
 
 from cerebro_db.training.state import from_bytes
 from tests.fitting.conftest import ADAM, select
+from tests.fitting.sizes import PARTITIONS
 from tests.fitting.test_progress import Background, until
 from tests.fitting.test_resume import results
-from tests.fitting.sizes import PARTITIONS
 
 Fit = Callable[..., tuple[str, int]]
 pytestmark = pytest.mark.not_on_segments(EMBEDDED_ONLY)
