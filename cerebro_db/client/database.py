@@ -180,6 +180,8 @@ class Database:
         schedule: str | None = None,
         replace: bool = False,
         *,
+        strategy: str | None = None,
+        strategy_params: str | None = None,
         models: Sequence[Any] = (),
         grid: Grid | None = None,
         wait: bool = True,
@@ -195,7 +197,7 @@ class Database:
                 table where it is not given.
             num_iterations: epochs.
             use_gpus, validation_table, metrics_compute_frequency, warm_start, name, description, use_caching,
-                seed, num_workers, durability, max_seconds, schedule, replace: as in SQL.
+                seed, num_workers, durability, max_seconds, schedule, replace, strategy, strategy_params: as in SQL.
             models: Keras models, or their JSON, in place of a table of configurations.
             grid: parameters of the models, each a list of what to try: ``{"loss": [...], "metrics": [...],
                 "optimizer": ["Adam", "SGD"], "lr": [0.1, 0.01], "batch_size": [32]}``; or both grids as in SQL.

@@ -84,7 +84,7 @@ def write(output: QualifiedName, columns: Sequence[str], part: int | None, comme
 
 
 def _counted(number: str) -> str:
-    """How many of the first rows that are kept are for training: exact, rounded."""
+    """SQL of the number of rows for training, of those that are kept: exact, rounded."""
     return f"pg_catalog.div(2 * {number} * %s::numeric + %s::numeric, 2 * %s::numeric)"
 
 

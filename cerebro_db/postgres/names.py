@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from cerebro_db.errors import InvalidArgument
 
@@ -65,6 +68,27 @@ def literal(value: str) -> str:
 def shown_literal(value: str) -> str:
     """A text as people are told it in a statement, which they may copy."""
     return "'" + value.replace("'", "''") + "'"
+
+
+def value_literal(value: Any, quoted: Callable[[str], str] | None = None) -> str:
+    """A value of a statement that has no other parameters: NULL, a truth value, number, text or list.
+
+    Args:
+        quoted: the server's own quoting of texts, where it is at hand.
+    """
+    if value is None:
+        return "NULL"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float):
+        return repr(value) if math.isfinite(value) else f"'{value}'::pg_catalog.float8"
+    if isinstance(value, list | tuple):
+        listed = ", ".join(value_literal(one, quoted) for one in value)
+        return f"ARRAY[{listed}]" if value else "'{}'"
+    if quoted is not None:
+        return str(quoted(value))
+    text = str(value).replace("'", "''")
+    return f"E'{text.replace(chr(92), chr(92) * 2)}'" if "\\" in text else f"'{text}'"
 
 
 def shown_identifier(identifier: str) -> str:

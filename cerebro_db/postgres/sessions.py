@@ -77,7 +77,26 @@ def no_tick() -> None:
     """The tick of a client process, which has nothing to ask while it waits."""
 
 
-class Session:
+class Ticking:
+    """Base of what calls a tick while it waits.
+
+    Attributes:
+        tick: raises where the caller wants no more.
+    """
+
+    tick: Tick
+
+    @contextlib.contextmanager
+    def undisturbed(self) -> Iterator[None]:
+        """No tick for statements that are run, and sessions that are taken, inside: after a cancel."""
+        before, self.tick = self.tick, no_tick
+        try:
+            yield
+        finally:
+            self.tick = before
+
+
+class Session(Ticking):
     """One session: at most one statement under way, its rows fetched when it is done.
 
     Args:
@@ -218,17 +237,8 @@ class Session:
 
     @property
     def ticks(self) -> bool:
-        """Whether something can cancel what is waited for."""
+        """True if something can cancel what is waited for."""
         return self.tick is not no_tick
-
-    @contextlib.contextmanager
-    def undisturbed(self) -> Iterator[None]:
-        """What is run inside is not cancelled by the tick."""
-        before, self.tick = self.tick, no_tick
-        try:
-            yield
-        finally:
-            self.tick = before
 
     def wait_for_locks(self) -> None:
         """Inside of a transaction: from now on a lock is waited for until a tick ends that."""
@@ -415,7 +425,7 @@ def close_all(sessions: Sequence[Session]) -> None:
         session.close()
 
 
-class SessionPool:
+class SessionPool(Ticking):
     """Sessions of one caller; those that have nothing to do stay open for the next step of its work.
 
     Args:
@@ -458,15 +468,6 @@ class SessionPool:
                 session.close()
             raise
         return taken + fresh
-
-    @contextlib.contextmanager
-    def undisturbed(self) -> Iterator[None]:
-        """Sessions that are taken inside do not tick: for what has to be done after a cancel."""
-        before, self.tick = self.tick, no_tick
-        try:
-            yield
-        finally:
-            self.tick = before
 
     def give(self, sessions: Iterable[Session]) -> None:
         """Keep sessions for what comes next; those that are busy are closed."""

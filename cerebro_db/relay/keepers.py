@@ -236,7 +236,7 @@ _ADVICE = {
 
 
 def _advice(error: OSError, otherwise: str) -> str:
-    """What to do about an error of the system."""
+    """Advice on an error of the system."""
     return _ADVICE.get(error.errno or 0, otherwise)
 
 
@@ -309,7 +309,7 @@ def _started(installation: Installation, kind: str, folder: str, name: str, list
 
 
 def _look_into(log: str) -> str:
-    """Where there is more to read; of a disk that is full, that nothing could be written there."""
+    """Advice to read a log, or to make room where nothing could be written there."""
     if machine.free_bytes(os.path.dirname(log)) == 0:
         return "nothing can be written into {}: {}".format(log, _ROOM)
     return "its log has more: {}".format(log)

@@ -8,6 +8,7 @@ from typing import Any
 
 from cerebro_db.errors import NotSupported, ReadOnlyTransaction, SerializationFailed
 from cerebro_db.postgres.dialects.choice import DECIDING_SETTINGS
+from cerebro_db.postgres.names import value_literal
 from cerebro_db.postgres.relations import SearchPath, use_search_path
 from cerebro_db.postgres.sessions import Session, StatementFailed, Tick, told
 
@@ -87,18 +88,7 @@ class CallerSession(Session):
         if isinstance(value, bytes | memoryview):
             data.append(bytes(value))
             return f"${len(data)}"
-        return self._literal(value)
-
-    def _literal(self, value: Any) -> str:
-        if value is None:
-            return "NULL"
-        if isinstance(value, bool):
-            return "true" if value else "false"
-        if isinstance(value, int | float):
-            return repr(value)
-        if isinstance(value, list | tuple):
-            return f"ARRAY[{', '.join(map(self._literal, value))}]" if value else "'{}'"
-        return str(self._plpy.quote_literal(value))
+        return value_literal(value, self._plpy.quote_literal)
 
 
 @contextmanager

@@ -79,12 +79,7 @@ def array(
     max_pixels: int | None,
 ) -> bytes | None:
     """An image as the server's array_send() would write it; None for NULL."""
-    image = _image(shape, format, max_pixels)
-    return (
-        None
-        if data is None
-        else _read(plpy, image, lambda tick: images.image_wire(data, image, tick))
-    )
+    return _of_image(plpy, images.image_wire, data, _image(shape, format, max_pixels))
 
 
 @entry
@@ -97,12 +92,7 @@ def fault(
     max_pixels: int | None,
 ) -> str | None:
     """Fault of an image; None for NULL."""
-    image = _image(shape, format, max_pixels)
-    return (
-        None
-        if data is None
-        else _read(plpy, image, lambda tick: images.image_fault(data, image, tick))
-    )
+    return _of_image(plpy, images.image_fault, data, _image(shape, format, max_pixels))
 
 
 @entry_of("cerebro_image_array")
@@ -149,6 +139,16 @@ def _image(
 ) -> ImageEncoding:
     image = image_encoding("data", format, shape)
     return replace(image, max_pixels=checked("max_pixels", max_pixels, 1, MAX_PIXELS))
+
+
+def _of_image(
+    plpy: Any,
+    work: Callable[[bytes, ImageEncoding, Tick], R],
+    data: bytes | None,
+    image: ImageEncoding,
+) -> R | None:
+    """Result of ``work`` with an image; None for NULL."""
+    return None if data is None else _read(plpy, image, lambda tick: work(data, image, tick))
 
 
 def _read(plpy: Any, image: ImageEncoding, work: Callable[[Tick], R]) -> R:

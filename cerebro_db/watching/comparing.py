@@ -14,7 +14,7 @@ from cerebro_db.watching.reading import RunFacts, Source, Standing, run_facts, s
 _ASKED = (
     "source_table", "validation_table", "model_selection_table", "model_arch_table", "num_iterations",
     "metrics_compute_frequency", "warm_start", "seed", "num_partitions", "num_workers", "threads", "use_gpus",
-    "use_caching", "durability", "schedule", "cerebro_version",
+    "use_caching", "durability", "schedule", "strategy_params", "cerebro_version",
 )  # fmt: skip
 
 

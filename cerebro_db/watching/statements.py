@@ -7,15 +7,16 @@ from collections.abc import Mapping
 from typing import Any
 
 from cerebro_db.core.search import Objective, SearchSpec
+from cerebro_db.postgres.names import value_literal
 from cerebro_db.watching.reading import RunFacts, Source
 
 _FIT = (
     ("num_iterations", None), ("use_gpus", False), ("validation_table", None),
     ("metrics_compute_frequency", None), ("warm_start", False), ("name", None), ("description", None),
-    ("use_caching", True), ("seed", 0), ("durability", "hop"), ("schedule", "hopper"),
+    ("use_caching", True), ("seed", 0), ("durability", "hop"),
 )  # fmt: skip
-# cerebro_fit has no such argument.
-_OF_SEVERAL = ("schedule",)
+# What cerebro_fit has no argument for; a run calls its strategy its schedule.
+_OF_SEVERAL = (("strategy", "schedule", "hopper"), ("strategy_params", "strategy_params", ""))
 
 
 def statement_of(source: Source, run: RunFacts) -> str:
@@ -26,13 +27,18 @@ def statement_of(source: Source, run: RunFacts) -> str:
     tables: dict[str, Any] = {"source_table": run.source_table, "model_output_table": output}
     options = {name: getattr(run, name) for name, default in _FIT if getattr(run, name) != default}
     if run.model_selection_table is not None:
+        options |= {
+            name: getattr(run, field)
+            for name, field, default in _OF_SEVERAL
+            if getattr(run, field) != default
+        }
         given = {**tables, "model_selection_table": run.model_selection_table, **options}
         return call("cerebro_fit_multiple", given)
     rows = source.run(_ONLY, (run.run_id,))
     one = dict(zip(("model_id", "compile_params", "fit_params"), rows[0], strict=True))
-    given = {**tables, "model_arch_table": run.model_arch_table, **one}
-    given |= {name: value for name, value in options.items() if name not in _OF_SEVERAL}
-    return call("cerebro_fit", given)
+    return call(
+        "cerebro_fit", {**tables, "model_arch_table": run.model_arch_table, **one, **options}
+    )
 
 
 _ONLY = """
@@ -93,19 +99,5 @@ def _named(values: Mapping[str, Any]) -> str:
 
 def call(function: str, given: Mapping[str, Any]) -> str:
     """A call of a function with its arguments by name, as psql takes it."""
-    listed = ",\n".join(f"    {name} := {literal(value)}" for name, value in given.items())
+    listed = ",\n".join(f"    {name} := {value_literal(value)}" for name, value in given.items())
     return f"SELECT cerebro.{function}(\n{listed});"
-
-
-def literal(value: Any) -> str:
-    """A value as SQL, whatever it holds."""
-    if value is None:
-        return "NULL"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, int | float):
-        return repr(value)
-    if isinstance(value, list | tuple):
-        return f"ARRAY[{', '.join(map(literal, value))}]"
-    text = str(value).replace("'", "''")
-    return f"E'{text.replace(chr(92), chr(92) * 2)}'" if "\\" in text else f"'{text}'"

@@ -20,6 +20,7 @@ from cerebro_db.client.grids import grids
 from cerebro_db.configs.grid import parse_compile_grid, parse_fit_grid
 from cerebro_db.errors import InvalidArgument, LoopbackFailed, UndefinedRun, WrongRunStatus
 from cerebro_db.postgres.sessions import StatementFailed
+from cerebro_db.watching.comparing import compare
 from cerebro_db.watching.statements import statement_of
 from tests.fitting.conftest import PLAIN
 from tests.watching.conftest import EPOCHS, Watched
@@ -246,6 +247,25 @@ def test_a_search(db: Database, watched: Watched) -> None:
     assert run.best().mst_key == run.leaderboard()["mst_key"].iloc[0]
 
 
+def test_a_strategy_and_how_to_repeat_its_run(
+    db: Database, watched: Watched, has_segments: bool
+) -> None:
+    if has_segments:
+        pytest.skip("replicas are trained on servers without segments")
+    run = db.fit_multiple(
+        "packed", "averaged", "grid", 1, strategy="averaging", strategy_params="rounds=2", progress=False,
+    )  # fmt: skip
+    repeated = watched.sql.value(statement_of(run.connections, run.facts))
+    scores = (
+        "SELECT mst_key, epoch, loss FROM cerebro.metrics WHERE run_id = %s ORDER BY 1, 2, dataset"
+    )
+    assert watched.sql.fetch(scores, (repeated,)) == watched.sql.fetch(scores, (run.run_id,))
+    differences = compare(run.connections, (run.run_id, watched.run_id)).differences
+    asked = {one.name: one.values for one in differences}
+    assert asked["schedule"] == ("averaging", "hopper")
+    assert asked["strategy_params"][0] == "rounds=2"
+
+
 def test_the_best_is_a_model_of_keras(
     tensorflow: None, watched: Watched, db: Database, blobs: Any
 ) -> None:
@@ -304,12 +324,7 @@ def test_a_timeout(watched: Watched, db: Database, monkeypatch: pytest.MonkeyPat
         db.run(watched.run_id).wait(timeout=0.01)
 
 
-def test_runs_that_go_on_without_waiting(db: Database, watched: Watched) -> None:
-    names = watched.sql.value(
-        "SELECT proargnames FROM pg_proc WHERE proname = 'cerebro_fit_multiple'"
-    )
-    if "wait" not in names:
-        pytest.skip("this version has no queue")
+def test_runs_that_go_on_without_waiting(db: Database) -> None:
     run = db.fit_multiple("packed", "without_waiting", "grid", 1, wait=False)
     assert run.wait(timeout=120).status == "finished"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -84,7 +85,7 @@ class End:
     reason: str
 
 
-class Method:
+class Method(ABC):
     """Decides what is tried, and which trials go on.
 
     Attributes:
@@ -98,29 +99,29 @@ class Method:
     def __init__(self, spec: SearchSpec) -> None:
         self.spec = spec
 
+    @abstractmethod
     def total(self, configurations: float) -> float:
         """Epochs of all trials together, about.
 
         Args:
             configurations: that the space has.
         """
-        raise NotImplementedError
 
+    @abstractmethod
     def trials(self) -> float:
         """How many trials it wants to start."""
-        raise NotImplementedError
 
+    @abstractmethod
     def next(self, trials: Mapping[int, Trial]) -> Start | Continue | None:
         """What a free place of the schedule does; None where nothing can be done until more is known."""
-        raise NotImplementedError
 
+    @abstractmethod
     def started(self, trial: Trial) -> None:
         """What ``next`` wanted to start has been started."""
-        raise NotImplementedError
 
+    @abstractmethod
     def exhausted(self, trials: Mapping[int, Trial]) -> Iterable[End]:
         """The space has no more configurations: what ``next`` wanted to start has not been started."""
-        raise NotImplementedError
 
     def adopted(self, trial: Trial) -> None:
         """Somebody else has proposed a trial; its budget is set here: by default, all epochs."""
@@ -130,9 +131,9 @@ class Method:
         """A trial has come to its budget, or has failed or was stopped before."""
         return ()
 
+    @abstractmethod
     def extend(self, params: Mapping[str, Any]) -> None:
         """The search goes on with more of its parameters."""
-        raise NotImplementedError
 
-    def narrow(self, space: Space) -> None:
+    def narrow(self, space: Space) -> None:  # noqa: B027 - a method need not care
         """What is proposed from now on is of another space."""
