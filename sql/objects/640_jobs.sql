@@ -337,9 +337,10 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     told text := left(regexp_replace($2, '[\x01-\x08\x0b\x0c\x0e-\x1f\x7f]', '?', 'g'), 10000);
     held bigint[] := cerebro._held_locks();
+    ended timestamptz := clock_timestamp();  -- one for all segments that have a copy of the run
 BEGIN
     INSERT INTO cerebro.catalog_job_events (job_id, action, message) VALUES ($1, 'failed', told);
-    UPDATE cerebro.catalog_runs AS r SET status = 'failed', error = told, finished = clock_timestamp()
+    UPDATE cerebro.catalog_runs AS r SET status = 'failed', error = told, finished = ended
      WHERE r.run_id = (SELECT e.run_id FROM cerebro.catalog_job_events e
                         WHERE e.job_id = $1 AND e.action = 'run' ORDER BY e.event_id DESC LIMIT 1)
        AND r.owner = (SELECT j.owner FROM cerebro.catalog_jobs j WHERE j.job_id = $1)
