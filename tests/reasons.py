@@ -1,6 +1,7 @@
 """Why a test is left out where tables lie on segments: the whole table of reasons."""
 
 EMBEDDED_ONLY = "it is about the embedded server"
+NOBODY_TELLS = "triggers run on segments there, where a NOTIFY is heard by nobody"
 NO_ADDRESSES = (
     "other sessions cannot read rows by their addresses there: one session does all of it"
 )

@@ -46,6 +46,50 @@ class _Identity(ctypes.Structure):
     _fields_ = (("dbid", ctypes.c_int32), ("segment", ctypes.c_int32))
 
 
+class _Dispatch(ctypes.Structure):
+    """What such a server knows of a command that it has given to segments."""
+
+    _fields_ = (
+        ("gangs", ctypes.c_void_p),
+        ("results", ctypes.c_void_p),
+        ("parameters", ctypes.c_void_p),
+        ("largest", ctypes.c_int),
+        ("root", ctypes.c_int),
+        ("is_destroyed", ctypes.c_bool),
+        ("is_of_cursor", ctypes.c_bool),
+    )
+
+
+class _Dispatches(ctypes.Structure):
+    """A list of them."""
+
+
+_Dispatches._fields_ = (
+    ("dispatch", ctypes.POINTER(_Dispatch)),
+    ("owner", ctypes.c_void_p),
+    ("next", ctypes.POINTER(_Dispatches)),
+)
+_EXECUTE = 2  # the role, in that server, of a process that does a part of a query
+
+
+def is_within_query() -> bool:
+    """True if the server would refuse statements, as this one is a part of a query on segments.
+
+    It refuses them by an error that jumps over the frames of Python: the session's next call of a
+    function, whatever it is, may end the server. A query that is read through a cursor is no matter.
+    """
+    try:
+        role = ctypes.c_int.in_dll(program(), "Gp_role").value
+        found = ctypes.POINTER(_Dispatches).in_dll(program(), "open_dispatcher_handles")
+    except ValueError:
+        return False
+    while found:
+        if not found.contents.dispatch.contents.is_of_cursor:
+            return True
+        found = found.contents.next
+    return bool(role == _EXECUTE)
+
+
 def owner() -> List[Any]:
     """Whose processes this one may use: server, database and the role whose rights count now."""
     get_user = program().GetUserId

@@ -4,9 +4,14 @@ from typing import Any, Dict, List
 
 from . import backend
 from .connection import Connection
-from .failures import described
+from .failures import described, failure
 
 _MOST_PLANS = 64
+_WITHIN = "got a call in a query that segments work for; allowed: one that reads no other table and makes none"
+_WITHIN_HINT = (
+    "take values out of tables by queries in parentheses: SELECT f((SELECT x FROM t WHERE id = 1)); "
+    "for many rows, DO $$DECLARE r record; BEGIN FOR r IN SELECT x FROM t LOOP PERFORM f(r.x); END LOOP; END$$"
+)
 
 
 class Services:
@@ -44,6 +49,8 @@ class Services:
 
     def _answered(self, work: Any, given: Any) -> Dict[str, Any]:
         try:
+            if backend.is_within_query():
+                raise failure(self._plpy, "0A000", _WITHIN, _WITHIN_HINT)
             answer: Dict[str, Any] = work(given)
             return answer
         except (self._plpy.Error, self._plpy.SPIError) as error:

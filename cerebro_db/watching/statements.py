@@ -21,7 +21,7 @@ _OF_SEVERAL = (("strategy", "schedule", "hopper"), ("strategy_params", "strategy
 
 def statement_of(source: Source, run: RunFacts) -> str:
     """The call that asks for the same run under another output table."""
-    output = f"{run.model_output_table}_again"
+    output = _again(run.model_output_table)
     if run.search is not None:
         return _search(run, SearchSpec.from_text(json.dumps(run.search)), output)
     tables: dict[str, Any] = {"source_table": run.source_table, "model_output_table": output}
@@ -39,6 +39,12 @@ def statement_of(source: Source, run: RunFacts) -> str:
     return call(
         "cerebro_fit", {**tables, "model_arch_table": run.model_arch_table, **one, **options}
     )
+
+
+def _again(table: str) -> str:
+    """Another name beside that of a table, which is written as the server would."""
+    is_quoted = table.endswith('"')
+    return f'{table[:-1]}_again"' if is_quoted else f"{table}_again"
 
 
 _ONLY = """

@@ -179,29 +179,36 @@ SELECT v.job_id, pg_get_userbyid(v.owner) AS owner,
  CROSS JOIN most m
   LEFT JOIN waiting w ON w.job_id = v.job_id
  WHERE pg_has_role(v.owner, 'USAGE') OR pg_has_role('cerebro_admin', 'USAGE');
--- Where tables lie on segments locks are looked up once, beforehand, as for cerebro.runs, and nothing is computed from the
--- jobs of others.
+-- Where tables lie on segments locks are looked up once, beforehand, as for cerebro.runs, and nothing of the jobs of others but
+-- a place in the queue is computed: the view above ends the server there.
+{%- set held = "COALESCE(ARRAY(SELECT (k.classid::bigint << 32) | k.objid::bigint FROM pg_catalog.pg_locks k
+                 WHERE k.locktype = 'advisory' AND k.granted AND k.objsubid = 1 AND k.gp_segment_id = -1
+                   AND k.database = (SELECT d.oid FROM pg_catalog.pg_database d
+                                      WHERE d.datname = current_database())), '{}')" %}
+{%- set last = "(SELECT DISTINCT ON (e.job_id) e.job_id, e.action, e.message, e.logged
+               FROM cerebro.catalog_job_events e WHERE e.action IN " ~ stands ~ "
+              ORDER BY e.job_id, e.event_id DESC)" %}
 DO $jobs$
 BEGIN
     IF {{ has_segments }} THEN
         EXECUTE $view$CREATE OR REPLACE VIEW cerebro.jobs WITH (security_barrier) AS
 SELECT j.job_id, pg_get_userbyid(j.owner) AS owner, {{ called('j.calls') }} AS call, r.run_id,
        CASE WHEN l.action IN {{ ends }} THEN l.action
-            WHEN j.lock_key = ANY (COALESCE(ARRAY(
-                SELECT (k.classid::bigint << 32) | k.objid::bigint FROM pg_catalog.pg_locks k
-                 WHERE k.locktype = 'advisory' AND k.granted AND k.objsubid = 1 AND k.gp_segment_id = -1
-                   AND k.database = (SELECT d.oid FROM pg_catalog.pg_database d
-                                      WHERE d.datname = current_database())), '{}')) THEN 'running'
+            WHEN j.lock_key = ANY ({{ held }}) THEN 'running'
             WHEN l.action = 'started' THEN 'interrupted'
             ELSE 'queued'
        END AS status,
        j.priority, j.schedule, j.submitted, s.first AS started,
        CASE WHEN l.action IN {{ ends }} THEN l.logged END AS finished, coalesce(s.attempts, 0) AS attempts,
-       NULL::bigint AS place, NULL::timestamptz AS estimated_start, l.message AS error
+       w.place, NULL::timestamptz AS estimated_start, l.message AS error
   FROM cerebro._jobs j
-  LEFT JOIN (SELECT DISTINCT ON (e.job_id) e.job_id, e.action, e.message, e.logged
-               FROM cerebro.catalog_job_events e WHERE e.action IN {{ stands }}
-              ORDER BY e.job_id, e.event_id DESC) l ON l.job_id = j.job_id
+  LEFT JOIN {{ last }} l ON l.job_id = j.job_id
+  LEFT JOIN (SELECT q.job_id, row_number() OVER (ORDER BY b.action IS DISTINCT FROM 'started', q.priority DESC,
+                                                          q.job_id) AS place
+               FROM cerebro.catalog_jobs q
+               LEFT JOIN {{ last }} b ON b.job_id = q.job_id
+              WHERE coalesce(b.action, 'queued') NOT IN {{ ends }} AND NOT q.lock_key = ANY ({{ held }})) w
+    ON w.job_id = j.job_id
   LEFT JOIN (SELECT DISTINCT ON (e.job_id) e.job_id, e.run_id
                FROM cerebro.catalog_job_events e WHERE e.action = 'run'
               ORDER BY e.job_id, e.event_id DESC) r ON r.job_id = j.job_id
@@ -337,9 +344,10 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     told text := left(regexp_replace($2, '[\x01-\x08\x0b\x0c\x0e-\x1f\x7f]', '?', 'g'), 10000);
     held bigint[] := cerebro._held_locks();
+    ended timestamptz := clock_timestamp();  -- one for all segments that have a copy of the run
 BEGIN
     INSERT INTO cerebro.catalog_job_events (job_id, action, message) VALUES ($1, 'failed', told);
-    UPDATE cerebro.catalog_runs AS r SET status = 'failed', error = told, finished = clock_timestamp()
+    UPDATE cerebro.catalog_runs AS r SET status = 'failed', error = told, finished = ended
      WHERE r.run_id = (SELECT e.run_id FROM cerebro.catalog_job_events e
                         WHERE e.job_id = $1 AND e.action = 'run' ORDER BY e.event_id DESC LIMIT 1)
        AND r.owner = (SELECT j.owner FROM cerebro.catalog_jobs j WHERE j.job_id = $1)

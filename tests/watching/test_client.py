@@ -230,7 +230,7 @@ def test_one_model(db: Database) -> None:
 def test_a_search(db: Database, watched: Watched) -> None:
     space = GRID | {"lr": [0.001, 0.1, "log"]}
     run = db.search(
-        "packed", "searched", models=[PLAIN], grid=space, automl_method="random",
+        "packed", '"Searched"', models=[PLAIN], grid=space, automl_method="random",
         automl_params="num_configs=3, num_iterations=1", objective="accuracy", early_stopping="patience=3, min_delta=0.01", max_seconds=600, progress=False,
     )  # fmt: skip
     assert len(run.leaderboard()) == 3
@@ -243,7 +243,7 @@ def test_a_search(db: Database, watched: Watched) -> None:
         other = watched.sql.value(statement)
         assert watched.sql.fetch(trials, (other,)) == known
         watched.sql.run("SELECT cerebro_drop_run(%s)", (other,))
-        watched.sql.run("SELECT cerebro_drop_outputs('searched_again')")
+        watched.sql.run("SELECT cerebro_drop_outputs('\"Searched_again\"')")
     assert run.best().mst_key == run.leaderboard()["mst_key"].iloc[0]
 
 
