@@ -155,11 +155,15 @@ def test_the_number_of_classes(leaves: Any) -> None:
 
 
 def test_one_of_several_targets(leaves: Any) -> None:
-    leaves.fetch("SELECT cerebro_pack('leaves', 'two_targets', 'label,kind', 'x', num_partitions := 2)")
+    leaves.fetch(
+        "SELECT cerebro_pack('leaves', 'two_targets', 'label,kind', 'x', num_partitions := 2)"
+    )
     assert leaves.fetch(
         "SELECT target_kinds, num_classes, kind_class_values FROM two_targets_summary"
     ) == [(["class", "class"], [3, 3], [0, 1, 2])]
     assert bytes_of(leaves, "two_targets", "kind") == bytes_of(leaves, "hot", "kind")
-    leaves.fetch("SELECT cerebro_pack_validation('leaves', 'two_more', 'kind,digit', 'x', 'two_targets')")
+    leaves.fetch(
+        "SELECT cerebro_pack_validation('leaves', 'two_more', 'kind,digit', 'x', 'two_targets')"
+    )
     values = "SELECT kind_class_values, digit_class_values FROM two_more_summary"
     assert leaves.fetch(values) == [(["ash", "elm", "oak"], [0, 1, 2])]
