@@ -7,7 +7,7 @@ another, each with its own parameters.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Any
@@ -92,18 +92,24 @@ class Grid:
 
     Attributes:
         models: what is said of some architectures only, by their model_id; the same in all of a group.
+        without: names of dimensions that some architectures have not.
     """
 
     dimensions: Space
     optimizers: tuple[Space, ...] = ()
     models: Mapping[int, Grid] = field(default_factory=dict)
+    without: Mapping[int, Sequence[str]] = field(default_factory=dict)
 
     def of(self, model_id: int) -> Grid:
         """What holds for an architecture."""
-        own = self.models.get(model_id)
-        if own is None:
-            return Grid(self.dimensions, self.optimizers)
-        return Grid({**self.dimensions, **own.dimensions}, own.optimizers or self.optimizers)
+        own = self.models.get(model_id, Grid({}))
+        missing = self.without.get(model_id, ())
+        dimensions = {
+            name: one
+            for name, one in {**self.dimensions, **own.dimensions}.items()
+            if name not in missing
+        }
+        return Grid(dimensions, own.optimizers or self.optimizers)
 
     def suited(self, suits: Callable[[str, Any], bool]) -> Grid:
         """Without the values of parameters that do not suit, and parameters that have no other."""

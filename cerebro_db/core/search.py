@@ -6,7 +6,7 @@ import functools
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -26,18 +26,20 @@ class Space:
     Attributes:
         model_ids: of the architecture table.
         compile_params_grid, fit_params_grid: as for ``cerebro_generate_configs``.
+        left_out: compile parameters that an architecture has no layers for, by its model_id.
     """
 
     model_ids: tuple[int, ...]
     compile_params_grid: str
     fit_params_grid: str
+    left_out: Mapping[int, tuple[str, ...]] = field(default_factory=dict, hash=False)
 
     @functools.cached_property
     def compile_grid(self) -> Grid:
         """The compile parameters, parsed."""
         from cerebro_db.configs.grid import parse_compile_grid  # which needs NumPy
 
-        return parse_compile_grid(self.compile_params_grid)
+        return replace(parse_compile_grid(self.compile_params_grid), without=self.left_out)
 
     @functools.cached_property
     def fit_grid(self) -> Grid:
@@ -48,17 +50,24 @@ class Space:
 
     def to_json(self) -> dict[str, Any]:
         """As a value of JSON."""
-        return {
+        found: dict[str, Any] = {
             "model_ids": list(self.model_ids),
             "compile_params_grid": self.compile_params_grid,
             "fit_params_grid": self.fit_params_grid,
         }
+        if self.left_out:
+            found["left_out"] = {str(key): list(names) for key, names in self.left_out.items()}
+        return found
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Space:
         """What ``to_json`` has made."""
+        left_out = {int(key): tuple(names) for key, names in value.get("left_out", {}).items()}
         return cls(
-            tuple(value["model_ids"]), value["compile_params_grid"], value["fit_params_grid"]
+            tuple(value["model_ids"]),
+            value["compile_params_grid"],
+            value["fit_params_grid"],
+            left_out,
         )
 
 

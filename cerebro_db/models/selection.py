@@ -10,6 +10,7 @@ from cerebro_db.configs import model_selection
 from cerebro_db.configs.architecture import check_architecture, with_dropout
 from cerebro_db.configs.architecture_limits import ArchitectureLimits
 from cerebro_db.configs.freezing import parse_freeze, with_frozen
+from cerebro_db.configs.grid import Choices, Grid
 from cerebro_db.configs.model_selection import ConfigurationText, Suits
 from cerebro_db.configs.parameters import CompileParams, parse_compile_params
 from cerebro_db.errors import (
@@ -133,7 +134,7 @@ def select(session: Session, request: GridRequest | ListRequest) -> Selected:
     rows = request.configurations(session.tick)
     models = find(session, request.model_arch_table, "model_arch_table")
     texts = _check_models(session, models, rows)
-    suiting = _Suiting(texts, limits_of(session))
+    suiting = Suiting(texts, limits_of(session))
     if isinstance(request, GridRequest) and suiting.is_needed(rows):
         rows = request.configurations(session.tick, suiting)
     check_layers(texts, rows, limits_of(session))
@@ -152,7 +153,19 @@ _ABOUT_LAYERS = ("dropout", "freeze")
 _ANY_RATE = 0.5
 
 
-class _Suiting:
+def _is_given(value: Any) -> bool:
+    """False for what is about no layer; a rate of 0 is about layers too."""
+    return value is not None and value not in ("", [], ())
+
+
+def _values_of(grid: Grid, model_id: int, name: str) -> tuple[Any, ...]:
+    found = grid.of(model_id).dimensions.get(name)
+    if found is None:
+        return ()
+    return found.values if isinstance(found, Choices) else (found.low,)
+
+
+class Suiting:
     """Which values of parameters that are about layers suit which models.
 
     Args:
@@ -180,13 +193,36 @@ class _Suiting:
             for name, value in zip(
                 _ABOUT_LAYERS, _layers_of(parse_compile_params(text)), strict=True
             ):
-                if value and self._suits(model_id, name, value):
+                if _is_given(value) and self._suits(model_id, name, value):
                     self._kept.add(name)
         return not all(self._found.values())
 
+    def left_out(self, grid: Grid, model_ids: Sequence[int]) -> dict[int, tuple[str, ...]]:
+        """Names of parameters of which no value suits a model, but some value suits another one.
+
+        Args:
+            grid: of compile parameters.
+            model_ids: of the models.
+        """
+        found: dict[int, tuple[str, ...]] = {}
+        for name in _ABOUT_LAYERS:
+            values = {
+                model_id: [one for one in _values_of(grid, model_id, name) if _is_given(one)]
+                for model_id in model_ids
+            }
+            without = [
+                model_id
+                for model_id, given in values.items()
+                if given and not any(self._suits(model_id, name, one) for one in given)
+            ]
+            if any(given for model_id, given in values.items() if model_id not in without):
+                self._kept.add(name)
+                found |= {model_id: (*found.get(model_id, ()), name) for model_id in without}
+        return found
+
     def __call__(self, model_id: int, name: str, value: Any) -> bool:
         """Whether a value suits a model, or suits none."""
-        if name not in self._kept or not value:
+        if name not in self._kept or not _is_given(value):
             return True
         return self._suits(model_id, name, value)
 

@@ -123,12 +123,18 @@ def wanted_classes(request: PackRequest, targets: Sequence[Target]) -> tuple[int
             else f"num_classes: got {len(listed)} numbers; allowed: one"
         )
     for wanted, target in zip(listed, targets, strict=True):
-        if wanted is not None and not target.is_class:
-            raise InvalidArgument(
-                f"num_classes: got {wanted}; allowed: NULL, as the column "
-                f"{target.column.name!r} of type {target.column.type} holds float targets"
-            )
+        if not target.may_be_one_hot:
+            check_wanted(target, wanted)
     return tuple(listed)
+
+
+def check_wanted(target: Target, wanted: int | None) -> None:
+    """Refuse a number of classes of what has none."""
+    if wanted is not None and not target.is_class:
+        raise InvalidArgument(
+            f"num_classes: got {wanted}; allowed: NULL, as the column "
+            f"{target.column.name!r} of type {target.column.type} holds float targets"
+        )
 
 
 def check_names(inputs: Sequence[str], targets: Sequence[str]) -> None:

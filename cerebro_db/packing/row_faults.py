@@ -93,6 +93,24 @@ def unseen(label: Any, name: str, values: str | None) -> tuple[str, str]:
     )
 
 
+def not_one_hot(label: Any, column: Column, places: int) -> tuple[str, str]:
+    """Message and hint for an array that is none of a class.
+
+    Args:
+        label: what stands for its class; None for NULL.
+        column: of the arrays.
+        places: numbers of an array.
+    """
+    if label is None:
+        return "is NULL; allowed: no NULL, as in the training table", remedy(NULL, None, (), column)
+    return (
+        f"is not one-hot; allowed: arrays of {places} numbers, one of them 1 and all others 0, as the "
+        "training table has classes",
+        "arrays of real numbers are no classes: cast the column, in the source of the training table too, "
+        "as in SELECT value::real[] AS value",
+    )
+
+
 def without_nulls(names: Sequence[str]) -> str:
     """The hint where one of these columns is NULL."""
     return _without(" AND ".join(f"{shown_identifier(name)} IS NOT NULL" for name in names))

@@ -11,13 +11,14 @@ from cerebro_db.packing.encoding_plan import matched
 from cerebro_db.postgres.catalog import Catalog
 from cerebro_db.postgres.encoding import encoded
 from cerebro_db.postgres.names import quote, shown_identifier
-from cerebro_db.postgres.packed import PackedTable
+from cerebro_db.postgres.packed import PackedTable, PackedTarget
 from cerebro_db.postgres.relations import Column, Relation, column
 from cerebro_db.postgres.sessions import Session
 from cerebro_db.training.buffers import WIRE_DTYPES
 from cerebro_db.training.images import require_pillow
 
 _INTEGERS = {20, 21, 23}
+_TEXTS = "S"
 _FLOATS = {700, 701, 1700}
 _MONEY = 790
 # Text-like, boolean, dates and times, enumerations.
@@ -85,6 +86,10 @@ class Target:
         found: how many classes there are.
         null_id: which of them is NULL, if one is.
         num_classes: what the caller wants, at least ``found``.
+        places: numbers of a one-hot array, whose class is the place of its 1; 0 where the column holds
+            classes themselves.
+        told: type and text of the array of class values that the summary has, where these are others than
+            those that rows are compared with.
     """
 
     column: Column
@@ -95,6 +100,13 @@ class Target:
     found: int = 0
     null_id: int | None = None
     num_classes: int = 0
+    places: int = 0
+    told: tuple[str, str] | None = None
+
+    @property
+    def may_be_one_hot(self) -> bool:
+        """True for arrays of whole numbers: one-hot in every row, they are classes."""
+        return not self.is_class and self.column.element_oid in _INTEGERS
 
     @property
     def is_class(self) -> bool:
@@ -105,6 +117,13 @@ class Target:
     def wire_shape(self) -> tuple[int, ...]:
         """The shape in which a worker reads a float target: always an array."""
         return self.shape or (1,)
+
+    def one_hot(self, places: int) -> Target:
+        """The target as classes, of which there is one for each place of an array."""
+        values = "{" + ",".join(map(str, range(places))) + "}"
+        return replace(
+            self, kind="class", cast="integer", shape=(), values=values, found=places, places=places
+        )
 
     def with_classes(self, values: str, found: int, has_null: bool, wanted: int | None) -> Target:
         """The target with the classes of a training source."""
@@ -121,6 +140,13 @@ class Target:
     def like(self, training: PackedTable, place: int = 0) -> Target:
         """The target with the classes of a packed training table."""
         model = training.targets[place]
+        if model.is_class and self.may_be_one_hot:
+            told = (model.class_type, model.class_array or "{}")
+            one_hot = self.one_hot(model.classes_found)
+            return replace(one_hot, num_classes=model.num_classes, told=told)
+        if model.is_one_hot and self.column.category == _TEXTS:
+            told = (model.class_type, model.class_array or "{}")
+            return replace(self._of(model), told=told)
         if model.kind != self.kind or (self.is_class and model.category != self.column.category):
             raise InvalidData(
                 f"the column {self.column.name!r} of type {self.column.type} holds {self.kind} "
@@ -128,6 +154,9 @@ class Target:
                 f"of type {model.type}",
                 hint=f"cast it in a view: SELECT {shown_identifier(self.column.name)}::{model.type}",
             )
+        return self._of(model)
+
+    def _of(self, model: PackedTarget) -> Target:
         known = model.class_values[: model.classes_found]
         return replace(
             self,

@@ -10,15 +10,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cerebro_db.errors import NO_ROWS, CerebroError, InvalidData
-from cerebro_db.packing.columns import NO_OTHERS, Others
+from cerebro_db.packing.columns import NO_OTHERS, Others, check_wanted
 from cerebro_db.packing.layout import parse_addresses, tid_array
-from cerebro_db.packing.row_faults import ELEMENT, NULL, Damaged, reason, remedy, unseen
+from cerebro_db.packing.row_faults import (
+    ELEMENT,
+    NULL,
+    Damaged,
+    not_one_hot,
+    reason,
+    remedy,
+    unseen,
+)
 from cerebro_db.packing.source import Feature, Target
 from cerebro_db.postgres.dialects.packing_extras import Extra
 from cerebro_db.postgres.dialects.postgresql_packing import (
     BLOCKS_PER_FETCH,
     PostgreSQLPacking,
     SourceScan,
+    one_hot_place,
 )
 from cerebro_db.postgres.names import QualifiedName, quote
 from cerebro_db.postgres.packed import PackedTable
@@ -134,6 +143,11 @@ class Surveyor:
             addresses = np.setdiff1d(addresses, self._damaged.addresses, assume_unique=True)
         if not len(addresses):
             raise self._empty(source)
+        if training is None:
+            target, *more = [self._recognized(scan, one) for one in (target, *others.targets)]
+            others = replace(others, targets=tuple(more))
+            kind = target.cast if target.is_class else None
+            scan = replace(scan, target=_label(target), class_type=kind)
         found = Survey(source, scan, feature, target, addresses, divisor, weight, others)
         pairs = [
             self._looked_at(pair, places, num_classes[places[1]], training)
@@ -152,6 +166,21 @@ class Surveyor:
             ),
         )
 
+    def _recognized(self, scan: SourceScan, target: Target) -> Target:
+        """The target as classes, if it is an array that is one-hot in every row."""
+        if not target.may_be_one_hot:
+            return target
+        scan = replace(scan, target=_label(target), class_type=None)
+        _, shape = self._control.run(self._sql.shapes(scan))[0]
+        if shape is None or len(shape) > 1 or shape[0] < 2:
+            return target
+        one_hot = target.one_hot(shape[0])
+        if not self._control.run(self._sql.all_one_hot(replace(scan, target=_label(one_hot))))[0][
+            0
+        ]:
+            return target
+        return one_hot
+
     def _looked_at(
         self,
         pair: Survey,
@@ -162,7 +191,11 @@ class Surveyor:
         """One input and one output with their shapes and classes."""
         shape, target_shape = self._shapes(pair, places, training)
         target = pair.target
-        if training is None and target.is_class and not places[0]:
+        if training is None and not places[0]:
+            check_wanted(target, num_classes)
+        if training is None and target.places:
+            target = target.with_classes(target.values or "", target.places, False, num_classes)
+        elif training is None and target.is_class and not places[0]:
             classes = self._sql.classes(pair.scan)
             listed, count, has_null = self._control.run(classes)[0]
             target = target.with_classes(listed, count, has_null, num_classes)
@@ -209,7 +242,7 @@ class Surveyor:
         self, survey: Survey, places: tuple[int, int], training: PackedTable | None
     ) -> tuple[tuple[int, ...], tuple[int, ...]]:
         features, targets = self._control.run(self._sql.shapes(survey.scan))[0]
-        wants_target = survey.target.column.is_array
+        wants_target = survey.target.column.is_array and not survey.target.is_class
         if features is None or (wants_target and targets is None):
             known = replace(survey, feature=replace(survey.feature, shape=tuple(features or ())))
             fault = self._fault(known)
@@ -252,6 +285,9 @@ class Surveyor:
                 "allowed: finite numbers from 0",
                 hint="put a weight from 0 there in a view, or leave the row out",
             )
+        if target_fault == "class" and survey.target.places:
+            what, hint = not_one_hot(label, target, survey.target.places)
+            return InvalidData(f"{where}: column {target.name!r} {what}", hint)
         if target_fault == "class":
             what, hint = unseen(label, target.name, survey.target.values)
             return InvalidData(f"{where}: column {target.name!r} {what}", hint)
@@ -293,6 +329,8 @@ def _extra(target: Target) -> Extra:
 
 def _label(target: Target) -> str:
     """SQL of a class, or of the array of a float target."""
+    if target.places:
+        return one_hot_place(f"s.{quote(target.column.name)}", target.places)
     label = f"s.{quote(target.column.name)}::{target.cast}"
     return label if target.is_class or target.column.is_array else f"ARRAY[{label}]"
 

@@ -236,8 +236,9 @@ def _own_fields(
 
 def _class_values(target: Target) -> Field:
     """The class values as text of an array, with NULL for each class that was not found."""
-    kind = f"{target.cast}[]" if target.is_class else "text[]"
-    values = target.values
+    kind, values = f"{target.cast}[]" if target.is_class else "text[]", target.values
+    if target.told is not None:
+        kind, values = target.told
     if values is not None:
         # The server's text of a one-dimensional array with at least one element ends with "}".
         values = values[:-1] + ",NULL" * (target.num_classes - target.found) + "}"

@@ -181,6 +181,7 @@ class PackedTarget:
         class_values: in the order of the ids, as text; ``num_classes`` of them. None is the class
             of NULL labels if it is among the first ``classes_found``, else padding.
         class_array: those that were found, as the server's text of an array.
+        class_type: SQL type of that array; empty for float targets.
     """
 
     name: str
@@ -193,11 +194,17 @@ class PackedTarget:
     classes_found: int
     class_values: tuple[str | None, ...]
     class_array: str | None
+    class_type: str = ""
 
     @property
     def is_class(self) -> bool:
         """True if the target is a class label."""
         return self.kind == "class"
+
+    @property
+    def is_one_hot(self) -> bool:
+        """True if the source had one-hot arrays: the class values are places in them."""
+        return self.is_class and self.type.endswith("[]")
 
 
 @dataclass(frozen=True)
@@ -452,11 +459,12 @@ def _target(session: Session, summary: Relation, facts: Facts, index: int) -> Pa
     kind = facts.choice("target_kinds", facts.at("target_kinds", index), "class", "float")
     values: tuple[str | None, ...] = ()
     array = category = None
+    class_type = ""
     if kind == "class":
         column = quote(f"{name}_class_values")
         texts, array = session.run(_CLASSES.format(column, summary.name.sql), (found,))[0]
         values = tuple(texts)
-        category = _category(summary, f"{name}_class_values")
+        category, class_type = _category(summary, f"{name}_class_values")
     return PackedTarget(
         name=name,
         kind=kind,
@@ -468,6 +476,7 @@ def _target(session: Session, summary: Relation, facts: Facts, index: int) -> Pa
         classes_found=found,
         class_values=values,
         class_array=array,
+        class_type=class_type,
     )
 
 
@@ -478,8 +487,9 @@ def _sample_weight(session: Session, summary: Relation) -> str | None:
     return name
 
 
-def _category(summary: Relation, name: str) -> str | None:
-    return next(column.element_category for column in summary.columns if column.name == name)
+def _category(summary: Relation, name: str) -> tuple[str | None, str]:
+    found = next(column for column in summary.columns if column.name == name)
+    return found.element_category, found.type
 
 
 _CLASSES = """

@@ -40,7 +40,7 @@ from cerebro_db.decide.search.space import Explorer
 from cerebro_db.errors import InvalidArgument
 from cerebro_db.models.architectures import limits_of, load_architectures
 from cerebro_db.models.fit_checks import check_alike, target_facts
-from cerebro_db.models.selection import check_layers
+from cerebro_db.models.selection import Suiting, check_layers
 from cerebro_db.postgres.dialects.choice import PostgreSQL
 from cerebro_db.postgres.dialects.postgresql_training import PostgreSQLTraining
 from cerebro_db.postgres.names import QualifiedName
@@ -121,7 +121,7 @@ def search(
             be resumed.
     """
     drive = Drive(pool, dialect, Limits(), notify, FIXED, registered)
-    return drive.begin(_common(request), functools.partial(_set_up, request))
+    return drive.begin(_common(request), functools.partial(_set_up, request, notify))
 
 
 def queue(
@@ -138,13 +138,13 @@ def queue(
         queued: writes down who begins with it, in the transaction that registers it.
     """
     drive = Drive(pool, dialect, Limits(), notify, FIXED, lambda run_id: None)
-    return drive.queue(_common(request), queued, functools.partial(_set_up, request))
+    return drive.queue(_common(request), queued, functools.partial(_set_up, request, notify))
 
 
 def check(pool: SessionPool, dialect: PostgreSQL, request: SearchRequest) -> None:
     """Refuse a search that could not be begun now."""
     drive = Drive(pool, dialect, Limits(), no_notice, FIXED, lambda run_id: None)
-    drive.check(_common(request), functools.partial(_set_up, request))
+    drive.check(_common(request), functools.partial(_set_up, request, no_notice))
 
 
 def _common(request: SearchRequest) -> FitRequest:
@@ -171,9 +171,13 @@ def _common(request: SearchRequest) -> FitRequest:
 
 
 def _set_up(
-    asked: SearchRequest, session: Session, sql: PostgreSQLTraining, request: FitRequest
+    asked: SearchRequest,
+    notify: Callable[[str], None],
+    session: Session,
+    sql: PostgreSQLTraining,
+    request: FitRequest,
 ) -> tuple[QualifiedName, RunSetup]:
-    """Read and check all that a search names.
+    """Read and check all that a search names; tells of parameters that some architectures have no layers for.
 
     Raises:
         CerebroError: what is wrong, with what was got and what is allowed.
@@ -189,7 +193,12 @@ def _set_up(
     known = load_architectures(session, table, asked.space.model_ids)
     maker = Maker(packed, target_facts(packed), validation is not None, request.seed or 0)
     texts = {model_id: model.text for model_id, model in known.items()}
+    suiting = Suiting(texts, limits_of(session))
+    left_out = suiting.left_out(asked.space.compile_grid, asked.space.model_ids)
+    asked = replace(asked, space=replace(asked.space, left_out=left_out))
     check_layers(texts, Explorer(asked.space).probes(), limits_of(session))
+    for told in suiting.told if left_out else ():
+        notify(told)
     probes = _probes(asked.space, maker, known)
     spec = _spec(asked, packed, validation, probes)
     if asked.warm_start_run is not None:

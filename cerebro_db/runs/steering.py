@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from cerebro_db.configs.changes import changed
 from cerebro_db.core.search import Space
@@ -73,4 +74,4 @@ def narrowed_space(
             f"model_id_list: got {wrong[0]}; allowed: those of run {run.run_id}, "
             f"{', '.join(map(str, known))}"
         )
-    return found
+    return replace(found, left_out=spec.space.left_out)

@@ -12,7 +12,7 @@ import pytest
 yaml = pytest.importorskip("yaml")
 
 ROOT = Path(__file__).parents[2]
-# service, image below it, the folder of the server's scripts for a new database
+# service, image below it
 SERVICES = {"db": "postgres:15-bookworm"}
 
 
@@ -63,7 +63,8 @@ def test_an_image_installs_the_package_as_the_documentation_tells(
 ) -> None:
     found = steps(compose["services"][name])
     assert {word for word, _ in found} <= {"ARG", "FROM", "RUN", "WORKDIR", "COPY"}
-    assert ("ARG", f"BASE={SERVICES[name]}") in found
+    (base,) = [rest.removeprefix("BASE=") for word, rest in found if word == "ARG"]
+    assert re.fullmatch(rf"{SERVICES[name]}@sha256:[0-9a-f]{{64}}", base)
     assert [rest for word, rest in found if word == "FROM"] == ["$BASE"]
     libraries = found[place(found, "RUN", "--require-hashes")][1]
     assert re.match(r"umask 022 && /usr/bin/python3[.\d]* -m venv /opt/cerebro-db && ", libraries)

@@ -372,6 +372,24 @@ def test_a_space_that_fits_only_some_models(bench: Any, search: Search) -> None:
         search(model_arch_table="misshapen", model_id_list=[1])
 
 
+def test_dropout_is_searched_where_there_are_such_layers(bench: Any, search: Search) -> None:
+    dropped = "{'dropout': [0.0, 0.5, 'linear'], " + COMPILE[1:]
+    params = "num_configs=8, num_iterations=1"
+    bench.connection.notices.clear()
+    name, run_id = search(compile_params_grid=dropped, automl_method="random", automl_params=params)
+    told = "dropout is left out where no layer of the architecture has it: model_id 1"
+    assert told in "".join(bench.connection.notices)
+    rows = bench.fetch(
+        "SELECT i.model_id, strpos(i.compile_params, 'dropout=') > 0, t.parameters::jsonb ? 'dropout' "
+        f"FROM {name}_info i JOIN cerebro.trials t USING (mst_key) WHERE t.run_id = %s",
+        (run_id,),
+    )
+    assert len(rows) == 8
+    assert set(rows) == {(1, False, False), (2, True, True)}
+    with pytest.raises(psycopg2.Error, match="no dropout layer"):
+        search(compile_params_grid=dropped, model_id_list=[1])
+
+
 def command(bench: Any, out: str, *options: str) -> list[str]:
     """``cerebro search`` with the arguments of the search of these tests."""
     return [

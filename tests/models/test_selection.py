@@ -217,7 +217,7 @@ def test_bad_lists(strange, arguments):
 
 def test_dropout_applies_where_there_are_such_layers(library):
     with_dropout = COMPILE.replace(
-        "{'loss'", "{'dropout': [0.1, 0.2], 'freeze': [['drop'], []], 'loss'"
+        "{'loss'", "{'dropout': [0.0, 0.2], 'freeze': [['drop'], []], 'loss'"
     )
     library.notices()
     library.fetch(

@@ -192,6 +192,13 @@ class PostgreSQLPacking:
             f"WHERE {scan.kept}) d"
         )
 
+    def all_one_hot(self, scan: SourceScan) -> str:
+        """True if the target, the place of a 1, is one in every row."""
+        return (
+            f"SELECT NOT EXISTS (SELECT 1 FROM ONLY {scan.table.sql} s "
+            f"WHERE {scan.kept} AND COALESCE({scan.target}, -1) < 0)"
+        )
+
     def damaged(self, table: QualifiedName, data: str, image: ImageEncoding) -> str:
         """The rows of some blocks whose images cannot be read.
 
@@ -328,6 +335,23 @@ def sent(expression: str) -> str:
     """An array in its binary form."""
     # A NULL must not be skipped in silence: the empty bytes are found by their length.
     return f"COALESCE(pg_catalog.array_send({expression}), ''::bytea)"
+
+
+def one_hot_place(array: str, places: int) -> str:
+    """The place of the 1 in a one-hot array, from 0; -1 of another array, NULL of NULL.
+
+    Args:
+        array: expression of an array of whole numbers.
+        places: how many numbers it has.
+    """
+    return (
+        f"(SELECT CASE WHEN {array} IS NULL THEN NULL "
+        f"WHEN pg_catalog.array_ndims({array}) = 1 AND pg_catalog.count(e.v) = {places} "
+        f"AND pg_catalog.count(*) = {places} "
+        "AND pg_catalog.bool_and(e.v IN (0, 1)) AND pg_catalog.sum(e.v) = 1 "
+        "THEN pg_catalog.max(CASE WHEN e.v = 1 THEN e.o - 1 END)::integer ELSE -1 END "
+        f"FROM unnest({array}) WITH ORDINALITY AS e(v, o))"
+    )
 
 
 def label(target: str) -> str:
