@@ -11,6 +11,7 @@ from rich.text import Text
 
 from cerebro_db.watching import texts
 from cerebro_db.watching.comparing import Comparison
+from cerebro_db.watching.hyperparameters import varying
 from cerebro_db.watching.reading import RunFacts
 from cerebro_db.watching.view import Line, View, Worker
 
@@ -142,6 +143,23 @@ def of_facts(facts: Mapping[str, Any]) -> Table:
     return table
 
 
+def _sides(found: Comparison, most: int) -> Table:
+    """A row for each configuration, with a line for each run and a column for each result."""
+    names = list(dict.fromkeys(name for one in found.sides for of in one.results for name in of))
+    shown = varying([one.parameters for one in found.sides]) or None
+    table = Table(pad_edge=False, box=None, header_style="bold")
+    table.add_column("configuration", overflow="fold", min_width=24)
+    for name in ("run", "rank", *names):
+        table.add_column(name, justify="right", no_wrap=True)
+    keys = [str(run.run_id) for run in found.runs]
+    for side in found.sides[:most]:
+        ranks = ["–" if rank is None else str(rank) for rank in side.ranks]
+        results = [[texts.number(of.get(name)) for of in side.results] for name in names]
+        lines = ["\n".join(cells) for cells in (keys, ranks, *results)]
+        table.add_row(Text(texts.parameters(side.parameters, shown)), *lines)
+    return table
+
+
 def of_comparison(found: Comparison, most: int) -> Group:
     """What differs between runs, and their configurations side by side."""
     titles = [one.title for one in found.runs]
@@ -150,21 +168,9 @@ def of_comparison(found: Comparison, most: int) -> Group:
         differences.add_column(Text(title))
     for one in found.differences:
         differences.add_row(one.kind, Text(one.name), *map(Text, one.values))
-    sides = Table("configuration", pad_edge=False, box=None)
-    for title in titles:
-        sides.add_column(Text(f"rank in {title}"), justify="right")
-        sides.add_column("results")
-    for side in found.sides[:most]:
-        cells: list[RenderableType] = []
-        for rank, results in zip(side.ranks, side.results, strict=True):
-            cells += [
-                "–" if rank is None else str(rank),
-                Text(", ".join(f"{name} {texts.number(one)}" for name, one in results.items())),
-            ]
-        sides.add_row(Text(texts.parameters(side.parameters)), *cells)
     parts: list[RenderableType] = [Text("What differs", style="bold")]
     parts.append(differences if found.differences else Text("nothing but results"))
-    parts += [Text("\nConfigurations", style="bold"), sides]
+    parts += [Text("\nConfigurations", style="bold"), _sides(found, most)]
     if len(found.sides) > most:
         parts.append(Text(f"and {len(found.sides) - most} more", style="dim"))
     return Group(*parts)

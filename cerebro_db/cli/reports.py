@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cerebro_db.cli.installation import Dsn
-from cerebro_db.cli.runs import RunId, session_of
-from cerebro_db.cli.training import show
+from cerebro_db.cli.output import AsJson, show, tell
+from cerebro_db.cli.runs import RunId
+from cerebro_db.cli.training import session_of
 from cerebro_db.errors import InvalidArgument
 
 if TYPE_CHECKING:
@@ -35,13 +36,15 @@ def report(
         bool,
         typer.Option(help="Ask the winner about the validation table: confusion matrix and ROC."),
     ] = True,
+    as_json: AsJson = False,
 ) -> None:
     """Writes a report of runs: one file of HTML that needs no network."""
     from cerebro_db.watching.report import html
 
     text = html(session_of(dsn), run_ids, curves)
     _write(output, text)
-    show(f"{output}: {len(text.encode())} bytes")
+    size = len(text.encode())
+    tell(as_json, f"{output}: {size} bytes", file=str(output), bytes=size)
 
 
 def metrics(

@@ -31,6 +31,7 @@ class RunFacts:
     Attributes:
         manifest: versions and numbers of what computes.
         active: seconds that earlier drivers spent on it.
+        schedule: the strategy.
         search: what a search was asked for; None of a run with a table of configurations.
     """
 
@@ -56,6 +57,7 @@ class RunFacts:
     use_caching: bool | None
     durability: str | None
     schedule: str
+    strategy_params: str
     cerebro_version: str | None
     manifest: Mapping[str, Any]
     search: Mapping[str, Any] | None
@@ -218,7 +220,7 @@ _RUNS = """
 SELECT r.run_id, r.owner::text, r.name, r.description, r.status, r.error, r.source_table, r.validation_table,
        r.model_output_table, r.model_selection_table, i.model_arch_table, r.num_iterations,
        r.metrics_compute_frequency, r.warm_start, r.seed, r.num_partitions, r.num_workers, r.threads,
-       i.use_gpus, i.use_caching, r.durability, r.schedule, i.cerebro_version, r.manifest::text, i.search::text,
+       i.use_gpus, i.use_caching, r.durability, r.schedule, r.strategy_params, i.cerebro_version, r.manifest::text, i.search::text,
        i.active, r.created, r.started, r.resumed, r.finished
   FROM cerebro.runs r JOIN cerebro._runs i ON i.run_id = r.run_id
  WHERE {} ORDER BY r.run_id DESC

@@ -12,10 +12,8 @@ from cerebro_db.watching.reading import RunFacts, Source
 _FIT = (
     ("num_iterations", None), ("use_gpus", False), ("validation_table", None),
     ("metrics_compute_frequency", None), ("warm_start", False), ("name", None), ("description", None),
-    ("use_caching", True), ("seed", 0), ("durability", "hop"), ("schedule", "hopper"),
+    ("use_caching", True), ("seed", 0), ("durability", "hop"), ("strategy_params", ""),
 )  # fmt: skip
-# cerebro_fit has no such argument.
-_OF_SEVERAL = ("schedule",)
 
 
 def statement_of(source: Source, run: RunFacts) -> str:
@@ -25,13 +23,13 @@ def statement_of(source: Source, run: RunFacts) -> str:
         return _search(run, SearchSpec.from_text(json.dumps(run.search)), output)
     tables: dict[str, Any] = {"source_table": run.source_table, "model_output_table": output}
     options = {name: getattr(run, name) for name, default in _FIT if getattr(run, name) != default}
+    options["strategy"] = run.schedule  # always: it decides the bits, whatever the default is
     if run.model_selection_table is not None:
         given = {**tables, "model_selection_table": run.model_selection_table, **options}
         return call("cerebro_fit_multiple", given)
     rows = source.run(_ONLY, (run.run_id,))
     one = dict(zip(("model_id", "compile_params", "fit_params"), rows[0], strict=True))
-    given = {**tables, "model_arch_table": run.model_arch_table, **one}
-    given |= {name: value for name, value in options.items() if name not in _OF_SEVERAL}
+    given = {**tables, "model_arch_table": run.model_arch_table, **one, **options}
     return call("cerebro_fit", given)
 
 
