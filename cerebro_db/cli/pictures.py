@@ -163,9 +163,11 @@ def _sides(found: Comparison, most: int) -> Table:
 def of_comparison(found: Comparison, most: int) -> Group:
     """What differs between runs, and their configurations side by side."""
     titles = [one.title for one in found.runs]
-    differences = Table("of", "what", pad_edge=False, box=None)
+    differences = Table(pad_edge=False, box=None, header_style="bold")
+    for name in ("of", "what"):
+        differences.add_column(name, no_wrap=True)
     for title in titles:
-        differences.add_column(Text(title))
+        differences.add_column(Text(title), overflow="fold")
     for one in found.differences:
         differences.add_row(one.kind, Text(one.name), *map(Text, one.values))
     parts: list[RenderableType] = [Text("What differs", style="bold")]

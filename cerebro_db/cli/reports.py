@@ -1,4 +1,4 @@
-"""The commands that hand runs to people and other tools: reports, Prometheus, MLflow, TensorBoard."""
+"""The commands that hand runs to people and other tools: reports, Prometheus, MLflow, TensorBoard, W&B."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 def register(app: typer.Typer) -> None:
     """Adds the commands."""
-    for command in (report, metrics, mlflow, tensorboard):
+    for command in (report, metrics, mlflow, tensorboard, wandb):
         app.command()(command)
 
 
@@ -84,6 +84,16 @@ def tensorboard(
 ) -> None:
     """Writes the learning curves of a run as event files for TensorBoard."""
     show(str(_run(dsn, run_id).to_tensorboard(logdir)))
+
+
+def wandb(
+    run_id: RunId,
+    directory: Annotated[Path, typer.Option(help="In which the folder wandb is made.")] = Path(),
+    project: Annotated[str | None, typer.Option(help="Default: cerebro.")] = None,
+    dsn: Dsn = "",
+) -> None:
+    """Writes offline runs for Weights & Biases, which wandb sync sends: one for each configuration."""
+    show(str(_run(dsn, run_id).to_wandb(directory, project)))
 
 
 def _run(dsn: str, run_id: int) -> Run:

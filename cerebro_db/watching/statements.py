@@ -61,13 +61,15 @@ def _search(run: RunFacts, spec: SearchSpec, output: str) -> str:
         "deterministic": spec.deterministic,
     }
     names = ("validation_table", "name", "description", "seed", "durability", "schedule")
-    given |= {name: getattr(run, name) for name in names}
+    given |= {name: getattr(run, name) for name in names} | {"use_gpus": run.use_gpus or None}
     kept = {
         name: one
         for name, one in given.items()
         if name == "model_selection_table" or one not in (None, "")
     }
-    return f"{again}\n\n-- or from the beginning:\n{call('cerebro_search', kept)}"
+    # Its trials are kept with the search, and the number of their run is not.
+    learnt = ", with warm_start_run := that of the run it has learnt from" if spec.earlier else ""
+    return f"{again}\n\n-- or from the beginning{learnt}:\n{call('cerebro_search', kept)}"
 
 
 # As the function calls them.
