@@ -157,11 +157,12 @@ def effect(dsn: str, execute: Any, pairs: int, epochs: int) -> None:
         for statement in _WATCHED:
             execute(statement)
         _trained(execute, 1, None)  # programs are compiled, and trainers there
-        ratios = []
+        ratios, calls = [], []
         for pair in range(pairs):
             taken = {}
             for watched in (False, True) if pair % 2 == 0 else (True, False):
-                taken[watched] = _trained(execute, epochs, dsn if watched else None)
+                call, taken[watched] = _trained(execute, epochs, dsn if watched else None)
+                calls.append(call)
             ratios.append(taken[True] / taken[False])
             print(
                 f"pair {pair + 1}: {taken[False]:.2f} s alone, {taken[True]:.2f} s watched, "
@@ -169,6 +170,9 @@ def effect(dsn: str, execute: Any, pairs: int, epochs: int) -> None:
                 flush=True,
             )
         print(f"effect of watching on the run: {100 * (median(ratios) - 1):+.2f} % (median)")
+        print(
+            f"call with wait := false: {median(calls):.3f} s (median), {max(calls):.3f} s (longest)"
+        )
     finally:
         execute("DROP SCHEMA cerebro_watching CASCADE")
 
@@ -187,12 +191,20 @@ _WATCHED = (
 )
 
 
-def _trained(execute: Any, epochs: int, dsn: str | None) -> float:
-    """Seconds that a run takes, as its catalog has them; with a DSN somebody watches it there."""
+def _trained(execute: Any, epochs: int, dsn: str | None) -> tuple[float, float]:
+    """Seconds until the call returns, and those of its run, as the catalog has them.
+
+    Args:
+        execute: runs a statement with values, and returns its rows.
+        epochs: of the run.
+        dsn: with one, somebody watches the run there.
+    """
+    began = time.perf_counter()
     ((run_id,),) = execute(
         "SELECT cerebro_fit_multiple('packed', 'out', 'configs', %s, metrics_compute_frequency := 1, wait := false)",
         (epochs,),
     )
+    call = time.perf_counter() - began
     with nullcontext() if dsn is None else _watching(dsn, run_id):
         execute("SELECT cerebro_wait(%s)", (run_id,))
     ((seconds,),) = execute(
@@ -201,7 +213,7 @@ def _trained(execute: Any, epochs: int, dsn: str | None) -> float:
     )
     execute("SELECT cerebro_drop_outputs('out')")
     execute("SELECT cerebro_drop_run(%s)", (run_id,))
-    return float(seconds)
+    return call, float(seconds)
 
 
 @contextmanager

@@ -24,14 +24,15 @@ WIDE = 120
 _OF_RUNS = {"running": "green", "starting": "cyan", "failed": "red", "interrupted": "yellow"}
 
 
-def picture(view: View, width: int = WIDE) -> Group:
+def picture(view: View, width: int = WIDE, titled: bool = True) -> Group:
     """The whole view: how far the run is, its leaderboard, its workers.
 
     Args:
         view: of the run.
         width: of the terminal; a narrow one has no bars of configurations.
+        titled: whether the run is named; below the rungs of a search it is already.
     """
-    parts: list[RenderableType] = [_head(view), _board(view, width)]
+    parts: list[RenderableType] = [_head(view, titled), _board(view, width)]
     if view.count > len(view.lines):
         parts.append(Text(f"and {view.count - len(view.lines)} more", style="dim"))
     if view.workers:
@@ -39,20 +40,25 @@ def picture(view: View, width: int = WIDE) -> Group:
     return Group(*parts)
 
 
-def _head(view: View) -> Text:
+def _head(view: View, titled: bool) -> Text:
     facts, pace = view.facts, view.pace
     counts = ", ".join(f"{view.statuses[one]} {one}" for one in STATUSES if view.statuses.get(one))
     text = Text(overflow="fold")
-    text.append(f"{facts.title} · ", style="bold")
-    text.append(facts.status, style=_OF_RUNS.get(facts.status, "blue"))
-    text.append(f" · {view.count} configurations: {counts or 'none'}\n")
-    text.append(f"{texts.bar(pace.share, 30)} {100 * pace.share:.0f} %", style="green")
-    text.append(f" · {pace.done:,} of {pace.planned:,} hops")
+    is_open = facts.search is not None and facts.goes_on  # nobody knows how many hops there will be
+    if titled:
+        text.append(f"{facts.title} · ", style="bold")
+        text.append(facts.status, style=_OF_RUNS.get(facts.status, "blue"))
+        text.append(f" · {view.count} configurations: {counts or 'none'}\n")
+    if is_open:
+        text.append(f"{pace.done:,} hops so far")
+    else:
+        text.append(f"{texts.bar(pace.share, 30)} {100 * pace.share:.0f} %", style="green")
+        text.append(f" · {pace.done:,} of {pace.planned:,} hops")
     if pace.rows_per_second:
         text.append(f" · {pace.rows_per_second:,.0f} rows/s")
-    if facts.goes_on:
+    if facts.goes_on and not is_open:
         text.append(f" · {texts.duration(pace.seconds_left)} left")
-    elif pace.seconds:
+    elif pace.seconds and not facts.goes_on:
         text.append(f" · took {texts.duration(pace.seconds)}")
     if facts.error:
         text.append(f"\n{facts.error}", style="red")

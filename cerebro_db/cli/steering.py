@@ -158,13 +158,15 @@ def best(
     as_json: AsJson = False,
 ) -> None:
     """Makes a table of configurations from the best trials, like cerebro_best."""
-    from cerebro_db.models.best import BestRequest, write_best
+    from cerebro_db.models.best import BestRequest, best_of
     from cerebro_db.postgres.control import control_session, transaction
 
     client = client_of(dsn)
     request = BestRequest(run_id, n, model_selection_table, replace)
-    with control_session(client.pool, client.search_path) as session, transaction(session):
-        name = write_best(session, request)
+    with control_session(client.pool, client.search_path) as session:
+        found = best_of(session, request)
+        with transaction(session):
+            name = found.write(session)
     tell(as_json, f"{name}: the best trials of run {run_id}", run_id=run_id, table=str(name))
 
 

@@ -40,7 +40,8 @@ def looked_at(
     number = view.facts.run_id
     _, spec = search_of(session, number)
     trials = trials_of(session, number)
-    return view, Group(drawn(number, progress_of(session, number), spec, trials), picture(view))
+    rungs = drawn(number, progress_of(session, number), spec, trials)
+    return view, Group(rungs, picture(view, console.width, titled=False))
 
 
 def fitting(console: Console, workers: int = 4) -> int:
