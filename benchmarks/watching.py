@@ -1,22 +1,35 @@
-"""How long it takes to look at a large run: ``python -m benchmarks.watching DSN``, as a superuser.
+"""How long it takes to look at a run, and what that takes from the run: ``python -m benchmarks.watching DSN``.
 
-The run has 1,000 configurations, 20 epochs and 4 partitions, and was never trained: its rows are made in the
-catalog, and dropped at the end.
+As a superuser, in a database with Cerebro-DB. ``--only looks``: commands on a run of 1,000 configurations, 20 epochs and
+4 partitions that was never trained; its rows are made in the catalog, and dropped at the end. ``--only effect``: the same
+run is trained again and again, every other time while ``cerebro watch`` shows it in a terminal, once a second, and
+``cerebro daemon`` answers a scrape of Prometheus every five seconds; what takes one side longer than the other is told
+for each pair. Which side comes first changes from pair to pair.
 """
 
 from __future__ import annotations
 
+import argparse
+import os
+import pty
 import resource
+import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 CONFIGURATIONS, EPOCHS, PARTITIONS, WORKERS = 1000, 20, 4, 8
 REPEATS = 3
+# Runs in pairs, of about half a minute each.
+PAIRS, LONG = 5, 40
 
 
 def make_run(
@@ -88,24 +101,40 @@ def main() -> None:
     """Measure, and print medians in seconds."""
     import psycopg2
 
-    dsn = sys.argv[1]
-    connection = psycopg2.connect(dsn)
+    parser = argparse.ArgumentParser(description="Time of looking at runs, and its effect on them.")
+    parser.add_argument("dsn", help="a database with Cerebro-DB, as a superuser")
+    parser.add_argument("--only", choices=("looks", "effect"))
+    parser.add_argument(
+        "--pairs", type=int, default=PAIRS, help="of runs, with and without watching"
+    )
+    parser.add_argument("--epochs", type=int, default=LONG, help="of each of these runs")
+    given = parser.parse_args()
+    connection = psycopg2.connect(given.dsn)
     connection.autocommit = True
 
-    def execute(sql: str, values: Any) -> list[tuple[Any, ...]]:
+    def execute(sql: str, values: Any = None) -> list[tuple[Any, ...]]:
         with connection.cursor() as cursor:
             cursor.execute(sql, values)
             return list(cursor.fetchall()) if cursor.description else []
 
+    if given.only != "effect":
+        looks(given.dsn, execute)
+    if given.only != "looks":
+        effect(given.dsn, execute, given.pairs, given.epochs)
+
+
+# -- what a look takes ---------------------------------------------------------------
+def looks(dsn: str, execute: Any) -> None:
+    """Print how long each command takes on a large run."""
     run_id = make_run(execute)
-    execute("ANALYZE", None)
+    execute("ANALYZE")
     number = str(run_id)
     try:
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder) / "report.html"
             board = f"SELECT * FROM cerebro.dashboard WHERE run_id = {run_id} ORDER BY rank"
             for name, work in {
-                "view cerebro.dashboard": lambda: execute(board, None),
+                "view cerebro.dashboard": lambda: execute(board),
                 "cerebro watch --once": lambda: _cerebro("watch", number, "--once", "--dsn", dsn),
                 "cerebro report": lambda: _cerebro("report", number, "-o", str(file), "--dsn", dsn),
                 "cerebro metrics": lambda: _cerebro("metrics", "--dsn", dsn),
@@ -117,6 +146,118 @@ def main() -> None:
             print(f"report: {file.stat().st_size / 1e6:.2f} MB")
     finally:
         drop_run(execute, run_id)
+
+
+# -- what looking takes from a run -----------------------------------------------------
+def effect(dsn: str, execute: Any, pairs: int, epochs: int) -> None:
+    """Print how long a run takes with and without somebody who watches it."""
+    execute("SET search_path = pg_catalog, cerebro_watching, cerebro")
+    execute("CREATE SCHEMA cerebro_watching")
+    try:
+        for statement in _WATCHED:
+            execute(statement)
+        _trained(execute, 1, None)  # programs are compiled, and trainers there
+        ratios, calls = [], []
+        for pair in range(pairs):
+            taken = {}
+            for watched in (False, True) if pair % 2 == 0 else (True, False):
+                call, taken[watched] = _trained(execute, epochs, dsn if watched else None)
+                calls.append(call)
+            ratios.append(taken[True] / taken[False])
+            print(
+                f"pair {pair + 1}: {taken[False]:.2f} s alone, {taken[True]:.2f} s watched, "
+                f"{100 * (ratios[-1] - 1):+.2f} %",
+                flush=True,
+            )
+        print(f"effect of watching on the run: {100 * (median(ratios) - 1):+.2f} % (median)")
+        print(
+            f"call with wait := false: {median(calls):.3f} s (median), {max(calls):.3f} s (longest)"
+        )
+    finally:
+        execute("DROP SCHEMA cerebro_watching CASCADE")
+
+
+_WATCHED = (
+    """CREATE TABLE points AS
+       SELECT n AS id, (n % 10)::text AS label,
+              ARRAY(SELECT (n % 10) / 10.0 + sin(n * 0.7 + k * 1.3) FROM generate_series(1, 64) AS k)::real[] AS x
+         FROM generate_series(1, 20000) AS n""",
+    "SELECT cerebro_pack('points', 'packed', 'label', 'x', num_partitions := 4)",
+    "SELECT cerebro_load_model('models', cerebro_mlp(64, ARRAY[64, 64], 10))",
+    """SELECT cerebro_generate_configs('models', 'configs', ARRAY[1],
+         $$ {'loss': ['sparse_categorical_crossentropy'], 'metrics': ['accuracy'],
+             'optimizer_params_list': [{'optimizer': ['SGD'], 'lr': [0.003, 0.01, 0.03, 0.1]}]} $$,
+         $$ {'batch_size': [32, 64]} $$)""",
+)
+
+
+def _trained(execute: Any, epochs: int, dsn: str | None) -> tuple[float, float]:
+    """Seconds until the call returns, and those of its run, as the catalog has them.
+
+    Args:
+        execute: runs a statement with values, and returns its rows.
+        epochs: of the run.
+        dsn: with one, somebody watches the run there.
+    """
+    began = time.perf_counter()
+    ((run_id,),) = execute(
+        "SELECT cerebro_fit_multiple('packed', 'out', 'configs', %s, metrics_compute_frequency := 1, wait := false)",
+        (epochs,),
+    )
+    call = time.perf_counter() - began
+    with nullcontext() if dsn is None else _watching(dsn, run_id):
+        execute("SELECT cerebro_wait(%s)", (run_id,))
+    ((seconds,),) = execute(
+        "SELECT extract(epoch FROM finished - started)::float8 FROM cerebro.runs WHERE run_id = %s",
+        (run_id,),
+    )
+    execute("SELECT cerebro_drop_outputs('out')")
+    execute("SELECT cerebro_drop_run(%s)", (run_id,))
+    return call, float(seconds)
+
+
+@contextmanager
+def _watching(dsn: str, run_id: int) -> Iterator[None]:
+    """A terminal with ``cerebro watch``, and a daemon that is scraped."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    ours, terminal = pty.openpty()
+    size = {"COLUMNS": "160", "LINES": "45", "TERM": "xterm-256color"}
+    cerebro = [sys.executable, "-c", "from cerebro_db.cli import main; main()"]
+    ended = threading.Event()
+    everybody = [
+        subprocess.Popen(
+            [*cerebro, "watch", str(run_id), "--dsn", dsn],
+            stdin=terminal, stdout=terminal, stderr=terminal, env={**os.environ, **size},
+        ),
+        subprocess.Popen(
+            [*cerebro, "daemon", "--dsn", dsn, "--metrics-port", str(port)],
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        ),
+    ]  # fmt: skip
+    os.close(terminal)
+
+    def read() -> None:
+        with suppress(OSError):  # the terminal is closed
+            while os.read(ours, 65536):
+                pass
+
+    def scrape() -> None:
+        while not ended.wait(5):
+            with suppress(OSError), urllib.request.urlopen(f"http://127.0.0.1:{port}/") as answer:
+                answer.read()
+
+    for work in (read, scrape):
+        threading.Thread(target=work, daemon=True).start()
+    try:
+        yield
+    finally:
+        ended.set()
+        for one in everybody:
+            one.terminate()
+            one.wait()
+        os.close(ours)
 
 
 def _cerebro(*arguments: str) -> None:

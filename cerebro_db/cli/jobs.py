@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import json
-import re
 import shlex
 import signal
 import sys
 import time
 from contextlib import suppress
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from cerebro_db.cli.installation import Dsn
-from cerebro_db.cli.training import cancellable, client_of, show
+from cerebro_db.cli.output import AsJson, console, print_json, show, tell
+from cerebro_db.cli.training import cancellable, client_of, session_of
 from cerebro_db.errors import CerebroError, InvalidArgument
 
 if TYPE_CHECKING:
@@ -40,13 +41,36 @@ def daemon(
     dsn: Dsn = "",
     seconds: Annotated[float, typer.Option(help="Between looks.")] = SECONDS,
     once: Annotated[bool, typer.Option("--once", help="Look once, and end.")] = False,
+    metrics_port: Annotated[
+        int | None,
+        typer.Option(help="A port for Prometheus to scrape.", show_default=False),
+    ] = None,
+    metrics_address: Annotated[
+        str, typer.Option(help="The address of this machine that it is on.")
+    ] = "127.0.0.1",
 ) -> None:
     """Starts jobs that wait, goes on with those that a restart of the server has ended, and is the timer of schedules."""
     if not seconds > 0:
         raise InvalidArgument(f"--seconds: got {seconds:g}; allowed: above 0")
+    if metrics_port is not None:
+        _serve_metrics(dsn, metrics_address, metrics_port)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with suppress(KeyboardInterrupt):  # it is told to end
         _watch(dsn, seconds, once=once)
+
+
+def _serve_metrics(dsn: str, address: str, port: int) -> None:
+    """Answer Prometheus from a thread; each answer reads through a session of its own."""
+    from cerebro_db.watching.prometheus import serve
+
+    if not 1 <= port <= 65535:
+        raise InvalidArgument(f"--metrics-port: got {port}; allowed: 1 to 65535")
+    try:
+        serve(partial(session_of, dsn), address, port)
+    except OSError as error:
+        raise InvalidArgument(
+            f"--metrics-port: got {port} of {address}; {error.strerror or error}"
+        ) from None
 
 
 def _watch(dsn: str, seconds: float, *, once: bool) -> None:
@@ -127,11 +151,12 @@ def schedule(
     timer: Annotated[str | None, typer.Option(help="pg_cron, crontab or daemon.")] = None,
     start: Annotated[bool, typer.Option("--start", help="Start a schedule that there is.")] = False,
     remove: Annotated[bool, typer.Option("--remove", help="End a schedule.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Has calls made again and again as jobs, or starts or ends a schedule."""
     client = client_of(dsn)
     if start or remove:
-        _known(client, name, remove=remove)
+        _known(client, name, as_json, remove=remove)
         return
     if cron is None or calls is None:
         raise InvalidArgument("got no CRON and CALLS; allowed without them: --start or --remove")
@@ -153,17 +178,18 @@ def schedule(
         lines = units(name, cron, dsn) if systemd else crontab_line(name, cron, dsn)
         print(lines)
     else:
-        show(f"schedule {name}: {cron}, by {chosen}")
+        tell(as_json, f"schedule {name}: {cron}, by {chosen}", name=name, cron=cron, timer=chosen)
 
 
-def _known(client: Client, name: str, *, remove: bool) -> None:
+def _known(client: Client, name: str, as_json: bool, *, remove: bool) -> None:
     if remove:
         _statement(client, "SELECT cerebro.cerebro_unschedule(%s)", [name])
-        show(f"schedule {name} is removed")
+        tell(as_json, f"schedule {name} is removed", name=name, status="removed")
         return
     job_id = _statement(client, "SELECT cerebro.cerebro_start_schedule(%s)", [name])[0][0]
     done = "skipped, as the one before goes on" if job_id is None else f"job {job_id}"
-    show(f"schedule {name}: {done}")
+    status = "skipped" if job_id is None else "started"
+    tell(as_json, f"schedule {name}: {done}", name=name, status=status, job_id=job_id)
 
 
 def _text_of(calls: str) -> str:
@@ -252,46 +278,56 @@ def _weekdays(cron: str, field: str) -> str:
     return ",".join(dict.fromkeys(days))
 
 
-_SHOWN = ("job_id", "owner", "call", "run_id", "status", "place", "submitted", "finished", "error")
-_FRACTION = re.compile(r"(\d\d:\d\d:\d\d)\.\d+")
+_JOBS = """
+SELECT j.job_id, j.owner::text, j.call, j.run_id, j.status, j.priority, j.schedule, j.submitted, j.started, j.finished,
+       j.place, j.estimated_start, j.error
+  FROM (SELECT * FROM cerebro.jobs ORDER BY job_id DESC LIMIT %s) j ORDER BY j.job_id
+"""
+_COLUMNS = (
+    "job_id", "owner", "call", "run_id", "status", "priority", "schedule", "submitted", "started", "finished",
+    "place", "estimated_start", "error",
+)  # fmt: skip
+_SHOWN = ("job_id", "owner", "call", "run_id", "status", "schedule", "place", "submitted", "finished", "error")  # fmt: skip
 
 
-def _short(value: str | None) -> str:
-    return _FRACTION.sub(r"\1", value or "")
+def _shown(value: Any) -> str:
+    if isinstance(value, datetime):
+        return f"{value:%Y-%m-%d %H:%M:%S}"
+    return "" if value is None else str(value)
 
 
 def jobs(
-    dsn: Dsn = "", json_: Annotated[bool, typer.Option("--json", help="As JSON.")] = False
+    dsn: Dsn = "",
+    limit: Annotated[int, typer.Option(help="How many, the newest.", min=1)] = 50,
+    as_json: AsJson = False,
 ) -> None:
     """Shows the jobs: what waits, what goes on, what has ended."""
-    from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
-    names = (
-        "job_id", "owner", "call", "run_id", "status", "priority", "schedule", "submitted", "started",
-        "finished", "place", "estimated_start", "error",
-    )  # fmt: skip
-    columns = ", ".join(f"{name}::text" for name in names)
-    rows = _statement(client_of(dsn), f"SELECT {columns} FROM cerebro.jobs j ORDER BY j.job_id", [])
-    if json_:
-        print(json.dumps([dict(zip(names, row, strict=True)) for row in rows], indent=1))
+    rows = _statement(client_of(dsn), _JOBS, [limit])
+    found = [dict(zip(_COLUMNS, row, strict=True)) for row in rows]
+    if as_json:
+        print_json(found)
         return
-    table = Table(*_SHOWN, box=None)
-    for row in rows:
-        found = dict(zip(names, row, strict=True))
-        table.add_row(*(_short(found[name]) for name in _SHOWN))
-    Console().print(table, markup=False)
+    table = Table(pad_edge=False, box=None, header_style="bold")
+    for name in _SHOWN:
+        table.add_column(name, overflow="fold", no_wrap=name in ("submitted", "finished"))
+    for one in found:
+        table.add_row(*(Text(_shown(one[name])) for name in _SHOWN))
+    console().print(table)
 
 
 def wait(
     run_id: Annotated[int, typer.Argument(help="As cerebro.runs shows it.")],
     dsn: Dsn = "",
     timeout: Annotated[float | None, typer.Option(help="Seconds.", show_default=False)] = None,
+    as_json: AsJson = False,
 ) -> None:
     """Waits until a run has ended; the exit code is 1 where it has not finished."""
     with cancellable():
         sql = "SELECT cerebro.cerebro_wait(%s, %s * interval '1 second')"
         status = _statement(client_of(dsn), sql, [run_id, timeout])[0][0]
-    show(f"run {run_id}: {status}")
+    tell(as_json, f"run {run_id}: {status}", run_id=run_id, status=status)
     if status != "finished":
         raise typer.Exit(1)

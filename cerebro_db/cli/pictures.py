@@ -11,6 +11,7 @@ from rich.text import Text
 
 from cerebro_db.watching import texts
 from cerebro_db.watching.comparing import Comparison
+from cerebro_db.watching.hyperparameters import varying
 from cerebro_db.watching.reading import RunFacts
 from cerebro_db.watching.view import Line, View, Worker
 
@@ -23,14 +24,15 @@ WIDE = 120
 _OF_RUNS = {"running": "green", "starting": "cyan", "failed": "red", "interrupted": "yellow"}
 
 
-def picture(view: View, width: int = WIDE) -> Group:
+def picture(view: View, width: int = WIDE, titled: bool = True) -> Group:
     """The whole view: how far the run is, its leaderboard, its workers.
 
     Args:
         view: of the run.
         width: of the terminal; a narrow one has no bars of configurations.
+        titled: whether the run is named; below the rungs of a search it is already.
     """
-    parts: list[RenderableType] = [_head(view), _board(view, width)]
+    parts: list[RenderableType] = [_head(view, titled), _board(view, width)]
     if view.count > len(view.lines):
         parts.append(Text(f"and {view.count - len(view.lines)} more", style="dim"))
     if view.workers:
@@ -38,20 +40,25 @@ def picture(view: View, width: int = WIDE) -> Group:
     return Group(*parts)
 
 
-def _head(view: View) -> Text:
+def _head(view: View, titled: bool) -> Text:
     facts, pace = view.facts, view.pace
     counts = ", ".join(f"{view.statuses[one]} {one}" for one in STATUSES if view.statuses.get(one))
     text = Text(overflow="fold")
-    text.append(f"{facts.title} · ", style="bold")
-    text.append(facts.status, style=_OF_RUNS.get(facts.status, "blue"))
-    text.append(f" · {view.count} configurations: {counts or 'none'}\n")
-    text.append(f"{texts.bar(pace.share, 30)} {100 * pace.share:.0f} %", style="green")
-    text.append(f" · {pace.done:,} of {pace.planned:,} hops")
+    is_open = facts.search is not None and facts.goes_on  # nobody knows how many hops there will be
+    if titled:
+        text.append(f"{facts.title} · ", style="bold")
+        text.append(facts.status, style=_OF_RUNS.get(facts.status, "blue"))
+        text.append(f" · {view.count} configurations: {counts or 'none'}\n")
+    if is_open:
+        text.append(f"{pace.done:,} hops so far")
+    else:
+        text.append(f"{texts.bar(pace.share, 30)} {100 * pace.share:.0f} %", style="green")
+        text.append(f" · {pace.done:,} of {pace.planned:,} hops")
     if pace.rows_per_second:
         text.append(f" · {pace.rows_per_second:,.0f} rows/s")
-    if facts.goes_on:
+    if facts.goes_on and not is_open:
         text.append(f" · {texts.duration(pace.seconds_left)} left")
-    elif pace.seconds:
+    elif pace.seconds and not facts.goes_on:
         text.append(f" · took {texts.duration(pace.seconds)}")
     if facts.error:
         text.append(f"\n{facts.error}", style="red")
@@ -142,29 +149,36 @@ def of_facts(facts: Mapping[str, Any]) -> Table:
     return table
 
 
+def _sides(found: Comparison, most: int) -> Table:
+    """A row for each configuration, with a line for each run and a column for each result."""
+    names = list(dict.fromkeys(name for one in found.sides for of in one.results for name in of))
+    shown = varying([one.parameters for one in found.sides]) or None
+    table = Table(pad_edge=False, box=None, header_style="bold")
+    table.add_column("configuration", overflow="fold", min_width=24)
+    for name in ("run", "rank", *names):
+        table.add_column(name, justify="right", no_wrap=True)
+    keys = [str(run.run_id) for run in found.runs]
+    for side in found.sides[:most]:
+        ranks = ["–" if rank is None else str(rank) for rank in side.ranks]
+        results = [[texts.number(of.get(name)) for of in side.results] for name in names]
+        lines = ["\n".join(cells) for cells in (keys, ranks, *results)]
+        table.add_row(Text(texts.parameters(side.parameters, shown)), *lines)
+    return table
+
+
 def of_comparison(found: Comparison, most: int) -> Group:
     """What differs between runs, and their configurations side by side."""
     titles = [one.title for one in found.runs]
-    differences = Table("of", "what", pad_edge=False, box=None)
+    differences = Table(pad_edge=False, box=None, header_style="bold")
+    for name in ("of", "what"):
+        differences.add_column(name, no_wrap=True)
     for title in titles:
-        differences.add_column(Text(title))
+        differences.add_column(Text(title), overflow="fold")
     for one in found.differences:
         differences.add_row(one.kind, Text(one.name), *map(Text, one.values))
-    sides = Table("configuration", pad_edge=False, box=None)
-    for title in titles:
-        sides.add_column(Text(f"rank in {title}"), justify="right")
-        sides.add_column("results")
-    for side in found.sides[:most]:
-        cells: list[RenderableType] = []
-        for rank, results in zip(side.ranks, side.results, strict=True):
-            cells += [
-                "–" if rank is None else str(rank),
-                Text(", ".join(f"{name} {texts.number(one)}" for name, one in results.items())),
-            ]
-        sides.add_row(Text(texts.parameters(side.parameters)), *cells)
     parts: list[RenderableType] = [Text("What differs", style="bold")]
     parts.append(differences if found.differences else Text("nothing but results"))
-    parts += [Text("\nConfigurations", style="bold"), sides]
+    parts += [Text("\nConfigurations", style="bold"), _sides(found, most)]
     if len(found.sides) > most:
         parts.append(Text(f"and {len(found.sides) - most} more", style="dim"))
     return Group(*parts)

@@ -1,4 +1,4 @@
-"""The commands that hand runs to people and other tools: reports, Prometheus, MLflow, TensorBoard."""
+"""The commands that hand runs to people and other tools: reports, Prometheus, MLflow, TensorBoard, W&B."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cerebro_db.cli.installation import Dsn
-from cerebro_db.cli.runs import RunId, session_of
-from cerebro_db.cli.training import show
+from cerebro_db.cli.output import AsJson, show, tell
+from cerebro_db.cli.runs import RunId
+from cerebro_db.cli.training import session_of
 from cerebro_db.errors import InvalidArgument
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 def register(app: typer.Typer) -> None:
     """Adds the commands."""
-    for command in (report, metrics, mlflow, tensorboard):
+    for command in (report, metrics, mlflow, tensorboard, wandb):
         app.command()(command)
 
 
@@ -35,13 +36,15 @@ def report(
         bool,
         typer.Option(help="Ask the winner about the validation table: confusion matrix and ROC."),
     ] = True,
+    as_json: AsJson = False,
 ) -> None:
     """Writes a report of runs: one file of HTML that needs no network."""
     from cerebro_db.watching.report import html
 
     text = html(session_of(dsn), run_ids, curves)
     _write(output, text)
-    show(f"{output}: {len(text.encode())} bytes")
+    size = len(text.encode())
+    tell(as_json, f"{output}: {size} bytes", file=str(output), bytes=size)
 
 
 def metrics(
@@ -81,6 +84,16 @@ def tensorboard(
 ) -> None:
     """Writes the learning curves of a run as event files for TensorBoard."""
     show(str(_run(dsn, run_id).to_tensorboard(logdir)))
+
+
+def wandb(
+    run_id: RunId,
+    directory: Annotated[Path, typer.Option(help="In which the folder wandb is made.")] = Path(),
+    project: Annotated[str | None, typer.Option(help="Default: cerebro.")] = None,
+    dsn: Dsn = "",
+) -> None:
+    """Writes offline runs for Weights & Biases, which wandb sync sends: one for each configuration."""
+    show(str(_run(dsn, run_id).to_wandb(directory, project)))
 
 
 def _run(dsn: str, run_id: int) -> Run:

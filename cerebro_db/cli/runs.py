@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import json
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
 from cerebro_db.cli.installation import Dsn
-from cerebro_db.cli.training import INTERRUPTED, client_of, show
-
-if TYPE_CHECKING:
-    from cerebro_db.postgres.sessions import Session
+from cerebro_db.cli.output import AsJson, console, print_json, tell
+from cerebro_db.cli.training import INTERRUPTED, client_of, session_of
 
 RunId = Annotated[int, typer.Argument(help="As cerebro.runs shows it.")]
 NewestRun = Annotated[
@@ -20,7 +17,6 @@ NewestRun = Annotated[
         help="Default: the newest that goes on, or else the newest.", show_default=False
     ),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="As JSON, for programs.")]
 Most = Annotated[int, typer.Option(help="Configurations that are shown.", min=1)]
 ALL = 1_000_000
 
@@ -40,8 +36,6 @@ def watch(
     seconds: Annotated[float, typer.Option(help="Between looks.", min=0.1)] = 1.0,
 ) -> None:
     """Shows how far a run is, its leaderboard, its workers, the rungs of a search, until it ends."""
-    from rich.console import Console
-
     from cerebro_db.cli import watching
     from cerebro_db.watching.view import as_json as plain
     from cerebro_db.watching.view import view_of
@@ -50,7 +44,7 @@ def watch(
         print_json(plain(view_of(session_of(dsn), run_id, ALL)))
         return
     try:
-        watching.watch(session_of(dsn), run_id, Console(), seconds, once)
+        watching.watch(session_of(dsn), run_id, console(), seconds, once)
     except KeyboardInterrupt:  # the run goes on
         raise typer.Exit(INTERRUPTED) from None
 
@@ -61,8 +55,6 @@ def runs(
     as_json: AsJson = False,
 ) -> None:
     """Lists the newest runs."""
-    from rich.console import Console
-
     from cerebro_db.cli.pictures import of_runs
     from cerebro_db.watching.reading import runs_facts
 
@@ -70,15 +62,13 @@ def runs(
     if as_json:
         print_json([vars(one) for one in found])
     else:
-        Console().print(of_runs(found))
+        console().print(of_runs(found))
 
 
 def show_run(
     run_id: NewestRun = None, dsn: Dsn = "", most: Most = 20, as_json: AsJson = False
 ) -> None:
     """Shows what a run was asked for, how it stands, and its leaderboard."""
-    from rich.console import Console
-
     from cerebro_db.cli.pictures import of_facts, picture
     from cerebro_db.watching.reading import standings
     from cerebro_db.watching.statements import statement_of
@@ -94,12 +84,12 @@ def show_run(
             "leaderboard": [vars(one) | {"results": one.results()} for one in board],
         })  # fmt: skip
         return
-    console = Console()
+    screen = console()
     hidden = ("run_id", "name", "status", "error", "manifest", "search", "active")
     facts = {name: one for name, one in vars(view.facts).items() if name not in hidden}
-    console.print(picture(view, console.width))
-    console.print(of_facts(facts | dict(view.facts.manifest)))
-    console.print(f"\n{statement}", markup=False, highlight=False, soft_wrap=True)
+    screen.print(picture(view, screen.width))
+    screen.print(of_facts(facts | dict(view.facts.manifest)))
+    screen.print(f"\n{statement}", markup=False, highlight=False, soft_wrap=True)
 
 
 def compare(
@@ -109,8 +99,6 @@ def compare(
     as_json: AsJson = False,
 ) -> None:
     """Shows what differs between runs in data, arguments, versions and results."""
-    from rich.console import Console
-
     from cerebro_db.cli.pictures import of_comparison
     from cerebro_db.errors import InvalidArgument
     from cerebro_db.watching.comparing import compare as compared
@@ -121,7 +109,7 @@ def compare(
     if as_json:
         print_json(found.to_json())
     else:
-        Console().print(of_comparison(found, most))
+        console().print(of_comparison(found, most))
 
 
 def cancel(
@@ -155,21 +143,6 @@ def drop(run_id: RunId, dsn: Dsn = "", as_json: AsJson = False) -> None:
 
 
 def _told(run_id: int, status: str, as_json: bool, mst_key: int | None = None) -> None:
-    if as_json:
-        more = {} if mst_key is None else {"mst_key": mst_key}
-        print_json({"run_id": run_id, **more, "status": status})
-    else:
-        what = "" if mst_key is None else f", configuration {mst_key}"
-        show(f"run {run_id}{what}: {status}")
-
-
-def session_of(dsn: str) -> Session:
-    """A session on a database."""
-    return client_of(dsn).pool.take(1)[0]
-
-
-def print_json(value: Any) -> None:
-    """A value for programs."""
-    from cerebro_db.watching.texts import plain
-
-    print(json.dumps(plain(value), indent=2, ensure_ascii=False))
+    more = {} if mst_key is None else {"mst_key": mst_key}
+    what = "" if mst_key is None else f", configuration {mst_key}"
+    tell(as_json, f"run {run_id}{what}: {status}", run_id=run_id, **more, status=status)

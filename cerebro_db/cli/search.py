@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from cerebro_db.cli.installation import Dsn
-from cerebro_db.cli.runs import session_of
+from cerebro_db.cli.output import AsJson, tell
 from cerebro_db.cli.training import (
+    Live,
     NumWorkers,
+    Replace,
     cancellable,
     client_of,
     end,
-    show,
+    session_of,
 )
 
 
@@ -72,10 +75,9 @@ def search(
     ] = True,
     durability: Annotated[str, typer.Option(help="hop or epoch.")] = "hop",
     schedule: Annotated[str, typer.Option(help="hopper or rotation.")] = "hopper",
-    replace: Annotated[
-        bool, typer.Option("--replace", help="Tables of an earlier call give way.")
-    ] = False,
-    live: Annotated[bool, typer.Option(help="Show what goes on, on a terminal.")] = True,
+    replace: Replace = False,
+    live: Live = True,
+    as_json: AsJson = False,
 ) -> None:
     """Searches like cerebro_search, with its driver in this process."""
     from cerebro_db.cli.watching import driven
@@ -116,17 +118,18 @@ def search(
         search_path=client.search_path,
         cores=client.cores,
     ).request()
-    with cancellable(), driven(lambda: session_of(dsn), live) as (registered, line):
+    with cancellable(), driven(partial(session_of, dsn), live, as_json) as (registered, line):
         run_id = run_search(
             client.pool, client.dialect, request, notify=line, registered=registered
         )
-    end(client, run_id)
+    end(client, run_id, as_json)
 
 
 def optuna_study(
     run_id: Annotated[int, typer.Argument(help="A search, as cerebro.searches shows it.")],
     file: Annotated[Path, typer.Argument(help="A .db file, of SQLite, or a .log file, a journal.")],
     dsn: Dsn = "",
+    as_json: AsJson = False,
 ) -> None:
     """Writes a search as a storage of Optuna, which optuna-dashboard opens."""
     from cerebro_db.models.studies import write_study
@@ -135,4 +138,5 @@ def optuna_study(
     client = client_of(dsn)
     with control_session(client.pool, client.search_path) as session:
         count = write_study(session, run_id, file)
-    show(f"{file}: {count} trials of run {run_id}")
+    line = f"{file}: {count} trials of run {run_id}"
+    tell(as_json, line, run_id=run_id, file=str(file), trials=count)

@@ -7,7 +7,8 @@ from typing import Annotated
 import typer
 
 from cerebro_db.cli.installation import Dsn
-from cerebro_db.cli.training import NumWorkers, cancellable, client_of, end, show
+from cerebro_db.cli.output import AsJson, print_json, show, tell, to_stderr
+from cerebro_db.cli.training import NumWorkers, cancellable, client_of, end
 
 RunId = Annotated[int, typer.Argument(help="A search, as cerebro.searches shows it.")]
 MstKey = Annotated[int, typer.Argument(help="A trial, as cerebro.trials shows it.")]
@@ -33,6 +34,7 @@ def add_configs(
     fit_params: Annotated[list[str], typer.Option(help="May be repeated.")],
     dsn: Dsn = "",
     num_iterations: NumIterations = None,
+    as_json: AsJson = False,
 ) -> None:
     """Adds every combination of models and parameters to a search, like cerebro_add_configs."""
     from cerebro_db.configs.model_selection import combine
@@ -41,15 +43,17 @@ def add_configs(
     rows = combine(model_id, compile_params, fit_params)
     texts = [(one.model_id, one.compile_params, one.fit_params) for one in rows]
     keys = search_requests.add(client_of(dsn).pool, run_id, texts, num_iterations)
-    show(f"run {run_id}: trials {', '.join(map(str, keys))} begin")
+    line = f"run {run_id}: trials {', '.join(map(str, keys))} begin"
+    tell(as_json, line, run_id=run_id, mst_keys=keys)
 
 
-def stop_config(run_id: RunId, mst_key: MstKey, dsn: Dsn = "") -> None:
+def stop_config(run_id: RunId, mst_key: MstKey, dsn: Dsn = "", as_json: AsJson = False) -> None:
     """Stops a trial of a search, like cerebro_stop_config."""
     from cerebro_db.runs import search_requests
 
     status = search_requests.stop(client_of(dsn).pool, run_id, mst_key)
-    show(f"run {run_id}: trial {mst_key} is {status}")
+    line = f"run {run_id}: trial {mst_key} is {status}"
+    tell(as_json, line, run_id=run_id, mst_key=mst_key, status=status)
 
 
 def clone(
@@ -58,6 +62,7 @@ def clone(
     changes: Annotated[str, typer.Argument(help="Such as 'lr=0.003, batch_size=64'.")] = "",
     dsn: Dsn = "",
     num_iterations: NumIterations = None,
+    as_json: AsJson = False,
 ) -> None:
     """Begins a trial with the state of another one, like cerebro_clone."""
     from cerebro_db.postgres.control import control_session
@@ -68,7 +73,7 @@ def clone(
     with control_session(pool, None) as session:
         texts = changed_trial(session, run_id, mst_key, changes)
     key = search_requests.clone(pool, run_id, mst_key, *texts, num_iterations)
-    show(f"run {run_id}: trial {key} begins")
+    tell(as_json, f"run {run_id}: trial {key} begins", run_id=run_id, mst_key=key)
 
 
 def narrow(
@@ -79,6 +84,7 @@ def narrow(
     ] = None,
     compile_params_grid: Annotated[str | None, typer.Option(help="Default: as before.")] = None,
     fit_params_grid: Annotated[str | None, typer.Option(help="Default: as before.")] = None,
+    as_json: AsJson = False,
 ) -> None:
     """Has a search propose from another space from now on, like cerebro_narrow."""
     from cerebro_db.postgres.control import control_session
@@ -91,7 +97,7 @@ def narrow(
             session, run_id, model_id or None, compile_params_grid, fit_params_grid
         )
     search_requests.narrow(pool, run_id, space)
-    show(f"run {run_id}: proposes from another space from now on")
+    tell(as_json, f"run {run_id}: proposes from another space from now on", run_id=run_id)
 
 
 def extend(
@@ -103,6 +109,7 @@ def extend(
     max_seconds: Annotated[float | None, typer.Option(help="The search ends then.")] = None,
     max_epochs: Annotated[int | None, typer.Option(help=_MORE)] = None,
     max_configs: Annotated[int | None, typer.Option(help=_MORE)] = None,
+    as_json: AsJson = False,
 ) -> None:
     """Goes on with a search that has ended, like cerebro_extend, with its driver in this process."""
     from cerebro_db.runs import search_again
@@ -110,9 +117,10 @@ def extend(
     client = client_of(dsn)
     with cancellable():
         search_again.extend(
-            client.pool, client.dialect, run_id, params, max_epochs, max_configs, max_seconds, show
-        )
-    end(client, run_id)
+            client.pool, client.dialect, run_id, params, max_epochs, max_configs, max_seconds,
+            to_stderr if as_json else show,
+        )  # fmt: skip
+    end(client, run_id, as_json)
 
 
 def replay(
@@ -122,6 +130,7 @@ def replay(
     name: Annotated[str | None, typer.Option(help="For people.")] = None,
     description: Annotated[str | None, typer.Option(help="For people.")] = None,
     num_workers: NumWorkers = None,
+    as_json: AsJson = False,
 ) -> None:
     """Makes a search again by its decisions, like cerebro_replay, with its driver in this process."""
     from cerebro_db.runs import search_again
@@ -131,8 +140,9 @@ def replay(
         run_id, model_output_table, name, description, num_workers, client.search_path, client.cores
     )
     with cancellable():
-        repeated = search_again.replay(client.pool, client.dialect, request, show)
-    end(client, repeated)
+        line = to_stderr if as_json else show
+        repeated = search_again.replay(client.pool, client.dialect, request, line)
+    end(client, repeated, as_json)
 
 
 def best(
@@ -145,16 +155,19 @@ def best(
         str | None, typer.Option(help="The table to make; default: <model_output_table>_best.")
     ] = None,
     replace: Replace = False,
+    as_json: AsJson = False,
 ) -> None:
     """Makes a table of configurations from the best trials, like cerebro_best."""
-    from cerebro_db.models.best import BestRequest, write_best
+    from cerebro_db.models.best import BestRequest, best_of
     from cerebro_db.postgres.control import control_session, transaction
 
     client = client_of(dsn)
     request = BestRequest(run_id, n, model_selection_table, replace)
-    with control_session(client.pool, client.search_path) as session, transaction(session):
-        name = write_best(session, request)
-    show(f"{name}: the best trials of run {run_id}")
+    with control_session(client.pool, client.search_path) as session:
+        found = best_of(session, request)
+        with transaction(session):
+            name = found.write(session)
+    tell(as_json, f"{name}: the best trials of run {run_id}", run_id=run_id, table=str(name))
 
 
 def importance(
@@ -164,6 +177,7 @@ def importance(
     epoch: Annotated[
         int | None, typer.Option(help="After which trials are compared; default: the usual one.")
     ] = None,
+    as_json: AsJson = False,
 ) -> None:
     """Tells which parameters mattered, like cerebro_importance, the most important one first."""
     from cerebro_db.models.studies import ImportanceRequest, importance_of
@@ -172,5 +186,8 @@ def importance(
     client = client_of(dsn)
     with control_session(client.pool, client.search_path) as session:
         found = importance_of(session, ImportanceRequest(run_id, objective, epoch))
+    if as_json:
+        print_json([vars(one) for one in found])
+        return
     for one in found:
         show(f"{one.value:.4f}  {one.parameter}  ({one.trials} trials)")

@@ -6,22 +6,26 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from cerebro_db.cli.installation import Dsn
+from cerebro_db.cli.output import AsJson, tell
 from cerebro_db.errors import ConfigurationFailed, RunCancelled
 
 if TYPE_CHECKING:
     from cerebro_db.postgres.client import Client
+    from cerebro_db.postgres.sessions import Session
 
 # As a shell tells of a program that Ctrl-C ended.
 INTERRUPTED = 130
 
 NumWorkers = Annotated[int | None, typer.Option(help="Sessions that train side by side.")]
 Live = Annotated[bool, typer.Option(help="Show what goes on, on a terminal.")]
+Replace = Annotated[bool, typer.Option("--replace", help="Tables of an earlier call give way.")]
 MaxSeconds = Annotated[float | None, typer.Option(help="The run is paused then.")]
 
 
@@ -57,7 +61,9 @@ def fit(
         str | None, typer.Option(help="How hops are made; default: hopper.")
     ] = None,
     strategy_params: Annotated[str | None, typer.Option(help="Such as 'rounds=4'.")] = None,
+    replace: Replace = False,
     live: Live = True,
+    as_json: AsJson = False,
 ) -> None:
     """Trains like cerebro_fit_multiple, with its driver in this process."""
     from cerebro_db.cli.watching import driven
@@ -84,14 +90,16 @@ def fit(
         schedule=schedule,
         strategy=strategy,
         strategy_params=strategy_params,
+        replace=replace,
         search_path=client.search_path,
         cores=client.cores,
     )
-    with cancellable(), driven(lambda: client_of(dsn).pool.take(1)[0], live) as (registered, line):
+    look = partial(session_of, dsn)
+    with cancellable(), driven(look, live, as_json) as (registered, line):
         run_id = fit_multiple(
             client.pool, client.dialect, request, notify=line, registered=registered
         )
-    end(client, run_id)
+    end(client, run_id, as_json)
 
 
 def resume(
@@ -106,6 +114,7 @@ def resume(
         str | None, typer.Option(help="Another name for the table to make.")
     ] = None,
     live: Live = True,
+    as_json: AsJson = False,
 ) -> None:
     """Goes on with a run like cerebro_resume, with its driver in this process."""
     from cerebro_db.cli.watching import driven
@@ -114,9 +123,10 @@ def resume(
 
     client = client_of(dsn)
     limits = Limits(max_seconds, num_workers, any_version, model_output_table, client.search_path)
-    with cancellable(), driven(lambda: client_of(dsn).pool.take(1)[0], live) as (registered, line):
+    look = partial(session_of, dsn)
+    with cancellable(), driven(look, live, as_json) as (registered, line):
         resume_run(client.pool, client.dialect, run_id, limits, notify=line, registered=registered)
-    end(client, run_id)
+    end(client, run_id, as_json)
 
 
 def client_of(dsn: str) -> Client:
@@ -126,10 +136,15 @@ def client_of(dsn: str) -> Client:
     return Client.of(dsn)
 
 
-def end(client: Client, run_id: int) -> None:
+def session_of(dsn: str) -> Session:
+    """A session on a database."""
+    return client_of(dsn).pool.take(1)[0]
+
+
+def end(client: Client, run_id: int, as_json: bool = False) -> None:
     """Tell what has become of a run; it is an error where no configuration was trained to the end."""
     status = client.status(run_id)
-    show(f"run {run_id}: {status}")
+    tell(as_json, f"run {run_id}: {status}", run_id=run_id, status=status)
     if status == "failed":
         raise ConfigurationFailed(
             f"run {run_id} failed: no configuration was trained to the end",
@@ -156,8 +171,3 @@ def cancellable() -> Iterator[None]:
 
 def _interrupt(number: int, frame: FrameType | None) -> Any:
     raise KeyboardInterrupt
-
-
-def show(line: str) -> None:
-    """A line, at once."""
-    print(line, flush=True)

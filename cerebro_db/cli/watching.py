@@ -11,6 +11,7 @@ from contextlib import contextmanager, suppress
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 
+from cerebro_db.cli.output import show, to_stderr
 from cerebro_db.cli.pictures import picture
 from cerebro_db.cli.rungs import drawn
 from cerebro_db.errors import CerebroError
@@ -39,7 +40,8 @@ def looked_at(
     number = view.facts.run_id
     _, spec = search_of(session, number)
     trials = trials_of(session, number)
-    return view, Group(drawn(number, progress_of(session, number), spec, trials), picture(view))
+    rungs = drawn(number, progress_of(session, number), spec, trials)
+    return view, Group(rungs, picture(view, console.width, titled=False))
 
 
 def fitting(console: Console, workers: int = 4) -> int:
@@ -82,19 +84,20 @@ def watch(
 
 @contextmanager
 def driven(
-    connect: Callable[[], Session], live: bool
+    connect: Callable[[], Session], live: bool, as_json: bool = False
 ) -> Iterator[tuple[Callable[[int], None], Callable[[str], None]]]:
     """While this lasts a run is driven here; yields what is told its run_id, and lines.
 
     Args:
         connect: makes a session for the thread that looks.
         live: whether a terminal shows the run meanwhile.
+        as_json: whether standard output is a program's, so that lines are none of it.
     """
-    if live and sys.stdout.isatty():
+    if live and sys.stdout.isatty() and not as_json:
         with shown_beside(connect, Console()) as found:
             yield found
     else:
-        yield (lambda run_id: None), (lambda line: print(line, flush=True))
+        yield (lambda run_id: None), (to_stderr if as_json else show)
 
 
 @contextmanager

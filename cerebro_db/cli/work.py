@@ -11,7 +11,8 @@ from typing import Annotated, Any
 import typer
 
 from cerebro_db.cli.installation import Dsn
-from cerebro_db.cli.training import INTERRUPTED, show
+from cerebro_db.cli.output import AsJson, show, tell
+from cerebro_db.cli.training import INTERRUPTED, Replace
 
 
 def register(app: typer.Typer) -> None:
@@ -37,7 +38,8 @@ def pack(
     num_partitions: Annotated[int | None, typer.Option(help="Default: processors.")] = None,
     seed: Annotated[int | None, typer.Option(help="Of the order of rows.")] = None,
     sample_weight: Annotated[str | None, typer.Option(help="Column of weights.")] = None,
-    replace: Annotated[bool, typer.Option("--replace", help="An earlier table gives way.")] = False,
+    replace: Replace = False,
+    as_json: AsJson = False,
 ) -> None:
     """Packs a table like cerebro_pack, or like cerebro_pack_validation with --training-table."""
     columns = (source_table, output_table, dependent_varname, independent_varname)
@@ -46,13 +48,13 @@ def pack(
         "normalizing_const": normalizing_const, "num_classes": num_classes, "seed": seed,
         "num_partitions": num_partitions, "sample_weight": sample_weight,
     }  # fmt: skip
-    with _shown(dsn, f"packing {source_table}") as database:
+    with _shown(dsn, f"packing {source_table}", as_json) as database:
         if training_table is None:
             database.pack(*columns, **options, **of_training)
         else:
             _refuse(of_training, "with --training-table, which decides it")
             database.pack_validation(*columns, training_table, **options)
-    show(output_table)
+    tell(as_json, output_table, output_table=output_table)
 
 
 def predict(
@@ -67,7 +69,8 @@ def predict(
     pred_type: Annotated[str, typer.Option(help="prob, response, or a number.")] = "prob",
     mst_key: Annotated[int | None, typer.Option(help="Which model of the table.")] = None,
     num_workers: Annotated[int | None, typer.Option(help="Side by side.")] = None,
-    replace: Annotated[bool, typer.Option("--replace", help="An earlier table gives way.")] = False,
+    replace: Replace = False,
+    as_json: AsJson = False,
 ) -> None:
     """Predicts like cerebro_predict."""
     given = {
@@ -75,9 +78,9 @@ def predict(
         "independent_varname": independent_varname, "output_table": output_table, "pred_type": pred_type,
         "mst_key": mst_key, "num_workers": num_workers, "replace": replace,
     }  # fmt: skip
-    with _shown(dsn, f"predicting {test_table}") as database:
+    with _shown(dsn, f"predicting {test_table}", as_json) as database:
         database.predict(**given)
-    show(output_table)
+    tell(as_json, output_table, output_table=output_table)
 
 
 def _refuse(options: dict[str, Any], why: str) -> None:
@@ -89,7 +92,7 @@ def _refuse(options: dict[str, Any], why: str) -> None:
 
 
 @contextmanager
-def _shown(dsn: str, what: str) -> Iterator[Any]:
+def _shown(dsn: str, what: str, as_json: bool) -> Iterator[Any]:
     """A database; a bar shows how long a call on it takes, and Ctrl-C cancels it."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
@@ -111,4 +114,5 @@ def _shown(dsn: str, what: str) -> Iterator[Any]:
     except KeyboardInterrupt:
         print("cerebro: cancelled", file=sys.stderr)
         raise typer.Exit(INTERRUPTED) from None
-    show(f"{what}: {time.monotonic() - began:.1f} s")
+    if not as_json:
+        show(f"{what}: {time.monotonic() - began:.1f} s")

@@ -179,13 +179,13 @@ class Database:
         max_seconds: float | None = None,
         schedule: str | None = None,
         replace: bool = False,
-        *,
-        strategy: str | None = None,
-        strategy_params: str | None = None,
-        models: Sequence[Any] = (),
-        grid: Grid | None = None,
         wait: bool = True,
         priority: int | None = None,
+        strategy: str | None = None,
+        strategy_params: str | None = None,
+        *,
+        models: Sequence[Any] = (),
+        grid: Grid | None = None,
         progress: bool | None = None,
     ) -> Run:
         """Train every configuration of a grid, as ``cerebro_fit_multiple`` does.
@@ -197,12 +197,13 @@ class Database:
                 table where it is not given.
             num_iterations: epochs.
             use_gpus, validation_table, metrics_compute_frequency, warm_start, name, description, use_caching,
-                seed, num_workers, durability, max_seconds, schedule, replace, strategy, strategy_params: as in SQL.
+                seed, num_workers, durability, max_seconds, schedule, replace, strategy, strategy_params: as in
+                SQL.
+            wait: False returns at once, and the run goes on without this session.
+            priority: in the queue of runs.
             models: Keras models, or their JSON, in place of a table of configurations.
             grid: parameters of the models, each a list of what to try: ``{"loss": [...], "metrics": [...],
                 "optimizer": ["Adam", "SGD"], "lr": [0.1, 0.01], "batch_size": [32]}``; or both grids as in SQL.
-            wait: False returns at once, and the run goes on without this session.
-            priority: in the queue of runs.
             progress: whether a bar is shown meanwhile; by default in terminals and notebooks.
 
         Returns:

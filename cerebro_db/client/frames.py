@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 if TYPE_CHECKING:
     import pandas
 
-Frame: TypeAlias = "pandas.DataFrame | list[Any]"
+# Without pandas, whose types are not there either, a list of named tuples.
+Frame: TypeAlias = "pandas.DataFrame"
 
 
 def frame(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> Frame:

@@ -244,6 +244,17 @@ class Run:
 
         return write_run(self._connections, self.run_id, Path(logdir))
 
+    def to_wandb(self, directory: str | PathLike[str] = ".", project: str | None = None) -> Path:
+        """Write offline runs for Weights & Biases, one for each configuration; returns their folder.
+
+        Args:
+            directory: in which the folder ``wandb`` is made, for ``wandb sync``.
+            project: by default ``cerebro``.
+        """
+        from cerebro_db.client.wandb import write_run
+
+        return write_run(self._connections, self.run_id, Path(directory), project)
+
     @property
     def connections(self) -> Connections:
         """To the database of the run."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from types import ModuleType
 
+from cerebro_db.client.curves import curves_of
 from cerebro_db.errors import InvalidArgument, MissingPackage
 from cerebro_db.watching import reading
-from cerebro_db.watching.reading import TRAINING, Source
+from cerebro_db.watching.reading import Source
 
 
 def write_run(source: Source, run_id: int, logdir: Path) -> Path:
@@ -26,11 +26,7 @@ def write_run(source: Source, run_id: int, logdir: Path) -> Path:
     """
     facts = reading.run_facts(source, run_id)
     folder = f"run_{facts.run_id}"
-    curves: dict[int, dict[int, dict[str, float]]] = {}
-    for one in reading.measures(source, facts.run_id):
-        prefix = "" if one.dataset == TRAINING else "val_"
-        of_epoch = curves.setdefault(one.mst_key, {}).setdefault(one.epoch, {})
-        of_epoch |= {prefix + n: v for n, v in one.values().items() if math.isfinite(v)}
+    curves = curves_of(source, facts.run_id)
     events = _writer()
     series = [
         events.Series(f"{folder}/configuration_{mst_key}", tuple(sorted(epochs.items())))

@@ -35,6 +35,7 @@ _OPTIONAL = {
     "report": "pictures of runs: cerebro report",
     "pandas": "tables of the Python client as frames",
     "mlflow": "runs for MLflow: cerebro mlflow",
+    "wandb": "runs for Weights & Biases: cerebro wandb",
 }
 _LEAST_MB = 2048
 _FIRST_OF_PACKAGES = 10

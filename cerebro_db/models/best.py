@@ -29,11 +29,30 @@ class BestRequest:
     replace: bool | None = False
 
 
-def write_best(session: Session, request: BestRequest) -> QualifiedName:
-    """Make a table of configurations from the best trials, which keep their keys; returns its name.
+@dataclass(frozen=True)
+class Best:
+    """The best trials, and the tables to be made of them.
+
+    Attributes:
+        models: name of the architecture table.
+    """
+
+    outputs: Outputs
+    trials: Sequence[Trial]
+    models: str
+
+    def write(self, session: Session) -> QualifiedName:
+        """Make the tables, within a transaction; returns the name of the first."""
+        write_configurations(session, self.outputs, self.trials, self.models)
+        return self.outputs.name
+
+
+def best_of(session: Session, request: BestRequest) -> Best:
+    """The best trials of a search, which keep their keys, and a name that is free for them, or gives way.
 
     Args:
-        session: in a transaction; knows where the table's name is looked for.
+        session: the caller's, or one of our own that is in no transaction; knows where the table's name is
+            looked for.
         request: what is asked for.
 
     Raises:
@@ -56,8 +75,7 @@ def write_best(session: Session, request: BestRequest) -> QualifiedName:
     outputs = new_outputs(
         session, name, "model_selection_table", CONFIGURATIONS, replace=request.replace
     )
-    write_configurations(session, outputs, trials, run.row.model_arch_table)
-    return outputs.name
+    return Best(outputs, trials, run.row.model_arch_table)
 
 
 def write_configurations(

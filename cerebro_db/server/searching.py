@@ -6,7 +6,7 @@ from typing import Any
 
 from cerebro_db.configs.model_selection import combine
 from cerebro_db.core.search_texts import schedule_of
-from cerebro_db.models.best import BestRequest, write_best
+from cerebro_db.models.best import BestRequest, best_of
 from cerebro_db.models.hyperband import ScheduleRequest, schedule_rows, write_schedule
 from cerebro_db.models.studies import ImportanceRequest, importance_of
 from cerebro_db.postgres.control import control_session
@@ -79,7 +79,7 @@ def best(
     """Make a table of configurations from the best trials; returns its name."""
     request = BestRequest(run_id, n, model_selection_table, replace)
     with caller_session(plpy, writes=True) as session:
-        return str(write_best(session, request))
+        return str(best_of(session, request).write(session))
 
 
 @entry_of("cerebro_importance")

@@ -79,11 +79,21 @@ def compare(source: Source, run_ids: Sequence[int]) -> Comparison:
 
 
 def _prints(source: Source, run_id: int) -> dict[str, Any]:
-    ((training, validation),) = source.run(_PRINTS, (run_id,))
-    return {"content of source_table": training, "content of validation_table": validation}
+    ((training, validation, rows),) = source.run(_PRINTS, (run_id,))
+    prints = {"source_table": training, "validation_table": validation}
+    of_packing = {f"packing of {name}": one and one[:_DIGITS] for name, one in prints.items()}
+    return {"rows of source_table": rows, **of_packing}
 
 
-_PRINTS = "SELECT source_print, validation_print FROM cerebro._runs WHERE run_id = %s"
+# A table that was packed again has another fingerprint, whether its rows are others or not.
+_PRINTS = """
+SELECT r.source_print, r.validation_print,
+       (SELECT sum(h.rows)::bigint FROM cerebro._hops h
+         WHERE h.run_id = r.run_id AND h.epoch = 1
+           AND h.mst_key = (SELECT min(o.mst_key) FROM cerebro._hops o WHERE o.run_id = r.run_id AND o.epoch = 1))
+  FROM cerebro._runs r WHERE r.run_id = %s
+"""
+_DIGITS = 12
 
 
 def differences(runs: Sequence[RunFacts], prints: Sequence[Mapping[str, Any]]) -> list[Difference]:

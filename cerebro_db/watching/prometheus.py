@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Protocol
 
-from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client import CollectorRegistry, generate_latest, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
+from cerebro_db.errors import CerebroError
 from cerebro_db.watching import reading
 from cerebro_db.watching.reading import Source
 
 _STATUSES = (
-    "starting", "running", "interrupted", "paused", "cancelled", "failed", "finished",
+    "queued", "starting", "running", "interrupted", "paused", "cancelled", "failed", "finished",
+)  # fmt: skip
+_OF_JOBS = (
+    "queued", "running", "interrupted", "finished", "failed", "cancelled", "paused", "skipped",
 )  # fmt: skip
 
 
@@ -37,15 +42,15 @@ class RunsCollector:
 
     def _runs(self) -> Metric:
         found = GaugeMetricFamily("cerebro_runs", "Runs by status", labels=["status"])
-        counts = {
-            str(status): int(count)
-            for status, count in self._source.run(
-                "SELECT status, count(*) FROM cerebro.runs GROUP BY status"
-            )
-        }
-        for status in sorted({*_STATUSES, *counts}):
-            found.add_metric([status], counts.get(status, 0))
+        self._count(found, "runs", _STATUSES)
         return found
+
+    def _count(self, family: GaugeMetricFamily, view: str, known: Sequence[str]) -> None:
+        """Rows of a view by status, those included of which there are none."""
+        sql = f"SELECT status::text, count(*) FROM cerebro.{view} GROUP BY 1"
+        counts = {str(status): int(count) for status, count in self._source.run(sql)}
+        for status in sorted({*known, *counts}):
+            family.add_metric([status], counts.get(status, 0))
 
     def _totals(self) -> list[Metric]:
         ((hops, rows, seconds),) = self._source.run(_TOTALS)
@@ -99,10 +104,7 @@ class RunsCollector:
         if self._source.run("SELECT to_regclass('cerebro.jobs')::text")[0][0] is None:
             return []
         found = GaugeMetricFamily("cerebro_jobs", "Jobs by status", labels=["status"])
-        for status, jobs in self._source.run(
-            "SELECT status::text, count(*) FROM cerebro.jobs GROUP BY 1 ORDER BY 1"
-        ):
-            found.add_metric([str(status)], int(jobs))
+        self._count(found, "jobs", _OF_JOBS)
         return [found]
 
 
@@ -132,3 +134,54 @@ def exposition(source: Source) -> str:
     registry = CollectorRegistry(auto_describe=False)
     registry.register(RunsCollector(source))
     return generate_latest(registry).decode()
+
+
+class Opened(Source, Protocol):
+    """A source that ends."""
+
+    def close(self) -> None:
+        """End it."""
+
+
+class Scraped:
+    """The same for whoever asks again and again: each time through a session of its own.
+
+    Args:
+        connect: makes a session.
+    """
+
+    def __init__(self, connect: Callable[[], Opened]) -> None:
+        self._connect = connect
+
+    def collect(self) -> Sequence[Metric]:
+        """All metrics; ``cerebro_up`` alone, with 0, where the database cannot be read."""
+        try:
+            source = self._connect()
+            try:
+                found = list(RunsCollector(source).collect())
+            finally:
+                source.close()
+        except CerebroError:
+            found = []
+        up = GaugeMetricFamily("cerebro_up", "Whether the database can be read", value=bool(found))
+        return [up, *found]
+
+    def describe(self) -> Sequence[Metric]:
+        """Nothing is read before somebody asks."""
+        return []
+
+
+def serve(connect: Callable[[], Opened], address: str, port: int) -> None:
+    """Answer scrapes over HTTP, in threads that end with the process.
+
+    Args:
+        connect: makes a session.
+        address: of this machine.
+        port: of it.
+
+    Raises:
+        OSError: the port cannot be had.
+    """
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(Scraped(connect))
+    start_http_server(port, address, registry)

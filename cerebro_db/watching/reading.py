@@ -31,6 +31,7 @@ class RunFacts:
     Attributes:
         manifest: versions and numbers of what computes.
         active: seconds that earlier drivers spent on it.
+        schedule: the strategy.
         search: what a search was asked for; None of a run with a table of configurations.
     """
 

@@ -13,10 +13,8 @@ from cerebro_db.watching.reading import RunFacts, Source
 _FIT = (
     ("num_iterations", None), ("use_gpus", False), ("validation_table", None),
     ("metrics_compute_frequency", None), ("warm_start", False), ("name", None), ("description", None),
-    ("use_caching", True), ("seed", 0), ("durability", "hop"),
+    ("use_caching", True), ("seed", 0), ("durability", "hop"), ("strategy_params", ""),
 )  # fmt: skip
-# What cerebro_fit has no argument for; a run calls its strategy its schedule.
-_OF_SEVERAL = (("strategy", "schedule", "hopper"), ("strategy_params", "strategy_params", ""))
 
 
 def statement_of(source: Source, run: RunFacts) -> str:
@@ -26,19 +24,14 @@ def statement_of(source: Source, run: RunFacts) -> str:
         return _search(run, SearchSpec.from_text(json.dumps(run.search)), output)
     tables: dict[str, Any] = {"source_table": run.source_table, "model_output_table": output}
     options = {name: getattr(run, name) for name, default in _FIT if getattr(run, name) != default}
+    options["strategy"] = run.schedule  # always: it decides the bits, whatever the default is
     if run.model_selection_table is not None:
-        options |= {
-            name: getattr(run, field)
-            for name, field, default in _OF_SEVERAL
-            if getattr(run, field) != default
-        }
         given = {**tables, "model_selection_table": run.model_selection_table, **options}
         return call("cerebro_fit_multiple", given)
     rows = source.run(_ONLY, (run.run_id,))
     one = dict(zip(("model_id", "compile_params", "fit_params"), rows[0], strict=True))
-    return call(
-        "cerebro_fit", {**tables, "model_arch_table": run.model_arch_table, **one, **options}
-    )
+    given = {**tables, "model_arch_table": run.model_arch_table, **one, **options}
+    return call("cerebro_fit", given)
 
 
 def _again(table: str) -> str:
@@ -75,13 +68,15 @@ def _search(run: RunFacts, spec: SearchSpec, output: str) -> str:
         "deterministic": spec.deterministic,
     }
     names = ("validation_table", "name", "description", "seed", "durability", "schedule")
-    given |= {name: getattr(run, name) for name in names}
+    given |= {name: getattr(run, name) for name in names} | {"use_gpus": run.use_gpus or None}
     kept = {
         name: one
         for name, one in given.items()
         if name == "model_selection_table" or one not in (None, "")
     }
-    return f"{again}\n\n-- or from the beginning:\n{call('cerebro_search', kept)}"
+    # Its trials are kept with the search, and the number of their run is not.
+    learnt = ", with warm_start_run := that of the run it has learnt from" if spec.earlier else ""
+    return f"{again}\n\n-- or from the beginning{learnt}:\n{call('cerebro_search', kept)}"
 
 
 # As the function calls them.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import os
 import pty
 import select
@@ -433,6 +434,9 @@ def test_the_command_line_goes_on_and_repeats(bench: Any, search: Search) -> Non
         f"public.{name}_best: the best trials of run {run_id}"
     ]
     assert bench.value(f"SELECT count(*) FROM {name}_best") == 2
+    again = json.loads("".join(cli(bench, "best", run_id, "-n", 3, "--replace", "--json")))
+    assert again == {"run_id": run_id, "table": f"public.{name}_best"}
+    assert bench.value(f"SELECT count(*) FROM {name}_best") == 3
     told = cli(bench, "importance", run_id)
     names = bench.column("SELECT parameter FROM cerebro_importance(%s)", (run_id,))
     assert [line.split()[1] for line in told] == [one.split()[0] for one in names]

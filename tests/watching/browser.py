@@ -22,21 +22,13 @@ _OPTIONS = (
 )  # fmt: skip
 
 
-def loaded(page: Path, folder: Path, size: tuple[int, int] = (1280, 3000)) -> str:
-    """The document as it is after its scripts have run."""
-    return _run(page, folder, size, "--dump-dom")
-
-
-def screenshot(page: Path, picture: Path, folder: Path, size: tuple[int, int]) -> None:
-    """A picture of a page."""
-    _run(page, folder, size, f"--screenshot={picture}")
-
-
-def _run(page: Path, folder: Path, size: tuple[int, int], what: str) -> str:
+def loaded(page: Path, picture: Path, folder: Path, size: tuple[int, int]) -> str:
+    """The document as it is after its scripts have run, and a picture of it: one start of the browser makes both."""
     assert BROWSER is not None
+    what = ("--dump-dom", f"--screenshot={picture}")
     window = f"--window-size={size[0]},{size[1]}"
     done = subprocess.run(
-        [BROWSER, *_OPTIONS, f"--user-data-dir={folder / 'profile'}", window, what, page.as_uri()],
+        [BROWSER, *_OPTIONS, f"--user-data-dir={folder / 'profile'}", window, *what, page.as_uri()],
         capture_output=True,
         text=True,
         timeout=180,

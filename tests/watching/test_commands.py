@@ -48,6 +48,17 @@ def test_a_narrow_terminal_has_what_matters(watched: Watched) -> None:
     assert max(map(len, shown.splitlines())) <= 80
 
 
+def test_in_a_log_nothing_is_cut(watched: Watched) -> None:
+    for command in ("watch", "compare"):
+        runs = [str(watched.run_id)] * (2 if command == "compare" else 1)
+        once = ["--once"] if command == "watch" else []
+        shown = CliRunner(env={"COLUMNS": None}).invoke(
+            app, [command, *runs, *once, "--dsn", watched.dsn]
+        ).stdout  # fmt: skip
+        assert "…" not in shown
+        assert max(map(len, shown.splitlines())) > 80
+
+
 def test_watch_ends_with_the_run(watched: Watched) -> None:
     assert "finished · 4 configurations" in told("watch", watched.run_id, "--dsn", watched.dsn)
 
@@ -123,6 +134,9 @@ def test_compare(watched: Watched) -> None:
     assert "public.packed" in shown
     assert "public.large" in shown
     assert "more" in shown
+    assert re.search(r"data +rows of source_table +\d+ +1000\b", shown)
+    assert re.search(r"configuration +run +rank +loss +accuracy +val_loss +val_accuracy", shown)
+    assert "learning_rate=0.003" in shown
     found = told_json("compare", watched.run_id, watched.run_id, "--dsn", watched.dsn)
     assert found["differences"] == []
     assert all(len(set(one["keys"])) == 1 for one in found["configurations"])
@@ -156,9 +170,50 @@ def test_metrics(watched: Watched, own_folder: Path) -> None:
     assert values[("cerebro_rows_total",)] == watched.sql.value(
         "SELECT sum(rows) FROM cerebro.hops"
     )
+    assert values["cerebro_jobs", "queued"] == 0
     file = own_folder / "cerebro.prom"
     assert told("metrics", "-o", file, "--dsn", watched.dsn) == ""
     assert "cerebro_hops_total" in file.read_text()
+
+
+def test_a_daemon_is_scraped(watched: Watched) -> None:
+    import socket
+    from urllib.request import urlopen
+
+    from prometheus_client.parser import text_string_to_metric_families
+
+    from cerebro_db.cli.training import session_of
+    from cerebro_db.watching.prometheus import serve
+
+    def scraped(dsn: str) -> dict[str, float]:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        serve(lambda: session_of(dsn), "127.0.0.1", port)
+        with urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
+            families = list(text_string_to_metric_families(answer.read().decode()))
+        return {one.name: one.samples[0].value for one in families if one.samples}
+
+    values = scraped(watched.dsn)
+    assert values["cerebro_up"] == 1
+    assert values["cerebro_hops"] == watched.sql.value("SELECT count(*) FROM cerebro.hops")
+    assert scraped("host=/nowhere dbname=none") == {"cerebro_up": 0}
+    for wrong, told_of in (("0", "allowed: 1 to 65535"), ("70000", "allowed: 1 to 65535")):
+        with pytest.raises(InvalidArgument, match=told_of):
+            told("daemon", "--once", "--metrics-port", wrong, "--dsn", watched.dsn)
+    with pytest.raises(InvalidArgument, match=r"--metrics-port: got 9000 of 203\.0\.113\.1"):
+        told("daemon", "--once", "--metrics-port", 9000, "--metrics-address", "203.0.113.1", "--dsn", watched.dsn)  # fmt: skip
+
+
+def test_jobs(watched: Watched) -> None:
+    run_id = watched.sql.value("SELECT cerebro_fit_multiple('packed', 'job_out', 'grid', 1, wait := false)")  # fmt: skip
+    assert told_json("wait", run_id, "--dsn", watched.dsn) == {"run_id": run_id, "status": "finished"}  # fmt: skip
+    (job,) = [one for one in told_json("jobs", "--dsn", watched.dsn) if one["run_id"] == run_id]
+    assert (job["status"], job["priority"], job["error"]) == ("finished", 0, None)
+    shown = told("jobs", "--limit", 1, "--dsn", watched.dsn)
+    assert re.search(rf"{run_id} +finished +\d{{4}}-\d\d-\d\d \d\d:\d\d:\d\d ", shown)
+    watched.sql.run("SELECT cerebro_drop_run(%s)", (run_id,))
+    watched.sql.run("SELECT cerebro_drop_outputs('job_out')")
 
 
 @pytest.fixture
@@ -181,6 +236,13 @@ def test_what_stands_still_can_be_dropped(watched: Watched, stopped: int) -> Non
     }  # fmt: skip
     with pytest.raises(UndefinedRun):
         told("cancel", stopped, "--dsn", watched.dsn)
+
+
+def test_what_was_paused_goes_on(watched: Watched, stopped: int) -> None:
+    found = told_json("resume", stopped, "--dsn", watched.dsn)  # lines of its driver are none of it
+    assert found == {"run_id": stopped, "status": "finished"}
+    assert told_json("drop", stopped, "--dsn", watched.dsn)["status"] == "dropped"
+    watched.sql.run("SELECT cerebro_drop_outputs('stopped_out')")
 
 
 def test_pack_and_predict(watched: Watched) -> None:

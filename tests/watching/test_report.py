@@ -15,14 +15,16 @@ import pytest
 from sklearn.metrics import roc_auc_score
 
 from cerebro_db.postgres.connections import Connections, connections_of
-from cerebro_db.watching import report
+from cerebro_db.watching import reading, report
 from cerebro_db.watching.reading import Hopped, Standing
 from cerebro_db.watching.report import read, rendered, work
-from tests.watching.browser import loaded, needs_browser, screenshot
+from cerebro_db.watching.statements import statement_of
+from tests.watching.browser import loaded, needs_browser
 from tests.watching.conftest import EPOCHS, HOSTILE, Watched
 
 pytest.importorskip("plotly", reason="reports need plotly: pip install 'cerebro-db[report]'")
 MOST_BYTES = 6_000_000
+SCREENSHOTS = os.environ.get("CEREBRO_SCREENSHOTS")
 
 
 @pytest.fixture(scope="module")
@@ -82,6 +84,15 @@ def test_the_same_run_can_be_asked_for_again(small: str, watched: Watched) -> No
     assert watched.sql.value("SELECT name FROM cerebro.runs WHERE run_id = %s", (again,)) == HOSTILE
     watched.sql.run("SELECT cerebro_drop_run(%s)", (again,))
     watched.sql.run("SELECT cerebro_drop_outputs('watched_out_again')")
+
+
+def test_a_strategy_is_asked_for_again(watched: Watched, connections: Connections) -> None:
+    facts = reading.run_facts(connections, watched.run_id)
+    assert "strategy := 'hopper'" in statement_of(connections, facts)
+    averaged = replace(facts, schedule="averaging", strategy_params="rounds=2")
+    for wanted in ("strategy := 'averaging'", "strategy_params := 'rounds=2'"):
+        assert wanted in statement_of(connections, averaged)
+        assert wanted in statement_of(connections, replace(averaged, model_selection_table=None))
 
 
 def test_what_users_wrote_is_text(small: str) -> None:
@@ -173,21 +184,25 @@ def test_whatever_there_is_can_be_reported(connections: Connections, watched: Wa
 
 
 @needs_browser
-@pytest.mark.parametrize("which", ["small", "large"])
-def test_it_is_drawn(which: str, request: pytest.FixtureRequest, own_folder: Path) -> None:
-    page = own_folder / "report.html"
+@pytest.mark.parametrize(("which", "height"), [("small", 3900), ("large", 2700)])
+def test_it_is_drawn(
+    which: str, height: int, request: pytest.FixtureRequest, own_folder: Path
+) -> None:
+    page, picture = own_folder / "report.html", own_folder / "report.png"
     page.write_text(request.getfixturevalue(which), "utf-8")
-    text = loaded(page, own_folder)
+    text = loaded(page, picture, own_folder, (1240, height))
     assert 'data-state="drawn"' in text
     for chart in ("curves-0", "parallel-0", "importance-0", "work-0"):
         assert re.search(rf'id="{chart}"[^>]*class="[^"]*js-plotly-plot|class="[^"]*js-plotly-plot[^"]*"[^>]*id="{chart}"', text), chart  # fmt: skip
     assert "<script>alert" not in text
+    assert picture.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
+    assert picture.stat().st_size > 50_000
 
 
 @needs_browser
+@pytest.mark.skipif(SCREENSHOTS is None, reason="CEREBRO_SCREENSHOTS=docs/images makes them")
 def test_screenshots(watched: Watched, connections: Connections, own_folder: Path) -> None:
-    """``CEREBRO_SCREENSHOTS=docs/images`` keeps them."""
-    folder = Path(os.environ.get("CEREBRO_SCREENSHOTS") or own_folder)
+    """Those of the documentation, of runs with names that people give."""
     page = own_folder / "report.html"
     watched.sql.run("UPDATE cerebro.catalog_runs SET name = 'blobs', description = 'four nets' WHERE run_id = %s", (watched.run_id,))  # fmt: skip
     try:
@@ -196,9 +211,7 @@ def test_screenshots(watched: Watched, connections: Connections, own_folder: Pat
             (watched.large, "report-large", 2700),
         ):
             page.write_text(report.html(connections, [run_id]), "utf-8")
-            picture = folder.absolute() / f"{name}.png"
-            screenshot(page, picture, own_folder, (1240, height))
-            assert picture.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
-            assert picture.stat().st_size > 50_000
+            picture = Path(str(SCREENSHOTS)).absolute() / f"{name}.png"
+            loaded(page, picture, own_folder, (1240, height))
     finally:
         watched.sql.run("UPDATE cerebro.catalog_runs SET name = %s, description = %s WHERE run_id = %s", (HOSTILE, HOSTILE, watched.run_id))  # fmt: skip
