@@ -92,6 +92,7 @@ def ready_tracks(state: RunState, worker: WorkerView | None, held: Collection[in
         if mst_key not in held
         and track.in_flight is None
         and track.waiting
+        and track.waiting[0].group == 1
         and (worker is None or serves(worker.number, track.waiting[0].partition_key))
     ]
 

@@ -10,8 +10,9 @@ import heapq
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from cerebro_db.core.spec import GROUPED, TRAINING, Hop
-from cerebro_db.core.state import RunState, check_cost
+from cerebro_db.core.spec import AUTO, GROUPED, TRAINING, Hop
+from cerebro_db.core.state import RunState, Track, check_cost
+from cerebro_db.decide import grouping
 from cerebro_db.errors import InvalidArgument
 
 if TYPE_CHECKING:
@@ -32,6 +33,8 @@ def plan(state: RunState) -> list[Hop]:
     behind = [state.tracks[key] for key in sorted(state.behind)]
     if not behind:
         return []
+    if state.spec.schedule == AUTO and state.spec.largest_group > 1:
+        return [hop for track in behind for hop in _chosen(state, track)]
     ahead = min(track.planned for track in behind)
     ahead += max(2, _AHEAD // (len(state.tracks) * hops_an_epoch))
     hops: list[Hop] = []
@@ -48,6 +51,28 @@ def plan(state: RunState) -> list[Hop]:
             }
             hops += [hop for hop in epoch_of(state, cohort, epoch) if hop.mst_key in wanted]
     return hops
+
+
+def _chosen(state: RunState, track: Track) -> list[Hop]:
+    """Hops of the epoch after the present one, as far as it is known how they are made."""
+    last = min(track.budget, track.done // state.spec.hops_an_epoch + 2)
+    hops: list[Hop] = []
+    for epoch in range(track.planned + 1, last + 1):
+        size = grouping.size_of(state, track, epoch)
+        if size is None:
+            break
+        hops += _of_size(state, track, epoch, size)
+    return hops
+
+
+def _of_size(state: RunState, track: Track, epoch: int, size: int) -> Sequence[Hop]:
+    """The hops of an epoch of a configuration: those of a hopper, or of groups."""
+    mst_key, cohort = track.configuration.mst_key, track.configuration.cohort
+    keys, partitions = state.cohorts[cohort], state.spec.partitions[TRAINING]
+    if size == 1:
+        costs = tuple((key, state.tracks[key].configuration.hop_seconds) for key in keys)
+        return _by_key(costs, partitions, state.spec.seed, epoch, cohort)[mst_key]
+    return plan_groups(mst_key, keys.index(mst_key), partitions, size, state.spec.seed, epoch)
 
 
 def planned_again(state: RunState, mst_key: int) -> list[Hop]:
@@ -80,6 +105,20 @@ def _epoch_of(
     cohort: int,
 ) -> tuple[Hop, ...]:
     return plan_epoch(dict(costs), partitions, seed, epoch, cohort)
+
+
+@functools.lru_cache(maxsize=8)
+def _by_key(
+    costs: tuple[tuple[int, float], ...],
+    partitions: tuple[int, ...],
+    seed: int,
+    epoch: int,
+    cohort: int,
+) -> dict[int, list[Hop]]:
+    found: dict[int, list[Hop]] = {key: [] for key, _ in costs}
+    for hop in _epoch_of(costs, partitions, seed, epoch, cohort):
+        found[hop.mst_key].append(hop)
+    return found
 
 
 def next_partition(state: RunState, hop: Hop) -> int | None:
@@ -139,6 +178,34 @@ def plan_rounds(
         for mst_key in sorted(keys)
         for position, partition_key in enumerate(places)
     )
+
+
+def plan_groups(
+    mst_key: int, place: int, partitions: Sequence[int], size: int, seed: int, epoch: int
+) -> list[Hop]:
+    """Returns the hops of one epoch of a configuration of which so many are made together.
+
+    Partitions are shuffled for all configurations alike, and each begins at another round: where
+    partitions belong to workers, groups of different configurations seldom want the same ones.
+
+    Args:
+        mst_key: of the configuration.
+        place: of it among those that are planned together, from 0.
+        partitions: the partition keys, in any order.
+        size: hops of a group; rounds of them make up the epoch.
+        seed, epoch: all else that the order depends on.
+    """
+    import numpy as np
+
+    _check({}, partitions, seed, epoch)
+    generator = np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed, epoch])))
+    shuffled = [int(one) for one in generator.permutation(sorted(partitions))]
+    first = place % (len(shuffled) // size) * size
+    ordered = shuffled[first:] + shuffled[:first]
+    return [
+        Hop(mst_key, epoch, position, partition_key, size)
+        for position, partition_key in enumerate(ordered)
+    ]
 
 
 class _Schedule:

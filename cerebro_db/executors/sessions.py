@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from cerebro_db.core.rounds import rows_of_round
+from cerebro_db.core.rounds import rows_of_round, shares_of
 from cerebro_db.core.spec import TRAINING, Hop
 from cerebro_db.core.state import RunState
 from cerebro_db.core.tasks import (
@@ -320,9 +320,10 @@ class WorkerSessions:
 
     def _part(self, state: RunState, hop: Hop) -> RoundPart | None:
         """The part of a hop in a round of several; None where hops follow each other."""
-        if state.spec.together == 1:
+        size = state.spec.round_size(hop)
+        if size == 1 and not state.spec.is_joined(hop):
             return None
-        place = hop.position % state.spec.together
+        place = hop.position % size
         return RoundPart(place, self._rows_of(state, hop), state.spec.resets)
 
     def _share(self, state: RunState, worker: _Worker, task: Join) -> Statement:
@@ -350,9 +351,12 @@ class WorkerSessions:
     def _group(self, state: RunState, task: Join, meeting: _Meeting) -> dict[str, Any]:
         """What a trainer is told of those that it computes with."""
         size = state.tracks[task.own.mst_key].configuration.fit_params.batch_size
+        shares = shares_of(size, len(task.hops)) if task.own.group > 1 else [size] * len(task.hops)
         steps = [
-            math.ceil((stop - start) / size)
-            for start, stop in (self._rows_of(state, hop) for hop in task.hops)
+            math.ceil((stop - start) / share)
+            for share, (start, stop) in zip(
+                shares, (self._rows_of(state, hop) for hop in task.hops), strict=True
+            )
         ]
         return {
             "name": meeting.name,
@@ -360,6 +364,7 @@ class WorkerSessions:
             "size": len(task.hops),
             "leads": task.leads,
             "steps": max(steps),
+            "batch_size": shares[task.place],
             "bits": state.spec.bits,
             "is_pipelined": state.spec.is_pipelined(task.own.epoch),
         }

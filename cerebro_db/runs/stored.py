@@ -17,7 +17,16 @@ from cerebro_db.configs.parameters import parse_compile_params, parse_fit_params
 from cerebro_db.core import events
 from cerebro_db.core.decisions import Candidate
 from cerebro_db.core.search import SearchSpec
-from cerebro_db.core.spec import GROUPED, ROTATION, Architecture, Configuration, RunSpec, Workers
+from cerebro_db.core.spec import (
+    ALLREDUCE,
+    AUTO,
+    GROUPED,
+    ROTATION,
+    Architecture,
+    Configuration,
+    RunSpec,
+    Workers,
+)
 from cerebro_db.core.state import RunState
 from cerebro_db.core.strategies import parse_strategy
 from cerebro_db.core.tasks import Measures
@@ -48,7 +57,13 @@ from cerebro_db.postgres.states import StateStore
 from cerebro_db.postgres.table_kinds import STATES_SUFFIX
 from cerebro_db.runs.catalog import RunCatalog, diverged, measured
 from cerebro_db.runs.request import check_workers
-from cerebro_db.runs.setup import RunSetup, check_enough, most_workers, partitions_of
+from cerebro_db.runs.setup import (
+    RunSetup,
+    check_enough,
+    check_groups,
+    most_workers,
+    partitions_of,
+)
 
 
 # -- written ---------------------------------------------------------------------------------------
@@ -215,6 +230,8 @@ def load_setup(
             resets=chosen.resets,
             warm_up=chosen.warm_up,
             bits=chosen.bits,
+            processors=chosen.processors or 1,
+            largest_group=chosen.group or 1,
             durability=row.durability,
             use_gpus=row.use_gpus,
             measured=() if search is None else search.measured,
@@ -356,10 +373,13 @@ def with_workers(setup: RunSetup, num_workers: int | None) -> RunSetup:
         return setup
     check_workers(setup.spec.schedule, num_workers)
     check_enough(setup.spec.schedule, num_workers, setup.packed)
+    check_groups(setup, num_workers)
     together = len(setup.configurations)
     if setup.search is not None:
         together = max(together, setup.search.concurrency)
-    most = most_workers(setup.packed, together, setup.spec.schedule)
+    is_grouped = setup.spec.schedule == AUTO and setup.at_once > 1
+    strategy = ALLREDUCE if is_grouped else setup.spec.schedule
+    most = most_workers(setup.packed, together, strategy)
     return setup.with_workers(min(num_workers, most))
 
 
