@@ -10,7 +10,7 @@ import heapq
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from cerebro_db.core.spec import AUTO, GROUPED, TRAINING, Hop
+from cerebro_db.core.spec import AUTO, GROUPED, SIDE_BY_SIDE, TRAINING, Hop
 from cerebro_db.core.state import RunState, Track, check_cost
 from cerebro_db.decide import grouping
 from cerebro_db.errors import InvalidArgument
@@ -91,7 +91,8 @@ def epoch_of(state: RunState, cohort: int, epoch: int) -> tuple[Hop, ...]:
     """The hops of an epoch of a whole cohort."""
     keys = state.cohorts[cohort]
     if state.spec.schedule in GROUPED:
-        return plan_rounds(keys, state.spec.partitions[TRAINING], state.spec.rounds, epoch)
+        size = state.spec.together if state.spec.schedule in SIDE_BY_SIDE else 1
+        return plan_rounds(keys, state.spec.partitions[TRAINING], state.spec.rounds, epoch, size)
     costs = tuple((key, state.tracks[key].configuration.hop_seconds) for key in keys)
     return _epoch_of(costs, state.spec.partitions[TRAINING], state.spec.seed, epoch, cohort)
 
@@ -121,19 +122,23 @@ def _by_key(
     return found
 
 
-def next_partition(state: RunState, hop: Hop) -> int | None:
-    """The partition of a configuration's next hop; None at the end of what it is trained for.
+def next_partitions(state: RunState, hop: Hop) -> list[int]:
+    """The partitions of the hops of a configuration that begin with the state that this one leaves.
 
-    Where it may be promoted, that is where it would go then.
+    Of one hop, or of those of a round that are made together. Where the plan goes no further yet, these
+    may be any; none at the end of what it is trained for. Where it may be promoted, that is where it
+    would go then.
     """
-    track = state.tracks[hop.mst_key]
-    for other in track.waiting:
-        if other > hop:
-            return other.partition_key
+    track, version = state.tracks[hop.mst_key], state.spec.left(hop)
+    following = [other for other in track.waiting if state.spec.base(other) == version]
+    if following:
+        return [other.partition_key for other in following]
     if not state.spec.is_open:
-        return None
+        is_last = hop.epoch >= track.budget and state.spec.is_last_of_epoch(hop)
+        may_be_joined = state.spec.largest_group > 1 and not is_last
+        return list(state.spec.partitions[TRAINING]) if may_be_joined else []
     following = epoch_of(state, track.configuration.cohort, hop.epoch + 1)
-    return next(one.partition_key for one in following if one.mst_key == hop.mst_key)
+    return [next(one.partition_key for one in following if one.mst_key == hop.mst_key)]
 
 
 def plan_epoch(
@@ -162,7 +167,7 @@ def plan_epoch(
 
 
 def plan_rounds(
-    keys: Sequence[int], partitions: Sequence[int], rounds: int, epoch: int
+    keys: Sequence[int], partitions: Sequence[int], rounds: int, epoch: int, size: int = 1
 ) -> tuple[Hop, ...]:
     """Returns the hops of one epoch where those of a round are made side by side.
 
@@ -171,10 +176,11 @@ def plan_rounds(
         partitions: each has a hop in every round.
         rounds: of the epoch.
         epoch: from 1.
+        size: hops of a round that are made together.
     """
     places = sorted(partitions) * rounds
     return tuple(
-        Hop(mst_key, epoch, position, partition_key)
+        Hop(mst_key, epoch, position, partition_key, size)
         for mst_key in sorted(keys)
         for position, partition_key in enumerate(places)
     )

@@ -38,7 +38,13 @@ from cerebro_db.core.spec import (
 from cerebro_db.core.strategies import ChosenStrategy
 from cerebro_db.decide import callbacks
 from cerebro_db.decide.grouping import Rule, largest_of
-from cerebro_db.errors import CerebroError, InvalidArgument, ObjectInUse, WrongObjectType
+from cerebro_db.errors import (
+    CerebroError,
+    InvalidArgument,
+    NotSupported,
+    ObjectInUse,
+    WrongObjectType,
+)
 from cerebro_db.models.architectures import load_architectures
 from cerebro_db.models.fit_checks import check_alike, target_facts
 from cerebro_db.models.one_model import architectures_of
@@ -198,6 +204,7 @@ def set_up(
     check_averages(request.chosen, configurations)
     spec = spec_of(request, packed, validation, configurations, len(configurations), sql)
     neighbours = int(session.run(*sql.neighbours(packed))[0][0])
+    check_one_host(request.chosen.name, packed, neighbours)
     if request.chosen.name == AUTO:
         most = len(packed.partitions) if neighbours == len(packed.partitions) else 1
         spec = with_groups(spec, request, packed, configurations, most)
@@ -341,6 +348,24 @@ def _frequency(request: FitRequest, configurations: Sequence[Configuration]) -> 
             hint="leave it out: with such callbacks the default is 1",
         )
     return frequency
+
+
+def check_one_host(strategy: str, packed: PackedTable, neighbours: int) -> None:
+    """Refuse trainers that have no way to each other.
+
+    Args:
+        strategy: of the run.
+        packed: what is trained on.
+        neighbours: of its partitions, the most that are on one host.
+    """
+    partitions = len(packed.partitions)
+    if strategy in SIDE_BY_SIDE and neighbours < partitions:
+        raise NotSupported(
+            f"strategy: got {strategy!r} for {packed.relation.name}, whose {partitions} partitions are on "
+            f"segments of several hosts, at most {neighbours} of them on one; allowed: partitions on one "
+            "host, as trainers of others have no way to each other",
+            hint=f"strategy := {HOPPER!r} moves nothing but states",
+        )
 
 
 def check_groups(setup: RunSetup, num_workers: int) -> None:
