@@ -196,8 +196,8 @@ def _load_large(server: Server) -> None:
     """The same nets, of which the catalog of models says that a step takes long: they are worth a group."""
     for units in (16, 24):
         server.call("SELECT cerebro_load_model('large_models', %s)", (_model(units),))
-    for model_id, text in server.fetch("SELECT model_id, model_facts FROM large_models"):
-        facts = json.dumps(json.loads(text) | {"multiply_adds": 10**9})
+    for model_id, found in server.fetch("SELECT model_id, model_facts FROM large_models"):
+        facts = json.dumps(found | {"multiply_adds": 10**9})
         server.call(
             "UPDATE large_models SET model_facts = %s WHERE model_id = %s", (facts, model_id)
         )

@@ -10,7 +10,7 @@ import psycopg2
 import pytest
 from reasons import EMBEDDED_ONLY
 
-from tests.fitting.conftest import ADAM, FULL, PLAIN, select
+from tests.fitting.conftest import ADAM, DENSE, PLAIN, SOFTMAX, layer, model, select
 from tests.fitting.sizes import PARTITIONS
 from tests.fitting.test_resume import results
 from tests.fitting.test_strategies import kill_a_trainer, resume, under_way
@@ -27,10 +27,10 @@ GROUPS = (
 @pytest.fixture(scope="module", autouse=True)
 def large(bench: Any) -> None:
     """Small nets of which the catalog of models says that a step takes long: they are worth a group."""
-    for text in (PLAIN, FULL):
+    for text in (PLAIN, model(DENSE, layer("Dropout", rate=0.2), SOFTMAX)):
         bench.run("SELECT cerebro_load_model('large_models', %s)", (text,))
-    for model_id, text in bench.fetch("SELECT model_id, model_facts FROM large_models"):
-        facts = json.loads(text) | {"multiply_adds": 10**9}
+    for model_id, found in bench.fetch("SELECT model_id, model_facts FROM large_models"):
+        facts = found | {"multiply_adds": 10**9}
         bench.run(
             "UPDATE large_models SET model_facts = %s WHERE model_id = %s",
             (json.dumps(facts), model_id),
