@@ -1,6 +1,6 @@
 """Kill what trains at random moments, resume, and compare the results to the bit.
 
-    python -m chaos [--kills 100] [--seed 1] [--victims worker,driver,...] [--json FILE]
+    python -m chaos [--kills 100] [--seed 1] [--victims worker,driver,...] [--strategy hopper] [--json FILE]
 
 One run of a small grid with Adam, dropout and batch normalisation is left alone. Each trial then
 begins the same run, kills its victim with SIGKILL at a random moment, resumes the run, and compares
@@ -26,6 +26,8 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 
+from cerebro_db.core.spec import HOPPER
+from cerebro_db.decide.strategies import STRATEGIES
 from chaos import grid, report, suite
 from chaos.segments import VARIABLE, segments
 from chaos.server import Server, server
@@ -53,8 +55,11 @@ def _run(planned: Sequence[Plan], arguments: argparse.Namespace) -> list[Report]
     reports: list[Report] = []
     with _server(arguments.server) as running:
         grid.load(running)
-        search = suite.Reference.of(running, arguments.epochs, searches=True)
-        reference = replace(suite.Reference.of(running, arguments.epochs), search=search)
+        calm = suite.Reference.of(running, arguments.epochs, strategy=arguments.strategy)
+        reference = calm
+        if arguments.strategy == HOPPER:
+            search = suite.Reference.of(running, arguments.epochs, searches=True)
+            reference = replace(calm, search=search)
         for found in report.followed(suite.trials(running, reference, planned), len(planned)):
             reports.append(found)
             if arguments.json:
@@ -84,6 +89,12 @@ def _arguments() -> argparse.Namespace:
         choices=("embedded", "segments"),
         default="embedded",
         help=f"segments: the cluster that {VARIABLE} names, whose processes are on this machine",
+    )
+    parser.add_argument(
+        "--strategy",
+        choices=sorted(STRATEGIES),
+        default=HOPPER,
+        help="of all runs; others have no searches",
     )
     parser.add_argument("--epochs", type=int, default=_EPOCHS, help=f"default: {_EPOCHS}")
     parser.add_argument("--json", type=Path, help="where the results are written")

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from cerebro_db.configs.brackets import brackets
+from cerebro_db.core.spec import AUTO, HOPPER, SIDE_BY_SIDE
 from chaos.server import Server
 
 CONFIGURATIONS = 4
@@ -39,6 +40,7 @@ class Job:
         durability: of the run.
         partitions, workers, predicts: of the server.
         searches: whether it is a search by Hyperband, which has epochs of its own.
+        strategy: of the training.
     """
 
     output: str
@@ -48,6 +50,7 @@ class Job:
     workers: int = Server.workers
     predicts: bool = Server.predicts
     searches: bool = False
+    strategy: str = HOPPER
 
     @classmethod
     def on(
@@ -57,6 +60,7 @@ class Job:
         epochs: int,
         durability: str = "hop",
         searches: bool = False,
+        strategy: str = HOPPER,
     ) -> Job:
         """A run on a server."""
         return cls(
@@ -67,6 +71,7 @@ class Job:
             server.workers,
             server.predicts and not searches,
             searches,
+            HOPPER if searches else strategy,
         )
 
     @property
@@ -74,12 +79,31 @@ class Job:
         """Of the whole run."""
         if self.searches:
             return sum(one.epochs for one in brackets(*_BRACKETS)) * self.partitions
-        return CONFIGURATIONS * self.partitions * self.epochs
+        return self.configurations * self.partitions * self.epochs
+
+    @property
+    def configurations(self) -> int:
+        """How many are trained: of all of them none would have a group."""
+        return CONFIGURATIONS // 2 if self.strategy == AUTO else CONFIGURATIONS
+
+    @property
+    def _selection(self) -> str:
+        return "large_configs" if self.strategy == AUTO else "configs"
+
+    @property
+    def _workers(self) -> int:
+        """As many as there are partitions, where so many train together."""
+        together = self.strategy in (AUTO, *SIDE_BY_SIDE)
+        return self.partitions if together else self.workers
+
+    @property
+    def _params(self) -> str:
+        return f"processors={self.partitions}" if self.strategy == AUTO else ""
 
     @property
     def prediction_tables(self) -> dict[int, str]:
         """Names of the tables that hold predictions, by mst_key."""
-        keys = range(1, CONFIGURATIONS + 1) if self.predicts else ()
+        keys = range(1, self.configurations + 1) if self.predicts else ()
         return {key: f"{self.output}_p{key}" for key in keys}
 
     @property
@@ -101,9 +125,10 @@ class Job:
                 f"durability := '{self.durability}')"
             )
         return (
-            f"SELECT cerebro_fit_multiple('packed', '{self.output}', 'configs', {self.epochs}, "
+            f"SELECT cerebro_fit_multiple('packed', '{self.output}', '{self._selection}', {self.epochs}, "
             "validation_table := 'validation', metrics_compute_frequency := 1, "
-            f"seed := {_SEED}, num_workers := {self.workers}, durability := '{self.durability}')"
+            f"seed := {_SEED}, num_workers := {self._workers}, durability := '{self.durability}', "
+            f"strategy := '{self.strategy}', strategy_params := '{self._params}')"
         )
 
     def fit_command(self, dsn: str) -> list[str]:
@@ -117,9 +142,10 @@ class Job:
                 "--durability", self.durability,
             ]  # fmt: skip
         return [
-            _CEREBRO, "fit", "--dsn", dsn, "packed", self.output, "configs", str(self.epochs),
+            _CEREBRO, "fit", "--dsn", dsn, "packed", self.output, self._selection, str(self.epochs),
             "--validation-table", "validation", "--metrics-compute-frequency", "1",
-            "--seed", str(_SEED), "--num-workers", str(self.workers), "--durability", self.durability,
+            "--seed", str(_SEED), "--num-workers", str(self._workers), "--durability", self.durability,
+            "--strategy", self.strategy, "--strategy-params", self._params,
         ]  # fmt: skip
 
     def predictions(self) -> list[str]:
@@ -162,6 +188,22 @@ def load(server: Server) -> None:
     server.call(
         "SELECT cerebro_load_configs('models', 'configs', %s, %s, %s)",
         ([1, 2], [_COMPILE.format(rate=rate) for rate in (0.01, 0.003)], ["batch_size=16"]),
+    )
+    _load_large(server)
+
+
+def _load_large(server: Server) -> None:
+    """The same nets, of which the catalog of models says that a step takes long: they are worth a group."""
+    for units in (16, 24):
+        server.call("SELECT cerebro_load_model('large_models', %s)", (_model(units),))
+    for model_id, found in server.fetch("SELECT model_id, model_facts FROM large_models"):
+        facts = json.dumps(found | {"multiply_adds": 10**9})
+        server.call(
+            "UPDATE large_models SET model_facts = %s WHERE model_id = %s", (facts, model_id)
+        )
+    server.call(
+        "SELECT cerebro_load_configs('large_models', 'large_configs', %s, %s, %s)",
+        ([1, 2], [_COMPILE.format(rate=0.01)], ["batch_size=128"]),
     )
 
 

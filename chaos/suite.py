@@ -9,7 +9,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from chaos import grid, outcome
+from cerebro_db.core.spec import HOPPER
+from chaos import outcome
 from chaos.driving import CALL_SECONDS, Driving
 from chaos.grid import Job
 from chaos.moments import ENDING, IMPORTING, OVER, SETTING_UP, TRAINING
@@ -35,21 +36,26 @@ class Reference:
         seconds: that its phases took.
         epochs: of the training.
         search: the same of a search.
+        strategy: of the training.
     """
 
     outcome: Outcome
     seconds: dict[str, float]
     epochs: int
     search: Reference | None = None
+    strategy: str = HOPPER
 
     @classmethod
-    def of(cls, server: Server, epochs: int, *, searches: bool = False) -> Reference:
+    def of(
+        cls, server: Server, epochs: int, *, searches: bool = False, strategy: str = HOPPER
+    ) -> Reference:
         """Train, undisturbed.
 
         Raises:
             ReferenceFailed: that alone is not as it should be.
         """
-        job = Job.on(server, "calm_search" if searches else "calm", epochs, searches=searches)
+        name = "calm_search" if searches else "calm"
+        job = Job.on(server, name, epochs, searches=searches, strategy=strategy)
         driving = Driving.calling(server, [job.fit(), *job.predictions()])
         try:
             until(driving.connected, CALL_SECONDS, "the client connects")
@@ -63,7 +69,8 @@ class Reference:
         outcome.await_no_sessions(server)
         if wrong := outcome.miscounted(server, job, run_id) + outcome.leftovers(server):
             raise ReferenceFailed("; ".join(wrong))
-        return cls(outcome.outcome(server, job, run_id), seconds, epochs)
+        found = outcome.outcome(server, job, run_id)
+        return cls(found, seconds, epochs, strategy=strategy)
 
 
 def plans(seed: int, kills: int, victims: Sequence[str]) -> list[Plan]:
@@ -78,7 +85,8 @@ def trials(server: Server, reference: Reference, planned: Sequence[Plan]) -> Ite
         if reference.search is not None and plan.number % _SEARCHES == 1:
             calm = reference.search
         searches = calm is not reference
-        job = Job.on(server, f"storm_{plan.number}", calm.epochs, plan.durability, searches)
+        name = f"storm_{plan.number}"
+        job = Job.on(server, name, calm.epochs, plan.durability, searches, calm.strategy)
         yield Trial(server, plan, job, calm.outcome, calm.seconds).run()
 
 
@@ -90,7 +98,8 @@ def summary(
         "seed": seed,
         **server.description(),
         "python": platform.python_version(),
-        "configurations": grid.CONFIGURATIONS,
+        "strategy": reference.strategy,
+        "configurations": Job("", 0, strategy=reference.strategy).configurations,
         "partitions": server.value("SELECT count(DISTINCT partition_key) FROM packed"),
         "epochs": reference.epochs,
         "reference_seconds": {k: round(v, 3) for k, v in reference.seconds.items()},

@@ -99,6 +99,9 @@ _BASE_BYTES = 750 * _MB
 _PROGRAM_BYTES = 20 * _MB
 _COMPILED_BYTES = 60 * _MB
 _PARAMETERS, _STATE = 3.0, 5.2
+# And of gradients that are exchanged: joined in one array, in memory that is shared, the share of their mean
+# that is made here in double precision, the mean, and its parts.
+_EXCHANGED = 6.0
 # Share of the machine's memory that all workers may use together, and the least that one gets:
 # enough for TensorFlow and a small net.
 _USABLE = 0.8
@@ -126,6 +129,7 @@ class Load:
         row_bytes: of all tensors of a row in training.
         largest_bytes: of the largest of them.
         fixed_bytes: of tensors that do not grow with the batch.
+        exchanges: whether its gradients are exchanged with those of other workers.
     """
 
     program: object
@@ -137,6 +141,7 @@ class Load:
     row_bytes: int = 0
     largest_bytes: int = 0
     fixed_bytes: int = 0
+    exchanges: bool = False
 
     @property
     def state_bytes(self) -> int:
@@ -149,7 +154,8 @@ class Load:
     @property
     def training_bytes(self) -> int:
         """Of the model while it is trained or asked: states, gradients, updates."""
-        gradients = _PARAMETERS * _FLOAT_BYTES * self.parameters if self.batch_size else 0.0
+        arrays = _PARAMETERS + (_EXCHANGED if self.exchanges else 0.0)
+        gradients = arrays * _FLOAT_BYTES * self.parameters if self.batch_size else 0.0
         return int(gradients + _STATE * self.state_bytes)
 
     @property

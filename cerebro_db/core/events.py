@@ -136,10 +136,12 @@ class RoundDone:
 
     Attributes:
         version: hops that were done before it.
+        hops: of the round.
     """
 
     mst_key: int
     version: int
+    hops: int
     at: float
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from cerebro_db.core.spec import Hop
@@ -64,8 +64,13 @@ class StateStorage(Protocol):
 class RunCatalog(Protocol):
     """Record of a run, for whoever goes on with it."""
 
-    def planned(self, hops: Sequence[Hop]) -> None:
-        """Hops are planned; before any of them is begun."""
+    def planned(self, hops: Sequence[Hop], reasons: Mapping[tuple[int, int], str]) -> None:
+        """Hops are planned; before any of them is begun.
+
+        Args:
+            hops: that are planned.
+            reasons: why they are made as they are, by mst_key and epoch: where that is new.
+        """
         ...
 
     def begun(self, manifests: Sequence[dict[str, Any]], *, is_first: bool) -> None:

@@ -1,4 +1,4 @@
-"""Rounds of an epoch: which rows of a partition each of them trains on."""
+"""Rounds of an epoch: which rows each of its hops trains on."""
 
 from __future__ import annotations
 
@@ -23,3 +23,14 @@ def rows_of_round(
     batches = math.ceil(most / batch_size)
     first, last = number * batches // rounds, (number + 1) * batches // rounds
     return min(first * batch_size, rows), min(last * batch_size, rows)
+
+
+def shares_of(batch_size: int, size: int) -> list[int]:
+    """Rows of a batch for each of those who share it, as even as can be.
+
+    Args:
+        batch_size: rows of the batch, at least one for each.
+        size: of the group.
+    """
+    least, more = divmod(batch_size, size)
+    return [least + (place < more) for place in range(size)]

@@ -14,6 +14,7 @@ from cerebro_db.configs.parameters import CompileParams, FitParams
 TRAINING, VALIDATION = "training", "validation"
 HOPPER, ROTATION = "hopper", "rotation"
 TASK, AVERAGING, ALLREDUCE, PIPE = "task", "averaging", "allreduce", "pipe"
+AUTO = "auto"
 # Whose hops of a round are made by as many workers at the same time, and all whose hops have rounds.
 SIDE_BY_SIDE = (ALLREDUCE, PIPE)
 GROUPED = (AVERAGING, *SIDE_BY_SIDE)
@@ -22,12 +23,17 @@ EVERY_HOP, EVERY_EPOCH = "hop", "epoch"
 
 @dataclass(frozen=True, order=True)
 class Hop:
-    """A configuration trains on a partition, as number ``position`` of its hops in an epoch."""
+    """A configuration trains on a partition, as number ``position`` of its hops in an epoch.
+
+    Attributes:
+        group: hops that are made together with it, itself included, where its run has chosen that.
+    """
 
     mst_key: int
     epoch: int
     position: int
     partition_key: int
+    group: int = 1
 
 
 @dataclass(frozen=True)
@@ -118,6 +124,8 @@ class RunSpec:
         resets: whether optimizers begin each round anew.
         warm_up: epochs whose steps are not pipelined, where others are.
         bits: of a number of a gradient that is exchanged.
+        processors: trainers that compute at the same time, from which a run chooses the sizes of groups.
+        largest_group: hops that may be made together, where the run chooses that.
         durability: which states outlive a crash: those of every hop, or those at the end of an epoch.
         scans_wait: whether a scan waits for all configurations, as partitions do not fit into memory.
         is_open: whether decisions may change the set of configurations while the run goes on.
@@ -134,6 +142,8 @@ class RunSpec:
     resets: bool = False
     warm_up: int = 0
     bits: int = 32
+    processors: int = 1
+    largest_group: int = 1
     durability: str = EVERY_HOP
     use_gpus: bool = False
     scans_wait: bool = False
@@ -158,8 +168,16 @@ class RunSpec:
 
     @property
     def together(self) -> int:
-        """Hops that begin with the same state, and leave one: those of a round."""
+        """Hops that begin with the same state, and leave one, in all rounds of the strategy."""
         return len(self.partitions[TRAINING]) if self.schedule in GROUPED else 1
+
+    def round_size(self, hop: Hop) -> int:
+        """Hops that begin with the same state as this one, and leave one with it."""
+        return self.together if self.schedule in GROUPED else hop.group
+
+    def is_joined(self, hop: Hop) -> bool:
+        """True if a hop is made at the same time as the others of its round."""
+        return self.schedule in SIDE_BY_SIDE or hop.group > 1
 
     @property
     def measured_epochs(self) -> list[int]:
@@ -174,17 +192,17 @@ class RunSpec:
     def base(self, hop: Hop) -> int:
         """The version of the state that a hop begins with."""
         version = self.version(hop)
-        return version - version % self.together
+        return version - version % self.round_size(hop)
 
     def left(self, hop: Hop) -> int:
         """The version of the state that a hop leaves; where that is averaged, a negative number."""
         if self.schedule == AVERAGING:
             return -1 - self.version(hop)
-        return self.base(hop) + self.together
+        return self.base(hop) + self.round_size(hop)
 
     def round_of(self, hop: Hop) -> int:
-        """The round of its epoch that a hop belongs to, from 0."""
-        return hop.position // self.together
+        """The round that a hop belongs to, from 0, of those in which its partition is trained on."""
+        return hop.position // self.together if self.schedule in GROUPED else 0
 
     def is_pipelined(self, epoch: int) -> bool:
         """True if a step of an epoch goes on while the gradients of the one before are exchanged."""

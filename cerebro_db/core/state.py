@@ -40,6 +40,7 @@ class Track:
         budget: epochs that it is trained for.
         rungs: budgets that it has had: epochs after which it is measured in any case.
         planned: the last epoch that is planned.
+        group: hops of that epoch that are made together; 0 where none is planned.
         waiting: hops that are planned, and not begun.
         begun: hops under way.
         done: hops that are done, which is the version of the newest state.
@@ -57,6 +58,7 @@ class Track:
     budget: int
     rungs: set[int]
     planned: int = 0
+    group: int = 0
     waiting: deque[Hop] = field(default_factory=deque)
     begun: list[Hop] = field(default_factory=list)
     done: int = 0
@@ -225,9 +227,12 @@ class RunState:
 
     def ready(self, track: Track) -> list[Hop]:
         """Hops of a configuration that can begin now: the next one, or all of the round that are left."""
-        if self.spec.schedule in GROUPED:
-            return [hop for hop in track.waiting if self.spec.base(hop) == track.done]
-        return [track.waiting[0]] if track.waiting and not track.begun else []
+        if not track.waiting:
+            return []
+        first = track.waiting[0]
+        if self.spec.round_size(first) == 1 and self.spec.schedule not in GROUPED:
+            return [first] if not track.begun else []
+        return [hop for hop in track.waiting if self.spec.base(hop) == track.done]
 
     @property
     def joinable(self) -> list[tuple[Hop, ...]]:
@@ -378,7 +383,8 @@ class RunState:
         for hop in sorted(event.hops):
             track = self.tracks[hop.mst_key]
             self._planned.add(hop.epoch)
-            track.planned = max(track.planned, hop.epoch)
+            if hop.epoch >= track.planned:
+                track.planned, track.group = hop.epoch, hop.group
             _put(self.behind, hop.mst_key, track.planned < self._plannable(track))
             version = self.spec.version(hop)
             is_done = version < track.done or version in track.parts
@@ -423,7 +429,7 @@ class RunState:
         hop, track = event.hop, self.tracks[event.hop.mst_key]
         track.seconds = event.seconds
         self._finish(hop)
-        if self.spec.schedule not in GROUPED:
+        if self.spec.schedule not in GROUPED and hop.group == 1:
             self._advance(track, self.spec.left(hop), event.at)
         elif self.spec.schedule == AVERAGING and track.ended is None:
             track.states.add(self.spec.left(hop))
@@ -433,7 +439,7 @@ class RunState:
         track = self.tracks[event.mst_key]
         if event.version != track.done:
             raise InvalidArgument(f"round: got {event}; {track.done} hops are done")
-        self._advance(track, event.version + self.spec.together, event.at)
+        self._advance(track, event.version + event.hops, event.at)
 
     def _advance(self, track: Track, version: int, at: float) -> None:
         """A configuration has the next one of its states."""

@@ -18,11 +18,21 @@ from cerebro_db.configs.arguments import (
 )
 from cerebro_db.configs.grammar import Call, parse_keywords
 from cerebro_db.configs.messages import shown
-from cerebro_db.core.spec import ALLREDUCE, AVERAGING, HOPPER, PIPE, ROTATION, SIDE_BY_SIDE, TASK
+from cerebro_db.core.spec import (
+    ALLREDUCE,
+    AUTO,
+    AVERAGING,
+    HOPPER,
+    PIPE,
+    ROTATION,
+    SIDE_BY_SIDE,
+    TASK,
+)
 from cerebro_db.errors import InvalidArgument, hinted
 
 AVERAGE, RESET = "average", "reset"
 _MOST_ROUNDS = 10_000
+_MOST_PROCESSORS = 100_000
 
 
 @dataclass(frozen=True)
@@ -40,6 +50,8 @@ class StrategyKind:
 _ROUNDS = whole("rounds", 1, 1, high=_MOST_ROUNDS)
 _WARM_UP = whole("warm_up", 1, 0, high=1_000_000)
 _BITS = whole("bits", 32, 8, high=32)
+_PROCESSORS = whole("processors", None, 1, high=_MOST_PROCESSORS)
+_GROUP = whole("group", None, 1, high=_MOST_PROCESSORS)
 _ALLOWED_BITS = (32, 16, 8)
 KINDS: Mapping[str, StrategyKind] = MappingProxyType(
     {
@@ -51,6 +63,7 @@ KINDS: Mapping[str, StrategyKind] = MappingProxyType(
             StrategyKind(AVERAGING, (_ROUNDS, choice("optimizer", AVERAGE, AVERAGE, RESET))),
             StrategyKind(ALLREDUCE, (_ROUNDS,)),
             StrategyKind(PIPE, (_ROUNDS, _WARM_UP, _BITS)),
+            StrategyKind(AUTO, (_PROCESSORS, _GROUP)),
         )
     }
 )
@@ -66,6 +79,8 @@ class ChosenStrategy:
         resets: whether optimizers begin each round anew.
         warm_up: epochs whose steps are not pipelined.
         bits: of a number of a gradient that is exchanged.
+        processors: trainers that compute at the same time; None for as many as the server lets.
+        group: the most workers that train a configuration together; None for as many as it takes.
         text: the parameters that differ from the defaults, as they can be written.
     """
 
@@ -74,6 +89,8 @@ class ChosenStrategy:
     resets: bool = False
     warm_up: int = 0
     bits: int = 32
+    processors: int | None = None
+    group: int | None = None
     text: str = ""
 
 
@@ -111,6 +128,8 @@ def parse_strategy(name: str | None, params: str | None) -> ChosenStrategy:
         resets=found.get("optimizer") == RESET,
         warm_up=found.get("warm_up", 0),
         bits=found.get("bits", 32),
+        processors=found.get("processors"),
+        group=found.get("group"),
         text=", ".join(f"{key}={value!r}" for key, value in values),
     )
 

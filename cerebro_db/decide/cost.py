@@ -10,7 +10,14 @@ import math
 
 from cerebro_db.configs.memory import ArchitectureFacts
 
-__all__ = ["ArchitectureFacts", "hop_seconds", "steps_per_call", "use_jit"]
+__all__ = [
+    "ArchitectureFacts",
+    "hop_seconds",
+    "joined_step_seconds",
+    "step_seconds",
+    "steps_per_call",
+    "use_jit",
+]
 
 # A step of a dense net spends this outside its arithmetic; one with convolutions far more, since
 # their kernels lay out their inputs anew at each call.
@@ -21,6 +28,12 @@ _DENSE_FLOPS = 50e9
 _CONVOLUTION_FLOPS = 38e9
 # One pass forward and two for the gradients, each a multiplication and an addition.
 _FLOPS_PER_MULTIPLY_ADD = 3 * 2
+
+# What a step costs beside, where its gradients are exchanged: two calls into a graph, of which a compiled
+# loop has none; the gradients, which are copied, summed and applied one by one; and waiting for each other.
+_GRADIENT_CALLS_SECONDS = 1.5e-3
+_EXCHANGE_SECONDS = 12e-9
+_MEETING_SECONDS = 0.5e-3
 
 _CALL_SECONDS = 0.25
 _CALL_BYTES = 16 * 2**20
@@ -71,3 +84,19 @@ def _fixed_seconds(facts: ArchitectureFacts) -> float:
 def _row_seconds(facts: ArchitectureFacts) -> float:
     flops = _CONVOLUTION_FLOPS if facts.has_convolution else _DENSE_FLOPS
     return facts.multiply_adds * _FLOPS_PER_MULTIPLY_ADD / flops
+
+
+def step_seconds(facts: ArchitectureFacts, rows: int) -> float:
+    """Estimates how long one worker takes for a step on a batch of `rows` rows."""
+    return _fixed_seconds(facts) + rows * _row_seconds(facts)
+
+
+def joined_step_seconds(facts: ArchitectureFacts, rows: int, size: int, processors: int) -> float:
+    """Estimates how long `size` workers take for a step on a batch that they share.
+
+    Each computes the gradients of its rows, one at a time where there are fewer processors; then they
+    exchange them, and each takes the same step.
+    """
+    own = step_seconds(facts, math.ceil(rows / size)) + _GRADIENT_CALLS_SECONDS
+    own += facts.parameters * _EXCHANGE_SECONDS
+    return own * max(1.0, size / processors) + _MEETING_SECONDS

@@ -52,7 +52,8 @@ def next_hops(state: RunState, worker: WorkerView, held: Collection[int]) -> tup
         return ()
     first, others = ready[0], ready[1:]
     taken = [first]
-    if state.longest_hop <= SHARED_SECONDS:
+    # What a hop of several leaves goes to one partition each, and not to those of a round.
+    if state.longest_hop <= SHARED_SECONDS and state.spec.largest_group == 1:
         share = math.ceil(len(state.going_on) / state.spec.workers.count)
         for track in others:
             same = track.waiting[0].partition_key == first.waiting[0].partition_key
@@ -92,6 +93,7 @@ def ready_tracks(state: RunState, worker: WorkerView | None, held: Collection[in
         if mst_key not in held
         and track.in_flight is None
         and track.waiting
+        and track.waiting[0].group == 1
         and (worker is None or serves(worker.number, track.waiting[0].partition_key))
     ]
 

@@ -10,8 +10,9 @@ import heapq
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from cerebro_db.core.spec import GROUPED, TRAINING, Hop
-from cerebro_db.core.state import RunState, check_cost
+from cerebro_db.core.spec import AUTO, GROUPED, SIDE_BY_SIDE, TRAINING, Hop
+from cerebro_db.core.state import RunState, Track, check_cost
+from cerebro_db.decide import grouping
 from cerebro_db.errors import InvalidArgument
 
 if TYPE_CHECKING:
@@ -32,6 +33,8 @@ def plan(state: RunState) -> list[Hop]:
     behind = [state.tracks[key] for key in sorted(state.behind)]
     if not behind:
         return []
+    if state.spec.schedule == AUTO and state.spec.largest_group > 1:
+        return [hop for track in behind for hop in _chosen(state, track)]
     ahead = min(track.planned for track in behind)
     ahead += max(2, _AHEAD // (len(state.tracks) * hops_an_epoch))
     hops: list[Hop] = []
@@ -50,6 +53,28 @@ def plan(state: RunState) -> list[Hop]:
     return hops
 
 
+def _chosen(state: RunState, track: Track) -> list[Hop]:
+    """Hops of the epoch after the present one, as far as it is known how they are made."""
+    last = min(track.budget, track.done // state.spec.hops_an_epoch + 2)
+    hops: list[Hop] = []
+    for epoch in range(track.planned + 1, last + 1):
+        size = grouping.size_of(state, track, epoch)
+        if size is None:
+            break
+        hops += _of_size(state, track, epoch, size)
+    return hops
+
+
+def _of_size(state: RunState, track: Track, epoch: int, size: int) -> Sequence[Hop]:
+    """The hops of an epoch of a configuration: those of a hopper, or of groups."""
+    mst_key, cohort = track.configuration.mst_key, track.configuration.cohort
+    keys, partitions = state.cohorts[cohort], state.spec.partitions[TRAINING]
+    if size == 1:
+        costs = tuple((key, state.tracks[key].configuration.hop_seconds) for key in keys)
+        return _by_key(costs, partitions, state.spec.seed, epoch, cohort)[mst_key]
+    return plan_groups(mst_key, keys.index(mst_key), partitions, size, state.spec.seed, epoch)
+
+
 def planned_again(state: RunState, mst_key: int) -> list[Hop]:
     """Hops that were planned of a configuration which was stopped, and goes on from its last epoch."""
     track = state.tracks[mst_key]
@@ -66,7 +91,8 @@ def epoch_of(state: RunState, cohort: int, epoch: int) -> tuple[Hop, ...]:
     """The hops of an epoch of a whole cohort."""
     keys = state.cohorts[cohort]
     if state.spec.schedule in GROUPED:
-        return plan_rounds(keys, state.spec.partitions[TRAINING], state.spec.rounds, epoch)
+        size = state.spec.together if state.spec.schedule in SIDE_BY_SIDE else 1
+        return plan_rounds(keys, state.spec.partitions[TRAINING], state.spec.rounds, epoch, size)
     costs = tuple((key, state.tracks[key].configuration.hop_seconds) for key in keys)
     return _epoch_of(costs, state.spec.partitions[TRAINING], state.spec.seed, epoch, cohort)
 
@@ -82,19 +108,37 @@ def _epoch_of(
     return plan_epoch(dict(costs), partitions, seed, epoch, cohort)
 
 
-def next_partition(state: RunState, hop: Hop) -> int | None:
-    """The partition of a configuration's next hop; None at the end of what it is trained for.
+@functools.lru_cache(maxsize=8)
+def _by_key(
+    costs: tuple[tuple[int, float], ...],
+    partitions: tuple[int, ...],
+    seed: int,
+    epoch: int,
+    cohort: int,
+) -> dict[int, list[Hop]]:
+    found: dict[int, list[Hop]] = {key: [] for key, _ in costs}
+    for hop in _epoch_of(costs, partitions, seed, epoch, cohort):
+        found[hop.mst_key].append(hop)
+    return found
 
-    Where it may be promoted, that is where it would go then.
+
+def next_partitions(state: RunState, hop: Hop) -> list[int]:
+    """The partitions of the hops of a configuration that begin with the state that this one leaves.
+
+    Of one hop, or of those of a round that are made together. Where the plan goes no further yet, these
+    may be any; none at the end of what it is trained for. Where it may be promoted, that is where it
+    would go then.
     """
-    track = state.tracks[hop.mst_key]
-    for other in track.waiting:
-        if other > hop:
-            return other.partition_key
+    track, version = state.tracks[hop.mst_key], state.spec.left(hop)
+    following = [other for other in track.waiting if state.spec.base(other) == version]
+    if following:
+        return [other.partition_key for other in following]
     if not state.spec.is_open:
-        return None
+        is_last = hop.epoch >= track.budget and state.spec.is_last_of_epoch(hop)
+        may_be_joined = state.spec.largest_group > 1 and not is_last
+        return list(state.spec.partitions[TRAINING]) if may_be_joined else []
     following = epoch_of(state, track.configuration.cohort, hop.epoch + 1)
-    return next(one.partition_key for one in following if one.mst_key == hop.mst_key)
+    return [next(one.partition_key for one in following if one.mst_key == hop.mst_key)]
 
 
 def plan_epoch(
@@ -123,7 +167,7 @@ def plan_epoch(
 
 
 def plan_rounds(
-    keys: Sequence[int], partitions: Sequence[int], rounds: int, epoch: int
+    keys: Sequence[int], partitions: Sequence[int], rounds: int, epoch: int, size: int = 1
 ) -> tuple[Hop, ...]:
     """Returns the hops of one epoch where those of a round are made side by side.
 
@@ -132,13 +176,42 @@ def plan_rounds(
         partitions: each has a hop in every round.
         rounds: of the epoch.
         epoch: from 1.
+        size: hops of a round that are made together.
     """
     places = sorted(partitions) * rounds
     return tuple(
-        Hop(mst_key, epoch, position, partition_key)
+        Hop(mst_key, epoch, position, partition_key, size)
         for mst_key in sorted(keys)
         for position, partition_key in enumerate(places)
     )
+
+
+def plan_groups(
+    mst_key: int, place: int, partitions: Sequence[int], size: int, seed: int, epoch: int
+) -> list[Hop]:
+    """Returns the hops of one epoch of a configuration of which so many are made together.
+
+    Partitions are shuffled for all configurations alike, and each begins at another round: where
+    partitions belong to workers, groups of different configurations seldom want the same ones.
+
+    Args:
+        mst_key: of the configuration.
+        place: of it among those that are planned together, from 0.
+        partitions: the partition keys, in any order.
+        size: hops of a group; rounds of them make up the epoch.
+        seed, epoch: all else that the order depends on.
+    """
+    import numpy as np
+
+    _check({}, partitions, seed, epoch)
+    generator = np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed, epoch])))
+    shuffled = [int(one) for one in generator.permutation(sorted(partitions))]
+    first = place % (len(shuffled) // size) * size
+    ordered = shuffled[first:] + shuffled[:first]
+    return [
+        Hop(mst_key, epoch, position, partition_key, size)
+        for position, partition_key in enumerate(ordered)
+    ]
 
 
 class _Schedule:

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from cerebro_db.core.rounds import rows_of_round
-from cerebro_db.core.spec import TRAINING, Hop
+from cerebro_db.core.rounds import rows_of_round, shares_of
+from cerebro_db.core.spec import AUTO, TRAINING, Hop
 from cerebro_db.core.state import RunState
 from cerebro_db.core.tasks import (
     Answered,
@@ -35,7 +35,7 @@ from cerebro_db.core.tasks import (
     WorkerView,
     WriteEvents,
 )
-from cerebro_db.decide.plan import next_partition
+from cerebro_db.decide.plan import next_partitions
 from cerebro_db.errors import CerebroError, InvalidData, OutOfMemory, TrainerLost
 from cerebro_db.executors.tasks import RoundPart, TaskWriter
 from cerebro_db.postgres.dialects.choice import PostgreSQL
@@ -290,6 +290,7 @@ class WorkerSessions:
         one, version = track.configuration, state.spec.base(hop)
         starts_from_weights = version == 0 and one.architecture.has_weights
         rate = track.verdict.learning_rate
+        following = next_partitions(state, hop)
         return HopOrder(
             source=source.name if source else None,
             target=target.name if target else None,
@@ -300,7 +301,8 @@ class WorkerSessions:
             partition_key=hop.partition_key,
             version=version,
             makes=state.spec.left(hop),
-            next_partition_key=next_partition(state, hop),
+            next_partition_key=following[0] if following else None,
+            others=following[1:],
             worker=worker.number,
             waited=time.monotonic() - worker.free_since,
             task=place.tasks.hop(
@@ -320,9 +322,10 @@ class WorkerSessions:
 
     def _part(self, state: RunState, hop: Hop) -> RoundPart | None:
         """The part of a hop in a round of several; None where hops follow each other."""
-        if state.spec.together == 1:
+        size = state.spec.round_size(hop)
+        if size == 1 and not state.spec.is_joined(hop):
             return None
-        place = hop.position % state.spec.together
+        place = hop.position % size
         return RoundPart(place, self._rows_of(state, hop), state.spec.resets)
 
     def _share(self, state: RunState, worker: _Worker, task: Join) -> Statement:
@@ -350,9 +353,16 @@ class WorkerSessions:
     def _group(self, state: RunState, task: Join, meeting: _Meeting) -> dict[str, Any]:
         """What a trainer is told of those that it computes with."""
         size = state.tracks[task.own.mst_key].configuration.fit_params.batch_size
+        shares = (
+            shares_of(size, len(task.hops))
+            if state.spec.schedule == AUTO
+            else [size] * len(task.hops)
+        )
         steps = [
-            math.ceil((stop - start) / size)
-            for start, stop in (self._rows_of(state, hop) for hop in task.hops)
+            math.ceil((stop - start) / share)
+            for share, (start, stop) in zip(
+                shares, (self._rows_of(state, hop) for hop in task.hops), strict=True
+            )
         ]
         return {
             "name": meeting.name,
@@ -360,6 +370,7 @@ class WorkerSessions:
             "size": len(task.hops),
             "leads": task.leads,
             "steps": max(steps),
+            "batch_size": shares[task.place],
             "bits": state.spec.bits,
             "is_pipelined": state.spec.is_pipelined(task.own.epoch),
         }
@@ -573,11 +584,11 @@ class WorkerSessions:
             return Trained(())
         assert worker.target is not None
         (order,) = worker.orders.values()
-        _, _, kept, size = rows[0]
-        worker.kept = set(map(_partition, kept))
-        self._place.store.wrote(worker.target, (order.mst_key, order.makes), size)
-        seconds, counts = time.monotonic() - worker.sent, {row[0]: row[1] for row in rows}
         members = self._meetings.pop(order.mst_key).members
+        made, of_hops = self._sql.led(rows, [members[place] for place in range(len(task.hops))])
+        worker.kept = set(map(_partition, made.kept))
+        self._place.store.wrote(worker.target, (order.mst_key, order.makes), made.size)
+        seconds = time.monotonic() - worker.sent
         return Trained(
             tuple(
                 HopResult(
@@ -587,7 +598,8 @@ class WorkerSessions:
                     waited=members[place].waited,
                     sent=worker.sent,
                     seconds=seconds,
-                    rows=counts[hop.position],
+                    rows=of_hops[place].rows,
+                    figures=of_hops[place].figures,
                 )
                 for place, hop in enumerate(task.hops)
             )

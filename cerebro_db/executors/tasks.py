@@ -64,8 +64,8 @@ class RoundPart:
         place: of the hop among them, from 0.
         rows: the first one that it trains on in a pass over its partition, and the one after the last.
         resets: whether the optimizer begins anew.
-        group: where the hops of the round are made together: where they meet, and how many steps of a
-            pass they take.
+        group: where the hops of the round are made together: where they meet, how many steps of a
+            pass they take, and rows of a batch, where these are a share of one.
     """
 
     place: int

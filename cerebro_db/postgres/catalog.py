@@ -309,7 +309,7 @@ class Catalog:
     def plan(self, run_id: int, first: int) -> list[Hop]:
         """Planned hops from an epoch on."""
         rows = self._run(
-            "SELECT mst_key, epoch, position, partition_key FROM cerebro._plan "
+            "SELECT mst_key, epoch, position, partition_key, group_size FROM cerebro._plan "
             "WHERE run_id = %s AND epoch >= %s",
             [run_id, first],
         )
@@ -381,13 +381,25 @@ class Catalog:
         sql = "SELECT count(*) FROM cerebro._hops WHERE run_id = %s"
         return int(self._run(sql, [run_id])[0][0])
 
-    def add_plan(self, run_id: int, hops: Sequence[Hop]) -> None:
-        """Store what has been planned, before any of it is done."""
-        fields = ("epoch", "mst_key", "position", "partition_key")
-        columns = [[getattr(hop, field) for hop in hops] for field in fields]
+    def add_plan(
+        self, run_id: int, hops: Sequence[Hop], reasons: Mapping[tuple[int, int], str]
+    ) -> None:
+        """Store what has been planned, before any of it is done.
+
+        Args:
+            run_id: which run.
+            hops: that are planned.
+            reasons: why they are made as they are, by mst_key and epoch: where that is new.
+        """
+        fields = ("epoch", "mst_key", "position", "partition_key", "group")
+        columns: list[list[Any]] = [[getattr(hop, field) for hop in hops] for field in fields]
+        columns.append(
+            [None if hop.position else reasons.get((hop.mst_key, hop.epoch)) for hop in hops]
+        )
         self._run(
-            f"INSERT INTO cerebro._plan (run_id, {', '.join(fields)}) "
-            "SELECT %s, t.* FROM unnest(%s::int[], %s::int[], %s::int[], %s::int[]) AS t",
+            "INSERT INTO cerebro._plan "
+            "(run_id, epoch, mst_key, position, partition_key, group_size, reason) SELECT %s, t.* "
+            "FROM unnest(%s::int[], %s::int[], %s::int[], %s::int[], %s::int[], %s::text[]) AS t",
             [run_id, *columns],
         )
 

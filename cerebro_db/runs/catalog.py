@@ -55,10 +55,10 @@ class RunCatalog:
         """Registered functions that workers know of."""
         return self._functions
 
-    def planned(self, hops: Sequence[Hop]) -> None:
+    def planned(self, hops: Sequence[Hop], reasons: Mapping[tuple[int, int], str]) -> None:
         """Hops are planned; before any of them is begun."""
         if hops:
-            self._catalog.add_plan(self._run_id, hops)
+            self._catalog.add_plan(self._run_id, hops, reasons)
 
     def begun(self, manifests: Sequence[dict[str, Any]], *, is_first: bool) -> None:
         """A worker is ready.

@@ -15,7 +15,7 @@ from cerebro_db.configs.messages import check_range
 from cerebro_db.configs.settings import Settings
 from cerebro_db.core.decisions import Asked, Decider, Fixed
 from cerebro_db.core.search import SearchSpec
-from cerebro_db.core.spec import HOPPER, ROTATION, SIDE_BY_SIDE, Configuration
+from cerebro_db.core.spec import HOPPER, ROTATION, Configuration
 from cerebro_db.core.state import RunState
 from cerebro_db.core.strategies import told
 from cerebro_db.decide.strategies import STRATEGIES
@@ -168,7 +168,7 @@ class Drive:
             with control_session(self._pool, request.search_path) as control:
                 models, setup = self._checked(control, request, set_up)
                 with (
-                    self._slots(control, setup) as setup,
+                    self._slots(control, setup, is_new=True) as setup,
                     reserved(control, setup, self._notify),
                 ):
                     self._run_id = register(control, self._dialect, setup, models)
@@ -186,7 +186,7 @@ class Drive:
         """Set up a new run that another driver is to begin; returns its run_id."""
         with control_session(self._pool, request.search_path) as control:
             models, setup = self._checked(control, request, set_up)
-            memory_workers(control, setup)
+            setup = setup.for_workers(min(memory_workers(control, setup), setup.num_workers))
             with reserved(control, setup, self._notify):
                 return register(control, self._dialect, setup, models, queued=queued)
 
@@ -302,10 +302,14 @@ class Drive:
             self._attempt(control, setup)
 
     @contextmanager
-    def _slots(self, control: Session, setup: RunSetup) -> Iterator[RunSetup]:
+    def _slots(
+        self, control: Session, setup: RunSetup, *, is_new: bool = False
+    ) -> Iterator[RunSetup]:
         """The setup with as many workers as there may be; while this lasts, nobody else has their slots."""
         fitting = memory_workers(control, setup)
         with slots(control, setup.num_workers, self._notify, fitting) as got:
+            if is_new:
+                setup = setup.for_workers(got)
             _check_together(setup, got)
             yield setup.with_workers(got)
 
@@ -606,11 +610,10 @@ def _search_ends(
 
 def _check_together(setup: RunSetup, workers: int) -> None:
     """Refuse fewer workers than must work at the same time."""
-    least = len(setup.packed.partitions)
-    if setup.spec.schedule in SIDE_BY_SIDE and workers < least:
+    if workers < setup.at_once:
         raise TooManyConnections(
-            f"got {workers} workers; strategy := {setup.spec.schedule!r} needs {least} at a time, one for each "
-            "partition",
+            f"got {workers} workers; strategy := {setup.spec.schedule!r} needs {setup.at_once} at a time, "
+            "which train a configuration together",
             hint="the NOTICE tells what there is too little of; strategy := 'averaging' works with any "
             "number of workers",
         )

@@ -10,7 +10,7 @@ from typing import Any
 from cerebro_db.core import events
 from cerebro_db.core.decisions import Asked
 from cerebro_db.core.ports import Clock, Executor, RunCatalog, StateStorage, Strategy
-from cerebro_db.core.spec import Configuration, Hop
+from cerebro_db.core.spec import AUTO, Configuration, Hop
 from cerebro_db.core.state import RunState, subjects
 from cerebro_db.core.tasks import (
     Average,
@@ -34,7 +34,7 @@ from cerebro_db.core.tasks import (
     WorkerView,
     WriteEvents,
 )
-from cerebro_db.decide import callbacks, retention
+from cerebro_db.decide import callbacks, grouping, retention
 from cerebro_db.decide.plan import plan, planned_again
 from cerebro_db.errors import (
     CerebroError,
@@ -135,6 +135,8 @@ class Loop:
     def _assign(self) -> bool:
         """Give all free workers something to do; whether any has."""
         self._decide()
+        if self._state.behind:  # what was not known when somebody else began a hop
+            self._plan()
         for worker in self._executor.free():
             while (task := self._next(worker)) is not None and not self._is_wanted(task):
                 pass
@@ -176,9 +178,15 @@ class Loop:
     def _plan(self) -> None:
         """Plan and store what comes next, before any of it is begun."""
         hops = plan(self._state)
-        if hops:
-            self._catalog.planned(hops)
-            self._state.apply(events.Planned(tuple(hops)))
+        if not hops:
+            return
+        is_chosen = self._state.spec.schedule == AUTO
+        reasons = grouping.explained(self._state, hops) if is_chosen else {}
+        self._catalog.planned(hops, reasons)
+        self._state.apply(events.Planned(tuple(hops)))
+        if self._state.spec.largest_group > 1:
+            for reason in reasons.values():
+                self._report.notify(f"strategy auto, {reason}")
 
     def _decide(self) -> None:
         """Change the set of configurations, as long as somebody wants to."""
@@ -306,7 +314,7 @@ class Loop:
         ]
         if made:
             self._trained(made)
-            self._round_done(hops[0].mst_key, self._state.spec.base(hops[0]))
+            self._round_done(hops[0].mst_key, self._state.spec.base(hops[0]), len(hops))
         else:
             self._round_failed(hops, min(failures, key=_is_consequence))
 
@@ -331,10 +339,10 @@ class Loop:
     def _averaged(self, task: Task | None) -> None:
         """A configuration has the state after a round."""
         assert isinstance(task, Average)
-        self._round_done(task.mst_key, task.version)
+        self._round_done(task.mst_key, task.version, self._state.spec.together)
 
-    def _round_done(self, mst_key: int, version: int) -> None:
-        self._state.apply(events.RoundDone(mst_key, version, self._clock()))
+    def _round_done(self, mst_key: int, version: int, hops: int) -> None:
+        self._state.apply(events.RoundDone(mst_key, version, hops, self._clock()))
         if self._state.tracks[mst_key].ended:
             self._forget_all(mst_key)
         self._discard()

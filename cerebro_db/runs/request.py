@@ -12,7 +12,7 @@ from cerebro_db.configs.messages import (
     check_range,
     check_text,
 )
-from cerebro_db.core.spec import EVERY_EPOCH, EVERY_HOP, HOPPER, ROTATION
+from cerebro_db.core.spec import AUTO, EVERY_EPOCH, EVERY_HOP, HOPPER, ROTATION
 from cerebro_db.core.strategies import ChosenStrategy, parse_strategy
 from cerebro_db.errors import InvalidArgument
 from cerebro_db.models.one_model import OneModel
@@ -73,7 +73,8 @@ class FitRequest:
                 "them",
                 hint="leave schedule out: strategy has all of its values, and more",
             )
-        name = self.schedule if self.strategy is None else self.strategy
+        default = AUTO if self.one is not None and self.schedule == HOPPER else self.schedule
+        name = default if self.strategy is None else self.strategy
         return parse_strategy(name, self.strategy_params)
 
     def check(self) -> None:

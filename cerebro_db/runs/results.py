@@ -193,7 +193,9 @@ def _write_models(
         catalog.execute(
             f"INSERT INTO {kept} SELECT s.mst_key, s.chunk, s.state FROM {states.name.sql} s "
             "JOIN unnest(%s::int[], %s::int[]) AS t(mst_key, version) "
-            "ON s.mst_key = t.mst_key AND s.version = t.version",
+            "ON s.mst_key = t.mst_key AND s.version = t.version "
+            # Of a round that is made together each segment has a copy.
+            "WHERE coalesce(s.partition_key, 0) >= 0",
             (mst_keys, versions),
         )
         numbers = [places[models[key].model_id] for key in mst_keys]

@@ -19,6 +19,8 @@ from cerebro_db.configs.memory import (
 from cerebro_db.core.decisions import Candidate
 from cerebro_db.core.search import SearchSpec
 from cerebro_db.core.spec import (
+    ALLREDUCE,
+    AUTO,
     AVERAGING,
     EVERY_HOP,
     GROUPED,
@@ -35,7 +37,14 @@ from cerebro_db.core.spec import (
 )
 from cerebro_db.core.strategies import ChosenStrategy
 from cerebro_db.decide import callbacks
-from cerebro_db.errors import CerebroError, InvalidArgument, ObjectInUse, WrongObjectType
+from cerebro_db.decide.grouping import Rule, largest_of
+from cerebro_db.errors import (
+    CerebroError,
+    InvalidArgument,
+    NotSupported,
+    ObjectInUse,
+    WrongObjectType,
+)
 from cerebro_db.models.architectures import load_architectures
 from cerebro_db.models.fit_checks import check_alike, target_facts
 from cerebro_db.models.one_model import architectures_of
@@ -149,6 +158,22 @@ class RunSetup:
             by="warm_start" if self.replaces else "replace",
         )
 
+    @property
+    def at_once(self) -> int:
+        """Workers that must work at the same time."""
+        if self.spec.schedule in SIDE_BY_SIDE:
+            return len(self.packed.partitions)
+        is_bound = self.packed.is_spread and self.spec.largest_group > 1
+        return len(self.packed.partitions) if is_bound else self.spec.largest_group
+
+    def for_workers(self, count: int) -> RunSetup:
+        """The same before it has begun, where there are no more workers: with smaller groups."""
+        if self.spec.schedule != AUTO or count >= self.at_once:
+            return self
+        rule = replace(Rule.of(self.spec), largest=1 if self.packed.is_spread else count)
+        spec = replace(self.spec, largest_group=largest_of(rule, self.configurations))
+        return replace(self, spec=spec, strategy_params=written(spec))
+
     def with_workers(self, count: int) -> RunSetup:
         """The same with another number of workers, which no result depends on."""
         return replace(
@@ -178,6 +203,11 @@ def set_up(
     configurations = maker.make(rows, known)
     check_averages(request.chosen, configurations)
     spec = spec_of(request, packed, validation, configurations, len(configurations), sql)
+    neighbours = int(session.run(*sql.neighbours(packed))[0][0])
+    check_one_host(request.chosen.name, packed, neighbours)
+    if request.chosen.name == AUTO:
+        most = len(packed.partitions) if neighbours == len(packed.partitions) else 1
+        spec = with_groups(spec, request, packed, configurations, most)
     return table.name, RunSetup(
         spec=spec,
         packed=packed,
@@ -188,14 +218,14 @@ def set_up(
         architectures=str(table.name),
         configurations=configurations,
         targets=targets,
-        threads=threads_of(session, sql, request.cores, packed),
+        threads=max(1, request.cores // neighbours),
         models=known,
         use_caching=bool(request.use_caching),
         replaces=bool(request.warm_start),
         gives_way=bool(request.replace),
         name=request.name,
         description=request.description,
-        strategy_params=request.chosen.text,
+        strategy_params=request.chosen.text if request.chosen.name != AUTO else written(spec),
     )
 
 
@@ -246,6 +276,46 @@ def spec_of(
     )
 
 
+def with_groups(
+    spec: RunSpec,
+    request: FitRequest,
+    packed: PackedTable,
+    configurations: Sequence[Configuration],
+    most: int,
+) -> RunSpec:
+    """The same with the largest group that the run may come to, and workers for it.
+
+    Where no group is of any use the run is that of a hopper.
+
+    Args:
+        spec: of a hopper.
+        request: of the caller.
+        packed: what is trained on.
+        configurations: of the run.
+        most: partitions whose workers have a way to each other.
+    """
+    partitions, chosen = len(packed.partitions), request.chosen
+    wanted = request.num_workers
+    if spec.use_gpus or (packed.is_spread and wanted not in (None, partitions)):
+        most = 1
+    most = min(most, chosen.group or partitions, wanted or partitions)
+    processors = chosen.processors or min(request.cores, partitions)
+    rule = Rule(partitions, processors, most, spec.epochs)
+    spec = replace(spec, processors=processors, largest_group=largest_of(rule, configurations))
+    if spec.largest_group == 1:
+        return spec
+    count = wanted or max(spec.largest_group, min(processors, partitions))
+    if packed.is_spread:  # each segment has a worker of its own
+        count = partitions
+    count = min(count, most_workers(packed, len(configurations), ALLREDUCE))
+    return replace(spec, workers=replace(spec.workers, count=count))
+
+
+def written(spec: RunSpec) -> str:
+    """What the choices of a run follow from, as parameters of its strategy."""
+    return f"processors={spec.processors}, group={spec.largest_group}"
+
+
 def partitions_of(
     packed: PackedTable, validation: PackedTable | None
 ) -> dict[str, tuple[int, ...]]:
@@ -278,6 +348,34 @@ def _frequency(request: FitRequest, configurations: Sequence[Configuration]) -> 
             hint="leave it out: with such callbacks the default is 1",
         )
     return frequency
+
+
+def check_one_host(strategy: str, packed: PackedTable, neighbours: int) -> None:
+    """Refuse trainers that have no way to each other.
+
+    Args:
+        strategy: of the run.
+        packed: what is trained on.
+        neighbours: of its partitions, the most that are on one host.
+    """
+    partitions = len(packed.partitions)
+    if strategy in SIDE_BY_SIDE and neighbours < partitions:
+        raise NotSupported(
+            f"strategy: got {strategy!r} for {packed.relation.name}, whose {partitions} partitions are on "
+            f"segments of several hosts, at most {neighbours} of them on one; allowed: partitions on one "
+            "host, as trainers of others have no way to each other",
+            hint=f"strategy := {HOPPER!r} moves nothing but states",
+        )
+
+
+def check_groups(setup: RunSetup, num_workers: int) -> None:
+    """Refuse fewer workers than the groups that a run has chosen."""
+    if setup.spec.schedule == AUTO and num_workers < setup.at_once:
+        raise InvalidArgument(
+            f"num_workers: got {num_workers}; allowed: from {setup.at_once}, as the run has begun with "
+            f"strategy := {AUTO!r}, and so many train a configuration together",
+            hint="leave it out",
+        )
 
 
 def check_enough(strategy: str, num_workers: int | None, packed: PackedTable) -> None:
@@ -344,22 +442,31 @@ def memory_workers(session: Session, setup: RunSetup) -> int:
         InvalidArgument: one of them may need more than it may use, with what the estimate is made of.
     """
     settings = Catalog(session).settings()
-    loads = [_load(configuration) for configuration in setup.possible]
+    loads = [_load(one, setup.at_once) for one in setup.possible]
     cache = settings.cache_mb * 2**20 if setup.use_caching else 0
     decoded = sum(table.decoded_bytes for table in setup.tables.values())
     estimate = worker_memory(loads, decoded, cache)
     memory_mb, cores = session.run(_MACHINE)[0]
     limit = worker_limit_mb(settings.max_worker_mb, memory_mb, cores)
     check_worker_memory(estimate, limit, "configurations")
+    fitting = max(1, usable_mb(memory_mb) * 2**20 // estimate.total)
+    if setup.spec.schedule in SIDE_BY_SIDE and fitting < setup.at_once:
+        total = setup.at_once * estimate.total // 2**20
+        raise InvalidArgument(
+            f"strategy: got {setup.spec.schedule!r}, for which {setup.at_once} workers may need {total} MB "
+            f"at the same time (each {estimate}); allowed: {usable_mb(memory_mb)} MB, which all workers "
+            "may use together",
+            hint=f"strategy := {HOPPER!r} has one replica of each configuration",
+        )
     if setup.packed.is_spread:  # segments have processes of their own, whatever the workers are
-        return setup.num_workers
-    return max(1, usable_mb(memory_mb) * 2**20 // estimate.total)
+        return setup.num_workers if fitting >= setup.at_once else 1
+    return fitting
 
 
 _MACHINE = "SELECT cerebro._memory_mb(), cerebro._cores()"
 
 
-def _load(configuration: Configuration) -> Load:
+def _load(configuration: Configuration, at_once: int) -> Load:
     facts, params = configuration.architecture.facts, configuration.compile_params
     fit = configuration.fit_params
     return Load(
@@ -372,6 +479,7 @@ def _load(configuration: Configuration) -> Load:
         facts.row_bytes,
         facts.largest_bytes,
         facts.fixed_bytes,
+        exchanges=at_once > 1,
     )
 
 

@@ -17,12 +17,22 @@ from cerebro_db.configs.parameters import parse_compile_params, parse_fit_params
 from cerebro_db.core import events
 from cerebro_db.core.decisions import Candidate
 from cerebro_db.core.search import SearchSpec
-from cerebro_db.core.spec import GROUPED, ROTATION, Architecture, Configuration, RunSpec, Workers
+from cerebro_db.core.spec import (
+    ALLREDUCE,
+    AUTO,
+    AVERAGING,
+    ROTATION,
+    SIDE_BY_SIDE,
+    Architecture,
+    Configuration,
+    RunSpec,
+    Workers,
+)
 from cerebro_db.core.state import RunState
 from cerebro_db.core.strategies import parse_strategy
 from cerebro_db.core.tasks import Measures
 from cerebro_db.decide import callbacks
-from cerebro_db.decide.plan import plan_epoch
+from cerebro_db.decide.plan import plan
 from cerebro_db.decide.search.recorded import Change, Recorded
 from cerebro_db.errors import InvalidArgument, InvalidData, WrongRunStatus
 from cerebro_db.models.architectures import limits_of
@@ -48,7 +58,13 @@ from cerebro_db.postgres.states import StateStore
 from cerebro_db.postgres.table_kinds import STATES_SUFFIX
 from cerebro_db.runs.catalog import RunCatalog, diverged, measured
 from cerebro_db.runs.request import check_workers
-from cerebro_db.runs.setup import RunSetup, check_enough, most_workers, partitions_of
+from cerebro_db.runs.setup import (
+    RunSetup,
+    check_enough,
+    check_groups,
+    most_workers,
+    partitions_of,
+)
 
 
 # -- written ---------------------------------------------------------------------------------------
@@ -164,16 +180,21 @@ def _started_from_previous(
     previous, sql = setup.output.suffixed(STATES_SUFFIX), dialect.training
     store = StateStore(states_of(row), len(setup.configurations), catalog, sql)
     states = store.create(lasting=True).name
-    catalog.execute(*sql.begin_states(states, previous, setup.packed, _first_partitions(setup)))
+    places = _first_partitions(setup)
+    first = {key: keys[0] for key, keys in places.items()}
+    others = {key: keys[1:] for key, keys in places.items()}
+    catalog.execute(*sql.begin_states(states, previous, setup.packed, first, others=others))
     return {mst_key for mst_key, _, _ in catalog.execute(sql.contents(states))}
 
 
-def _first_partitions(setup: RunSetup) -> dict[int, int]:
-    """The partition of each configuration's first hop, by mst_key: as the run will plan it."""
-    costs = {c.mst_key: c.hop_seconds for c in setup.configurations}
-    partitions = [partition.partition_key for partition in setup.packed.partitions]
-    hops = plan_epoch(costs, partitions, setup.spec.seed, 1)
-    return {hop.mst_key: hop.partition_key for hop in hops if hop.position == 0}
+def _first_partitions(setup: RunSetup) -> dict[int, list[int]]:
+    """The partitions of each configuration's first round, by mst_key: as the run will plan it."""
+    state = RunState(setup.spec, setup.configurations)
+    state.apply(events.Planned(tuple(plan(state))))
+    return {
+        key: [hop.partition_key for hop in state.ready(track)]
+        for key, track in state.tracks.items()
+    }
 
 
 # -- read back: what it was set up with ------------------------------------------------------------
@@ -215,6 +236,8 @@ def load_setup(
             resets=chosen.resets,
             warm_up=chosen.warm_up,
             bits=chosen.bits,
+            processors=chosen.processors or 1,
+            largest_group=chosen.group or 1,
             durability=row.durability,
             use_gpus=row.use_gpus,
             measured=() if search is None else search.measured,
@@ -356,10 +379,13 @@ def with_workers(setup: RunSetup, num_workers: int | None) -> RunSetup:
         return setup
     check_workers(setup.spec.schedule, num_workers)
     check_enough(setup.spec.schedule, num_workers, setup.packed)
+    check_groups(setup, num_workers)
     together = len(setup.configurations)
     if setup.search is not None:
         together = max(together, setup.search.concurrency)
-    most = most_workers(setup.packed, together, setup.spec.schedule)
+    is_grouped = setup.spec.schedule == AUTO and setup.at_once > 1
+    strategy = ALLREDUCE if is_grouped else setup.spec.schedule
+    most = most_workers(setup.packed, together, strategy)
     return setup.with_workers(min(num_workers, most))
 
 
@@ -401,7 +427,8 @@ def load_state(session: Session, store: StateStore, run: StoredRun, setup: RunSe
     watched = [
         key for key in going if callbacks.watches(state.tracks[key].configuration.fit_params)
     ]
-    is_recorded = spec.schedule in GROUPED or catalog.has_recorded(
+    # Parts of a round that is averaged have rows before there is a state of it.
+    is_recorded = spec.schedule == AVERAGING or catalog.has_recorded(
         run_id, going, spec.hops_an_epoch
     )
     with transaction(session):
@@ -517,12 +544,14 @@ def _go_back(
     with the driver's session the records of hops may go; states of later hops are on other segments.
     """
     run_id, states = run.run_id, states_of(run.row)
-    if run.row.schedule in GROUPED:
+    if run.row.schedule == AVERAGING:
         _forget_lost_parts(catalog, store, run_id, going, states.hops_an_epoch)
     if is_recorded:
         return
     catalog.forget_hops(run_id, going, states.hops_an_epoch)
-    recorded = going if states.every_hop else catalog.recorded_hops(run_id)
+    # Rows of hops that were made together are not made from their states.
+    is_certain = states.every_hop and run.row.schedule not in (AUTO, *SIDE_BY_SIDE)
+    recorded = going if is_certain else catalog.recorded_hops(run_id)
     for mst_key, version in going.items():
         if recorded.get(mst_key, 0) < version:
             first = catalog.first_unrecorded(run_id, mst_key, states.hops_an_epoch)

@@ -248,7 +248,8 @@ def _result(memory: WorkerMemory, report: HopReport) -> dict[str, Any]:
         "train_seconds": report.train_seconds,
         "compiled": report.compiled,
         "cached": report.cached,
-        "kept": memory.kept(),
+        # One statement can leave one row of this type: where others are led, theirs are in it.
+        "kept": memory.kept() + ([json.dumps(memory.reports)] if memory.reports else []),
         "memory_mb": report.memory_mb,
         "trained_at": time.time(),
     }

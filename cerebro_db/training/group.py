@@ -50,7 +50,7 @@ class GroupHop(Hop):
         assert task.part.meeting is not None
         self._part: RoundPart = task.part
         first, last = task.rows
-        self._batch_size = task.recipe.fit_params.batch_size
+        self._batch_size = task.batch_size
         self._own_steps = math.ceil((last - first) / self._batch_size)
         self._taken = 0
         self.reports: list[dict[str, Any]] = []

@@ -70,6 +70,7 @@ class RoundPart:
         meeting: of those that make the hops of the round together; None where each is made alone.
         steps: of a pass, of whoever has the most.
         is_pipelined: whether a step goes on while the gradients of the one before are exchanged.
+        batch_size: rows of a batch; None for those of the configuration.
     """
 
     place: int
@@ -78,6 +79,7 @@ class RoundPart:
     meeting: Meeting | None = None
     steps: int = 0
     is_pipelined: bool = False
+    batch_size: int | None = None
 
 
 @dataclass(frozen=True)
@@ -112,6 +114,17 @@ class HopTask:
     def rows(self) -> tuple[int, int]:
         """The first row of a pass that is trained on, and the one after the last."""
         return (0, self.buffers.total) if self.part is None else self.part.rows
+
+    @property
+    def batch_size(self) -> int:
+        """Rows of a batch."""
+        own = None if self.part is None else self.part.batch_size
+        return own or self.recipe.fit_params.batch_size
+
+    @property
+    def rows_per_call(self) -> int:
+        """Rows of one call: whole batches."""
+        return self.recipe.steps_per_call * self.batch_size
 
 
 @dataclass(frozen=True)
@@ -187,7 +200,7 @@ class Hop:
         self._program.load(state)
         self._partition = cache.get(task.cache_key)
         self._cached = self._partition is not None
-        self._stream = _Stream(self._train, task.recipe) if self._partition is None else None
+        self._stream = _Stream(self._train, task.rows_per_call) if self._partition is None else None
         self._passed = 0  # rows that were streamed, of all passes
 
     def feed(
@@ -256,7 +269,7 @@ class Hop:
         return row * self._task.buffers.total <= self._cache.limit
 
     def _train_whole(self, partition: Partition) -> None:
-        chunk = self._task.recipe.rows_per_call
+        chunk = self._task.rows_per_call
         for subepoch in range(self._task.recipe.fit_params.epochs):
             order = self._task.order.whole(subepoch, partition)[slice(*self._task.rows)]
             for start in range(0, len(order), chunk):
@@ -308,9 +321,9 @@ class _Stream:
     Rows are copied only for a call that has rows of several buffers.
     """
 
-    def __init__(self, train: Callable[[np.ndarray, np.ndarray], None], recipe: Recipe) -> None:
+    def __init__(self, train: Callable[[np.ndarray, np.ndarray], None], chunk: int) -> None:
         self._train = train
-        self._chunk = recipe.rows_per_call
+        self._chunk = chunk
         self._subepoch = 0
         self._features: list[np.ndarray] = []
         self._targets: list[np.ndarray] = []

@@ -166,7 +166,8 @@ def _part(task: Fields) -> RoundPart | None:
     bits = group.integer("bits", 8, 32)
     meeting = Meeting(group.text("name"), secret, size, place, group.flag("leads"), bits)
     steps, is_pipelined = group.integer("steps", 0), group.flag("is_pipelined")
-    return replace(found, meeting=meeting, steps=steps, is_pipelined=is_pipelined)
+    share = group.integer("batch_size", 1, 2**31 - 1)
+    return replace(found, meeting=meeting, steps=steps, is_pipelined=is_pipelined, batch_size=share)
 
 
 def _rate(task: Fields) -> float | None:

@@ -279,9 +279,11 @@ SELECT r.run_id, r.name, r.status,
        CASE k.goal WHEN 'loss' THEN coalesce(b.validation_loss, b.training_loss)
                    ELSE (coalesce(b.validation_metrics, b.training_metrics))[1]
        END AS best_so_far,
-       r.created, r.started, r.finished, r.schedule AS strategy
+       r.created, r.started, r.finished, r.schedule AS strategy, w.reason AS strategy_reason
   FROM cerebro.runs r
   JOIN planned p ON p.run_id = r.run_id
+  LEFT JOIN (SELECT DISTINCT ON (run_id) run_id, reason FROM cerebro._plan
+              WHERE reason IS NOT NULL ORDER BY run_id, epoch DESC, mst_key) w ON w.run_id = r.run_id
   LEFT JOIN epochs e ON e.run_id = r.run_id
   LEFT JOIN (SELECT DISTINCT ON (run_id) * FROM cerebro.leaderboard
               WHERE epoch IS NOT NULL ORDER BY run_id, rank, mst_key) b ON b.run_id = r.run_id

@@ -11,7 +11,7 @@ from cerebro_db.core.spec import Hop
 from cerebro_db.core.state import RunState
 from cerebro_db.decide import plan as plans
 from cerebro_db.decide import retention
-from cerebro_db.decide.plan import next_partition, plan_epoch
+from cerebro_db.decide.plan import next_partitions, plan_epoch
 
 
 def open_run(epochs: int = 2) -> RunState:
@@ -88,13 +88,11 @@ def test_the_state_of_who_may_be_promoted_is_left_where_it_would_go_on() -> None
     long, state = open_run(4), open_run(2)
     last = state.tracks[1].waiting[-1]
     (following,) = [hop for hop in long.tracks[1].waiting if (hop.epoch, hop.position) == (3, 0)]
-    assert next_partition(state, last) == following.partition_key
-    assert (
-        next_partition(state, state.tracks[1].waiting[0])
-        == state.tracks[1].waiting[1].partition_key
-    )
+    assert next_partitions(state, last) == [following.partition_key]
+    first, second, *_ = state.tracks[1].waiting
+    assert next_partitions(state, first) == [second.partition_key]
     closed = replanned(run_state({1: 1.0, 2: 5.0}, epochs=2))
-    assert next_partition(closed, closed.tracks[1].waiting[-1]) is None
+    assert next_partitions(closed, closed.tracks[1].waiting[-1]) == []
 
 
 def test_who_is_stopped_keeps_the_state_of_its_last_epoch() -> None:

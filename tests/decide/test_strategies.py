@@ -38,7 +38,7 @@ def end(state: RunState, worker: int) -> None:
             for hop in hops:
                 state.apply(events.HopDone(hop, 1.0, 0.0))
         case Average(mst_key, version):
-            state.apply(events.RoundDone(mst_key, version, 0.0))
+            state.apply(events.RoundDone(mst_key, version, 2, 0.0))
 
 
 def tidy(state: RunState) -> None:
@@ -132,7 +132,7 @@ def test_a_round_that_is_made_together_waits_for_as_many_workers() -> None:
     for hop in first:
         state.apply(events.HopDone(hop, 1.0, 0.0))
     assert state.tracks[2].done == 0
-    state.apply(events.RoundDone(2, 0, 0.0))
+    state.apply(events.RoundDone(2, 0, 2, 0.0))
     assert (state.tracks[2].done, state.tracks[2].states) == (2, {2})
     third = state.ready(state.tracks[2])
     assert take(state, 2) == Join(tuple(third), 0, leads=False)

@@ -170,9 +170,13 @@ def calm(bench: Any) -> dict[str, list[Any]]:
 
 
 @contextlib.contextmanager
-def under_way(bench: Any, out: str, more: str) -> Iterator[tuple[Background, int]]:
+def under_way(
+    bench: Any, out: str, more: str, configs: str = "pair"
+) -> Iterator[tuple[Background, int]]:
     """A run that has made some hops."""
-    call = f"SELECT cerebro_fit_multiple('packed', '{out}', 'pair', 8, {more}, name := '{out}')"
+    call = (
+        f"SELECT cerebro_fit_multiple('packed', '{out}', '{configs}', 8, {more}, name := '{out}')"
+    )
     caller = Background(bench.dsn, call, ())
     seen = (
         "SELECT (SELECT h.run_id FROM cerebro.hops h JOIN cerebro.runs r USING (run_id) "

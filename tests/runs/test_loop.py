@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from run_states import configuration, run_state
 
+from cerebro_db.configs.parameters import parse_fit_params
 from cerebro_db.core import events
 from cerebro_db.core.events import Decided
-from cerebro_db.core.spec import ALLREDUCE, AVERAGING, HOPPER, ROTATION, TASK, Hop, Workers
+from cerebro_db.core.spec import ALLREDUCE, AUTO, AVERAGING, HOPPER, ROTATION, TASK, Hop, Workers
 from cerebro_db.core.state import RunState
 from cerebro_db.core.tasks import (
     Answered,
@@ -36,6 +38,7 @@ from cerebro_db.decide.strategies import STRATEGIES
 from cerebro_db.postgres.sessions import StatementFailed
 from cerebro_db.runs.loop import Loop
 from cerebro_db.runs.report import Report
+from tests.decide.test_grouping import costly
 
 
 class Counting:
@@ -52,6 +55,7 @@ class Counting:
         self._tasks: dict[int, Task | None] = {}
         self._count, self._fails = count, fails
         self.made: dict[int, list[tuple[int, int]]] = {}
+        self.hops: list[Hop] = []
 
     def start(self) -> None:
         self._tasks = dict.fromkeys(range(self._count))
@@ -99,6 +103,7 @@ class Counting:
 
     def _hop(self, hop: Hop) -> HopResult:
         self.made.setdefault(hop.mst_key, []).append((hop.epoch, hop.partition_key))
+        self.hops.append(hop)
         return HopResult(hop, 0, 0, 0.0, 0.0, self._random.random(), 1)
 
     def _measured(self, mst_key: int, epoch: int) -> dict[str, Any]:
@@ -167,9 +172,10 @@ def run(
     decisions: Any = None,
     fails: int | None = None,
     costs: int = 6,
+    state: RunState | None = None,
 ) -> tuple[Counting, Written, RunState]:
     """A whole run."""
-    state = run_state(
+    state = state or run_state(
         {key: float(key) for key in range(1, costs + 1)},
         range(3),
         epochs=1 if decisions else 2,
@@ -249,3 +255,39 @@ def test_a_round_that_fails_leaves_the_others_alone(schedule: str) -> None:
         assert sorted(executor.made) == [1, 3, 4, 5, 6]
         assert written.ended_[2].startswith("division by zero (epoch 1, hop ")
         assert {key for key, _, _ in written.losses} == {1, 3, 4, 5, 6}
+
+
+def large(workers: int) -> RunState:
+    """Three models for eight processors, two of which stop early: one after its second epoch, one later."""
+    stopping = "callbacks=[EarlyStopping('loss', min_delta={}, patience=1)]"
+    fits = [f"batch_size=256,{stopping.format(delta)}" for delta in (0.6, 0.1, 0.0)]
+    ones = []
+    for key, fit in enumerate(fits, 1):
+        one = costly(key)
+        params = parse_fit_params(fit)
+        ones.append(replace(one, fit_text=fit, fit_params=params, budget=8, goal="min"))
+    spec = run_state(
+        {}, range(8), epochs=8, frequency=1, workers=workers, schedule=AUTO,
+        processors=8, largest_group=8,
+    ).spec  # fmt: skip
+    return RunState(spec, ones)
+
+
+@pytest.mark.parametrize("fails", [None, 3])
+def test_choices_do_not_depend_on_who_works_how_fast(fails: int | None) -> None:
+    found = []
+    for workers, seed in ((8, 1), (8, 2), (9, 3), (16, 4)):
+        executor, written, state = run(workers, seed, AUTO, fails=fails, state=large(workers))
+        groups = {
+            key: {hop.epoch: hop.group for hop in executor.hops if hop.mst_key == key}
+            for key in (1, 2, 3)
+        }
+        done = {key: len(hops) / 8 for key, hops in executor.made.items()}
+        found.append((groups, done, written.losses, written.ended_))
+        assert state.is_complete
+    assert found[1:] == found[:1] * 3
+    groups, done, *_ = found[0]
+    if fails is None:
+        assert done == {1: 2, 2: 4, 3: 8}
+        # Models that have stopped are missed two epochs later.
+        assert groups[3] == {1: 4, 2: 4, 3: 4, 4: 4, 5: 4, 6: 8, 7: 8, 8: 8}

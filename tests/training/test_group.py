@@ -120,6 +120,7 @@ def parts_of(
     leads: int = -1,
     bits: int = 32,
     is_pipelined: bool = False,
+    shares: Sequence[int] = (),
 ) -> tuple[bytes, list[Any]]:
     """A round over all partitions of some data, of which those of so many rows count; state, reports."""
     from cerebro_db.training.group import GroupHop
@@ -129,7 +130,8 @@ def parts_of(
     total, size = data.buffers.total, len(data.features)
     state = initial(recipe, data) if state is None else state
     counts, given = list(rows) or [total] * size, meetings(size, leads)
-    steps = max(math.ceil(count / recipe.fit_params.batch_size) for count in counts)
+    sizes = list(shares) or [recipe.fit_params.batch_size] * size
+    steps = max(math.ceil(count / own) for count, own in zip(counts, sizes, strict=True))
 
     def work(place: int) -> Any:
         order = order_of(5, 1, place, shuffle=recipe.fit_params.shuffle)
@@ -139,6 +141,7 @@ def parts_of(
             meeting=replace(given[place], bits=bits),
             steps=steps,
             is_pipelined=is_pipelined,
+            batch_size=sizes[place] if shares else None,
         )
         task = HopTask(recipe, order, data.buffers, (1, "training", place), 7, False, part=part)
         hop = GroupHop(task, state, None, Programs(), PartitionCache(cache_bytes), lambda: None)
@@ -154,7 +157,9 @@ def parts_of(
     return left
 
 
-def batches_of(data: Data, counts: Sequence[int], size: int, epoch: int = 1) -> list[Any]:
+def batches_of(
+    data: Data, counts: Sequence[int], size: int, epoch: int = 1, shares: Sequence[int] = ()
+) -> list[Any]:
     """The rows of each step, of all partitions one after another, in the order of their hops."""
     ordered = []
     for place, count in enumerate(counts):
@@ -167,14 +172,49 @@ def batches_of(data: Data, counts: Sequence[int], size: int, epoch: int = 1) -> 
         ]
         x, y = (np.concatenate(part)[:count] for part in zip(*rows, strict=True))
         ordered.append((x, y))
-    steps = max(math.ceil(count / size) for count in counts)
+    sizes = list(shares) or [size] * len(counts)
+    steps = max(math.ceil(count / own) for count, own in zip(counts, sizes, strict=True))
     return [
         tuple(
-            np.concatenate([part[which][step * size : (step + 1) * size] for part in ordered])
+            np.concatenate(
+                [
+                    part[which][step * own : (step + 1) * own]
+                    for part, own in zip(ordered, sizes, strict=True)
+                ]
+            )
             for which in (0, 1)
         )
         for step in range(steps)
     ]
+
+
+@pytest.mark.parametrize("cache_bytes", [2**20, 0], ids=["in memory", "streamed"])
+def test_who_shares_a_batch_takes_its_rows_together(
+    recipe: Callable[..., Any], cache_bytes: int
+) -> None:
+    """As plain Keras with batches of that size, of rows of all partitions."""
+    import keras
+
+    from cerebro_db.core.rounds import shares_of
+    from cerebro_db.training import models
+    from cerebro_db.training.state import from_bytes
+
+    data, shares = Data((20, 17), partitions=3), shares_of(8, 3)
+    assert shares == [3, 3, 2]
+    given = recipe(net(), f"{LOSS},optimizer='SGD(lr=0.1)'")
+    state, reports = parts_of(given, data, None, shares=shares, cache_bytes=cache_bytes)
+    model = models.build(given.architecture, 7)
+    model.compile(
+        optimizer=models.make_optimizer(given.compile_params.optimizer),
+        loss=keras.losses.CategoricalCrossentropy(),
+    )
+    for x, y in batches_of(data, [37] * 3, 8, shares=shares):
+        model.train_on_batch(x, keras.utils.to_categorical(y, CLASSES))
+    for ours, theirs in zip(weights_of(state), model.get_weights(), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-5)
+    assert [report["rows"] for report in reports] == [37] * 3
+    steps = next(one for name, one in from_bytes(state).items() if name.endswith("/iteration"))
+    assert steps == 19
 
 
 @pytest.mark.parametrize("optimizer", ["SGD(lr=0.1)", "SGD(lr=0.05,momentum=0.9)", "Adam(lr=0.01)"])

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from cerebro_db.core.ports import Strategy
-from cerebro_db.core.spec import ALLREDUCE, AVERAGING, HOPPER, PIPE, ROTATION, TASK
+from cerebro_db.core.spec import ALLREDUCE, AUTO, AVERAGING, HOPPER, PIPE, ROTATION, TASK
 from cerebro_db.decide.strategies.allreduce import AllReduce
+from cerebro_db.decide.strategies.auto import Auto
 from cerebro_db.decide.strategies.averaging import Averaging
 from cerebro_db.decide.strategies.hopper import Hopper
 from cerebro_db.decide.strategies.rotation import Rotation
@@ -21,5 +22,6 @@ STRATEGIES: Mapping[str, Strategy] = MappingProxyType(
         AVERAGING: Averaging(),
         ALLREDUCE: AllReduce(),
         PIPE: AllReduce(),
+        AUTO: Auto(),
     }
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cerebro_db.core.spec import ALLREDUCE, AVERAGING, HOPPER, PIPE, ROTATION, TASK
+from cerebro_db.core.spec import ALLREDUCE, AUTO, AVERAGING, HOPPER, PIPE, ROTATION, TASK
 from cerebro_db.postgres.dialects.greenplum_packing import GreenplumPacking, Spreading
 from cerebro_db.postgres.dialects.greenplum_packing import GreenplumPacking as SpreadPacking
 from cerebro_db.postgres.dialects.greenplum_prediction import Brought, GreenplumPrediction
@@ -67,7 +67,7 @@ class PostgreSQL:
     # Where one statement can train on all partitions at once.
     rotation: RotationStatements | None = None
     # Who may make the hops of a run.
-    strategies: tuple[str, ...] = (HOPPER, TASK, AVERAGING, ALLREDUCE, PIPE)
+    strategies: tuple[str, ...] = (HOPPER, TASK, AVERAGING, ALLREDUCE, PIPE, AUTO)
 
     # Whether it may run so many statements of a role at a time only.
     queues_statements = False
@@ -145,7 +145,7 @@ class Greenplum(PostgreSQL):
     packing = GreenplumPacking()
     training = GreenplumTraining()
     rotation: RotationStatements | None = GreenplumRotation()
-    strategies: tuple[str, ...] = (HOPPER, ROTATION)
+    strategies: tuple[str, ...] = (HOPPER, ROTATION, ALLREDUCE, PIPE, AUTO)
 
     queues_statements = True
     # Most is written by processes of segments, which work for the same session; who locks rows has

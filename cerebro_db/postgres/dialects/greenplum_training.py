@@ -7,7 +7,10 @@ next. One statement cannot write two tables, so the row of a hop is the driver's
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 from cerebro_db.core.tasks import HopFigures
@@ -16,11 +19,13 @@ from cerebro_db.postgres.dialects.postgresql_training import (
     WEIGHTS,
     HopMade,
     HopOrder,
+    Member,
     PostgreSQLTraining,
     ScanOrder,
     Statement,
     StateTables,
     columns_of,
+    is_of_others,
 )
 from cerebro_db.postgres.names import QualifiedName
 from cerebro_db.postgres.packed import PackedTable, PartitionInfo
@@ -58,7 +63,7 @@ class GreenplumTraining(PostgreSQLTraining):
         return (
             "SELECT q.mst_key, q.version, pg_catalog.sum(q.bytes)::bigint FROM (SELECT s.mst_key, "
             f"s.version, pg_catalog.octet_length(s.state) AS bytes FROM {table.sql} s "
-            "WHERE s.version >= 0 OFFSET 0) AS q GROUP BY 1, 2"
+            f"WHERE s.version >= 0 AND {ORIGINAL} OFFSET 0) AS q GROUP BY 1, 2"
         )
 
     def begin_states(
@@ -68,16 +73,26 @@ class GreenplumTraining(PostgreSQLTraining):
         packed: PackedTable,
         first: Mapping[int, int],
         version: int = 0,
+        others: Mapping[int, Sequence[int]] = MappingProxyType({}),
     ) -> Statement:
         """Copy the states that configurations begin with to where they are trained next."""
+        places = [
+            (mst_key, key, key if is_first else COPY)
+            for mst_key, key_of_first in first.items()
+            for is_first, key in (
+                (True, key_of_first),
+                *((False, other) for other in others.get(mst_key, ())),
+            )
+        ]
         sql = (
             f"INSERT INTO {table.sql} (segment_key, mst_key, version, chunk, partition_key, state) "
             "SELECT t.segment_key, p.mst_key, %s, p.chunk, t.partition_key, p.state "
             f"FROM {previous.sql} p JOIN unnest(%s::int[], %s::int[], %s::int[]) "
             "AS t(mst_key, segment_key, partition_key) ON t.mst_key = p.mst_key"
         )
-        places = [segment_key_of(partition_of(packed, key)) for key in first.values()]
-        return sql, [version, list(first), places, list(first.values())]
+        segments = [segment_key_of(partition_of(packed, key)) for _, key, _ in places]
+        keys, marks = [key for key, _, _ in places], [mark for _, _, mark in places]
+        return sql, [version, keys, segments, marks]
 
     def clone_state(
         self,
@@ -92,7 +107,7 @@ class GreenplumTraining(PostgreSQLTraining):
         sql = (
             f"INSERT INTO {target.sql} (segment_key, mst_key, version, chunk, partition_key, state) "
             f"SELECT %s, %s, 0, s.chunk, %s, s.state FROM {source.sql} s "
-            "WHERE s.mst_key = %s AND s.version = %s"
+            f"WHERE s.mst_key = %s AND s.version = %s AND {ORIGINAL}"
         )
         place = segment_key_of(partition_of(packed, partition_key))
         return sql, [place, mst_key, partition_key, *state]
@@ -126,10 +141,42 @@ class GreenplumTraining(PostgreSQLTraining):
     def hop(self, packed: PackedTable, order: HopOrder) -> Statement:
         """Train one configuration on one partition; ``made`` reads what it returns."""
         rows, parameters = self._rows_of_hop(packed, order)
+        if order.others:
+            return self._copied(packed, order, rows, parameters)
         goal = segment_after(packed, order)
         state = [goal, order.mst_key, order.makes, order.next_partition_key]
         sql = _HOP.format(rows=rows, states=order.into, told=TOLD)
         return sql, state + parameters
+
+    def _copied(
+        self, packed: PackedTable, order: HopOrder, rows: str, parameters: list[Any]
+    ) -> Statement:
+        """Train, and leave the state on several segments: all but one of these are copies."""
+        goals = [segment_after(packed, order)]
+        goals += [segment_key_of(partition_of(packed, key)) for key in order.others]
+        marks = [order.next_partition_key, *[COPY] * len(order.others)]
+        sql = _HOP_COPIED.format(rows=rows, states=order.into, told=TOLD)
+        return sql, [order.mst_key, order.makes, goals, marks, *parameters]
+
+    def share(self, packed: PackedTable, order: HopOrder) -> Statement:
+        """Train a replica together with others; returns the names of the partitions that are kept."""
+        rows, parameters = self._rows_of_hop(packed, order)
+        return _SHARE.format(rows=rows), parameters
+
+    def lead(self, packed: PackedTable, order: HopOrder, members: Sequence[Member]) -> Statement:
+        """The same, and leave the state; returns what a hop returns."""
+        return self.hop(packed, order)
+
+    def led(
+        self, rows: Sequence[tuple[Any, ...]], members: Sequence[Member]
+    ) -> tuple[HopMade, list[HopMade]]:
+        """Result of the statement of whoever has led a round, and of all of its hops."""
+        made = self.made(rows)
+        assert made.figures is not None
+        kept = [name for name in made.kept if not is_of_others(name)]
+        reports = json.loads(next(name for name in made.kept if is_of_others(name)))
+        of_hops = [HopMade(one["rows"], kept, 0, _figures(made.figures, one)) for one in reports]
+        return replace(made, kept=kept), of_hops
 
     def made(self, rows: Sequence[tuple[Any, ...]]) -> HopMade:
         """Result of the statement of a hop: a row for each chunk of the state."""
@@ -177,8 +224,8 @@ class GreenplumTraining(PostgreSQLTraining):
         partition = partition_of(packed, order.partition_key)
         version = "" if order.versions is None else " AND s.version = t.version"
         states = " UNION ALL ".join(
-            f"SELECT mst_key, {'NULL::int AS ' if order.versions is None else ''}version, chunk, "
-            f"state FROM {table.sql}"
+            f"SELECT s.mst_key, {'NULL::int AS ' if order.versions is None else 's.'}version, s.chunk, "
+            f"s.state FROM {table.sql} s{'' if order.versions is None else f' WHERE {ORIGINAL}'}"
             for table in order.states
         )
         columns = columns_of(packed)
@@ -243,6 +290,24 @@ class GreenplumTraining(PostgreSQLTraining):
             sql += _STATES_ROWS.format(states=source.sql, version=version)
             parameters += [where, there, *versions]
         return sql, parameters
+
+
+def _figures(led: HopFigures, told: Mapping[str, Any]) -> HopFigures:
+    """Figures of a hop of a round, from those of the one that has led it and what the hop has told."""
+    return replace(
+        led,
+        read=told["read_seconds"],
+        trained=told["train_seconds"],
+        loss=told["loss"],
+        compiled=told["compiled"],
+        cached=told["cached"],
+        memory_mb=told["memory_mb"],
+    )
+
+
+# In place of the partition where a state goes: what is one more copy of it, on another segment.
+COPY = -1
+ORIGINAL = "coalesce(s.partition_key, 0) >= 0"
 
 
 def cases(column: str, keys: Sequence[int], values: Sequence[Statement], kind: str) -> Statement:
@@ -343,6 +408,33 @@ SELECT %s, %s, %s, (c.saved).chunk, %s, (c.saved).state,
 RETURNING octet_length(state), {told}
 """
 
+# Which segments the state goes to is no join, for the same reason.
+_HOP_COPIED = """
+INSERT INTO {states} (segment_key, mst_key, version, chunk, partition_key, state, result)
+SELECT d.goal, %s, %s, d.chunk, d.mark, d.state,
+       CASE WHEN d.chunk = 0 AND coalesce(d.mark, 0) >= 0 THEN d.result END
+  FROM (SELECT unnest(%s::int[]) AS goal, unnest(%s::int[]) AS mark,
+               (c.saved).chunk AS chunk, (c.saved).state AS state, c.result
+          FROM (SELECT v.result, cerebro._saved_state((v.result).token) AS saved
+                  FROM (SELECT cerebro.cerebro_train(i.kind, i.task, i.state, i.weights, i.subepoch,
+                                                     i.buffer_id, i.x, i.x_shape, i.y, i.y_shape
+                                                     ORDER BY i.kind, i.subepoch, i.place)
+                               AS result
+                          FROM ({rows}) AS i GROUP BY i.segment_key) AS v) AS c) AS d
+RETURNING octet_length(state), {told}
+"""
+
+# A cursor is read by the process that trains on the segment.
+_SHARE = """
+DECLARE cerebro_share NO SCROLL CURSOR FOR
+SELECT (v.result).kept
+  FROM (SELECT cerebro.cerebro_train(i.kind, i.task, i.state, i.weights, i.subepoch,
+                                     i.buffer_id, i.x, i.x_shape, i.y, i.y_shape
+                                     ORDER BY i.kind, i.subepoch, i.place) AS result
+          FROM ({rows}) AS i GROUP BY i.segment_key) AS v;
+FETCH ALL FROM cerebro_share
+"""
+
 # Keys and tasks are no join, for the same reason.
 _FIRST_ROWS = """
 SELECT g.segment_key, g.mst_key, -1 AS kind, 0 AS chunk, {preparation} AS task,
@@ -398,7 +490,7 @@ SELECT %s, p.mst_key, p.epoch, p.position, p.partition_key, p.partition_key %% %
   LEFT JOIN cerebro._hops h
     ON h.run_id = p.run_id AND h.mst_key = p.mst_key AND h.epoch = p.epoch
    AND h.position = p.position
- WHERE s.chunk = 0 AND (s.result).rows IS NOT NULL AND h.run_id IS NULL
+ WHERE p.group_size = 1 AND s.chunk = 0 AND (s.result).rows IS NOT NULL AND h.run_id IS NULL
 """
 
 # Where states are put for a scan: as they are, since compressing them takes long and gains little.

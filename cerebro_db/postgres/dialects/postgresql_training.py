@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Protocol
 
 from cerebro_db.core.tasks import HopFigures
@@ -61,6 +62,7 @@ class HopOrder:
         version: of the state before: hops that the configuration has done.
         makes: version of the state afterwards.
         next_partition_key: where it goes afterwards, None at the end of what is planned.
+        others: further partitions that need the state afterwards: those of a round that is made together.
         worker: number of the worker.
         waited: seconds that the worker was idle before.
         task: JSON for the worker.
@@ -89,6 +91,7 @@ class HopOrder:
     reads: bool
     weights_of: int | None
     preparation: str | None = None
+    others: Sequence[int] = ()
 
     @property
     def into(self) -> str:
@@ -214,6 +217,7 @@ class PostgreSQLTraining:
         packed: PackedTable,
         first: Mapping[int, int],
         version: int = 0,
+        others: Mapping[int, Sequence[int]] = MappingProxyType({}),
     ) -> Statement:
         """Copy the states that configurations begin with, or go on from.
 
@@ -223,6 +227,7 @@ class PostgreSQLTraining:
             packed: what is trained on.
             first: the partition of each configuration's next hop, by mst_key.
             version: hops that they have done.
+            others: further partitions of that hop's round, by mst_key.
         """
         sql = (
             f"INSERT INTO {table.sql} (mst_key, version, chunk, partition_key, state) "
@@ -307,6 +312,21 @@ class PostgreSQLTraining:
             *([getattr(one, name) for one in members] for name in _MEMBER),
         ]
         return _LEAD.format(rows=rows, states=order.into, columns=HOP_COLUMNS), parameters
+
+    def led(
+        self, rows: Sequence[tuple[Any, ...]], members: Sequence[Member]
+    ) -> tuple[HopMade, list[HopMade]]:
+        """Result of the statement of whoever has led a round, and of all of its hops.
+
+        Args:
+            rows: that the statement returned.
+            members: the workers by their places.
+        """
+        _, _, kept, size = rows[0]
+        kept = [name for name in kept if not is_of_others(name)]
+        counts = {position: count for position, count, _, _ in rows}
+        of_hops = [HopMade(counts[one.position], kept, 0) for one in members]
+        return HopMade(sum(counts.values()), kept, size), of_hops
 
     def hops(self, packed: PackedTable, orders: Sequence[HopOrder]) -> Statement:
         """Train configurations one after another on one partition; ``all_made`` reads it.
@@ -401,6 +421,11 @@ class ScanOrder:
     tasks: list[str]
     reads: bool
     preparation: str | None = None
+
+
+def is_of_others(name: str) -> bool:
+    """True if it is no name of a partition, but what the other hops of a round did, as JSON."""
+    return name.startswith("[")
 
 
 class RotationStatements(Protocol):

@@ -1,0 +1,207 @@
+"""Groups: how many workers train a configuration together, where the run chooses that.
+
+A choice holds for an epoch of a configuration. It follows from static costs, from what the run was begun
+with, and from which configurations were still there two epochs before: never from how fast anything was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from cerebro_db.core.spec import TRAINING, Configuration, Hop, RunSpec
+from cerebro_db.core.state import RunState, Track
+from cerebro_db.decide.callbacks import watches
+from cerebro_db.decide.cost import joined_step_seconds, step_seconds
+
+# An epoch is planned while the one before it is trained, and by then that one is not measured.
+_EPOCHS_BEFORE = 2
+# Estimates are no better than that, and further trainers have to start.
+_MARGIN = 1.15
+_LEAST_SECONDS = 2.0
+# Rows of a worker's share where layers take statistics of it.
+_LEAST_ROWS = 32
+_OF_BATCHES = '"BatchNormalization"'
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Everything beside the configurations that a choice follows from.
+
+    Attributes:
+        partitions: of the training table.
+        processors: trainers that compute at the same time.
+        largest: hops that may be made together.
+        epochs: of the run.
+    """
+
+    partitions: int
+    processors: int
+    largest: int
+    epochs: int
+
+    @classmethod
+    def of(cls, spec: RunSpec) -> Rule:
+        """The rule of a run."""
+        partitions = len(spec.partitions[TRAINING])
+        return cls(partitions, spec.processors, spec.largest_group, spec.epochs)
+
+    @property
+    def possible(self) -> list[int]:
+        """Sizes of groups: an epoch has whole rounds of them."""
+        most = min(self.largest, self.partitions)
+        return [size for size in range(2, most + 1) if self.partitions % size == 0]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """How many workers train each of some configurations together.
+
+    Attributes:
+        sizes: by mst_key.
+        alone, seconds: estimates of an epoch of all of them, by a worker each and by this choice.
+    """
+
+    sizes: Mapping[int, int]
+    alone: float
+    seconds: float
+
+    @property
+    def largest(self) -> int:
+        """The largest group."""
+        return max(self.sizes.values(), default=1)
+
+
+def choose(rule: Rule, configurations: Sequence[Configuration]) -> Choice:
+    """The sizes by which an epoch of all configurations takes the shortest time, by estimate.
+
+    All that gain by a group have groups of one size. Where that gains little, each has one worker: with as
+    many configurations as processors nothing is faster.
+    """
+    every = {one.mst_key: 1 for one in configurations}
+    alone = _seconds(rule, configurations, every)
+    best = Choice(every, alone, alone)
+    for size in rule.possible:
+        sizes = {one.mst_key: size if gains(rule, one, size) else 1 for one in configurations}
+        seconds = _seconds(rule, configurations, sizes)
+        saved = (alone - seconds) * rule.epochs
+        if seconds * _MARGIN <= alone and saved >= _LEAST_SECONDS and seconds < best.seconds:
+            best = Choice(sizes, alone, seconds)
+    return best
+
+
+def gains(rule: Rule, one: Configuration, size: int) -> bool:
+    """True if the steps of a configuration are shorter by a group, which can do the same."""
+    batch = one.fit_params.batch_size
+    least = _LEAST_ROWS if _OF_BATCHES in one.architecture.text else 1
+    return batch >= least * size and share_of_time(rule, one, size) * _MARGIN <= 1
+
+
+def share_of_time(rule: Rule, one: Configuration, size: int) -> float:
+    """Estimated time of a step by a group, over that by one worker."""
+    facts, batch = one.architecture.facts, one.fit_params.batch_size
+    together = joined_step_seconds(facts, batch, size, rule.processors)
+    return together / step_seconds(facts, batch)
+
+
+def _seconds(
+    rule: Rule, configurations: Iterable[Configuration], sizes: Mapping[int, int]
+) -> float:
+    """Estimated seconds of an epoch: of the longest configuration, or of all processors together."""
+    longest, work = 0.0, 0.0
+    for one in configurations:
+        size = sizes[one.mst_key]
+        share = share_of_time(rule, one, size) if size > 1 else 1.0
+        own = one.hop_seconds * rule.partitions * share
+        longest = max(longest, own)
+        work += own * min(size, rule.processors)
+    return max(longest, work / min(rule.processors, rule.partitions))
+
+
+def largest_of(rule: Rule, configurations: Sequence[Configuration]) -> int:
+    """The largest group that a run may come to, whichever of its configurations end early."""
+    found = [choose(rule, configurations), *(choose(rule, [one]) for one in configurations)]
+    return max((one.largest for one in found), default=1)
+
+
+def size_of(state: RunState, track: Track, epoch: int) -> int | None:
+    """Hops of an epoch of a configuration that are made together; None where that is not known yet."""
+    rule, one = Rule.of(state.spec), track.configuration
+    if not any(gains(rule, one, size) for size in rule.possible):
+        return 1
+    going = _going(state, track, epoch - _EPOCHS_BEFORE)
+    return None if going is None else choose(rule, going).sizes[one.mst_key]
+
+
+def _going(state: RunState, track: Track, epoch: int) -> list[Configuration] | None:
+    """Configurations that have gone beyond an epoch, or do; None where some have not come there."""
+    found = []
+    for other in state.tracks.values():
+        is_going = True if other is track or epoch < 1 else _goes_beyond(state, other, epoch)
+        if is_going is None:
+            return None
+        if is_going:
+            found.append(other.configuration)
+    return found
+
+
+def _goes_beyond(state: RunState, track: Track, epoch: int) -> bool | None:
+    has_done = track.done >= epoch * state.spec.hops_an_epoch
+    stopped = track.verdict.stopped_epoch
+    if stopped is not None and stopped <= epoch:
+        return False
+    if track.ended is not None:
+        return has_done
+    if not has_done:
+        return None
+    is_judged = watches(track.configuration.fit_params) and state.is_awaited(track, epoch)
+    return None if is_judged and epoch not in track.scored else True
+
+
+def explained(state: RunState, hops: Iterable[Hop]) -> dict[tuple[int, int], str]:
+    """Why hops are made as they are, by mst_key and epoch: of an epoch in which that is new.
+
+    Args:
+        state: before these hops are planned.
+        hops: that are to be planned.
+    """
+    before = {key: track.group for key, track in state.tracks.items()}
+    changed: dict[int, list[Hop]] = {}
+    for hop in sorted(hop for hop in hops if hop.position == 0):
+        if before[hop.mst_key] != hop.group:
+            changed.setdefault(hop.epoch, []).append(hop)
+        before[hop.mst_key] = hop.group
+    return {(begun[0].mst_key, epoch): _told(state, begun) for epoch, begun in changed.items()}
+
+
+def _told(state: RunState, hops: Sequence[Hop]) -> str:
+    by_size: dict[int, list[Configuration]] = {}
+    for hop in hops:
+        by_size.setdefault(hop.group, []).append(state.tracks[hop.mst_key].configuration)
+    rule = Rule.of(state.spec)
+    parts = [_told_of(rule, size, members) for size, members in sorted(by_size.items())]
+    return f"from epoch {hops[0].epoch}: {'; '.join(parts)}"
+
+
+def _told_of(rule: Rule, size: int, members: Sequence[Configuration]) -> str:
+    one, batch = members[0], members[0].fit_params.batch_size
+    who = ", ".join(str(member.mst_key) for member in members[:_MOST_TOLD])
+    who += ", ..." if len(members) > _MOST_TOLD else ""
+    alone = step_seconds(one.architecture.facts, batch)
+    told = f"{size} workers together" if size > 1 else "one worker at a time"
+    told += f" for configuration{'s' if len(members) > 1 else ''} {who}"
+    told += f" (by estimate a step of {batch} rows takes one of them {1e3 * alone:.2g} ms"
+    other = (
+        size
+        if size > 1
+        else min(rule.possible, key=lambda n: share_of_time(rule, one, n), default=1)
+    )
+    if other > 1:
+        together = alone * share_of_time(rule, one, other)
+        told += f", {other} together {1e3 * together:.2g} ms, with {rule.processors} processors"
+    if size == 1 and any(gains(rule, one, other) for other in rule.possible):
+        told += "; all configurations together keep the processors busy, or have little to do"
+    return f"{told})"
+
+
+_MOST_TOLD = 10
