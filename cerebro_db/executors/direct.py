@@ -21,6 +21,7 @@ from cerebro_db.core.state import RunState
 from cerebro_db.core.tasks import Failure, Outcome, Ready, Result, Task, Train, WorkerView
 from cerebro_db.errors import (
     CerebroError,
+    ConfigurationFailed,
     HandedBack,
     RunCancelled,
     TooManyConnections,
@@ -35,6 +36,8 @@ from cerebro_db.training.fields import Fields
 # Between looks for workers that join, or that have gone; answers are told of.
 _LOOK_SECONDS = 0.5
 _MOST_TEXT = 1000
+# In a row; then a worker is sent away.
+_MOST_FAILURES = 3
 
 
 @dataclass
@@ -48,6 +51,7 @@ class _DirectWorker(_Worker):
         order_id: of what it has to do.
         is_ready: whether its trainer is.
         is_cancelled: whether its order was taken back.
+        failures: hops in a row that it could not make, for reasons of its own.
     """
 
     worker_id: int = 0
@@ -55,6 +59,7 @@ class _DirectWorker(_Worker):
     order_id: int = 0
     is_ready: bool = False
     is_cancelled: bool = False
+    failures: int = 0
 
     @property
     def name(self) -> str:
@@ -65,8 +70,8 @@ class _DirectWorker(_Worker):
 class DirectWorkers(WorkerSessions):
     """The worker sessions of one run, and direct workers, which only make hops.
 
-    What a direct worker fails at is done again by a session: so a machine with too little memory, or without a
-    library, fails no configuration.
+    What a direct worker fails at, but for what is the model's own fault, is done again by a session: so a
+    machine with too little memory fails no configuration. One that fails again and again is sent away.
 
     Args:
         place: what they work with.
@@ -187,21 +192,29 @@ class DirectWorkers(WorkerSessions):
             if result is not None:
                 done.append(worker.order_id)
                 yield Outcome(worker.number, task, result)
-            if row is None:
-                del self._direct[worker.number]
-            elif not worker.is_ready and row.is_ready:
-                worker.is_ready = True
-                worker.free_since = time.monotonic()
-                self._notify(f"{worker.name} has joined")
+            self._stands(board, worker, row)
         if done:
             board.forget(done)
         for row in rows.values():
             if not row.is_admitted:
                 self._admit(board, row)
 
+    def _stands(self, board: DirectBoard, worker: _DirectWorker, row: DirectRow | None) -> None:
+        """Take note of a worker that has left, or got ready; send one away that only fails."""
+        if row is None:
+            del self._direct[worker.number]
+            self._notify(f"{worker.name} has left")
+        elif worker.failures >= _MOST_FAILURES:
+            board.departed(worker.worker_id, f"{worker.failures} hops in a row failed")
+            worker.is_ready, worker.failures = False, 0
+        elif not worker.is_ready and row.is_ready:
+            worker.is_ready = True
+            worker.free_since = time.monotonic()
+            self._notify(f"{worker.name} has joined")
+
     def _ends(self, board: DirectBoard, row: DirectRow) -> bool:
         """Write down that the session of a worker has ended; it is there no more."""
-        board.lost(row.worker_id)
+        board.departed(row.worker_id, "its session has ended")
         return False
 
     def _admit(self, board: DirectBoard, row: DirectRow) -> None:
@@ -238,7 +251,12 @@ class DirectWorkers(WorkerSessions):
     def _answer(self, worker: _DirectWorker, hops: Sequence[Hop], text: str) -> Result:
         told = Fields.parse(text, "answer")
         if told.has("error"):
-            return _failure(HandedBack(f"{worker.name}: {told.text('error')[:_MOST_TEXT]}"))
+            error, hint = told.text("error")[:_MOST_TEXT], told.raw("hint")
+            if told.flag("is_of_the_model"):
+                return _failure(ConfigurationFailed(error, hint))
+            worker.failures += 1
+            return _failure(HandedBack(f"{worker.name}: {error}"))
+        worker.failures = 0
         made = told.integer("rows", 0), told.raw("kept"), told.integer("size", 0)
         return self._trained(worker, hops, [made])
 

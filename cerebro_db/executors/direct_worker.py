@@ -12,8 +12,21 @@ from typing import Any
 
 from cerebro_db.configs.messages import plain_text
 from cerebro_db.core.spec import TRAINING
-from cerebro_db.errors import CerebroError, InvalidArgument, LoopbackFailed, WrongRunStatus
-from cerebro_db.executors.direct_trainer import BEGIN, BUFFER, STATE, DirectTrainer, Row
+from cerebro_db.errors import (
+    CerebroError,
+    ConfigurationFailed,
+    InvalidArgument,
+    LoopbackFailed,
+    WrongRunStatus,
+)
+from cerebro_db.executors.direct_trainer import (
+    BEGIN,
+    BUFFER,
+    STATE,
+    DirectTrainer,
+    Row,
+    TrainerFailed,
+)
 from cerebro_db.postgres.catalog import STATES_SCHEMA
 from cerebro_db.postgres.dialects.postgresql_training import columns_of_names
 from cerebro_db.postgres.direct_session import DirectRun, DirectSession, Standing
@@ -244,6 +257,8 @@ class DirectWorker:
         try:
             trainer.start()
             self._work(session, run, trainer)
+        except Dropped:
+            self._is_leaving()
         except SessionLost:
             raise
         except BaseException as error:
@@ -255,22 +270,23 @@ class DirectWorker:
         session.leave(self._reason)
 
     def _work(self, session: DirectSession, run: DirectRun, trainer: DirectTrainer) -> None:
-        told: str | None = None
         cache_bytes = 0
         while not self._is_leaving():
             standing = session.standing()
             if standing is None or standing.status == "finished":
                 self._reason = f"run {run.run_id} is {'gone' if standing is None else 'finished'}"
                 return
-            if standing.told is None:
-                told = None
-            elif told is None and standing.manifest:
-                told = standing.told
+            if standing.dismissed is not None:
+                raise WrongRunStatus(
+                    f"the driver of run {run.run_id} has sent this worker away: {standing.dismissed}",
+                    hint="cerebro.direct_workers shows it; what failed is told above",
+                )
+            if standing.told is not None and not standing.is_ready:
                 cache_bytes = self._prepare(session, run, standing, trainer)
-            if told is not None and standing.order_id is not None:
+            if standing.is_ready and standing.order_id is not None:
                 self._follow(session, run, trainer, standing.order_id, cache_bytes)
                 self._last_work = time.monotonic()
-                if self._options.once:
+                if self._options.once and self._hops:
                     self._reason = "it was to make one hop"
                     return
                 continue
@@ -350,15 +366,27 @@ class DirectWorker:
         except SessionLost:
             raise
         except CerebroError as error:
-            self._tell(f"a hop is left to others: {error.message}")
-            self._hand_back(session, order_id, _plain(error))
+            self._tell(f"a hop has failed: {error.message}")
+            # Loss that is no number, for example: it would be so anywhere.
+            is_of_the_model = (
+                isinstance(error, TrainerFailed) and error.sqlstate == ConfigurationFailed.sqlstate
+            )
+            self._hand_back(session, order_id, _plain(error), error.hint, is_of_the_model)
         except ValueError as error:  # of what was read
             self._hand_back(session, order_id, _plain(error))
         finally:
             self._order_id = None
 
-    def _hand_back(self, session: DirectSession, order_id: int, why: str) -> None:
-        session.hand_back(order_id, json.dumps({"error": why}))
+    @staticmethod
+    def _hand_back(
+        session: DirectSession,
+        order_id: int,
+        why: str,
+        hint: str | None = None,
+        is_of_the_model: bool = False,
+    ) -> None:
+        answer = {"error": why, "hint": hint, "is_of_the_model": is_of_the_model}
+        session.hand_back(order_id, json.dumps(answer))
 
     def _make(
         self,

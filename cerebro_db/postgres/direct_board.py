@@ -121,12 +121,12 @@ class DirectBoard:
         sql = "DELETE FROM cerebro._direct_orders WHERE order_id = ANY (%s::bigint[])"
         self._session.run(sql, (list(order_ids),))
 
-    def lost(self, worker_id: int) -> None:
-        """The session of a worker has ended without a word."""
+    def departed(self, worker_id: int, reason: str) -> None:
+        """A worker has gone without a word, or is sent away."""
         self._session.run(
-            "UPDATE cerebro._direct_workers SET departed = pg_catalog.clock_timestamp(), "
-            "reason = 'its session has ended' WHERE worker_id = %s AND departed IS NULL",
-            (worker_id,),
+            "UPDATE cerebro._direct_workers SET departed = pg_catalog.clock_timestamp(), reason = %s "
+            f"WHERE worker_id = %s AND departed IS NULL; NOTIFY {channel_of_worker(worker_id)}",
+            (reason, worker_id),
         )
 
     def has_news(self) -> bool:

@@ -70,13 +70,17 @@ class Standing:
 
     Attributes:
         told: what makes its trainer ready, as JSON, from the driver that has admitted it; else None.
+        is_ready: whether that driver knows that its trainer is.
         order_id: of what it has to do; None for nothing.
+        dismissed: why the driver has sent it away; None where it has not.
     """
 
     status: str
     told: str | None
+    is_ready: bool
     manifest: dict[str, Any]
     order_id: int | None
+    dismissed: str | None
 
 
 class DirectSession:
@@ -235,9 +239,11 @@ class DirectSession:
     def standing(self) -> Standing | None:
         """How this worker stands; None where its run was dropped."""
         rows = self.run(
-            "SELECT v.status, CASE WHEN w.number IS NOT NULL THEN w.told::text END, v.manifest, ("
+            "SELECT v.status, CASE WHEN w.number IS NOT NULL THEN w.told::text END, w.facts IS NOT NULL, "
+            "v.manifest, ("
             "    SELECT o.order_id FROM cerebro._direct_orders o "
-            "     WHERE o.run_id = w.run_id AND o.worker_id = w.worker_id AND o.answer IS NULL LIMIT 1) "
+            "     WHERE o.run_id = w.run_id AND o.worker_id = w.worker_id AND o.answer IS NULL LIMIT 1), "
+            "CASE WHEN w.departed IS NOT NULL THEN w.reason END "
             "FROM cerebro._direct_workers w JOIN cerebro.runs v ON v.run_id = w.run_id "
             "WHERE w.worker_id = %s",
             (self._worker_id,),

@@ -19,8 +19,8 @@ from tests.fitting.test_resume import results
 
 PROGRAM = Path(sys.executable).parent / "cerebro"
 pytestmark = pytest.mark.not_on_segments(EMBEDDED_ONLY)
-EPOCHS = 25
-GIVEN = "validation_table := 'val', metrics_compute_frequency := 5, num_workers := 1"
+EPOCHS = 10
+GIVEN = "validation_table := 'val', metrics_compute_frequency := 2, num_workers := 1"
 
 
 class Worker:
@@ -68,7 +68,7 @@ def worker(bench: Any, keepers: Path) -> Iterator[Callable[..., Worker]]:
 @pytest.fixture(scope="module")
 def calm(bench: Any) -> list[Any]:
     """What a run leaves to which nobody comes."""
-    select(bench, "direct", [2], [ADAM, ADAM.replace("0.01", "0.003")], ["batch_size=4, epochs=3"])
+    select(bench, "direct", [2], [ADAM, ADAM.replace("0.01", "0.003")], ["batch_size=1, epochs=20"])
     run_id = bench.value(
         f"SELECT cerebro_fit_multiple('packed', 'direct_calm', 'direct', {EPOCHS}, {GIVEN})"
     )
@@ -100,12 +100,12 @@ def test_workers_come_die_and_leave_and_nothing_else_changes(
     first = worker(run_id)
     until(lambda: status(bench, run_id) == ["joining"])
     caller = Background(bench.dsn, "SELECT cerebro_resume(%s)", (run_id,))
-    until(lambda: hops_of(bench, run_id)[0] >= 5)
+    until(lambda: hops_of(bench, run_id)[0] >= 3)
     ordered = "SELECT count(*) FROM cerebro._direct_orders WHERE run_id = %s AND answer IS NULL"
     until(lambda: bench.value(ordered, (run_id,)))
     first.process.send_signal(signal.SIGKILL)
     second = worker(run_id)
-    until(lambda: hops_of(bench, run_id)[1:] > [5])
+    until(lambda: hops_of(bench, run_id)[1:] > [3])
     second.process.send_signal(signal.SIGTERM)
     code, told, errors = second.ended()
     assert (code, errors) == (0, "")
@@ -116,7 +116,7 @@ def test_workers_come_die_and_leave_and_nothing_else_changes(
     reasons = "SELECT reason FROM cerebro.direct_workers WHERE run_id = %s ORDER BY joined"
     assert bench.column(reasons, (run_id,)) == ["its session has ended", "it was asked to leave"]
     made = "SELECT count(*) FROM cerebro.hops WHERE run_id = %s AND worker > 0"
-    assert bench.value(made, (run_id,)) == sum(hops_of(bench, run_id)) > 10
+    assert bench.value(made, (run_id,)) == sum(hops_of(bench, run_id)) > 6
     bench.run("SELECT cerebro_drop_run(%s)", (run_id,))
     for table in ("workers", "orders"):
         assert bench.value(f"SELECT count(*) FROM cerebro.catalog_direct_{table}") == 0
