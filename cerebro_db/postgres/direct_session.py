@@ -118,7 +118,9 @@ class DirectSession:
         version = self._connection.server_version
         ((has_segments,),) = self.run(f"SELECT {HAS_SEGMENTS}")
         self._dialect = dialect_of(version, has_segments)
-        settings = [*self._dialect.session_settings(), *_SERVER_KEEPALIVES]
+        # A hop that is told of as done lasts, whatever a role has set for itself.
+        durable = "SET synchronous_commit = on"
+        settings = [*self._dialect.session_settings(), *_SERVER_KEEPALIVES, durable]
         if version >= _USER_TIMEOUT_SINCE:
             settings.append("SET tcp_user_timeout = '30s'")
         self.run("; ".join(settings))
