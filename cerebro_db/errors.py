@@ -225,6 +225,13 @@ class PeerLost(CerebroError):
     advice = "a run goes on by itself, from the last state that was stored"
 
 
+class HandedBack(CerebroError):
+    """A worker that has joined a run has left a hop to others, for a reason of its own."""
+
+    sqlstate = "YC005"
+    advice = "the run goes on by itself: a worker beside the server makes the hop"
+
+
 class RunFailed(CerebroError):
     """A run cannot go on."""
 

@@ -19,6 +19,7 @@ from cerebro_db.cli import (
     steering,
     training,
     work,
+    worker,
 )
 from cerebro_db.errors import CerebroError
 
@@ -38,6 +39,7 @@ work.register(app)
 steering.register(app)
 files.register(app)
 jobs.register(app)
+worker.register(app)
 app.add_typer(server.app, name="server")
 
 

@@ -16,10 +16,12 @@ class WorkerView:
 
     Attributes:
         kept: data set and key of the partitions that it has in memory.
+        only_hops: whether it does nothing but hops, and none that somebody has failed at.
     """
 
     number: int
     kept: Collection[tuple[str, int]] = ()
+    only_hops: bool = False
 
     def keeps(self, dataset: str, partition_key: int) -> bool:
         """True if it has a partition in memory."""

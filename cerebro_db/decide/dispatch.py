@@ -64,6 +64,8 @@ def next_hops(state: RunState, worker: WorkerView, held: Collection[int]) -> tup
 
 def next_alone(state: RunState, worker: WorkerView) -> Hop | None:
     """One of the hops that are made one by one."""
+    if worker.only_hops:
+        return None
     serves = state.spec.workers.serves
     for hop in state.alone:
         if state.tracks[hop.mst_key].is_alive and serves(worker.number, hop.partition_key):

@@ -193,7 +193,7 @@ class WorkerSessions:
     def poll(self) -> Iterator[Outcome]:
         """Wait a moment; what has come of tasks meanwhile."""
         busy = [worker for worker in self._workers if worker.is_busy]
-        wait_any([worker.session for worker in busy], POLL_SECONDS)
+        self._wait([worker.session for worker in busy])
         now = time.monotonic()
         if now - self._ticked >= POLL_SECONDS:
             self._place.pool.tick()
@@ -202,6 +202,10 @@ class WorkerSessions:
             task, result = worker.task, self._advanced(worker)
             if result is not None:
                 yield Outcome(worker.number, task, result)
+
+    def _wait(self, busy: Sequence[Session]) -> None:
+        """Wait a moment for sessions that work."""
+        wait_any(busy, POLL_SECONDS)
 
     def cancel(self, worker: int) -> None:
         """Ask the server to cancel what a worker does."""

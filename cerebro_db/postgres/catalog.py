@@ -25,6 +25,7 @@ QUEUED = "queued"
 # That have rows of a run.
 RUN_TABLES = (
     "runs", "configurations", "architectures", "plan", "decisions", "hops", "metrics", "requests",
+    "direct_workers", "direct_orders",
 )  # fmt: skip
 LOCK_CATALOG = "SELECT cerebro._lock_catalog(%s::text[])"
 
@@ -570,8 +571,8 @@ class Catalog:
     def drop_run(self, run_id: int) -> None:
         """Drop all that the catalog knows of a run."""
         tables = (
-            "requests", "metrics", "hops", "decisions", "plan", "architecture_keys",
-            "configurations",
+            "direct_orders", "direct_workers", "requests", "metrics", "hops", "decisions", "plan",
+            "architecture_keys", "configurations",
         )  # fmt: skip
         for table in tables:
             self._run(f"DELETE FROM cerebro._{table} WHERE run_id = %s", [run_id])

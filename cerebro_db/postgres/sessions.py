@@ -207,6 +207,16 @@ class Session(Ticking):
         """The rows of the finished statement."""
         return self._rows or []
 
+    def heard(self) -> bool:
+        """True if somebody has notified this session since the last time; it has nothing else to do."""
+        try:
+            self._connection.poll()
+        except psycopg2.Error as error:
+            raise self._translated(error) from None
+        found = bool(self._connection.notifies)
+        self._connection.notifies.clear()
+        return found
+
     def fileno(self) -> int:
         """The socket, for poll()."""
         return int(self._connection.fileno())

@@ -34,9 +34,11 @@ from cerebro_db.errors import (
     TooManyConnections,
     WrongRunStatus,
 )
-from cerebro_db.executors.sessions import WorkerSessions, Workplace
+from cerebro_db.executors.direct import make_executor
+from cerebro_db.executors.sessions import Workplace
 from cerebro_db.executors.tasks import TaskWriter, worker_task
 from cerebro_db.models.fit_checks import functions_of
+from cerebro_db.postgres import direct_board
 from cerebro_db.postgres.catalog import Catalog, Driving, StoredRun
 from cerebro_db.postgres.control import (
     END_HOLDER,
@@ -340,6 +342,7 @@ class Drive:
     def _run(self, control: Session, catalog: Catalog, setup: RunSetup) -> None:
         run = catalog.run(self._run_id)
         _wait_for_orphans(control, run)
+        direct_board.revoke(control, run.run_id)
         settings = catalog.settings()
         cache_bytes = settings.cache_mb * 2**20 if setup.use_caching else 0
         decoded = sum(table.decoded_bytes for table in setup.tables.values())
@@ -393,7 +396,7 @@ class Drive:
     ) -> None:
         catalog, limits, clock = place.store.catalog, self._limits, time.monotonic
         place.store.before_drop = written.flush
-        executor = WorkerSessions(place, setup.num_workers)
+        executor = make_executor(place, setup.num_workers, setup.spec.schedule, self._notify)
         decider, made = self._decider, decisions_of(catalog, run.run_id)
         if setup.search is not None:
             decider = decider_of(setup, setup.search, made)

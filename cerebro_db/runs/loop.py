@@ -38,6 +38,7 @@ from cerebro_db.decide import callbacks, grouping, retention
 from cerebro_db.decide.plan import plan, planned_again
 from cerebro_db.errors import (
     CerebroError,
+    HandedBack,
     InvalidArgument,
     PeerLost,
     RunCancelled,
@@ -146,6 +147,8 @@ class Loop:
 
     def _next(self, worker: WorkerView) -> Task | None:
         """The next task of a worker."""
+        if worker.only_hops:
+            return self._strategy.next(self._state, worker, self._clock())
         if self._untried:
             return Trial(tuple(self._untried))
         if self._state.combining:
@@ -417,6 +420,12 @@ class Loop:
         assert failure.error is not None
         if isinstance(task, WriteEvents):  # what is missing is written when the run is resumed
             self._report.notify(f"TensorBoard: {failure.message}")
+            return
+        if failure.sqlstate == HandedBack.sqlstate and isinstance(task, Train):
+            self._report.notify(failure.message)
+            self._state.apply(events.Separated(task.hops))
+            for hop in task.hops:
+                self._drop_if_ended(hop)
             return
         if failure.sqlstate == TrainerLost.sqlstate and self._is_made_again(task):
             self._report.notify(f"{failure.message}; its task is done again")

@@ -16,7 +16,7 @@ class Averaging(Hopper):
 
     def next(self, state: RunState, worker: WorkerView, now: float) -> Task | None:
         """A round that waits to be averaged, else what a hopper does."""
-        rounds = state.to_average
+        rounds = [] if worker.only_hops else state.to_average
         return rounds[0] if rounds else super().next(state, worker, now)
 
     def _training(self, state: RunState, worker: WorkerView, held: Collection[int]) -> Task | None:

@@ -15,6 +15,8 @@ class Hopper:
     def next(self, state: RunState, worker: WorkerView, now: float) -> Task | None:
         """A scan where one is due, else hops, else any scan."""
         held = retention.held(state)
+        if worker.only_hops:
+            return self._training(state, worker, held)
         # What decides when the run ends comes before what somebody who is free can do meanwhile.
         if not dispatch.is_pressing(state, worker, held):
             scans = scoring.next_scans(state, worker, now, held, idle=False)

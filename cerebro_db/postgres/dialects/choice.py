@@ -68,6 +68,8 @@ class PostgreSQL:
     rotation: RotationStatements | None = None
     # Who may make the hops of a run.
     strategies: tuple[str, ...] = (HOPPER, TASK, AVERAGING, ALLREDUCE, PIPE, AUTO)
+    # Of these, whose hops may also be made by workers that join from elsewhere, and leave.
+    direct_strategies: tuple[str, ...] = (HOPPER, AVERAGING)
 
     # Whether it may run so many statements of a role at a time only.
     queues_statements = False
@@ -146,6 +148,7 @@ class Greenplum(PostgreSQL):
     training = GreenplumTraining()
     rotation: RotationStatements | None = GreenplumRotation()
     strategies: tuple[str, ...] = (HOPPER, ROTATION, ALLREDUCE, PIPE, AUTO)
+    direct_strategies: tuple[str, ...] = ()
 
     queues_statements = True
     # Most is written by processes of segments, which work for the same session; who locks rows has

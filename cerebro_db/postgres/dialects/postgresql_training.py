@@ -442,8 +442,13 @@ class RotationStatements(Protocol):
 
 def columns_of(packed: PackedTable) -> dict[str, str]:
     """The quoted names of the columns of a packed table, to be written behind an alias ``p``."""
-    inputs = [one.name for one in packed.inputs]
-    targets = [one.name for one in packed.targets]
+    return columns_of_names(
+        [one.name for one in packed.inputs], [one.name for one in packed.targets]
+    )
+
+
+def columns_of_names(inputs: Sequence[str], targets: Sequence[str]) -> dict[str, str]:
+    """The same from the names of inputs and targets."""
     return {
         "x": _joined(inputs),
         "x_shape": _joined([f"{name}_shape" for name in inputs]),

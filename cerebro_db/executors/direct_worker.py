@@ -1,0 +1,508 @@
+"""A direct worker: joins a run over libpq, makes the hops that its driver orders, and leaves."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from cerebro_db.configs.messages import plain_text
+from cerebro_db.core.spec import TRAINING
+from cerebro_db.errors import (
+    CerebroError,
+    ConfigurationFailed,
+    InvalidArgument,
+    LoopbackFailed,
+    WrongRunStatus,
+)
+from cerebro_db.executors.direct_trainer import (
+    BEGIN,
+    BUFFER,
+    STATE,
+    DirectTrainer,
+    Row,
+    TrainerFailed,
+)
+from cerebro_db.postgres.catalog import STATES_SCHEMA
+from cerebro_db.postgres.dialects.postgresql_training import columns_of_names
+from cerebro_db.postgres.direct_session import DirectRun, DirectSession, Standing
+from cerebro_db.postgres.names import QualifiedName
+from cerebro_db.postgres.sessions import SessionLost
+from cerebro_db.relay.keepers import Installation
+from cerebro_db.training.fields import Fields
+from cerebro_db.training.functions import distribution_of
+
+# Between looks whether an order still stands, and for one where nobody tells of it.
+_LOOK_SECONDS = 0.5
+# Buffers are read so many bytes at a time; the trainer computes meanwhile.
+_BATCH_BYTES = 16 * 2**20
+_RECONNECT_SECONDS = 1.0
+_MOST_TEXT = 1000
+# What a machine tells of itself that need not be as on the server.
+_OF_NO_EFFECT = ("functions",)
+# Settings of the server's machine that mean nothing on another one.
+_OF_THIS_MACHINE = {"trainer_cpus": "", "trainer_nice": "0", "idle_seconds": "10"}
+
+
+class TakenBack(Exception):
+    """Nobody wants the hop any more that is under way."""
+
+
+class Dropped(Exception):
+    """This worker leaves, and its hop with it."""
+
+
+@dataclass(frozen=True)
+class WorkerOptions:
+    """What a worker was started with.
+
+    Attributes:
+        dsn: of libpq.
+        run_id: to join.
+        once: whether it leaves after a hop.
+        idle_seconds: without a hop, after which it leaves.
+        grace_seconds: that a hop may take when the worker is asked to leave.
+        threads: of its trainer; None for those of the run.
+        memory_mb: that its trainer may use; None for the setting of the database.
+        cache_mb: of decoded partitions that it keeps; None for that of the run.
+        use_gpus: whether it trains on GPUs.
+        any_machine: whether it joins where results would not be the same.
+        host: its name, for people.
+    """
+
+    dsn: str
+    run_id: int
+    once: bool
+    idle_seconds: float
+    grace_seconds: float
+    threads: int | None
+    memory_mb: int | None
+    cache_mb: int | None
+    use_gpus: bool
+    any_machine: bool
+    host: str
+
+
+@dataclass(frozen=True)
+class Order:
+    """A hop that a driver has ordered.
+
+    Attributes:
+        hop: of the plan, by the names of its columns.
+        makes: version of the state afterwards.
+        task: JSON for the trainer.
+        salt: what places the buffers; None leaves them in the order of their ids.
+        passes: over the partition.
+        weights_of: model_id whose weights are the start.
+        source, target: tables of the state before and afterwards.
+        packed: the packed table.
+        columns: of it, as ``columns_of`` tells them.
+        decoded_bytes: of the partition in memory.
+    """
+
+    run_id: int
+    hop: Mapping[str, int]
+    version: int
+    makes: int
+    next_partition_key: int | None
+    waited: float
+    task: str
+    salt: str | None
+    passes: int
+    weights_of: int | None
+    source: QualifiedName | None
+    target: QualifiedName
+    packed: QualifiedName
+    columns: dict[str, str]
+    row_bytes: int
+    rows: int
+
+    @classmethod
+    def parse(cls, text: str, run: DirectRun) -> Order:
+        """An order as a driver writes it.
+
+        Raises:
+            InvalidArgument: it is none, or one of another run.
+        """
+        told = Fields.parse(text, "order")
+        if told.integer("run_id") != run.run_id:
+            raise InvalidArgument(f"order: got one of run {told.integer('run_id')}")
+        names = ("mst_key", "epoch", "position", "partition_key", "worker")
+        source = told.raw("source")
+        return cls(
+            run_id=run.run_id,
+            hop={name: told.integer(name, 0, 2**31 - 1) for name in names},
+            version=told.integer("version", 0),
+            makes=told.integer("makes"),
+            next_partition_key=_optional(told, "next_partition_key"),
+            waited=told.number("waited"),
+            task=told.text("task"),
+            salt=None if told.raw("salt") is None else told.text("salt"),
+            passes=told.integer("passes", 1),
+            weights_of=_optional(told, "weights_of"),
+            source=None if source is None else _of_states(told.text("source"), run),
+            target=_of_states(told.text("target"), run),
+            packed=_named(told.object("packed")),
+            columns=columns_of_names(_texts(told, "inputs"), _texts(told, "targets")),
+            row_bytes=told.integer("row_bytes", 1),
+            rows=told.integer("rows", 0),
+        )
+
+    @property
+    def partition_key(self) -> int:
+        """Of the partition to train on."""
+        return self.hop["partition_key"]
+
+    def batches(self, cache_bytes: int) -> Iterator[tuple[int, list[int]]]:
+        """The buffers in their order, some at a time: the pass, and buffer_ids.
+
+        Args:
+            cache_bytes: of decoded partitions that the trainer may keep: one that fits comes once.
+        """
+        fits = self.rows * self.row_bytes <= cache_bytes
+        given = Fields.parse(self.task).object("buffers")
+        rows = dict(zip(given.integers("ids", 0), given.integers("rows", 1), strict=True))
+        for number in range(1 if fits else self.passes):
+            batch: list[int] = []
+            held = 0
+            for buffer_id in sorted(rows, key=lambda one: self._place(number, one)):
+                size = rows[buffer_id] * self.row_bytes
+                if batch and held + size > _BATCH_BYTES:
+                    yield number, batch
+                    batch, held = [], 0
+                batch.append(buffer_id)
+                held += size
+            if batch:
+                yield number, batch
+
+    def _place(self, number: int, buffer_id: int) -> str:
+        """What places a buffer in a pass, as the statement of a hop has it."""
+        if self.salt is None:
+            return f"{buffer_id:010d}"
+        return hashlib.md5(
+            f"{self.salt}/{number}/{buffer_id}".encode(), usedforsecurity=False
+        ).hexdigest()
+
+
+class DirectWorker:
+    """Joins a run and makes hops of it, until that ends, or nobody has any, or it is asked to leave.
+
+    Args:
+        options: what it was started with.
+        installation: of the package on this machine.
+        tell: gets a line for people.
+    """
+
+    def __init__(
+        self, options: WorkerOptions, installation: Installation, tell: Callable[[str], None]
+    ) -> None:
+        self._options, self._installation, self._tell = options, installation, tell
+        self._leaves_at: float | None = None  # on the clock, with a hop under way or not
+        self._last_work = time.monotonic()
+        self._looked = 0.0
+        self._order_id: int | None = None
+        self._hops = 0
+        self._has_joined = False
+        self._reason = ""
+
+    def ask_to_leave(self) -> None:
+        """Finish the hop under way, and leave; asked again, leave at once. Signal handlers may call it."""
+        now = time.monotonic()
+        asked = self._leaves_at is not None
+        self._leaves_at = now if asked else now + self._options.grace_seconds
+
+    def run(self) -> None:
+        """Work.
+
+        Raises:
+            CerebroError: it cannot join.
+        """
+        while True:
+            try:
+                session = DirectSession(self._options.dsn)
+                try:
+                    self._serve(session)
+                finally:
+                    session.close()
+                break
+            except (SessionLost, LoopbackFailed) as error:
+                if not self._has_joined or self._is_over("the server does not answer"):
+                    raise
+                self._tell(f"{error.message}; tries again")
+                self._pause(_RECONNECT_SECONDS)
+                if self._leaves_at is not None:
+                    break
+        self._tell(f"left after {self._hops} hops: {self._reason}")
+
+    def _pause(self, seconds: float) -> None:
+        end = time.monotonic() + seconds
+        while time.monotonic() < end and self._leaves_at is None:
+            time.sleep(0.05)
+
+    # -- a session -----------------------------------------------------------------------
+    def _serve(self, session: DirectSession) -> None:
+        session.check_version()
+        run = session.find(self._options.run_id)
+        session.act_as(run.owner)
+        worker_id = session.join(run.run_id, self._options.host)
+        if not self._has_joined:
+            self._tell(f"worker {worker_id} waits for the driver of run {run.run_id}")
+        self._has_joined = True
+        owner = ["direct worker", *session.place, run.owner]
+        trainer = DirectTrainer(self._installation, owner, lambda: self._listen(session))
+        try:
+            trainer.start()
+            self._work(session, run, trainer)
+        except Dropped:
+            self._is_leaving()
+        except SessionLost:
+            raise
+        except BaseException as error:
+            with suppress(CerebroError):
+                session.leave(_plain(error))
+            raise
+        finally:
+            trainer.close()
+        session.leave(self._reason)
+
+    def _work(self, session: DirectSession, run: DirectRun, trainer: DirectTrainer) -> None:
+        cache_bytes = 0
+        while not self._is_leaving():
+            standing = session.standing()
+            if standing is None or standing.status == "finished":
+                self._reason = f"run {run.run_id} is {'gone' if standing is None else 'finished'}"
+                return
+            if standing.dismissed is not None:
+                raise WrongRunStatus(
+                    f"the driver of run {run.run_id} has sent this worker away: {standing.dismissed}",
+                    hint="cerebro.direct_workers shows it; what failed is told above",
+                )
+            if standing.told is not None and not standing.is_ready:
+                cache_bytes = self._prepare(session, run, standing, trainer)
+            if standing.is_ready and standing.order_id is not None:
+                self._follow(session, run, trainer, standing.order_id, cache_bytes)
+                self._last_work = time.monotonic()
+                if self._options.once and self._hops:
+                    self._reason = "it was to make one hop"
+                    return
+                continue
+            if self._is_over(f"run {run.run_id} is {standing.status}"):
+                return
+            session.wait(_LOOK_SECONDS)
+
+    def _is_leaving(self) -> bool:
+        if self._leaves_at is not None:
+            self._reason = "it was asked to leave"
+        return self._leaves_at is not None
+
+    def _is_over(self, why: str) -> bool:
+        """True if there was nothing to do for too long."""
+        is_over = time.monotonic() - self._last_work > self._options.idle_seconds
+        if is_over:
+            self._reason = f"no hop for {self._options.idle_seconds:g} s; {why}"
+        return is_over
+
+    # -- getting ready ---------------------------------------------------------------------
+    def _prepare(
+        self, session: DirectSession, run: DirectRun, standing: Standing, trainer: DirectTrainer
+    ) -> int:
+        """Have the trainer get ready as the driver tells; returns the bytes that it may keep.
+
+        Raises:
+            WrongRunStatus: it would give other results.
+        """
+        options = self._options
+        told: dict[str, Any] = json.loads(standing.told or "{}")
+        settings = dict(Fields(told).texts("settings")) | _OF_THIS_MACHINE
+        cache_bytes = Fields(told).integer("cache_bytes", 0)
+        if options.memory_mb is not None:
+            settings["max_worker_mb"] = str(options.memory_mb)
+            cache_bytes = min(cache_bytes, options.memory_mb * 2**20 // 2)
+        if options.cache_mb is not None:
+            cache_bytes = options.cache_mb * 2**20
+        threads = options.threads or run.threads
+        told |= {
+            "threads": threads, "use_gpus": options.use_gpus, "places": {}, "settings": settings,
+            "cache_bytes": cache_bytes, "keeps_errors": False,
+        }  # fmt: skip
+        known = session.functions() if standing.manifest.get("functions") else {}
+        for name in standing.manifest.get("functions", ()):
+            _check_function(name, known)
+        facts = trainer.prepare(json.dumps(told), threads, options.use_gpus, json.dumps(known))
+        if not options.any_machine:
+            _check_same(run.run_id, standing.manifest, facts)
+        session.is_ready(json.dumps(facts, sort_keys=True))
+        self._tell(
+            f"joined run {run.run_id}: {threads} threads, {facts['devices']} GPUs, {facts['processor']}"
+        )
+        return cache_bytes
+
+    # -- a hop -----------------------------------------------------------------------------
+    def _follow(
+        self,
+        session: DirectSession,
+        run: DirectRun,
+        trainer: DirectTrainer,
+        order_id: int,
+        cache_bytes: int,
+    ) -> None:
+        """Do what was ordered, and answer."""
+        given = session.order(order_id)
+        if given is None:
+            return
+        self._order_id, self._looked = order_id, time.monotonic()
+        text, started = given
+        try:
+            self._make(session, trainer, Order.parse(text, run), order_id, started, cache_bytes)
+        except TakenBack:
+            trainer.close()
+        except Dropped:
+            trainer.close()
+            self._hand_back(session, order_id, "it was asked to leave")
+        except SessionLost:
+            raise
+        except CerebroError as error:
+            self._tell(f"a hop has failed: {error.message}")
+            # Loss that is no number, for example: it would be so anywhere.
+            is_of_the_model = (
+                isinstance(error, TrainerFailed) and error.sqlstate == ConfigurationFailed.sqlstate
+            )
+            self._hand_back(session, order_id, _plain(error), error.hint, is_of_the_model)
+        except ValueError as error:  # of what was read
+            self._hand_back(session, order_id, _plain(error))
+        finally:
+            self._order_id = None
+
+    @staticmethod
+    def _hand_back(
+        session: DirectSession,
+        order_id: int,
+        why: str,
+        hint: str | None = None,
+        is_of_the_model: bool = False,
+    ) -> None:
+        answer = {"error": why, "hint": hint, "is_of_the_model": is_of_the_model}
+        session.hand_back(order_id, json.dumps(answer))
+
+    def _make(
+        self,
+        session: DirectSession,
+        trainer: DirectTrainer,
+        order: Order,
+        order_id: int,
+        started: str,
+        cache_bytes: int,
+    ) -> None:
+        result, chunks = trainer.train(self._rows(session, trainer, order, cache_bytes))
+        trained, hop = time.monotonic(), order.hop
+        size = sum(len(data) for _, data in chunks)
+        answer = {"rows": result["rows"], "kept": result["kept"], "size": size}
+        state = [
+            (hop["mst_key"], order.makes, number, order.next_partition_key, data)
+            for number, data in chunks
+        ]
+        done = session.commit(
+            order_id,
+            json.dumps(answer),
+            order.target,
+            state,
+            [
+                order.run_id,
+                *(hop[name] for name in ("mst_key", "epoch", "position", "partition_key", "worker")),
+                started, order.waited, result["read_seconds"], result["train_seconds"],
+                max(time.monotonic() - trained, 0.0), result["rows"], result["loss"],
+                result["compiled"], result["cached"], result["memory_mb"],
+            ],
+        )  # fmt: skip
+        self._hops += done
+
+    def _rows(
+        self, session: DirectSession, trainer: DirectTrainer, order: Order, cache_bytes: int
+    ) -> Iterator[Row]:
+        """What the trainer is handed: the task, the state, the buffers that it does not have."""
+        mst_key, weights = order.hop["mst_key"], None
+        if order.weights_of is not None:
+            weights = session.weights(order.run_id, order.weights_of)
+        yield Row(BEGIN, task=order.task, weights=weights)
+        if order.source is not None:
+            for chunk in session.state(order.source, mst_key, order.version):
+                yield Row(STATE, state=chunk)
+        if f"{TRAINING}/{order.partition_key}" in trainer.kept:
+            return
+        for subepoch, batch in order.batches(cache_bytes):
+            self._listen(session)
+            read = session.buffers(order.packed, order.columns, order.partition_key, batch)
+            for buffer_id in batch:
+                yield Row(
+                    BUFFER, subepoch=subepoch, buffer_id=buffer_id, values=read.pop(buffer_id)
+                )
+
+    def _listen(self, session: DirectSession) -> None:
+        """Called while the trainer is waited for: look whether that is still worth it."""
+        now = time.monotonic()
+        if self._leaves_at is not None and now >= self._leaves_at:
+            raise Dropped
+        if self._order_id is None or now - self._looked < _LOOK_SECONDS:
+            return
+        self._looked = now
+        if not session.is_wanted(self._order_id):
+            raise TakenBack
+
+
+def _check_same(run_id: int, manifest: Mapping[str, Any], facts: Mapping[str, Any]) -> None:
+    """Refuse a machine whose results would not be the same.
+
+    Raises:
+        WrongRunStatus: with the first difference.
+    """
+    for name, value in facts.items():
+        if name in manifest and name not in _OF_NO_EFFECT and manifest[name] != value:
+            raise WrongRunStatus(
+                f"run {run_id} began with {name} {manifest[name]}; this worker has {value}, so that "
+                "results would not be the same",
+                hint="--any-machine joins all the same: hops of this worker may have other bits then",
+            )
+
+
+def _check_function(
+    name: str, known: Mapping[str, tuple[str | None, str | None, str | None, str | None]]
+) -> None:
+    """Refuse a run that uses a registered function whose package is not here."""
+    path, package, version, _ = known.get(name, (None, None, None, None))
+    if path is not None and distribution_of(path) != (package, version):
+        raise InvalidArgument(
+            f"this worker has another {package} than {version}, with which custom.{name} was registered",
+            hint=f"pip install '{package}=={version}' on this machine",
+        )
+
+
+def _plain(error: BaseException) -> str:
+    """An error as the catalog takes it."""
+    text = error.message if isinstance(error, CerebroError) else str(error) or type(error).__name__
+    return plain_text(" ".join(text.split()), _MOST_TEXT) or ""
+
+
+def _optional(told: Fields, name: str) -> int | None:
+    return None if told.raw(name) is None else told.integer(name, 0, 2**31 - 1)
+
+
+def _of_states(name: str, run: DirectRun) -> QualifiedName:
+    """A table of states of the run, and no other."""
+    if run.states is None or not name.startswith(f"{run.states}_"):
+        raise InvalidArgument("order: got a table that is none of the run's states")
+    return QualifiedName(STATES_SCHEMA, name)
+
+
+def _named(told: Fields) -> QualifiedName:
+    return QualifiedName(told.text("schema"), told.text("name"))
+
+
+def _texts(told: Fields, name: str) -> list[str]:
+    found = told.raw(name)
+    if not (isinstance(found, list) and found and all(isinstance(one, str) for one in found)):
+        raise InvalidArgument(f"order: got no names of columns for {name}")
+    return found

@@ -1,0 +1,462 @@
+"""The session of a direct worker: one connection of libpq, from wherever it runs."""
+
+from __future__ import annotations
+
+import io
+import secrets
+import select
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg2
+import psycopg2.extensions
+
+import cerebro_db
+from cerebro_db.errors import (
+    CerebroError,
+    InvalidData,
+    LoopbackFailed,
+    NotPermitted,
+    NotSupported,
+    UndefinedRun,
+    WrongRunStatus,
+)
+from cerebro_db.postgres import binary
+from cerebro_db.postgres.dialects.choice import HAS_SEGMENTS, dialect_of
+from cerebro_db.postgres.direct_board import channel_of_driver, channel_of_worker
+from cerebro_db.postgres.names import QualifiedName, quote
+from cerebro_db.postgres.records import HOP_COLUMNS
+from cerebro_db.postgres.sessions import LOST_SQLSTATES, SessionLost, StatementFailed
+
+# A connection that was cut without a word is known by either side within half a minute.
+_KEEPALIVES = {
+    "keepalives": 1, "keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3,
+    "tcp_user_timeout": 30_000, "connect_timeout": 30,
+}  # fmt: skip
+_SERVER_KEEPALIVES = (
+    "SET tcp_keepalives_idle = 10", "SET tcp_keepalives_interval = 5", "SET tcp_keepalives_count = 3",
+)  # fmt: skip
+_USER_TIMEOUT_SINCE = 120000
+_NO_PERMISSION = "42501"
+_READER_BYTES = 2**20
+
+
+@dataclass(frozen=True)
+class DirectRun:
+    """A run as a worker sees it that wants to join.
+
+    Attributes:
+        owner: name of the role.
+        states: how the names of its tables of states begin.
+        threads: of each of its trainers.
+        manifest: what its first worker told of itself; nothing before that was there.
+    """
+
+    run_id: int
+    owner: str
+    status: str
+    schedule: str
+    states: str | None
+    threads: int
+    manifest: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How a worker stands, and its run.
+
+    Attributes:
+        told: what makes its trainer ready, as JSON, from the driver that has admitted it; else None.
+        is_ready: whether that driver knows that its trainer is.
+        order_id: of what it has to do; None for nothing.
+        dismissed: why the driver has sent it away; None where it has not.
+    """
+
+    status: str
+    told: str | None
+    is_ready: bool
+    manifest: dict[str, Any]
+    order_id: int | None
+    dismissed: str | None
+
+
+class DirectSession:
+    """A connection of a worker, whose statements are transactions of their own.
+
+    Args:
+        dsn: of libpq; passwords come from where libpq looks for them.
+    """
+
+    def __init__(self, dsn: str) -> None:
+        try:
+            given = psycopg2.extensions.parse_dsn(dsn)
+            more = {key: value for key, value in _KEEPALIVES.items() if key not in given}
+            options = f"{given.get('options', '')} -c standard_conforming_strings=on".strip()
+            self._connection = psycopg2.connect(
+                dsn, application_name="cerebro direct worker", client_encoding="UTF8",
+                options=options, **more,
+            )  # fmt: skip
+        except psycopg2.Error as error:
+            raise LoopbackFailed(
+                _first_line(error),
+                hint="--dsn tells where the server is; without it libpq's environment variables do, and a "
+                "password comes from PGPASSFILE, passfile=... or a service",
+            ) from None
+        self._connection.autocommit = True
+        self._worker_id = 0
+        self._run_id = 0
+        try:
+            self._prepare()
+        except BaseException:
+            self.close()
+            raise
+
+    def _prepare(self) -> None:
+        version = self._connection.server_version
+        ((has_segments,),) = self.run(f"SELECT {HAS_SEGMENTS}")
+        self._dialect = dialect_of(version, has_segments)
+        # A hop that is told of as done lasts, whatever a role has set for itself.
+        durable = "SET synchronous_commit = on"
+        settings = [*self._dialect.session_settings(), *_SERVER_KEEPALIVES, durable]
+        if version >= _USER_TIMEOUT_SINCE:
+            settings.append("SET tcp_user_timeout = '30s'")
+        self.run("; ".join(settings))
+
+    # -- joining -------------------------------------------------------------------
+    def check_version(self) -> None:
+        """Refuse a database without Cerebro-DB, and one with another version of it.
+
+        Raises:
+            WrongRunStatus: the versions differ.
+            NotSupported: Cerebro-DB is not there, or not for this role.
+        """
+        try:
+            ((found,),) = self.run("SELECT cerebro.cerebro_version()")
+        except StatementFailed as error:
+            raise NotSupported(
+                f"this database has no Cerebro-DB for role {self._login()}: {error.message}",
+                hint="cerebro install puts it into a database; GRANT cerebro_user lets a role use it",
+            ) from None
+        if found != cerebro_db.__version__:
+            raise WrongRunStatus(
+                f"this worker has version {cerebro_db.__version__} of Cerebro-DB; allowed: {found}, "
+                "that of the database",
+                hint=f"pip install 'cerebro-db=={found}' here, or cerebro upgrade --dsn ... there",
+            )
+
+    def find(self, run_id: int) -> DirectRun:
+        """The run that a worker wants to join.
+
+        Raises:
+            UndefinedRun: there is none that this role may see.
+            NotSupported: direct workers cannot work for it.
+        """
+        rows = self.run(
+            "SELECT r.run_id, pg_catalog.pg_get_userbyid(r.owner)::text, v.status, r.schedule, r.states, "
+            "r.threads, r.manifest FROM cerebro._runs r JOIN cerebro.runs v ON v.run_id = r.run_id "
+            "WHERE r.run_id = %s",
+            (run_id,),
+        )
+        if not rows:
+            raise UndefinedRun(
+                f"--run: got {run_id}; role {self._login()} has no run of that number",
+                hint="workers join as the owner of a run, or as a member of it: GRANT owner TO login",
+            )
+        run = DirectRun(*rows[0])
+        allowed = self._dialect.direct_strategies
+        if not allowed:
+            raise NotSupported(
+                "direct workers: got a server with segments; allowed: PostgreSQL, as a state lies on the "
+                "segment of its next partition",
+                hint="there trainers work on the hosts of the segments; set use_gpus where these have GPUs",
+            )
+        if run.schedule not in allowed:
+            raise NotSupported(
+                f"direct workers: got a run with the strategy {run.schedule!r}; allowed: "
+                f"{', '.join(map(repr, allowed))}",
+                hint="trainers that exchange gradients have to be on one host",
+            )
+        return run
+
+    def act_as(self, owner: str) -> None:
+        """Have the rights of a run's owner, and no others, from now on.
+
+        Raises:
+            NotPermitted: this role is no member of it, or a superuser.
+        """
+        ((login, is_super),) = self.run(
+            "SELECT session_user::text, r.rolsuper FROM pg_catalog.pg_roles r WHERE r.rolname = session_user"
+        )
+        if login == owner:
+            return
+        if is_super:
+            # What the owner has put behind a table, such as a trigger, could go back to these rights.
+            raise NotPermitted(
+                f"--dsn: got the superuser {login} for a run of {owner}; allowed: its owner, or a member of it "
+                "without rights that the owner lacks",
+                hint=f"CREATE ROLE ... LOGIN IN ROLE {quote(owner).replace('%%', '%')} makes one",
+            )
+        try:
+            self.run(f"SET ROLE {quote(owner)}")
+        except StatementFailed as error:
+            if error.sqlstate != _NO_PERMISSION:
+                raise
+            raise NotPermitted(
+                f"--run: got a run of role {owner}, of which {login} is no member",
+                hint=f"GRANT {quote(owner).replace('%%', '%')} TO {login} lets it join",
+            ) from None
+
+    def join(self, run_id: int, host: str) -> int:
+        """Announce a worker, which is there for as long as this session is; returns its worker_id."""
+        key = secrets.randbits(64) - 2**63
+        self.run("SELECT pg_catalog.pg_advisory_lock(%s)", (key,))
+        ((self._worker_id,),) = self.run(
+            "INSERT INTO cerebro._direct_workers (run_id, lock_key, host) VALUES (%s, %s, %s) "
+            "RETURNING worker_id",
+            (run_id, key, host),
+        )
+        self._run_id = run_id
+        self.run(f"LISTEN {channel_of_worker(self._worker_id)}")
+        return self._worker_id
+
+    def is_ready(self, facts: str) -> None:
+        """Tell the driver that the trainer is ready, and what it is, as JSON."""
+        self.run(
+            f"UPDATE cerebro._direct_workers SET facts = %s WHERE worker_id = %s; {self._notify}",
+            (facts, self._worker_id),
+        )
+
+    def leave(self, reason: str) -> None:
+        """Tell that this worker has left in order."""
+        self.run(
+            "UPDATE cerebro._direct_workers SET departed = pg_catalog.clock_timestamp(), reason = %s "
+            f"WHERE worker_id = %s AND departed IS NULL; {self._notify}",
+            (reason[:1000], self._worker_id),
+        )
+
+    # -- orders ----------------------------------------------------------------------
+    def standing(self) -> Standing | None:
+        """How this worker stands; None where its run was dropped."""
+        rows = self.run(
+            "SELECT v.status, CASE WHEN w.number IS NOT NULL THEN w.told::text END, w.facts IS NOT NULL, "
+            "v.manifest, ("
+            "    SELECT o.order_id FROM cerebro._direct_orders o "
+            "     WHERE o.run_id = w.run_id AND o.worker_id = w.worker_id AND o.answer IS NULL LIMIT 1), "
+            "CASE WHEN w.departed IS NOT NULL THEN w.reason END "
+            "FROM cerebro._direct_workers w JOIN cerebro.runs v ON v.run_id = w.run_id "
+            "WHERE w.worker_id = %s",
+            (self._worker_id,),
+        )
+        return Standing(*rows[0]) if rows else None
+
+    def order(self, order_id: int) -> tuple[str, str] | None:
+        """What is to be done, as JSON, and the server's time; None where it was taken back."""
+        rows = self.run(
+            "SELECT o.hop, pg_catalog.clock_timestamp()::text FROM cerebro._direct_orders o "
+            "WHERE o.order_id = %s AND o.answer IS NULL",
+            (order_id,),
+        )
+        return rows[0] if rows else None
+
+    def is_wanted(self, order_id: int) -> bool:
+        """True as long as an order was not taken back."""
+        sql = "SELECT 1 FROM cerebro._direct_orders o WHERE o.order_id = %s AND o.answer IS NULL"
+        return bool(self.run(sql, (order_id,)))
+
+    def hand_back(self, order_id: int, answer: str) -> None:
+        """Answer an order of which nothing has come."""
+        self.run(
+            "UPDATE cerebro._direct_orders SET answer = %s WHERE order_id = %s AND answer IS NULL; "
+            f"{self._notify}",
+            (answer, order_id),
+        )
+
+    def commit(
+        self,
+        order_id: int,
+        answer: str,
+        target: QualifiedName,
+        state: Sequence[tuple[int, int, int, int | None, bytes]],
+        hop: Sequence[Any],
+    ) -> bool:
+        """Store the state of a hop and its record, in one transaction; False where nobody wants it.
+
+        Args:
+            order_id: of the order that is done.
+            answer: to it, as JSON.
+            target: the table of the state.
+            state: mst_key, version, number, next partition and bytes of each chunk.
+            hop: the run_id, and a row of ``HOP_COLUMNS``, but for ``pid`` and ``finished``.
+        """
+        run_id, *values = hop
+        with self._transaction():
+            columns = "mst_key, version, chunk, partition_key, state"
+            self._copy_in(f"COPY {target.sql} ({columns}) FROM STDIN (FORMAT binary)", state)
+            # Whoever takes the order back waits for this row, and then finds the answer; or was first.
+            done = self.run(_RECORD, (answer, order_id, run_id, *values))
+            if not done:
+                self.run("ROLLBACK")
+                return False
+            self.run(f"{self._notify}; COMMIT")
+        return True
+
+    # -- data ------------------------------------------------------------------------
+    def state(self, table: QualifiedName, mst_key: int, version: int) -> list[bytes]:
+        """The chunks of a state, in their order."""
+        found = self._copy_out(
+            f"SELECT s.state FROM {table.sql} s WHERE s.mst_key = %s AND s.version = %s ORDER BY s.chunk",
+            (mst_key, version),
+        )
+        return [value for (value,) in found if value is not None]
+
+    def weights(self, run_id: int, model_id: int) -> bytes | None:
+        """The weights that a model of a run begins with."""
+        found = self._copy_out(
+            "SELECT a.model_weights FROM cerebro._architectures a WHERE a.run_id = %s AND a.model_id = %s",
+            (run_id, model_id),
+        )
+        return next((value for (value,) in found), None)
+
+    def buffers(
+        self,
+        table: QualifiedName,
+        columns: dict[str, str],
+        partition_key: int,
+        buffer_ids: Sequence[int],
+    ) -> dict[int, list[Any]]:
+        """Buffers of a partition: features, their shape, targets, their shape, by buffer_id.
+
+        Args:
+            table: that is packed.
+            columns: as ``columns_of`` tells them.
+            partition_key: of the partition.
+            buffer_ids: which of them.
+
+        Raises:
+            InvalidData: some of them are not there.
+        """
+        found = self._copy_out(
+            "SELECT p.buffer_id, p.{x}, p.{x_shape}, p.{y}, p.{y_shape} FROM {table} p "
+            "WHERE p.partition_key = %s AND p.buffer_id = ANY (%s::int[])".format(
+                table=table.sql, **columns
+            ),
+            (partition_key, list(buffer_ids)),
+        )
+        read = {
+            int.from_bytes(number or b"", "big"): [
+                x, binary.integers(x_shape), y, binary.integers(y_shape)
+            ]
+            for number, x, x_shape, y, y_shape in found
+        }  # fmt: skip
+        if missing := set(buffer_ids) - set(read):
+            raise InvalidData(
+                f"source_table: got no buffer {min(missing)} of partition {partition_key}; allowed: to go on "
+                "with the same rows only",
+                hint="start a new run",
+            )
+        return read
+
+    def functions(self) -> dict[str, tuple[str | None, str | None, str | None, str | None]]:
+        """Path, package, version and expression of the registered functions, by name."""
+        rows = self.run(
+            "SELECT f.name, f.path, f.package, f.version, f.expression FROM cerebro.registered_functions f"
+        )
+        return {row[0]: row[1:] for row in rows}
+
+    # -- inside ------------------------------------------------------------------------
+    def wait(self, seconds: float) -> None:
+        """Wait until somebody has news, or so long."""
+        end = time.monotonic() + seconds
+        while not self._connection.notifies and (left := end - time.monotonic()) > 0:
+            ready, _, _ = select.select([self._connection.fileno()], [], [], left)
+            if ready:
+                with self._translated():
+                    self._connection.poll()
+        self._connection.notifies.clear()
+
+    def run(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """The rows of a statement.
+
+        Raises:
+            StatementFailed: the server refused it.
+            SessionLost: the session is gone.
+        """
+        with self._translated(), self._connection.cursor() as cursor:
+            cursor.execute(sql, tuple(parameters))
+            return list(cursor.fetchall()) if cursor.description else []
+
+    def close(self) -> None:
+        """End the session; what it was doing is rolled back by the server."""
+        self._connection.close()
+
+    @property
+    def place(self) -> tuple[str, str, str]:
+        """Host, port and database."""
+        info = self._connection.info
+        return str(info.host), str(info.port), str(info.dbname)
+
+    @property
+    def _notify(self) -> str:
+        return f"NOTIFY {channel_of_driver(self._run_id)}"
+
+    def _login(self) -> str:
+        return str(self._connection.info.user)
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        self.run("BEGIN")
+        try:
+            yield
+        except CerebroError:
+            if not self._connection.closed:
+                self.run("ROLLBACK")
+            raise
+
+    def _copy_out(self, query: str, parameters: Sequence[Any]) -> list[list[bytes | None]]:
+        with self._translated(), self._connection.cursor() as cursor:
+            text = cursor.mogrify(query, tuple(parameters)).decode()
+            found = io.BytesIO()
+            cursor.copy_expert(f"COPY ({text}) TO STDOUT (FORMAT binary)", found, _READER_BYTES)
+        return list(binary.rows(found.getvalue()))
+
+    def _copy_in(self, statement: str, rows: Iterable[Sequence[binary.Value]]) -> None:
+        with self._translated(), self._connection.cursor() as cursor:
+            text = cursor.mogrify(statement, ()).decode()
+            cursor.copy_expert(text, binary.Reader(binary.parts(rows)), _READER_BYTES)
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except psycopg2.Error as error:
+            code = error.pgcode
+            if self._connection.closed or code is None or code in LOST_SQLSTATES:
+                self._connection.close()
+                raise SessionLost(f"the session ended: {_first_line(error)}") from None
+            diagnostics = error.diag
+            raise StatementFailed(
+                diagnostics.message_primary or _first_line(error),
+                code,
+                diagnostics.message_hint,
+                diagnostics.message_detail,
+            ) from None
+
+
+_RECORD = f"""
+WITH own AS (
+    UPDATE cerebro._direct_orders SET answer = %s WHERE order_id = %s AND answer IS NULL RETURNING order_id
+)
+INSERT INTO cerebro._hops (run_id, {HOP_COLUMNS})
+SELECT %s, %s, %s, %s, %s, %s, pg_catalog.pg_backend_pid(), %s::timestamptz, pg_catalog.clock_timestamp(),
+       %s, %s, %s, %s, %s, %s, %s, %s, %s
+  FROM own
+RETURNING run_id
+"""
+
+
+def _first_line(error: BaseException) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[0] if lines else type(error).__name__

@@ -1,0 +1,246 @@
+"""Workers that join a run by "cerebro worker": the same bits, whoever makes a hop, and whoever dies."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pace import stretched, until
+from reasons import EMBEDDED_ONLY
+from servers import as_role
+
+from cerebro_db.errors import (
+    CerebroError,
+    NotPermitted,
+    NotSupported,
+    UndefinedRun,
+    WrongRunStatus,
+)
+from cerebro_db.postgres.direct_session import DirectSession
+from cerebro_db.postgres.sessions import StatementFailed
+from tests.fitting.conftest import ADAM, select
+from tests.fitting.test_progress import Background
+from tests.fitting.test_resume import results
+
+PROGRAM = Path(sys.executable).parent / "cerebro"
+pytestmark = pytest.mark.not_on_segments(EMBEDDED_ONLY)
+EPOCHS = 10
+GIVEN = "validation_table := 'val', metrics_compute_frequency := 2, num_workers := 1"
+
+
+class Worker:
+    """A process of ``cerebro worker``."""
+
+    def __init__(self, dsn: str, run_id: int, folder: Path, *options: str) -> None:
+        command = [PROGRAM, "worker", "--dsn", dsn, "--run", str(run_id)]
+        command += ["--keeper-directory", str(folder), "--idle-seconds", "60", *options]
+        self.process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+
+    def ended(self) -> tuple[int, str, str]:
+        """Its exit code and what it has told."""
+        told, errors = self.process.communicate(timeout=stretched(60))
+        return self.process.returncode, told, errors
+
+
+@pytest.fixture(scope="module")
+def keepers() -> Iterator[Path]:
+    """The folder of the keepers of these workers, which end when it is gone."""
+    folder = Path(tempfile.mkdtemp(prefix="cw-", dir="/tmp"))
+    yield folder
+    shutil.rmtree(folder)
+
+
+@pytest.fixture
+def worker(bench: Any, keepers: Path) -> Iterator[Callable[..., Worker]]:
+    """Starts workers, and ends those that are left."""
+    made: list[Worker] = []
+
+    def start(run_id: int, *options: str, dsn: str = "") -> Worker:
+        made.append(Worker(dsn or bench.dsn, run_id, keepers, *options))
+        return made[-1]
+
+    yield start
+    for one in made:
+        one.process.kill()
+        one.process.communicate()
+
+
+@pytest.fixture(scope="module")
+def calm(bench: Any) -> list[Any]:
+    """What a run leaves to which nobody comes."""
+    select(bench, "direct", [2], [ADAM, ADAM.replace("0.01", "0.003")], ["batch_size=1, epochs=20"])
+    run_id = bench.value(
+        f"SELECT cerebro_fit_multiple('packed', 'direct_calm', 'direct', {EPOCHS}, {GIVEN})"
+    )
+    return results(bench, "direct_calm", run_id)
+
+
+def paused(bench: Any, out: str, more: str = "") -> int:
+    """A run that has begun, and waits."""
+    call = f"SELECT cerebro_fit_multiple('packed', '{out}', 'direct', {EPOCHS}, {GIVEN}{more}, max_seconds := 0.2)"
+    return int(bench.value(call))
+
+
+def hops_of(bench: Any, run_id: int) -> list[int]:
+    """How many hops each direct worker has made."""
+    sql = "SELECT hops FROM cerebro.direct_workers WHERE run_id = %s ORDER BY joined"
+    return [int(hops) for hops in bench.column(sql, (run_id,))]
+
+
+def status(bench: Any, run_id: int) -> list[str]:
+    """How the direct workers of a run stand."""
+    sql = "SELECT status FROM cerebro.direct_workers WHERE run_id = %s ORDER BY joined"
+    return [str(one) for one in bench.column(sql, (run_id,))]
+
+
+def trainer_of(worker: Worker) -> int:
+    """The process id of the trainer that works for a worker."""
+    name = f"trainer {worker.process.pid}"
+    for folder in Path("/proc").iterdir():
+        try:
+            if folder.name.isdigit() and (folder / "comm").read_text().strip() == name[:15]:
+                return int(folder.name)
+        except OSError:  # it has ended
+            continue
+    return 0
+
+
+ORDERED = "SELECT count(*) FROM cerebro._direct_orders WHERE run_id = %s AND answer IS NULL"
+
+
+def test_workers_come_die_and_leave_and_nothing_else_changes(
+    bench: Any, calm: list[Any], worker: Callable[..., Worker]
+) -> None:
+    """Killed in a hop, without its trainer, without its driver, asked to leave; and one that keeps nothing."""
+    run_id = paused(bench, "direct_out")
+    first = worker(run_id)
+    until(lambda: status(bench, run_id) == ["joining"])
+    resume = "SELECT cerebro_resume(%s)"
+    caller = Background(bench.dsn, resume, (run_id,))
+    until(lambda: hops_of(bench, run_id)[0] >= 2)
+    until(lambda: bench.value(ORDERED, (run_id,)))
+    first.process.send_signal(signal.SIGKILL)
+    second = worker(run_id, "--cache-mb", "0")
+    until(lambda: hops_of(bench, run_id)[1:] > [2])
+    os.kill(trainer_of(second), signal.SIGKILL)
+    driver = "SELECT driver_pid FROM cerebro._runs WHERE run_id = %s"
+    before = hops_of(bench, run_id)[1]
+    until(lambda: hops_of(bench, run_id)[1] > before)
+    bench.run("SELECT pg_terminate_backend(%s)", (bench.value(driver, (run_id,)),))
+    caller.join()
+    shown = "SELECT status FROM cerebro.runs WHERE run_id = %s"
+    until(lambda: bench.value(shown, (run_id,)) == "interrupted")
+    caller = Background(bench.dsn, resume, (run_id,))
+    before = hops_of(bench, run_id)[1]
+    until(lambda: hops_of(bench, run_id)[1] > before + 1)
+    second.process.send_signal(signal.SIGTERM)
+    code, told, errors = second.ended()
+    assert (code, errors) == (0, "")
+    assert "was killed by SIGKILL" in told
+    assert "it was asked to leave" in told
+    caller.join()
+    assert caller.error is None
+    assert results(bench, "direct_out", run_id) == calm
+    assert status(bench, run_id) == ["left", "left"]
+    reasons = "SELECT reason FROM cerebro.direct_workers WHERE run_id = %s ORDER BY joined"
+    assert bench.column(reasons, (run_id,)) == ["its session has ended", "it was asked to leave"]
+    made = "SELECT count(*) FROM cerebro.hops WHERE run_id = %s AND worker > 0"
+    assert bench.value(made, (run_id,)) == sum(hops_of(bench, run_id)) > 6
+    bench.run("SELECT cerebro_drop_run(%s)", (run_id,))
+    for table in ("workers", "orders"):
+        assert bench.value(f"SELECT count(*) FROM cerebro.catalog_direct_{table}") == 0
+
+
+def test_a_hop_that_nobody_wants_any_more_is_given_up(
+    bench: Any, calm: list[Any], worker: Callable[..., Worker]
+) -> None:
+    run_id = paused(bench, "direct_cancelled")
+    other = worker(run_id, "--threads", "7")
+    one = worker(run_id)
+    until(lambda: status(bench, run_id) == ["joining", "joining"])
+    caller = Background(bench.dsn, "SELECT cerebro_resume(%s)", (run_id,))
+    code, _, errors = other.ended()
+    assert code == 1
+    assert re.search(r"began with threads \d+; this worker has 7", errors)
+    assert "--any-machine" in errors
+    ordered = (
+        "SELECT count(*) FROM cerebro._direct_orders WHERE run_id = %s AND answer IS NULL "
+        "AND (hop::json ->> 'mst_key')::int = 2"
+    )
+    until(lambda: bench.value(ordered, (run_id,)))
+    bench.run("SELECT cerebro_cancel(%s, 2)", (run_id,))
+    caller.join()
+    assert results(bench, "direct_cancelled", run_id)[0] == calm[0][:1]
+    code, told, _ = one.ended()
+    assert code == 0
+    assert f"run {run_id} is finished" in told
+    bench.run("SELECT cerebro_drop_run(%s)", (run_id,))
+
+
+def test_who_may_join(bench: Any, worker: Callable[..., Worker]) -> None:
+    run_id = paused(bench, "direct_refused", ", strategy := 'task'")
+    refused: list[tuple[Callable[[DirectSession], Any], type[CerebroError], str]] = [
+        (lambda one: one.find(run_id), NotSupported, "got a run with the strategy 'task'; allowed: 'hopper'"),
+        (lambda one: one.find(0), UndefinedRun, "--run: got 0; role .* has no run of that number"),
+    ]  # fmt: skip
+    bench.run(
+        "CREATE ROLE direct_owner LOGIN; CREATE ROLE direct_outsider LOGIN IN ROLE cerebro_user"
+    )
+    try:
+        refused.append((lambda one: one.act_as("direct_owner"), NotPermitted, "got the superuser"))
+        for call, kind, message in refused:
+            with (
+                closing(DirectSession(bench.dsn)) as session,
+                pytest.raises(kind, match=message) as caught,
+            ):
+                call(session)
+            assert caught.value.hint
+        with closing(DirectSession(as_role(bench.dsn, "direct_outsider"))) as session:
+            session.check_version()
+            with pytest.raises(UndefinedRun):
+                session.find(run_id)
+            with pytest.raises(
+                NotPermitted, match="of which direct_outsider is no member"
+            ) as caught:
+                session.act_as("direct_owner")
+            assert caught.value.hint == 'GRANT "direct_owner" TO direct_outsider lets it join'
+            with pytest.raises(StatementFailed) as failed:
+                session.join(run_id, "somewhere")
+            assert failed.value.sqlstate == "44000"
+        with (
+            closing(DirectSession(as_role(bench.dsn, "direct_owner"))) as session,
+            pytest.raises(NotSupported, match="has no Cerebro-DB for role direct_owner"),
+        ):
+            session.check_version()
+    finally:
+        bench.run("DROP ROLE direct_owner, direct_outsider")
+    bench.run("SELECT cerebro_drop_run(%s)", (run_id,))
+
+
+def test_another_version_is_refused(bench: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cerebro_db.__version__", "0.0.7")
+    with (
+        closing(DirectSession(bench.dsn)) as session,
+        pytest.raises(WrongRunStatus, match=r"this worker has version 0\.0\.7 of Cerebro-DB; allowed: ") as caught,
+    ):  # fmt: skip
+        session.check_version()
+    assert "pip install" in (caught.value.hint or "")
+
+
+def test_bad_options_are_told_in_two_lines(bench: Any, worker: Callable[..., Worker]) -> None:
+    code, _, errors = worker(1, "--threads", "0").ended()
+    assert (code, errors.splitlines()) == (1, ["cerebro: --threads: got 0; allowed: from 1"])
+    code, _, errors = worker(1, dsn="host=/nowhere dbname=nothing").ended()
+    assert (code, errors.splitlines()[1][:12]) == (1, "HINT: --dsn ")

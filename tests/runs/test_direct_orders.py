@@ -1,0 +1,108 @@
+"""Orders of direct workers, and how their values travel, without a database."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import struct
+from typing import Any
+
+import pytest
+from run_states import do, finish, planned, run_state, view
+
+from cerebro_db.core import events
+from cerebro_db.core.spec import Hop
+from cerebro_db.core.tasks import Train, WorkerView
+from cerebro_db.decide.strategies import STRATEGIES
+from cerebro_db.errors import InvalidArgument
+from cerebro_db.executors.direct_worker import Order
+from cerebro_db.postgres import binary
+from cerebro_db.postgres.direct_session import DirectRun
+
+RUN = DirectRun(7, "ann", "running", "hopper", f"run_{'0' * 32}", 1, {})
+TASK = json.dumps({"buffers": {"ids": [3, 0, 1, 2], "rows": [10, 10, 10, 5]}})
+GIVEN = {
+    "run_id": 7, "mst_key": 1, "epoch": 2, "position": 0, "partition_key": 3, "worker": 1, "version": 4,
+    "makes": 5, "next_partition_key": None, "waited": 0.5, "task": TASK, "salt": "s", "passes": 2,
+    "weights_of": None, "source": f"{RUN.states}_1", "target": f"{RUN.states}_2",
+    "packed": {"schema": "s", "name": 'a"b'}, "inputs": ["x"], "targets": ["y"], "row_bytes": 2**20, "rows": 35,
+}  # fmt: skip
+
+
+def order(**changed: Any) -> Order:
+    """An order with other values."""
+    return Order.parse(json.dumps(GIVEN | changed), RUN)
+
+
+def test_buffers_come_in_the_order_of_the_statement_of_a_hop() -> None:
+    ids = sorted(range(4), key=lambda one: hashlib.md5(f"s/0/{one}".encode()).hexdigest())
+    read = list(order().batches(cache_bytes=2**40))
+    assert [one for _, batch in read for one in batch] == ids
+    assert len(read) > 1  # not more than 16 MB at a time
+    assert [number for number, _ in order().batches(cache_bytes=0)] == [0] * len(read) + [1] * len(
+        read
+    )
+    unshuffled = [one for _, batch in order(salt=None).batches(2**40) for one in batch]
+    assert unshuffled == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"run_id": 8},
+        {"target": "pg_authid"},
+        {"source": f"{RUN.states}x"},
+        {"packed": "s.t"},
+        {"inputs": []},
+        {"mst_key": "1"},
+        {"salt": 1},
+    ],
+)
+def test_an_order_is_values_of_its_run(changed: dict[str, Any]) -> None:
+    assert order().packed.sql == '"s"."a""b"'
+    with pytest.raises(InvalidArgument):
+        order(**changed)
+
+
+def test_values_travel_as_they_are() -> None:
+    rows = [(1, None, b""), (-2, b"\x00\xff" * 100, b"x")]
+    data = b"".join(binary.parts(rows))
+    read = [[binary.integer(row[0]), *row[1:]] for row in binary.rows(data)]
+    assert read == [list(row) for row in rows]
+    reader, found = binary.Reader(binary.parts(rows)), b""
+    while piece := reader.read(7):
+        found += piece
+    assert found == data
+    with pytest.raises(ValueError, match="binary format"):
+        list(binary.rows(b"something else, as long as a head"))
+
+
+def test_arrays_of_one_dimension_are_read() -> None:
+    array = struct.pack("!iIIii", 1, 0, 23, 2, 1) + struct.pack("!iiii", 4, 5, 4, -6)
+    assert binary.integers(array) == [5, -6]
+    assert binary.integers(struct.pack("!iII", 0, 0, 23)) == []
+    assert binary.integers(None) is None
+    with pytest.raises(ValueError, match="several dimensions"):
+        binary.integers(struct.pack("!iII", 2, 0, 23))
+
+
+def test_a_direct_worker_gets_hops_and_none_that_somebody_has_failed_at() -> None:
+    direct = WorkerView(5, only_hops=True)
+    hops = [Hop(key, 1, 0, 0) for key in (1, 2)]
+    state = planned(run_state({1: 1.0, 2: 1.0}, partitions=(0,), frequency=1, epochs=1), hops)
+    strategy = STRATEGIES["hopper"]
+    task = strategy.next(state, direct, 0.0)
+    assert isinstance(task, Train)
+    state.apply(events.Submitted(5, task))
+    state.apply(events.Returned(5))
+    state.apply(events.Separated(task.hops))
+    other = strategy.next(state, direct, 0.0)
+    assert isinstance(other, Train)
+    assert other != task
+    assert strategy.next(state, view(0), 0.0) == task
+    do(state, *other.hops)
+    assert strategy.next(state, direct, 0.0) is None
+    state.apply(events.Submitted(0, task))
+    finish(state, *task.hops)
+    assert strategy.next(state, direct, 99.0) is None  # a scan is for others
+    assert strategy.next(state, view(0), 99.0) is not None
