@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from cerebro_db.cli.installation import Dsn
-from cerebro_db.cli.training import show
+from cerebro_db.cli.output import show
 from cerebro_db.errors import InvalidArgument
 
 

@@ -137,8 +137,8 @@ def next_partitions(state: RunState, hop: Hop) -> list[int]:
         is_last = hop.epoch >= track.budget and state.spec.is_last_of_epoch(hop)
         may_be_joined = state.spec.largest_group > 1 and not is_last
         return list(state.spec.partitions[TRAINING]) if may_be_joined else []
-    following = epoch_of(state, track.configuration.cohort, hop.epoch + 1)
-    return [next(one.partition_key for one in following if one.mst_key == hop.mst_key)]
+    upcoming = epoch_of(state, track.configuration.cohort, hop.epoch + 1)
+    return [next(one.partition_key for one in upcoming if one.mst_key == hop.mst_key)]
 
 
 def plan_epoch(
