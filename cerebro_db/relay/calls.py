@@ -14,6 +14,7 @@ from .wire import DRIVER, TRAINER, Closed
 
 PREPARE = -1  # kind of a row that makes a trainer ready
 LOST, NO_KEEPER = "YC001", "YC002"
+SESSION_LOST = "57P02"  # as the server says it, where it can
 CANCELLED = "57014"
 _LOST_HINT = "call the function again; the log of its keeper may tell more"
 _MOST_DRIVERS = 100  # for one call, of which each one was lost
@@ -243,13 +244,20 @@ class Relay:
         )
 
     def _listen(self) -> None:
-        backend.listen(self._plpy)
+        """Look for interrupts; whoever leads this session, if somebody does, hears that it is lost.
+
+        A process of a segment tells the coordinator so, when the segment has died.
+        """
+        try:
+            backend.listen(self._plpy)
+        except backend.ClientGone as error:
+            raise failure(self._plpy, SESSION_LOST, str(error), "connect again")
 
     def _answer(self, process: Process) -> Dict[str, Any]:
         """The answer to a call; until it comes, what the process asks for is done."""
         services = Services(self._plpy, self._plans)
         if process.kind == DRIVER:
-            process.listen = _Listening(process, self._listen, services)
+            process.listen = _Listening(process, lambda: backend.listen(self._plpy), services)
         try:
             while True:
                 message = process.receive()

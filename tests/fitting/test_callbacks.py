@@ -148,7 +148,10 @@ def test_a_run_that_breaks_off_anywhere_decides_the_same(
         f"SELECT cerebro_fit_multiple('packed', 'broken', '{configs}', {EPOCHS}, "
         "validation_table := 'val', num_workers := 2, durability := 'epoch')"
     )
+    run_id = None
     for break_off in BREAKS.values():
+        if run_id is not None and _is_past(bench, run_id, *break_off):
+            continue
         with broken(bench, *break_off):
             bench.run(call)
         run_id = bench.value("SELECT max(run_id) FROM cerebro.runs")
@@ -158,6 +161,16 @@ def test_a_run_that_breaks_off_anywhere_decides_the_same(
     bench.run(call)
     assert results(bench, "broken", run_id) == results(bench, *stopped)
     assert bench.fetch(ENDED.format("broken_info")) == bench.fetch(ENDED.format("stopped_info"))
+
+
+def _is_past(bench: Any, run_id: int, table: str, action: str, condition: str) -> bool:
+    """Whether the run was there already when it broke off.
+
+    Rows of hops are written up to a second later where tables lie on segments, and it goes on meanwhile.
+    """
+    where = condition.replace("NEW.", "")
+    rows = f"SELECT count(*) FROM cerebro.catalog_{table} WHERE run_id = %s AND {where}"
+    return bool(bench.value(rows, (run_id,)))
 
 
 def _miss_the_best_state(bench: Any, run_id: int, resume: str) -> None:
