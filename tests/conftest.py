@@ -46,6 +46,7 @@ _numbers = itertools.count(1)
 # What libraries keep for later, such as a number that ONNX Runtime gives to a machine, is no part of anyone's home.
 _caches = tempfile.TemporaryDirectory(prefix="cerebro-caches-")
 os.environ["XDG_CACHE_HOME"] = _caches.name
+os.environ["KERAS_HOME"] = f"{_caches.name}/keras"
 
 # Some tests import Keras when they are collected: it must find what a worker's would.
 environment.set_environment(threads=1, use_gpus=False)

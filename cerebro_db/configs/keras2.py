@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 
 from cerebro_db.configs import keras2_names as names
 from cerebro_db.configs.architecture_limits import refuse
+from cerebro_db.configs.keras2_operations import CLASSES, operation_of
 from cerebro_db.configs.messages import shown
 
 Starts = Mapping[str, int]
@@ -301,10 +302,13 @@ def _functional(config: Any, place: str) -> Json:
 
 def _called(layer: Any, starts: Mapping[str, int], place: str) -> Json:
     """A layer together with its calls."""
-    found = _layer(layer, place)
+    is_operation = isinstance(layer, dict) and _is_name(layer.get("class_name"), CLASSES)
+    found = {} if is_operation else _layer(layer, place)
     if not _has_name(layer):
         _refuse(place, f"got the layer {shown(layer)} without a name")
     name = layer["name"]
+    if is_operation:
+        return _operation(layer, starts)
     calls = _calls_of(
         layer.get("inbound_nodes"),
         starts,
@@ -312,6 +316,16 @@ def _called(layer: Any, starts: Mapping[str, int], place: str) -> Json:
         recurrent=found["class_name"] in names.RECURRENT,
     )
     return {**found, "name": name, "inbound_nodes": calls}
+
+
+def _operation(layer: Json, starts: Mapping[str, int]) -> Json:
+    place = f"layer {layer['name'][:60]!r}"
+    _check_origin(layer, place)
+    if not isinstance(layer.get("config"), dict):
+        _refuse(place, f"the config of {layer['class_name']} must be a JSON object")
+    return operation_of(
+        layer, lambda value: _tensor(value, starts) if _is_reference(value) else None, place
+    )
 
 
 def _layers(config: Any, known: frozenset[str], place: str) -> list[Any]:

@@ -30,8 +30,6 @@ REFUSED_LAYERS: Mapping[str, str] = MappingProxyType(
         "LocallyConnected2D": _GONE,
         "MaxoutDense": _GONE,
         "Merge": _GONE + "; use Add, Concatenate or another of the merging layers",
-        "SlicingOpLambda": "operations outside layers are not allowed",
-        "TFOpLambda": "operations outside layers are not allowed",
         "TensorFlowOpLayer": "operations outside layers are not allowed",
     }
 )

@@ -126,6 +126,7 @@ class Keeper:
             send(caller, {"ended": self._postmortem(int(hello["postmortem"]))})
             return
         owner, like = tuple(hello["owner"]), hello.get("like")
+        self._reap()  # who has died meanwhile is nobody to hand over to
         child = self._idle_child(owner, like)
         if child is None:
             try:

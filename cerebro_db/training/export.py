@@ -143,7 +143,7 @@ def _input_name(name: str) -> str | None:
 def _with_constants(model: keras.Model) -> None:
     """Write into the graph what layers hold as tensors, which would become inputs of it."""
     for layer in model._flatten_layers(include_self=False, recursive=True):
-        if isinstance(layer, keras.layers.Normalization):
+        if isinstance(layer, keras.layers.Normalization) and layer.input_mean is not None:
             layer.mean, layer.variance = np.asarray(layer.mean), np.asarray(layer.variance)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import random
 import re
@@ -56,7 +57,16 @@ def made(config: Mapping[str, Any]) -> keras.Model:
             "got an architecture without an input shape",
             hint="start the model with keras.Input(...)",
         )
+    for layer in model._flatten_layers(include_self=False, recursive=True):
+        if isinstance(layer, keras.layers.Normalization) and layer.input_mean is None:
+            layer.call = functools.partial(_normalized, layer)
     return model
+
+
+def _normalized(layer: keras.layers.Normalization, inputs: Any) -> Any:
+    """What an adapted layer computes with the weights that it has, and not with those that it was built with."""
+    layer.finalize_state()
+    return type(layer).call(layer, inputs)
 
 
 @contextmanager

@@ -41,6 +41,12 @@ def dense(nodes: Any = None, **config: Any) -> dict[str, Any]:
 FIRST = dense(batch_input_shape=[None, 4])
 
 
+def operation(function: str, call: Any) -> dict[str, Any]:
+    """An operation as Keras 2 writes it."""
+    found = layer("TFOpLambda", function=function, trainable=True, dtype="float32")
+    return found | {"name": "op", "inbound_nodes": [call]}
+
+
 def converted(model: dict[str, Any]) -> dict[str, Any]:
     return check_architecture(json.dumps(model))
 
@@ -134,6 +140,50 @@ def test_calls_of_layers() -> None:
     assert first == tensor  # fmt: skip
 
 
+SLICE = {"start": None, "stop": 2, "step": None}
+OPERATIONS = {
+    "a constant first": (
+        ("math.subtract", ["_CONSTANT_VALUE", -1, 1.0, {"y": ["in", 0, 0], "name": None}]),
+        ("Subtract", {}, [1.0, "in"]),
+    ),
+    "an array": (
+        ("math.multiply", ["in", 0, 0, {"y": [1.0, 2.0, 3.0, 4.0]}]),
+        ("Multiply", {}, ["in", {"class_name": "__numpy__", "config": {"value": [1.0, 2.0, 3.0, 4.0], "dtype": "float32"}}]),
+    ),
+    "several tensors": (
+        ("concat", [["in", 0, 0, {"axis": 1}], ["in", 0, 0, {"axis": 1}]]),
+        ("Concatenate", {"axis": 1}, [["in", "in"]]),
+    ),
+    "an axis": (
+        ("math.reduce_mean", ["in", 0, 0, {"axis": [1], "keepdims": True, "name": None}]),
+        ("Mean", {"axis": [1], "keepdims": True}, ["in"]),
+    ),
+    "an index": (
+        ("__operators__.getitem", ["in", 0, 0, {"slice_spec": [{"class_name": "__ellipsis__"}, SLICE]}]),
+        ("GetItem", {}, ["in", [{"class_name": "__ellipsis__", "config": {}}, {"class_name": "__slice__", "config": SLICE}]]),
+    ),
+    "other defaults": (("nn.gelu", ["in", 0, 0, {}]), ("Gelu", {"approximate": False}, ["in"])),
+}  # fmt: skip
+
+
+def shortened(value: Any) -> Any:
+    """Tensors by the name of their layer."""
+    if isinstance(value, list):
+        return [shortened(one) for one in value]
+    is_tensor = isinstance(value, dict) and value.get("class_name") == "__keras_tensor__"
+    return value["config"]["keras_history"][0] if is_tensor else value
+
+
+@pytest.mark.parametrize("case", OPERATIONS)
+def test_operations(case: str) -> None:
+    given, (kind, config, arguments) = OPERATIONS[case]
+    found = converted(functional(operation(*given), dense([[["op", 0, 0, {}]]])))["config"][
+        "layers"
+    ][1]
+    assert (found["class_name"], found["config"]) == (kind, {"name": "op", **config})
+    assert shortened(found["inbound_nodes"]) == [{"args": arguments, "kwargs": {}}]
+
+
 REFUSED = {
     "causal": (sequential(FIRST, layer("Attention", causal=True)), "layer 'attention': causal: got True"),
     "sparse": (sequential(layer("InputLayer", batch_input_shape=[None, 4], sparse=True)), "sparse: got True"),
@@ -147,7 +197,23 @@ REFUSED = {
     ),
     "a layer that is gone": (sequential(layer("LocallyConnected1D")), "class_name: got 'LocallyConnected1D'"),
     "other weights": (sequential(layer("CuDNNLSTM", units=2)), "laid out in another way"),
-    "an operation": (functional(layer("TFOpLambda") | {"name": "op"}), "operations outside layers"),
+    "a function of TensorFlow": (
+        functional(operation("io.read_file", ["in", 0, 0, {}])), "'op': got the function 'io.read_file'",
+    ),
+    "no function": (functional(layer("TFOpLambda") | {"name": "op"}), "'op': got the function None"),
+    "an argument without a counterpart": (
+        functional(operation("linalg.matmul", ["in", 0, 0, {"b": ["in", 0, 0], "transpose_b": True}])),
+        "'op': transpose_b: got True",
+    ),
+    "an argument that is missing": (
+        functional(operation("math.multiply", ["in", 0, 0, {"name": None}])), "'op': y: got nothing",
+    ),
+    "an operation of nothing": (functional(operation("math.exp", [])), "'op': inbound_nodes: got"),
+    "an operation of a text": (functional(operation("math.exp", ["in"])), "'op': inbound_nodes: got"),
+    "an index of something else": (
+        functional(operation("__operators__.getitem", ["in", 0, 0, {"slice_spec": [{"a": 1}]}]), dense([[["op", 0, 0, {}]]])),
+        "GetItem|index",
+    ),
     "a class of someone": (
         sequential({**FIRST, "registered_name": "Custom>Dense"}), "registered_name: got 'Custom>Dense'",
     ),

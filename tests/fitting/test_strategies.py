@@ -235,6 +235,15 @@ def kill_a_trainer(bench: Any) -> None:
             for path in Path("/proc").glob("[0-9]*/comm")
             if named(path) in names
         ]
+        # It may have finished meanwhile: it stands still until its worker is seen to wait for it.
+        if found:
+            os.kill(found[0], signal.SIGSTOP)
+            time.sleep(0.1)
+            if named(Path(f"/proc/{found[0]}/comm")) not in {
+                f"trainer {pid}" for pid in bench.column(query)
+            }:
+                os.kill(found[0], signal.SIGCONT)
+                found = []
     os.kill(found[0], signal.SIGKILL)
 
 

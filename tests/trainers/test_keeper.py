@@ -72,6 +72,21 @@ def test_a_trainer_that_is_set_up_otherwise_is_not_taken(place: Place) -> None:
     assert place.process(role=31, like=[1, False]).pid == pid
 
 
+def test_one_that_was_killed_while_it_was_idle_is_not_taken(place: Place) -> None:
+    """Also where the keeper hears of it together with the next caller."""
+    first, keeper = prepared(place, role=35), place.keeper()
+    pid = first.pid
+    given_back(place, first)
+    assert keeper is not None
+    os.kill(keeper, signal.SIGSTOP)
+    os.kill(pid, signal.SIGKILL)
+    goes_on = threading.Timer(0.5, os.kill, (keeper, signal.SIGCONT))
+    goes_on.start()
+    other = prepared(place, role=35)
+    goes_on.join()
+    assert other.pid != pid
+
+
 def test_idle_ones_end(place: Place) -> None:
     trainer = place.process(role=41)
     settings = {"idle_seconds": "1"}

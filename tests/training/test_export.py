@@ -79,6 +79,16 @@ def augmented() -> Any:
     )
 
 
+def adapted() -> Any:
+    """Means that are weights, as ``adapt`` leaves them."""
+    import keras
+
+    layers = keras.layers
+    rows = keras.Input((6,))
+    inner = keras.Sequential([keras.Input((6,)), layers.Normalization(), layers.Dense(4)])
+    return keras.Model(rows, layers.Dense(3)(inner(layers.Normalization(axis=None)(rows))))
+
+
 def operations() -> Any:
     import keras
 
@@ -93,6 +103,7 @@ MODELS = {
     "images": images,
     "sequences": sequences,
     "augmented": augmented,
+    "adapted": adapted,
     "operations": operations,
 }
 ROWS = np.random.default_rng(1)
@@ -106,7 +117,10 @@ def trained(request: Any, tensorflow: None) -> tuple[Any, str, bytes]:
 
     model = MODELS[request.param]()
     for weight in model.weights:  # averages of normalisation must not be negative
-        weight.assign(ROWS.uniform(0.1, 0.9, weight.shape))
+        weight.assign(ROWS.uniform(0.1, 0.9, weight.shape).astype(weight.dtype))
+    for layer in model._flatten_layers():
+        if hasattr(layer, "finalize_state"):
+            layer.finalize_state()
     config = check_architecture(model.to_json())
     task = {
         "architecture": json.dumps(config),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import re
 import subprocess
 from collections.abc import Iterator
 from typing import Any
@@ -118,9 +119,7 @@ def test_a_paused_run_is_refused_for_its_version_and_goes_on_to_the_same_bits(le
         "SELECT manifest ->> 'processor', (SELECT count(*) FROM cerebro.hops h WHERE h.run_id = 2) "
         "FROM cerebro.catalog_runs WHERE run_id = 2"
     )
-    told = (
-        rf"run 2 began with version 0\.1\.0 of Cerebro-DB; this server has {cerebro_db.__version__}"
-    )
+    told = rf"run 2 began with version 0\.1\.0 of Cerebro-DB; this server has {re.escape(cerebro_db.__version__)}"
     with pytest.raises(psycopg2.errors.ObjectNotInPrerequisiteState, match=told):
         left.run("SELECT cerebro_resume(2)")
     mark = "UPDATE cerebro.catalog_runs SET source_print = {} WHERE run_id = 2"
