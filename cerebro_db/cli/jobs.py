@@ -154,9 +154,8 @@ def schedule(
     as_json: AsJson = False,
 ) -> None:
     """Has calls made again and again as jobs, or starts or ends a schedule."""
-    client = client_of(dsn)
     if start or remove:
-        _known(client, name, as_json, remove=remove)
+        _known(client_of(dsn), name, as_json, remove=remove)
         return
     if cron is None or calls is None:
         raise InvalidArgument("got no CRON and CALLS; allowed without them: --start or --remove")
@@ -173,7 +172,7 @@ def schedule(
         raise InvalidArgument(f"--timer: got {chosen}; allowed with --print: crontab")
     values = [name, cron, _text_of(calls), on_success, priority, chosen]
     sql = "SELECT cerebro.cerebro_schedule(%s, %s, %s::json, %s, %s, %s)"
-    _statement(client, sql, values)
+    _statement(client_of(dsn), sql, values)
     if print_line:
         lines = units(name, cron, dsn) if systemd else crontab_line(name, cron, dsn)
         print(lines)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -21,6 +22,8 @@ STATUSES = {
     "cancelled": "red",
 }  # fmt: skip
 WIDE = 120
+# A number as a sampler draws it, with more digits than anybody reads.
+_LONG = re.compile(r"\b\d+\.\d{5,}(?:e[-+]?\d+)?\b")
 _OF_RUNS = {"running": "green", "starting": "cyan", "failed": "red", "interrupted": "yellow"}
 
 
@@ -79,10 +82,14 @@ def _board(view: View, width: int) -> Table:
         room -= 2 + max([len(name), *(len(cells[name]) for cells in rows)])
     table.add_column("configuration", no_wrap=True)
     for line, cells in zip(view.lines, rows, strict=True):
-        configuration = Text(line.configuration)
+        configuration = Text(_LONG.sub(_shortened, line.configuration))
         configuration.truncate(max(room, 13), overflow="ellipsis")
         table.add_row(*(cells[name] for name in names), configuration)
     return table
+
+
+def _shortened(number: re.Match[str]) -> str:
+    return texts.number(float(number[0]))
 
 
 def _cells(line: Line, measure: str) -> dict[str, Text]:

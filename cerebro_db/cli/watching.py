@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -23,7 +24,7 @@ SECONDS = 1.0
 # A look costs the server something: there are so many times as long between two as one takes.
 _PATIENCE = 10.0
 # Lines that are no configuration: head, headings, workers.
-_OTHER_LINES, _FEWEST = 10, 5
+_OTHER_LINES, _FEWEST, _FEWEST_TRIALS = 10, 5, 3
 
 
 def looked_at(
@@ -41,6 +42,9 @@ def looked_at(
     _, spec = search_of(session, number)
     trials = trials_of(session, number)
     rungs = drawn(number, progress_of(session, number), spec, trials)
+    if console.is_terminal:  # all of it is to be seen
+        room = fitting(console) - len(console.render_lines(rungs, pad=False))
+        view = replace(view, lines=view.lines[: max(_FEWEST_TRIALS, room)])
     return view, Group(rungs, picture(view, console.width, titled=False))
 
 

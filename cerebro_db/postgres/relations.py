@@ -35,6 +35,8 @@ KINDS = {
 _FIRST, _MORE = r"[^\x00-@\[-^`{-\x7f]", r"[^\x00-#%-/:-@\[-^`{-\x7f]"
 _PART = rf'(?:"(?:[^"\0]|"")+"|{_FIRST}{_MORE}*)'
 _NAME = re.compile(rf"\s*({_PART})(?:\s*\.\s*({_PART}))?\s*")
+# As tools write it that know several databases: dbt's {{ this }}, SQLMesh's resolve_table.
+_WITH_DATABASE = re.compile(rf"\s*({_PART})\s*\.\s*({_PART})\s*\.\s*({_PART})\s*")
 _ASCII_LOWER = str.maketrans("ABCDEFGHIJKLMNOPQRSTUVWXYZ", "abcdefghijklmnopqrstuvwxyz")
 _TEMPORARY_HINT = (
     "the function works in sessions of its own, which cannot read temporary tables: make it a "
@@ -182,7 +184,7 @@ SELECT pg_catalog.current_schemas(true)::pg_catalog.text[],
 def find_if_there(session: Session, text: str | None, role: str) -> Relation | None:
     """The same as ``find``; None where there is nothing of that name."""
     given = require_text(text, role)
-    for parts in _readings(given):
+    for parts in _readings_here(session, given):
         if rows := _found(session, parts):
             return _relation(session, rows[0], given, role)
     return None
@@ -214,7 +216,7 @@ def find(session: Session, text: str | None, role: str) -> Relation:
 def _hint_where_none_is(session: Session, given: str) -> str:
     if is_registered(given):
         return _REGISTERED_HINT
-    path, schema = _search_path(session), _readings(given)[0][:-1]
+    path, schema = _search_path(session), _readings_here(session, given)[0][:-1]
     if schema and path.is_temporary(schema[0]) and not path.in_callers:
         return _TEMPORARY_HINT
     return _nearest_table(session, given) + (UndefinedTable.advice or "")
@@ -256,7 +258,8 @@ def check_not_hidden(
         DuplicateTable: there is such a temporary table.
     """
     path = _search_path(session)
-    if len(_readings(require_text(text, role))[0]) > 1 or not path.hides(tables[0].schema):
+    readings = _readings_here(session, require_text(text, role))
+    if len(readings[0]) > 1 or not path.hides(tables[0].schema):
         return
     there = own_columns(session, str(path.temporary), [table.name for table in tables])
     for table in tables:
@@ -290,7 +293,7 @@ def new_name(session: Session, text: str | None, role: str) -> QualifiedName:
         text: identifier syntax is read as such, anything else is taken exactly.
         role: the name of the argument, for messages.
     """
-    parts = _readings(require_text(text, role))[0]
+    parts = _readings_here(session, require_text(text, role))[0]
     _check_length(parts[-1], role)
     schema = _schema_for_new(session, parts[0] if len(parts) > 1 else None, role)
     return QualifiedName(schema, parts[-1])
@@ -298,7 +301,7 @@ def new_name(session: Session, text: str | None, role: str) -> QualifiedName:
 
 def possible_names(session: Session, text: str) -> list[QualifiedName]:
     """The names that a text may mean where no table has it, in the order of the search path."""
-    *schema, name = _readings(text)[0]
+    *schema, name = _readings_here(session, text)[0]
     return [QualifiedName(one, name) for one in schema or _search_path(session).schemas]
 
 
@@ -343,6 +346,18 @@ def _readings(text: str) -> list[tuple[str, ...]]:
     return [parts] if parts == exact else [parts, exact]
 
 
+def _readings_here(session: Session, text: str) -> list[tuple[str, ...]]:
+    """The same for a table, before whose schema the name of this database may be, as in SQL."""
+    match = _WITH_DATABASE.fullmatch(text)
+    if match is not None:
+        database, *parts = map(_fold, match.groups())
+        if session.run("SELECT pg_catalog.current_database()::pg_catalog.text", ()) == [
+            (database,)
+        ]:
+            return [tuple(parts)]
+    return _readings(text)
+
+
 def _fold(part: str) -> str:
     if part.startswith('"'):
         return part[1:-1].replace('""', '"')
@@ -360,7 +375,7 @@ def _found(session: Session, parts: tuple[str, ...]) -> list[tuple[object, ...]]
 
 def _nearest_table(session: Session, given: str) -> str:
     """The table that was meant, perhaps, among those that the caller may read; or nothing."""
-    *schema, name = _readings(given)[0]
+    *schema, name = _readings_here(session, given)[0]
     schemas = schema or list(_search_path(session).schemas)
     names = [shown_identifier(row[0]) for row in session.run(_READABLE, (schemas,))]
     near = nearest(name[:MAX_IDENTIFIER_BYTES], names)

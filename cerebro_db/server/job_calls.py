@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import json
 import types
 import typing
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -75,7 +76,7 @@ class Function:
         """
         if not isinstance(given, dict):
             raise InvalidArgument(
-                f"{name}: got {shown(given)}; allowed: an object with its arguments by name"
+                f"{name}: got {_json(given)}; allowed: an object with its arguments by name"
             )
         known = self.arguments
         hints = _hints(self.requests)
@@ -84,7 +85,7 @@ class Function:
                 raise unknown(name, "argument", argument, list(known))
             if not _fits(hints[argument], value):
                 raise InvalidArgument(
-                    f"{name}: {argument}: got {shown(value)}; allowed: {_told(hints[argument])}"
+                    f"{name}: {argument}: got {_json(value)}; allowed: {_told(hints[argument])}"
                 )
         for argument, one in known.items():
             is_needed = one.default is dataclasses.MISSING
@@ -92,6 +93,13 @@ class Function:
             if is_needed and argument not in given:
                 raise InvalidArgument(f"{name}: {argument} is missing")
         return dict(given)
+
+
+def _json(value: object) -> str:
+    """A value as its writer has written it."""
+    if isinstance(value, bool) or value is None:
+        return json.dumps(value)
+    return shown(value)
 
 
 @functools.cache
@@ -342,7 +350,7 @@ def check_calls(host: JobHost, calls: Sequence[tuple[str, Given]]) -> None:
         function = FUNCTIONS[name]
         if given.get("replace") is not True:
             raise InvalidArgument(
-                f"{name}: replace: got {shown(given.get('replace'))}; allowed in a schedule: true, as "
+                f"{name}: replace: got {_json(given.get('replace'))}; allowed in a schedule: true, as "
                 "from the second time on there is a table of that name"
             )
         try:

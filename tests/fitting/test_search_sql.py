@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import commands
 import psycopg2
 import pytest
 from pace import stretched
@@ -414,10 +415,8 @@ def test_from_the_command_line_it_is_the_same(bench: Any, found: tuple[str, int]
 
 def cli(bench: Any, *arguments: object) -> list[str]:
     """What a command tells, line by line."""
-    name, *rest = map(str, arguments)
-    done = subprocess.run(
-        [PROGRAM, name, "--dsn", bench.dsn, *rest], capture_output=True, text=True, timeout=300, check=False
-    )  # fmt: skip
+    name, *rest = arguments
+    done = commands.command(name, "--dsn", bench.dsn, *rest)
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout.splitlines()
 
@@ -461,10 +460,7 @@ def test_only_what_decides_is_scored(bench: Any, found: tuple[str, int]) -> None
 
 
 def test_wrong_arguments_from_the_command_line(bench: Any) -> None:
-    done = subprocess.run(
-        command(bench, "from_cli_2", "--method", "hyperbnad"),
-        capture_output=True, text=True, timeout=stretched(300), check=False,
-    )  # fmt: skip
+    done = commands.command(*command(bench, "from_cli_2", "--method", "hyperbnad")[1:])
     assert done.returncode == 1
     first, hint = done.stderr.splitlines()
     assert first.startswith("cerebro: automl_method: got 'hyperbnad'; allowed: grid")

@@ -11,6 +11,7 @@ from typing import Any
 
 import psycopg2
 import pytest
+from commands import command
 from pace import stretched
 
 from tests.fitting.conftest import ADAM
@@ -196,10 +197,8 @@ def test_a_narrower_space_must_not_speak_of_other_models(bench: Any, going_on: i
 
 
 def cli(bench: Any, *arguments: object) -> subprocess.CompletedProcess[str]:
-    name, *rest = map(str, arguments)
-    return subprocess.run(
-        [PROGRAM, name, "--dsn", bench.dsn, *rest], capture_output=True, text=True, timeout=120, check=False
-    )  # fmt: skip
+    name, *rest = arguments
+    return command(name, "--dsn", bench.dsn, *rest)
 
 
 def test_the_command_line_steers(bench: Any, going_on: int) -> None:

@@ -37,6 +37,18 @@ def test_hostile_names(db, name):
     assert len(db.unpack("val " + name, "X " + name, "y" + name, schema=name).features) == 10
 
 
+def test_this_database_may_stand_before_a_schema(db):
+    """As dbt and SQLMesh write names."""
+    db.fetch("CREATE TABLE plain AS SELECT ARRAY[i] AS x, i % 2 AS y FROM generate_series(1, 10) i")
+    here = db.fetch("SELECT quote_ident(current_database())")[0][0]
+    db.pack(f'{here}."public"."plain"', f"{here}.public.plain_packed", "y", "x")
+    assert len(db.unpack("plain_packed", "x", "y").features) == 10
+    with pytest.raises(psycopg2.Error, match=r"source_table: got 'elsewhere\.public\.plain'"):
+        db.pack("elsewhere.public.plain", "other", "y", "x")
+    with pytest.raises(psycopg2.Error, match="plain_packed exists already"):
+        db.pack("plain", f"{here}.public.plain_packed", "y", "x")
+
+
 def test_names_as_exact_text(db):
     db.fetch('CREATE TABLE "My Table" AS SELECT ARRAY[1] AS "The X", 1 AS "Y"')
     db.pack("My Table", "My Packed", "Y", "The X")

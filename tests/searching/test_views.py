@@ -5,17 +5,17 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import optuna
 import psycopg2
 import pytest
+from commands import command
 from pace import stretched
 
-PROGRAM = Path(sys.executable).parent / "cerebro"
 RUN = (
     "INSERT INTO cerebro._runs (source_table, model_output_table, num_iterations, seed, "
     "metrics_compute_frequency, warm_start, num_partitions, num_workers, threads, manifest, status, "
@@ -197,11 +197,8 @@ class TestWatch:
     """cerebro watch shows what is in which rung."""
 
     def watch(self, sql: Any, run_id: int) -> subprocess.CompletedProcess[str]:
-        command = [PROGRAM, "watch", "--dsn", sql.dsn, str(run_id)]
-        return subprocess.run(
-            command, capture_output=True, text=True, timeout=stretched(120), check=False,
-            env={**os.environ, "COLUMNS": "150"},
-        )  # fmt: skip
+        with patch.dict(os.environ, COLUMNS="150"):
+            return command("watch", "--dsn", sql.dsn, run_id)
 
     def test_a_search_that_has_ended(self, sql: Any, search: int) -> None:
         done = self.watch(sql, search)
@@ -289,10 +286,7 @@ class TestStudy:
     """cerebro optuna-study writes what Optuna reads."""
 
     def write(self, sql: Any, run_id: int, file: Path) -> subprocess.CompletedProcess[str]:
-        command = [PROGRAM, "optuna-study", "--dsn", sql.dsn, str(run_id), str(file)]
-        return subprocess.run(
-            command, capture_output=True, text=True, timeout=stretched(120), check=False
-        )
+        return command("optuna-study", "--dsn", sql.dsn, run_id, file)
 
     @pytest.mark.parametrize("name", ["study.db", "study.log"])
     def test_a_storage(self, sql: Any, drawn: int, tmp_path: Path, name: str) -> None:

@@ -134,7 +134,7 @@ def test_compare(watched: Watched) -> None:
     assert "public.packed" in shown
     assert "public.large" in shown
     assert "more" in shown
-    assert re.search(r"data +rows of source_table +\d+ +1000\b", shown)
+    assert re.search(r"data +rows of source_table +\d+ +4000\b", shown)
     assert re.search(r"configuration +run +rank +loss +accuracy +val_loss +val_accuracy", shown)
     assert "learning_rate=0.003" in shown
     found = told_json("compare", watched.run_id, watched.run_id, "--dsn", watched.dsn)
