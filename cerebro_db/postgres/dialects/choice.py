@@ -145,7 +145,7 @@ class Greenplum(PostgreSQL):
     packing = GreenplumPacking()
     training = GreenplumTraining()
     rotation: RotationStatements | None = GreenplumRotation()
-    strategies: tuple[str, ...] = (HOPPER, ROTATION, ALLREDUCE, PIPE, AUTO)
+    strategies: tuple[str, ...] = (HOPPER, ROTATION, AVERAGING, ALLREDUCE, PIPE, AUTO)
 
     queues_statements = True
     # Most is written by processes of segments, which work for the same session; who locks rows has
