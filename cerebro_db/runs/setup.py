@@ -19,7 +19,6 @@ from cerebro_db.configs.memory import (
 from cerebro_db.core.decisions import Candidate
 from cerebro_db.core.search import SearchSpec
 from cerebro_db.core.spec import (
-    ALLREDUCE,
     AUTO,
     AVERAGING,
     EVERY_HOP,
@@ -304,11 +303,18 @@ def with_groups(
     spec = replace(spec, processors=processors, largest_group=largest_of(rule, configurations))
     if spec.largest_group == 1:
         return spec
-    count = wanted or max(spec.largest_group, min(processors, partitions))
-    if packed.is_spread:  # each segment has a worker of its own
-        count = partitions
-    count = min(count, most_workers(packed, len(configurations), ALLREDUCE))
+    count = wanted or (partitions if packed.is_spread else min(processors, partitions))
+    count = max(count, spec.largest_group)
+    count = min(count, most_in_groups(spec, packed, len(configurations)))
     return replace(spec, workers=replace(spec.workers, count=count))
+
+
+def most_in_groups(spec: RunSpec, packed: PackedTable, configurations: int) -> int:
+    """More workers would have nothing to do where some train together, and others hop."""
+    partitions = len(packed.partitions)
+    if packed.is_spread:  # each segment has one of its own
+        return partitions
+    return max(spec.largest_group, min(spec.processors, partitions), configurations)
 
 
 def written(spec: RunSpec) -> str:

@@ -18,7 +18,6 @@ from cerebro_db.core import events
 from cerebro_db.core.decisions import Candidate
 from cerebro_db.core.search import SearchSpec
 from cerebro_db.core.spec import (
-    ALLREDUCE,
     AUTO,
     AVERAGING,
     ROTATION,
@@ -62,6 +61,7 @@ from cerebro_db.runs.setup import (
     RunSetup,
     check_enough,
     check_groups,
+    most_in_groups,
     most_workers,
     partitions_of,
 )
@@ -383,9 +383,9 @@ def with_workers(setup: RunSetup, num_workers: int | None) -> RunSetup:
     together = len(setup.configurations)
     if setup.search is not None:
         together = max(together, setup.search.concurrency)
-    is_grouped = setup.spec.schedule == AUTO and setup.at_once > 1
-    strategy = ALLREDUCE if is_grouped else setup.spec.schedule
-    most = most_workers(setup.packed, together, strategy)
+    most = most_workers(setup.packed, together, setup.spec.schedule)
+    if setup.spec.schedule == AUTO and setup.at_once > 1:
+        most = most_in_groups(setup.spec, setup.packed, together)
     return setup.with_workers(min(num_workers, most))
 
 
