@@ -174,7 +174,7 @@ class RunSetup:
         spec = replace(self.spec, largest_group=largest_of(rule, self.configurations))
         if spec.largest_group == 1:
             most = most_workers(self.packed, len(self.configurations))
-            workers = min(most, spec.processors, spec.workers.count)
+            workers = min(most, spec.workers.count)
             spec = replace(spec, workers=replace(spec.workers, count=workers))
         return replace(self, spec=spec, strategy_params=written(spec))
 
