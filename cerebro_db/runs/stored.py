@@ -22,8 +22,10 @@ from cerebro_db.core.spec import (
     AVERAGING,
     ROTATION,
     SIDE_BY_SIDE,
+    TRAINING,
     Architecture,
     Configuration,
+    Hop,
     RunSpec,
     Workers,
 )
@@ -450,8 +452,22 @@ def load_state(session: Session, store: StateStore, run: StoredRun, setup: RunSe
         _restore(state, store, done | going, catalog.planned(run_id))
         _check_states(state, states_of(run.row), store.kept())
     over = min((one.done for one in state.alive), default=0) // spec.hops_an_epoch
-    state.apply(events.Planned(tuple(catalog.plan(run_id, over + 1))))
+    hops = catalog.plan(run_id, over + 1)
+    _check_groups(spec, hops)
+    state.apply(events.Planned(tuple(hops)))
     return state
+
+
+def _check_groups(spec: RunSpec, hops: Iterable[Hop]) -> None:
+    """Refuse a plan by which more hops are made together than the run has chosen."""
+    most = max(spec.largest_group, spec.together)
+    for size in sorted({hop.group for hop in hops}):
+        if size > most or len(spec.partitions[TRAINING]) % size:
+            raise InvalidData(
+                f"got a plan with {size} hops made together; allowed: up to {most}, of which partitions make "
+                "whole rounds",
+                hint="someone has changed the plan; the run cannot go on",
+            )
 
 
 def _numbered(spec: RunSpec) -> int:
