@@ -128,34 +128,3 @@ def test_a_configuration_that_allocates_beyond_its_limit_fails_alone(
     assert bystander.value("EXECUTE mine") > 0
     bystander.run("ROLLBACK")
     assert bystander.row("SELECT pg_backend_pid(), pg_postmaster_start_time()") == before
-
-
-def test_replicas_that_train_together_are_counted_together(bench: Any, fit: Fit) -> None:
-    """Each of them fits, all four don't: refused before any work, or there are fewer of them."""
-    bench.run(
-        "SELECT cerebro_load_model('replicas', %s)", (model(layer("Dense", units=8), SOFTMAX),)
-    )
-    memory_mb = bench.value("SELECT cerebro._memory_mb()")
-    # A replica takes 98 bytes a parameter with Adam; so each takes a third of the machine.
-    forged = {"parameters": int(memory_mb * 2**20 / 3 / 98), "multiply_adds": 10**10}
-    (facts,) = bench.column("SELECT model_facts FROM replicas")
-    bench.run("UPDATE replicas SET model_facts = %s", (json.dumps(facts | forged),))
-    select(bench, "replicas_configs", [1], [ADAM], ["batch_size=8"], "replicas")
-    bench.run("SELECT cerebro_set('max_worker_mb', %s)", (str(memory_mb),))
-    runs = bench.value("SELECT count(*) FROM cerebro.runs")
-    try:
-        with pytest.raises(
-            psycopg2.errors.InvalidParameterValue,
-            match=r"strategy: got 'allreduce', for which 4 workers may need \d+ MB at the same time",
-        ) as caught:
-            fit(configs="replicas_configs", epochs=1, strategy="allreduce")
-        assert "hopper" in caught.value.diag.message_hint
-        assert bench.value("SELECT count(*) FROM cerebro.runs") == runs
-        params = "processors=4"
-        _, run_id = fit(
-            configs="replicas_configs", epochs=1, strategy="auto", strategy_params=params
-        )
-    finally:
-        bench.run("SELECT cerebro_set('max_worker_mb', NULL)")
-    found = "SELECT strategy_params, num_workers FROM cerebro.runs WHERE run_id = %s"
-    assert bench.row(found, (run_id,)) == ("processors=4, group=2", 2)
