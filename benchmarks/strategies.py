@@ -26,12 +26,13 @@ from benchmarks.machine import describe, pin
 from benchmarks.server import Server, server
 from benchmarks.workload import Workload
 from benchmarks.workloads import images, tabular
+from cerebro_db.core.spec import AUTO
 
 _VARIABLE = "CEREBRO_GREENPLUM_DSN"
 _PARTITIONS = 4
 _FIT = (
-    "SELECT cerebro_fit_multiple(%s, %s, %s, %s, strategy := %s, num_workers := %s, "
-    "metrics_compute_frequency := %s)"
+    "SELECT cerebro_fit_multiple(%s, %s, %s, %s, strategy := %s, strategy_params := %s, "
+    "num_workers := %s, metrics_compute_frequency := %s)"
 )
 _CHOICE = (
     "SELECT (SELECT max(group_size) FROM cerebro._plan WHERE run_id = r.run_id), r.num_workers "
@@ -45,7 +46,8 @@ class Case:
 
     Attributes:
         models: how many.
-        workers: how many are asked for; None for as many as the strategy takes.
+        workers: how many are asked for; None for as many as the strategy takes. So many processors are
+            what ``auto`` reckons with then, whatever the machine has.
     """
 
     name: str
@@ -106,8 +108,10 @@ def _train(
     cursor: Any, running: Server, tables: Tables, case: Case, strategy: str, epochs: int
 ) -> Figures:
     name = tables.output(0)
+    is_told = strategy == AUTO and case.workers is not None
     given = (
-        tables.packed, name, tables.configurations, epochs, strategy, case.workers, epochs,
+        tables.packed, name, tables.configurations, epochs, strategy,
+        f"processors={case.workers}" if is_told else None, case.workers, epochs,
     )  # fmt: skip
     with running.meter.measure() as cost:
         cursor.execute(_FIT, given)

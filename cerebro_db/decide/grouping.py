@@ -124,24 +124,38 @@ def largest_of(rule: Rule, configurations: Sequence[Configuration]) -> int:
     return max((one.largest for one in found), default=1)
 
 
-def size_of(state: RunState, track: Track, epoch: int) -> int | None:
-    """Hops of an epoch of a configuration that are made together; None where that is not known yet."""
-    rule, one = Rule.of(state.spec), track.configuration
-    if not any(gains(rule, one, size) for size in rule.possible):
-        return 1
-    going = _going(state, track, epoch - _EPOCHS_BEFORE)
-    return None if going is None else choose(rule, going).sizes[one.mst_key]
+class Choices:
+    """Choices of the epochs of a run, as it stands; each is made once.
+
+    Args:
+        state: of the run.
+    """
+
+    def __init__(self, state: RunState) -> None:
+        self._state, self._rule = state, Rule.of(state.spec)
+        self._made: dict[int, Choice | None] = {}
+
+    def size(self, track: Track, epoch: int) -> int | None:
+        """Hops of an epoch of a configuration that are made together; None where nobody knows yet."""
+        rule, one = self._rule, track.configuration
+        if not any(gains(rule, one, size) for size in rule.possible):
+            return 1
+        if epoch not in self._made:
+            going = _going(self._state, epoch - _EPOCHS_BEFORE)
+            self._made[epoch] = None if going is None else choose(rule, going)
+        made = self._made[epoch]
+        return None if made is None else made.sizes[one.mst_key]
 
 
-def _going(state: RunState, track: Track, epoch: int) -> list[Configuration] | None:
+def _going(state: RunState, epoch: int) -> list[Configuration] | None:
     """Configurations that have gone beyond an epoch, or do; None where some have not come there."""
     found = []
-    for other in state.tracks.values():
-        is_going = True if other is track or epoch < 1 else _goes_beyond(state, other, epoch)
+    for track in state.tracks.values():
+        is_going = epoch < 1 or _goes_beyond(state, track, epoch)
         if is_going is None:
             return None
         if is_going:
-            found.append(other.configuration)
+            found.append(track.configuration)
     return found
 
 

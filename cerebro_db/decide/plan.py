@@ -34,7 +34,8 @@ def plan(state: RunState) -> list[Hop]:
     if not behind:
         return []
     if state.spec.schedule == AUTO and state.spec.largest_group > 1:
-        return [hop for track in behind for hop in _chosen(state, track)]
+        choices = grouping.Choices(state)
+        return [hop for track in behind for hop in _chosen(state, track, choices)]
     ahead = min(track.planned for track in behind)
     ahead += max(2, _AHEAD // (len(state.tracks) * hops_an_epoch))
     hops: list[Hop] = []
@@ -53,12 +54,12 @@ def plan(state: RunState) -> list[Hop]:
     return hops
 
 
-def _chosen(state: RunState, track: Track) -> list[Hop]:
+def _chosen(state: RunState, track: Track, choices: grouping.Choices) -> list[Hop]:
     """Hops of the epoch after the present one, as far as it is known how they are made."""
     last = min(track.budget, track.done // state.spec.hops_an_epoch + 2)
     hops: list[Hop] = []
     for epoch in range(track.planned + 1, last + 1):
-        size = grouping.size_of(state, track, epoch)
+        size = choices.size(track, epoch)
         if size is None:
             break
         hops += _of_size(state, track, epoch, size)
@@ -130,11 +131,11 @@ def next_partitions(state: RunState, hop: Hop) -> list[int]:
     would go then.
     """
     track, version = state.tracks[hop.mst_key], state.spec.left(hop)
-    following = [other for other in track.waiting if state.spec.base(other) == version]
-    if following:
-        return [other.partition_key for other in following]
+    keys = [other.partition_key for other in track.waiting if state.spec.base(other) == version]
+    if keys:
+        return keys
     if not state.spec.is_open:
-        is_last = hop.epoch >= track.budget and state.spec.is_last_of_epoch(hop)
+        is_last = version == track.budget * state.spec.hops_an_epoch
         may_be_joined = state.spec.largest_group > 1 and not is_last
         return list(state.spec.partitions[TRAINING]) if may_be_joined else []
     upcoming = epoch_of(state, track.configuration.cohort, hop.epoch + 1)

@@ -227,7 +227,7 @@ class WorkerSessions:
             case Join():
                 return self._share(state, worker, task)
             case Average():
-                return self._sql.average(self._average_order(state, worker, task))
+                return self._sql.average(self._packed, self._average_order(state, worker, task))
             case Score(scans):
                 return self._scoring(state, worker, scans, together=task.together)
             case _:
@@ -395,7 +395,7 @@ class WorkerSessions:
             Hop(task.mst_key, epoch + 1, position + place, key) for place, key in enumerate(keys)
         ]
         parts, makes = [(task.mst_key, spec.left(hop)) for hop in hops], task.version + len(hops)
-        worker.target = store.target(makes)
+        worker.target, track = store.target(makes), state.tracks[task.mst_key]
         sources = store.use_of(parts)
         worker.tables = sources + store.use([worker.target])
         ranges = [self._rows_of(state, hop) for hop in hops]
@@ -406,6 +406,8 @@ class WorkerSessions:
             versions=[version for _, version in parts],
             weights=[float(stop - start) for start, stop in ranges],
             makes=makes,
+            partition_key=worker.partition_keys[0] if worker.partition_keys else keys[0],
+            following=[] if makes == track.budget * spec.hops_an_epoch else keys,
         )
         return worker.average
 
@@ -495,7 +497,7 @@ class WorkerSessions:
             case Join():
                 return self._shared(worker, worker.task, rows)
             case Average():
-                return self._averaged(worker, int(rows[0][0]))
+                return self._averaged(worker, sum(int(size) for (size,) in rows))
             case Score(scans):
                 together = worker.task.together
                 texts = dict(rows) if together else {scans[0].partition_key: rows[0][0]}

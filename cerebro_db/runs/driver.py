@@ -71,7 +71,7 @@ from cerebro_db.runs.loop import Loop
 from cerebro_db.runs.report import Report
 from cerebro_db.runs.request import FitRequest, check_seconds
 from cerebro_db.runs.requests import Requests, Stopped
-from cerebro_db.runs.setup import RunSetup, memory_workers, reserved, set_up
+from cerebro_db.runs.setup import RunSetup, memory_workers, reserved, set_up, within_memory
 from cerebro_db.runs.stored import (
     check_unchanged,
     load_setup,
@@ -169,6 +169,7 @@ class Drive:
         def first() -> None:
             with control_session(self._pool, request.search_path) as control:
                 models, setup = self._checked(control, request, set_up)
+                setup = within_memory(control, setup)
                 with (
                     self._slots(control, setup, is_new=True) as setup,
                     reserved(control, setup, self._notify),
@@ -188,7 +189,8 @@ class Drive:
         """Set up a new run that another driver is to begin; returns its run_id."""
         with control_session(self._pool, request.search_path) as control:
             models, setup = self._checked(control, request, set_up)
-            setup = setup.for_workers(min(memory_workers(control, setup), setup.num_workers))
+            setup = within_memory(control, setup)
+            memory_workers(control, setup)
             with reserved(control, setup, self._notify):
                 return register(control, self._dialect, setup, models, queued=queued)
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from cerebro_db.configs.memory import (
     Load,
+    MemoryEstimate,
     check_worker_memory,
     usable_mb,
     worker_limit_mb,
@@ -19,7 +20,6 @@ from cerebro_db.configs.memory import (
 from cerebro_db.core.decisions import Candidate
 from cerebro_db.core.search import SearchSpec
 from cerebro_db.core.spec import (
-    ALLREDUCE,
     AUTO,
     AVERAGING,
     EVERY_HOP,
@@ -172,6 +172,10 @@ class RunSetup:
             return self
         rule = replace(Rule.of(self.spec), largest=1 if self.packed.is_spread else count)
         spec = replace(self.spec, largest_group=largest_of(rule, self.configurations))
+        if spec.largest_group == 1:
+            most = most_workers(self.packed, len(self.configurations))
+            workers = min(most, spec.workers.count)
+            spec = replace(spec, workers=replace(spec.workers, count=workers))
         return replace(self, spec=spec, strategy_params=written(spec))
 
     def with_workers(self, count: int) -> RunSetup:
@@ -304,11 +308,18 @@ def with_groups(
     spec = replace(spec, processors=processors, largest_group=largest_of(rule, configurations))
     if spec.largest_group == 1:
         return spec
-    count = wanted or max(spec.largest_group, min(processors, partitions))
-    if packed.is_spread:  # each segment has a worker of its own
-        count = partitions
-    count = min(count, most_workers(packed, len(configurations), ALLREDUCE))
+    count = wanted or (partitions if packed.is_spread else min(processors, partitions))
+    count = max(count, spec.largest_group)
+    count = min(count, most_in_groups(spec, packed, len(configurations)))
     return replace(spec, workers=replace(spec.workers, count=count))
+
+
+def most_in_groups(spec: RunSpec, packed: PackedTable, configurations: int) -> int:
+    """More workers would have nothing to do where some train together, and others hop."""
+    partitions = len(packed.partitions)
+    if packed.is_spread:  # each segment has one of its own
+        return partitions
+    return max(spec.largest_group, min(spec.processors, partitions), configurations)
 
 
 def written(spec: RunSpec) -> str:
@@ -441,13 +452,7 @@ def memory_workers(session: Session, setup: RunSetup) -> int:
     Raises:
         InvalidArgument: one of them may need more than it may use, with what the estimate is made of.
     """
-    settings = Catalog(session).settings()
-    loads = [_load(one, setup.at_once) for one in setup.possible]
-    cache = settings.cache_mb * 2**20 if setup.use_caching else 0
-    decoded = sum(table.decoded_bytes for table in setup.tables.values())
-    estimate = worker_memory(loads, decoded, cache)
-    memory_mb, cores = session.run(_MACHINE)[0]
-    limit = worker_limit_mb(settings.max_worker_mb, memory_mb, cores)
+    estimate, limit, memory_mb = _memory(session, setup)
     check_worker_memory(estimate, limit, "configurations")
     fitting = max(1, usable_mb(memory_mb) * 2**20 // estimate.total)
     if setup.spec.schedule in SIDE_BY_SIDE and fitting < setup.at_once:
@@ -459,8 +464,28 @@ def memory_workers(session: Session, setup: RunSetup) -> int:
             hint=f"strategy := {HOPPER!r} has one replica of each configuration",
         )
     if setup.packed.is_spread:  # segments have processes of their own, whatever the workers are
-        return setup.num_workers if fitting >= setup.at_once else 1
+        return setup.num_workers
     return fitting
+
+
+def within_memory(session: Session, setup: RunSetup) -> RunSetup:
+    """The same before it has begun, with no larger groups than the memory of the server is enough for."""
+    if setup.spec.schedule != AUTO or setup.at_once == 1:
+        return setup
+    estimate, limit, memory_mb = _memory(session, setup)
+    fitting = usable_mb(memory_mb) * 2**20 // estimate.total
+    return setup.for_workers(fitting if estimate.total <= limit * 2**20 else 1)
+
+
+def _memory(session: Session, setup: RunSetup) -> tuple[MemoryEstimate, int, int]:
+    """The estimate of a worker, the megabytes that it may use, and those of the machine."""
+    settings = Catalog(session).settings()
+    loads = [_load(one, setup.at_once) for one in setup.possible]
+    cache = settings.cache_mb * 2**20 if setup.use_caching else 0
+    decoded = sum(table.decoded_bytes for table in setup.tables.values())
+    memory_mb, cores = session.run(_MACHINE)[0]
+    limit = worker_limit_mb(settings.max_worker_mb, memory_mb, cores)
+    return worker_memory(loads, decoded, cache), limit, memory_mb
 
 
 _MACHINE = "SELECT cerebro._memory_mb(), cerebro._cores()"

@@ -18,13 +18,14 @@ from cerebro_db.core import events
 from cerebro_db.core.decisions import Candidate
 from cerebro_db.core.search import SearchSpec
 from cerebro_db.core.spec import (
-    ALLREDUCE,
     AUTO,
     AVERAGING,
     ROTATION,
     SIDE_BY_SIDE,
+    TRAINING,
     Architecture,
     Configuration,
+    Hop,
     RunSpec,
     Workers,
 )
@@ -62,6 +63,7 @@ from cerebro_db.runs.setup import (
     RunSetup,
     check_enough,
     check_groups,
+    most_in_groups,
     most_workers,
     partitions_of,
 )
@@ -383,9 +385,9 @@ def with_workers(setup: RunSetup, num_workers: int | None) -> RunSetup:
     together = len(setup.configurations)
     if setup.search is not None:
         together = max(together, setup.search.concurrency)
-    is_grouped = setup.spec.schedule == AUTO and setup.at_once > 1
-    strategy = ALLREDUCE if is_grouped else setup.spec.schedule
-    most = most_workers(setup.packed, together, strategy)
+    most = most_workers(setup.packed, together, setup.spec.schedule)
+    if setup.spec.schedule == AUTO and setup.at_once > 1:
+        most = most_in_groups(setup.spec, setup.packed, together)
     return setup.with_workers(min(num_workers, most))
 
 
@@ -450,8 +452,22 @@ def load_state(session: Session, store: StateStore, run: StoredRun, setup: RunSe
         _restore(state, store, done | going, catalog.planned(run_id))
         _check_states(state, states_of(run.row), store.kept())
     over = min((one.done for one in state.alive), default=0) // spec.hops_an_epoch
-    state.apply(events.Planned(tuple(catalog.plan(run_id, over + 1))))
+    hops = catalog.plan(run_id, over + 1)
+    _check_groups(spec, hops)
+    state.apply(events.Planned(tuple(hops)))
     return state
+
+
+def _check_groups(spec: RunSpec, hops: Iterable[Hop]) -> None:
+    """Refuse a plan by which more hops are made together than the run has chosen."""
+    most = max(spec.largest_group, spec.together)
+    for size in sorted({hop.group for hop in hops}):
+        if size > most or len(spec.partitions[TRAINING]) % size:
+            raise InvalidData(
+                f"got a plan with {size} hops made together; allowed: up to {most}, of which partitions make "
+                "whole rounds",
+                hint="someone has changed the plan; the run cannot go on",
+            )
 
 
 def _numbered(spec: RunSpec) -> int:

@@ -28,7 +28,7 @@ import numpy as np
 from cerebro_db.errors import InvalidArgument, PeerLost
 
 Tick = Callable[[], None]
-_TRY_SECONDS, _LISTEN_SECONDS = 0.01, 0.1
+_TRY_SECONDS, _LISTEN_SECONDS = 0.002, 0.1
 _MAX_FLOATS = 2**33
 _CREDENTIALS = struct.Struct("3i")  # process, user, group
 _TIMEOUT = struct.pack("ll", 0, int(_LISTEN_SECONDS * 1e6))

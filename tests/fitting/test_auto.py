@@ -53,9 +53,9 @@ def test_small_models_are_trained_as_by_a_hopper(bench: Any, fit: Fit) -> None:
 
 
 def test_groups_give_the_same_bits_whoever_works(bench: Any, fit: Fit) -> None:
-    given = {**OPTIONS, "strategy_params": "processors=4"}
+    given = {**OPTIONS, "strategy_params": "processors=4, group=2"}
     found = []
-    for workers, caches in ((None, True), (8, False)):
+    for workers, caches in ((None, True), (2, False)):
         out, run_id = fit(configs="some", num_workers=workers, use_caching=caches, **given)
         found.append(results(bench, out, run_id))
         assert bench.fetch(GROUPS, (run_id,)) == [
@@ -66,7 +66,7 @@ def test_groups_give_the_same_bits_whoever_works(bench: Any, fit: Fit) -> None:
     assert all(losses[key, 2, "training"] < losses[key, 1, "training"] for key in (1, 2))
     assert len(found[0][-1]) == 2 * 2 * PARTITIONS
     params = "SELECT strategy_params, num_workers FROM cerebro.runs WHERE run_id = %s"
-    assert bench.row(params, (run_id,)) == ("processors=4, group=4", 8)
+    assert bench.row(params, (run_id,)) == ("processors=4, group=2", 2)
     assert any("strategy auto, from epoch 1: 2 workers together" in one for one in bench.notices)
 
 
@@ -89,7 +89,7 @@ def test_a_batch_of_a_group_has_as_many_rows_as_one_of_a_worker(bench: Any, fit:
     assert steps == [16, 15]
     shown = "SELECT training_loss FROM {}_info"
     before, after = (bench.value(shown.format(out)) for out in (alone, together))
-    assert after == pytest.approx(before, rel=0.1)
+    assert after == pytest.approx(before, rel=0.25)
     assert first != second
 
 
@@ -170,7 +170,7 @@ def test_fewer_workers_get_smaller_groups_when_a_run_begins_and_none_later(
     params = "SELECT strategy_params, num_workers FROM cerebro.runs WHERE run_id = %s"
     assert bench.row(params, (run_id,))[0].endswith(", group=1")
     more = ", strategy := 'auto', strategy_params := 'processors=4'"
-    with under_way(bench, "fewer", more[2:], "large") as (caller, run_id):
+    with under_way(bench, "fewer", more[2:], "some") as (caller, run_id):
         bench.run("SELECT cerebro_pause(%s)", (run_id,))
         caller.join()
     with pytest.raises(psycopg2.Error, match="num_workers: got 2; allowed: from 4") as caught:

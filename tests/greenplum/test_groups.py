@@ -93,7 +93,7 @@ def test_groups_on_segments_equal_those_of_a_server_without(
     assert _weights(sql, "out") == _weights(plain, "out")
 
 
-@pytest.mark.parametrize("strategy", ["allreduce", "pipe"])
+@pytest.mark.parametrize("strategy", ["averaging", "allreduce", "pipe"])
 def test_strategies_on_segments_stop_and_go_on(
     both: tuple[Sql, Callable[[Sql], None]], strategy: str
 ) -> None:

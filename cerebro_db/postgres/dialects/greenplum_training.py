@@ -17,6 +17,7 @@ from cerebro_db.core.tasks import HopFigures
 from cerebro_db.errors import WrongObjectType
 from cerebro_db.postgres.dialects.postgresql_training import (
     WEIGHTS,
+    AverageOrder,
     HopMade,
     HopOrder,
     Member,
@@ -63,7 +64,7 @@ class GreenplumTraining(PostgreSQLTraining):
         return (
             "SELECT q.mst_key, q.version, pg_catalog.sum(q.bytes)::bigint FROM (SELECT s.mst_key, "
             f"s.version, pg_catalog.octet_length(s.state) AS bytes FROM {table.sql} s "
-            f"WHERE s.version >= 0 AND {ORIGINAL} OFFSET 0) AS q GROUP BY 1, 2"
+            f"WHERE s.chunk >= 0 AND {ORIGINAL} OFFSET 0) AS q GROUP BY 1, 2"
         )
 
     def begin_states(
@@ -218,6 +219,21 @@ class GreenplumTraining(PostgreSQLTraining):
         """Write the rows of hops that are missing though their states are in a table."""
         parameters = [run_id, num_workers, run_id, hops_an_epoch]
         return _MISSING_HOPS.format(states=table.sql, columns=HOP_COLUMNS), parameters
+
+    def average(self, packed: PackedTable, order: AverageOrder) -> Statement:
+        """Average the states of a round on a segment; returns a row for each chunk that comes of it."""
+        states = " UNION ALL ".join(
+            f"SELECT s.mst_key, s.version, s.chunk, s.state FROM {table.sql} s WHERE {ORIGINAL}"
+            for table in order.states
+        )
+        here = segment_key_of(partition_of(packed, order.partition_key))
+        following = [segment_key_of(partition_of(packed, key)) for key in order.following]
+        marks = [*order.following[:1], *[COPY] * len(order.following[1:])]
+        sql = _AVERAGE.format(scanned=SCANNED, states=states, target=order.target.sql)
+        return sql, [
+            here, list(range(len(order.versions))), order.versions, order.mst_key,
+            order.mst_key, order.makes, following or [here], marks or [None], order.weights,
+        ]  # fmt: skip
 
     def scan(self, packed: PackedTable, order: ScanOrder) -> Statement:
         """Score many configurations on one partition; returns JSON."""
@@ -486,7 +502,8 @@ SELECT %s, p.mst_key, p.epoch, p.position, p.partition_key, p.partition_key %% %
        (s.result).memory_mb
   FROM {states} s
   JOIN cerebro._plan p
-    ON p.run_id = %s AND p.mst_key = s.mst_key AND (p.epoch - 1) * %s + p.position + 1 = s.version
+    ON p.run_id = %s AND p.mst_key = s.mst_key
+   AND (p.epoch - 1) * %s + p.position + 1 = abs(s.version)
   LEFT JOIN cerebro._hops h
     ON h.run_id = p.run_id AND h.mst_key = p.mst_key AND h.epoch = p.epoch
    AND h.position = p.position
@@ -500,6 +517,22 @@ CREATE TEMPORARY TABLE cerebro_scan (segment_key integer, mst_key integer, chunk
 ON COMMIT DROP DISTRIBUTED BY (segment_key);
 ALTER TABLE pg_temp.cerebro_scan ALTER state SET STORAGE EXTERNAL;
 INSERT INTO pg_temp.cerebro_scan"""
+
+# The places of states are what the temporary table has as mst_key.
+_AVERAGE = """{scanned}
+SELECT %s::integer AS segment_key, p.place, s.chunk, s.state, NULL::text
+  FROM unnest(%s::int[], %s::int[]) AS p(place, version)
+  JOIN ({states}) s ON s.mst_key = %s AND s.version = p.version;
+INSERT INTO {target} (segment_key, mst_key, version, chunk, partition_key, state)
+SELECT d.goal, %s, %s, d.chunk, d.mark, d.state
+  FROM (SELECT unnest(%s::int[]) AS goal, unnest(%s::int[]) AS mark,
+               (c.saved).chunk AS chunk, (c.saved).state AS state
+          FROM (SELECT cerebro._saved_state(a.token) AS saved
+                  FROM (SELECT cerebro.cerebro_average(%s::float8[], i.mst_key, i.state
+                                                       ORDER BY i.mst_key, i.chunk) AS token
+                          FROM pg_temp.cerebro_scan i GROUP BY i.segment_key) AS a) AS c) AS d
+RETURNING octet_length(state)
+"""
 
 # The states go to the segment first. A cursor is read by the process that trains there, unlike a
 # plain query, which the writing process answers.

@@ -126,6 +126,8 @@ class AverageOrder:
         versions: of the states, in the order of their hops.
         weights: of each: the rows that its hop trained on.
         makes: version of the state afterwards.
+        partition_key: of the worker that does it.
+        following: partitions of the hops that begin with that state; none where there are no more.
     """
 
     states: Sequence[QualifiedName]
@@ -134,6 +136,8 @@ class AverageOrder:
     versions: list[int]
     weights: list[float]
     makes: int
+    partition_key: int
+    following: Sequence[int]
 
 
 @dataclass(frozen=True)
@@ -350,7 +354,7 @@ class PostgreSQLTraining:
         (mst_key,) = mst_keys
         return {mst_key: self.made(rows)} if rows else {}
 
-    def average(self, order: AverageOrder) -> Statement:
+    def average(self, packed: PackedTable, order: AverageOrder) -> Statement:
         """Average the states of a round; returns the bytes of the state that comes of it."""
         states = " UNION ALL ".join(f"SELECT * FROM {table.sql}" for table in order.states)
         places = list(range(len(order.versions)))

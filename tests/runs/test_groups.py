@@ -1,0 +1,114 @@
+"""Groups that a run may have: by its hosts, workers and processors."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from cerebro_db.configs.memory import MemoryEstimate
+from cerebro_db.core.spec import ALLREDUCE, AUTO, RunSpec
+from cerebro_db.errors import InvalidArgument, NotSupported
+from cerebro_db.runs import setup as setups
+from cerebro_db.runs.request import FitRequest
+from cerebro_db.runs.setup import RunSetup, check_one_host, with_groups, written
+from tests.decide.test_grouping import costly
+
+
+def table(partitions: int, *, is_spread: bool = False) -> Any:
+    """As much of a packed table as counts here."""
+    return SimpleNamespace(
+        partitions=range(partitions), is_spread=is_spread, relation=SimpleNamespace(name="packed")
+    )
+
+
+def test_trainers_of_several_hosts_have_no_way_to_each_other() -> None:
+    check_one_host("allreduce", table(4, is_spread=True), 4)
+    check_one_host("hopper", table(4, is_spread=True), 2)
+    with pytest.raises(NotSupported) as caught:
+        check_one_host("pipe", table(4, is_spread=True), 3)
+    assert "'pipe' for packed, whose 4 partitions are on" in caught.value.message
+    assert "at most 3 of them on one" in caught.value.message
+    assert caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("models", "is_spread", "most", "given", "told", "workers"),
+    [
+        (1, False, 4, {}, "processors=2, group=2", 2),
+        (3, False, 4, {}, "processors=2, group=2", 2),
+        (3, False, 4, {"num_workers": 8}, "processors=2, group=2", 3),
+        (1, False, 4, {"num_workers": 1}, "processors=2, group=1", 1),
+        (1, False, 4, {"strategy_params": "processors=4"}, "processors=4, group=4", 4),
+        (1, False, 4, {"strategy_params": "group=1"}, "processors=2, group=1", 1),
+        (1, False, 4, {"use_gpus": True}, "processors=2, group=1", 1),
+        (1, True, 4, {}, "processors=2, group=2", 4),
+        (1, True, 1, {}, "processors=2, group=1", 1),
+        (1, True, 4, {"num_workers": 2}, "processors=2, group=1", 1),
+    ],
+)
+def test_what_a_run_begins_with(
+    models: int, is_spread: bool, most: int, given: dict[str, Any], told: str, workers: int
+) -> None:
+    request = FitRequest("packed", "out", "configs", 10, strategy=AUTO, cores=2, **given)
+    partitions = {"training": tuple(range(4))}
+    use_gpus = bool(given.get("use_gpus"))
+    spec = RunSpec(10, 0, 10, partitions, schedule=AUTO, use_gpus=use_gpus)
+    configurations = [costly(key) for key in range(1, models + 1)]
+    found = with_groups(spec, request, table(4, is_spread=is_spread), configurations, most)
+    assert (written(found), found.workers.count) == (told, workers)
+
+
+def large(
+    strategy: str, monkeypatch: pytest.MonkeyPatch, worker_mb: int, limit_mb: int
+) -> RunSetup:
+    """A run of one large model, whose workers take so much of the 10 GB of a machine."""
+    estimate = MemoryEstimate(worker_mb * 2**20, 0, 0, 0, 0)
+    monkeypatch.setattr(setups, "_memory", lambda session, setup: (estimate, limit_mb, 10_000))
+    request = FitRequest("packed", "out", "configs", 10, strategy=strategy, cores=4)
+    spec = RunSpec(10, 0, 10, {"training": tuple(range(4))}, schedule=strategy)
+    packed, anything = table(4), cast(Any, None)
+    if strategy == AUTO:
+        spec = with_groups(spec, request, packed, [costly(1)], 4)
+    return RunSetup(
+        spec=spec,
+        packed=packed,
+        validation=None,
+        output=anything,
+        output_text="out",
+        selection="configs",
+        architectures="models",
+        configurations=(costly(1),),
+        targets=anything,
+        threads=1,
+        strategy_params=written(spec),
+    )
+
+
+def test_replicas_that_train_together_are_refused_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    session: Any = None
+    fits = large(ALLREDUCE, monkeypatch, 1_900, 2_000)
+    assert setups.memory_workers(session, fits) == 4
+    with pytest.raises(InvalidArgument) as caught:
+        setups.memory_workers(session, large(ALLREDUCE, monkeypatch, 2_100, 3_000))
+    assert "got 'allreduce', for which 4 workers may need 8400 MB" in caught.value.message
+    assert "allowed: 8000 MB" in caught.value.message
+    assert caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("worker_mb", "limit_mb", "told", "workers"),
+    [
+        (1_900, 2_000, "processors=4, group=4", 4),
+        (2_100, 3_000, "processors=4, group=2", 4),
+        (4_100, 5_000, "processors=4, group=1", 1),
+        (2_100, 2_000, "processors=4, group=1", 1),
+    ],
+)
+def test_auto_has_groups_that_fit_into_memory(
+    monkeypatch: pytest.MonkeyPatch, worker_mb: int, limit_mb: int, told: str, workers: int
+) -> None:
+    session: Any = None
+    found = setups.within_memory(session, large(AUTO, monkeypatch, worker_mb, limit_mb))
+    assert (found.strategy_params, found.num_workers) == (told, workers)
