@@ -234,7 +234,7 @@ class DirectWorker:
                     raise
                 self._tell(f"{error.message}; tries again")
                 self._pause(_RECONNECT_SECONDS)
-                if self._leaves_at is not None:
+                if self._is_leaving():
                     break
         self._tell(f"left after {self._hops} hops: {self._reason}")
 

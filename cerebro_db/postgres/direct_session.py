@@ -154,6 +154,13 @@ class DirectSession:
             UndefinedRun: there is none that this role may see.
             NotSupported: direct workers cannot work for it.
         """
+        allowed = self._dialect.direct_strategies
+        if not allowed:
+            raise NotSupported(
+                "direct workers: got a server with segments; allowed: PostgreSQL, as a state lies on the "
+                "segment of its next partition",
+                hint="there trainers work on the hosts of the segments; set use_gpus where these have GPUs",
+            )
         rows = self.run(
             "SELECT r.run_id, pg_catalog.pg_get_userbyid(r.owner)::text, v.status, r.schedule, r.states, "
             "r.threads, r.manifest FROM cerebro._runs r JOIN cerebro.runs v ON v.run_id = r.run_id "
@@ -166,13 +173,6 @@ class DirectSession:
                 hint="workers join as the owner of a run, or as a member of it: GRANT owner TO login",
             )
         run = DirectRun(*rows[0])
-        allowed = self._dialect.direct_strategies
-        if not allowed:
-            raise NotSupported(
-                "direct workers: got a server with segments; allowed: PostgreSQL, as a state lies on the "
-                "segment of its next partition",
-                hint="there trainers work on the hosts of the segments; set use_gpus where these have GPUs",
-            )
         if run.schedule not in allowed:
             raise NotSupported(
                 f"direct workers: got a run with the strategy {run.schedule!r}; allowed: "

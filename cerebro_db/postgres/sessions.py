@@ -213,9 +213,14 @@ class Session(Ticking):
             self._connection.poll()
         except psycopg2.Error as error:
             raise self._translated(error) from None
-        found = bool(self._connection.notifies)
+        found = self.has_heard
         self._connection.notifies.clear()
         return found
+
+    @property
+    def has_heard(self) -> bool:
+        """True if that has come with the answer to a statement."""
+        return bool(self._connection.notifies)
 
     def fileno(self) -> int:
         """The socket, for poll()."""

@@ -34,3 +34,4 @@ SELECT w.run_id, w.number AS worker, w.pid, w.host, w.address, w.login,
  WHERE EXISTS (SELECT 1 FROM cerebro._runs r WHERE r.run_id = w.run_id);
 COMMENT ON VIEW cerebro.direct_workers IS
 'Workers that have joined a run by "cerebro worker": from where, as whom, whether they are there, how many hops they have made, and what they computed with.';
+GRANT SELECT ON cerebro.direct_workers TO cerebro_user;

@@ -35,6 +35,7 @@ from cerebro_db.core.tasks import (
     WorkerView,
 )
 from cerebro_db.decide.strategies import STRATEGIES
+from cerebro_db.errors import HandedBack, TrainerLost
 from cerebro_db.postgres.sessions import StatementFailed
 from cerebro_db.runs.loop import Loop
 from cerebro_db.runs.report import Report
@@ -110,6 +111,42 @@ class Counting:
         return {"loss": mst_key + 1 / epoch, "names": ["accuracy"], "metrics": [1 / mst_key]}
 
 
+class Unreliable(Counting):
+    """The same, and two direct workers, which fail at two of three hops.
+
+    Args:
+        count, seed: as above.
+    """
+
+    def __init__(self, count: int, seed: int) -> None:
+        super().__init__(count, seed)
+        self.direct = (count, count + 1)
+        self._failed: set[Hop] = set()
+        self.begun = False
+
+    def free(self) -> Sequence[WorkerView]:
+        direct = [WorkerView(one, only_hops=True) for one in self.direct if one not in self._tasks]
+        return [*super().free(), *(direct if self.begun else [])]
+
+    def poll(self) -> Iterator[Outcome]:
+        worker = self._random.choice(sorted(self._tasks))
+        task = self._tasks[worker]
+        if worker not in self.direct or self._random.random() < 1 / 3:
+            self.begun = True
+            yield from self._done(worker)
+            return
+        assert isinstance(task, Train)
+        assert self._failed.isdisjoint(task.hops)
+        self._failed.update(task.hops)
+        del self._tasks[worker]
+        kind = self._random.choice([HandedBack, TrainerLost])
+        yield Outcome(worker, task, Failure("gone", kind.sqlstate, None, kind("gone")))
+
+    def _done(self, worker: int) -> Iterator[Outcome]:
+        task = self._tasks.pop(worker)
+        yield Outcome(worker, task, Ready([{}]) if task is None else self._result(task))
+
+
 class Written:
     """A catalog that nobody reads, storage without states, and nobody who asks for anything."""
 
@@ -173,6 +210,7 @@ def run(
     fails: int | None = None,
     costs: int = 6,
     state: RunState | None = None,
+    executor: Counting | None = None,
 ) -> tuple[Counting, Written, RunState]:
     """A whole run."""
     state = state or run_state(
@@ -185,7 +223,8 @@ def run(
         workers=Workers(workers, most_hops=4),
         schedule=schedule,
     )
-    executor, written, strategy = Counting(workers, seed, fails), Written(), STRATEGIES[schedule]
+    executor = executor or Counting(workers, seed, fails)
+    written, strategy = Written(), STRATEGIES[schedule]
     anything: Any = written
     report = Report(state, lambda line: None, lambda: 0.0)
     loop = Loop(
@@ -234,6 +273,18 @@ def test_who_fails_leaves_the_others_alone(schedule: str) -> None:
     assert written.ended_ == {2: "division by zero (epoch 1, hop 1)"}
     assert state.ended == {2: ("failed", "division by zero (epoch 1, hop 1)")}
     assert {key for key, _, _ in written.losses} == {1, 3, 4, 5, 6}
+
+
+@pytest.mark.parametrize("schedule", [HOPPER, AVERAGING])
+def test_direct_workers_that_fail_do_not_show(schedule: str) -> None:
+    first, written, _ = run(1, 0, schedule)
+    for seed in range(5):
+        other, theirs, state = run(2, seed, schedule, executor=Unreliable(2, seed))
+        made = {key: sorted(hops) for key, hops in other.made.items()}
+        assert made == {key: sorted(hops) for key, hops in first.made.items()}
+        assert schedule == AVERAGING or other.made == first.made
+        assert theirs.losses == written.losses
+        assert not state.ended
 
 
 @pytest.mark.parametrize("schedule", [TASK, AVERAGING, ALLREDUCE])
