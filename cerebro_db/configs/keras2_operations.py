@@ -7,9 +7,9 @@ which name a function of TensorFlow; its arguments are in the call. Those listed
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NoReturn
 
 from cerebro_db.configs.architecture_limits import refuse
 from cerebro_db.configs.arguments import nearest
@@ -39,9 +39,9 @@ class Operation:
     module: str
     name: str
     tensors: Sequence[str] = ()
-    config: Mapping[str, str] = MappingProxyType({})
-    neutral: Mapping[str, Any] = MappingProxyType({})
-    defaults: Mapping[str, Any] = MappingProxyType({})
+    config: Mapping[str, str] = field(default_factory=dict)
+    neutral: Mapping[str, Any] = field(default_factory=dict)
+    defaults: Mapping[str, Any] = field(default_factory=dict)
 
 
 def _unary(module: str, **names: str) -> dict[str, Operation]:
@@ -159,7 +159,7 @@ def operation_of(node: Json, tensor: Callable[[Any], Any], place: str) -> Json:
         if name not in given:
             _refuse_argument(place, name, "nothing")
         value = given.pop(name)
-        arguments.append(_slices(value) if name == _SLICES else _value(value, tensor))
+        arguments.append(_slices(value, place) if name == _SLICES else _value(value, tensor))
     config: Json = {"name": node["name"], **operation.defaults}
     for name, value in given.items():
         if name in operation.config:
@@ -208,20 +208,20 @@ def _value(value: Any, tensor: Callable[[Any], Any]) -> Any:
     return value
 
 
-def _slices(value: Any) -> Any:
-    """What an index consists of; what else is there is refused as an index of Keras 3 is."""
+def _slices(value: Any, place: str) -> Any:
+    """What an index consists of."""
     if isinstance(value, list):
-        return [_slices(one) for one in value]
+        return [_slices(one, place) for one in value]
     if not isinstance(value, dict):
         return value
     if value.get("class_name") == "__ellipsis__":
         return {"class_name": "__ellipsis__", "config": {}}
     if set(value) == {"start", "stop", "step"}:
         return {"class_name": "__slice__", "config": value}
-    return value
+    _refuse_argument(place, _SLICES, shown(value))
 
 
-def _refuse_argument(place: str, name: str, got: str) -> None:
+def _refuse_argument(place: str, name: str, got: str) -> NoReturn:
     refuse(
         f"the JSON of Keras 2 cannot be converted: {place}: {name}: got {got}, which has no counterpart"
     )

@@ -45,7 +45,7 @@ def test_a_run_from_its_beginning_to_its_end(catalog: Catalog, segments: Sql) ->
     assert catalog.run(run_id).status == "interrupted"  # nobody holds its lock
     catalog.driven(run_id)
     catalog.started(run_id, {"tensorflow": "x"})
-    catalog.add_plan(run_id, [Hop(1, 1, 0, 2), Hop(1, 2, 0, 1)])
+    catalog.add_plan(run_id, [Hop(1, 1, 0, 2), Hop(1, 2, 0, 1, 2)], {(1, 2): "why"})
     measures = Measures(1, 1, "training", 0.5, ["a"], [0.25], 1.0)
     catalog.add_metrics(run_id, [measures])
     catalog.configuration_ended(run_id, 2, "failed", "why")
