@@ -50,7 +50,7 @@ def main() -> None:
 
 
 def _dsn(server: str) -> str | None:
-    """Where a server is that runs already; None for one of its own."""
+    """DSN of a server that runs already; None for one of its own."""
     if server == "own":
         return None
     if VARIABLE not in os.environ:

@@ -46,7 +46,7 @@ class Tables:
 
 @dataclass(frozen=True)
 class Trained:
-    """What a run took, its hops, the accuracy of each configuration, and why others failed."""
+    """Figures of a run: its time, hops, the accuracy of each configuration, and why others failed."""
 
     cost: Cost
     hops: list[Hop]

@@ -25,7 +25,7 @@ _ENVIRONMENT = {"OMP_NUM_THREADS": "1", "TF_CPP_MIN_LOG_LEVEL": "3", "KERAS_BACK
 
 @dataclass(frozen=True)
 class Exported:
-    """What reading and training took, and the accuracy of each configuration."""
+    """Figures of an export: reading, training, and the accuracy of each configuration."""
 
     read: Cost
     train: Cost

@@ -1,4 +1,4 @@
-"""What the record of a run's hops tells: overhead of a hop, idle share of the workers."""
+"""Figures from the record of a run's hops: overhead of a hop, idle share of the workers."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def idle_share(hops: list[Hop]) -> float:
 
 
 def longest(hops: list[Hop]) -> float:
-    """How much longer the longest configuration trained than the shortest, compilation aside."""
+    """Ratio of the longest training of a configuration to the shortest, compilation aside."""
     trained: dict[int, float] = {}
     for hop in hops:
         if not hop.compiled:

@@ -22,7 +22,7 @@ def pin(workers: int) -> None:
 
 
 def describe(server_version: str) -> dict[str, Any]:
-    """What the report says about it."""
+    """Facts for the report."""
     return {
         "measured": datetime.now(UTC).strftime("%Y-%m-%d"),
         "processor": _field("/proc/cpuinfo", "model name") or platform.machine(),

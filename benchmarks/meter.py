@@ -121,7 +121,7 @@ class Meter:
 
 
 def _computes(process: str) -> bool:
-    """Whether a process is a keeper, or one that a keeper has started, of this environment."""
+    """True if a process is a keeper, or one that a keeper has started, of this environment."""
     try:
         command = Path(f"/proc/{process}/cmdline").read_bytes().split(b"\0")
     except OSError:

@@ -32,7 +32,7 @@ SOURCE, PACKED = "cerebro_bench_source", "cerebro_bench_packed"
 
 @dataclass(frozen=True)
 class Cost:
-    """What one statement took."""
+    """Cost of one statement."""
 
     cpu: float
     wall: float

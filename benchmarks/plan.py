@@ -1,4 +1,4 @@
-"""What the peers are told: the same configurations, order and compiled loops as in the server."""
+"""Plan for the peers: the same configurations, order and compiled loops as in the server."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def cores() -> int:
 
 
 def partition_file(folder: str | Path, partition_key: int, name: str) -> Path:
-    """Where an array of a partition lies."""
+    """File of an array of a partition."""
     return Path(folder) / f"partition-{partition_key}-{name}.npy"
 
 

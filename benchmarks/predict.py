@@ -114,7 +114,7 @@ def _row_milliseconds(cursor: Any) -> dict[str, float]:
 
 
 def _peer_milliseconds(workload: Workload) -> float:
-    """What Keras takes for a row where a function is called for each: the median."""
+    """Time that Keras takes for a row where a function is called for each: the median."""
     arguments = (workload.architectures[0], workload.features[:_PEER_CALLS])
     environment = {"OMP_NUM_THREADS": "1", "TF_CPP_MIN_LOG_LEVEL": "3"}
     (seconds,) = run_jobs(prepare, arguments, [0], 1, environment)

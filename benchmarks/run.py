@@ -1,4 +1,4 @@
-"""What ``make bench`` runs: ``python -m benchmarks`` with the installed package, not the clone's.
+"""Entry of ``make bench``: ``python -m benchmarks`` with the installed package, not the clone's.
 
 Root's server cannot import from a clone that its user cannot read; a benchmark has to use the same
 code on both sides.

@@ -1,4 +1,4 @@
-"""What durability costs, and how soon a run stops: on the workloads tabular and images.
+"""Cost of durability, and time until a run stops: on the workloads tabular and images.
 
     python -m benchmarks.safety [tabular] [images] [--workers 2] [--scale 1]
 

@@ -53,7 +53,7 @@ class Server:
             self._wait_until_alone()
 
     def version(self) -> str:
-        """What the server calls itself, without who compiled it and how."""
+        """Name and version of the server, without who compiled it and how."""
         with self.session() as cursor:
             cursor.execute("SELECT version()")
             text = str(cursor.fetchone()[0]).partition(" on ")[0]

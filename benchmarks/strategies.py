@@ -42,7 +42,7 @@ _CHOICE = (
 
 @dataclass(frozen=True)
 class Case:
-    """What is trained.
+    """Workload of one comparison.
 
     Attributes:
         models: how many.

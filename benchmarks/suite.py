@@ -80,7 +80,7 @@ def run(
 
 
 def _searches(running: Server, scale: float, workers: int, seeds: int) -> Iterator[dict[str, Any]]:
-    """What was measured so far, after each workload."""
+    """Figures that were measured so far, after each workload."""
     found: dict[str, Any] = {}
     for name in _SEARCHED:
         _log.info("  %s", name)

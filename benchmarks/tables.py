@@ -23,7 +23,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Goal:
-    """What is to be reached: a figure of a workload, and its limit."""
+    """Goal: a figure of a workload, and its limit."""
 
     workload: str
     text: str

@@ -1,4 +1,4 @@
-"""How long it takes to look at a run, and what that takes from the run: ``python -m benchmarks.watching DSN``.
+"""Time to look at a run, and what that takes from the run: ``python -m benchmarks.watching DSN``.
 
 As a superuser, in a database with Cerebro-DB. ``--only looks``: commands on a run of 1,000 configurations, 20 epochs and
 4 partitions that was never trained; its rows are made in the catalog, and dropped at the end. ``--only effect``: the same

@@ -1,4 +1,4 @@
-"""What every side of a benchmark trains: rows, architectures and a grid."""
+"""Workload that every side of a benchmark trains: rows, architectures and a grid."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ class Workload:
 
     @property
     def configurations(self) -> int:
-        """How many there are in the grid."""
+        """Number of configurations of the grid."""
         return len(self.architectures) * len(self.learning_rates) * len(self.batch_sizes)
 
     def facts(self) -> dict[str, Any]:
-        """What the report says about it."""
+        """Facts for the report."""
         return {
             "data": self.data,
             "rows": len(self.features),

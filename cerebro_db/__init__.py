@@ -12,7 +12,7 @@ __all__ = ["Database", "Model", "Run", "__version__", "connect"]
 
 
 def __getattr__(name: str) -> Any:
-    """What users import comes with its first use: processes beside the server need none of it."""
+    """Imports what users take from here at its first use: processes beside the server need none of it."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from cerebro_db import client

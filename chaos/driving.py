@@ -47,7 +47,7 @@ class Driving:
 
     @property
     def over(self) -> bool:
-        """Whether the process has ended."""
+        """True if the process has ended."""
         return self.process.poll() is not None
 
     @property
@@ -60,7 +60,7 @@ class Driving:
         return self._backend
 
     def connected(self) -> bool:
-        """Whether there is a session, or there was one."""
+        """True if there is a session, or there was one."""
         return self.over or not self._connects or self.backend is not None
 
     def wait(self) -> int:
@@ -73,7 +73,7 @@ class Driving:
         return self.process.returncode
 
     def error(self) -> str:
-        """What it said last."""
+        """Last words of the process."""
         self._errors.seek(0)
         lines = [line.strip() for line in self._errors.read().splitlines() if line.strip()]
         return lines[0] if lines else ""

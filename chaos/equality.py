@@ -44,7 +44,7 @@ def main() -> int:
 
 
 def _digests(checkout: Path) -> dict[str, str]:
-    """What a checkout trains, by name."""
+    """Digests of what a checkout trains, by name."""
     program = str(checkout / ".cerebro" / "venv" / "bin" / "cerebro")
     with tempfile.TemporaryDirectory(prefix="cerebro-", dir="/tmp") as folder:
         os.chmod(folder, 0o755)

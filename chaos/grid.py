@@ -1,4 +1,4 @@
-"""What is trained: a small grid with Adam, dropout and batch normalisation, and how it is called."""
+"""Workload: a small grid with Adam, dropout and batch normalisation, and its call."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class Job:
 
     @property
     def configurations(self) -> int:
-        """How many are trained: of all of them none would have a group."""
+        """Number of configurations to train: of all of them none would have a group."""
         return CONFIGURATIONS // 2 if self.strategy == AUTO else CONFIGURATIONS
 
     @property

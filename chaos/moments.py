@@ -17,7 +17,7 @@ _SPREAD_OF_HOPS = 0.05
 
 @dataclass(frozen=True)
 class Moment:
-    """When to kill.
+    """Moment to kill at.
 
     Attributes:
         phase: that has to begin before.
@@ -34,7 +34,7 @@ class Moment:
         return f"{self.phase}, {self.fraction:.1%}{more}"
 
     def hops(self, done: int, planned: int) -> int:
-        """How many must be committed before."""
+        """Number of hops that must be committed before."""
         if self.phase == ENDING:
             return planned
         return done + int(self.fraction * (planned - done)) if self.phase == TRAINING else 0

@@ -1,4 +1,4 @@
-"""What a run must leave, to the bit, and what must not stay behind."""
+"""Outcome of a run: what it must leave, to the bit, and what must not stay behind."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def differences(found: Outcome, wanted: Outcome) -> list[str]:
 
 
 def miscounted(server: Server, job: Job, run_id: int) -> list[str]:
-    """What is wrong with the hops, or with the catalog."""
+    """Faults of the hops, or of the catalog."""
     hops, distinct, extra, missing = server.fetch(_HOPS, {"run_id": run_id})[0]
     found = [] if hops == distinct == job.hops else [f"{hops} hops, {distinct} of them different"]
     found += [f"{extra} hops that were not planned"] if extra else []
@@ -47,7 +47,7 @@ def miscounted(server: Server, job: Job, run_id: int) -> list[str]:
 
 
 def leftovers(server: Server) -> list[str]:
-    """What must not be there while no run goes on, as words."""
+    """Leftovers that must not be there while no run goes on, as words."""
     return server.leftovers()
 
 

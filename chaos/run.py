@@ -1,4 +1,4 @@
-"""What ``make chaos`` runs: ``python -m chaos`` with the installed package, not the clone's.
+"""Entry of ``make chaos``: ``python -m chaos`` with the installed package, not the clone's.
 
 Root's server cannot import from a clone that its user cannot read; the code that is tested has to
 be the same on both sides.

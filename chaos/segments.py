@@ -91,7 +91,7 @@ class Segments(Server):
         return [text for (text,) in self.fetch(_SESSIONS)]
 
     def leftovers(self) -> list[str]:
-        """What must not be there, on the coordinator and on segments."""
+        """Leftovers that must not be there, on the coordinator and on segments."""
         found = [text for sql in _LEFTOVERS for (text,) in self.fetch(sql)]
         return self.sessions() + found
 
@@ -101,7 +101,7 @@ class Segments(Server):
         return super().description() | {"version": self.value("SELECT version()")} | segments
 
     def controls(self) -> list[Control]:
-        """What starts each of its servers as it runs now."""
+        """Controls that start each of its servers as it runs now."""
         found = []
         for content, folder in self.folders.items():
             pid = self._first_process(content)
@@ -199,7 +199,7 @@ class Control:
 
     @property
     def is_up(self) -> bool:
-        """Whether the server runs."""
+        """True if the server runs."""
         return _is_here(self.folder)
 
     def start(self) -> None:

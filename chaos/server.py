@@ -124,7 +124,7 @@ class Server(ABC):
         return [text for (text,) in self.fetch(_SESSIONS)]
 
     def leftovers(self) -> list[str]:
-        """What must not be there while no run goes on, as words."""
+        """Leftovers that must not be there while no run goes on, as words."""
         return self.sessions() + [text for (text,) in self.fetch(_LEFTOVERS)]
 
     def description(self) -> dict[str, Any]:
@@ -162,7 +162,7 @@ class Server(ABC):
         """Bytes of each log."""
 
     def log_since(self, sizes: Mapping[Path, int]) -> str:
-        """What the logs have more than so many bytes."""
+        """Part of the logs beyond so many bytes."""
         found = []
         for path in self.log_size():
             with path.open("rb") as file:

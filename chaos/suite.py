@@ -74,7 +74,7 @@ class Reference:
 
 
 def plans(seed: int, kills: int, victims: Sequence[str]) -> list[Plan]:
-    """What shall be done: the victims take turns."""
+    """Plans of all trials: the victims take turns."""
     return [Plan.of(seed, number, victims[number % len(victims)]) for number in range(kills)]
 
 

@@ -27,7 +27,7 @@ _PATIENCE = 3
 
 @dataclass(frozen=True)
 class Plan:
-    """What is done in a trial; follows from the seed and its number.
+    """Plan of a trial; follows from the seed and its number.
 
     Attributes:
         seed, number: of the trial.
@@ -56,7 +56,7 @@ class Plan:
 
 @dataclass
 class Report:
-    """What happened in a trial.
+    """Report of a trial.
 
     Attributes:
         plan: of the trial.
@@ -178,7 +178,7 @@ class Trial:
         return self._lives
 
     def _try_to_kill(self, driving: Driving) -> tuple[View, str] | None:
-        """What was seen, and who was killed: "" where there is nobody left; None to try again."""
+        """View of the run, and who was killed: "" where there is nobody left; None to try again."""
         view = look(self._server, self._job)
         victim, client = self._plan.victim, driving.process
         who = victims.kill(self._server, victim, client, driving.backend, view, self._generator)
@@ -224,7 +224,7 @@ class Trial:
             time.sleep(0.05)
 
     def _driving_on(self, before: View, driving: Driving) -> bool:
-        """Whether sessions are there that may drive the run although their client is gone."""
+        """True if sessions are there that may drive the run although their client is gone."""
         drivers = {
             victims.CLIENT: {driving.backend},
             victims.OUTSIDE_DRIVER: set(before.others).difference(before.workers),
@@ -233,12 +233,12 @@ class Trial:
 
     @property
     def _lives(self) -> bool:
-        """Whether the driver is not killed, and is to go on by itself."""
+        """True if the driver is not killed, and is to go on by itself."""
         return self._plan.victim in victims.SURVIVED
 
     # -- going on --------------------------------------------------------------
     def _replace(self, driving: Driving) -> Driving:
-        """What has to follow a client that is gone, or is about to be."""
+        """Replacement of a client that is gone, or is about to be."""
         driving.wait()
         driving.end()
         view = look(self._server, self._job)

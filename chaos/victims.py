@@ -1,4 +1,4 @@
-"""Who is killed, and how: always with SIGKILL, which nobody can prepare for."""
+"""Victims, always of SIGKILL, which nobody can prepare for."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ SURVIVED = (OUTSIDE_WORKER, *OF_SEGMENTS, *BESIDE_THE_SERVER)
 
 
 def is_outside(victim: str) -> bool:
-    """Whether the run is driven by a client process."""
+    """True if the run is driven by a client process."""
     return victim in (OUTSIDE_WORKER, OUTSIDE_DRIVER)
 
 

@@ -1,4 +1,4 @@
-"""What can be seen of a run from outside while it goes on."""
+"""View of a run from outside while it goes on."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class View:
 
     @property
     def going_on(self) -> bool:
-        """Whether the view says that it goes on."""
+        """True if the view says that it goes on."""
         return self.status in ("starting", "running")
 
     def phase(self, job: Job) -> str:
@@ -49,7 +49,7 @@ class View:
         return TRAINING if self.hops < job.hops else ENDING
 
     def reached(self, phase: str, hops: int) -> bool:
-        """Whether a phase has begun, and so many hops are done."""
+        """True if a phase has begun, and so many hops are done."""
         if phase == SETTING_UP or self.written == "finished":
             return True
         if not self.has_driver:

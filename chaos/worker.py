@@ -48,7 +48,7 @@ _LEAST_HOPS = 3
 
 @dataclass
 class Tally:
-    """What the trial has come to.
+    """Counts of the trial so far.
 
     Attributes:
         moments: kills by what the worker was at.
@@ -101,7 +101,7 @@ def _report(tally: Tally) -> int:
 
 # -- the network ---------------------------------------------------------------------------
 def _unable() -> str | None:
-    """Why there can be no namespaces; None where there can."""
+    """Reason that there can be no namespaces; None where there can."""
     if os.geteuid() != 0:
         return "network namespaces take root"
     if shutil.which("ip") is None:
@@ -215,7 +215,7 @@ class Trial:
         )  # fmt: skip
 
     def _outcome(self, driver: subprocess.Popen[str], output: str) -> Outcome:
-        """What a run has left, once its driver has ended."""
+        """Outcome of a run, once its driver has ended."""
         told, _ = driver.communicate(timeout=_RUN_SECONDS)
         job = self._job(output)
         run_id = self._run_id(output)
@@ -315,7 +315,7 @@ class Trial:
         return driver.poll() is None
 
     def _moment(self, run_id: int) -> str:
-        """What the worker is at that is killed now."""
+        """Work of the worker that is killed now."""
         sql = (
             "SELECT coalesce((SELECT status FROM cerebro.direct_workers WHERE run_id = %s "
             "AND status IN ('joining', 'waiting', 'training') ORDER BY joined DESC LIMIT 1), 'starting')"

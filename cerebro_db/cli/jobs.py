@@ -106,7 +106,7 @@ def _look(dsn: str, since: datetime, now: datetime) -> None:
 
 
 def is_due(cron: str, since: datetime, now: datetime) -> bool:
-    """Whether a schedule was to start after one moment, up to another."""
+    """True if a schedule was to start after one moment, up to another."""
     from cronsim import CronSim, CronSimError
 
     try:

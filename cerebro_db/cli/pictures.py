@@ -93,7 +93,7 @@ def _shortened(number: re.Match[str]) -> str:
 
 
 def _cells(line: Line, measure: str) -> dict[str, Text]:
-    """What there is to see of a configuration, by column."""
+    """Cells of a configuration, by column."""
     return {
         "rank": Text(str(line.rank)),
         "mst_key": Text(str(line.mst_key)),
@@ -174,7 +174,7 @@ def _sides(found: Comparison, most: int) -> Table:
 
 
 def of_comparison(found: Comparison, most: int) -> Group:
-    """What differs between runs, and their configurations side by side."""
+    """Differences between runs, and their configurations side by side."""
     titles = [one.title for one in found.runs]
     differences = Table(pad_edge=False, box=None, header_style="bold")
     for name in ("of", "what"):

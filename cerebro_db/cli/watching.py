@@ -30,7 +30,7 @@ _OTHER_LINES, _FEWEST, _FEWEST_TRIALS = 10, 5, 3
 def looked_at(
     session: Session, run_id: int | None, console: Console
 ) -> tuple[View, RenderableType]:
-    """How a run stands, and its picture.
+    """Standing of a run, and its picture.
 
     Raises:
         UndefinedRun: the caller has no such run.
@@ -49,7 +49,7 @@ def looked_at(
 
 
 def fitting(console: Console, workers: int = 4) -> int:
-    """How many configurations a terminal has lines for."""
+    """Number of configurations that a terminal has lines for."""
     if not console.is_terminal:
         return 20
     return max(_FEWEST, console.height - _OTHER_LINES - workers)

@@ -363,7 +363,7 @@ class Database:
         return function
 
     def __dir__(self) -> list[str]:
-        """What is written here, and the functions of the database."""
+        """Names of the methods, and of the functions of the database."""
         return sorted({*super().__dir__(), *self._functions()})
 
     # -- inside ------------------------------------------------------------------

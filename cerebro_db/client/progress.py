@@ -19,7 +19,7 @@ SECONDS = 0.5
 
 
 class Shown(Protocol):
-    """Where progress is shown."""
+    """Place at which progress is shown."""
 
     def update(self, facts: RunFacts, pace: Pace) -> None:
         """Show how far a run is."""
@@ -29,19 +29,19 @@ class Shown(Protocol):
 
 
 def in_notebook() -> bool:
-    """Whether IPython runs this with a front end that shows HTML."""
+    """True if IPython runs this with a front end that shows HTML."""
     ipython = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython is not None else None
     return shell is not None and type(shell).__name__ == "ZMQInteractiveShell"
 
 
 def is_shown(wanted: bool | None) -> bool:
-    """Whether somebody looks; by default in terminals and notebooks."""
+    """True if somebody looks; by default in terminals and notebooks."""
     return (sys.stderr.isatty() or in_notebook()) if wanted is None else wanted
 
 
 def line(facts: RunFacts, pace: Pace) -> str:
-    """How far a run is, in words."""
+    """Progress of a run, in words."""
     speed = f", {pace.rows_per_second:,.0f} rows/s" if pace.rows_per_second else ""
     left = f", {texts.duration(pace.seconds_left)} left" if facts.goes_on else ""
     failed = f", {pace.failed} failed" if pace.failed else ""

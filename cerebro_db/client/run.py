@@ -69,7 +69,7 @@ class Run:
     # -- how it stands -----------------------------------------------------------
     @property
     def facts(self) -> RunFacts:
-        """What was asked for, and how it stands now."""
+        """Request of the run, and its standing now."""
         return reading.run_facts(self._connections, self.run_id)
 
     @property

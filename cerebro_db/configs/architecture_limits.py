@@ -1,4 +1,4 @@
-"""How large an architecture may be, and the reading of its JSON text within these limits."""
+"""Limits of architectures, and the reading of their JSON text within these limits."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LONGEST_MESSAGE = 4000
 
 @dataclass(frozen=True)
 class ArchitectureLimits:
-    """How large an architecture may be.
+    """Limits of architectures.
 
     Args:
         characters: of the JSON text.

@@ -1,4 +1,4 @@
-"""How columns of mixed types become one row of numbers: values, their JSON, what can be read."""
+"""Encodings of columns of mixed types as one row of numbers: values, their JSON, what can be read."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class ColumnEncoding:
 
     @property
     def width(self) -> int:
-        """How many features it makes."""
+        """Number of features that it makes."""
         if self.method is Method.INTEGER:
             return 1
         values = len(self.categories) if self.method is Method.ONEHOT else 1
@@ -94,7 +94,7 @@ class Encoding:
 
     @property
     def width(self) -> int:
-        """How many features a row has."""
+        """Number of features of a row."""
         return sum(column.width for column in self.columns)
 
     def to_fields(self) -> list[dict[str, Any]]:

@@ -89,7 +89,7 @@ class Expression:
 
     @property
     def places(self) -> int:
-        """How many tensors it takes: two of a loss or metric, one of an activation."""
+        """Number of tensors that it takes: two of a loss or metric, one of an activation."""
         return len(self.parameters)
 
 

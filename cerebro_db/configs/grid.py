@@ -66,7 +66,7 @@ class Range:
 
     @property
     def steps(self) -> int:
-        """How many steps there are between the bounds."""
+        """Number of steps between the bounds."""
         return math.floor((self.high - self.low) / self.step + 1e-9)
 
     def at(self, step: int) -> float:
@@ -101,7 +101,7 @@ class Grid:
     without: Mapping[int, Sequence[str]] = field(default_factory=dict)
 
     def of(self, model_id: int) -> Grid:
-        """What holds for an architecture."""
+        """Grid of an architecture."""
         own = self.models.get(model_id, Grid({}))
         missing = self.without.get(model_id, ())
         dimensions = {
@@ -183,7 +183,7 @@ def _compile_grid(given: dict[str, Any], what: str) -> Grid:
 def _model_grids(
     value: object, what: str, parse: Callable[[dict[str, Any], str], Grid]
 ) -> dict[int, Grid]:
-    """What is said of some architectures only."""
+    """Grids of some architectures only."""
     if value is None:
         return {}
     what = f"{what}: {MODEL_LIST}"

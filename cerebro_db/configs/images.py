@@ -1,4 +1,4 @@
-"""How images become numbers: what is recorded with a packed table, checked."""
+"""Encodings of images as numbers: what is recorded with a packed table, checked."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MAX_DIMENSIONS = 4
 
 
 class ImageFormat(StrEnum):
-    """How images are stored."""
+    """Storage of images."""
 
     RAW = "raw"
     ENCODED = "encoded"

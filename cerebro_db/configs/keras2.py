@@ -350,7 +350,7 @@ def _is_functional(layers: list[Any], name: str) -> bool:
 
 
 def _first_node(layer: Json) -> int:
-    """How Keras 2 counted the first call of a layer: a model with an input had called itself before."""
+    """Number that Keras 2 gave the first call of a layer: a model with an input had called itself before."""
     if layer.get("class_name") in ("Functional", "Model"):
         return 1
     if layer.get("class_name") != "Sequential":

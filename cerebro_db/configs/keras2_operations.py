@@ -209,7 +209,7 @@ def _value(value: Any, tensor: Callable[[Any], Any]) -> Any:
 
 
 def _slices(value: Any, place: str) -> Any:
-    """What an index consists of."""
+    """Parts of an index."""
     if isinstance(value, list):
         return [_slices(one, place) for one in value]
     if not isinstance(value, dict):

@@ -11,7 +11,7 @@ from cerebro_db.configs.arguments import Argument, Kind, choice, flag, fraction,
 
 
 class Target(StrEnum):
-    """How a loss or a metric wants the target of a row.
+    """Form in which a loss or a metric wants the target of a row.
 
     IDS is the id of the class; ONEHOT one value per class. BINARY (0 or 1) and FLOAT (any number)
     have the shape of the model's output: class ids become one-hot where the output is wider than

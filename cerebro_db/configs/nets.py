@@ -37,7 +37,7 @@ _MARK = "cerebro_open"  # how the name of the last layer begins whose activation
 
 @dataclass(frozen=True)
 class DataShape:
-    """What a packed table tells of a model.
+    """Shapes of a packed table that a model must have.
 
     Attributes:
         table: its name, for messages.

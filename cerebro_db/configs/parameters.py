@@ -86,7 +86,7 @@ class LossSpec:
 
     @property
     def target(self) -> Target:
-        """How the loss wants the target of a row."""
+        """Form in which the loss wants the target of a row."""
         # A registered function gets targets in the shape of the output.
         return Target.FLOAT if is_custom(self.name) else LOSSES[self.name].target
 
@@ -109,7 +109,7 @@ class MetricSpec:
 
     @property
     def target(self) -> Target:
-        """How the metric wants the target of a row."""
+        """Form in which the metric wants the target of a row."""
         return Target.FLOAT if is_custom(self.name) else METRICS[self.name].target
 
     def all_arguments(self) -> dict[str, Any]:
@@ -146,7 +146,7 @@ class CompileParams:
 
 @dataclass(frozen=True)
 class FitParams:
-    """How a model goes over a partition; `epochs` are passes within one hop."""
+    """Parameters of training on a partition; `epochs` are passes within one hop."""
 
     batch_size: int = DEFAULT_BATCH_SIZE
     epochs: int = 1

@@ -1,4 +1,4 @@
-"""How registered models are called, and the tags that they may carry."""
+"""Names of registered models, and the tags that they may carry."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ class Candidate:
 
 @dataclass(frozen=True, kw_only=True)
 class _Made:
-    """What all decisions have.
+    """Fields of all decisions.
 
     Attributes:
         who: the role that asked for it; empty where the run has decided by itself.
@@ -113,7 +113,7 @@ Decision = Add | Clone | Stop | Promote | Note
 
 @dataclass(frozen=True)
 class Asked:
-    """What somebody asks of a search from another session.
+    """Request of another session to a search.
 
     Attributes:
         request_id: of the row in the catalog; 0 for the clock.
@@ -131,7 +131,7 @@ class Asked:
 
     @property
     def is_awaited(self) -> bool:
-        """Whether somebody waits for an answer; who extends a search drives it."""
+        """True if somebody waits for an answer; who extends a search drives it."""
         return self.action != "extend"
 
 
@@ -155,7 +155,7 @@ class Decider(Protocol):
         ...
 
     def check(self, state: RunState, request: Asked) -> None:
-        """Whether a request of another session can be followed.
+        """Check that a request of another session can be followed.
 
         Raises:
             InvalidArgument: why not.
@@ -163,7 +163,7 @@ class Decider(Protocol):
         ...
 
     def asked(self, state: RunState, request: Asked) -> Iterable[Decision | Held]:
-        """What follows from a request of another session, which was checked."""
+        """Decisions that follow from a request of another session, which was checked."""
         ...
 
 

@@ -76,7 +76,7 @@ Decided = Added | Cloned | Stopped | Promoted | Noted
 
 @dataclass(frozen=True)
 class Held:
-    """How far a configuration may go until more is decided; not stored, as it follows from decisions.
+    """Epochs that a configuration may go to until more is decided; not stored, as it follows from decisions.
 
     Attributes:
         after: the epoch that it does not go beyond; None for its budget.

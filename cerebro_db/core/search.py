@@ -61,7 +61,7 @@ class Space:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Space:
-        """What ``to_json`` has made."""
+        """Reads the result of ``to_json``."""
         left_out = {int(key): tuple(names) for key, names in value.get("left_out", {}).items()}
         return cls(
             tuple(value["model_ids"]),
@@ -86,7 +86,7 @@ class Aim:
 
 @dataclass(frozen=True)
 class Objective:
-    """What a search looks for.
+    """Goal of a search.
 
     Attributes:
         metric: ``loss``, or the label of a metric.
@@ -110,7 +110,7 @@ class Objective:
 
 @dataclass(frozen=True)
 class EarlyStopping:
-    """When a trial is stopped before its epochs are over; a loss that is no number always does it.
+    """Conditions that stop a trial before its epochs are over; a loss that is no number always does it.
 
     Attributes:
         patience: epochs without improvement after which a trial stops; 0 for never.
@@ -129,12 +129,12 @@ class EarlyStopping:
 
     @property
     def watches(self) -> bool:
-        """Whether each epoch is looked at."""
+        """True if each epoch is looked at."""
         return bool(self.patience or self.median_after) or self.has_target
 
     @property
     def has_target(self) -> bool:
-        """Whether the search ends when a value is reached."""
+        """True if the search ends when a value is reached."""
         return not math.isnan(self.target)
 
     def to_json(self) -> dict[str, Any]:
@@ -193,7 +193,7 @@ class Earlier:
 
 @dataclass(frozen=True)
 class SearchSpec:
-    """What the course of a search depends on; stored with its run.
+    """All that the course of a search depends on; stored with its run.
 
     Attributes:
         method: one of ``configs.search_methods.METHODS``.
@@ -259,7 +259,7 @@ class SearchSpec:
 
     @classmethod
     def from_text(cls, text: str) -> SearchSpec:
-        """What ``to_text`` has made."""
+        """Reads the result of ``to_text``."""
         value = json.loads(text)
         return cls(
             method=value["method"],

@@ -1,4 +1,4 @@
-"""How a run stands: the only notebook, written by ``apply`` from what has happened."""
+"""State of a run: the only notebook, written by ``apply`` from events."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ PATIENCE, LONGEST_WAIT = 0.5, 5.0
 
 @dataclass(eq=False)
 class Track:
-    """How one configuration stands.
+    """State of one configuration.
 
     Attributes:
         budget: epochs that it is trained for.

@@ -135,7 +135,7 @@ def parse_strategy(name: str | None, params: str | None) -> ChosenStrategy:
 
 
 def told(name: str, replicas: int, rounds: int) -> str | None:
-    """What a strategy does, for people; None of those that make the hops of a hopper side by side.
+    """Description of a strategy for people; None of those that make the hops of a hopper side by side.
 
     Args:
         name: of the strategy.

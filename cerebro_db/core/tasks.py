@@ -189,7 +189,7 @@ class Measures:
 
 @dataclass(frozen=True)
 class Failure:
-    """Why a task, or a hop, was not done.
+    """Reason that a task, or a hop, was not done.
 
     Attributes:
         error: to be raised where it is not about one configuration.

@@ -55,7 +55,7 @@ class Rule:
 
 @dataclass(frozen=True)
 class Choice:
-    """How many workers train each of some configurations together.
+    """Number of workers that train each of some configurations together.
 
     Attributes:
         sizes: by mst_key.
@@ -173,7 +173,7 @@ def _goes_beyond(state: RunState, track: Track, epoch: int) -> bool | None:
 
 
 def explained(state: RunState, hops: Iterable[Hop]) -> dict[tuple[int, int], str]:
-    """Why hops are made as they are, by mst_key and epoch: of an epoch in which that is new.
+    """Reasons of the plan, by mst_key and epoch: of an epoch in which they are new.
 
     Args:
         state: before these hops are planned.

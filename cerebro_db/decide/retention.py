@@ -15,7 +15,7 @@ def held(state: RunState) -> list[int]:
 
 
 def is_held(state: RunState, track: Track) -> bool:
-    """Whether a configuration must be scored before it goes on."""
+    """True if a configuration must be scored before it goes on."""
     return track.is_alive and (
         _is_full(state, track) or _is_undecided(state, track) or _has_come(state, track)
     )
@@ -66,7 +66,7 @@ def _is_undecided(state: RunState, track: Track) -> bool:
 
 
 def _has_come(state: RunState, track: Track) -> bool:
-    """Whether a search has more to decide before it goes on."""
+    """True if a search has more to decide before it goes on."""
     after = track.held_after
     return after is not None and track.done >= after * state.spec.hops_an_epoch
 

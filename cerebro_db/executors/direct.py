@@ -63,7 +63,7 @@ class _DirectWorker(_Worker):
 
     @property
     def name(self) -> str:
-        """What people are told of it."""
+        """Name of the worker for people."""
         return f"direct worker {self.number} on {self.host}"
 
 
@@ -158,7 +158,7 @@ class DirectWorkers(WorkerSessions):
         poller.poll(POLL_SECONDS * 1000)
 
     def _heard(self) -> Iterator[Outcome]:
-        """What direct workers have done, and who comes and goes."""
+        """Answers of direct workers, and who comes and goes."""
         now = time.monotonic()
         cancelled = any(one.is_cancelled for one in self._direct.values())
         news = self._board is not None and self._board.has_news()
@@ -230,7 +230,7 @@ class DirectWorkers(WorkerSessions):
     def _result_of(
         self, worker: _DirectWorker, row: DirectRow | None, answers: Mapping[int, str]
     ) -> Result | None:
-        """What has come of an order; None while it is under way, or where there is none."""
+        """Result of an order; None while it is under way, or where there is none."""
         if not worker.is_busy or not isinstance(worker.task, Train):
             return None
         answer = answers.get(worker.order_id)

@@ -23,7 +23,7 @@ _MOST_TRAINERS = 100
 
 
 class TrainerFailed(CerebroError):
-    """What a trainer tells of a hop that it could not make.
+    """Error of a trainer that could not make a hop.
 
     Args:
         told: message, SQLSTATE and hint.

@@ -58,7 +58,7 @@ class Dropped(Exception):
 
 @dataclass(frozen=True)
 class WorkerOptions:
-    """What a worker was started with.
+    """Options that a worker was started with.
 
     Attributes:
         dsn: of libpq.
@@ -180,7 +180,7 @@ class Order:
                 yield number, batch
 
     def _place(self, number: int, buffer_id: int) -> str:
-        """What places a buffer in a pass, as the statement of a hop has it."""
+        """Place of a buffer in a pass, as the statement of a hop has it."""
         if self.salt is None:
             return f"{buffer_id:010d}"
         return hashlib.md5(
@@ -423,7 +423,7 @@ class DirectWorker:
     def _rows(
         self, session: DirectSession, trainer: DirectTrainer, order: Order, cache_bytes: int
     ) -> Iterator[Row]:
-        """What the trainer is handed: the task, the state, the buffers that it does not have."""
+        """Rows for the trainer: the task, the state, the buffers that it does not have."""
         mst_key, weights = order.hop["mst_key"], None
         if order.weights_of is not None:
             weights = session.weights(order.run_id, order.weights_of)

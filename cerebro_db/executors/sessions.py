@@ -132,7 +132,7 @@ class _Worker:
 
 @dataclass
 class _Meeting:
-    """Where the trainers of a round meet, and whose they are.
+    """Meeting point of the trainers of a round, and whose they are.
 
     Attributes:
         members: workers that have joined, by their places.
@@ -355,7 +355,7 @@ class WorkerSessions:
         return self._sql.lead(self._packed, order, members)
 
     def _group(self, state: RunState, task: Join, meeting: _Meeting) -> dict[str, Any]:
-        """What a trainer is told of those that it computes with."""
+        """Description of the others for a trainer of a group."""
         size = state.tracks[task.own.mst_key].configuration.fit_params.batch_size
         shares = (
             shares_of(size, len(task.hops))
@@ -482,7 +482,7 @@ class WorkerSessions:
 
     @staticmethod
     def _is_without_trainer(worker: _Worker, error: StatementFailed) -> bool:
-        """Whether what a worker did has cost it its trainer; on segments each statement makes one ready."""
+        """True if a worker has lost its trainer by what it did; on segments each statement makes one ready."""
         ended = error.sqlstate == OutOfMemory.sqlstate and not worker.partition_keys
         return ended or error.sqlstate == TrainerLost.sqlstate
 

@@ -189,7 +189,7 @@ def _buffers(packed: PackedTable) -> dict[int, dict[str, list[int]]]:
 
 
 def target_task(targets: TargetFacts) -> dict[str, Any]:
-    """How targets are stored."""
+    """Storage of targets."""
     first, *more = [_one(target) for target in targets.each]
     task = first | {"weighted": targets.weighted}
     return task | {"more": more} if more else task

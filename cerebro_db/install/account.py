@@ -74,7 +74,7 @@ class Account:
 
 
 def server_account(name: str | None = None) -> Account:
-    """Who runs the server: yourself, or for root ``name`` (default: postgres).
+    """Account that runs the server: yourself, or for root ``name`` (default: postgres).
 
     Raises:
         MissingPrerequisite: root has no such user to run it as.

@@ -94,7 +94,7 @@ def verify(dsn: str, script: Script) -> Report:
 
 
 def _verify_segments(connection: sqlalchemy.Connection, expected: Mapping[str, str]) -> int:
-    """How many segments there are; raises where one runs on something else than the coordinator."""
+    """Number of segments; raises where one runs on something else than the coordinator."""
     if not rows(connection, SEGMENTS, "the segments")[0][0]:
         return 0
     execute(connection, VERSION_HERE, "the versions")

@@ -47,7 +47,7 @@ def version_of(python: str) -> str | None:
 
 
 def _told_by(python: str, what: str) -> str | None:
-    """What a Python of this machine knows of its package; None where it cannot be asked."""
+    """Facts that a Python of this machine has of its package; None where it cannot be asked."""
     code = f"import cerebro_db; print({what})"
     try:
         done = subprocess.run(

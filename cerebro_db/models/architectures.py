@@ -26,7 +26,7 @@ def inspect(session: Session, text: str, weights: bytes | None) -> str:
 
 
 def limits_of(session: Session) -> ArchitectureLimits:
-    """How large the architectures of this database may be."""
+    """Limits of the architectures of this database."""
     return ArchitectureLimits.of(Catalog(session).settings())
 
 

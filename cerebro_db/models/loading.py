@@ -87,7 +87,7 @@ def load_model(session: Session, pool: SessionPool, request: LoadRequest) -> int
 
 
 def _data_shape(session: Session, request: LoadRequest) -> DataShape | None:
-    """What the packed table tells of the model, if one is named."""
+    """Shapes that the packed table asks of the model, if one is named."""
     if request.packed_table is None:
         return None
     packed = load_packed(session, request.packed_table, "packed_table")

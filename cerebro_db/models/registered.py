@@ -116,7 +116,7 @@ def _target(facts: Fields) -> TargetFacts:
 
 @dataclass(frozen=True)
 class Origin:
-    """How an output table tells of which models its rows are.
+    """Columns of an output table that tell the models of its rows.
 
     Attributes:
         columns: names and types of columns beside ``mst_key``, that only registered models have.

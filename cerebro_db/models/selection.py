@@ -103,7 +103,7 @@ class ListRequest:
 
 @dataclass(frozen=True)
 class Selected:
-    """How many configurations were asked for, and how many of them are new in the table."""
+    """Number of configurations that were asked for, and of those that are new in the table."""
 
     table: QualifiedName
     asked: int
@@ -166,7 +166,7 @@ def _values_of(grid: Grid, model_id: int, name: str) -> tuple[Any, ...]:
 
 
 class Suiting:
-    """Which values of parameters that are about layers suit which models.
+    """Suitability of values of parameters about layers for models.
 
     Args:
         texts: JSON of the models, by model_id.
@@ -221,14 +221,14 @@ class Suiting:
         return found
 
     def __call__(self, model_id: int, name: str, value: Any) -> bool:
-        """Whether a value suits a model, or suits none."""
+        """True if a value suits a model, or suits none."""
         if name not in self._kept or not _is_given(value):
             return True
         return self._suits(model_id, name, value)
 
     @property
     def told(self) -> tuple[str, ...]:
-        """What was left out, in words."""
+        """Values that were left out, in words."""
         out = {
             (name, model_id)
             for (model_id, name, _), suits in self._found.items()
@@ -287,7 +287,7 @@ def _check_models(
 def check_layers(
     texts: Mapping[int, str], rows: Sequence[ConfigurationText], limits: ArchitectureLimits
 ) -> None:
-    """Whether the models have the layers that parameters are about.
+    """Check that the models have the layers that parameters are about.
 
     Args:
         texts: JSON of the models, by model_id.

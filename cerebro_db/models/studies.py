@@ -42,7 +42,7 @@ class ImportanceRequest:
 
 
 def importance_of(session: Session, request: ImportanceRequest) -> list[Importance]:
-    """How important each parameter of a search is, the most important one first.
+    """Importance of each parameter of a search, the most important one first.
 
     Args:
         session: whose role sees the run.

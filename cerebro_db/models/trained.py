@@ -41,7 +41,7 @@ class TrainedModel:
 
     @property
     def compile_params(self) -> CompileParams:
-        """How it was compiled."""
+        """Parameters that it was compiled with."""
         return parse_compile_params(self.compile_text)
 
     @functools.cached_property

@@ -24,7 +24,7 @@ class Slot:
 
     @property
     def rows(self) -> int:
-        """How many rows it takes."""
+        """Number of rows that it takes."""
         return self.stop - self.start
 
 
@@ -42,14 +42,14 @@ class Layout:
         return max(slot.rows for slot in self.slots)
 
     def rows_per_partition(self) -> list[int]:
-        """How many rows each partition has."""
+        """Number of rows of each partition."""
         counts = [0] * (self.slots[-1].partition_key + 1)
         for slot in self.slots:
             counts[slot.partition_key] += slot.rows
         return counts
 
     def buffers_per_partition(self) -> list[int]:
-        """How many buffers each partition has."""
+        """Number of buffers of each partition."""
         counts = [0] * (self.slots[-1].partition_key + 1)
         for slot in self.slots:
             counts[slot.partition_key] += 1

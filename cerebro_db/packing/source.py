@@ -168,7 +168,7 @@ class Target:
 
 
 def feature_of(column: Column) -> Feature:
-    """How the independent variable is read.
+    """Reading of the independent variable.
 
     Raises:
         WrongObjectType: the column is no array of numbers.
@@ -184,7 +184,7 @@ def feature_of(column: Column) -> Feature:
 
 
 def listed_feature(column: Column, role: str) -> Feature:
-    """How one of several inputs is read: an array, or a number as an array of one.
+    """Reading of one of several inputs: an array, or a number as an array of one.
 
     Raises:
         WrongObjectType: the column holds neither.
@@ -261,7 +261,7 @@ def recorded_feature(source: Relation, listed: str | None, encoding: Recorded | 
 
 
 def target_of(column: Column) -> Target:
-    """How the dependent variable is read: integers, text and the like are classes.
+    """Reading of the dependent variable: integers, text and the like are classes.
 
     Raises:
         WrongObjectType: the column is neither of classes nor of numbers.

@@ -277,7 +277,7 @@ class Catalog:
         return self.driving(run_id)
 
     def driving(self, run_id: int) -> Driving:
-        """Who began to drive a run last, and what is written of how it stands.
+        """Last driver of a run, and what is written of its standing.
 
         Raises:
             UndefinedRun: someone has dropped it.
@@ -364,7 +364,7 @@ class Catalog:
         return all(found.get(key, (0, 0)) == (count, count) for key, count in done.items())
 
     def recorded_hops(self, run_id: int) -> dict[int, int]:
-        """How many hops of each configuration have a row."""
+        """Number of hops of each configuration that have a row."""
         sql = "SELECT mst_key, count(*) FROM cerebro._hops WHERE run_id = %s GROUP BY mst_key"
         return {mst_key: int(count) for mst_key, count in self._run(sql, [run_id])}
 

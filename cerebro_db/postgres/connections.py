@@ -139,7 +139,7 @@ class Connections:
 
 
 def in_transaction(connection: Any) -> bool:
-    """Whether a connection is in a transaction that its user has begun."""
+    """True if a connection is in a transaction that its user has begun."""
     plain = getattr(connection, "driver_connection", connection)  # SQLAlchemy's is around it
     info = getattr(plain, "info", None)
     status = getattr(info, "transaction_status", 0)

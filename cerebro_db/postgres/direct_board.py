@@ -1,4 +1,4 @@
-"""Where a driver finds direct workers, gives them orders and reads their answers."""
+"""Tables in which a driver finds direct workers, gives them orders and reads their answers."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ class DirectRun:
 
 @dataclass(frozen=True)
 class Standing:
-    """How a worker stands, and its run.
+    """Standing of a worker, and of its run.
 
     Attributes:
         told: what makes its trainer ready, as JSON, from the driver that has admitted it; else None.
@@ -239,7 +239,7 @@ class DirectSession:
 
     # -- orders ----------------------------------------------------------------------
     def standing(self) -> Standing | None:
-        """How this worker stands; None where its run was dropped."""
+        """Standing of this worker; None where its run was dropped."""
         rows = self.run(
             "SELECT v.status, CASE WHEN w.number IS NOT NULL THEN w.told::text END, w.facts IS NOT NULL, "
             "v.manifest, ("
@@ -253,7 +253,7 @@ class DirectSession:
         return Standing(*rows[0]) if rows else None
 
     def order(self, order_id: int) -> tuple[str, str] | None:
-        """What is to be done, as JSON, and the server's time; None where it was taken back."""
+        """Work to do, as JSON, and the server's time; None where it was taken back."""
         rows = self.run(
             "SELECT o.hop, pg_catalog.clock_timestamp()::text FROM cerebro._direct_orders o "
             "WHERE o.order_id = %s AND o.answer IS NULL",

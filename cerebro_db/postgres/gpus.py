@@ -27,7 +27,7 @@ class GpuRequest:
     replace: bool | None = False
 
     def checked_source(self) -> str:
-        """Who is asked; capitals do not matter."""
+        """Source that is asked; capitals do not matter."""
         source = TENSORFLOW if self.source is None else self.source.strip().lower()
         if source not in SOURCES:
             listed = " or ".join(f"'{name}'" for name in SOURCES)

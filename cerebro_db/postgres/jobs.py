@@ -41,7 +41,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Course:
-    """How far a job has come.
+    """Progress of a job.
 
     Attributes:
         stands: the last event that decides its status.
@@ -112,7 +112,7 @@ class Jobs:
         )
 
     def course(self, job_id: int) -> Course:
-        """How far a job has come, as its events tell."""
+        """Progress of a job, as its events tell."""
         rows = self._run(
             "SELECT action, run_id FROM cerebro._job_events WHERE job_id = %s AND action <> 'told' "
             "ORDER BY event_id",
@@ -165,7 +165,7 @@ class Jobs:
         return int(self._run("SELECT cerebro._start_jobs()")[0][0])
 
     def may_start(self, job_id: int) -> bool:
-        """Whether there is room for a job beside those that go on."""
+        """True if there is room for a job beside those that go on."""
         return bool(self._run("SELECT cerebro._may_start(%s)", [job_id])[0][0])
 
     def old_runs(self) -> list[int]:
@@ -256,7 +256,7 @@ class Schedules:
     # -- pg_cron ---------------------------------------------------------------
     @property
     def has_pg_cron(self) -> bool:
-        """Whether this database has the extension."""
+        """True if this database has the extension."""
         sql = "SELECT 1 FROM pg_catalog.pg_extension WHERE extname = 'pg_cron'"
         return bool(self._session.run(sql))
 

@@ -52,7 +52,7 @@ def delete_architecture(table: QualifiedName) -> str:
 
 
 def count_architectures(table: QualifiedName) -> str:
-    """How many models a table has."""
+    """Number of models of a table."""
     return f"SELECT pg_catalog.count(*) FROM {table.sql}"
 
 

@@ -121,7 +121,7 @@ class DecisionRow:
 
     @property
     def details(self) -> dict[str, Any]:
-        """What a search knows of it."""
+        """Details that a search keeps of it."""
         found = json.loads(self.detail)
         return found if isinstance(found, dict) else {}
 

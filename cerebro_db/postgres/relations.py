@@ -332,7 +332,7 @@ def require_text(text: str | None, role: str) -> str:
 
 
 def spellings(text: str) -> list[str]:
-    """How the server would have a table's name, for each of what a text may mean."""
+    """Spellings of a table's name by the server, for each of what a text may mean."""
     return [_path(parts) for parts in _readings(text)]
 
 

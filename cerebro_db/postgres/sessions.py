@@ -390,7 +390,7 @@ def _tells_of_loss(error: Any) -> bool:
 
 
 def _lost(error: Any) -> str:
-    """Why a session ended; of a segment that does not answer, which one it is."""
+    """Error of a session that has ended; it names a segment that does not answer."""
     detail = error.diag.message_detail if error.pgcode == _SEGMENT_LOST else None
     return f"{_first_line(error)}: {' '.join(detail.split())}" if detail else _first_line(error)
 

@@ -127,7 +127,7 @@ class Progress:
 
 
 def progress_of(session: Session, run_id: int) -> Progress:
-    """How a search stands.
+    """Standing of a search.
 
     Raises:
         UndefinedRun: the caller has no such search.

@@ -41,13 +41,13 @@ def segment() -> Any:
 
 
 class _Identity(ctypes.Structure):
-    """How a server with segments knows itself."""
+    """Identity of a server with segments."""
 
     _fields_ = (("dbid", ctypes.c_int32), ("segment", ctypes.c_int32))
 
 
 class _Dispatch(ctypes.Structure):
-    """What such a server knows of a command that it has given to segments."""
+    """Facts that such a server has of a command that it has given to segments."""
 
     _fields_ = (
         ("gangs", ctypes.c_void_p),
@@ -99,7 +99,7 @@ def owner() -> List[Any]:
 
 
 def statement_began() -> int:
-    """When the client's statement began; another number for each of them."""
+    """Time at which the client's statement began; another number for each of them."""
     tells = ctypes.PyDLL(None).GetCurrentStatementStartTimestamp
     tells.restype = ctypes.c_int64
     return int(tells())

@@ -46,7 +46,7 @@ def described(error: BaseException) -> Dict[str, Any]:
 
 
 def _interrupted(error: BaseException) -> Dict[str, Any]:
-    """Why a call ends: its client has gone, or the server has interrupted Python."""
+    """Reason that a call ends: its client has gone, or the server has interrupted Python."""
     if not isinstance(error, KeyboardInterrupt):
         return {"sqlstate": None, "message": str(error)}
     if backend.is_ending():

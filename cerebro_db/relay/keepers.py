@@ -153,7 +153,7 @@ def connected(installation: Installation, kind: str, hello: Dict[str, Any], list
 
 
 def postmortem(installation: Installation, kind: str, pid: int, listen: Any) -> Any:
-    """How a process ended, as its keeper tells; None where nobody knows."""
+    """End of a process, as its keeper tells; None where nobody knows."""
     try:
         sock = _connect(os.path.join(installation.folder(), installation.socket_name(kind)))
         if sock is None:

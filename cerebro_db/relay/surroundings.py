@@ -50,7 +50,7 @@ def _processes() -> Tuple[str, str, Any]:
 
 
 def _listens(path: str) -> bool:
-    """Whether a keeper is behind a file, and not what one has left that was killed."""
+    """True if a keeper is behind a file, and not what one has left that was killed."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
         try:
             sock.connect(path)

@@ -145,5 +145,5 @@ def measured(row: Measures) -> events.Measured:
 
 
 def diverged(dataset: str, epoch: int, loss: float) -> str:
-    """Why a configuration failed whose loss is no number."""
+    """Error of a configuration whose loss is no number."""
     return f"the {dataset} loss of epoch {epoch} is {loss}"

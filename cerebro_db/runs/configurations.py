@@ -103,7 +103,7 @@ class Maker:
     def fault(
         self, row: ConfigurationText | Candidate, known: Mapping[int, Architecture]
     ) -> str | None:
-        """Why a configuration cannot be trained; None where it can."""
+        """Reason that a configuration cannot be trained; None where it can."""
         if row.model_id not in known:
             return (
                 f"model_id: got {row.model_id}; allowed: {', '.join(map(str, sorted(known)))}, the "

@@ -83,7 +83,7 @@ class Decisions:
         return self._taken(state, self.decider.decide(state), None)
 
     def check(self, state: RunState, request: Asked) -> None:
-        """Whether what somebody asks for can be.
+        """Check that a request can be followed.
 
         Raises:
             InvalidArgument: why not; or others of ``REFUSALS``.
@@ -111,7 +111,7 @@ class Decisions:
         return found
 
     def _check(self, state: RunState, request: Asked) -> None:
-        """Whether configurations that somebody asks for can be trained by the workers of the run."""
+        """Check that the workers of the run can train configurations that somebody asks for."""
         asked = [
             Candidate(NOBODY, model_id, compile_params, fit_params, epochs or 1)
             for model_id, compile_params, fit_params, epochs in request.detail.get("rows", ())

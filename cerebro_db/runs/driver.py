@@ -597,7 +597,7 @@ def _until(request: Asked, active: float) -> Asked:
 def _search_ends(
     search: SearchSpec | None, extended: Sequence[Mapping[str, Any]], active: float, now: float
 ) -> float | None:
-    """When a search begins nothing any more, by the clock; what earlier drivers took counts.
+    """Time at which a search begins nothing any more; what earlier drivers took counts.
 
     Args:
         search: what was asked for at first.
@@ -707,7 +707,7 @@ def _guard_key(run: StoredRun) -> int:
 
 
 def status_after(error: BaseException) -> str:
-    """How a run stands that an error has stopped."""
+    """Status of a run that an error has stopped."""
     if isinstance(error, RunInterrupted) or _ends(error):
         return "interrupted"  # the server is about to end, or does not come back
     # What the server raises in a tick is an exception of its own.

@@ -15,7 +15,7 @@ from cerebro_db.postgres.trials import measures_of
 
 
 def earlier_trials(session: Session, run_id: int, spec: SearchSpec) -> tuple[Earlier, ...]:
-    """What a run has found out of configurations that a search may come to.
+    """Results of another run for configurations that a search may come to.
 
     Args:
         session: that reads the catalog.

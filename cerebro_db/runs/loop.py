@@ -534,6 +534,6 @@ _CONSEQUENCES = (TrainerLost.sqlstate, PeerLost.sqlstate, RunCancelled.sqlstate)
 
 
 def _is_consequence(failure: Failure) -> int:
-    """How likely a failure of a share of a round only follows from another one."""
+    """Rank of a failure by how likely it only follows from another one of the round."""
     kinds = _CONSEQUENCES
     return kinds.index(failure.sqlstate) + 1 if failure.sqlstate in kinds else 0

@@ -58,7 +58,7 @@ class Requests:
         self._next_look = 0.0
 
     def first(self) -> list[Asked]:
-        """What was asked for before this driver began: a search that has ended shall go on."""
+        """Requests from before this driver began: a search that has ended shall go on."""
         rows = [row for row in self._catalog.requests(self._run_id) if row[1] == _BEFORE]
         return [one for row in rows if (one := self._read(row)) is not None]
 
@@ -73,7 +73,7 @@ class Requests:
             self._catalog.answer(request_id, json.dumps(found))
 
     def look(self) -> list[Asked]:
-        """What someone asks of configurations, or of the search; and what time asks for.
+        """Requests about configurations or the search, and those of the clock.
 
         Raises:
             Stopped: the whole run shall stop.

@@ -58,7 +58,7 @@ from cerebro_db.runs.stored import probes_of
 
 @dataclass(frozen=True)
 class SearchRequest:
-    """What a caller asks of a search; texts are parsed already, tables not looked at yet.
+    """Request of a caller for a search; texts are parsed already, tables not looked at yet.
 
     Attributes:
         model_selection_table: a table that gets the best configuration; None for none.
@@ -148,7 +148,7 @@ def check(pool: SessionPool, dialect: PostgreSQL, request: SearchRequest) -> Non
 
 
 def _common(request: SearchRequest) -> FitRequest:
-    """What a search has in common with other runs."""
+    """Part of the request that a search has in common with other runs."""
     return FitRequest(
         source_table=request.source_table,
         model_output_table=request.model_output_table,
@@ -252,7 +252,7 @@ def _spec(
     validation: PackedTable | None,
     probes: Sequence[Configuration],
 ) -> SearchSpec:
-    """What the course of a search depends on."""
+    """All that the course of a search depends on."""
     objectives = _objectives(asked, probes, validated=validation is not None)
     tables = [TRAINING] if validation is None else [TRAINING, VALIDATION]
     wanted = {one.dataset for one in objectives}
@@ -291,7 +291,7 @@ def _spec(
 def _objectives(
     asked: SearchRequest, probes: Sequence[Configuration], *, validated: bool
 ) -> tuple[Objective, ...]:
-    """What is looked for, which all configurations must have."""
+    """Objectives of the search, which all configurations must have."""
     found: list[tuple[Monitor, ...]] = []
     for one in probes:
         metrics = {metric.label: metric.name for metric in one.monitored.metrics}

@@ -195,7 +195,7 @@ def _ask(catalog: Catalog, run_id: int, detail: Mapping[str, Any]) -> None:
 
 
 def _has_ended(made: Sequence[DecisionRow]) -> bool:
-    """Whether a search has decided to begin nothing any more."""
+    """True if a search has decided to begin nothing any more."""
     actions = [one.action for one in made if one.action in (_FINISH, _EXTEND)]
     return actions[-1:] == [_FINISH]
 
@@ -218,7 +218,7 @@ def _search_of(session: Session, run_id: int | None) -> StoredRun:
 def _check_more(
     spec: SearchSpec, made: Sequence[DecisionRow], detail: Mapping[str, Any], status: str
 ) -> None:
-    """Whether there is more to do for a search than it has done."""
+    """Check that there is more to do for a search than it has done."""
     if spec.replays:
         raise InvalidArgument("run_id: got a run that repeats another one; allowed: a search")
     for name, limit in (
@@ -303,7 +303,7 @@ def _revive(
 
 
 def _firsts(state: RunState, ends: Mapping[int, int]) -> dict[int, dict[int, int]]:
-    """Where each configuration would go on, by the epochs that it has done."""
+    """Place at which each configuration would go on, by the epochs that it has done."""
     found: dict[int, dict[int, int]] = defaultdict(dict)
     for key, epoch in ends.items():
         cohort = state.tracks[key].configuration.cohort
@@ -313,7 +313,7 @@ def _firsts(state: RunState, ends: Mapping[int, int]) -> dict[int, dict[int, int
 
 
 def _check_outputs(catalog: Catalog, setup: RunSetup, run: StoredRun) -> None:
-    """Whether the tables of the models are there, and those of this run."""
+    """Check that the tables of the models are there, and those of this run."""
     summary = setup.output.suffixed("_summary")
     found = catalog.execute("SELECT pg_catalog.to_regclass(%s)::text", (summary.text,))[0][0]
     rows = catalog.execute(f"SELECT run_id FROM {summary.sql}") if found else []

@@ -1,4 +1,4 @@
-"""What is asked of a search from another session while it goes on: its driver follows, and answers."""
+"""Requests of other sessions to a search while it goes on: its driver follows, and answers."""
 
 from __future__ import annotations
 

@@ -109,7 +109,7 @@ class RunSetup:
 
     @property
     def is_single(self) -> bool:
-        """Whether it has one configuration, which is in no table."""
+        """True if it has one configuration, which is in no table."""
         return self.selection is None and self.search is None
 
     @property
@@ -140,7 +140,7 @@ class RunSetup:
 
     @property
     def num_workers(self) -> int:
-        """How many workers the run has."""
+        """Number of workers of the run."""
         return self.spec.workers.count
 
     @property
@@ -246,7 +246,7 @@ def spec_of(
     together: int,
     sql: PostgreSQLTraining,
 ) -> RunSpec:
-    """What the course of a run depends on.
+    """All that the course of a run depends on.
 
     Args:
         request: of the caller.
@@ -323,7 +323,7 @@ def most_in_groups(spec: RunSpec, packed: PackedTable, configurations: int) -> i
 
 
 def written(spec: RunSpec) -> str:
-    """What the choices of a run follow from, as parameters of its strategy."""
+    """Parameters of its strategy from which the choices of a run follow."""
     return f"processors={spec.processors}, group={spec.largest_group}"
 
 

@@ -409,7 +409,7 @@ def with_output(setup: RunSetup, output: QualifiedName | None) -> RunSetup:
 
 # -- read back: how far it has come ----------------------------------------------------------------
 def load_state(session: Session, store: StateStore, run: StoredRun, setup: RunSetup) -> RunState:
-    """How far a run has come; what is half done is taken back.
+    """State of a run as the catalog has it; what is half done is taken back.
 
     Hops whose states a crash took, and results that are not there for all data sets, are
     forgotten: both will be made again, and be the same.
@@ -471,7 +471,7 @@ def _check_groups(spec: RunSpec, hops: Iterable[Hop]) -> None:
 
 
 def _numbered(spec: RunSpec) -> int:
-    """How many workers the rows of hops number: in steps, the processes of the partitions."""
+    """Number of workers that rows of hops tell: in steps, the processes of the partitions."""
     return spec.hops_an_epoch if spec.schedule == ROTATION else spec.workers.count
 
 
@@ -518,7 +518,7 @@ def _done(state: RunState, store: StateStore) -> dict[int, int]:
 
 
 def _partly_measured(state: RunState, rows: Iterable[Measures]) -> set[tuple[int, int]]:
-    """What has some results, but not of all data sets: mst_key and epoch."""
+    """Epochs with some results, but not of all data sets: mst_key and epoch."""
     there: dict[tuple[int, int], set[str]] = {}
     for row in rows:
         there.setdefault((row.mst_key, row.epoch), set()).add(row.dataset)

@@ -17,7 +17,7 @@ from cerebro_db.scoring.prediction_models import shown_classes
 def curves(
     host: JobHost, model_table: str | None, test_table: str | None, mst_key: int | None
 ) -> list[dict[str, Any]]:
-    """How well a model tells classes apart, for each target that has classes.
+    """Curves of how well a model tells classes apart, for each target that has classes.
 
     Args:
         host: of the call.

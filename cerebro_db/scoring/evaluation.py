@@ -274,7 +274,7 @@ class ScoringJob:
                 close_all(sessions)
 
     def _wanted(self) -> int:
-        """How many workers are worth their start."""
+        """Number of workers that are worth their start."""
         many = self._test.rows * len(self._models) >= MANY_ROWS
         return min(cores(), len(self._test.partitions)) if many else 1
 

@@ -165,7 +165,7 @@ def _work(host: JobHost, session: Session, request: PredictionRequest) -> Work:
 
 
 def _job(host: JobHost, control: Session) -> PredictionJob | SpreadJob:
-    """How this server predicts: by sessions side by side, or by its segments."""
+    """Prediction as this server does it: by sessions side by side, or by its segments."""
     if (spread := host.dialect.prediction.spread) is not None:
         return SpreadJob(host, spread, control)
     return PredictionJob(host, control)

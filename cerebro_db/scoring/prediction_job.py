@@ -95,7 +95,7 @@ class Work:
 
     @property
     def ranks(self) -> tuple[int, ...]:
-        """How many classes of each output are asked for, of each row."""
+        """Number of classes of each output that are asked for, of each row."""
         if isinstance(self.answer, Several):
             return tuple(answer.ranks for answer in self.answer.answers)
         return (self.answer.ranks,)
@@ -314,7 +314,7 @@ def _token(session: Session, member: Member) -> int:
 
 
 def _workers(wanted: int | None, pieces: int) -> int:
-    """How many workers are worth their start."""
+    """Number of workers that are worth their start."""
     if wanted is not None:
         return min(wanted, pieces)
     return min(cores(), pieces) if pieces >= MANY_PIECES else 1

@@ -68,7 +68,7 @@ class CallerSession(Session):
         return True
 
     def wait_for_locks(self) -> None:
-        """How long is for the caller's own ``lock_timeout`` to say."""
+        """Waits for locks as long as the caller's own ``lock_timeout`` says."""
 
     @contextmanager
     def attempt(self) -> Iterator[None]:

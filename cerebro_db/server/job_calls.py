@@ -116,7 +116,7 @@ def _kinds(hint: Any) -> tuple[Any, ...]:
 
 
 def _fits(hint: Any, value: object) -> bool:
-    """Whether a value out of JSON is of a type."""
+    """True if a value out of JSON is of a type."""
     return any(_is_of(kind, value) for kind in _kinds(hint))
 
 

@@ -43,7 +43,7 @@ _CROWDED_PAUSE, _CROWDED_SECONDS = 2.0, 3600.0
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What the calls of a job know of the session that submitted it; a ``JobHost`` of them.
+    """Surroundings of the calls of a job: the session that submitted it; a ``JobHost`` of them.
 
     Attributes:
         pool: sessions of the role that submitted it.
@@ -62,7 +62,7 @@ class Surroundings:
 
 
 def session_of(search_path: CallerPath, styles: Styles) -> dict[str, Any]:
-    """What the calls of a job need to know of a session, as JSON has it."""
+    """Facts of a session for the calls of a job, as JSON has them."""
     path: Any = search_path
     if isinstance(path, SearchPath):
         path = [list(path.schemas), path.first, path.temporary]

@@ -151,7 +151,7 @@ def named_model(
 
 
 def _parsed(text: str | None) -> Any:
-    """What a text of JSON holds; None where it is none."""
+    """Value of a text of JSON; None where it is none."""
     try:
         return json.loads(text or "null")
     except (ValueError, RecursionError):

@@ -53,7 +53,7 @@ _refused: bool = False
 
 
 def is_refused() -> bool:
-    """Whether this process has no network any more."""
+    """True if this process has no network any more."""
     return _refused
 
 

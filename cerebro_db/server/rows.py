@@ -296,7 +296,7 @@ class _Kept:
     def _found(
         self, plpy: Any, text: str, mst_key: int | None
     ) -> tuple[str, tuple[Any, ...] | None]:
-        """How to call what is meant, and its key; None where there is none, or no right to it."""
+        """Name of what is meant, and its key; None where there is none, or no right to it."""
         if is_registered(text):
             named = self.versions.named(plpy, model_reference(text, ROLE))
             # An alias may move before the version is read.

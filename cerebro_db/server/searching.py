@@ -86,7 +86,7 @@ def best(
 def importance(
     plpy: Any, gd: dict[str, Any], run_id: int | None, objective: str | None, epoch: int | None
 ) -> list[tuple[str, float, int]]:
-    """How important each parameter is, the most important one first."""
+    """Importance of each parameter, the most important one first."""
     request = ImportanceRequest(run_id, objective, epoch)
     with caller_session(plpy) as session:
         found = importance_of(session, request)

@@ -308,7 +308,7 @@ _LIMIT = re.compile(r"^Max data size\s+(\d+)", re.MULTILINE)
 
 
 def ended(pid: int) -> str | None:
-    """How a child has ended, such as "was killed by SIGKILL"; None while it lives.
+    """End of a child, such as "was killed by SIGKILL"; None while it lives.
 
     After a violent end with what it had of the memory that it was allowed.
     """

@@ -249,7 +249,7 @@ class Plpy:
         return found
 
     def statement_began(self) -> int:
-        """When the client's statement began; another number for each of them."""
+        """Time at which the client's statement began; another number for each of them."""
         return int(self._asked({"facts": True})["statement"])
 
     def listen(self) -> None:

@@ -246,7 +246,7 @@ _Block = tuple[tuple[int, ...], np.dtype[Any]]
 
 
 def width(inputs: Shapes) -> int:
-    """How many numbers of a row all inputs have together."""
+    """Count of the numbers of a row of all inputs together."""
     return sum(map(math.prod, inputs))
 
 

@@ -125,7 +125,7 @@ def imported(path: str) -> Callable[..., Any]:
 
 
 def places_of(function: Callable[..., Any]) -> int:
-    """How many arguments a function is called with: two if it takes so many, or else one.
+    """Number of arguments that a function is called with: two if it takes so many, or else one.
 
     Raises:
         InvalidArgument: neither will do.

@@ -131,7 +131,7 @@ class GroupHop(Hop):
         return states.to_bytes(of_replica(state | averaged, -self._part.place)), report
 
     def _averaged(self, state: State) -> State:
-        """What no gradient changes: its mean over the replicas, weighted by rows."""
+        """Mean over the replicas, weighted by rows, of what no gradient changes."""
         sizes = self._program.untrained
         if not sizes or not self._part.steps:
             return {}
@@ -166,7 +166,7 @@ class _Pipe:
         self._under_way = self._thread.submit(self._peers.mean, own, rows, count)
 
     def mean(self) -> np.ndarray | None:
-        """What has come of the exchange that was begun last; None where there is none."""
+        """Result of the exchange that was begun last; None where there is none."""
         if self._under_way is None:
             return None
         while True:

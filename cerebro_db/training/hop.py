@@ -242,7 +242,7 @@ class Hop:
 
     @property
     def targets(self) -> TargetFacts:
-        """How the buffers' targets are stored."""
+        """Storage of the buffers' targets."""
         return self._task.recipe.targets
 
     @property

@@ -64,7 +64,7 @@ def made(config: Mapping[str, Any]) -> keras.Model:
 
 
 def _normalized(layer: keras.layers.Normalization, inputs: Any) -> Any:
-    """What an adapted layer computes with the weights that it has, and not with those that it was built with."""
+    """Computes an adapted layer with the weights that it has, and not with those that it was built with."""
     layer.finalize_state()
     return type(layer).call(layer, inputs)
 

@@ -37,7 +37,7 @@ _WORD = b"."
 
 @dataclass(frozen=True)
 class Meeting:
-    """Where peers meet.
+    """Meeting point of peers.
 
     Attributes:
         name: of the socket, which no file has.
@@ -124,7 +124,7 @@ class Peers:
         return self._sum[:count].copy()
 
     def gather(self, told: Any) -> list[Any]:
-        """What all peers tell, as JSON, by their places; the one who leads gets it, others nothing."""
+        """Messages of all peers, as JSON, by their places; the one who leads gets them, others nothing."""
         if not self._leads:
             self._links[0].send_bytes(json.dumps([self._place, told]).encode())
             return []
@@ -225,7 +225,7 @@ class Peers:
 
 
 class _Coding(NamedTuple):
-    """How numbers are exchanged.
+    """Coding of numbers that are exchanged.
 
     Attributes:
         dtype: of what is exchanged.

@@ -295,7 +295,7 @@ class Scan:
 
     @property
     def targets(self) -> TargetFacts:
-        """How the buffers' targets are stored."""
+        """Storage of the buffers' targets."""
         return self._task.targets
 
     @property

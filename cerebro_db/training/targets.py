@@ -1,4 +1,4 @@
-"""How targets are stored, and what a loss or metric is given instead.
+"""Storage of targets, and what a loss or metric is given instead.
 
 NumPy is imported late: a driver has its workers begin before it needs any array.
 """

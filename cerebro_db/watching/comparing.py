@@ -1,4 +1,4 @@
-"""What differs between runs: what was asked for, data, versions, and results side by side."""
+"""Differences between runs: request, data, versions, and results side by side."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ _DIGITS = 12
 
 
 def differences(runs: Sequence[RunFacts], prints: Sequence[Mapping[str, Any]]) -> list[Difference]:
-    """What is not the same in all runs, results aside.
+    """All that is not the same in all runs, results aside.
 
     Args:
         runs: two or more.

@@ -125,7 +125,7 @@ def _natural(text: str) -> tuple[int, str]:
 def importance(
     standings: Sequence[Standing], scores: Mapping[int, float]
 ) -> tuple[str, list[Importance]]:
-    """How much of the variance of a score each hyperparameter that differs explains.
+    """Share of the variance of a score that each hyperparameter that differs explains.
 
     Args:
         standings: of the configurations.

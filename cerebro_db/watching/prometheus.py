@@ -1,4 +1,4 @@
-"""How the runs of a database stand, in the text format of Prometheus."""
+"""Metrics of the runs of a database in the text format of Prometheus."""
 
 from __future__ import annotations
 

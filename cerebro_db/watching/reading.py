@@ -18,7 +18,7 @@ MOST_RUNS = 1000
 
 
 class Source(Protocol):
-    """What runs a statement: a session, or a connection of a user."""
+    """Runner of statements: a session, or a connection of a user."""
 
     def run(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """The rows of a statement, whose parameters are ``%s``."""
@@ -26,7 +26,7 @@ class Source(Protocol):
 
 @dataclass(frozen=True)
 class RunFacts:
-    """What was asked for, and how it stands: a row of ``cerebro.runs``, and what is internal of it.
+    """Request and standing of a run: a row of ``cerebro.runs``, and what is internal of it.
 
     Attributes:
         manifest: versions and numbers of what computes.
@@ -74,7 +74,7 @@ class RunFacts:
 
     @property
     def title(self) -> str:
-        """How people call it."""
+        """Title for people."""
         return f"run {self.run_id}" + (f" {self.name}" if self.name else "")
 
 
@@ -138,7 +138,7 @@ class Measured(NamedTuple):
 
 @dataclass(frozen=True)
 class Pace:
-    """How far a run is.
+    """Progress of a run.
 
     Attributes:
         planned: hops of all epochs of the configurations that have not failed.
@@ -285,7 +285,7 @@ SELECT h.mst_key, h.epoch, h.partition_key, h.worker, extract(epoch FROM h.start
 
 
 def pace(source: Source, run_id: int) -> Pace:
-    """How far a run is; as ``cerebro.progress`` has it, but nothing is read of other runs."""
+    """Progress of a run; as ``cerebro.progress`` has it, but nothing is read of other runs."""
     ((done, rows, seconds, last),) = source.run(_DONE, (run_id, run_id))
     ((configurations, failed, epochs, partitions, lost),) = source.run(_ASKED, (run_id,))
     planned = int(epochs) * int(partitions or 0) + int(lost)

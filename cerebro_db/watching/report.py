@@ -34,7 +34,7 @@ MOST_RUNS = 10
 
 @dataclass(frozen=True)
 class RunReport:
-    """What a report tells of a run.
+    """Contents of a report about a run.
 
     Attributes:
         board: rows of its leaderboard, the best one first.
@@ -262,7 +262,7 @@ def _importance(run: RunReport) -> dict[str, Any]:
 
 
 def work(hops: Sequence[Hopped]) -> dict[str, Any]:
-    """What workers did when: hops, or of many hops the share of each while that they were busy.
+    """Work of the workers by time: hops, or of many hops the share of each interval that they were busy.
 
     Seconds are since the first hop began.
     """

@@ -1,4 +1,4 @@
-"""What configurations are compared by, as a number that is smaller where it is better."""
+"""Score by which configurations are compared, as a number that is smaller where it is better."""
 
 from __future__ import annotations
 

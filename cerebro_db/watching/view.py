@@ -1,4 +1,4 @@
-"""What a live view shows of a run: read in few statements, however large the run is."""
+"""Contents of a live view of a run: read in few statements, however large the run is."""
 
 from __future__ import annotations
 

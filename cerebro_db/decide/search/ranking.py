@@ -104,7 +104,7 @@ def _fronts_of_more(table: _Table) -> _Numbers:
 
 
 def _distances(table: _Table, numbers: _Numbers) -> _Table:
-    """How far the neighbours of each row are in its front, the sum over all values."""
+    """Crowding distance of each row in its front: between its neighbours, the sum over all values."""
     found = np.zeros(len(table))
     for column in table.T:
         order = np.lexsort((column, numbers))

@@ -24,7 +24,7 @@ ADD, CLONE, STOP, PROMOTE = "add", "clone", "stop", "promote"
 
 @dataclass(frozen=True)
 class Change:
-    """What a decision changes of one configuration.
+    """Change of one configuration by a decision.
 
     Attributes:
         epochs: the budget; of stop, the epoch whose state is the model.
@@ -106,7 +106,7 @@ def changes_of(decision: Decision) -> tuple[str, tuple[Change, ...]]:
 
 
 def check_same(one: Recorded, made: Decision | None) -> None:
-    """Whether a decision comes out as it was recorded.
+    """Check that a decision comes out as it was recorded.
 
     Raises:
         InvalidData: it does not.

@@ -60,7 +60,7 @@ class Replay:
         )
 
     def _is_due(self, state: RunState, one: Recorded) -> bool:
-        """Whether its results are there, and the states that it goes back to."""
+        """True if its results are there, and the states that it goes back to."""
         for key, epoch in one.heard:
             track = state.tracks[key]
             if track.ended:

@@ -31,7 +31,7 @@ _IN_VAIN = 200
 _ASKED_AGAIN = 20
 
 Fault = Callable[[ConfigurationText], str | None]
-"""Why a configuration cannot be trained; None where it can."""
+"""Reason that a configuration cannot be trained; None where it can."""
 
 
 class Sampler(Protocol):
@@ -124,7 +124,7 @@ class Learning:
                 self._add(one.parameters, one.epochs, one.values, is_full=True)
 
     def propose(self, number: int, attempt: int) -> Parameters | None:
-        """What the sampler proposes; a draw where it proposes only what was there already."""
+        """Proposal of the sampler; a draw where it proposes only what was there already."""
         self._drop()
         if attempt > _ASKED_AGAIN:
             return self._explorer.suggest(Drawing([self._spec.seed, number, attempt]))
@@ -268,7 +268,7 @@ class Distinct:
         self._sampler.failed(number)
 
     def _is_new(self, row: ConfigurationText) -> bool:
-        """Whether a configuration was not there before; now it was."""
+        """True if a configuration was not there before; notes it."""
         key = (
             row.model_id,
             parse_compile_params(row.compile_params),

@@ -93,7 +93,7 @@ class Schedule:
 
     # -- decisions -------------------------------------------------------------------------------
     def decide(self, state: RunState) -> Iterator[_Made]:
-        """What follows from the results that are known."""
+        """Decisions that follow from the results that are known."""
         if self._recorded:
             yield from self._catch_up(state)
         elif self._seen == state.news:
@@ -104,7 +104,7 @@ class Schedule:
         self._seen = state.news
 
     def asked(self, state: RunState, request: Asked) -> Iterator[_Made]:
-        """What follows from a request of another session, or of the clock, which was checked."""
+        """Decisions that follow from a request of another session, or of the clock, which was checked."""
         self._seen = -1
         yield from self._answer(state, request)
 
@@ -161,7 +161,7 @@ class Schedule:
 
     @property
     def _places(self) -> int:
-        """How many places are free; what others have proposed has places of its own."""
+        """Number of free places; what others have proposed has places of its own."""
         taken = sum(one.status == RUNNING and not one.is_adopted for one in self.trials.values())
         return self._spec.concurrency - taken
 
@@ -190,7 +190,7 @@ class Schedule:
                 yield from self._begin(state, trial)
 
     def _wanted(self, state: RunState) -> Start | Continue | None:
-        """What the method wants, if the search goes on and its budget is enough."""
+        """Wish of the method, if the search goes on and its budget is enough."""
         while not self._is_over:
             wanted = self._method.next(self.trials)
             if wanted is None or not self._affords(wanted):
@@ -201,7 +201,7 @@ class Schedule:
         return None
 
     def _affords(self, wanted: Start | Continue) -> bool:
-        """Whether the budget of the search is enough; it begins nothing any more where it is not."""
+        """True if the budget of the search is enough; it begins nothing any more where it is not."""
         if isinstance(wanted, Start):
             epochs, trials = wanted.budget, len(self.trials) + 1
         else:
@@ -210,7 +210,7 @@ class Schedule:
         return self._epochs + epochs <= self._max_epochs and trials <= self._max_trials
 
     def _has_state(self, state: RunState, source: int, epoch: int) -> bool:
-        """Whether a state is there: that of the last epoch that was taken note of.
+        """True if a state is there: that of the last epoch that was taken note of.
 
         It stays when its configuration fails in a later one, of which nothing is heard yet; who has
         cancelled a configuration takes it away.
@@ -223,7 +223,7 @@ class Schedule:
         return is_newest and epoch * state.spec.hops_an_epoch in track.states
 
     def _may_stop(self, state: RunState, mst_key: int, epoch: int) -> bool:
-        """Whether the model of a configuration can be that after an epoch, whatever came of it since."""
+        """True if the model of a configuration can be that after an epoch, whatever came of it since."""
         if self._expected is not None:
             one = self._expected
             return one.action == STOP and one.changes[0].mst_key == mst_key
@@ -279,7 +279,7 @@ class Schedule:
 
     @property
     def _looks_back(self) -> bool:
-        """Whether a decision may go back to the state of an epoch that was taken note of."""
+        """True if a decision may go back to the state of an epoch that was taken note of."""
         return self._method.looks_back or self._spec.early_stopping.has_target
 
     # -- results ---------------------------------------------------------------------------------
@@ -349,7 +349,7 @@ class Schedule:
         yield from self._observed(state, trial)
 
     def _judged(self, trial: Trial, track: Track) -> Iterator[Decision]:
-        """What an epoch makes of a trial: it runs, waits at its budget, or is stopped early."""
+        """Status of a trial after an epoch: it runs, waits at its budget, or is stopped early."""
         if self._was_stopped(track, trial.done):
             trial.status = STOPPED
         elif trial.done < self._method.full:
@@ -367,7 +367,7 @@ class Schedule:
         trial.budget = epoch
 
     def _was_stopped(self, track: Track, epoch: int) -> bool:
-        """Whether a callback of the configuration's own ends it with an epoch."""
+        """True if a callback of the configuration's own ends it with an epoch."""
         one = track.configuration
         if not callbacks.watches(one.fit_params):
             return False
@@ -385,7 +385,7 @@ class Schedule:
             yield self._made(Stop(trial.mst_key, trial.done, end.reason, detail=_rung_of(trial)))
 
     def _tell(self, trial: Trial) -> None:
-        """What the sampler learns of a trial that has come to its budget, or was stopped."""
+        """Tells the sampler of a trial that has come to its budget, or was stopped."""
         if not trial.offset:
             is_full = trial.done >= self._method.full
             values = tuple(min(value, _WORST) for value in trial.values[trial.done])
@@ -399,7 +399,7 @@ class Schedule:
         return stopping.has_reached(self._spec.early_stopping, value, maximised=maximised)
 
     def _values(self, track: Track, epoch: int) -> Values:
-        """What the objectives are after an epoch, so that less is better."""
+        """Values of the objectives after an epoch, so that less is better."""
         found = []
         for objective in self._spec.objectives:
             logs = track.measured[epoch][objective.dataset]
@@ -419,7 +419,7 @@ class Schedule:
 
     # -- what others ask -------------------------------------------------------------------------
     def check(self, state: RunState, request: Asked) -> None:
-        """Whether a request can be followed.
+        """Check that a request can be followed.
 
         Raises:
             InvalidArgument: why not.
@@ -439,7 +439,7 @@ class Schedule:
                 self._check_extension(state, detail)
 
     def _has_ended(self, state: RunState, key: int) -> bool:
-        """Whether nothing more comes of a trial, or there is none."""
+        """True if nothing more comes of a trial, or there is none."""
         return key not in self.trials or not (
             state.tracks[key].is_alive and self.trials[key].is_open
         )
@@ -472,7 +472,7 @@ class Schedule:
             )
 
     def _check_space(self, space: Space) -> None:
-        """Whether all of a space can be trained, and explored by the method."""
+        """Check that all of a space can be trained, and explored by the method."""
         known = self._spec.space.model_ids
         if wrong := [one for one in space.model_ids if one not in known]:
             raise InvalidArgument(
@@ -643,5 +643,5 @@ def _rung_of(trial: Trial) -> dict[str, Any]:
 
 
 def _reason(trials: Iterable[Trial]) -> str:
-    """Why trials begin that are added together."""
+    """Reason of trials that are added together."""
     return "; ".join(dict.fromkeys(str(one.place["reason"]) for one in trials))

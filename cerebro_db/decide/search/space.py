@@ -163,7 +163,7 @@ class Explorer:
         return found
 
     def has(self, parameters: Parameters) -> bool:
-        """Whether values are of the space."""
+        """True if values are of the space."""
         model_id = parameters.get(MODEL)
         if model_id not in self._grids:
             return False
@@ -225,12 +225,12 @@ class Explorer:
 
     @property
     def has_range(self) -> bool:
-        """Whether it has infinitely many configurations."""
+        """True if it has infinitely many configurations."""
         return any(grid.has_range() for pair in self._grids.values() for grid in pair)
 
     @property
     def is_numeric(self) -> bool:
-        """Whether each dimension with a choice is a range of numbers."""
+        """True if each dimension with a choice is a range of numbers."""
         chosen: dict[str, Any] = {MODEL: self.space.model_ids[0]}
         optimizers = self._optimizers(chosen[MODEL])
         if len(self.space.model_ids) > 1 or len(optimizers) > 1:
@@ -304,7 +304,7 @@ def _tag(spaces: Sequence[Mapping[str, Dimension]], place: int) -> str:
 
 
 def _groups(space: Space) -> list[tuple[Grid, str]]:
-    """What is said of some architectures only, each under a name."""
+    """Grids of some architectures only, each under a name."""
     found: dict[int, tuple[Grid, list[int]]] = {}
     for grid in (space.compile_grid, space.fit_grid):
         for model_id, own in grid.models.items():
@@ -396,7 +396,7 @@ def _only(value: Any) -> Any:
 
 
 def _holds(dimension: Dimension, value: Any) -> bool:
-    """Whether a dimension has a value."""
+    """True if a dimension has a value."""
     if isinstance(dimension, Choices):
         return _shown(value) in map(_shown, dimension.values)
     is_number = isinstance(value, int | float) and not isinstance(value, bool)

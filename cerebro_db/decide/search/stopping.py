@@ -11,13 +11,13 @@ from cerebro_db.decide.search.trials import WAITING, Trial
 
 
 def has_reached(rule: EarlyStopping, value: float, *, maximised: bool) -> bool:
-    """Whether a value, less of which is better, is as good as the target."""
+    """True if a value, less of which is better, is as good as the target."""
     target = -rule.target if maximised else rule.target
     return rule.has_target and value <= target
 
 
 def fault(rule: EarlyStopping, trial: Trial, trials: Iterable[Trial], full: int) -> str | None:
-    """Why a trial is to be stopped after its last epoch; None where it may go on.
+    """Reason to stop a trial after its last epoch; None where it may go on.
 
     By the first objective. Patience is that of EarlyStopping in Keras: the epochs since the value was
     last better than the best before by more than the least improvement. The median is that of Optuna's

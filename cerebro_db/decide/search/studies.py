@@ -38,7 +38,7 @@ class Measured:
 
 @dataclass(frozen=True)
 class Importance:
-    """How much of the variance of an objective a parameter explains.
+    """Share of the variance of an objective that a parameter explains.
 
     Attributes:
         value: from 0 to 1.
@@ -96,7 +96,7 @@ def directions(spec: SearchSpec) -> list[str]:
 
 
 def importances(spec: SearchSpec, trials: Sequence[Measured]) -> list[Importance]:
-    """How important each parameter is for the only value of the trials, by fANOVA.
+    """Importance of each parameter for the only value of the trials, by fANOVA.
 
     Parameters that all trials have are compared with one another: theirs add up to 1. What only some
     have, as it belongs to an optimizer or an architecture, is compared among these trials.
@@ -116,7 +116,7 @@ def importances(spec: SearchSpec, trials: Sequence[Measured]) -> list[Importance
 
 
 def importances_of(study: optuna.Study) -> list[Importance]:
-    """How important each parameter of a study is for the only value of its trials, all finite."""
+    """Importance of each parameter of a study for the only value of its trials, all finite."""
     having: dict[str, set[int]] = {}
     trials = study.get_trials(deepcopy=False)
     for one in trials:

@@ -48,7 +48,7 @@ class Trial:
 
     @property
     def is_open(self) -> bool:
-        """Whether it runs, or may yet be promoted."""
+        """True if it runs, or may yet be promoted."""
         return self.status in (RUNNING, WAITING)
 
 
@@ -109,15 +109,15 @@ class Method(ABC):
 
     @abstractmethod
     def trials(self) -> float:
-        """How many trials it wants to start."""
+        """Number of trials that it wants to start."""
 
     @abstractmethod
     def next(self, trials: Mapping[int, Trial]) -> Start | Continue | None:
-        """What a free place of the schedule does; None where nothing can be done until more is known."""
+        """Work for a free place of the schedule; None where nothing can be done until more is known."""
 
     @abstractmethod
     def started(self, trial: Trial) -> None:
-        """What ``next`` wanted to start has been started."""
+        """Takes note that a trial of ``next`` has been started."""
 
     @abstractmethod
     def exhausted(self, trials: Mapping[int, Trial]) -> Iterable[End]:
@@ -136,4 +136,4 @@ class Method(ABC):
         """The search goes on with more of its parameters."""
 
     def narrow(self, space: Space) -> None:  # noqa: B027 - a method need not care
-        """What is proposed from now on is of another space."""
+        """Takes another space for what is proposed from now on."""

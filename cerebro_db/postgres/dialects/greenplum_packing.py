@@ -38,7 +38,7 @@ _PLACE = struct.Struct(">iIH")
 
 @dataclass(frozen=True)
 class Spreading:
-    """How rows are dealt out.
+    """Distribution of rows.
 
     Attributes:
         rows: of the source.
@@ -126,7 +126,7 @@ class GreenplumPacking(PostgreSQLPacking):
         )
 
     def named_row(self, number: int, table: QualifiedName, address: str | None) -> str:
-        """How a user finds a row: there is no order in which it would have a number."""
+        """Words that lead a user to a row: there is no order in which it would have a number."""
         place = bytes.fromhex(address or "")
         if len(place) != _PLACE.size:
             return f"a row of {table}"

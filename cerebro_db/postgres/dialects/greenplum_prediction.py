@@ -168,7 +168,7 @@ class GreenplumPrediction(PostgreSQLPrediction):
         return f"{sql} WHERE p.numbers[p.k] > %s", [*values, answer.above]
 
     def named_row(self, number: int | None, table: QualifiedName) -> str:
-        """How a user finds a row: there is no order in which it would have a number."""
+        """Words that lead a user to a row: there is no order in which it would have a number."""
         return f"a row of {table}"
 
 

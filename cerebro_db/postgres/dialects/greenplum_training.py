@@ -136,7 +136,7 @@ class GreenplumTraining(PostgreSQLTraining):
         return _CALL.format(function=function, packed=packed.relation.name.sql, where=where), found
 
     def neighbours(self, packed: PackedTable) -> Statement:
-        """How many partitions share the processors of one host, at most."""
+        """Number of partitions that share the processors of one host, at most."""
         return _NEIGHBOURS.format(packed=packed.relation.name.sql), []
 
     def hop(self, packed: PackedTable, order: HopOrder) -> Statement:

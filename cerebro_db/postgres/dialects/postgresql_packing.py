@@ -172,7 +172,7 @@ class PostgreSQLPacking:
         return "SELECT " + ", ".join(parts)
 
     def count(self, table: QualifiedName) -> str:
-        """How many rows there are."""
+        """Number of rows."""
         return f"SELECT pg_catalog.count(*) FROM ONLY {table.sql}"
 
     def addresses(self, table: QualifiedName, whole: bool) -> str:
@@ -253,7 +253,7 @@ class PostgreSQLPacking:
         """
 
     def named_row(self, number: int, table: QualifiedName, address: str | None) -> str:
-        """How a user finds a row of ``culprit``; a copy's address tells nothing."""
+        """Words that lead a user to a row of ``culprit``; a copy's address tells nothing."""
         where = f"row {number} of the scan of {table}"
         return where if address is None else f"{where}, ctid {address}"
 

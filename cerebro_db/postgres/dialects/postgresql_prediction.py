@@ -387,7 +387,7 @@ class PostgreSQLPrediction:
         return f"{sql} WHERE p.numbers[{place}] > %s", [*given, answer.above]
 
     def named_row(self, number: int | None, table: QualifiedName) -> str:
-        """How a user finds a row of ``culprit``."""
+        """Words that lead a user to a row of ``culprit``."""
         return f"row {number} of the scan of {table}"
 
     def culprit(self, source: RowSource, shapes: Sequence[Sequence[int]]) -> str:

@@ -276,7 +276,7 @@ class PostgreSQLTraining:
         return f"SELECT {function}", list(parameters)
 
     def neighbours(self, packed: PackedTable) -> Statement:
-        """How many partitions share the processors of one machine."""
+        """Number of partitions that share the processors of one machine."""
         return "SELECT %s", [len(packed.partitions)]
 
     def worker_settings(self, states: StateTables) -> str:

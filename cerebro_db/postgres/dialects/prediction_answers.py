@@ -34,7 +34,7 @@ class Classes:
 
     @property
     def numbers(self) -> int:
-        """How many numbers a worker tells of a row."""
+        """Count of the numbers that a worker tells of a row."""
         return self.ranks
 
 
@@ -57,7 +57,7 @@ class Values:
 
     @property
     def numbers(self) -> int:
-        """How many numbers a worker tells of a row."""
+        """Count of the numbers that a worker tells of a row."""
         return math.prod(self.shape)
 
     ranks = 0
@@ -94,7 +94,7 @@ class Several:
 
     @property
     def numbers(self) -> int:
-        """How many numbers a worker tells of a row."""
+        """Count of the numbers that a worker tells of a row."""
         return sum(answer.numbers for answer in self.answers)
 
     def rows(self, of_row: str = "i.place") -> Statement:

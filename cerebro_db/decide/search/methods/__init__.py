@@ -70,7 +70,7 @@ def first_epochs(spec: SearchSpec) -> int:
 
 
 def default_places(spec: SearchSpec, partitions: int) -> int:
-    """How many trials are trained at the same time.
+    """Number of trials that are trained at the same time.
 
     Where results decide what is tried, enough that no worker waits for one of them: a worker has a
     partition, and a trial that waits for its next one is another's. Else all: those that there are

@@ -40,7 +40,7 @@ class Asha(Method):
         return total
 
     def trials(self) -> float:
-        """How many it starts."""
+        """Number of trials that it starts."""
         return self._left
 
     def next(self, trials: Mapping[int, Trial]) -> Start | Continue | None:

@@ -63,7 +63,7 @@ class Bracketed(Method):
         return sum(one.bracket.epochs for one in self._open)
 
     def trials(self) -> float:
-        """How many it starts."""
+        """Number of trials that it starts."""
         return sum(one.missing for one in self._open)
 
     def next(self, trials: Mapping[int, Trial]) -> Start | Continue | None:
@@ -101,7 +101,7 @@ class Bracketed(Method):
         return ends
 
     def observed(self, trial: Trial, trials: Mapping[int, Trial]) -> list[End]:
-        """Where it was the last of its rung, the best of the rung go on, and the others end."""
+        """Promotes the best of a rung, and ends the others, after the last of its trials."""
         one = next((one for one in self._open if trial.mst_key in one.waited), None)
         if one is None:
             return []

@@ -26,7 +26,7 @@ class Full(Method):
         return min(self._left, configurations) * self.full
 
     def trials(self) -> float:
-        """How many it starts."""
+        """Number of trials that it starts."""
         return self._left
 
     def next(self, trials: Mapping[int, Trial]) -> Start | Continue | None:

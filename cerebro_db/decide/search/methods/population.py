@@ -41,11 +41,11 @@ class Population(Method):
         return self._size * self.full
 
     def trials(self) -> float:
-        """How many it starts."""
+        """Number of trials that it starts."""
         return self._size
 
     def next(self, trials: Mapping[int, Trial]) -> Start | Continue | None:
-        """What followed from the last comparisons, else a member that is missing."""
+        """Consequences of the last comparisons, else a member that is missing."""
         if self._todo:
             found = self._todo.popleft()
             self._pending = found if isinstance(found, Start) else None
