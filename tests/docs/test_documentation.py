@@ -165,8 +165,10 @@ def test_every_sqlstate_of_an_error_is_in_the_reference() -> None:
         code.strip("`") for code, _ in rows(sections(REFERENCE)["Errors"], "| SQLSTATE | what |")
     }
     # What an installation and the embedded server tell never leaves a function, nor what a trainer
-    # tells the relay, which takes another one.
-    elsewhere = {"MissingPrerequisite", "InstallationFailed", "ClusterFailed", "TrainerBound"}
+    # tells the relay, which takes another one, nor what a direct worker tells the loop.
+    elsewhere = {
+        "MissingPrerequisite", "InstallationFailed", "ClusterFailed", "TrainerBound", "HandedBack",
+    }  # fmt: skip
     raised = {
         kind.sqlstate
         for kind in below(CerebroError)

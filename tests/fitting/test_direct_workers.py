@@ -34,7 +34,7 @@ from tests.fitting.test_resume import results
 
 PROGRAM = Path(sys.executable).parent / "cerebro"
 pytestmark = pytest.mark.not_on_segments(EMBEDDED_ONLY)
-EPOCHS = 10
+EPOCHS = 14
 GIVEN = "validation_table := 'val', metrics_compute_frequency := 2, num_workers := 1"
 
 
@@ -135,10 +135,9 @@ def test_workers_come_die_and_leave_and_nothing_else_changes(
     second = worker(run_id, "--cache-mb", "0")
     until(lambda: hops_of(bench, run_id)[1:] > [2])
     os.kill(trainer_of(second), signal.SIGKILL)
-    driver = "SELECT driver_pid FROM cerebro._runs WHERE run_id = %s"
     before = hops_of(bench, run_id)[1]
     until(lambda: hops_of(bench, run_id)[1] > before)
-    bench.run("SELECT pg_terminate_backend(%s)", (bench.value(driver, (run_id,)),))
+    bench.run("SELECT pg_terminate_backend(%s)", (caller.pid,))
     caller.join()
     shown = "SELECT status FROM cerebro.runs WHERE run_id = %s"
     until(lambda: bench.value(shown, (run_id,)) == "interrupted")
