@@ -13,7 +13,7 @@ from reasons import EMBEDDED_ONLY
 from tests.fitting.conftest import ADAM, DENSE, PLAIN, SOFTMAX, layer, model, select
 from tests.fitting.sizes import PARTITIONS
 from tests.fitting.test_resume import results
-from tests.fitting.test_strategies import kill_a_trainer, resume, under_way
+from tests.fitting.test_strategies import assert_a_lost_trainer_changes_nothing, resume, under_way
 
 Fit = Callable[..., tuple[str, int]]
 pytestmark = pytest.mark.not_on_segments(EMBEDDED_ONLY)
@@ -37,7 +37,7 @@ def large(bench: Any) -> None:
         )
     select(bench, "large", [1], [ADAM], ["batch_size=8"], "large_models")
     select(bench, "some", [1, 2], [ADAM], ["batch_size=8"], "large_models")
-    select(bench, "pair", [2], [ADAM, ADAM.replace("0.01", "0.003")], ["batch_size=8"])
+    select(bench, "auto_pair", [2], [ADAM, ADAM.replace("0.01", "0.003")], ["batch_size=8"])
 
 
 def test_small_models_are_trained_as_by_a_hopper(bench: Any, fit: Fit) -> None:
@@ -145,20 +145,18 @@ def stopping(bench: Any, fit: Fit) -> tuple[str, int]:
 def test_a_group_that_was_stopped_ends_as_if_nothing_had_happened(
     bench: Any, fit: Fit, calm: dict[str, Any], strategy: str, more: str, how: str
 ) -> None:
-    configs = "some" if strategy == "auto" else "pair"
+    configs = "some" if strategy == "auto" else "auto_pair"
     given = {"strategy": strategy, "strategy_params": more.split("'")[1]}
     if strategy not in calm:
         calm[strategy] = results(bench, *fit(configs=configs, epochs=8, **given))
-    out = f"stopped_{strategy}_{how}"
-    with under_way(bench, out, f"strategy := '{strategy}'{more}", configs) as (caller, run_id):
-        if how == "trainer":
-            kill_a_trainer(bench)
-        else:
-            bench.run("SELECT cerebro_pause(%s)", (run_id,))
-        caller.join()
+    options = f"strategy := '{strategy}'{more}"
     if how == "trainer":
-        assert caller.error is None
-        assert any("its round is done again" in line for line in caller.connection.notices)
+        assert_a_lost_trainer_changes_nothing(bench, strategy, options, configs, calm[strategy])
+        return
+    out = f"stopped_{strategy}_{how}"
+    with under_way(bench, out, options, configs) as (caller, run_id):
+        bench.run("SELECT cerebro_pause(%s)", (run_id,))
+        caller.join()
     resume(bench, run_id)
     assert results(bench, out, run_id) == calm[strategy]
 
