@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
@@ -18,10 +18,24 @@ from cerebro_db.configs.arguments import (
 )
 from cerebro_db.configs.grammar import Call, parse_keywords
 from cerebro_db.configs.messages import shown
-from cerebro_db.core.spec import ALLREDUCE, AVERAGING, HOPPER, PIPE, ROTATION, SIDE_BY_SIDE, TASK
+from cerebro_db.core.spec import (
+    ALLREDUCE,
+    AVERAGING,
+    GROUPS,
+    HOPPER,
+    PARAMETER_SERVER,
+    PIPE,
+    ROTATION,
+    SIDE_BY_SIDE,
+    TASK,
+    Asynchrony,
+)
 from cerebro_db.errors import InvalidArgument, hinted
 
 AVERAGE, RESET = "average", "reset"
+SYNCHRONOUS, ASYNCHRONOUS = "synchronous", "asynchronous"
+CORRECTED, KEPT = "corrected", "kept"
+PROBE_STEPS = 16
 _MOST_ROUNDS = 10_000
 
 
@@ -41,6 +55,10 @@ _ROUNDS = whole("rounds", 1, 1, high=_MOST_ROUNDS)
 _WARM_UP = whole("warm_up", 1, 0, high=1_000_000)
 _BITS = whole("bits", 32, 8, high=32)
 _ALLOWED_BITS = (32, 16, 8)
+_MODE = choice("mode", SYNCHRONOUS, SYNCHRONOUS, ASYNCHRONOUS)
+_GROUPS = whole("groups", None, 1, high=100_000)
+_MOMENTUM = choice("momentum", CORRECTED, CORRECTED, KEPT)
+_PROBE_STEPS = whole("probe_steps", PROBE_STEPS, 2, high=10_000)
 KINDS: Mapping[str, StrategyKind] = MappingProxyType(
     {
         one.name: one
@@ -51,6 +69,8 @@ KINDS: Mapping[str, StrategyKind] = MappingProxyType(
             StrategyKind(AVERAGING, (_ROUNDS, choice("optimizer", AVERAGE, AVERAGE, RESET))),
             StrategyKind(ALLREDUCE, (_ROUNDS,)),
             StrategyKind(PIPE, (_ROUNDS, _WARM_UP, _BITS)),
+            StrategyKind(PARAMETER_SERVER, (_ROUNDS, _MODE)),
+            StrategyKind(GROUPS, (_ROUNDS, _GROUPS, _MOMENTUM, _PROBE_STEPS)),
         )
     }
 )
@@ -66,6 +86,7 @@ class ChosenStrategy:
         resets: whether optimizers begin each round anew.
         warm_up: epochs whose steps are not pipelined.
         bits: of a number of a gradient that is exchanged.
+        asynchrony: of the workers of a round.
         text: the parameters that differ from the defaults, as they can be written.
     """
 
@@ -74,6 +95,7 @@ class ChosenStrategy:
     resets: bool = False
     warm_up: int = 0
     bits: int = 32
+    asynchrony: Asynchrony = field(default_factory=Asynchrony)
     text: str = ""
 
 
@@ -111,21 +133,56 @@ def parse_strategy(name: str | None, params: str | None) -> ChosenStrategy:
         resets=found.get("optimizer") == RESET,
         warm_up=found.get("warm_up", 0),
         bits=found.get("bits", 32),
+        asynchrony=_asynchrony(name, found),
         text=", ".join(f"{key}={value!r}" for key, value in values),
     )
 
 
-def told(name: str, replicas: int, rounds: int) -> str | None:
+def _asynchrony(name: str, found: Mapping[str, Any]) -> Asynchrony:
+    """How far workers go each for itself.
+
+    Raises:
+        InvalidArgument: a parameter of probes beside a number of groups, or the other way round.
+    """
+    if name == PARAMETER_SERVER:
+        return Asynchrony(groups=0 if found["mode"] == ASYNCHRONOUS else 1)
+    if name != GROUPS:
+        return Asynchrony()
+    groups, is_corrected = found["groups"], found["momentum"] == CORRECTED
+    if groups is None and not is_corrected:
+        raise InvalidArgument(
+            f"strategy_params of {name}: got momentum={KEPT} without groups; allowed: with a number of "
+            "groups, as otherwise probes choose both"
+        )
+    if groups is not None and found["probe_steps"] != PROBE_STEPS:
+        raise InvalidArgument(
+            f"strategy_params of {name}: got probe_steps beside groups={groups}; allowed: one of them, as "
+            "nothing is probed where the number of groups is given"
+        )
+    return Asynchrony(groups, is_corrected, 0 if groups is not None else found["probe_steps"])
+
+
+def told(name: str, replicas: int, rounds: int, asynchrony: Asynchrony | None = None) -> str | None:
     """What a strategy does, for people; None of those that make the hops of a hopper side by side.
 
     Args:
         name: of the strategy.
         replicas: of each configuration, where it has several.
         rounds: of an epoch.
+        asynchrony: of the workers of a round.
     """
     often = "once an epoch" if rounds == 1 else f"{rounds} times an epoch"
     if name == AVERAGING:
         return f"strategy {name}: {replicas} replicas of each configuration, averaged {often}"
+    if asynchrony is not None and asynchrony.is_any:
+        how = "each for itself"
+        if asynchrony.groups != 0:
+            how = f"in {asynchrony.groups or 'as many'} groups"
+            how += " as probes choose" if asynchrony.groups is None else ""
+        return (
+            f"strategy {name}: {replicas} workers train a configuration, {how}, and the state is stored {often}; "
+            "the order of updates is recorded"
+        )
     if name in SIDE_BY_SIDE:
         return (
             f"strategy {name}: {replicas} workers train a configuration together, a step takes "

@@ -6,7 +6,16 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from cerebro_db.core.ports import Strategy
-from cerebro_db.core.spec import ALLREDUCE, AVERAGING, HOPPER, PIPE, ROTATION, TASK
+from cerebro_db.core.spec import (
+    ALLREDUCE,
+    AVERAGING,
+    GROUPS,
+    HOPPER,
+    PARAMETER_SERVER,
+    PIPE,
+    ROTATION,
+    TASK,
+)
 from cerebro_db.decide.strategies.allreduce import AllReduce
 from cerebro_db.decide.strategies.averaging import Averaging
 from cerebro_db.decide.strategies.hopper import Hopper
@@ -21,5 +30,7 @@ STRATEGIES: Mapping[str, Strategy] = MappingProxyType(
         AVERAGING: Averaging(),
         ALLREDUCE: AllReduce(),
         PIPE: AllReduce(),
+        PARAMETER_SERVER: AllReduce(),
+        GROUPS: AllReduce(),
     }
 )
