@@ -57,6 +57,9 @@ def fit(
         str | None, typer.Option(help="How hops are made; default: hopper.")
     ] = None,
     strategy_params: Annotated[str | None, typer.Option(help="Such as 'rounds=4'.")] = None,
+    deterministic: Annotated[
+        bool | None, typer.Option(help="Refuse strategies whose results differ from call to call.")
+    ] = None,
     live: Live = True,
 ) -> None:
     """Trains like cerebro_fit_multiple, with its driver in this process."""
@@ -84,6 +87,7 @@ def fit(
         schedule=schedule,
         strategy=strategy,
         strategy_params=strategy_params,
+        deterministic=deterministic,
         search_path=client.search_path,
         cores=client.cores,
     )

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from cerebro_db.core.rounds import rows_of_round
-from cerebro_db.core.spec import TRAINING, Hop
+from cerebro_db.core.spec import SERVED, TRAINING, Hop
 from cerebro_db.core.state import RunState
 from cerebro_db.core.tasks import (
     Answered,
@@ -37,6 +37,7 @@ from cerebro_db.core.tasks import (
 )
 from cerebro_db.decide.plan import next_partition
 from cerebro_db.errors import CerebroError, InvalidData, OutOfMemory, TrainerLost
+from cerebro_db.executors.served import ServedRounds
 from cerebro_db.executors.tasks import RoundPart, TaskWriter
 from cerebro_db.postgres.dialects.choice import PostgreSQL
 from cerebro_db.postgres.dialects.postgresql_training import (
@@ -81,6 +82,7 @@ class Workplace:
         guard_key: of the advisory lock that workers share while they work for the run.
         cache_bytes: of decoded partitions that each worker may keep.
         preparation: JSON of what makes a process of a worker's session ready.
+        rounds: those that are recorded, where one trainer of a round holds the weights.
     """
 
     run_id: int
@@ -95,6 +97,7 @@ class Workplace:
     guard_key: int
     cache_bytes: int
     preparation: str
+    rounds: ServedRounds = field(default_factory=ServedRounds)
 
 
 @dataclass
@@ -345,7 +348,8 @@ class WorkerSessions:
         if not task.leads:
             return self._sql.share(self._packed, order)
         members = [meeting.members[place] for place in range(len(task.hops))]
-        return self._sql.lead(self._packed, order, members)
+        is_new = spec.schedule in SERVED and not self._place.rounds.is_recorded(spec, hop)
+        return self._sql.lead(self._packed, order, members, spec.round_of(hop) if is_new else None)
 
     def _group(self, state: RunState, task: Join, meeting: _Meeting) -> dict[str, Any]:
         """What a trainer is told of those that it computes with."""
@@ -362,7 +366,17 @@ class WorkerSessions:
             "steps": max(steps),
             "bits": state.spec.bits,
             "is_pipelined": state.spec.is_pipelined(task.own.epoch),
+            **self._served(state, task, steps),
         }
+
+    def _served(self, state: RunState, task: Join, steps: Sequence[int]) -> dict[str, Any]:
+        """What a trainer is told where one of them holds the weights."""
+        spec, configuration = state.spec, state.tracks[task.own.mst_key].configuration
+        if spec.schedule not in SERVED:
+            return {}
+        passes, rounds = configuration.fit_params.epochs, self._place.rounds
+        told = rounds.told(spec, configuration, task.own)
+        return {"served": {"steps": list(steps), "passes": passes, **told}}
 
     def _rows_of(self, state: RunState, hop: Hop) -> tuple[int, int]:
         """Rows of a pass over its partition that a hop of a round trains on."""
@@ -573,7 +587,9 @@ class WorkerSessions:
             return Trained(())
         assert worker.target is not None
         (order,) = worker.orders.values()
-        _, _, kept, size = rows[0]
+        _, _, kept, size, *recorded = rows[0]
+        if recorded:
+            self._place.rounds.note(order.mst_key, *recorded)
         worker.kept = set(map(_partition, kept))
         self._place.store.wrote(worker.target, (order.mst_key, order.makes), size)
         seconds, counts = time.monotonic() - worker.sent, {row[0]: row[1] for row in rows}

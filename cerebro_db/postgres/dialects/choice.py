@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from cerebro_db.core.spec import ALLREDUCE, AVERAGING, HOPPER, PIPE, ROTATION, TASK
+from cerebro_db.core.spec import (
+    ALLREDUCE,
+    AVERAGING,
+    GROUPS,
+    HOPPER,
+    PARAMETER_SERVER,
+    PIPE,
+    ROTATION,
+    TASK,
+)
 from cerebro_db.postgres.dialects.greenplum_packing import GreenplumPacking, Spreading
 from cerebro_db.postgres.dialects.greenplum_packing import GreenplumPacking as SpreadPacking
 from cerebro_db.postgres.dialects.greenplum_prediction import Brought, GreenplumPrediction
@@ -67,7 +76,9 @@ class PostgreSQL:
     # Where one statement can train on all partitions at once.
     rotation: RotationStatements | None = None
     # Who may make the hops of a run.
-    strategies: tuple[str, ...] = (HOPPER, TASK, AVERAGING, ALLREDUCE, PIPE)
+    strategies: tuple[str, ...] = (
+        HOPPER, TASK, AVERAGING, ALLREDUCE, PIPE, PARAMETER_SERVER, GROUPS,
+    )  # fmt: skip
 
     # Whether it may run so many statements of a role at a time only.
     queues_statements = False

@@ -134,7 +134,7 @@ END IF;
 
 # The order in which everybody locks what has rows of runs: whoever begins a run inserts in it, too.
 _LOCK_ORDER = (
-    "runs", "configurations", "architectures", "plan", "decisions", "hops", "metrics", "requests", "models",
+    "runs", "configurations", "architectures", "plan", "decisions", "hops", "updates", "metrics", "requests", "models",
 )  # fmt: skip
 
 # Statements of a PL/pgSQL block: there an UPDATE or DELETE locks the view, and then the table, such that

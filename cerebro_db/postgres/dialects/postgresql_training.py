@@ -11,6 +11,7 @@ from cerebro_db.postgres.catalog import STATES_SCHEMA
 from cerebro_db.postgres.names import QualifiedName, quote
 from cerebro_db.postgres.packed import PackedTable
 from cerebro_db.postgres.records import HOP_COLUMNS
+from cerebro_db.postgres.rounds import COLUMNS as ROUND_COLUMNS
 
 Statement = tuple[str, list[Any]]
 
@@ -289,15 +290,23 @@ class PostgreSQLTraining:
         rows, parameters = self._rows_of_hop(packed, order)
         return _SHARE.format(rows=rows), parameters
 
-    def lead(self, packed: PackedTable, order: HopOrder, members: Sequence[Member]) -> Statement:
+    def lead(
+        self,
+        packed: PackedTable,
+        order: HopOrder,
+        members: Sequence[Member],
+        recorded: int | None = None,
+    ) -> Statement:
         """The same, and leave the state and the rows of all hops.
 
-        Returns a row for each member: its position, its rows, and what a hop returns of this worker.
+        Returns a row for each member: its position, its rows, and what a hop returns of this worker; where
+        the round is recorded also its groups and its momentum.
 
         Args:
             packed: what is trained on.
             order: of this worker's hop.
             members: the workers by their places, this one among them.
+            recorded: number of the round in its epoch, where its course is to be recorded.
         """
         rows, parameters = self._rows_of_hop(packed, order)
         parameters += [order.mst_key, order.makes, order.next_partition_key]
@@ -306,7 +315,14 @@ class PostgreSQLTraining:
             list(range(len(members))),
             *([getattr(one, name) for one in members] for name in _MEMBER),
         ]
-        return _LEAD.format(rows=rows, states=order.into, columns=HOP_COLUMNS), parameters
+        record, shown = "", ""
+        if recorded is not None:
+            record, shown = _RECORD, _RECORDED
+            parameters += [order.run_id, order.mst_key, order.epoch, recorded]
+        sql = _LEAD.format(
+            rows=rows, states=order.into, columns=HOP_COLUMNS, record=record, shown=shown
+        )
+        return sql, parameters
 
     def hops(self, packed: PackedTable, orders: Sequence[HopOrder]) -> Statement:
         """Train configurations one after another on one partition; ``all_made`` reads it.
@@ -534,10 +550,19 @@ SELECT %s, %s, %s, m.position, m.partition_key, m.worker, m.pid, statement_times
   JOIN unnest(%s::int[], %s::int[], %s::int[], %s::int[], %s::int[], %s::float8[])
        AS m(place, position, partition_key, worker, pid, waited) ON m.place = g.place
 RETURNING position, rows
-)
-SELECT h.position, h.rows, (t.result).kept, (SELECT pg_catalog.sum(s.bytes)::bigint FROM saved s)
+){{record}}
+SELECT h.position, h.rows, (t.result).kept, (SELECT pg_catalog.sum(s.bytes)::bigint FROM saved s){{shown}}
   FROM hops h CROSS JOIN trained t
 """
+
+_RECORD = f""",
+recorded AS (
+INSERT INTO cerebro._updates (run_id, {ROUND_COLUMNS})
+SELECT %s, %s, %s, %s, u.groups, u.momentum, u.learning_rate, u.probes, u.counts, u.staleness, u.stalest, u.updates
+  FROM trained t CROSS JOIN LATERAL cerebro._served_round((t.result).token) AS u
+RETURNING groups, momentum
+)"""
+_RECORDED = ", (SELECT r.groups FROM recorded r), (SELECT r.momentum FROM recorded r)"
 
 _SCAN = """
 SELECT cerebro.cerebro_measure(kind, task, state, buffer_id, x, x_shape, y, y_shape
