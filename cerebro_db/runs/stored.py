@@ -17,7 +17,15 @@ from cerebro_db.configs.parameters import parse_compile_params, parse_fit_params
 from cerebro_db.core import events
 from cerebro_db.core.decisions import Candidate
 from cerebro_db.core.search import SearchSpec
-from cerebro_db.core.spec import GROUPED, ROTATION, Architecture, Configuration, RunSpec, Workers
+from cerebro_db.core.spec import (
+    GROUPED,
+    ROTATION,
+    SERVED,
+    Architecture,
+    Configuration,
+    RunSpec,
+    Workers,
+)
 from cerebro_db.core.state import RunState
 from cerebro_db.core.strategies import parse_strategy
 from cerebro_db.core.tasks import Measures
@@ -85,7 +93,7 @@ def register(
             )
         status = GOING_ON[0] if queued is None else QUEUED
         run_id = catalog.new_run(row, rows, _architecture_rows(setup), source, status)
-        if setup.weights_of:
+        if setup.weights_of and setup.spec.schedule in SERVED:
             copy_rounds(catalog, setup.weights_of, run_id)
         if queued is not None:
             queued(session, run_id)
