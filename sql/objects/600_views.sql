@@ -298,7 +298,7 @@ SELECT r.run_id, r.name, r.status,
 COMMENT ON VIEW cerebro.progress IS
 'Where each run stands: epoch, hops, rows a second, estimated end, best so far.';
 
-GRANT SELECT ON cerebro.registered_functions, cerebro.settings, cerebro.runs, cerebro.decisions, cerebro.hops, cerebro.metrics, cerebro.leaderboard,
+GRANT SELECT ON cerebro.registered_functions, cerebro.settings, cerebro.runs, cerebro.decisions, cerebro.hops, cerebro.updates, cerebro.metrics, cerebro.leaderboard,
     cerebro.progress TO cerebro_user;
 {% for view in views %}
 ALTER VIEW cerebro.{{ view }} OWNER TO cerebro_owner;
