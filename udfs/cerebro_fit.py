@@ -25,6 +25,7 @@ return relay.driver(
         replace=replace,
         strategy=strategy,
         strategy_params=strategy_params,
+        deterministic=deterministic,
     ),
     wait,
     priority,

@@ -23,7 +23,7 @@ def show(line: str) -> None:
 
 
 def tell(as_json: bool, line: str, **values: Any) -> None:
-    """What came of a command: a line, or its values as JSON."""
+    """Print the result of a command: a line, or its values as JSON."""
     if as_json:
         print_json(values)
     else:

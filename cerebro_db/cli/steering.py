@@ -132,7 +132,7 @@ def replay(
     num_workers: NumWorkers = None,
     as_json: AsJson = False,
 ) -> None:
-    """Makes a search again by its decisions, like cerebro_replay, with its driver in this process."""
+    """Makes a run again by what it has recorded, like cerebro_replay, with its driver in this process."""
     from cerebro_db.runs import search_again
 
     client = client_of(dsn)

@@ -62,6 +62,9 @@ def fit(
     ] = None,
     strategy_params: Annotated[str | None, typer.Option(help="Such as 'rounds=4'.")] = None,
     replace: Replace = False,
+    deterministic: Annotated[
+        bool | None, typer.Option(help="Refuse strategies whose results differ from call to call.")
+    ] = None,
     live: Live = True,
     as_json: AsJson = False,
 ) -> None:
@@ -91,6 +94,7 @@ def fit(
         strategy=strategy,
         strategy_params=strategy_params,
         replace=replace,
+        deterministic=deterministic,
         search_path=client.search_path,
         cores=client.cores,
     )

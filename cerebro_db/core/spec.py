@@ -15,8 +15,11 @@ TRAINING, VALIDATION = "training", "validation"
 HOPPER, ROTATION = "hopper", "rotation"
 TASK, AVERAGING, ALLREDUCE, PIPE = "task", "averaging", "allreduce", "pipe"
 AUTO = "auto"
+PARAMETER_SERVER, GROUPS = "parameter_server", "groups"
+# Whose weights one trainer of a round holds for all of them.
+SERVED = (PARAMETER_SERVER, GROUPS)
 # Whose hops of a round are made by as many workers at the same time, and all whose hops have rounds.
-SIDE_BY_SIDE = (ALLREDUCE, PIPE)
+SIDE_BY_SIDE = (ALLREDUCE, PIPE, *SERVED)
 GROUPED = (AVERAGING, *SIDE_BY_SIDE)
 EVERY_HOP, EVERY_EPOCH = "hop", "epoch"
 
@@ -112,6 +115,26 @@ class Workers:
 
 
 @dataclass(frozen=True)
+class Asynchrony:
+    """Asynchrony of the workers of a round, one of which holds the weights.
+
+    Attributes:
+        groups: synchronous inside; 0 for as many as there are workers, None where probes choose them.
+        is_corrected: whether momentum is lowered by what the asynchrony brings.
+        probe_steps: of each probe.
+    """
+
+    groups: int | None = 1
+    is_corrected: bool = False
+    probe_steps: int = 0
+
+    @property
+    def is_any(self) -> bool:
+        """True if the order of updates is not always the same."""
+        return self.groups != 1
+
+
+@dataclass(frozen=True)
 class RunSpec:
     """Everything that the course of a run depends on.
 
@@ -126,6 +149,7 @@ class RunSpec:
         bits: of a number of a gradient that is exchanged.
         processors: trainers that compute at the same time, from which a run chooses the sizes of groups.
         largest_group: hops that may be made together, where the run chooses that.
+        asynchrony: of the workers of a round.
         durability: which states outlive a crash: those of every hop, or those at the end of an epoch.
         scans_wait: whether a scan waits for all configurations, as partitions do not fit into memory.
         is_open: whether decisions may change the set of configurations while the run goes on.
@@ -144,6 +168,7 @@ class RunSpec:
     bits: int = 32
     processors: int = 1
     largest_group: int = 1
+    asynchrony: Asynchrony = Asynchrony()
     durability: str = EVERY_HOP
     use_gpus: bool = False
     scans_wait: bool = False

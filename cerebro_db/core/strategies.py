@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
@@ -22,15 +22,21 @@ from cerebro_db.core.spec import (
     ALLREDUCE,
     AUTO,
     AVERAGING,
+    GROUPS,
     HOPPER,
+    PARAMETER_SERVER,
     PIPE,
     ROTATION,
     SIDE_BY_SIDE,
     TASK,
+    Asynchrony,
 )
 from cerebro_db.errors import InvalidArgument, hinted
 
 AVERAGE, RESET = "average", "reset"
+SYNCHRONOUS, ASYNCHRONOUS = "synchronous", "asynchronous"
+CORRECTED, KEPT = "corrected", "kept"
+PROBE_STEPS = 16
 _MOST_ROUNDS = 10_000
 _MOST_PROCESSORS = 100_000
 
@@ -53,6 +59,10 @@ _BITS = whole("bits", 32, 8, high=32)
 _PROCESSORS = whole("processors", None, 1, high=_MOST_PROCESSORS)
 _GROUP = whole("group", None, 1, high=_MOST_PROCESSORS)
 _ALLOWED_BITS = (32, 16, 8)
+_MODE = choice("mode", SYNCHRONOUS, SYNCHRONOUS, ASYNCHRONOUS)
+_GROUPS = whole("groups", None, 1, high=100_000)
+_MOMENTUM = choice("momentum", CORRECTED, CORRECTED, KEPT)
+_PROBE_STEPS = whole("probe_steps", PROBE_STEPS, 2, high=10_000)
 KINDS: Mapping[str, StrategyKind] = MappingProxyType(
     {
         one.name: one
@@ -64,6 +74,8 @@ KINDS: Mapping[str, StrategyKind] = MappingProxyType(
             StrategyKind(ALLREDUCE, (_ROUNDS,)),
             StrategyKind(PIPE, (_ROUNDS, _WARM_UP, _BITS)),
             StrategyKind(AUTO, (_PROCESSORS, _GROUP)),
+            StrategyKind(PARAMETER_SERVER, (_ROUNDS, _MODE)),
+            StrategyKind(GROUPS, (_ROUNDS, _GROUPS, _MOMENTUM, _PROBE_STEPS)),
         )
     }
 )
@@ -81,6 +93,7 @@ class ChosenStrategy:
         bits: of a number of a gradient that is exchanged.
         processors: trainers that compute at the same time; None for as many as the server lets.
         group: the most workers that train a configuration together; None for as many as it takes.
+        asynchrony: of the workers of a round.
         text: the parameters that differ from the defaults, as they can be written.
     """
 
@@ -91,6 +104,7 @@ class ChosenStrategy:
     bits: int = 32
     processors: int | None = None
     group: int | None = None
+    asynchrony: Asynchrony = field(default_factory=Asynchrony)
     text: str = ""
 
 
@@ -130,21 +144,56 @@ def parse_strategy(name: str | None, params: str | None) -> ChosenStrategy:
         bits=found.get("bits", 32),
         processors=found.get("processors"),
         group=found.get("group"),
+        asynchrony=_asynchrony(name, found),
         text=", ".join(f"{key}={value!r}" for key, value in values),
     )
 
 
-def told(name: str, replicas: int, rounds: int) -> str | None:
+def _asynchrony(name: str, found: Mapping[str, Any]) -> Asynchrony:
+    """Groups, correction of the momentum and probes of a strategy.
+
+    Raises:
+        InvalidArgument: a parameter of probes beside a number of groups, or the other way round.
+    """
+    if name == PARAMETER_SERVER:
+        return Asynchrony(groups=0 if found["mode"] == ASYNCHRONOUS else 1)
+    if name != GROUPS:
+        return Asynchrony()
+    groups, is_corrected = found["groups"], found["momentum"] == CORRECTED
+    if groups is None and not is_corrected:
+        raise InvalidArgument(
+            f"strategy_params of {name}: got momentum={KEPT} without groups; allowed: with a number of "
+            "groups, as otherwise probes choose both"
+        )
+    if groups is not None and found["probe_steps"] != PROBE_STEPS:
+        raise InvalidArgument(
+            f"strategy_params of {name}: got probe_steps beside groups={groups}; allowed: one of them, as "
+            "nothing is probed where the number of groups is given"
+        )
+    return Asynchrony(groups, is_corrected, 0 if groups is not None else found["probe_steps"])
+
+
+def told(name: str, replicas: int, rounds: int, asynchrony: Asynchrony | None = None) -> str | None:
     """Description of a strategy for people; None of those that make the hops of a hopper side by side.
 
     Args:
         name: of the strategy.
         replicas: of each configuration, where it has several.
         rounds: of an epoch.
+        asynchrony: of the workers of a round.
     """
     often = "once an epoch" if rounds == 1 else f"{rounds} times an epoch"
     if name == AVERAGING:
         return f"strategy {name}: {replicas} replicas of each configuration, averaged {often}"
+    if asynchrony is not None and asynchrony.is_any:
+        how = "each for itself"
+        if asynchrony.groups != 0:
+            how = f"in {asynchrony.groups or 'as many'} groups"
+            how += " as probes choose" if asynchrony.groups is None else ""
+        return (
+            f"strategy {name}: {replicas} workers train a configuration, {how}, and the state is stored {often}; "
+            "the order of updates is recorded"
+        )
     if name in SIDE_BY_SIDE:
         return (
             f"strategy {name}: {replicas} workers train a configuration together, a step takes "

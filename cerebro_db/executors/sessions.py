@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from cerebro_db.core.rounds import rows_of_round, shares_of
-from cerebro_db.core.spec import AUTO, TRAINING, Hop
+from cerebro_db.core.spec import AUTO, SERVED, TRAINING, Hop
 from cerebro_db.core.state import RunState
 from cerebro_db.core.tasks import (
     Answered,
@@ -37,6 +37,7 @@ from cerebro_db.core.tasks import (
 )
 from cerebro_db.decide.plan import next_partitions
 from cerebro_db.errors import CerebroError, InvalidData, OutOfMemory, TrainerLost
+from cerebro_db.executors.served import ServedRounds
 from cerebro_db.executors.tasks import RoundPart, TaskWriter
 from cerebro_db.postgres.dialects.choice import PostgreSQL
 from cerebro_db.postgres.dialects.postgresql_training import (
@@ -81,6 +82,7 @@ class Workplace:
         guard_key: of the advisory lock that workers share while they work for the run.
         cache_bytes: of decoded partitions that each worker may keep.
         preparation: JSON of what makes a process of a worker's session ready.
+        rounds: those that are recorded, where one trainer of a round holds the weights.
     """
 
     run_id: int
@@ -95,6 +97,7 @@ class Workplace:
     guard_key: int
     cache_bytes: int
     preparation: str
+    rounds: ServedRounds = field(default_factory=ServedRounds)
 
 
 @dataclass
@@ -352,7 +355,8 @@ class WorkerSessions:
         if not task.leads:
             return self._sql.share(self._packed, order)
         members = [meeting.members[place] for place in range(len(task.hops))]
-        return self._sql.lead(self._packed, order, members)
+        is_new = spec.schedule in SERVED and not self._place.rounds.is_recorded(spec, hop)
+        return self._sql.lead(self._packed, order, members, spec.round_of(hop) if is_new else None)
 
     def _group(self, state: RunState, task: Join, meeting: _Meeting) -> dict[str, Any]:
         """Description of the others for a trainer of a group."""
@@ -377,7 +381,17 @@ class WorkerSessions:
             "batch_size": shares[task.place],
             "bits": state.spec.bits,
             "is_pipelined": state.spec.is_pipelined(task.own.epoch),
+            **self._served(state, task, steps),
         }
+
+    def _served(self, state: RunState, task: Join, steps: Sequence[int]) -> dict[str, Any]:
+        """Parameters of a round for its trainers, where one of them holds the weights."""
+        spec, configuration = state.spec, state.tracks[task.own.mst_key].configuration
+        if spec.schedule not in SERVED:
+            return {}
+        passes, rounds = configuration.fit_params.epochs, self._place.rounds
+        told = rounds.told(spec, configuration, task.own)
+        return {"served": {"steps": list(steps), "passes": passes, **told}}
 
     def _rows_of(self, state: RunState, hop: Hop) -> tuple[int, int]:
         """Rows of a pass over its partition that a hop of a round trains on."""
@@ -592,6 +606,8 @@ class WorkerSessions:
         (order,) = worker.orders.values()
         members = self._meetings.pop(order.mst_key).members
         made, of_hops = self._sql.led(rows, [members[place] for place in range(len(task.hops))])
+        if made.course is not None:
+            self._place.rounds.note(order.mst_key, *made.course)
         worker.kept = set(map(_partition, made.kept))
         self._place.store.wrote(worker.target, (order.mst_key, order.makes), made.size)
         seconds = time.monotonic() - worker.sent

@@ -24,7 +24,7 @@ GOING_ON = ("starting", "running")
 QUEUED = "queued"
 # That have rows of a run.
 RUN_TABLES = (
-    "runs", "configurations", "architectures", "plan", "decisions", "hops", "metrics", "requests",
+    "runs", "configurations", "architectures", "plan", "decisions", "hops", "updates", "metrics", "requests",
     "direct_workers", "direct_orders",
 )  # fmt: skip
 LOCK_CATALOG = "SELECT cerebro._lock_catalog(%s::text[])"
@@ -571,7 +571,7 @@ class Catalog:
     def drop_run(self, run_id: int) -> None:
         """Drop all that the catalog knows of a run."""
         tables = (
-            "direct_orders", "direct_workers", "requests", "metrics", "hops", "decisions", "plan",
+            "direct_orders", "direct_workers", "requests", "metrics", "updates", "hops", "decisions", "plan",
             "architecture_keys", "configurations",
         )  # fmt: skip
         for table in tables:

@@ -15,7 +15,7 @@ from cerebro_db.configs.messages import check_range
 from cerebro_db.configs.settings import Settings
 from cerebro_db.core.decisions import Asked, Decider, Fixed
 from cerebro_db.core.search import SearchSpec
-from cerebro_db.core.spec import HOPPER, ROTATION, Configuration
+from cerebro_db.core.spec import HOPPER, ROTATION, SERVED, Configuration
 from cerebro_db.core.state import RunState
 from cerebro_db.core.strategies import told
 from cerebro_db.decide.strategies import STRATEGIES
@@ -35,6 +35,7 @@ from cerebro_db.errors import (
     WrongRunStatus,
 )
 from cerebro_db.executors.direct import make_executor
+from cerebro_db.executors.served import ServedRounds
 from cerebro_db.executors.sessions import Workplace
 from cerebro_db.executors.tasks import TaskWriter, worker_task
 from cerebro_db.models.fit_checks import functions_of
@@ -55,6 +56,7 @@ from cerebro_db.postgres.names import QualifiedName
 from cerebro_db.postgres.outputs import new_output
 from cerebro_db.postgres.records import DecisionRow, decisions_of
 from cerebro_db.postgres.relations import CallerPath
+from cerebro_db.postgres.rounds import rounds_of
 from cerebro_db.postgres.sessions import (
     POLL_SECONDS,
     Deadlocked,
@@ -71,6 +73,7 @@ from cerebro_db.runs.loop import Loop
 from cerebro_db.runs.report import Report
 from cerebro_db.runs.request import FitRequest, check_seconds
 from cerebro_db.runs.requests import Requests, Stopped
+from cerebro_db.runs.served import check_served
 from cerebro_db.runs.setup import RunSetup, memory_workers, reserved, set_up, within_memory
 from cerebro_db.runs.stored import (
     check_unchanged,
@@ -232,7 +235,7 @@ class Drive:
 
     def _tell_strategy(self, setup: RunSetup) -> None:
         spec = setup.spec
-        line = told(spec.schedule, len(setup.packed.partitions), spec.rounds)
+        line = told(spec.schedule, len(setup.packed.partitions), spec.rounds, spec.asynchrony)
         if line is not None:
             self._notify(line)
 
@@ -382,6 +385,7 @@ class Drive:
             guard_key=_guard_key(run),
             cache_bytes=cache_bytes,
             preparation=preparation,
+            rounds=ServedRounds(rounds_of(catalog, run.run_id) if spec.schedule in SERVED else ()),
         )
         manifest = {} if self._limits.any_version else run.manifest
         self._train(place, setup, state, RunCatalog(catalog, run.run_id, manifest, functions), run)
@@ -450,6 +454,8 @@ class Drive:
                 f"got the registered function {more[0]}; allowed: those that the run began with, "
                 f"which are {', '.join(written.functions) or 'none'}"
             )
+        spec = setup.spec
+        check_served(spec.schedule, spec.asynchrony, configurations, setup.packed)
         memory_workers(catalog.session, replace(setup, probes=(*setup.probes, *configurations)))
         check_events(catalog.session, configurations)
 

@@ -12,8 +12,8 @@ from cerebro_db.configs.messages import (
     check_range,
     check_text,
 )
-from cerebro_db.core.spec import AUTO, EVERY_EPOCH, EVERY_HOP, HOPPER, ROTATION
-from cerebro_db.core.strategies import ChosenStrategy, parse_strategy
+from cerebro_db.core.spec import AUTO, EVERY_EPOCH, EVERY_HOP, GROUPS, HOPPER, ROTATION
+from cerebro_db.core.strategies import SYNCHRONOUS, ChosenStrategy, parse_strategy
 from cerebro_db.errors import InvalidArgument
 from cerebro_db.models.one_model import OneModel
 from cerebro_db.postgres.control import MAX_WORKERS
@@ -30,6 +30,8 @@ class FitRequest:
     """The arguments of ``cerebro_fit_multiple``, as given.
 
     Attributes:
+        deterministic: whether a call like this one always has the same results; None for what the
+            strategy does.
         schedule: an older name of ``strategy``, for the first two of them.
         one: the configuration, where it is not in a table.
         search_path: for the names; None leaves the sessions' own.
@@ -58,6 +60,7 @@ class FitRequest:
     one: OneModel | None = None
     strategy: str | None = None
     strategy_params: str | None = None
+    deterministic: bool | None = None
 
     @functools.cached_property
     def chosen(self) -> ChosenStrategy:
@@ -90,6 +93,20 @@ class FitRequest:
         check_text("description", self.description, MAX_DESCRIPTION)
         check_choice("durability", self.durability, DURABILITIES)
         check_workers(self.chosen.name, self.num_workers)
+        self._check_deterministic()
+
+    def _check_deterministic(self) -> None:
+        """Refuse to promise what asynchronous workers cannot keep."""
+        chosen = self.chosen
+        if self.deterministic and chosen.asynchrony.is_any:
+            instead = "groups=1" if chosen.name == GROUPS else f"mode={SYNCHRONOUS}"
+            given = f", strategy_params := {chosen.text!r}" if chosen.text else ""
+            raise InvalidArgument(
+                f"deterministic: got true beside strategy := {chosen.name!r}{given}, whose workers do not "
+                "wait for each other; allowed: false, or NULL",
+                hint=f"strategy_params := '{instead}' is deterministic; cerebro_replay makes a run again in the "
+                "order that it has recorded",
+            )
 
 
 def check_workers(schedule: str | None, num_workers: int | None) -> None:

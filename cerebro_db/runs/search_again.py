@@ -29,6 +29,7 @@ from cerebro_db.postgres.sessions import Session, SessionPool
 from cerebro_db.postgres.states import StateStore
 from cerebro_db.postgres.table_kinds import STATES_SUFFIX
 from cerebro_db.runs.driver import FIXED, Drive, Limits, check_resumable, no_notice
+from cerebro_db.runs.repeating import repeat
 from cerebro_db.runs.request import FitRequest, check_seconds
 from cerebro_db.runs.setup import RunSetup
 from cerebro_db.runs.stored import load_setup, recorded_of, state_of_decisions
@@ -63,12 +64,15 @@ def replay(
     notify: Notify = no_notice,
     registered: Callable[[int], None] = lambda run_id: None,
 ) -> int:
-    """Make a search again by its recorded decisions, with the same weights; returns the run_id.
+    """Make a run again by what it has recorded, with the same weights; returns the run_id.
+
+    Of a search these are its decisions, of one whose workers did not wait for each other the order of its
+    updates.
 
     Args:
         pool: of sessions of the role whose rights count.
         dialect: of the server.
-        request: which search, and where to.
+        request: which run, and where to.
         notify: gets a line an epoch.
         registered: is told the run_id as soon as this driver drives it.
 
@@ -76,7 +80,9 @@ def replay(
         CerebroError: the request is wrong, or the packed tables have changed since.
     """
     with control_session(pool, None) as control:
-        run = _search_of(control, request.run_id)
+        run = _own_run(control, request.run_id)
+        if run.row.search is None:
+            return repeat(pool, dialect, run, request, notify, registered)
         decided = decisions_of(Catalog(control), run.run_id)
         if not decided:
             raise WrongRunStatus(
@@ -201,12 +207,17 @@ def _has_ended(made: Sequence[DecisionRow]) -> bool:
 
 
 def _search_of(session: Session, run_id: int | None) -> StoredRun:
-    run = Catalog(session).run(run_id)
+    run = _own_run(session, run_id)
     if run.row.search is None:
         raise InvalidArgument(
             f"run_id: got {run.run_id}, which is no search; allowed: a run of cerebro.cerebro_search",
             hint="cerebro.searches shows yours",
         )
+    return run
+
+
+def _own_run(session: Session, run_id: int | None) -> StoredRun:
+    run = Catalog(session).run(run_id)
     if not run.is_mine:
         raise NotPermitted(
             f"run_id: got {run.run_id}, a run of another role; allowed: your own",

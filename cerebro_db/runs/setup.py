@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -66,6 +65,7 @@ from cerebro_db.postgres.sessions import Session
 from cerebro_db.postgres.table_kinds import MODELS, STATES_SUFFIX, Facts
 from cerebro_db.runs.configurations import Maker, program_key
 from cerebro_db.runs.request import FitRequest
+from cerebro_db.runs.served import check_served, scales_loss
 from cerebro_db.training.targets import TargetFacts
 
 
@@ -206,6 +206,8 @@ def set_up(
     maker = Maker(packed, targets, validation is not None, request.seed or 0)
     configurations = maker.make(rows, known)
     check_averages(request.chosen, configurations)
+    chosen = request.chosen
+    check_served(chosen.name, chosen.asynchrony, configurations, packed)
     spec = spec_of(request, packed, validation, configurations, len(configurations), sql)
     neighbours = int(session.run(*sql.neighbours(packed))[0][0])
     check_one_host(request.chosen.name, packed, neighbours)
@@ -274,6 +276,7 @@ def spec_of(
         resets=chosen.resets,
         warm_up=chosen.warm_up,
         bits=chosen.bits,
+        asynchrony=chosen.asynchrony,
         durability=request.durability or EVERY_HOP,
         use_gpus=bool(request.use_gpus),
         workers=Workers(count, sql.binds_workers, sql.most_hops),
@@ -400,17 +403,12 @@ def check_enough(strategy: str, num_workers: int | None, packed: PackedTable) ->
         )
 
 
-# Types of numbers with which Keras scales a loss, as a model's JSON has them.
-_SCALING = re.compile(r'"(mixed_)?float16"')
-
-
 def check_averages(chosen: ChosenStrategy, configurations: Sequence[Configuration]) -> None:
     """Refuse optimizers that hold what has no mean: the scale of a loss is a power of 2."""
     if chosen.name != AVERAGING or chosen.resets:
         return
     for one in configurations:
-        policy = one.compile_params.dtype_policy
-        if _SCALING.search(one.architecture.text if policy is None else f'"{policy}"'):
+        if scales_loss(one):
             raise InvalidArgument(
                 f"configuration {one.mst_key}: got an optimizer that scales its loss, as the model "
                 f"computes in float16; allowed with strategy := {AVERAGING!r}: optimizers whose numbers "

@@ -20,7 +20,9 @@ from cerebro_db.core.search import SearchSpec
 from cerebro_db.core.spec import (
     AUTO,
     AVERAGING,
+    GROUPED,
     ROTATION,
+    SERVED,
     SIDE_BY_SIDE,
     TRAINING,
     Architecture,
@@ -54,6 +56,7 @@ from cerebro_db.postgres.names import QualifiedName
 from cerebro_db.postgres.packed import PackedTable, packed_of
 from cerebro_db.postgres.packed import fingerprint as packed_fingerprint
 from cerebro_db.postgres.records import ADD, CLONE, PROMOTE, STOP, DecisionRow, decisions_of
+from cerebro_db.postgres.rounds import copy_rounds
 from cerebro_db.postgres.sessions import Session
 from cerebro_db.postgres.states import StateStore
 from cerebro_db.postgres.table_kinds import STATES_SUFFIX
@@ -102,6 +105,8 @@ def register(
             )
         status = GOING_ON[0] if queued is None else QUEUED
         run_id = catalog.new_run(row, rows, _architecture_rows(setup), source, status)
+        if setup.weights_of and setup.spec.schedule in SERVED:
+            copy_rounds(catalog, setup.weights_of, run_id)
         if queued is not None:
             queued(session, run_id)
         return run_id
@@ -240,6 +245,7 @@ def load_setup(
             bits=chosen.bits,
             processors=chosen.processors or 1,
             largest_group=chosen.group or 1,
+            asynchrony=chosen.asynchrony,
             durability=row.durability,
             use_gpus=row.use_gpus,
             measured=() if search is None else search.measured,

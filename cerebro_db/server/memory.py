@@ -15,6 +15,7 @@ from cerebro_db.training.functions import Function, know
 
 if TYPE_CHECKING:
     from cerebro_db.training.hop import Programs
+    from cerebro_db.training.parameter_server import Record
     from cerebro_db.training.partitions import PartitionCache
     from cerebro_db.training.scan import Scorers
     from cerebro_db.training.tasks import Architectures
@@ -31,6 +32,7 @@ class WorkerMemory:
         under_way: a hop, a scan or a prediction.
         saved: the state that the last hop left, until it is stored.
         reports: of the hops that the last one has led.
+        record: of the round that it has held the weights of.
         error: JSON of why the last hop failed, where the others of its statement shall go on.
         keeps_errors: whether that is so in this run.
         chunk_bytes: most bytes of a state that one row may have.
@@ -46,6 +48,7 @@ class WorkerMemory:
     under_way: Any = None
     saved: bytes = b""
     reports: list[dict[str, Any]] = field(default_factory=list)
+    record: Record | None = None
     error: str | None = None
     keeps_errors: bool = False
     chunk_bytes: int = 2**28
@@ -55,7 +58,7 @@ class WorkerMemory:
         """Remember what is under way, in place of anything that a cancelled statement left."""
         self.token += 1
         self.under_way, self.saved, self.error = work, b"", None
-        self.reports = []
+        self.reports, self.record = [], None
         return self.token
 
     def current(self, token: int | None, kind: type[Any] = object) -> Any:

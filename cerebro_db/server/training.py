@@ -192,13 +192,16 @@ def _opened(tick: Tick, memory: WorkerMemory, token: int | None) -> Any:
     """The hop under way, made from its task and state when both are there."""
     from cerebro_db.training.group import GroupHop
     from cerebro_db.training.hop import Hop
+    from cerebro_db.training.served import ServedHop
     from cerebro_db.training.tasks import hop_of
 
     work = memory.current(token)
     if isinstance(work, _Opening):
         task = hop_of(work.task, memory.run_id, memory.architectures)
-        is_together = task.part is not None and task.part.meeting is not None
-        work = (GroupHop if is_together else Hop)(
+        kind = Hop
+        if task.part is not None and task.part.meeting is not None:
+            kind = GroupHop if task.part.served is None else ServedHop
+        work = kind(
             task,
             work.state(),
             work.weights,
@@ -224,6 +227,7 @@ def train_final(tick: Tick, gd: dict[str, Any], token: int | None) -> dict[str, 
         memory.under_way = None
         memory.saved, report = hop.finish()
         memory.reports = getattr(hop, "reports", [])
+        memory.record = getattr(hop, "record", None)
         reports.append(report)
 
     _unless_failed(memory, token, finish)
@@ -282,6 +286,25 @@ def group_hops(plpy: Any, gd: dict[str, Any], token: int | None) -> list[dict[st
 _FIGURES = (
     "rows", "loss", "read_seconds", "train_seconds", "compiled", "cached", "memory_mb",
 )  # fmt: skip
+
+
+@entry
+def served_round(plpy: Any, gd: dict[str, Any], token: int | None) -> dict[str, Any]:
+    """Course of the round whose weights the hop of ``token`` has held."""
+    memory = recall(gd)
+    record = memory.record
+    if token != memory.token or record is None:
+        raise InvalidState(f"got the token {token}; that hop has held no weights for others")
+    return {
+        "groups": record.groups,
+        "momentum": record.momentum,
+        "learning_rate": record.rate,
+        "probes": record.probes,
+        "counts": [one.updates for one in record.staleness],
+        "staleness": [one.mean for one in record.staleness],
+        "stalest": [one.most for one in record.staleness],
+        "updates": record.order,
+    }
 
 
 def _chunks(state: bytes, size: int) -> Iterator[tuple[int, bytes]]:

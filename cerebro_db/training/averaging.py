@@ -24,14 +24,25 @@ def of_replica(state: State, place: int) -> State:
     """
     if not place:
         return state
-    return {name: _moved(name, array, place) for name, array in state.items()}
+    generators = generators_of(state)
+    return {
+        name: _moved(array, place) if name in generators else array for name, array in state.items()
+    }
 
 
-def _moved(name: str, array: np.ndarray, place: int) -> np.ndarray:
-    """Seed and counter of a generator, with another seed; any other array as it is."""
-    is_generator = name.startswith(_GENERATORS) and array.dtype == np.uint32
-    if not is_generator or array.shape != _GENERATOR_SHAPE:
-        return array
+def generators_of(state: State) -> set[str]:
+    """The names of generators: a seed and a counter each."""
+    return {
+        name
+        for name, array in state.items()
+        if name.startswith(_GENERATORS)
+        and array.dtype.kind in "iu"  # which one, a backend of Keras decides
+        and array.shape == _GENERATOR_SHAPE
+    }
+
+
+def _moved(array: np.ndarray, place: int) -> np.ndarray:
+    """Seed and counter of a generator, with another seed."""
     moved = array.copy()
     moved[0] = (int(array[0]) + place * _APART) % 2**32
     return moved

@@ -17,10 +17,10 @@ import numpy as np
 
 from cerebro_db.errors import PeerLost
 from cerebro_db.training import state as states
-from cerebro_db.training.averaging import of_replica
+from cerebro_db.training.averaging import generators_of
 from cerebro_db.training.hop import Hop, HopReport, HopTask, Programs, RoundPart, Tick
 from cerebro_db.training.partitions import PartitionCache
-from cerebro_db.training.peers import Peers
+from cerebro_db.training.peers import Meeting, Peers
 from cerebro_db.training.state import State
 
 _WAIT_SECONDS = 0.1
@@ -56,7 +56,8 @@ class GroupHop(Hop):
         self.reports: list[dict[str, Any]] = []
         self._count = self._program.gradient_size
         size = max(self._count, sum(self._program.untrained.values()))
-        self._peers = Peers(task.part.meeting, size, tick)
+        self._peers = self._met(task.part.meeting, size, tick)
+        self._steps = task.part.steps  # of a pass
         self._pipe = _Pipe(self._peers, tick) if task.part.is_pipelined else None
         self._started = time.monotonic()  # until then it waited for others
 
@@ -78,6 +79,10 @@ class GroupHop(Hop):
             self._leave()
 
     # -- inside ----------------------------------------------------------------
+    def _met(self, meeting: Meeting, floats: int, tick: Tick) -> Peers:
+        """The others, when all are there."""
+        return Peers(meeting, floats, tick)
+
     def _trained(self, features: np.ndarray, targets: np.ndarray) -> float:
         total = 0.0
         for start in range(0, len(features), self._batch_size):
@@ -89,10 +94,10 @@ class GroupHop(Hop):
         """A step on a batch; its loss times its rows."""
         loss, gradients = self._program.gradients(features, targets)
         rows = len(features)
-        self._apply(gradients, rows)
+        self._apply(gradients, rows, loss)
         self._taken += 1
         if self._taken == self._own_steps:  # of this pass: the others may have more
-            self._follow(self._part.steps - self._own_steps)
+            self._follow(self._steps - self._own_steps)
             self._taken = 0
         return loss * rows
 
@@ -101,7 +106,7 @@ class GroupHop(Hop):
         for _ in range(steps):
             self._apply(None, 0)
 
-    def _apply(self, gradients: np.ndarray | None, rows: int) -> None:
+    def _apply(self, gradients: np.ndarray | None, rows: int, loss: float = 0.0) -> None:
         """Take a step by the mean of these gradients; pipelined, by that of the step before."""
         if self._pipe is None:
             self._program.apply(self._peers.mean(gradients, rows, self._count))
@@ -118,17 +123,28 @@ class GroupHop(Hop):
 
     def _left(self) -> tuple[bytes, HopReport]:
         if not self._own_steps:
-            self._follow(self._part.steps * self._task.recipe.fit_params.epochs)
+            self._follow(self._steps * self._task.recipe.fit_params.epochs)
         last = self._pipe.mean() if self._pipe is not None else None
         if last is not None:
             self._program.apply(last)
-        state = self._program.save()
+        state = self._saved()
         averaged = self._averaged(state)
         report = self._report()
-        self.reports = self._peers.gather(asdict(report))
-        if not self.reports:
+        own = {name: state[name].tolist() for name in generators_of(state)}
+        told = self._peers.gather({"report": asdict(report), "generators": own})
+        if not told:
             return b"", report
-        return states.to_bytes(of_replica(state | averaged, -self._part.place)), report
+        self.reports = [one["report"] for one in told]
+        # Replicas may have taken different numbers of steps: whoever leads, they are those of the first.
+        first = {
+            name: np.asarray(array, state[name].dtype)
+            for name, array in told[0]["generators"].items()
+        }
+        return states.to_bytes(state | averaged | first), report
+
+    def _saved(self) -> State:
+        """The state that this one has come to."""
+        return self._program.save()
 
     def _averaged(self, state: State) -> State:
         """Mean over the replicas, weighted by rows, of what no gradient changes."""

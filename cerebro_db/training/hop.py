@@ -19,6 +19,7 @@ from cerebro_db.training.averaging import of_replica
 from cerebro_db.training.buffers import Shapes
 from cerebro_db.training.environment import peak_mb, reset_peak
 from cerebro_db.training.functions import function_of, places_of
+from cerebro_db.training.parameter_server import Served
 from cerebro_db.training.partitions import Buffers, CacheKey, Partition, PartitionCache, RowOrder
 from cerebro_db.training.peers import Meeting
 from cerebro_db.training.program import LEARNING_RATE, Program, Recipe
@@ -71,6 +72,7 @@ class RoundPart:
         steps: of a pass, of whoever has the most.
         is_pipelined: whether a step goes on while the gradients of the one before are exchanged.
         batch_size: rows of a batch; None for those of the configuration.
+        served: where one of them holds the weights.
     """
 
     place: int
@@ -80,6 +82,7 @@ class RoundPart:
     steps: int = 0
     is_pipelined: bool = False
     batch_size: int | None = None
+    served: Served | None = None
 
 
 @dataclass(frozen=True)
@@ -147,9 +150,9 @@ class Programs:
         self._limit = limit
         self._kept: dict[Hashable, Program] = {}
 
-    def get(self, recipe: Recipe) -> tuple[Program, bool]:
-        """The program of a recipe, and whether it had to be made."""
-        key = recipe.key
+    def get(self, recipe: Recipe, use: str = "") -> tuple[Program, bool]:
+        """The program of a recipe, and whether it had to be made; for another use it is another one."""
+        key = (recipe.key, use)
         program = self._kept.pop(key, None)
         made = program is None
         if program is None:

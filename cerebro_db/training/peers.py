@@ -15,7 +15,7 @@ import os
 import socket
 import struct
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing import AuthenticationError
@@ -111,15 +111,13 @@ class Peers:
             coded, self._scales[self._place] = coding.coded(own)
             self._parts[self._place].view(coding.dtype)[:count] = coded
         self._meet()
-        weights, total = self._rows, math.fsum(self._rows)
-        # Each makes the sums of a share of the numbers, in double precision, in the order of the places.
+        # Each makes the sums of a share of the numbers.
         share = slice(count * self._place // self._size, count * (self._place + 1) // self._size)
-        of_share = np.zeros(share.stop - share.start)
-        for place in range(self._size):
-            if weights[place] > 0:
-                part = self._parts[place].view(coding.dtype)[share]
-                of_share += coding.read(part, self._scales[place]) * (weights[place] / total)
-        self._sum[share] = of_share
+        parts = (
+            coding.read(self._parts[place].view(coding.dtype)[share], self._scales[place])
+            for place in range(self._size)
+        )
+        self._sum[share] = mean_of(parts, self._rows, share.stop - share.start)
         self._meet()
         return self._sum[:count].copy()
 
@@ -198,7 +196,7 @@ class Peers:
         answer_challenge(link, meeting.secret)
         link.send_bytes(json.dumps(floats).encode())
         send_handle(link, handle, None)
-        self._links.append(_impatient(link))
+        self._links.append(impatient(link))
 
     def _joined(self, meeting: Meeting) -> int:
         """Go to where the one who leads lets others in; returns the memory."""
@@ -220,8 +218,19 @@ class Peers:
         deliver_challenge(link, meeting.secret)
         link.recv_bytes()
         handle = int(recv_handle(link))
-        _impatient(link)
+        impatient(link)
         return handle
+
+
+def mean_of(
+    parts: Iterable[np.ndarray], rows: Sequence[float] | np.ndarray, count: int
+) -> np.ndarray:
+    """The mean of arrays, ``float64[count]``, weighted by rows; summed in double precision, in their order."""
+    total, found = math.fsum(rows), np.zeros(count)
+    for part, weight in zip(parts, rows, strict=True):
+        if weight > 0:
+            found += part * np.float64(weight / total)
+    return found
 
 
 class _Coding(NamedTuple):
@@ -278,7 +287,7 @@ def _link(one: socket.socket) -> Connection:
     return Connection(one.detach())
 
 
-def _impatient(link: Connection) -> Connection:
+def impatient(link: Connection) -> Connection:
     """The connection, where waiting for a message ends after a while."""
     with socket.fromfd(link.fileno(), socket.AF_UNIX, socket.SOCK_STREAM) as one:
         one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, _TIMEOUT)

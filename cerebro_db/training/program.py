@@ -240,6 +240,27 @@ class Program:
         """Have the optimizer take a step by gradients that lie one after another."""
         self._step_by(gradients)
 
+    # -- weights that a server holds ---------------------------------------------------
+    def updated(self, gradients: np.ndarray) -> np.ndarray:
+        """The same; returns the weights that are trained, one after another, as they are then."""
+        found: np.ndarray = self._updated(gradients).numpy()
+        return found
+
+    def weights(self) -> np.ndarray:
+        """The weights that are trained, one after another: ``float32[gradient_size]``."""
+        found: np.ndarray = self._flat_weights().numpy()
+        return found
+
+    def take(self, weights: np.ndarray) -> None:
+        """Take over weights that are trained."""
+        self._take_weights(weights)
+
+    @functools.cached_property
+    def trained(self) -> frozenset[str]:
+        """The names, in a state, of the weights that are trained."""
+        trained = {id(variable) for variable in self.model.trainable_weights}
+        return frozenset(name for name, one in self._variables.items() if id(one) in trained)
+
     @functools.cached_property
     def gradient_size(self) -> int:
         """Numbers of all gradients."""
@@ -248,12 +269,11 @@ class Program:
     @functools.cached_property
     def untrained(self) -> Mapping[str, int]:
         """The floats of the model that no gradient changes, such as averages of batches: name and size."""
-        trained = {id(variable) for variable in self.model.trainable_weights}
         return {
             name: self._fresh[name].size
-            for name, variable in self._variables.items()
+            for name in self._variables
             if name.startswith(WEIGHTS)
-            and id(variable) not in trained
+            and name not in self.trained
             and self._fresh[name].dtype == np.float32
         }
 
@@ -389,13 +409,46 @@ class Program:
 
     def _trace_step_by(self, flat: Any) -> Any:
         weights = self.model.trainable_weights
+        gradients = self._apart(flat)
+        self.model.optimizer.apply_gradients(zip(gradients, weights, strict=True))
+        return tf.constant(0)
+
+    def _apart(self, flat: Any) -> list[Any]:
+        """Parts of a flat array, in the shapes and types of the weights that are trained."""
+        weights = self.model.trainable_weights
         parts = tf.split(flat, [math.prod(weight.shape) for weight in weights])
-        gradients = [
+        return [
             tf.cast(tf.reshape(part, weight.shape), weight.dtype)
             for part, weight in zip(parts, weights, strict=True)
         ]
-        self.model.optimizer.apply_gradients(zip(gradients, weights, strict=True))
-        return tf.constant(0)
+
+    @functools.cached_property
+    def _updated(self) -> Traced:
+        def trace(flat: Any) -> Any:
+            self._trace_step_by(flat)
+            return self._trace_weights()
+
+        return self._traced(trace, (tf.TensorSpec((self.gradient_size,), tf.float32),))
+
+    @functools.cached_property
+    def _flat_weights(self) -> Traced:
+        return self._traced(self._trace_weights, ())
+
+    @functools.cached_property
+    def _take_weights(self) -> Traced:
+        def trace(flat: Any) -> Any:
+            weights = self.model.trainable_weights
+            for weight, part in zip(weights, self._apart(flat), strict=True):
+                weight.assign(part)
+            return tf.constant(0)
+
+        return self._traced(trace, (tf.TensorSpec((self.gradient_size,), tf.float32),))
+
+    def _trace_weights(self) -> Any:
+        weights = self.model.trainable_weights
+        return tf.concat(
+            [tf.reshape(tf.cast(weight.value, tf.float32), (-1,)) for weight in weights], 0
+        )
 
     def _make_class_weights(self, fit: FitParams) -> Any:
         if fit.class_weight is None:

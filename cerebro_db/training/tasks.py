@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -18,6 +19,7 @@ from cerebro_db.errors import InvalidArgument, RunFailed
 from cerebro_db.training.buffers import MAX_INPUTS, Shapes
 from cerebro_db.training.fields import Fields
 from cerebro_db.training.hop import HopTask, RoundPart
+from cerebro_db.training.parameter_server import Served
 from cerebro_db.training.partitions import Buffers, CacheKey, RowOrder
 from cerebro_db.training.peers import Meeting
 from cerebro_db.training.program import Recipe
@@ -166,8 +168,41 @@ def _part(task: Fields) -> RoundPart | None:
     bits = group.integer("bits", 8, 32)
     meeting = Meeting(group.text("name"), secret, size, place, group.flag("leads"), bits)
     steps, is_pipelined = group.integer("steps", 0), group.flag("is_pipelined")
-    share = group.integer("batch_size", 1, 2**31 - 1)
-    return replace(found, meeting=meeting, steps=steps, is_pipelined=is_pipelined, batch_size=share)
+    served = _served(group.object("served"), size) if group.has("served") else None
+    return replace(
+        found,
+        meeting=meeting,
+        steps=steps,
+        is_pipelined=is_pipelined,
+        batch_size=group.integer("batch_size", 1, 2**31 - 1),
+        served=served,
+    )
+
+
+def _served(task: Fields, size: int) -> Served:
+    """Parameters of a round whose weights one trainer holds."""
+    steps = task.integers("steps", 0, most=MAX_PLACE)
+    if len(steps) != size:
+        raise InvalidArgument(f"served: got the steps of {len(steps)} trainers; allowed: of {size}")
+    order = task.text("order") if task.has("order") else None
+    return Served(
+        groups=task.integer("groups", 1, size) if task.has("groups") else None,
+        steps=steps,
+        passes=task.integer("passes", 1),
+        momentum=_fraction(task, "momentum"),
+        rate=task.number("rate") if task.has("rate") else None,
+        order=None if order is None else base64.b64decode(order, validate=True),
+        probe_steps=task.integer("probe_steps", 0, _MAX_STEPS),
+    )
+
+
+def _fraction(task: Fields, name: str) -> float | None:
+    if not task.has(name):
+        return None
+    found = task.number(name)
+    if not 0 <= found <= 1:
+        raise InvalidArgument(f"served: got {found} for {name!r}; allowed: 0 to 1")
+    return found
 
 
 def _rate(task: Fields) -> float | None:

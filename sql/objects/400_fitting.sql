@@ -21,10 +21,11 @@ CREATE OR REPLACE FUNCTION cerebro.cerebro_fit_multiple(
     wait                      boolean DEFAULT true,
     priority                  integer DEFAULT 0,
     strategy                  text DEFAULT NULL,
-    strategy_params           text DEFAULT NULL)
+    strategy_params           text DEFAULT NULL,
+    deterministic             boolean DEFAULT NULL)
 RETURNS bigint LANGUAGE plpython3u AS {{ udf('cerebro_fit_multiple') }};
-COMMENT ON FUNCTION cerebro.cerebro_fit_multiple(text, text, text, integer, boolean, text, integer, boolean, text, text, boolean, bigint, integer, text, double precision, text, boolean, boolean, integer, text, text) IS
-'Trains every configuration of a model selection table on a packed table by model hopper parallelism; returns the run_id and leaves the tables <model_output_table>, _info, _summary, _states and _history. durability: hop, or epoch where a crash of the server may take back what was done since the last epoch; max_seconds: the run is paused then; schedule: hopper, or rotation where one statement shall train on all segments at once; strategy: one of these, auto, task, averaging or another way to train, with parameters of its own in strategy_params. wait := false: returns the run_id at once, and the run goes on without the session, as a job with that priority (see cerebro.jobs).';
+COMMENT ON FUNCTION cerebro.cerebro_fit_multiple(text, text, text, integer, boolean, text, integer, boolean, text, text, boolean, bigint, integer, text, double precision, text, boolean, boolean, integer, text, text, boolean) IS
+'Trains every configuration of a model selection table on a packed table by model hopper parallelism; returns the run_id and leaves the tables <model_output_table>, _info, _summary, _states and _history. durability: hop, or epoch where a crash of the server may take back what was done since the last epoch; max_seconds: the run is paused then; schedule: hopper, or rotation where one statement shall train on all segments at once; strategy: one of these, auto, task, averaging or another way to train, with parameters of its own in strategy_params; deterministic := true refuses those of which a call does not always have the same results. wait := false: returns the run_id at once, and the run goes on without the session, as a job with that priority (see cerebro.jobs).';
 
 CREATE OR REPLACE FUNCTION cerebro.cerebro_fit(
     source_table              text,
@@ -49,9 +50,10 @@ CREATE OR REPLACE FUNCTION cerebro.cerebro_fit(
     wait                      boolean DEFAULT true,
     priority                  integer DEFAULT 0,
     strategy                  text DEFAULT NULL,
-    strategy_params           text DEFAULT NULL)
+    strategy_params           text DEFAULT NULL,
+    deterministic             boolean DEFAULT NULL)
 RETURNS bigint LANGUAGE plpython3u AS {{ udf('cerebro_fit') }};
-COMMENT ON FUNCTION cerebro.cerebro_fit(text, text, text, integer, text, text, integer, boolean, text, integer, boolean, text, text, text, boolean, bigint, text, double precision, boolean, boolean, integer, text, text) IS
+COMMENT ON FUNCTION cerebro.cerebro_fit(text, text, text, integer, text, text, integer, boolean, text, integer, boolean, text, text, text, boolean, bigint, text, double precision, boolean, boolean, integer, text, text, boolean) IS
 'Trains one model of an architecture table on a packed table, as cerebro_fit_multiple trains many; returns the run_id and leaves the same tables, where the model has mst_key 1. object_table must be NULL. strategy: auto where none is given, so that several workers share the batches of a large model. wait := false: returns the run_id at once, and the run goes on without the session, as a job with that priority (see cerebro.jobs).';
 
 CREATE OR REPLACE FUNCTION cerebro.cerebro_resume(

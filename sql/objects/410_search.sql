@@ -125,4 +125,4 @@ CREATE OR REPLACE FUNCTION cerebro.cerebro_replay(
     num_workers        integer DEFAULT NULL)
 RETURNS bigint LANGUAGE plpython3u AS {{ udf('cerebro_replay') }};
 COMMENT ON FUNCTION cerebro.cerebro_replay(bigint, text, text, text, integer) IS
-'Makes a search again by its recorded decisions, with the same trials and weights, into other tables; returns the run_id of the new run.';
+'Makes a run again with the same weights, into other tables: a search by its recorded decisions, a run whose workers did not wait for each other by the recorded order of its updates. Returns the run_id of the new run.';

@@ -6,8 +6,8 @@ DROP VIEW IF EXISTS cerebro.schedules, cerebro.job_log, cerebro.jobs, cerebro._o
     cerebro._job_events, cerebro._jobs;
 DROP VIEW IF EXISTS cerebro.searches;
 DROP VIEW IF EXISTS cerebro.trials;
-{%- set views = ['registered_functions', 'progress', 'leaderboard', 'metrics', 'decisions', 'hops', 'runs', 'settings', '_settings', '_requests',
-                 '_metrics', '_hops', '_decisions', '_plan', '_architectures', '_architecture_keys', '_configurations', '_runs'] %}
+{%- set views = ['registered_functions', 'progress', 'leaderboard', 'metrics', 'decisions', 'updates', 'hops', 'runs', 'settings', '_settings', '_requests',
+                 '_metrics', '_updates', '_hops', '_decisions', '_plan', '_architectures', '_architecture_keys', '_configurations', '_runs'] %}
 {% for view in views %}
 DROP VIEW IF EXISTS cerebro.{{ view }};
 {%- endfor %}
@@ -19,7 +19,7 @@ SELECT r.* FROM cerebro.catalog_runs r
  WHERE pg_has_role(r.owner, 'USAGE') OR pg_has_role('cerebro_admin', 'USAGE')
   WITH CASCADED CHECK OPTION;
 COMMENT ON VIEW cerebro._runs IS 'Internal: the runs that the caller may see.';
-{% for table in ['configurations', 'plan', 'decisions', 'hops', 'metrics', 'requests'] %}
+{% for table in ['configurations', 'plan', 'decisions', 'hops', 'updates', 'metrics', 'requests'] %}
 CREATE VIEW cerebro._{{ table }} WITH (security_barrier) AS
 SELECT t.* FROM cerebro.catalog_{{ table }} t
  WHERE EXISTS (SELECT 1 FROM cerebro._runs r WHERE r.run_id = t.run_id)
@@ -52,7 +52,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION cerebro._check_run() IS 'Internal: refuses rows of runs that the caller may not see.';
-{% for table in ['configurations', 'architectures', 'plan', 'decisions', 'hops', 'metrics', 'requests'] %}
+{% for table in ['configurations', 'architectures', 'plan', 'decisions', 'hops', 'updates', 'metrics', 'requests'] %}
 DROP TRIGGER IF EXISTS check_run ON cerebro.catalog_{{ table }};
 CREATE TRIGGER check_run BEFORE INSERT ON cerebro.catalog_{{ table }}
     FOR EACH ROW EXECUTE PROCEDURE cerebro._check_run();
@@ -76,7 +76,7 @@ GRANT UPDATE (status, error, driver_pid, manifest, started, resumed, active, fin
               model_output_table, output_schema, output_name, replaces)
     ON cerebro._runs TO cerebro_user;
 GRANT SELECT, INSERT, DELETE ON cerebro._configurations, cerebro._architectures, cerebro._plan,
-    cerebro._hops, cerebro._metrics TO cerebro_user;
+    cerebro._hops, cerebro._updates, cerebro._metrics TO cerebro_user;
 GRANT SELECT, DELETE, INSERT (run_id, number, mst_key, action, epochs, source, source_epoch, reason, who, detail, heard)
     ON cerebro._decisions TO cerebro_user;
 GRANT SELECT, DELETE ON cerebro._architecture_keys TO cerebro_user;
@@ -171,6 +171,15 @@ SELECT h.run_id, h.mst_key, h.epoch, h.position, h.partition_key, h.worker, h.pi
   FROM cerebro._hops h;
 COMMENT ON VIEW cerebro.hops IS
 'One row a hop: a configuration over one partition. Seconds that the worker waited before, read, trained and wrote.';
+
+CREATE VIEW cerebro.updates WITH (security_barrier) AS
+SELECT u.run_id, u.mst_key, u.epoch, u.round * array_length(u.counts, 1) + p.place AS position,
+       u.groups, (p.place::bigint * u.groups / array_length(u.counts, 1))::integer AS group_number,
+       u.counts[p.place + 1] AS updates, u.staleness[p.place + 1] AS staleness,
+       u.stalest[p.place + 1] AS stalest, u.momentum, u.learning_rate, nullif(u.probes, '') AS probes
+  FROM cerebro._updates u CROSS JOIN LATERAL generate_series(0, array_length(u.counts, 1) - 1) AS p(place);
+COMMENT ON VIEW cerebro.updates IS
+'One row a hop whose weights a parameter server held: its group, the updates of that, how many updates of others each of them had not seen, and how groups were chosen.';
 
 CREATE VIEW cerebro.metrics WITH (security_barrier) AS
 SELECT m.run_id, m.mst_key, m.epoch, m.dataset, m.loss, m.metric_names, m.metrics, m.elapsed
@@ -292,7 +301,7 @@ SELECT r.run_id, r.name, r.status,
 COMMENT ON VIEW cerebro.progress IS
 'Where each run stands: epoch, hops, rows a second, estimated end, best so far.';
 
-GRANT SELECT ON cerebro.registered_functions, cerebro.settings, cerebro.runs, cerebro.decisions, cerebro.hops, cerebro.metrics, cerebro.leaderboard,
+GRANT SELECT ON cerebro.registered_functions, cerebro.settings, cerebro.runs, cerebro.decisions, cerebro.hops, cerebro.updates, cerebro.metrics, cerebro.leaderboard,
     cerebro.progress TO cerebro_user;
 {% for view in views %}
 ALTER VIEW cerebro.{{ view }} OWNER TO cerebro_owner;

@@ -6,7 +6,7 @@ import pytest
 from run_states import planned, run_state, view
 
 from cerebro_db.core import events
-from cerebro_db.core.spec import ALLREDUCE, AVERAGING, TASK, Hop
+from cerebro_db.core.spec import ALLREDUCE, AVERAGING, TASK, Asynchrony, Hop
 from cerebro_db.core.state import RunState
 from cerebro_db.core.strategies import parse_strategy
 from cerebro_db.core.tasks import Average, Join, Score, Task, Train
@@ -177,6 +177,10 @@ def test_a_round_that_has_failed_is_joined_by_nobody_and_can_be_made_again() -> 
         ("averaging", "rounds", "rounds"),
         ("pipe", "bits=12", "got bits=12; allowed: 32, 16 and 8"),
         ("allreduce", "bits=8", "got 'bits'; allowed: rounds. It belongs to 'pipe'"),
+        ("parameter_server", "mode=stale", "one of 'synchronous', 'asynchronous'"),
+        ("groups", "groups=0", "groups=0; it must be a whole number from 1"),
+        ("groups", "momentum=kept", "got momentum=kept without groups"),
+        ("groups", "groups=2, probe_steps=4", "got probe_steps beside groups=2"),
     ],
 )
 def test_wrong_strategies(name: str, params: str | None, told: str) -> None:
@@ -184,6 +188,27 @@ def test_wrong_strategies(name: str, params: str | None, told: str) -> None:
         parse_strategy(name, params)
     assert told in caught.value.message
     assert caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("name", "params", "asynchrony"),
+    [
+        ("allreduce", None, Asynchrony(1, False, 0)),
+        ("parameter_server", None, Asynchrony(1, False, 0)),
+        ("parameter_server", "mode=asynchronous", Asynchrony(0, False, 0)),
+        ("groups", "groups=1", Asynchrony(1, True, 0)),
+        ("groups", "groups=2, momentum=kept", Asynchrony(2, False, 0)),
+        ("groups", None, Asynchrony(None, True, 16)),
+        ("groups", "probe_steps=3", Asynchrony(None, True, 3)),
+    ],
+)
+def test_how_far_workers_go_each_for_itself(
+    name: str, params: str | None, asynchrony: Asynchrony
+) -> None:
+    chosen = parse_strategy(name, params)
+    assert chosen.asynchrony == asynchrony
+    assert chosen.asynchrony.is_any == (asynchrony.groups != 1)
+    assert parse_strategy(name, chosen.text) == chosen
 
 
 def test_parameters_are_written_as_they_can_be_read() -> None:

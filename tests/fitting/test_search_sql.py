@@ -270,7 +270,11 @@ def test_a_finished_search_goes_on_with_more(bench: Any, search: Search) -> None
         ("cerebro_extend({run}, max_epochs := 0)", "22023", "max_epochs: got 0"),
         ("cerebro_extend({run}, max_configs := 0)", "22023", "max_configs: got 0"),
         ("cerebro_replay(-1, 'other')", "42704", "run_id: got -1"),
-        ("cerebro_replay({fit}, 'other')", "22023", "which is no search"),
+        (
+            "cerebro_replay({fit}, 'other')",
+            "22023",
+            "of which no order is recorded; allowed: a search",
+        ),
         ("cerebro_replay({run}, NULL)", "22023", "model_output_table: got NULL"),
         ("cerebro_replay({run}, 'blobs')", "42P07", "blobs exists already"),
         ("cerebro_replay({run}, 'other', repeat('x', 1001))", "22023", "name: got a text"),

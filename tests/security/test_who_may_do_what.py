@@ -224,7 +224,7 @@ OF_RUNS = {
 }
 # These reach nothing but what the caller's own session was given, or the caller's own.
 OF_OWN_SESSION = {
-    "_average_final", "_average_step", "_group_hops", "cerebro_average",
+    "_average_final", "_average_step", "_group_hops", "_served_round", "cerebro_average",
     "_begin_prediction", "_catalog_differences", "_check_model", "_check_run", "_check_setting", "_combine_measures", "_cores",
     "_export_model", "_lock_catalog",
     "_extend_prediction", "_gpus", "_image_array", "_image_fault", "_inspect_model", "_named_model",
@@ -348,6 +348,8 @@ def test_views_show_ones_own_runs_only(
             in (
                 "_hops",
                 "hops",
+                "_updates",
+                "updates",
                 "_metrics",
                 "metrics",
                 "_requests",
@@ -395,7 +397,7 @@ def columns(root: Person, view: str) -> list[str]:
 
 
 INTERNAL = (
-    "_configurations", "_architectures", "_plan", "_decisions", "_hops", "_metrics", "_requests",
+    "_configurations", "_architectures", "_plan", "_decisions", "_hops", "_updates", "_metrics", "_requests",
 )  # fmt: skip
 KEYS = "_architecture_keys"  # what administrators may remove without reading it
 
@@ -427,7 +429,7 @@ def test_nobody_inserts_rows_of_another_users_run(
     )
     sample = {
         "text": "''", "bytea": "''", "boolean": "false", "text[]": "'{}'",
-        "double precision[]": "'{}'", "timestamp with time zone": "now()", "jsonb": "'{}'",
+        "integer[]": "'{}'", "double precision[]": "'{}'", "timestamp with time zone": "now()", "jsonb": "'{}'",
     }  # fmt: skip
     given = {name: sample.get(kind, "1") for name, kind in kinds}
     given |= {"action": {"_requests": "'cancel'", "_decisions": "'stop'"}.get(view, "''")}

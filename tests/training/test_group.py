@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from cerebro_db.errors import ConfigurationFailed, PeerLost
+from cerebro_db.training.averaging import of_replica
 from cerebro_db.training.peers import Meeting, Peers
 from cerebro_db.training.targets import TargetFacts
 from tests.training.conftest import CLASSES, Data, net, order_of, weights_of
@@ -268,6 +269,8 @@ def test_averages_of_batches_are_averaged_and_generators_are_those_of_the_first(
     seeds = [name for name in both if name.startswith("others/")]
     assert seeds
     assert all(both[name][0] == before[name][0] for name in seeds)
+    replica = of_replica(before, 1)
+    assert all(replica[name][0] != before[name][0] for name in seeds)
     moving = [name for name in both if "moving" in name]
     assert moving
     assert all((both[name] != before[name]).any() for name in moving)

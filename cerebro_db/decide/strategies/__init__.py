@@ -6,7 +6,17 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from cerebro_db.core.ports import Strategy
-from cerebro_db.core.spec import ALLREDUCE, AUTO, AVERAGING, HOPPER, PIPE, ROTATION, TASK
+from cerebro_db.core.spec import (
+    ALLREDUCE,
+    AUTO,
+    AVERAGING,
+    GROUPS,
+    HOPPER,
+    PARAMETER_SERVER,
+    PIPE,
+    ROTATION,
+    TASK,
+)
 from cerebro_db.decide.strategies.allreduce import AllReduce
 from cerebro_db.decide.strategies.auto import Auto
 from cerebro_db.decide.strategies.averaging import Averaging
@@ -23,5 +33,7 @@ STRATEGIES: Mapping[str, Strategy] = MappingProxyType(
         ALLREDUCE: AllReduce(),
         PIPE: AllReduce(),
         AUTO: Auto(),
+        PARAMETER_SERVER: AllReduce(),
+        GROUPS: AllReduce(),
     }
 )

@@ -16,7 +16,7 @@ class AllReduce(Hopper):
 
     A round begins when so many are free. Whoever has joined waits for the others, so that none does
     anything else before all are there: two rounds never wait for each other's workers. Whether their steps
-    are pipelined is a matter of the trainers.
+    are pipelined, or one of them holds the weights for all, is a matter of the trainers.
     """
 
     def next(self, state: RunState, worker: WorkerView, now: float) -> Task | None:

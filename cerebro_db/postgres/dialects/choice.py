@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from cerebro_db.core.spec import ALLREDUCE, AUTO, AVERAGING, HOPPER, PIPE, ROTATION, TASK
+from cerebro_db.core.spec import (
+    ALLREDUCE,
+    AUTO,
+    AVERAGING,
+    GROUPS,
+    HOPPER,
+    PARAMETER_SERVER,
+    PIPE,
+    ROTATION,
+    TASK,
+)
 from cerebro_db.postgres.dialects.greenplum_packing import GreenplumPacking, Spreading
 from cerebro_db.postgres.dialects.greenplum_packing import GreenplumPacking as SpreadPacking
 from cerebro_db.postgres.dialects.greenplum_prediction import Brought, GreenplumPrediction
@@ -67,7 +77,9 @@ class PostgreSQL:
     # Where one statement can train on all partitions at once.
     rotation: RotationStatements | None = None
     # Who may make the hops of a run.
-    strategies: tuple[str, ...] = (HOPPER, TASK, AVERAGING, ALLREDUCE, PIPE, AUTO)
+    strategies: tuple[str, ...] = (
+        HOPPER, TASK, AVERAGING, ALLREDUCE, PIPE, AUTO, PARAMETER_SERVER, GROUPS,
+    )  # fmt: skip
     # Of these, whose hops may also be made by workers that join from elsewhere, and leave.
     direct_strategies: tuple[str, ...] = (HOPPER, AVERAGING)
 

@@ -134,7 +134,7 @@ END IF;
 
 # The order in which everybody locks what has rows of runs: whoever begins a run inserts in it, too.
 _LOCK_ORDER = (
-    "runs", "configurations", "architectures", "plan", "decisions", "hops", "metrics", "requests",
+    "runs", "configurations", "architectures", "plan", "decisions", "hops", "updates", "metrics", "requests",
     "direct_workers", "direct_orders", "models",
 )  # fmt: skip
 

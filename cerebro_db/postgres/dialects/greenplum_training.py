@@ -164,7 +164,13 @@ class GreenplumTraining(PostgreSQLTraining):
         rows, parameters = self._rows_of_hop(packed, order)
         return _SHARE.format(rows=rows), parameters
 
-    def lead(self, packed: PackedTable, order: HopOrder, members: Sequence[Member]) -> Statement:
+    def lead(
+        self,
+        packed: PackedTable,
+        order: HopOrder,
+        members: Sequence[Member],
+        recorded: int | None = None,
+    ) -> Statement:
         """The same, and leave the state; returns what a hop returns."""
         return self.hop(packed, order)
 

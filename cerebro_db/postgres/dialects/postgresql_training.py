@@ -12,6 +12,7 @@ from cerebro_db.postgres.catalog import STATES_SCHEMA
 from cerebro_db.postgres.names import QualifiedName, quote
 from cerebro_db.postgres.packed import PackedTable
 from cerebro_db.postgres.records import HOP_COLUMNS
+from cerebro_db.postgres.rounds import COLUMNS as ROUND_COLUMNS
 
 Statement = tuple[str, list[Any]]
 
@@ -149,12 +150,14 @@ class HopMade:
         kept: names of the partitions that the worker has in memory now.
         size: bytes of the new state.
         figures: what is still to be written to the catalog; None where the statement has done that.
+        course: number of groups and momentum of a round that was recorded; else None.
     """
 
     rows: int
     kept: Sequence[str]
     size: int
     figures: HopFigures | None = None
+    course: tuple[int, float | None] | None = None
 
 
 class PostgreSQLTraining:
@@ -298,15 +301,23 @@ class PostgreSQLTraining:
         rows, parameters = self._rows_of_hop(packed, order)
         return _SHARE.format(rows=rows), parameters
 
-    def lead(self, packed: PackedTable, order: HopOrder, members: Sequence[Member]) -> Statement:
+    def lead(
+        self,
+        packed: PackedTable,
+        order: HopOrder,
+        members: Sequence[Member],
+        recorded: int | None = None,
+    ) -> Statement:
         """The same, and leave the state and the rows of all hops.
 
-        Returns a row for each member: its position, its rows, and what a hop returns of this worker.
+        Returns a row for each member: its position, its rows, and what a hop returns of this worker; where
+        the round is recorded also its groups and its momentum.
 
         Args:
             packed: what is trained on.
             order: of this worker's hop.
             members: the workers by their places, this one among them.
+            recorded: number of the round in its epoch, where its course is to be recorded.
         """
         rows, parameters = self._rows_of_hop(packed, order)
         parameters += [order.mst_key, order.makes, order.next_partition_key]
@@ -315,7 +326,14 @@ class PostgreSQLTraining:
             list(range(len(members))),
             *([getattr(one, name) for one in members] for name in _MEMBER),
         ]
-        return _LEAD.format(rows=rows, states=order.into, columns=HOP_COLUMNS), parameters
+        record, shown = "", ""
+        if recorded is not None:
+            record, shown = _RECORD, _RECORDED
+            parameters += [order.run_id, order.mst_key, order.epoch, recorded]
+        sql = _LEAD.format(
+            rows=rows, states=order.into, columns=HOP_COLUMNS, record=record, shown=shown
+        )
+        return sql, parameters
 
     def led(
         self, rows: Sequence[tuple[Any, ...]], members: Sequence[Member]
@@ -326,11 +344,12 @@ class PostgreSQLTraining:
             rows: that the statement returned.
             members: the workers by their places.
         """
-        _, _, kept, size = rows[0]
+        _, _, kept, size, *recorded = rows[0]
         kept = [name for name in kept if not is_of_others(name)]
-        counts = {position: count for position, count, _, _ in rows}
+        counts = {row[0]: row[1] for row in rows}
         of_hops = [HopMade(counts[one.position], kept, 0) for one in members]
-        return HopMade(sum(counts.values()), kept, size), of_hops
+        course = (recorded[0], recorded[1]) if recorded else None
+        return HopMade(sum(counts.values()), kept, size, course=course), of_hops
 
     def hops(self, packed: PackedTable, orders: Sequence[HopOrder]) -> Statement:
         """Train configurations one after another on one partition; ``all_made`` reads it.
@@ -568,10 +587,19 @@ SELECT %s, %s, %s, m.position, m.partition_key, m.worker, m.pid, statement_times
   JOIN unnest(%s::int[], %s::int[], %s::int[], %s::int[], %s::int[], %s::float8[])
        AS m(place, position, partition_key, worker, pid, waited) ON m.place = g.place
 RETURNING position, rows
-)
-SELECT h.position, h.rows, (t.result).kept, (SELECT pg_catalog.sum(s.bytes)::bigint FROM saved s)
+){{record}}
+SELECT h.position, h.rows, (t.result).kept, (SELECT pg_catalog.sum(s.bytes)::bigint FROM saved s){{shown}}
   FROM hops h CROSS JOIN trained t
 """
+
+_RECORD = f""",
+recorded AS (
+INSERT INTO cerebro._updates (run_id, {ROUND_COLUMNS})
+SELECT %s, %s, %s, %s, u.groups, u.momentum, u.learning_rate, u.probes, u.counts, u.staleness, u.stalest, u.updates
+  FROM trained t CROSS JOIN LATERAL cerebro._served_round((t.result).token) AS u
+RETURNING groups, momentum
+)"""
+_RECORDED = ", (SELECT r.groups FROM recorded r), (SELECT r.momentum FROM recorded r)"
 
 _SCAN = """
 SELECT cerebro.cerebro_measure(kind, task, state, buffer_id, x, x_shape, y, y_shape

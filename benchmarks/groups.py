@@ -1,0 +1,216 @@
+"""Compare what the model of compute groups predicts with what they take.
+
+    python -m benchmarks.groups [--workers 4] [--batch 64] [--steps 12] [--repeat 20]
+
+Every worker is a process of its own, with one thread, as a trainer is. One of them alone measures a gradient, an
+update and what each gradient adds to that; then all of them train together with 1 group, 2, 4 and so on. Of all
+times the shortest counts: whatever else the machine does makes them longer.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import os
+import secrets
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from cerebro_db.training.environment import configure
+from cerebro_db.training.updates import GroupModel, halved
+
+_ROWS, _CLASSES = (28, 28, 1), 10
+_COMPILE = "loss='sparse_categorical_crossentropy',optimizer='SGD(lr=0.01,momentum=0.9)'"
+_SAMPLES = 60
+
+
+@dataclass(frozen=True)
+class Costs:
+    """Seconds of one worker alone: a gradient, an update, and what each gradient of an update adds."""
+
+    gradient: float
+    update: float
+    push: float
+
+
+def main() -> None:
+    """Measure, and print a table."""
+    given = _arguments()
+    measured = dict(measure(given.workers, given.batch, given.steps, given.repeat))
+    costs: Costs = measured.pop(0)
+    cores = len(os.sched_getaffinity(0))
+    model = GroupModel(given.workers, cores, costs.gradient, costs.update, costs.push)
+    print(
+        f"{given.workers} workers, {cores} cores, batch {given.batch}: gradient {1e3 * costs.gradient:.2f} ms, "
+        f"update {1e3 * costs.update:.2f} ms, each gradient {1e3 * costs.push:.2f} ms more"
+    )
+    print(f"{'groups':>6} {'measured':>10} {'predicted':>10} {'off':>6}")
+    for groups, seconds in sorted(measured.items()):
+        predicted = model.seconds(groups)
+        off = predicted / seconds - 1
+        print(f"{groups:6d} {1e3 * seconds:7.2f} ms {1e3 * predicted:7.2f} ms {off:+6.0%}")
+
+
+def measure(workers: int, batch: int, steps: int, repeat: int) -> Iterator[tuple[int, Any]]:
+    """Yields 0 with the costs, and each number of groups with the seconds of an update.
+
+    Args:
+        workers: processes.
+        batch: rows of a gradient.
+        steps: of each worker in a round.
+        repeat: rounds of each number of groups, of which the fastest counts.
+    """
+    context = multiprocessing.get_context("spawn")
+    name, secret = f"groups-{secrets.token_hex(8)}", secrets.token_bytes(16)
+    barrier, found = context.Barrier(workers), context.Queue()
+    processes = [
+        context.Process(
+            target=_work, args=(place, workers, batch, steps, repeat, name, secret, barrier, found)
+        )
+        for place in range(workers)
+    ]
+    for process in processes:
+        process.start()
+    try:
+        for _ in range(1 + len(list(halved(workers)))):
+            yield found.get()
+    finally:
+        for process in processes:
+            process.join()
+
+
+def _work(
+    place: int,
+    workers: int,
+    batch: int,
+    steps: int,
+    repeat: int,
+    name: str,
+    secret: bytes,
+    barrier: Any,
+    found: Any,
+) -> None:
+    configure(1, False, None)
+    from cerebro_db.training.hop import HopTask, Programs, RoundPart
+    from cerebro_db.training.parameter_server import Served
+    from cerebro_db.training.partitions import Buffers, PartitionCache, RowOrder
+    from cerebro_db.training.peers import Meeting
+    from cerebro_db.training.served import ServedHop
+    from cerebro_db.training.state import to_bytes
+
+    recipe, programs, cache = _recipe(batch), Programs(), PartitionCache(0)
+    rows = batch * steps
+    generator = np.random.default_rng(place)
+    x = generator.normal(size=(rows, *_ROWS)).astype(np.float32)
+    y = generator.integers(0, _CLASSES, rows).astype(np.int32)
+    program, _ = programs.get(recipe)
+    state = to_bytes(program.initial_state(recipe, 7, None))
+    order = RowOrder(0, 1, place, "salt", False)
+    numbers = [one for one in halved(workers) for _ in range(repeat)]
+
+    def trained(groups: int, number: int) -> float:
+        meeting = Meeting(f"{name}-{number}", secret, workers, place, place == 0)
+        asked = Served(groups, (steps,) * workers)
+        part = RoundPart(place, (0, rows), meeting=meeting, steps=steps, served=asked)
+        task = HopTask(
+            recipe, order, Buffers((0,), (rows,)), (1, "training", place), 7, False, part=part
+        )
+        hop = ServedHop(task, state, None, programs, cache, lambda: None)
+        hop.feed(0, 0, x, y)
+        hop.finish()
+        return 0.0 if hop.record is None else hop.record.seconds
+
+    trained(1, -1)  # traces everything
+    barrier.wait()
+    if place == 0:
+        server, _ = programs.get(recipe, "server")
+        found.put((0, _alone(program, server, x[:batch], y[:batch], workers)))
+    barrier.wait()
+    seconds: dict[int, list[float]] = {}
+    for number, groups in enumerate(numbers):
+        barrier.wait()
+        seconds.setdefault(groups, []).append(trained(groups, number) / (steps * groups))
+    if place == 0:
+        for groups, values in seconds.items():
+            found.put((groups, min(values)))
+
+
+def _alone(program: Any, server: Any, x: np.ndarray, y: np.ndarray, workers: int) -> Costs:
+    """Costs of one process while all others wait."""
+    from cerebro_db.training.peers import mean_of
+
+    slots = np.zeros((workers, program.gradient_size), np.float32)
+    _, slots[:] = program.gradients(x, y)
+
+    def gradient() -> None:
+        program.gradients(x, y)
+        program.take(slots[0].copy())
+
+    def pushed(count: int) -> None:
+        mean_of(slots[:count], [1.0] * count, slots.shape[1]).astype(np.float32)
+        for slot in slots[:count]:
+            slot[:] = slots[-1]
+
+    one, all_of_them = _seconds(lambda: pushed(1)), _seconds(lambda: pushed(workers))
+    push = (all_of_them - one) / (workers - 1) if workers > 1 else one
+    update = _seconds(lambda: server.updated(slots[0] * 0))
+    return Costs(_seconds(gradient), update + max(one - push, 0.0), push)
+
+
+def _seconds(work: Callable[[], None]) -> float:
+    """The shortest of some times."""
+    found = []
+    for _ in range(_SAMPLES):
+        started = time.perf_counter()
+        work()
+        found.append(time.perf_counter() - started)
+    return min(found)
+
+
+def _recipe(batch: int) -> Any:
+    import json
+
+    import keras
+
+    from cerebro_db.configs.architecture import check_architecture, fingerprint
+    from cerebro_db.configs.parameters import parse_compile_params, parse_fit_params
+    from cerebro_db.training.program import Recipe
+    from cerebro_db.training.targets import TargetFacts
+
+    layers = keras.layers
+    model = keras.Sequential(
+        [
+            keras.Input(_ROWS),
+            layers.Conv2D(16, 3, activation="relu"),
+            layers.MaxPooling2D(),
+            layers.Conv2D(32, 3, activation="relu"),
+            layers.Flatten(),
+            layers.Dense(128, activation="relu"),
+            layers.Dense(_CLASSES, activation="softmax"),
+        ]
+    )
+    config = check_architecture(json.dumps(json.loads(model.to_json())))
+    fit = parse_fit_params(f"batch_size={batch}")
+    targets = TargetFacts("class", _CLASSES, ())
+    return Recipe(
+        config, fingerprint(config), parse_compile_params(_COMPILE), fit, targets, False, 10
+    )
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--workers", type=int, default=4)
+    parser.add_argument("--batch", type=int, default=64)
+    parser.add_argument("--steps", type=int, default=12)
+    parser.add_argument("--repeat", type=int, default=20)
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()

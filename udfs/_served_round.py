@@ -1,0 +1,1 @@
+return relay.trainer("training.served_round", token)
