@@ -20,7 +20,6 @@ from cerebro_db.core.search import SearchSpec
 from cerebro_db.core.spec import (
     AUTO,
     AVERAGING,
-    GROUPED,
     ROTATION,
     SERVED,
     SIDE_BY_SIDE,
