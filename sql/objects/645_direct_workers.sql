@@ -35,3 +35,6 @@ SELECT w.run_id, w.number AS worker, w.pid, w.host, w.address, w.login,
 COMMENT ON VIEW cerebro.direct_workers IS
 'Workers that have joined a run by "cerebro worker": from where, as whom, whether they are there, how many hops they have made, and what they computed with.';
 GRANT SELECT ON cerebro.direct_workers TO cerebro_user;
+{%- for view in ['_direct_workers', '_direct_orders', 'direct_workers'] %}
+ALTER VIEW cerebro.{{ view }} OWNER TO cerebro_owner;
+{%- endfor %}

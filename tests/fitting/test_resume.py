@@ -278,6 +278,7 @@ def test_a_state_that_someone_removed_is_missed_at_once(
     until(bench, hops, (run.run_id,))
     bench.run("SELECT cerebro_pause(%s)", (run.run_id,))
     run.caller.join()
+    made = bench.value(hops, (run.run_id,))
     bench.run(
         "DELETE FROM cerebro._metrics WHERE run_id = %s AND dataset = 'validation'", (run.run_id,)
     )
@@ -291,7 +292,7 @@ def test_a_state_that_someone_removed_is_missed_at_once(
     scored = 2 * PARTITIONS  # hops after which a configuration is scored
     bench.run(
         f"INSERT INTO {table} ({place}mst_key, version, chunk, partition_key, state) "
-        f"SELECT {place}mst_key, {2 * scored}, 0, 0, state FROM {table} "
+        f"SELECT {place}mst_key, {made + scored}, 0, 0, state FROM {table} "
         "WHERE chunk = 0 AND mst_key = 1 LIMIT 1"
     )
     bench.run(f"DELETE FROM {table} WHERE mst_key = 1 AND version = {scored}")

@@ -240,7 +240,7 @@ def kill_a_trainer(bench: Any) -> None:
     """End one of the processes that compute for a worker that is at work."""
     query = (
         "SELECT pid FROM pg_stat_activity WHERE datname = current_database() "
-        "AND state = 'active' AND query ~ 'cerebro_train'"
+        "AND state = 'active' AND query ~ 'cerebro_train' AND pid <> pg_backend_pid()"
     )
     deadline, found = time.monotonic() + 60, []
     while not found:

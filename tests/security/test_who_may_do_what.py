@@ -353,6 +353,9 @@ def test_views_show_ones_own_runs_only(
                 "_metrics",
                 "metrics",
                 "_requests",
+                "_direct_workers",
+                "_direct_orders",
+                "direct_workers",
                 "_decisions",
                 "decisions",
                 "trials",
@@ -397,7 +400,8 @@ def columns(root: Person, view: str) -> list[str]:
 
 
 INTERNAL = (
-    "_configurations", "_architectures", "_plan", "_decisions", "_hops", "_updates", "_metrics", "_requests",
+    "_configurations", "_architectures", "_plan", "_decisions", "_hops", "_updates", "_metrics",
+    "_requests", "_direct_workers", "_direct_orders",
 )  # fmt: skip
 KEYS = "_architecture_keys"  # what administrators may remove without reading it
 
