@@ -202,7 +202,7 @@ def test_a_round_begins_when_there_are_workers_for_all_of_it() -> None:
 @pytest.mark.parametrize(
     ("params", "told"),
     [
-        ("groups=2", "Did you mean 'group'"),
+        ("gruop=2", "Did you mean 'group'"),
         ("group=0", "it must be a whole number from 1"),
         ("processors=1.5", "it must be a whole number from 1"),
         ("rounds=2", "got 'rounds'; allowed: processors, group. It belongs to"),

@@ -181,7 +181,7 @@ def test_fewer_workers_get_smaller_groups_when_a_run_begins_and_none_later(
     ("given", "message"),
     [
         ({"strategy": "atuo"}, "unknown strategy 'atuo'. Did you mean 'auto'"),
-        ({"strategy": "auto", "strategy_params": "groups=2"}, "Did you mean 'group'"),
+        ({"strategy": "auto", "strategy_params": "gruop=2"}, "Did you mean 'group'"),
         ({"strategy": "hopper", "strategy_params": "group=2"}, "It belongs to 'auto'"),
     ],
 )
