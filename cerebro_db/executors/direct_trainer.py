@@ -67,9 +67,14 @@ class DirectTrainer:
         self._preparation: tuple[str, list[Any], str] | None = None
         self.kept: set[str] = set()
 
-    def start(self) -> None:
-        """Have a trainer begin, whose keeper may have to import TensorFlow first."""
-        self._process = self._connected(None)
+    def start(self, threads: int, use_gpus: bool) -> None:
+        """Have a trainer begin, whose keeper may have to import TensorFlow first.
+
+        Args:
+            threads: that it is going to compute with.
+            use_gpus: whether it is going to do so on GPUs.
+        """
+        self._process = self._connected([threads, use_gpus])
 
     def prepare(self, text: str, threads: int, use_gpus: bool, functions: str) -> dict[str, Any]:
         """Have a trainer get ready; returns what it tells of itself.

@@ -255,7 +255,7 @@ class DirectWorker:
         owner = ["direct worker", *session.place, run.owner]
         trainer = DirectTrainer(self._installation, owner, lambda: self._listen(session))
         try:
-            trainer.start()
+            trainer.start(self._threads(run), self._options.use_gpus)
             self._work(session, run, trainer)
         except Dropped:
             self._is_leaving()
@@ -294,6 +294,9 @@ class DirectWorker:
                 return
             session.wait(_LOOK_SECONDS)
 
+    def _threads(self, run: DirectRun) -> int:
+        return self._options.threads or run.threads
+
     def _is_leaving(self) -> bool:
         if self._leaves_at is not None:
             self._reason = "it was asked to leave"
@@ -324,7 +327,7 @@ class DirectWorker:
             cache_bytes = min(cache_bytes, options.memory_mb * 2**20 // 2)
         if options.cache_mb is not None:
             cache_bytes = options.cache_mb * 2**20
-        threads = options.threads or run.threads
+        threads = self._threads(run)
         told |= {
             "threads": threads, "use_gpus": options.use_gpus, "places": {}, "settings": settings,
             "cache_bytes": cache_bytes, "keeps_errors": False,
