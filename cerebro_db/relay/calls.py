@@ -97,6 +97,8 @@ class Relay:
         call = _call(name, (token,) + arguments, {}, begins=token is None)
         with backend.deferred():
             if waits:
+                if token is None:
+                    machine.keep_freed_memory()
                 return self._ask(call, **options)
             trainer = self._trainers.get(tuple(backend.owner()))
             if trainer is None:

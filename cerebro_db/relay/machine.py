@@ -1,5 +1,6 @@
 """Processors, memory, processes and disks of the machine that the server runs on."""
 
+import ctypes
 import os
 import resource
 from typing import Any, Iterator, List, Tuple
@@ -7,6 +8,10 @@ from typing import Any, Iterator, List, Tuple
 # Where files of the system are looked for.
 _ROOT = "/"
 _GROUPS = "sys/fs/cgroup"
+# Parameters of the GNU C library's allocator (mallopt(3)), and bytes for them: the largest threshold
+# that it takes, and more than a few buffers of a packed table.
+_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
+_LARGEST_THRESHOLD, _MOST_KEPT = 32 * 2**20, 128 * 2**20
 
 
 def cores() -> int:
@@ -15,6 +20,25 @@ def cores() -> int:
     A quota of one and a half is two: one core alone would leave time unused.
     """
     return max(1, min([len(os.sched_getaffinity(0))] + list(_quotas())))
+
+
+def keep_freed_memory() -> None:
+    """Have this process keep memory that it has freed, to use it again.
+
+    Buffers of a packed table are megabytes each. By default each of them is mapped anew, and its pages are
+    cleared anew, which takes as long as copying it. Other C libraries than GNU's are left as they are.
+    """
+    adjust = getattr(ctypes.CDLL(None), "mallopt", None)
+    if adjust is not None:
+        adjust(_MMAP_THRESHOLD, _LARGEST_THRESHOLD)
+        adjust(_TRIM_THRESHOLD, _MOST_KEPT)
+
+
+def give_back_freed_memory() -> None:
+    """Give the system the memory that this process has freed."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
 
 
 def memory_mb() -> int:

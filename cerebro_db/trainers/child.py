@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from cerebro_db.errors import CerebroError, OutOfMemory, RunInterrupted, TrainerBound, Unexpected
+from cerebro_db.relay.machine import give_back_freed_memory, keep_freed_memory
 from cerebro_db.relay.wire import DRIVER, TRAINER, send
 from cerebro_db.server.host import close_sessions
 from cerebro_db.server.memory import idle_seconds, know_functions, release_memory
@@ -169,11 +170,13 @@ def live(control: socket.socket, kind: str) -> NoReturn:
     code = 1
     try:
         harmless(_OOM_SCORES[kind])
+        keep_freed_memory()
         gc.enable()
         while (handed := _handed(control)) is not None:
             if not _worked(*handed, kind, control):
                 break
             release_memory(_kept)
+            give_back_freed_memory()
             if not (seconds := idle_seconds(_kept)):
                 break
             control.sendall(json.dumps({"idle": seconds, "like": lasting()}).encode())

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -118,3 +121,38 @@ def test_who_decides_on_workers_asks_for_cores() -> None:
         if "cpu_count" in path.read_text() or "len(os.sched_getaffinity" in path.read_text()
     }
     assert found == {"relay/machine.py", "install/doctor.py"}  # which tells both
+
+
+USES_MEMORY = """
+import json, resource
+from cerebro_db.relay import machine
+
+def faults():
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    for _ in range(20):
+        one, other = b"1" * 6400000, b"2" * 6400000
+        del one, other
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+def resident():
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * resource.getpagesize()
+
+found = [faults()]
+machine.keep_freed_memory()
+faults()
+found += [faults(), resident()]
+machine.give_back_freed_memory()
+print(json.dumps([*found, resident()]))
+"""
+
+
+def test_memory_that_was_freed_is_used_again_until_it_is_given_back() -> None:
+    told = subprocess.run(
+        [sys.executable, "-c", USES_MEMORY], check=True, capture_output=True, text=True
+    ).stdout
+    without, kept, before, after = json.loads(told)
+    pages = 6400000 // os.sysconf("SC_PAGE_SIZE")
+    assert without > 10 * pages  # else this test shows nothing
+    assert kept < pages / 10
+    assert before - after > 10 * 2**20
