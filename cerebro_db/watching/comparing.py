@@ -79,19 +79,21 @@ def compare(source: Source, run_ids: Sequence[int]) -> Comparison:
 
 
 def _prints(source: Source, run_id: int) -> dict[str, Any]:
-    ((training, validation, rows),) = source.run(_PRINTS, (run_id,))
+    ((training, validation, rows),) = source.run(_PRINTS, (run_id, run_id))
     prints = {"source_table": training, "validation_table": validation}
     of_packing = {f"packing of {name}": one and one[:_DIGITS] for name, one in prints.items()}
     return {"rows of source_table": rows, **of_packing}
 
 
-# A table that was packed again has another fingerprint, whether its rows are others or not.
+# A table that was packed again has another fingerprint, whether its rows are others or not. Nothing depends
+# on the row of the run: on segments, of a query within such a query the server may make a plan that it cannot run.
 _PRINTS = """
-SELECT r.source_print, r.validation_print,
-       (SELECT sum(h.rows)::bigint FROM cerebro._hops h
-         WHERE h.run_id = r.run_id AND h.epoch = 1
-           AND h.mst_key = (SELECT min(o.mst_key) FROM cerebro._hops o WHERE o.run_id = r.run_id AND o.epoch = 1))
-  FROM cerebro._runs r WHERE r.run_id = %s
+SELECT r.source_print, r.validation_print, first.rows
+  FROM cerebro._runs r
+  LEFT JOIN (SELECT h.run_id, sum(h.rows)::bigint AS rows
+               FROM cerebro._hops h WHERE h.run_id = %s AND h.epoch = 1
+              GROUP BY h.run_id, h.mst_key ORDER BY h.mst_key LIMIT 1) AS first ON first.run_id = r.run_id
+ WHERE r.run_id = %s
 """
 _DIGITS = 12
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import psycopg2
 import pytest
-from reasons import EMBEDDED_ONLY
+from reasons import NO_SUCH_STRATEGY
 
 from tests.fitting.conftest import select
 from tests.fitting.sizes import PARTITIONS
@@ -16,7 +16,7 @@ from tests.fitting.test_resume import results
 from tests.fitting.test_strategies import KILLS, kill_a_trainer, resume, under_way
 
 Fit = Callable[..., tuple[str, int]]
-pytestmark = pytest.mark.not_on_segments(EMBEDDED_ONLY)
+pytestmark = pytest.mark.not_on_segments(NO_SUCH_STRATEGY)
 OPTIONS = {"validation_table": "val", "metrics_compute_frequency": 1}
 SGD = "loss='sparse_categorical_crossentropy',optimizer='SGD(lr=0.02,momentum=0.9)',metrics=['accuracy']"
 ASYNCHRONOUS = {"strategy": "parameter_server", "strategy_params": "mode=asynchronous"}

@@ -133,3 +133,18 @@ def test_weights_equal_those_of_a_server_without_segments(
         sql.run(f"{fit[:-1]}, seed := 3, warm_start := true)")
     assert _weights(cluster_sql, "out") == _weights(plain, "out")
     assert _weights(cluster_sql, "out") != _weights(cluster_sql, "again")
+
+
+def test_a_worker_has_waited_from_one_hop_to_the_next(cluster_sql: Sql) -> None:
+    select(cluster_sql, "alone", [1], [ADAM], ["batch_size=8"])
+    run_id = cluster_sql.value("SELECT cerebro_fit_multiple('packed', 'out', 'alone', 4)")
+    cluster_sql.run("DROP TABLE alone, alone_summary")
+    found = cluster_sql.fetch(
+        "SELECT waited, extract(epoch FROM started - lag(finished) OVER (ORDER BY started))::float8 "
+        "FROM cerebro.hops WHERE run_id = %s",
+        (run_id,),
+    )
+    later = [(waited, between) for waited, between in found if between is not None]
+    assert len(later) == len(found) - 1 > 3
+    # What is between two hops of the only worker was waited for, but for the way to the server.
+    assert all(0 < waited < between for waited, between in later), later

@@ -5,7 +5,10 @@ from __future__ import annotations
 import pytest
 from run_states import run_state
 
-from cerebro_db.errors import InvalidArgument
+from cerebro_db.core.strategies import KINDS
+from cerebro_db.errors import InvalidArgument, NotSupported
+from cerebro_db.postgres.dialects.choice import dialect_of
+from cerebro_db.runs.driver import _check_strategy
 from cerebro_db.runs.request import FitRequest
 
 
@@ -19,3 +22,22 @@ def test_numbers_out_of_range_are_refused(changes: dict[str, int | None]) -> Non
     arguments = {"num_iterations": 1} | changes
     with pytest.raises(InvalidArgument, match=r"got .*; allowed: \d+ to \d+"):
         FitRequest("a", "b", "c", **arguments).check()  # type: ignore[arg-type]
+
+
+def test_strategies_that_a_server_has_not_are_refused_with_what_does_the_same() -> None:
+    refused = {True: {"task", "parameter_server", "groups"}, False: {"rotation"}}
+    for has_segments, names in refused.items():
+        dialect = dialect_of(90426 if has_segments else 150000, has_segments)
+        for name in KINDS:
+            request = FitRequest("a", "b", "c", 1, strategy=name)
+            if name not in names:
+                _check_strategy(dialect, request)
+                continue
+            with pytest.raises(NotSupported, match=f"strategy: got '{name}'; allowed") as caught:
+                _check_strategy(dialect, request)
+            wanted = (
+                "'allreduce' gives the same weights"
+                if name == "parameter_server"
+                else "leave it out"
+            )
+            assert wanted in (caught.value.hint or "")

@@ -23,6 +23,7 @@ from cerebro_db.postgres.sessions import StatementFailed
 from cerebro_db.watching.comparing import compare
 from cerebro_db.watching.statements import statement_of
 from tests.fitting.conftest import PLAIN
+from tests.fitting.sizes import PARTITIONS
 from tests.watching.conftest import EPOCHS, Watched
 
 GRID = {
@@ -70,7 +71,7 @@ def test_any_connection_will_do(watched: Watched, kind: str) -> None:
     run = database.run(watched.run_id)
     assert run.status == "finished"
     assert len(run.leaderboard()) == 4
-    assert len(run.hops()) == 4 * EPOCHS * 4
+    assert len(run.hops()) == 4 * EPOCHS * PARTITIONS
     table = f"made_{list(kinds('')).index(kind)}"
     assert database.load_model(table, PLAIN) == 1
     assert watched.sql.value(f"SELECT count(*) FROM {table}") == 1
@@ -138,7 +139,7 @@ def test_rows_are_named_tuples_without_pandas(
 
 def test_functions_are_methods(db: Database, watched: Watched) -> None:
     known = watched.sql.column(
-        "SELECT DISTINCT proname::text FROM pg_proc p WHERE pronamespace = 'cerebro'::regnamespace AND proname ~ '^cerebro_' "
+        "SELECT DISTINCT proname::text FROM pg_proc p JOIN pg_namespace n ON n.oid = pronamespace WHERE nspname = 'cerebro' AND proname ~ '^cerebro_' "
         "AND NOT EXISTS (SELECT 1 FROM pg_aggregate a WHERE a.aggfnoid = p.oid)"
     )
     missing = [name for name in known if not hasattr(db, name.removeprefix("cerebro_"))]
@@ -247,11 +248,7 @@ def test_a_search(db: Database, watched: Watched) -> None:
     assert run.best().mst_key == run.leaderboard()["mst_key"].iloc[0]
 
 
-def test_a_strategy_and_how_to_repeat_its_run(
-    db: Database, watched: Watched, has_segments: bool
-) -> None:
-    if has_segments:
-        pytest.skip("replicas are trained on servers without segments")
+def test_a_strategy_and_how_to_repeat_its_run(db: Database, watched: Watched) -> None:
     run = db.fit_multiple(
         "packed", "averaged", "grid", 1, strategy="averaging", strategy_params="rounds=2", progress=False,
     )  # fmt: skip
@@ -313,7 +310,7 @@ def test_a_bar_is_shown_beside_the_call(db: Database, monkeypatch: pytest.Monkey
     run = db.fit_multiple("packed", "with_bar", "grid", 4, progress=True)
     assert {one[0] for one in seen} == {run.run_id, 0}
     assert seen[-1] == (0, "closed", 0)
-    assert seen[-2] == (run.run_id, "finished", 4 * 4 * 4)
+    assert seen[-2] == (run.run_id, "finished", 4 * 4 * PARTITIONS)
 
 
 def test_a_timeout(watched: Watched, db: Database, monkeypatch: pytest.MonkeyPatch) -> None:

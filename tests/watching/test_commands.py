@@ -12,7 +12,8 @@ from typer.testing import CliRunner
 
 from cerebro_db.cli.app import app
 from cerebro_db.errors import InvalidArgument, UndefinedRun
-from tests.watching.conftest import Watched
+from tests.fitting.sizes import PARTITIONS
+from tests.watching.conftest import EPOCHS, Watched
 
 
 def told(*arguments: object, **environment: str) -> str:
@@ -33,7 +34,8 @@ def told_json(*arguments: object) -> Any:
 def test_watch_once(watched: Watched) -> None:
     shown = told("watch", watched.run_id, "--once", "--dsn", watched.dsn)
     assert "finished · 4 configurations: 4 finished" in shown
-    assert "100 % · 48 of 48 hops" in shown
+    hops = 4 * EPOCHS * PARTITIONS
+    assert f"100 % · {hops} of {hops} hops" in shown
     assert re.search(r"rank +mst_key +status +epoch +progress +val_accuracy +curve", shown)
     assert len(re.findall(r"3/3 +█{20}", shown)) == 4
     assert re.search(r"worker +pid +hops +idle +memory", shown)

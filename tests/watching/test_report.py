@@ -19,6 +19,7 @@ from cerebro_db.watching import reading, report
 from cerebro_db.watching.reading import Hopped, Standing
 from cerebro_db.watching.report import read, rendered, work
 from cerebro_db.watching.statements import statement_of
+from tests.fitting.sizes import PARTITIONS
 from tests.watching.browser import loaded, needs_browser
 from tests.watching.conftest import EPOCHS, HOSTILE, Watched
 
@@ -69,7 +70,7 @@ def test_everything_is_told(small: str, watched: Watched) -> None:
     )
     assert run["series"]["val_loss"]["values"][0] == pytest.approx(measured, rel=1e-4)
     assert [axis["name"] for axis in run["axes"]] == ["model_id", "learning_rate"]
-    assert len(run["work"]["bars"]) == 4 * EPOCHS * 4
+    assert len(run["work"]["bars"]) == 4 * EPOCHS * PARTITIONS
     assert set(run["importance"]["names"]) == {"model_id", "learning_rate"}
 
 

@@ -105,7 +105,8 @@ def test_the_daemon_starts_what_is_due_and_what_waits(
     began = datetime.now().astimezone() - timedelta(minutes=1)  # it looked last then
     monkeypatch.setattr(jobs, "datetime", _At([began, datetime.now().astimezone()]))
     shown = told("daemon", "--once", "--dsn", watched.dsn)
-    assert "schedule by the daemon of postgres: job" in shown
+    owner = watched.sql.value("SELECT current_user")
+    assert f"schedule by the daemon of {owner}: job" in shown
     job_id = watched.sql.value("SELECT last_job_id FROM cerebro.schedules WHERE name = 'by the daemon'")  # fmt: skip
     assert watched.sql.value("SELECT cerebro_wait_job(%s, '60 s')", (job_id,)) == "finished"
     # A job that nobody has started.

@@ -99,6 +99,8 @@ IF {HAS_SEGMENTS} THEN
             RETURN NEW;
         END
         $body$$own$;
+    COMMENT ON FUNCTION cerebro._check_job_event() IS
+        'Internal: refuses events of jobs that the caller may not tell of.';
     DROP TRIGGER IF EXISTS check_job_event ON cerebro.catalog_job_events;
     CREATE TRIGGER check_job_event BEFORE INSERT ON cerebro.catalog_job_events
         FOR EACH ROW EXECUTE PROCEDURE cerebro._check_job_event();
