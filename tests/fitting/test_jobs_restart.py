@@ -305,3 +305,49 @@ def test_pg_cron_has_started_the_schedule(sql: Sql) -> None:
     columns = "name, version"
     found = sql.fetch(f"SELECT {columns} FROM cerebro.registered_versions WHERE name = 'nightly'")
     assert ("nightly", 1) in found
+
+
+def test_a_schedule_that_its_role_may_not_start_is_told(sql: Sql) -> None:
+    """A timer that is refused leaves no job: who looks what waits writes that down, once a day."""
+    sql.run("CREATE ROLE nightly_eve LOGIN IN ROLE cerebro_user")
+    sql.run("GRANT USAGE ON SCHEMA public TO nightly_eve; GRANT SELECT ON blobs_train TO nightly_eve")
+    only = json.dumps({"cerebro_pack": NIGHTLY["cerebro_pack"] | {"output_table": "pg_temp.x"}})
+    sql.run("SET SESSION AUTHORIZATION nightly_eve")
+    try:
+        sql.run(SCHEDULE, ("eve", "0 3 * * *", only, None, "crontab"))
+    finally:
+        sql.run("RESET SESSION AUTHORIZATION")
+    told = (
+        "SELECT owner::text, status, error FROM cerebro.jobs WHERE schedule = 'eve' ORDER BY job_id"
+    )
+    sql.run("SELECT cerebro_work()")
+    assert sql.fetch(told) == []
+    cannot = "the schedule cannot be started: role nightly_eve "
+    wanted = [("nightly_eve", "failed", cannot + "is no member of cerebro_user")]
+    sql.run("REVOKE cerebro_user FROM nightly_eve")
+    for _ in range(2):
+        sql.run("SELECT cerebro_work()")
+        assert sql.fetch(told) == wanted
+    sql.run("ALTER ROLE nightly_eve NOLOGIN")
+    sql.run("SELECT cerebro_work()")
+    wanted.append(("nightly_eve", "failed", cannot + "may not log in"))
+    assert sql.fetch(told) == wanted
+    last = "SELECT last_status FROM cerebro.schedules WHERE name = 'eve'"
+    assert sql.value(last) == "failed"
+    sql.run("DROP OWNED BY nightly_eve; DROP ROLE nightly_eve")
+    sql.run("SELECT cerebro_work()")
+    assert sql.fetch(told)[2][1:] == (
+        "failed", "the schedule cannot be started: the role that made it was dropped",
+    )  # fmt: skip
+    sql.run("DELETE FROM cerebro.catalog_schedules WHERE name = 'eve'")
+
+
+@needs_pg_cron
+def test_uninstalling_ends_the_timers(home: Home, sql: Sql) -> None:
+    """The last test of this server: nothing is called that is not there any more."""
+    sql.run(SCHEDULE, ("each night", "0 3 * * *", calls(), MODEL, "pg_cron"))
+    sql.run("SELECT cron.schedule('mine', '0 3 * * *', 'SELECT 1')")
+    names = "SELECT jobname::text FROM cron.job ORDER BY 1"
+    assert sql.column(names) == ["cerebro each night", "cerebro jobs", "cerebro jobs at start", "mine"]  # fmt: skip
+    installer.uninstall(home.dsn, force=True)
+    assert sql.column(names) == ["mine"]
