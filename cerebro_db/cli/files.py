@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from cerebro_db.cli.installation import Dsn
+from cerebro_db.cli.output import AsJson, tell
 from cerebro_db.errors import InvalidArgument
 
 
@@ -25,6 +26,7 @@ def export(
     format: Annotated[str, typer.Option(help="keras, onnx or npz.")] = "keras",
     mst_key: Annotated[int | None, typer.Option(help="Which model of the table.")] = None,
     dsn: Dsn = "",
+    as_json: AsJson = False,
 ) -> None:
     """Writes a trained model into a file."""
     from cerebro_db.models import export as driver
@@ -38,7 +40,7 @@ def export(
         output.write_bytes(data)
     except OSError as error:
         raise InvalidArgument(f"--output: got {output}; {error.strerror}") from None
-    print(f"{output}: {len(data)} bytes")
+    tell(as_json, f"{output}: {len(data)} bytes", file=str(output), bytes=len(data))
 
 
 def import_model(
@@ -47,6 +49,7 @@ def import_model(
     name: Annotated[str | None, typer.Option(help="For people.")] = None,
     description: Annotated[str | None, typer.Option(help="For people.")] = None,
     dsn: Dsn = "",
+    as_json: AsJson = False,
 ) -> None:
     """Puts the architecture and the weights of a .keras file into a table of architectures."""
     from cerebro_db.models import loading as model_loading
@@ -62,4 +65,5 @@ def import_model(
     request = FileRequest(model_arch_table, data, name, description)
     with control_session(client.pool, client.search_path) as session, transaction(session):
         model_id = model_loading.load_model_file(session, client.pool, request)
-    print(f"model_id {model_id} in {model_arch_table}")
+    line = f"model_id {model_id} in {model_arch_table}"
+    tell(as_json, line, model_id=model_id, model_arch_table=model_arch_table)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cerebro_db.cli.installation import Dsn
-from cerebro_db.cli.output import AsJson, show, tell
+from cerebro_db.cli.output import AsJson, tell
 from cerebro_db.cli.runs import RunId
 from cerebro_db.cli.training import session_of
 from cerebro_db.errors import InvalidArgument
@@ -72,18 +72,22 @@ def mlflow(
     experiment: Annotated[str | None, typer.Option(help="Default: cerebro.")] = None,
     model: Annotated[bool, typer.Option(help="Log the winner as a model, with Keras.")] = True,
     dsn: Dsn = "",
+    as_json: AsJson = False,
 ) -> None:
     """Writes a run into MLflow: a parent run, and a child for each configuration."""
-    show(f"MLflow run {_run(dsn, run_id).to_mlflow(tracking_uri, experiment, model)}")
+    parent = _run(dsn, run_id).to_mlflow(tracking_uri, experiment, model)
+    tell(as_json, f"MLflow run {parent}", run_id=run_id, mlflow_run_id=parent)
 
 
 def tensorboard(
     run_id: RunId,
     logdir: Annotated[Path, typer.Option(help="The folder that tensorboard --logdir names.")],
     dsn: Dsn = "",
+    as_json: AsJson = False,
 ) -> None:
     """Writes the learning curves of a run as event files for TensorBoard."""
-    show(str(_run(dsn, run_id).to_tensorboard(logdir)))
+    folder = str(_run(dsn, run_id).to_tensorboard(logdir))
+    tell(as_json, folder, run_id=run_id, folder=folder)
 
 
 def wandb(
@@ -91,9 +95,11 @@ def wandb(
     directory: Annotated[Path, typer.Option(help="In which the folder wandb is made.")] = Path(),
     project: Annotated[str | None, typer.Option(help="Default: cerebro.")] = None,
     dsn: Dsn = "",
+    as_json: AsJson = False,
 ) -> None:
     """Writes offline runs for Weights & Biases, which wandb sync sends: one for each configuration."""
-    show(str(_run(dsn, run_id).to_wandb(directory, project)))
+    folder = str(_run(dsn, run_id).to_wandb(directory, project))
+    tell(as_json, folder, run_id=run_id, folder=folder)
 
 
 def _run(dsn: str, run_id: int) -> Run:

@@ -183,6 +183,7 @@ class Database:
         priority: int | None = None,
         strategy: str | None = None,
         strategy_params: str | None = None,
+        deterministic: bool | None = None,
         *,
         models: Sequence[Any] = (),
         grid: Grid | None = None,
@@ -197,8 +198,8 @@ class Database:
                 table where it is not given.
             num_iterations: epochs.
             use_gpus, validation_table, metrics_compute_frequency, warm_start, name, description, use_caching,
-                seed, num_workers, durability, max_seconds, schedule, replace, strategy, strategy_params: as in
-                SQL.
+                seed, num_workers, durability, max_seconds, schedule, replace, strategy, strategy_params,
+                deterministic: as in SQL.
             wait: False returns at once, and the run goes on without this session.
             priority: in the queue of runs.
             models: Keras models, or their JSON, in place of a table of configurations.

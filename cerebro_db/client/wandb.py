@@ -37,7 +37,7 @@ def write_run(source: Source, run_id: int, directory: Path, project: str | None)
         raise InvalidArgument(f"directory: got {directory}; {error.strerror}") from None
     # Nothing is told of this machine, where nothing was trained.
     settings = wandb.Settings(
-        silent=True, console="off", disable_git=True, disable_code=True, x_disable_stats=True,
+        host="", silent=True, console="off", disable_git=True, disable_code=True, x_disable_stats=True,
         x_disable_meta=True, x_disable_machine_info=True,
     )  # fmt: skip
     for one in reading.standings(source, facts.run_id):

@@ -125,6 +125,16 @@ HAVING NOT bool_or(how = 'i' OR how = 'a' AND o.schema IS NULL)
  ORDER BY o.type, o.identity
 """
 UNINSTALL = f"""
+-- Timers of pg_cron that would fail from now on, of whomever they are.
+DO $$
+BEGIN
+    IF EXISTS (SELECT 1 FROM pg_catalog.pg_extension WHERE extname = 'pg_cron') THEN
+        EXECUTE 'SELECT cron.unschedule(jobid) FROM cron.job WHERE database = current_database() AND ('
+                'command = ''SELECT cerebro.cerebro_work()'' '
+                'OR position(''SELECT cerebro.cerebro_start_schedule('' IN command) = 1)';
+    END IF;
+END
+$$;
 DROP SCHEMA IF EXISTS cerebro_states CASCADE;
 DROP SCHEMA cerebro CASCADE;
 

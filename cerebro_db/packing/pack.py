@@ -85,6 +85,17 @@ def pack(host: JobHost, request: PackRequest) -> PackSummary:
     return summary
 
 
+def check(host: JobHost, request: PackRequest) -> None:
+    """Refuse a request that could not be followed now; rows are not looked at.
+
+    Args:
+        host, request: as above.
+    """
+    request.check()
+    with borrowed(host.pool, 1) as (control,):
+        _Job(host, control).check(request)
+
+
 class _Job:
     """One call of ``pack``: what its steps share."""
 
@@ -110,6 +121,11 @@ class _Job:
             classes=tuple(target.num_classes for target in survey.targets),
             seconds=time.monotonic() - began,
         )
+
+    def check(self, request: PackRequest) -> None:
+        """Look up all names, and no rows."""
+        with self._search_path(self._host.search_path):
+            self._resolved(request)
 
     # -- names ---------------------------------------------------------------
     def _resolved(self, request: PackRequest) -> Work:

@@ -52,7 +52,7 @@ from cerebro_db.runs.driver import FIXED, Drive, Limits, Queued, no_notice
 from cerebro_db.runs.earlier import earlier_trials
 from cerebro_db.runs.request import FitRequest
 from cerebro_db.runs.search_results import selection_name
-from cerebro_db.runs.setup import RunSetup, output_of, spec_of, threads_of
+from cerebro_db.runs.setup import RunSetup, check_output, output_of, spec_of, threads_of
 from cerebro_db.runs.stored import probes_of
 
 
@@ -145,6 +145,21 @@ def check(pool: SessionPool, dialect: PostgreSQL, request: SearchRequest) -> Non
     """Refuse a search that could not be begun now."""
     drive = Drive(pool, dialect, Limits(), no_notice, FIXED, lambda run_id: None)
     drive.check(_common(request), functools.partial(_set_up, request, no_notice))
+
+
+def check_without_data(session: Session, request: SearchRequest) -> None:
+    """Refuse what is wrong with a search whatever its packed tables will be: they are not there yet.
+
+    Raises:
+        CerebroError: what is wrong, with what was got and what is allowed.
+    """
+    common = _common(request)
+    common.check()
+    check_output(session, common)
+    output, table = output_of(session, common), request.model_selection_table
+    selection_name(session, table, output, replace=request.replace)
+    models = find(session, request.model_arch_table, "model_arch_table")
+    load_architectures(session, models, request.space.model_ids)
 
 
 def _common(request: SearchRequest) -> FitRequest:

@@ -16,6 +16,7 @@ from cerebro_db.configs.memory import (
     worker_limit_mb,
     worker_memory,
 )
+from cerebro_db.configs.parameters import parse_compile_params, parse_fit_params
 from cerebro_db.core.decisions import Candidate
 from cerebro_db.core.search import SearchSpec
 from cerebro_db.core.spec import (
@@ -45,7 +46,7 @@ from cerebro_db.errors import (
     WrongObjectType,
 )
 from cerebro_db.models.architectures import load_architectures
-from cerebro_db.models.fit_checks import check_alike, target_facts
+from cerebro_db.models.fit_checks import check_alike, configuration_named, target_facts
 from cerebro_db.models.one_model import architectures_of
 from cerebro_db.postgres.catalog import Catalog
 from cerebro_db.postgres.control import END_HOLDER, holder_of
@@ -56,6 +57,7 @@ from cerebro_db.postgres.outputs import (
     check,
     cleared_output,
     new_output,
+    new_outputs,
     output_key,
     table_key,
 )
@@ -233,6 +235,37 @@ def set_up(
         description=request.description,
         strategy_params=request.chosen.text if request.chosen.name != AUTO else written(spec),
     )
+
+
+def check_without_data(session: Session, request: FitRequest) -> None:
+    """Refuse what is wrong with a request whatever its packed tables will be: they are not there yet.
+
+    Raises:
+        CerebroError: what is wrong, with what was got and what is allowed.
+    """
+    request.check()
+    check_output(session, request)
+    _, rows, table = _chosen(session, request)
+    load_architectures(session, table, {row.model_id for row in rows})
+    for row in rows:
+        try:
+            parse_compile_params(row.compile_params)
+            parse_fit_params(row.fit_params)
+        except CerebroError as error:
+            error.message = f"{configuration_named(row.mst_key)}: {error.message}"
+            raise
+
+
+def check_output(session: Session, request: FitRequest) -> None:
+    """Refuse a name of output tables that is taken by something that does not give way.
+
+    Raises:
+        DuplicateTable, DependentObjects, ObjectInUse: as for other output tables.
+    """
+    output_of(session, request)
+    if request.replace and not request.warm_start:
+        role = "model_output_table"
+        new_outputs(session, request.model_output_table, role, MODELS, replace=True)
 
 
 def threads_of(session: Session, sql: PostgreSQLTraining, cores: int, packed: PackedTable) -> int:

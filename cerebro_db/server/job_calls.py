@@ -8,21 +8,30 @@ import json
 import types
 import typing
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from cerebro_db.configs.arguments import unknown
 from cerebro_db.configs.messages import shown
-from cerebro_db.configs.parameters import parse_compile_params, parse_fit_params
 from cerebro_db.configs.registry import is_registered
-from cerebro_db.errors import CerebroError, InvalidArgument, NotPermitted, UndefinedTable
+from cerebro_db.errors import (
+    CerebroError,
+    InvalidArgument,
+    NotPermitted,
+    ObjectInUse,
+    UndefinedTable,
+)
 from cerebro_db.models.one_model import OneModel
 from cerebro_db.packing import pack as packing
+from cerebro_db.packing.columns import id_columns, names_in
 from cerebro_db.packing.request import PackRequest
 from cerebro_db.postgres.control import JobHost, control_session
-from cerebro_db.postgres.relations import CallerPath, find
+from cerebro_db.postgres.outputs import new_outputs
+from cerebro_db.postgres.relations import CallerPath, column, find
+from cerebro_db.postgres.table_kinds import PACKED, PREDICTIONS
 from cerebro_db.relay.machine import cores
-from cerebro_db.runs import driver, search
+from cerebro_db.runs import driver, search, setup
 from cerebro_db.runs.driver import Limits, Queued
 from cerebro_db.runs.request import FitRequest
 from cerebro_db.runs.search_arguments import SearchArguments
@@ -43,7 +52,7 @@ class Function:
         makes: the argument that names the table that it makes.
         reads: arguments that name tables that it reads.
         check: refuses arguments that could not be followed now.
-        parse: refuses arguments that no table could make right.
+        foresee: the same where some tables, which it is told, are to be made before: what can be checked without them.
         queue: registers the run that it makes, for ``driver.drive_on``; None where it makes none.
         work: does what makes no run.
         without: arguments of these classes that it has not.
@@ -53,7 +62,7 @@ class Function:
     makes: str
     reads: tuple[str, ...]
     check: Callable[[JobHost, Given], None]
-    parse: Callable[[JobHost, Given], None]
+    foresee: Callable[[JobHost, Given, Collection[str]], None]
     queue: Callable[[JobHost, Given, Queued], int] | None = None
     work: Callable[[JobHost, Given], object] | None = None
     without: frozenset[str] = frozenset()
@@ -151,16 +160,15 @@ def _fit_request(host: JobHost, given: Given) -> FitRequest:
 
 
 def _check_fit(host: JobHost, given: Given) -> None:
-    driver.check(host.pool, host.dialect, _fit_request(host, given))
-
-
-def _parse_fit(host: JobHost, given: Given) -> None:
     request = _fit_request(host, given)
-    request.check()
-    if request.one is not None:
-        _, _, compile_params, fit_params = request.one.row()
-        parse_compile_params(compile_params)
-        parse_fit_params(fit_params)
+    driver.check(host.pool, host.dialect, request)
+    with control_session(host.pool, host.search_path) as session:
+        setup.check_output(session, request)
+
+
+def _foresee_fit(host: JobHost, given: Given, made: Collection[str]) -> None:
+    with control_session(host.pool, host.search_path) as session:
+        setup.check_without_data(session, _fit_request(host, given))
 
 
 def _queue_fit(host: JobHost, given: Given, queued: Queued) -> int:
@@ -176,8 +184,9 @@ def _check_search(host: JobHost, given: Given) -> None:
     search.check(host.pool, host.dialect, _search_arguments(host, given).request())
 
 
-def _parse_search(host: JobHost, given: Given) -> None:
-    _search_arguments(host, given).request()
+def _foresee_search(host: JobHost, given: Given, made: Collection[str]) -> None:
+    with control_session(host.pool, host.search_path) as session:
+        search.check_without_data(session, _search_arguments(host, given).request())
 
 
 def _queue_search(host: JobHost, given: Given, queued: Queued) -> int:
@@ -223,9 +232,19 @@ def _check_predict(host: JobHost, given: Given) -> None:
     prediction.check(host, PredictionRequest(**given))
 
 
-def _parse_predict(host: JobHost, given: Given) -> None:
+def _foresee_predict(host: JobHost, given: Given, made: Collection[str]) -> None:
     request = PredictionRequest(**given)
     _ = request.wanted, request.ignores
+    with control_session(host.pool, host.search_path) as session:
+        new_outputs(session, request.output_table, "output_table", PREDICTIONS, replace=True)
+        if request.test_table in made:
+            return
+        table = find(session, request.test_table, "test_table")
+        if request.id_col is not None:
+            id_columns(table, request.id_col, ())
+        role, listed = "independent_varname", request.independent_varname
+        for name in () if listed in (None, "*") else names_in(table, listed, role):
+            column(table, name, role)
 
 
 def _predict(host: JobHost, given: Given) -> object:
@@ -238,13 +257,22 @@ def _pack_request(given: Given, *, is_validation: bool) -> PackRequest:
     )
 
 
-def _parse_pack(host: JobHost, given: Given, *, is_validation: bool) -> None:
-    _pack_request(given, is_validation=is_validation).check()
-
-
 def _check_pack(host: JobHost, given: Given, *, is_validation: bool) -> None:
-    _parse_pack(host, given, is_validation=is_validation)
+    _pack_request(given, is_validation=is_validation).check()
     find_tables(host, FUNCTIONS[_PACKS[is_validation]], given)
+    packing.check(host, _pack_request(given, is_validation=is_validation))
+
+
+def _foresee_pack(
+    host: JobHost, given: Given, made: Collection[str], *, is_validation: bool
+) -> None:
+    _pack_request(given, is_validation=is_validation).check()
+    if given["source_table"] not in made:
+        apart = {name: value for name, value in given.items() if name != "training_table"}
+        packing.check(host, _pack_request(apart, is_validation=False))
+        return
+    with control_session(host.pool, host.search_path) as session:
+        new_outputs(session, given["output_table"], "output_table", PACKED, replace=True)
 
 
 _MAY_READ = "SELECT pg_catalog.has_any_column_privilege(%s::oid, 'SELECT')"
@@ -282,7 +310,7 @@ FUNCTIONS = {
         "output_table",
         ("source_table",),
         functools.partial(_check_pack, is_validation=False),
-        functools.partial(_parse_pack, is_validation=False),
+        functools.partial(_foresee_pack, is_validation=False),
         work=functools.partial(_pack, is_validation=False),
         without=_OF_IMAGES | {"training_table"},
     ),
@@ -291,20 +319,20 @@ FUNCTIONS = {
         "output_table",
         ("source_table", "training_table"),
         functools.partial(_check_pack, is_validation=True),
-        functools.partial(_parse_pack, is_validation=True),
+        functools.partial(_foresee_pack, is_validation=True),
         work=functools.partial(_pack, is_validation=True),
         without=_OF_IMAGES
         | {"normalizing_const", "num_classes", "num_partitions", "seed", "sample_weight"},
     ),
     "cerebro_fit_multiple": Function(
-        (FitRequest,), "model_output_table", _FIT_READS, _check_fit, _parse_fit, _queue_fit
+        (FitRequest,), "model_output_table", _FIT_READS, _check_fit, _foresee_fit, _queue_fit
     ),
     "cerebro_fit": Function(
         (FitRequest, OneModel),
         "model_output_table",
         _FIT_READS,
         _check_fit,
-        _parse_fit,
+        _foresee_fit,
         _queue_fit,
         without=frozenset({"model_selection_table", "num_workers", "schedule"}),
     ),
@@ -313,7 +341,7 @@ FUNCTIONS = {
         "model_output_table",
         _SEARCH_READS,
         _check_search,
-        _parse_search,
+        _foresee_search,
         _queue_search,
     ),
     "cerebro_predict": Function(
@@ -321,20 +349,23 @@ FUNCTIONS = {
         "output_table",
         ("model_table", "test_table"),
         _check_predict,
-        _parse_predict,
+        _foresee_predict,
         work=_predict,
     ),
 }
 
 
 def _check_call(host: JobHost, function: Function, given: Given, made: Collection[str]) -> None:
+    waits_for = set(made) & {given.get(one) for one in function.reads}
     try:
-        function.check(host, given)
+        if given.get("training_table") not in waits_for:  # else it will have other columns, perhaps
+            function.check(host, given)
+            return
     except UndefinedTable:
-        if not set(made) & {given.get(one) for one in function.reads}:
+        if not waits_for:
             raise
-        function.parse(host, given)
-        find_tables(host, function, given, made)
+    find_tables(host, function, given, made)
+    function.foresee(host, given, made)
 
 
 def check_calls(host: JobHost, calls: Sequence[tuple[str, Given]]) -> None:
@@ -354,7 +385,10 @@ def check_calls(host: JobHost, calls: Sequence[tuple[str, Given]]) -> None:
                 "from the second time on there is a table of that name"
             )
         try:
-            _check_call(host, function, given, made)
+            with suppress(
+                ObjectInUse
+            ):  # by a job of the schedule that this one replaces, for example
+                _check_call(host, function, given, made)
         except CerebroError as error:
             error.message = f"{name}: {error.message}"
             raise

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -41,6 +42,10 @@ _OTHER_TIMERS = (
     "systemd timer, and cerebro daemon is a timer itself"
 )
 Given = dict[str, Any]
+# As cron and pg_cron have them; a step follows an asterisk or a range.
+_ONE = r"(?:\d+|[A-Za-z]{3})"
+_PART = rf"(?:(?:\*|{_ONE}-{_ONE})(?:/\d+)?|{_ONE})"
+_FIELD = re.compile(rf"{_PART}(?:,{_PART})*")
 # From which a cron expression is tried.
 _A_MOMENT = datetime(2024, 1, 1, tzinfo=UTC)
 
@@ -255,6 +260,7 @@ def schedule(
         _checked_priority(priority),
         _checked_timer(timer),
     )
+    _check_timed(one.cron, one.timer)
     if on_success is not None:
         _check_success(one)
     check_calls(host, one.calls)
@@ -392,6 +398,21 @@ def _checked_cron(cron: str | None) -> str:
             f"cron: got {shown(text)}, which is never; allowed: {example}"
         ) from None
     return text
+
+
+def _check_timed(cron: str, timer: str) -> None:
+    """Refuse what only some timers know: the last day of a month, or the second Monday.
+
+    Raises:
+        InvalidArgument: the timer does not know it.
+    """
+    if timer == "daemon" or all(map(_FIELD.fullmatch, cron.split(" "))):
+        return
+    raise InvalidArgument(
+        f"cron: got {shown(cron)}; allowed with timer := {timer!r}: numbers, names of months and days, *, /, "
+        "- and ,",
+        hint="timer := 'daemon' knows more",
+    )
 
 
 def _checked_timer(timer: str | None) -> str:

@@ -366,6 +366,27 @@ DECLARE
     number  bigint;
     started integer := cerebro._start_jobs();
 BEGIN
+    -- A timer that may not call as the owner of a schedule leaves no job: that is told here, once a day.
+    FOR another IN
+        SELECT w.* FROM (
+            SELECT s.*, CASE WHEN r.oid IS NULL THEN 'the role that made it was dropped'
+                             WHEN NOT r.rolcanlogin THEN format('role %I may not log in', r.rolname)
+                             WHEN NOT pg_has_role(r.oid, 'cerebro_user', 'USAGE')
+                             THEN format('role %I is no member of cerebro_user', r.rolname)
+                        END AS why
+              FROM cerebro.catalog_schedules s LEFT JOIN pg_catalog.pg_roles r ON r.oid = s.owner) w
+         WHERE w.why IS NOT NULL
+           AND NOT EXISTS (SELECT 1 FROM cerebro.catalog_jobs j
+                             JOIN cerebro.catalog_job_events e ON e.job_id = j.job_id AND e.action = 'failed'
+                            WHERE j.owner = w.owner AND j.schedule = w.name AND e.logged > now() - interval '1 day'
+                              AND e.message = 'the schedule cannot be started: ' || w.why)
+    LOOP
+        INSERT INTO cerebro.catalog_jobs (owner, calls, session, schedule, lock_key)
+        VALUES (another.owner, another.calls, another.session, another.name, cerebro._lock_number())
+        RETURNING job_id INTO number;
+        INSERT INTO cerebro.catalog_job_events (job_id, action, message)
+        VALUES (number, 'failed', 'the schedule cannot be started: ' || another.why);
+    END LOOP;
     -- What is added here is started at the next call: until this transaction ends nobody else sees it.
     IF kept IS NOT NULL THEN
         FOR another IN

@@ -230,10 +230,51 @@ def test_a_schedule_with_a_mistake_is_refused_at_once(sql: Sql) -> None:
         ),
         ({"cerebro_pack": {"source_table": "none_such"}}, "0 3 * * *", "none_such"),
         ({"cerebro_pack": {"replace": False}}, "0 3 * * *", "allowed in a schedule: true"),
+        # What no table is there for yet is looked at as well: columns, names of outputs, configurations.
+        (
+            {"cerebro_pack": {"dependent_varname": "lable"}},
+            "0 3 * * *",
+            "got 'lable'; the columns of",
+        ),
+        (
+            {"cerebro_pack": {"independent_varname": "label"}},
+            "0 3 * * *",
+            "the column 'label' is of",
+        ),
+        (
+            {"cerebro_pack": {"output_table": "nowhere.x"}},
+            "0 3 * * *",
+            "cerebro_pack: output_table: got the schema 'nowhere'",
+        ),
+        (
+            {"cerebro_pack_validation": {"independent_varname": "y"}},
+            "0 3 * * *",
+            "got 'y'; the columns of",
+        ),
+        (
+            {"cerebro_fit_multiple": {"model_output_table": "blobs_test"}},
+            "0 3 * * *",
+            "replaces trained models only",
+        ),
+        (
+            {"cerebro_fit_multiple": {"model_selection_table": "blobs_test"}},
+            "0 3 * * *",
+            "has no column mst_key",
+        ),
+        ({}, "0 3 L * *", "allowed with timer := 'crontab'"),
+        ({}, "5/10 3 * * *", "allowed with timer := 'crontab'"),
         ({"cerebro_fit_multiple": {"validation_table": None}}, "0 3 * * *", "no validation_table"),
     ):
+        # Of tables that are made one after another, and have not been made yet.
+        given = calls(**changes).replace("nightly_", "wrong_")
         with pytest.raises(psycopg2.Error, match=told):
-            sql.run(SCHEDULE, ("wrong", cron, calls(**changes), MODEL, "crontab"))
+            sql.run(SCHEDULE, ("wrong", cron, given, MODEL, "crontab"))
+    later = {"cerebro_predict": {
+        "model_table": "nightly_out", "test_table": "blobs_test", "id_col": "number",
+        "independent_varname": "x", "output_table": "nightly_answers", "replace": True,
+    }}  # fmt: skip
+    with pytest.raises(psycopg2.Error, match="id_col: got 'number'; the columns of"):
+        sql.run(SCHEDULE, ("wrong", "0 3 * * *", json.dumps(NIGHTLY | later), MODEL, "crontab"))
     for text in (
         "[]",
         "{}",
@@ -305,3 +346,51 @@ def test_pg_cron_has_started_the_schedule(sql: Sql) -> None:
     columns = "name, version"
     found = sql.fetch(f"SELECT {columns} FROM cerebro.registered_versions WHERE name = 'nightly'")
     assert ("nightly", 1) in found
+
+
+def test_a_schedule_that_its_role_may_not_start_is_told(sql: Sql) -> None:
+    """A timer that is refused leaves no job: who looks what waits writes that down, once a day."""
+    sql.run("CREATE ROLE nightly_eve LOGIN IN ROLE cerebro_user")
+    sql.run(
+        "CREATE SCHEMA own AUTHORIZATION nightly_eve; GRANT SELECT ON blobs_train TO nightly_eve"
+    )
+    only = json.dumps({"cerebro_pack": NIGHTLY["cerebro_pack"] | {"output_table": "own.x"}})
+    sql.run("SET SESSION AUTHORIZATION nightly_eve")
+    try:
+        sql.run(SCHEDULE, ("eve", "0 3 * * *", only, None, "crontab"))
+    finally:
+        sql.run("RESET SESSION AUTHORIZATION")
+    told = (
+        "SELECT owner::text, status, error FROM cerebro.jobs WHERE schedule = 'eve' ORDER BY job_id"
+    )
+    sql.run("SELECT cerebro_work()")
+    assert sql.fetch(told) == []
+    cannot = "the schedule cannot be started: role nightly_eve "
+    wanted = [("nightly_eve", "failed", cannot + "is no member of cerebro_user")]
+    sql.run("REVOKE cerebro_user FROM nightly_eve")
+    for _ in range(2):
+        sql.run("SELECT cerebro_work()")
+        assert sql.fetch(told) == wanted
+    sql.run("ALTER ROLE nightly_eve NOLOGIN")
+    sql.run("SELECT cerebro_work()")
+    wanted.append(("nightly_eve", "failed", cannot + "may not log in"))
+    assert sql.fetch(told) == wanted
+    last = "SELECT last_status FROM cerebro.schedules WHERE name = 'eve'"
+    assert sql.value(last) == "failed"
+    sql.run("DROP OWNED BY nightly_eve; DROP ROLE nightly_eve")
+    sql.run("SELECT cerebro_work()")
+    assert sql.fetch(told)[2][1:] == (
+        "failed", "the schedule cannot be started: the role that made it was dropped",
+    )  # fmt: skip
+    sql.run("DELETE FROM cerebro.catalog_schedules WHERE name = 'eve'")
+
+
+@needs_pg_cron
+def test_uninstalling_ends_the_timers(home: Home, sql: Sql) -> None:
+    """The last test of this server: nothing is called that is not there any more."""
+    sql.run(SCHEDULE, ("each night", "0 3 * * *", calls(), MODEL, "pg_cron"))
+    sql.run("SELECT cron.schedule('mine', '0 3 * * *', 'SELECT 1')")
+    names = "SELECT jobname::text FROM cron.job ORDER BY 1"
+    assert sql.column(names) == ["cerebro each night", "cerebro jobs", "cerebro jobs at start", "mine"]  # fmt: skip
+    installer.uninstall(home.dsn, force=True)
+    assert sql.column(names) == ["mine"]

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import inspect
 import json
+import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -179,6 +181,8 @@ def test_what_is_written_out_has_the_names_of_sql(
         assert set(by_place) <= set(names[0][0])
     else:
         assert by_place == names[0][0][: len(by_place)]
+        if parameters[-1].kind is not inspect.Parameter.VAR_KEYWORD:  # else by name, as options
+            assert len(by_place) == len(names[0][0])
 
 
 def test_grids_are_those_of_sql() -> None:
@@ -389,3 +393,33 @@ def test_mlflow(db: Database, watched: Watched, tensorflow: None, tmp_path: Any)
     assert model.metadata.signature.inputs.inputs[0].shape == (-1, 6)
     rows = np.zeros((2, 6), np.float32)
     assert np.allclose(model.predict(rows), run.best().keras().predict(rows, verbose=0))
+
+
+def test_weights_and_biases(
+    db: Database, watched: Watched, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The files of offline runs, which ``wandb sync`` sends: names and values are in them as texts."""
+    pytest.importorskip("wandb", reason="needs wandb: pip install 'cerebro-db[wandb]'")
+    for name in ("WANDB_MODE", "WANDB_DIR", "WANDB_PROJECT"):
+        monkeypatch.delenv(name, raising=False)
+    run = db.run(watched.run_id)
+    folder = run.to_wandb(tmp_path / "offline", "blobs")
+    assert folder == tmp_path / "offline" / "wandb"
+    best = run.leaderboard().to_dict("records")[0]
+    named = f"run {run.run_id} configuration {best['mst_key']}".encode()
+    losses = run.metrics().query(f"mst_key == {best['mst_key']}")["loss"]
+    wanted = [run.facts.title.encode(), b"finished", b"learning_rate"]  # their group is the run
+    end = time.monotonic() + 20
+    while True:  # what wandb writes in a process of its own is there a little later, at times
+        files = [path.read_bytes() for path in folder.glob("offline-run-*/run-*.wandb")]
+        of_best = next((content for content in files if named in content), b"")
+        whole = [one for one in files if all(text in one for text in wanted)]
+        if len(whole) == 4 and all(repr(value).encode() in of_best for value in losses):
+            break
+        assert time.monotonic() < end, files
+        time.sleep(0.1)
+    assert len(files) == 4
+    assert b"blobs" in of_best
+    # Nothing of the machine that asked, where nothing was trained.
+    host = socket.gethostname().encode()
+    assert b"j" + bytes([len(host)]) + host not in b"".join(files)

@@ -155,6 +155,29 @@ def test_report(watched: Watched, own_folder: Path) -> None:
         told("report", watched.run_id, "-o", "/nowhere/report.html", "--no-curves", "--dsn", watched.dsn)  # fmt: skip
 
 
+def test_what_is_handed_on_is_told_to_programs(
+    watched: Watched, own_folder: Path, tensorflow: None
+) -> None:
+    run_id, where = watched.run_id, ["--dsn", watched.dsn]
+    found = told_json("tensorboard", run_id, "--logdir", own_folder, *where)
+    assert found["run_id"] == run_id
+    assert Path(found["folder"]).is_dir()
+    file = own_folder / "one.npz"
+    found = told_json("export", "watched_out", "--mst-key", 1, "--format", "npz", "--output", file, *where)  # fmt: skip
+    assert found == {"file": str(file), "bytes": file.stat().st_size}
+
+
+def test_all_commands_but_a_few_have_json() -> None:
+    import typer
+
+    commands = typer.main.get_command(app).commands
+    without = {
+        name for name, one in commands.items() if "--json" not in {o for p in one.params for o in p.opts}
+    }  # fmt: skip
+    # What serves, what installs, and what has a format of its own.
+    assert without == {"server", "install", "upgrade", "verify", "uninstall", "print", "worker", "daemon", "metrics"}  # fmt: skip
+
+
 def test_metrics(watched: Watched, own_folder: Path) -> None:
     from prometheus_client.parser import text_string_to_metric_families
 
