@@ -8,7 +8,6 @@ whose update is next, is a matter of ``updates``.
 from __future__ import annotations
 
 import json
-import os
 import struct
 import threading
 import time
@@ -22,6 +21,7 @@ import numpy as np
 
 from cerebro_db.configs.parameters import CompileParams
 from cerebro_db.errors import InvalidState, PeerLost
+from cerebro_db.relay.machine import cores
 from cerebro_db.training import updates
 from cerebro_db.training.peers import Meeting, Peers, Tick, impatient, mean_of
 from cerebro_db.training.program import LEARNING_RATE, Program, Recipe
@@ -275,14 +275,14 @@ class ParameterServer:
 
     def _saturating(self, size: int) -> int:
         """The fewest groups that are nearly as fast as any, by what was measured of one."""
-        made, cores = self._task.probe_steps, len(os.sched_getaffinity(0))
+        made, usable = self._task.probe_steps, cores()
         serial, pushes, computing = self._seconds
         push = pushes / (made * size)
         update = max(serial / made - push * size, 0.0)
         # These were computed side by side, on processors that there may be too few of.
-        shared = max(1.0, size / cores)
+        shared = max(1.0, size / usable)
         gradient = computing / (made * size) / shared
-        return GroupModel(size, cores, gradient, update, push).saturating
+        return GroupModel(size, usable, gradient, update, push).saturating
 
     def _probe(self, setting: Setting) -> float:
         """The loss at the end of a few steps."""
