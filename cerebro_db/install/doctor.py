@@ -208,7 +208,7 @@ def _of_server(connection: sqlalchemy.Connection) -> Iterator[Finding]:
         yield Finding("plpython3u", "missing", "not on the server's machine", advice)
     else:
         yield Finding("plpython3u", "ok", str(plpython))
-    yield _pg_cron(cron, cron_made, major if has_packages else None)
+    yield _pg_cron(cron, bool(cron_made), major if has_packages else None)
 
 
 def _pg_cron(version: object, is_made: bool, major: str | None) -> Finding:
