@@ -255,6 +255,13 @@ def test_pages_that_hints_name_are_there_with_their_headings() -> None:
     assert [one for one in named if one[1] not in sections(ROOT / one[0])] == []
 
 
+def test_a_site_with_a_broken_link_is_not_built() -> None:
+    """mkdocs counts the warnings that it shows: a quiet one is never strict."""
+    makefile = (ROOT / "Makefile").read_text()
+    (command,) = re.findall(r"/mkdocs\" build(.*)$", makefile, re.MULTILINE)
+    assert command.split() == ["--strict"]
+
+
 def test_every_decision_is_in_the_index() -> None:
     folder = ROOT / "docs" / "decisions"
     index = set(re.findall(r"\(([\w-]+\.md)\)", (folder / "README.md").read_text()))
