@@ -43,7 +43,7 @@ check: ## lint, check the types, the layers, and which Python the server needs
 
 docs: ## build the documentation as a site that one can search, in site/; a link that leads nowhere fails
 	@$(SETUP) --docs
-	@NO_MKDOCS_2_WARNING=1 "$(STATE)/docs/bin/mkdocs" build --strict --quiet
+	@NO_MKDOCS_2_WARNING=1 "$(STATE)/docs/bin/mkdocs" build --strict
 	@echo "site/index.html"
 
 format: ## let ruff format the sources

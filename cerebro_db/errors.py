@@ -165,9 +165,7 @@ class InvalidArchitecture(CerebroError):
     """A model's JSON is refused, or cannot be built."""
 
     sqlstate = "22023"
-    advice = (
-        "give what to_json() of a Keras model returns; docs/sql.md tells which layers are allowed"
-    )
+    advice = "give what to_json() of a Keras model returns; docs/sql/models.md lists what is allowed under Layers"
 
 
 class InvalidState(CerebroError):

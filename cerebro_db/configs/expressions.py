@@ -148,7 +148,7 @@ class _Reader:
         got = _source(node) if isinstance(node, ast.AST) else shown(node or self._text)
         return InvalidArgument(
             f"{self._what}: got {got}; {why or f'allowed: {_ALLOWED}'}",
-            hint="arithmetic, comparisons, indices and the functions that docs/sql.md lists under Expressions",
+            hint="arithmetic, comparisons, indices and the functions that docs/sql/configurations.md lists under Expressions",
         )
 
     def _head(self, line: str) -> tuple[str, ...] | None:
@@ -326,7 +326,7 @@ class _Reader:
             known = FAMILIES[""] if functions is None else functions
             raise InvalidArgument(
                 f"{self._what}: got the function {name[:_SHOWN]!r}, which is not allowed",
-                hint=f"{nearest(bare[:_SHOWN], known)} docs/sql.md lists all under Expressions",
+                hint=f"{nearest(bare[:_SHOWN], known)} docs/sql/configurations.md lists all under Expressions",
             )
         return functions[bare]
 

@@ -149,7 +149,7 @@ class Grid:
 
 @hinted(
     "compile_params_grid is such as {'loss': ['mse'], 'optimizer_params_list': "
-    "[{'optimizer': ['Adam'], 'lr': [0.001, 0.1, 'log']}]}; docs/sql.md tells more under cerebro.cerebro_generate_configs"
+    "[{'optimizer': ['Adam'], 'lr': [0.001, 0.1, 'log']}]}; docs/sql/configurations.md tells more"
 )
 def parse_compile_grid(text: str) -> Grid:
     """Parses and checks a compile_params_grid."""
@@ -208,8 +208,8 @@ def _model_grids(
 
 
 @hinted(
-    "fit_params_grid is such as {'batch_size': [16, 32], 'epochs': [1]}; docs/sql.md lists the "
-    "parameters under Fit parameters"
+    "fit_params_grid is such as {'batch_size': [16, 32], 'epochs': [1]}; docs/sql/configurations.md "
+    "lists the parameters under Fit parameters"
 )
 def parse_fit_grid(text: str) -> Grid:
     """Parses and checks a fit_params_grid."""

@@ -169,7 +169,7 @@ def _remembered(parse: Callable[[str], T]) -> Callable[[str], T]:
 @_remembered
 @hinted(
     "compile_params are such as loss='mse',optimizer='Adam(lr=0.01)',metrics=['mae']; "
-    "docs/sql.md lists them under Compile parameters"
+    "docs/sql/configurations.md lists them under Compile parameters"
 )
 def parse_compile_params(text: str) -> CompileParams:
     """Parses for example ``loss='mse',optimizer='Adam(lr=0.1)',metrics=['mae'],l2=0.001``."""
@@ -201,7 +201,7 @@ def parse_compile_params(text: str) -> CompileParams:
 
 @_remembered
 @hinted(
-    "fit_params are such as batch_size=32,epochs=1; docs/sql.md lists them under Fit parameters"
+    "fit_params are such as batch_size=32,epochs=1; docs/sql/configurations.md lists them under Fit parameters"
 )
 def parse_fit_params(text: str) -> FitParams:
     """Parses for example ``batch_size=16,epochs=1``; verbose is accepted and ignored."""

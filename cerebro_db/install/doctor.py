@@ -198,20 +198,33 @@ def _of_database(dsn: str) -> Iterator[Finding]:
 def _of_server(connection: sqlalchemy.Connection) -> Iterator[Finding]:
     ((version, plpython, cron, cron_made),) = rows(connection, queries.SERVER_FACTS, "the server")
     yield Finding("server", "ok", str(version))
+    major = str(version).partition(".")[0].partition(" ")[0]
+    # Greenplum 6 is a 9.4, and has packages of its own.
+    has_packages = not major.isdigit() or int(major) >= _FIRST_OF_PACKAGES
     if plpython is None:
-        major = str(version).partition(".")[0].partition(" ")[0]
-        # Greenplum 6 is a 9.4, and has packages of its own.
         advice = "install the one of the server's own packages, of its very version"
-        if not major.isdigit() or int(major) >= _FIRST_OF_PACKAGES:
+        if has_packages:
             advice = postgres.packages_of(major, server=False)
         yield Finding("plpython3u", "missing", "not on the server's machine", advice)
     else:
         yield Finding("plpython3u", "ok", str(plpython))
-    if cron is None:
-        yield Finding("pg_cron", "optional", "not on the server's machine; for runs at fixed times")
+    yield _pg_cron(cron, bool(cron_made), major if has_packages else None)
+
+
+def _pg_cron(version: object, is_made: bool, major: str | None) -> Finding:
+    """What starts runs at fixed times; without a major version the server has no package of it."""
+    if is_made:
+        return Finding("pg_cron", "ok", str(version))
+    advice = "docs/jobs.md tells how to set it up, and what does without it"
+    if version is not None:
+        value = f"{version}; this database has no CREATE EXTENSION pg_cron"
     else:
-        made = "" if cron_made else "; this database has no CREATE EXTENSION pg_cron"
-        yield Finding("pg_cron", "ok" if cron_made else "optional", f"{cron}{made}")
+        value = "not on the server's machine; for runs at fixed times"
+        if major is None:
+            advice = "docs/jobs.md tells what does without it"
+        else:
+            advice = f"apt-get install postgresql-{major}-cron; {advice}"
+    return Finding("pg_cron", "optional", value, advice)
 
 
 def _of_installation(dsn: str) -> Iterator[Finding]:

@@ -167,7 +167,8 @@ class Cluster:
             raise ClusterFailed(
                 f"{self.data} is of PostgreSQL {major}, and this machine has PostgreSQL {newest}",
                 f"To keep the data, install PostgreSQL {major} again beside it and move them with"
-                ' pg_upgrade or pg_dumpall; or begin anew: "cerebro server destroy".',
+                " pg_upgrade or pg_dumpall: docs/install.md tells how under After an upgrade of the system."
+                ' Or begin anew: "cerebro server destroy".',
             ) from error
 
     @property

@@ -14,7 +14,7 @@ from cerebro_db.configs.encodings import Recorded, parse_recorded
 from cerebro_db.configs.messages import shown
 from cerebro_db.errors import PACK_AGAIN, InvalidData, UndefinedTable, WrongObjectType
 from cerebro_db.postgres.names import QualifiedName, quote
-from cerebro_db.postgres.relations import Relation, find
+from cerebro_db.postgres.relations import KINDS, Relation, find
 from cerebro_db.postgres.sessions import Session
 from cerebro_db.postgres.table_kinds import MAX_TARGETS, Facts, Shape
 
@@ -378,21 +378,31 @@ def packed_of(session: Session, oid: int, role: str) -> PackedTable:
     """A packed table that was found before, whatever its name is now.
 
     Raises:
-        UndefinedTable: it was dropped.
+        UndefinedTable: it was dropped, or what has its number is something else.
     """
-    rows = session.run(_NAME_OF, (oid,))
+    rows = session.run(_NAME_OF, (oid, list(KINDS)))
     if not rows:
         raise UndefinedTable(
-            f"{role}: the packed table that the run began with was dropped",
-            hint="start a new run with a table that is packed again",
+            f"{role}: the packed table that the run began with is not there",
+            hint=f"it was dropped, or {MOVED}: start a new run with a table that is packed again",
         )
-    return load_packed(session, QualifiedName(*rows[0]).text, role)
+    try:
+        return load_packed(session, QualifiedName(*rows[0]).text, role)
+    except WrongObjectType as error:
+        raise UndefinedTable(
+            error.message, hint=f"it is no packed table any more, or {MOVED}: start a new run"
+        ) from None
 
 
+# Why what a run has read may be something else in the whole database.
+MOVED = (
+    "the database was restored from a dump, which gives tables other numbers, so that no run that was under way "
+    "goes on there"
+)
 _NAME_OF = """
 SELECT n.nspname, c.relname
   FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
- WHERE c.oid = %s
+ WHERE c.oid = %s AND c.relkind = ANY (%s::pg_catalog.text[])
 """
 
 

@@ -52,7 +52,7 @@ from cerebro_db.postgres.control import transaction
 from cerebro_db.postgres.dialects.choice import PostgreSQL
 from cerebro_db.postgres.dialects.postgresql_training import StateTables
 from cerebro_db.postgres.names import QualifiedName
-from cerebro_db.postgres.packed import PackedTable, packed_of
+from cerebro_db.postgres.packed import MOVED, PackedTable, packed_of
 from cerebro_db.postgres.packed import fingerprint as packed_fingerprint
 from cerebro_db.postgres.records import ADD, CLONE, PROMOTE, STOP, DecisionRow, decisions_of
 from cerebro_db.postgres.rounds import copy_rounds
@@ -344,7 +344,7 @@ def _check_print(session: Session, packed: PackedTable, before: str | None, role
         raise InvalidData(
             f"{role}: {packed.relation.name} has been changed since the run began; "
             "allowed: to go on with the same rows only",
-            hint="start a new run",
+            hint=f"start a new run. Where nobody has changed it {MOVED}",
         )
 
 

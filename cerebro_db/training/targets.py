@@ -97,7 +97,7 @@ def encoding_for(facts: TargetFacts, wanted: Target, units: int) -> str:
             raise InvalidArgument(
                 "got a loss or metric for class ids and a float target; allowed: one for "
                 "numbers, or a target of integer, text or boolean type",
-                hint="mse is a loss for numbers; docs/sql.md tells the target of each under Compile parameters",
+                hint="mse is a loss for numbers; docs/sql/configurations.md tells the target of each under Compile parameters",
             )
         return "float"
     if wanted is Target.IDS and units >= facts.num_classes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -232,6 +233,33 @@ def test_relative_links_lead_somewhere() -> None:
         if not file.exists() or (anchor and anchor not in anchors(file)):
             broken.append(f"{page.name}: {target}")
     assert broken == []
+
+
+def test_pages_that_hints_name_are_there_with_their_headings() -> None:
+    texts = [
+        node.value
+        for path in (ROOT / "cerebro_db").rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    ]
+    found = {
+        (match[1], match[2])
+        for text in texts
+        for match in re.finditer(
+            r"(docs/[\w/-]+\.md)(?:[\w ]*? under ([A-Z]\w*(?: [a-z]+)*))?", text
+        )
+    }
+    assert ("docs/sql/configurations.md", "Compile parameters") in found
+    assert [name for name, _ in found if not (ROOT / name).exists()] == []
+    named = [(name, heading) for name, heading in found if heading]
+    assert [one for one in named if one[1] not in sections(ROOT / one[0])] == []
+
+
+def test_a_site_with_a_broken_link_is_not_built() -> None:
+    """mkdocs counts the warnings that it shows: a quiet one is never strict."""
+    makefile = (ROOT / "Makefile").read_text()
+    (command,) = re.findall(r"/mkdocs\" build(.*)$", makefile, re.MULTILINE)
+    assert command.split() == ["--strict"]
 
 
 def test_every_decision_is_in_the_index() -> None:

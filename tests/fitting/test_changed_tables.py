@@ -132,6 +132,35 @@ def test_a_run_does_not_go_on_with_less(bench: Any, fit: Callable[..., Any], cop
         bench.run("SELECT cerebro_resume(%s)", (run_id,))
 
 
+@pytest.mark.parametrize(
+    ("other", "error", "message"),
+    [
+        ("reltoastrelid", psycopg2.errors.UndefinedTable, "source_table: the packed table that the run began with is not"),
+        ("'blobs'::regclass", psycopg2.errors.UndefinedTable, r"source_table: .*blobs is not packed"),
+        ("'packed'::regclass", psycopg2.errors.DataException, r"source_table: .*packed has been changed since"),
+    ],
+    ids=["no table", "not packed", "packed"],
+)  # fmt: skip
+def test_a_restored_dump_has_other_tables_under_the_numbers(
+    bench: Any,
+    fit: Callable[..., Any],
+    copied: Any,
+    other: str,
+    error: type[Exception],
+    message: str,
+) -> None:
+    copied("SELECT 1")
+    _, run_id = fit(packed="changed", max_seconds=0.001)
+    bench.run(
+        f"UPDATE cerebro.catalog_runs SET source_oid = (SELECT {other} FROM pg_class "
+        f"WHERE oid = 'changed'::regclass) WHERE run_id = {run_id}"
+    )
+    with pytest.raises(error, match=message) as caught:
+        bench.run("SELECT cerebro_resume(%s)", (run_id,))
+    assert "the database was restored from a dump" in caught.value.diag.message_hint
+    bench.run("SELECT cerebro_drop_run(%s)", (run_id,))
+
+
 def test_thousands_of_buffers_take_no_time(bench: Any, copied: Any) -> None:
     """Their bytes are not read: those of a large table would take minutes."""
     bench.run(

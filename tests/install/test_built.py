@@ -51,7 +51,17 @@ class Clone:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        ignored = shutil.ignore_patterns("__pycache__", ".*", "site", "dist", "build")
+        ignored = shutil.ignore_patterns(
+            "__pycache__",
+            ".git",
+            ".cerebro",
+            ".venv",
+            ".*_cache",
+            ".hypothesis",
+            "site",
+            "dist",
+            "build",
+        )
         shutil.copytree(ROOT, folder, ignore=ignored)
         # Between releases, also where these sources are those of one.
         self.set_base(f"{BASE}.post0")
@@ -172,7 +182,7 @@ def test_an_sdist_is_complete_and_keeps_its_version(
     subprocess.run(["tar", "-xzf", str(sdist), "-C", str(tmp_path)], check=True)
     (folder,) = tmp_path.iterdir()
     for name in (
-        "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "Makefile", "README.md", "docs/install.md", "mkdocs.yml",
+        ".ci/run", ".pre-commit-config.yaml", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "Makefile", "README.md", "docs/install.md", "mkdocs.yml",
         "scripts/requirements.txt", "scripts/setup", "sql/objects/010_version.sql", "tests/conftest.py",
         "tests/upgrades/left_by_0.1.0.sql.gz", "udfs/cerebro_pack.py",
     ):  # fmt: skip

@@ -149,3 +149,17 @@ def test_a_server_without_plpython(
     assert found["plpython3u"].state == "missing"
     assert advice in (found["plpython3u"].advice or "")
     assert found["pg_cron"].state == "optional"
+    package = "apt-get install postgresql-15-cron; " if version.startswith("15") else ""
+    assert (found["pg_cron"].advice or "").startswith(f"{package}docs/jobs.md tells")
+
+
+def test_pg_cron_that_is_not_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    facts = [("15.4", "1.0", "1.6", False)]
+    monkeypatch.setattr(doctor, "rows", lambda *_: facts)
+    (*_, found) = doctor._of_server(None)  # type: ignore[arg-type]
+    assert (found.name, found.state) == ("pg_cron", "optional")
+    assert "no CREATE EXTENSION" in found.value
+    assert "docs/jobs.md" in (found.advice or "")
+    facts[:] = [("15.4", "1.0", "1.6", True)]
+    (*_, found) = doctor._of_server(None)  # type: ignore[arg-type]
+    assert (found.state, found.advice) == ("ok", None)
