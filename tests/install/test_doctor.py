@@ -85,6 +85,23 @@ def test_data_of_another_version(tmp_path: Path) -> None:
     assert "docs/install.md" in (last.advice or "")
 
 
+def test_a_package_that_was_upgraded_and_a_database_that_was_not(database: str, sql: Any) -> None:
+    body = sql.value(
+        "SELECT prosrc FROM pg_proc WHERE oid = 'cerebro.cerebro_version()'::regprocedure"
+    )
+    earlier = body.replace(f"'version': '{cerebro_db.__version__}'", "'version': '0.0.9'")
+    assert earlier != body
+    sql.run(
+        f"CREATE OR REPLACE FUNCTION cerebro.cerebro_version() RETURNS text LANGUAGE plpython3u AS $x${earlier}$x$"
+    )
+    (*_, last) = examine(database, None)
+    assert (last.name, last.state) == ("Cerebro-DB", "missing")
+    assert last.value == (
+        f"the database has version 0.0.9 of Cerebro-DB, this is {cerebro_db.__version__}"
+    )
+    assert "cerebro upgrade" in (last.advice or "")
+
+
 def test_no_database_and_no_server(tmp_path: Path) -> None:
     (*_, last) = examine(None, None)
     assert (last.name, last.state) == ("database", "optional")
