@@ -74,13 +74,22 @@ def examine(dsn: str | None, cluster: Cluster | None) -> list[Finding]:
     found = [*_of_machine(), *_of_package()]
     if dsn is None and cluster is not None and cluster.data.exists():
         if cluster.pid() is None:
-            advice = 'start it, or name a database: --dsn "..."'
-            return [*found, Finding("server", "optional", f"none runs in {cluster.home}", advice)]
+            return [*found, _stopped(cluster)]
         dsn = cluster.dsn()
     if dsn is None:
         advice = '--dsn "..." examines a database, and what runs beside its server'
         return [*found, Finding("database", "optional", "none was named", advice)]
     return [*found, *_of_database(dsn)]
+
+
+def _stopped(cluster: Cluster) -> Finding:
+    """An embedded server that does not run, and may not be able to: its data may be of another version."""
+    try:
+        cluster.psql()
+    except CerebroError as error:
+        return Finding("server", "missing", error.message, error.hint)
+    advice = 'start it, or name a database: --dsn "..."'
+    return Finding("server", "optional", f"none runs in {cluster.home}", advice)
 
 
 # -- this machine ----------------------------------------------------------------------------------
@@ -183,6 +192,7 @@ def _of_database(dsn: str) -> Iterator[Finding]:
             server = list(_of_server(connection))
             ((name, installed),) = rows(connection, queries.INSTALLED, "the schema")
             script = installed_script(connection, Script())
+            ((role, superuser),) = rows(connection, queries.SUPERUSER, "the role")
     except CerebroError as error:
         yield Finding("database", "missing", error.message, error.hint or "name another: --dsn")
         return
@@ -192,6 +202,12 @@ def _of_database(dsn: str) -> Iterator[Finding]:
         yield Finding("Cerebro-DB", "missing", f'not in database "{name}"', advice)
         return
     yield Finding("interpreter", "ok", script.python)
+    if superuser != "on":
+        value = (
+            f'in database "{name}"; whether it works was not tried: role "{role}" is no superuser'
+        )
+        yield Finding("Cerebro-DB", "warning", value, 'connect as one, for example as "postgres"')
+        return
     yield from _of_installation(dsn)
 
 

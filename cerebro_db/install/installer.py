@@ -11,7 +11,7 @@ import cerebro_db
 from cerebro_db.errors import InstallationFailed
 from cerebro_db.install import queries
 from cerebro_db.install.connection import Warnings, execute, rows, transaction
-from cerebro_db.install.places import installed_script
+from cerebro_db.install.places import installed_script, installed_version
 from cerebro_db.install.script import Script, sql_array, sql_string
 from cerebro_db.postgres.dialects.greenplum_install import (
     PRIORITY,
@@ -67,6 +67,7 @@ def verify(dsn: str, script: Script) -> Report:
     warnings = Warnings()
     with transaction(dsn, warnings) as connection:
         _require_installed(connection)
+        _require_version(installed_version(connection))
         _require_functions(connection, script.functions())
         _require_superuser(connection)
         version = str(rows(connection, queries.VERSION, "the version")[0][0])
@@ -192,6 +193,18 @@ def _require_superuser(connection: sqlalchemy.Connection) -> None:
         raise InstallationFailed(
             f'this needs a superuser, and role "{role}" is not one',
             'Connect as a superuser, for example as "postgres".',
+        )
+
+
+def _require_version(installed: str | None) -> None:
+    """Raises InstallationFailed where another version has made what is in the database.
+
+    A package that was upgraded in its place is not: its functions work with tables of the version before.
+    """
+    if installed not in (None, cerebro_db.__version__):
+        raise InstallationFailed(
+            f"the database has version {installed} of Cerebro-DB, this is {cerebro_db.__version__}",
+            'Run "cerebro upgrade" with the version that the server shall run.',
         )
 
 

@@ -59,6 +59,11 @@ def installed_script(connection: sqlalchemy.Connection, otherwise: Script) -> Sc
     return Script(known["interpreter"], known["package"], known["directory"])
 
 
+def installed_version(connection: sqlalchemy.Connection) -> str | None:
+    """The version that has made the functions of a database; None where they do not tell, as those of 0.1.0."""
+    return _told(connection).get("version")
+
+
 def _known(dsn: str) -> Mapping[str, str]:
     with transaction(dsn) as connection:
         return _told(connection)

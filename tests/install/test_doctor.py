@@ -14,6 +14,7 @@ from packaging.requirements import Requirement
 import cerebro_db
 from cerebro_db.install import doctor, postgres
 from cerebro_db.install.doctor import examine
+from cerebro_db.install.embedded import Cluster
 from tests.install.test_cli import cerebro
 
 MACHINE = ["PostgreSQL of this machine", "processors", "memory", "package", "Python of trainers"]
@@ -62,6 +63,43 @@ def test_a_function_that_is_missing(database: str, sql: Any) -> None:
     assert (last.name, last.state) == ("Cerebro-DB", "missing")
     assert last.value.endswith("missing in schema cerebro: cerebro_pause")
     assert last.advice == 'Run "cerebro upgrade".'
+
+
+def test_a_role_that_may_not_look(database: str, administrator: Any) -> None:
+    administrator.run("CREATE ROLE looks_on LOGIN IN ROLE cerebro_user")
+    try:
+        (*_, last) = examine(f"{database} user=looks_on", None)
+    finally:
+        administrator.run("DROP ROLE looks_on")
+    assert (last.name, last.state) == ("Cerebro-DB", "warning")
+    assert 'role "looks_on" is no superuser' in last.value
+
+
+def test_data_of_another_version(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path)
+    cluster.data.mkdir()
+    (cluster.data / "PG_VERSION").write_text("9\n")
+    (*_, last) = examine(None, cluster)
+    assert (last.name, last.state) == ("server", "missing")
+    assert "is of PostgreSQL 9, and this machine has" in last.value
+    assert "docs/install.md" in (last.advice or "")
+
+
+def test_a_package_that_was_upgraded_and_a_database_that_was_not(database: str, sql: Any) -> None:
+    body = sql.value(
+        "SELECT prosrc FROM pg_proc WHERE oid = 'cerebro.cerebro_version()'::regprocedure"
+    )
+    earlier = body.replace(f"'version': '{cerebro_db.__version__}'", "'version': '0.0.9'")
+    assert earlier != body
+    sql.run(
+        f"CREATE OR REPLACE FUNCTION cerebro.cerebro_version() RETURNS text LANGUAGE plpython3u AS $x${earlier}$x$"
+    )
+    (*_, last) = examine(database, None)
+    assert (last.name, last.state) == ("Cerebro-DB", "missing")
+    assert last.value == (
+        f"the database has version 0.0.9 of Cerebro-DB, this is {cerebro_db.__version__}"
+    )
+    assert "cerebro upgrade" in (last.advice or "")
 
 
 def test_no_database_and_no_server(tmp_path: Path) -> None:
