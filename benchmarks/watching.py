@@ -151,7 +151,7 @@ def looks(dsn: str, execute: Any) -> None:
 # -- what looking takes from a run -----------------------------------------------------
 def effect(dsn: str, execute: Any, pairs: int, epochs: int) -> None:
     """Print how long a run takes with and without somebody who watches it."""
-    execute("SET search_path = pg_catalog, cerebro_watching, cerebro")
+    execute("SET search_path = cerebro_watching, cerebro")
     execute("CREATE SCHEMA cerebro_watching")
     try:
         for statement in _WATCHED:

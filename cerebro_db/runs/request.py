@@ -104,7 +104,7 @@ class FitRequest:
             raise InvalidArgument(
                 f"deterministic: got true beside strategy := {chosen.name!r}{given}, whose workers do not "
                 "wait for each other; allowed: false, or NULL",
-                hint=f"strategy_params := '{instead}' is deterministic; cerebro_replay makes a run again in the "
+                hint=f"strategy_params := '{instead}' is deterministic; cerebro.cerebro_replay makes a run again in the "
                 "order that it has recorded",
             )
 
