@@ -7,6 +7,7 @@ an error of a segment would jump over the frames of Python.
 import ctypes
 import os
 import select
+import signal
 from typing import Any, List
 
 _UTF8 = 6  # the number of that encoding in the server
@@ -218,6 +219,34 @@ class held:
             self._count.value = self._before  # which an error of the server has set to zero
 
 
+class undisturbed:
+    """Inside, no cancel request and no timeout reaches a server that has segments; it comes afterwards.
+
+    Such a server tells segments of the subtransaction of a statement before PL/Python is ready for an error, and
+    of its end when it is so no longer. An error there jumps over the frames of Python, and leaves a broken
+    interpreter to the session's next call. That the session shall end is heard all the same.
+    """
+
+    def __enter__(self) -> None:
+        self._is_needed = raises_interrupts()
+        if self._is_needed:
+            self._mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+            cancel = _cancel_flag()
+            self._came_before = cancel.value
+            cancel.value = False
+
+    def __exit__(self, *error: Any) -> None:
+        if self._is_needed:
+            if self._came_before:
+                _cancel_flag().value = True
+                ctypes.c_bool.in_dll(program(), "InterruptPending").value = True
+            signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
+
+
+def _cancel_flag() -> Any:
+    return ctypes.c_bool.in_dll(program(), "QueryCancelPending")
+
+
 def _raise_pending() -> None:
     """Raise an interrupt that is there, once, as KeyboardInterrupt."""
     if deferred._hook is None or deferred._told:
@@ -230,7 +259,7 @@ def _raise_pending() -> None:
 def cancel_is_told() -> None:
     """An error of ours tells of the cancel: the server would raise its own in the place of that."""
     if raises_interrupts() and not is_ending():
-        ctypes.c_bool.in_dll(program(), "QueryCancelPending").value = False
+        _cancel_flag().value = False
         timed_out(forget=True)
 
 

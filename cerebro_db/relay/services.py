@@ -51,7 +51,8 @@ class Services:
         try:
             if backend.is_within_query():
                 raise failure(self._plpy, "0A000", _WITHIN, _WITHIN_HINT)
-            answer: Dict[str, Any] = work(given)
+            with backend.undisturbed():
+                answer: Dict[str, Any] = work(given)
             return answer
         except (self._plpy.Error, self._plpy.SPIError) as error:
             return {"failed": self.told(error)}
@@ -91,5 +92,6 @@ class Services:
 
     def leave(self) -> None:
         """Take back what a process has left open that is gone."""
-        while self._subtransactions:
-            self._subtransaction("undo")
+        with backend.undisturbed():
+            while self._subtransactions:
+                self._subtransaction("undo")

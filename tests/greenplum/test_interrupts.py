@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -114,3 +115,30 @@ def test_a_call_that_waits_for_its_trainer_is_interrupted(
     sql.run("RESET statement_timeout")
     sql.fetch(asked)
     segments.run("DROP FUNCTION stop_trainers(integer)")
+
+
+def test_a_cancel_at_any_moment_of_a_statement_leaves_the_session_usable(
+    segments: Sql, connect: Callable[[str], Sql]
+) -> None:
+    """The server tells segments of each subtransaction before PL/Python is ready for an error."""
+    sql = connect(segments.dsn)
+    load = "SELECT cerebro_load_model('cancelled_nets', cerebro_mlp(3, ARRAY[8], 4))"
+    sql.fetch(load)
+    begin = time.monotonic()
+    sql.fetch(load)
+    took, pid = time.monotonic() - begin, sql.connection.info.backend_pid
+    cancelled = 0
+    for number in range(60):
+        timer = threading.Timer(took * number / 60, sql.connection.cancel)
+        timer.start()
+        try:
+            sql.fetch(load)
+        except psycopg2.errors.QueryCanceled:
+            cancelled += 1
+        timer.join()
+        with contextlib.suppress(psycopg2.errors.QueryCanceled):  # of a request that came late
+            sql.fetch("SELECT 1")
+        sql.fetch(load)
+    assert cancelled > 10
+    assert sql.connection.info.backend_pid == pid
+    segments.run("DROP TABLE cancelled_nets")
