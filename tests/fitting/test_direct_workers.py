@@ -170,16 +170,16 @@ def test_a_hop_that_nobody_wants_any_more_is_given_up(
     one = worker(run_id)
     until(lambda: status(bench, run_id) == ["joining", "joining"])
     caller = Background(bench.dsn, "SELECT cerebro_resume(%s)", (run_id,))
-    code, _, errors = other.ended()
-    assert code == 1
-    assert re.search(r"began with threads \d+; this worker has 7", errors)
-    assert "--any-machine" in errors
     ordered = (
         "SELECT count(*) FROM cerebro._direct_orders WHERE run_id = %s AND answer IS NULL "
         "AND (hop::json ->> 'mst_key')::int = 2"
     )
     until(lambda: bench.value(ordered, (run_id,)))
     bench.run("SELECT cerebro_cancel(%s, 2)", (run_id,))
+    code, _, errors = other.ended()
+    assert code == 1
+    assert re.search(r"began with threads \d+; this worker has 7", errors)
+    assert "--any-machine" in errors
     caller.join()
     assert results(bench, "direct_cancelled", run_id)[0] == calm[0][:1]
     code, told, _ = one.ended()

@@ -69,7 +69,7 @@ def test_it_imports_only_the_standard_library() -> None:
 
 
 ALLOWED = {
-    "array", "ctypes", "decimal", "errno", "fcntl", "hashlib", "json", "os", "pwd", "resource", "select",
+    "array", "ctypes", "decimal", "errno", "fcntl", "hashlib", "json", "os", "pwd", "resource", "select", "signal",
     "socket", "stat",
     "struct", "subprocess", "sys", "time", "typing",
 }  # fmt: skip
