@@ -228,7 +228,7 @@ def _of_server(connection: sqlalchemy.Connection) -> Iterator[Finding]:
 
 
 def _pg_cron(version: object, is_made: bool, major: str | None) -> Finding:
-    """What starts runs at fixed times; without a major version the server has no package of it."""
+    """State of pg_cron, which starts runs at fixed times; without a major version it names no package."""
     if is_made:
         return Finding("pg_cron", "ok", str(version))
     advice = "docs/jobs.md tells how to set it up, and what does without it"
