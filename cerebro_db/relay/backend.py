@@ -231,27 +231,23 @@ class undisturbed:
         self._is_needed = raises_interrupts()
         if self._is_needed:
             self._mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-            cancel = _cancel_flag()
+            cancel = _flag("QueryCancelPending")
             self._came_before = cancel.value
             cancel.value = False
 
     def __exit__(self, *error: Any) -> None:
         if self._is_needed:
             if self._came_before:
-                _cancel_flag().value = True
-                ctypes.c_bool.in_dll(program(), "InterruptPending").value = True
+                _flag("QueryCancelPending").value = True
+                _flag("InterruptPending").value = True
             signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
-
-
-def _cancel_flag() -> Any:
-    return ctypes.c_bool.in_dll(program(), "QueryCancelPending")
 
 
 def _raise_pending() -> None:
     """Raise an interrupt that is there, once, as KeyboardInterrupt."""
     if deferred._hook is None or deferred._told:
         return
-    if _flag("QueryCancelPending") or is_ending():
+    if _flag("QueryCancelPending").value or is_ending():
         deferred._told = True
         raise KeyboardInterrupt
 
@@ -259,7 +255,7 @@ def _raise_pending() -> None:
 def cancel_is_told() -> None:
     """An error of ours tells of the cancel: the server would raise its own in the place of that."""
     if raises_interrupts() and not is_ending():
-        _cancel_flag().value = False
+        _flag("QueryCancelPending").value = False
         timed_out(forget=True)
 
 
@@ -272,11 +268,12 @@ def timed_out(forget: bool = False) -> bool:
 
 def is_ending() -> bool:
     """True if the server has told this process to end, not only its statement."""
-    return hasattr(program(), "ProcDiePending") and _flag("ProcDiePending")
+    return hasattr(program(), "ProcDiePending") and _flag("ProcDiePending").value
 
 
-def _flag(name: str) -> bool:
-    return bool(ctypes.c_bool.in_dll(program(), name).value)
+def _flag(name: str) -> Any:
+    """A flag of a server with segments."""
+    return ctypes.c_bool.in_dll(program(), name)
 
 
 def _cancel_hook() -> Any:
