@@ -9,11 +9,13 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import psycopg2
 import pytest
 from pace import stretched, until
 from reasons import EMBEDDED_ONLY
@@ -117,34 +119,112 @@ def trainer_of(worker: Worker) -> int:
     return 0
 
 
-ORDERED = "SELECT count(*) FROM cerebro._direct_orders WHERE run_id = %s AND answer IS NULL"
+class Gate:
+    """While it is shut no hop of any run can be committed: so no run ends before a test has seen it."""
+
+    KEY = 7_130_215
+
+    def __init__(self, dsn: str, sql: Any) -> None:
+        self._sql = sql
+        self._keeper = psycopg2.connect(dsn)
+        self._keeper.autocommit = True
+        sql.run(
+            "CREATE FUNCTION public.pass_the_gate() RETURNS trigger LANGUAGE plpgsql AS "
+            f"$$ BEGIN PERFORM pg_catalog.pg_advisory_xact_lock_shared({self.KEY}); RETURN NEW; END $$; "
+            "CREATE TRIGGER gate BEFORE INSERT ON cerebro.catalog_hops "
+            "FOR EACH ROW EXECUTE PROCEDURE public.pass_the_gate()"
+        )
+
+    def __enter__(self) -> None:
+        self._ask("pg_advisory_lock")
+
+    def __exit__(self, *_: object) -> None:
+        self._ask("pg_advisory_unlock")
+
+    def _ask(self, function: str) -> None:
+        with self._keeper.cursor() as cursor:
+            cursor.execute(f"SELECT {function}({self.KEY})")
+
+    def remove(self) -> None:
+        """Open it for good."""
+        self._keeper.close()
+        self._sql.run("DROP FUNCTION public.pass_the_gate() CASCADE")
+
+
+@pytest.fixture(scope="module")
+def gate(bench: Any, calm: list[Any]) -> Iterator[Gate]:
+    """Shut inside of ``with gate:``."""
+    made = Gate(bench.dsn, bench)
+    yield made
+    made.remove()
+
+
+def ordered(sql: Any, run_id: int) -> Any:
+    """An order that has no answer yet, and of which configuration it is."""
+    rows = sql.fetch(
+        "SELECT order_id, (hop::json ->> 'mst_key')::int FROM cerebro._direct_orders "
+        "WHERE run_id = %s AND answer IS NULL",
+        (run_id,),
+    )
+    return rows[0] if rows else None
+
+
+@contextmanager
+def stuck(sql: Any, gate: Gate, run_id: int, one: Worker) -> Iterator[int]:
+    """A hop whose trainer computes on and on; the number of its configuration."""
+    with gate:
+        until(lambda: ordered(sql, run_id))
+        trainer = trainer_of(one)
+        os.kill(trainer, signal.SIGSTOP)
+
+    def same() -> Any:
+        # The first one may be computed, and only be waiting at the gate.
+        found = ordered(sql, run_id)
+        time.sleep(0.5)
+        return found and found == ordered(sql, run_id) and found
+
+    _, mst_key = until(same)
+    try:
+        yield mst_key
+    finally:
+        with suppress(ProcessLookupError):  # its keeper ends one that nobody waits for
+            os.kill(trainer, signal.SIGKILL)
 
 
 def test_workers_come_die_and_leave_and_nothing_else_changes(
-    bench: Any, calm: list[Any], worker: Callable[..., Worker]
+    bench: Any, calm: list[Any], gate: Gate, worker: Callable[..., Worker]
 ) -> None:
     """Killed in a hop, without its trainer, without its driver, asked to leave; and one that keeps nothing."""
     run_id = paused(bench, "direct_out")
     first = worker(run_id)
     until(lambda: status(bench, run_id) == ["joining"])
     resume = "SELECT cerebro_resume(%s)"
-    caller = Background(bench.dsn, resume, (run_id,))
+    with gate:
+        caller = Background(bench.dsn, resume, (run_id,))
+        until(lambda: ordered(bench, run_id))
     until(lambda: hops_of(bench, run_id)[0] >= 2)
-    until(lambda: bench.value(ORDERED, (run_id,)))
-    first.process.send_signal(signal.SIGKILL)
-    second = worker(run_id, "--cache-mb", "0")
-    until(lambda: hops_of(bench, run_id)[1:] > [2])
-    os.kill(trainer_of(second), signal.SIGKILL)
-    before = hops_of(bench, run_id)[1]
-    until(lambda: hops_of(bench, run_id)[1] > before)
-    bench.run("SELECT pg_terminate_backend(%s)", (caller.pid,))
-    caller.join()
+    with stuck(bench, gate, run_id, first):
+        second = worker(run_id, "--cache-mb", "0")
+        until(lambda: status(bench, run_id)[1:] in (["waiting"], ["training"]))
+        first.process.send_signal(signal.SIGKILL)
+        until(lambda: status(bench, run_id)[0] == "left")
+    until(lambda: hops_of(bench, run_id)[1] > 2)
+    with stuck(bench, gate, run_id, second):  # afterwards its trainer is killed
+        before = hops_of(bench, run_id)[1]
+    until(lambda: hops_of(bench, run_id)[1] > before + 1)
+    with gate:
+        bench.run("SELECT pg_terminate_backend(%s)", (caller.pid,))
+        caller.join()
     shown = "SELECT status FROM cerebro.runs WHERE run_id = %s"
     until(lambda: bench.value(shown, (run_id,)) == "interrupted")
-    caller = Background(bench.dsn, resume, (run_id,))
-    before = hops_of(bench, run_id)[1]
-    until(lambda: hops_of(bench, run_id)[1] > before + 1)
-    second.process.send_signal(signal.SIGTERM)
+    with gate:
+        caller = Background(bench.dsn, resume, (run_id,))
+        until(lambda: ordered(bench, run_id))
+        before = hops_of(bench, run_id)[1]
+    until(lambda: hops_of(bench, run_id)[1] > before)
+    with gate:
+        until(lambda: ordered(bench, run_id))
+        second.process.send_signal(signal.SIGTERM)
     code, told, errors = second.ended()
     assert (code, errors) == (0, "")
     assert "was killed by SIGKILL" in told
@@ -163,25 +243,25 @@ def test_workers_come_die_and_leave_and_nothing_else_changes(
 
 
 def test_a_hop_that_nobody_wants_any_more_is_given_up(
-    bench: Any, calm: list[Any], worker: Callable[..., Worker]
+    bench: Any, calm: list[Any], gate: Gate, worker: Callable[..., Worker]
 ) -> None:
     run_id = paused(bench, "direct_cancelled")
     other = worker(run_id, "--threads", "7")
     one = worker(run_id)
     until(lambda: status(bench, run_id) == ["joining", "joining"])
-    caller = Background(bench.dsn, "SELECT cerebro_resume(%s)", (run_id,))
-    ordered = (
-        "SELECT count(*) FROM cerebro._direct_orders WHERE run_id = %s AND answer IS NULL "
-        "AND (hop::json ->> 'mst_key')::int = 2"
-    )
-    until(lambda: bench.value(ordered, (run_id,)))
-    bench.run("SELECT cerebro_cancel(%s, 2)", (run_id,))
+    with gate:
+        caller = Background(bench.dsn, "SELECT cerebro_resume(%s)", (run_id,))
+        until(lambda: ordered(bench, run_id))
+    with stuck(bench, gate, run_id, one) as mst_key:
+        bench.run("SELECT cerebro_cancel(%s, %s)", (run_id, mst_key))
+        caller.join()
     code, _, errors = other.ended()
     assert code == 1
     assert re.search(r"began with threads \d+; this worker has 7", errors)
     assert "--any-machine" in errors
-    caller.join()
-    assert results(bench, "direct_cancelled", run_id)[0] == calm[0][:1]
+    assert caller.error is None
+    others = [row for row in calm[0] if row[0] != mst_key]
+    assert results(bench, "direct_cancelled", run_id)[0] == others
     code, told, _ = one.ended()
     assert code == 0
     assert f"run {run_id} is finished" in told
