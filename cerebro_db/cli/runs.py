@@ -9,6 +9,7 @@ import typer
 from cerebro_db.cli.installation import Dsn
 from cerebro_db.cli.output import AsJson, console, print_json, tell
 from cerebro_db.cli.training import INTERRUPTED, client_of, session_of
+from cerebro_db.watching.looks import SECONDS
 
 RunId = Annotated[int, typer.Argument(help="As cerebro.runs shows it.")]
 NewestRun = Annotated[
@@ -33,7 +34,7 @@ def watch(
     dsn: Dsn = "",
     once: Annotated[bool, typer.Option("--once", help="Print it once, for logs.")] = False,
     as_json: AsJson = False,
-    seconds: Annotated[float, typer.Option(help="Between looks.", min=0.1)] = 1.0,
+    seconds: Annotated[float, typer.Option(help="Between looks, at least.", min=0.1)] = SECONDS,
 ) -> None:
     """Shows how far a run is, its leaderboard, its workers, the rungs of a search, until it ends."""
     from cerebro_db.cli import watching

@@ -18,11 +18,9 @@ from cerebro_db.cli.rungs import drawn
 from cerebro_db.errors import CerebroError
 from cerebro_db.postgres.sessions import Session
 from cerebro_db.postgres.trials import progress_of, search_of, trials_of
+from cerebro_db.watching import looks, reading
 from cerebro_db.watching.view import View, view_of
 
-SECONDS = 1.0
-# A look costs the server something: there are so many times as long between two as one takes.
-_PATIENCE = 10.0
 # Lines that are no configuration: head, headings, workers.
 _OTHER_LINES, _FEWEST, _FEWEST_TRIALS = 10, 5, 3
 
@@ -59,7 +57,7 @@ def watch(
     session: Session,
     run_id: int | None,
     console: Console,
-    seconds: float = SECONDS,
+    seconds: float = looks.SECONDS,
     once: bool = False,
 ) -> str:
     """Show a run until nobody drives it any more; returns its status then.
@@ -77,12 +75,15 @@ def watch(
     if once:
         console.print(shown)
         return view.facts.status
+    number = view.facts.run_id
     with Live(shown, console=console, auto_refresh=False) as live:
         while view.facts.goes_on:
             began = time.monotonic()
-            view, shown = looked_at(session, view.facts.run_id, console)
+            view, shown = looked_at(session, number, console)
             live.update(shown, refresh=True)
-            time.sleep(max(seconds, _PATIENCE * (time.monotonic() - began)))
+            if view.facts.goes_on:
+                pause = looks.pause_after(began, seconds)
+                looks.wait(pause, seconds, lambda: not reading.goes_on(session, number))
     return view.facts.status
 
 
@@ -130,11 +131,13 @@ def shown_beside(
             with suppress(CerebroError):  # of the view only; the driver tells of its own
                 session = connect()
                 try:
-                    ended = False
+                    ended, pause = False, looks.SECONDS
                     while not ended:  # once more at the end
-                        ended = stop.wait(SECONDS)
+                        ended = stop.wait(pause)
+                        began = time.monotonic()
                         shown = looked_at(session, runs[-1], console)[1]
                         live.update(shown, refresh=True)
+                        pause = looks.pause_after(began)
                 finally:
                     session.close()
 

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from cerebro_db.errors import CerebroError
 from cerebro_db.postgres.connections import Connections
-from cerebro_db.watching import reading, texts
+from cerebro_db.watching import looks, reading, texts
 from cerebro_db.watching.reading import Pace, RunFacts
 
 SECONDS = 0.5
@@ -118,7 +118,7 @@ def follow(
         run_id: of the run.
         timeout: seconds to wait at most; None for any time.
         bar: shown meanwhile.
-        seconds: between looks.
+        seconds: between looks, at least.
         sleep: waits.
 
     Raises:
@@ -128,14 +128,18 @@ def follow(
     end = None if timeout is None else time.monotonic() + timeout
     try:
         while True:
+            began = time.monotonic()
             facts = reading.run_facts(connections, run_id)
             if bar is not None:
                 bar.update(facts, reading.pace(connections, run_id))
             if not facts.goes_on:
                 return facts
-            if end is not None and time.monotonic() >= end:
-                raise TimeoutError(f"run {run_id} still goes on after {timeout:g} seconds")
-            sleep(seconds)
+            pause = looks.pause_after(began, seconds)
+            if end is not None:
+                if time.monotonic() >= end:
+                    raise TimeoutError(f"run {run_id} still goes on after {timeout:g} seconds")
+                pause = min(pause, end - time.monotonic())
+            sleep(max(0.0, pause))
     finally:
         if bar is not None:
             bar.close()
@@ -181,11 +185,13 @@ def shown_beside(
 def _look_until(connections: Connections, run_id: int, stop: threading.Event) -> None:
     bar = shown()
     try:
-        ended = False
+        ended, pause = False, SECONDS
         while not ended:  # once more at the end
-            ended = stop.wait(SECONDS)
+            ended = stop.wait(pause)
+            began = time.monotonic()
             facts = reading.run_facts(connections, run_id)
             bar.update(facts, reading.pace(connections, run_id))
+            pause = looks.pause_after(began, SECONDS)
     finally:
         bar.close()
 

@@ -33,6 +33,8 @@ from cerebro_db.postgres.sessions import (
 )
 from cerebro_db.runs import results
 
+# Of these a whole run can be stopped.
+_NOT_DRIVEN = (QUEUED, "interrupted")
 _STOPPED = {"cancel": "cancelled", "pause": "paused"}
 # A driver looks for requests once a second at least, and then stops its workers.
 _ANSWER_SECONDS = 30.0
@@ -127,9 +129,9 @@ def _ask(pool: SessionPool, run_id: int | None, action: str, mst_key: int | None
     with control_session(pool, None) as control:
         catalog = Catalog(control)
         run = catalog.run(run_id)
-        if mst_key is None and run.status in ("interrupted", QUEUED):
+        if mst_key is None and run.status in _NOT_DRIVEN:
             return _stop_interrupted(control, catalog, run, action)
-        _check_going_on(run, GOING_ON)
+        _check_going_on(run, (*GOING_ON, *(() if mst_key is not None else _NOT_DRIVEN)))
         if mst_key is not None:
             _check_configuration(catalog, run.run_id, mst_key)
         request_id = catalog.add_request(run.run_id, action, mst_key)
@@ -208,7 +210,7 @@ def _check_going_on(run: StoredRun, allowed: Sequence[str]) -> None:
     if run.status not in allowed:
         raise WrongRunStatus(
             f"run_id: got {run.run_id}, which is {run.status}; "
-            f"allowed: a run that is {' or '.join(allowed)}"
+            f"allowed: a run that is {', '.join(allowed[:-1])} or {allowed[-1]}"
         )
 
 

@@ -215,6 +215,12 @@ def runs_facts(source: Source, limit: int = 20) -> list[RunFacts]:
     return [_run(row) for row in source.run(_RUNS.format("true") + " LIMIT %s", (limit,))]
 
 
+def goes_on(source: Source, run_id: int) -> bool:
+    """True while somebody drives a run."""
+    rows = source.run("SELECT r.status FROM cerebro.runs r WHERE r.run_id = %s", (run_id,))
+    return bool(rows) and rows[0][0] in GOING_ON
+
+
 # In the order of the fields of RunFacts.
 _RUNS = """
 SELECT r.run_id, r.owner::text, r.name, r.description, r.status, r.error, r.source_table, r.validation_table,

@@ -392,7 +392,10 @@ BAD = {
     "cerebro_resume(1000000)": ("UndefinedObject", "you have no run of that number"),
     "cerebro_cancel(1000000)": ("UndefinedObject", "you have no run of that number"),
     "cerebro_resume(%(finished)s)": ("ObjectNotInPrerequisiteState", "which is finished"),
-    "cerebro_cancel(%(finished)s)": ("ObjectNotInPrerequisiteState", "which is finished"),
+    "cerebro_cancel(%(finished)s)": (
+        "ObjectNotInPrerequisiteState",
+        "which is finished; allowed: a run that is starting, running, queued or interrupted",
+    ),
     "cerebro_pause(%(finished)s)": ("ObjectNotInPrerequisiteState", "which is finished"),
     "cerebro_resume(%(finished)s, max_seconds := -1)": ("InvalidParameterValue", "got -1.0"),
     "cerebro_resume(%(finished)s, num_workers := 0)": ("InvalidParameterValue", "1 to 256"),
