@@ -12,7 +12,7 @@ PYTHON = CEREBRO_HOME="$(STATE)/home" "$(BIN)/python"
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test fuzz chaos check docs format bench start stop psql clean
+.PHONY: help demo test fuzz chaos check docs format bench paper start stop psql clean
 
 help: ## show this
 	@sed -n 's/^\([a-z]*\):.*## /make \1\t/p' Makefile | expand -t 14
@@ -54,6 +54,12 @@ format: ## let ruff format the sources
 bench: ## measure against the peers; ARGS="..." goes to the benchmark
 	@$(SETUP)
 	@$(PYTHON) benchmarks/run.py $(ARGS)
+
+paper: ## compare the strategies, write docs/comparison.md and its pictures; ARGS="..." goes to the benchmark
+	@$(SETUP)
+	@$(SETUP) --docs
+	@$(PYTHON) -m benchmarks.paper --json "$(STATE)/paper.json" --document $(ARGS)
+	@"$(STATE)/docs/bin/python" benchmarks/paper/pictures.py "$(STATE)/paper.json" docs/images
 
 start: ## start the embedded server, with Cerebro-DB in its database
 	@$(SETUP)

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 # Places in /proc/<pid>/stat, counted from the state of the process.
 _PARENT, _OWN, _REAPED = 1, slice(11, 13), slice(13, 15)
@@ -45,6 +45,16 @@ class Cost:
         }
 
 
+class _Process(NamedTuple):
+    """A process: its parent, and ticks of the clock that it has used."""
+
+    parent: int
+    ticks: float
+
+
+Used = dict[int, _Process]
+"""Processes by their numbers."""
+
 Trace = list[tuple[float, float]]
 """Moments, in seconds since 1970, and the CPU seconds that were used by then."""
 
@@ -69,10 +79,10 @@ class Meter:
     @contextmanager
     def measure(self) -> Iterator[Cost]:
         """The processes that were started inside must have been waited for at the end."""
-        cost, cpu, machine, wall = Cost(), self._cpu(), _machine(), time.perf_counter()
+        cost, cpu, machine, wall = Cost(), self._used(), _machine(), time.perf_counter()
         yield cost
         cost.wall = time.perf_counter() - wall
-        cost.cpu = self._cpu() - cpu
+        cost.cpu = self._since(cpu)
         cost.others = max(0.0, _machine() - machine - cost.cpu)
 
     @contextmanager
@@ -81,11 +91,11 @@ class Meter:
         trace: Trace = []
         ended = threading.Event()
         with self.measure() as cost:
-            began = self._cpu()
+            began = self._used()
 
             def sample() -> None:
                 while not ended.wait(_SAMPLE_SECONDS):
-                    trace.append((time.time(), self._cpu() - began))
+                    trace.append((time.time(), self._since(began)))
 
             sampling = threading.Thread(target=sample, daemon=True)
             sampling.start()
@@ -96,31 +106,43 @@ class Meter:
                 sampling.join()
         trace.append((time.time(), cost.cpu))
 
-    def _cpu(self) -> float:
-        own = resource.getrusage(resource.RUSAGE_SELF)
-        children = resource.getrusage(resource.RUSAGE_CHILDREN)
-        used = sum(usage.ru_utime + usage.ru_stime for usage in (own, children))
-        return used + self._server_ticks() / _TICKS
+    def _since(self, before: Used) -> float:
+        """CPU seconds since a moment.
+
+        Of a process that has ended meanwhile, whoever has waited for it is charged; where nobody is there who has
+        (a keeper that has ended with all that it had started), what it used is known no more, and nothing is counted.
+        """
+        now = self._used()
+        known = {pid for pid, one in before.items() if pid in now or one.parent in now}
+        return (
+            sum(one.ticks for one in now.values()) - sum(before[pid].ticks for pid in known)
+        ) / _TICKS
+
+    def _used(self) -> Used:
+        """Processes that live, with those that they have waited for: the server's, keepers' and this one."""
+        own = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+        used = sum(usage.ru_utime + usage.ru_stime for usage in own)
+        while True:  # one that is waited for meanwhile would be counted on neither side
+            reaped = self._reaped()
+            found = {os.getpid(): _Process(os.getppid(), used * _TICKS)}
+            for pid in self._postmasters:
+                found[pid] = _Process(0, _ticks(pid, _OWN) + _ticks(pid, _REAPED))
+            for process in map(int, filter(str.isdigit, os.listdir("/proc"))):
+                fields = _stat(process)
+                parent = int(fields[_PARENT]) if fields else 0
+                if parent in self._postmasters:
+                    found[process] = _Process(parent, sum(map(int, fields[_OWN])))
+                elif fields and _computes(process):
+                    ticks = sum(map(int, [*fields[_OWN], *fields[_REAPED]]))
+                    found[process] = _Process(parent, ticks)
+            if self._reaped() == reaped:
+                return found
 
     def _reaped(self) -> int:
         return sum(_ticks(postmaster, _REAPED) for postmaster in self._postmasters)
 
-    def _server_ticks(self) -> int:
-        """Of the processes that live, and of those that the postmasters have waited for."""
-        while True:  # one that is waited for meanwhile would be counted on neither side
-            reaped = self._reaped()
-            ticks = reaped + sum(_ticks(postmaster, _OWN) for postmaster in self._postmasters)
-            for process in filter(str.isdigit, os.listdir("/proc")):
-                fields = _stat(int(process))
-                if fields and int(fields[_PARENT]) in self._postmasters:
-                    ticks += sum(map(int, fields[_OWN]))
-                elif fields and _computes(process):
-                    ticks += sum(map(int, [*fields[_OWN], *fields[_REAPED]]))
-            if self._reaped() == reaped:
-                return ticks
 
-
-def _computes(process: str) -> bool:
+def _computes(process: int) -> bool:
     """True if a process is a keeper, or one that a keeper has started, of this environment."""
     try:
         command = Path(f"/proc/{process}/cmdline").read_bytes().split(b"\0")

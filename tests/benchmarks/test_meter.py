@@ -1,0 +1,33 @@
+"""CPU time of a server, and of processes that come and go."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import pytest
+
+from benchmarks import meter
+from benchmarks.meter import Meter, _Process
+
+
+def test_work_of_this_process_and_of_its_children_counts() -> None:
+    with Meter().measure() as cost:
+        child = os.fork()
+        total = sum(number * number for number in range(2_000_000))
+        if child == 0:
+            os._exit(total == 0)
+        os.waitpid(child, 0)
+    assert cost.cpu > 0.02
+
+
+def test_processes_that_have_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Trainer 21 of keeper 20 is waited for by that; keeper 30 is gone, and its trainer 31 with it."""
+    second = meter._TICKS
+    before = {
+        20: _Process(1, 2 * second), 21: _Process(20, 5 * second),
+        30: _Process(1, 3 * second), 31: _Process(30, 9 * second),
+    }  # fmt: skip
+    after: Any = {20: _Process(1, 2 * second + 6 * second), 40: _Process(20, second)}
+    monkeypatch.setattr(Meter, "_used", lambda self: after)
+    assert Meter()._since(before) == 2.0
