@@ -19,8 +19,9 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
-from benchmarks import network
 from benchmarks.machine import describe, pin
+from benchmarks.network.figures import Net
+from benchmarks.network.figures import measure as measured_over_network
 from benchmarks.paper.cases import PARTITIONS, ROWS, STRATEGIES, Case, Strategy, cases
 from benchmarks.paper.measure import Figures, best, first_at, load, moved, same_bits, train
 from benchmarks.paper.page import table, write
@@ -110,11 +111,11 @@ def _over_network(compared: Sequence[dict[str, Any]]) -> dict[str, Any]:
     nets, step_ms = {}, {}
     for case in compared:
         partition = int(case["data_bytes"] / PARTITIONS)
-        nets[case["name"]] = network.Net(int(case["weight_bytes"] / 4), partition)
+        nets[case["name"]] = Net(int(case["weight_bytes"] / 4), partition)
         first = next(iter(case["strategies"].values()))
         a_core = first["rows_per_second"] / len(os.sched_getaffinity(0))
         step_ms[case["name"]] = 1000 * ROWS / PARTITIONS / a_core
-    return network.measure(nets, step_ms=step_ms)
+    return measured_over_network(nets, step_ms=step_ms)
 
 
 def _twice(running: Server, chosen: Sequence[Strategy]) -> dict[str, bool]:

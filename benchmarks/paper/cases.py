@@ -93,14 +93,14 @@ def cases(scale: float) -> Sequence[Case]:
     Args:
         scale: of the rows.
     """
-    of_images, of_rows = images.workload(0.5 * scale), tabular.workload(0.15 * scale)
+    of_images, of_rows = images.workload(0.3 * scale), tabular.workload(0.1 * scale)
     common = {"partitions": PARTITIONS, "batch_sizes": (ROWS,)}
     rates = (0.003, 0.01, 0.03, 0.06)
     larger = cnn(SHAPE, (64, 128), 256, CLASSES)
-    few = max(500, round(2000 * scale))
+    few = max(500, round(1000 * scale))
     return (
         Case("images", replace(of_images, learning_rates=rates, epochs=8, **common)),
-        Case("tabular", replace(of_rows, learning_rates=rates, epochs=12, **common)),
+        Case("tabular", replace(of_rows, learning_rates=rates, epochs=10, **common)),
         Case(
             "a larger convolutional net",
             replace(

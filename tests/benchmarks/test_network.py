@@ -13,20 +13,21 @@ from typing import Any
 
 import pytest
 
-from benchmarks import network
+from benchmarks.network import emulated as networks
+from benchmarks.network import figures, links, tables
 
-_ROOT = Path(network.__file__).parent.parent
-_NET = network.Net(floats=100_000, partition=50_000)
+_ROOT = Path(links.__file__).parents[2]
+_NET = figures.Net(floats=100_000, partition=50_000)
 _MEGABITS, _DELAY_MS = 1000, 2.0
 
 
 @pytest.fixture(scope="module")
-def emulated() -> Iterator[network.Network]:
+def emulated() -> Iterator[networks.Network]:
     """A network that all tests here share."""
     try:
-        with network.network(_MEGABITS, _DELAY_MS) as found:
+        with networks.network(_MEGABITS, _DELAY_MS) as found:
             yield found
-    except network.NotPossible as error:
+    except networks.NotPossible as error:
         pytest.skip(str(error))
 
 
@@ -66,7 +67,7 @@ def _names(process: int) -> list[str]:
     ],
 )
 def test_sums_are_right_and_bytes_are_those_of_the_interface(
-    emulated: network.Network, pattern: str, bits: int, expected: list[int]
+    emulated: networks.Network, pattern: str, bits: int, expected: list[int]
 ) -> None:
     size = _NET.partition if pattern == "task" else _NET.floats
     found = emulated.measure(pattern, size, 2, bits=bits)  # sums are checked there
@@ -76,13 +77,13 @@ def test_sums_are_right_and_bytes_are_those_of_the_interface(
         assert all(1 <= ratio < 1.5 for ratio in counted), counted
 
 
-def test_wrong_sums_are_noticed(emulated: network.Network) -> None:
+def test_wrong_sums_are_noticed(emulated: networks.Network) -> None:
     # No step is done, and weights are expected as if one had been undone.
     with pytest.raises(RuntimeError, match="synchronous: sums are wrong"):
         emulated.measure("synchronous", 1, -1)
 
 
-def test_delay_and_rate_are_kept(emulated: network.Network) -> None:
+def test_delay_and_rate_are_kept(emulated: networks.Network) -> None:
     ping = emulated.measure("ping", 8, 5)[0]["seconds"] / 5
     assert ping >= 2 * _DELAY_MS / 1000
     size = 4_000_000
@@ -91,22 +92,22 @@ def test_delay_and_rate_are_kept(emulated: network.Network) -> None:
 
 
 def test_figures_are_plain_values(
-    emulated: network.Network, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    emulated: networks.Network, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(network, "_ROUND_SECONDS", 0.001)
-    monkeypatch.setattr(network, "_PROBE_SECONDS", 0.01)
+    monkeypatch.setattr(figures, "_ROUND_SECONDS", 0.001)
+    monkeypatch.setattr(figures, "_PROBE_SECONDS", 0.01)
     before = _names(os.getpid())
-    results = network.measure({"small": _NET}, (_MEGABITS,), 0.2, 10, {"small": 1.0}, rounds=1)
+    results = figures.measure({"small": _NET}, (_MEGABITS,), 0.2, 10, {"small": 1.0}, rounds=1)
     assert _names(os.getpid()) == before
     ((case),) = [one["nets"]["small"]["computing"]["measured"] for one in results["networks"]]
     rows: dict[str, Any] = case["patterns"]
-    assert list(rows) == list(network.PATTERNS)
+    assert list(rows) == list(figures.PATTERNS)
     assert rows["allreduce"]["megabytes"] == pytest.approx(10 * 1.2)  # of 10 steps
     assert rows["hopping"]["megabytes"] == pytest.approx(4 * 2.4)  # of 4 hops
     assert rows["hopping"]["epoch_seconds"] == pytest.approx(
         10 * 0.001 + 4 * rows["hopping"]["each_ms"] / 1000
     )
-    network.show(results)
+    tables.show(results)
     told = capsys.readouterr().out
     assert "### small: 100,000 numbers, a gradient takes 1.00 ms (measured)" in told
 
@@ -117,7 +118,7 @@ def test_nothing_is_left_when_the_process_is_killed() -> None:
     process = subprocess.Popen(program, cwd=_ROOT, stderr=subprocess.DEVNULL)
     try:
         started = time.monotonic()
-        while len(found := _children(process.pid)) < 1 + network.HOSTS:
+        while len(found := _children(process.pid)) < 1 + links.HOSTS:
             assert process.poll() is None
             assert time.monotonic() < started + 60
             time.sleep(0.01)
@@ -134,7 +135,7 @@ def test_without_root_the_reason_is_told(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    results = network.measure()
+    results = figures.measure()
     assert results == {"why_not": "no network is emulated here: network namespaces take root"}
-    network.show(results)
+    tables.show(results)
     assert capsys.readouterr().out == f"{results['why_not']}\n"

@@ -1,0 +1,1 @@
+"""Exchange of strategies on an emulated network: ``python -m benchmarks.network``."""
