@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from gates import Gate, gate_at
 
 from chaos import outcome, victims
+from chaos.driving import Driving
 from chaos.grid import Job
 from chaos.moments import SETTING_UP, TRAINING, Moment
 from chaos.server import Server
@@ -22,6 +24,18 @@ KILLS = {
 }
 
 
+class BeforeTheEnd(Trial):
+    """One whose run does not end before it is killed."""
+
+    gate: Gate
+
+    def _kill(self, driving: Driving, moment: Moment) -> bool:
+        try:
+            return super()._kill(driving, moment)
+        finally:
+            self.gate.open()
+
+
 @pytest.mark.parametrize("who", KILLS)
 def test_a_run_ends_as_if_nobody_had_been_killed(
     victim: Server, reference: Reference, who: str
@@ -29,7 +43,10 @@ def test_a_run_ends_as_if_nobody_had_been_killed(
     durability, fraction = KILLS[who]
     plan = Plan(0, 0, who, durability, (Moment(TRAINING, fraction, 3.0),))
     job = Job("storm", EPOCHS, durability)
-    report = Trial(victim, plan, job, reference.outcome, reference.seconds).run()
+    trial = BeforeTheEnd(victim, plan, job, reference.outcome, reference.seconds)
+    with gate_at(victim.dsn) as trial.gate:
+        trial.gate.shut(epoch=EPOCHS, hops=job.hops - 4)
+        report = trial.run()
     assert report.deviations == []
     (hit,) = report.hits
     assert hit["who"]

@@ -7,6 +7,7 @@ import time
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pace import stretched
 
 from cerebro_db.core.spec import Hop
 from cerebro_db.decide.plan import plan_epoch
@@ -74,7 +75,7 @@ def test_large_plan_is_fast() -> None:
     started = time.perf_counter()
     plan = plan_epoch({key: 1.0 + key % 17 for key in range(500)}, range(64), 1, 1)
     assert len(plan) == 32_000
-    assert time.perf_counter() - started < 10
+    assert time.perf_counter() - started < stretched(10)
 
 
 @pytest.mark.parametrize(

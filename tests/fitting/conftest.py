@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import psycopg2
 import pytest
+from gates import Gate
 from servers import Server, connected, drop_database, make_database
 
 from tests.conftest import FAILED, Sql
@@ -72,6 +73,21 @@ def nothing_goes_on(request: pytest.FixtureRequest) -> Iterator[None]:
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE state = 'active' "
             "AND datname = current_database() AND query ~ '^SELECT cerebro_(fit|resume)'"
         )
+
+
+@pytest.fixture(scope="module")
+def gate_of_the_file(bench: Any, has_segments: bool) -> Iterator[Gate]:
+    """A gate for all tests of a file."""
+    made = Gate(bench.dsn, works=not has_segments)
+    yield made
+    made.remove()
+
+
+@pytest.fixture
+def gate(gate_of_the_file: Gate) -> Iterator[Gate]:
+    """A gate before the commit of hops, which is open before and after the test."""
+    yield gate_of_the_file
+    gate_of_the_file.open()
 
 
 TABLES_OF_STATES = (

@@ -8,12 +8,18 @@ from typing import Any
 
 import psycopg2
 import pytest
+from gates import Gate
 from reasons import EMBEDDED_ONLY
 
 from tests.fitting.conftest import ADAM, DENSE, PLAIN, SOFTMAX, layer, model, select
 from tests.fitting.sizes import PARTITIONS
 from tests.fitting.test_resume import results
-from tests.fitting.test_strategies import assert_a_lost_trainer_changes_nothing, resume, under_way
+from tests.fitting.test_strategies import (
+    assert_a_lost_trainer_changes_nothing,
+    has_stopped,
+    resume,
+    under_way,
+)
 
 Fit = Callable[..., tuple[str, int]]
 pytestmark = pytest.mark.not_on_segments(EMBEDDED_ONLY)
@@ -143,7 +149,7 @@ def stopping(bench: Any, fit: Fit) -> tuple[str, int]:
 )
 @pytest.mark.parametrize("how", ["trainer", "pause"])
 def test_a_group_that_was_stopped_ends_as_if_nothing_had_happened(
-    bench: Any, fit: Fit, calm: dict[str, Any], strategy: str, more: str, how: str
+    bench: Any, gate: Gate, fit: Fit, calm: dict[str, Any], strategy: str, more: str, how: str
 ) -> None:
     configs = "some" if strategy == "auto" else "auto_pair"
     given = {"strategy": strategy, "strategy_params": more.split("'")[1]}
@@ -151,24 +157,27 @@ def test_a_group_that_was_stopped_ends_as_if_nothing_had_happened(
         calm[strategy] = results(bench, *fit(configs=configs, epochs=8, **given))
     options = f"strategy := '{strategy}'{more}"
     if how == "trainer":
-        assert_a_lost_trainer_changes_nothing(bench, strategy, options, configs, calm[strategy])
+        assert_a_lost_trainer_changes_nothing(
+            bench, gate, strategy, options, configs, calm[strategy]
+        )
         return
     out = f"stopped_{strategy}_{how}"
-    with under_way(bench, out, options, configs) as (caller, run_id):
+    with under_way(bench, gate, out, options, configs) as (caller, run_id):
         bench.run("SELECT cerebro_pause(%s)", (run_id,))
         caller.join()
+    has_stopped(bench, run_id)
     resume(bench, run_id)
     assert results(bench, out, run_id) == calm[strategy]
 
 
 def test_fewer_workers_get_smaller_groups_when_a_run_begins_and_none_later(
-    bench: Any, fit: Fit
+    bench: Any, gate: Gate, fit: Fit
 ) -> None:
     _, run_id = fit(configs="large", num_workers=1, epochs=1, strategy="auto")
     params = "SELECT strategy_params, num_workers FROM cerebro.runs WHERE run_id = %s"
     assert bench.row(params, (run_id,))[0].endswith(", group=1")
     more = ", strategy := 'auto', strategy_params := 'processors=4'"
-    with under_way(bench, "fewer", more[2:], "some") as (caller, run_id):
+    with under_way(bench, gate, "fewer", more[2:], "some") as (caller, run_id):
         bench.run("SELECT cerebro_pause(%s)", (run_id,))
         caller.join()
     with pytest.raises(psycopg2.Error, match="num_workers: got 2; allowed: from 4") as caught:

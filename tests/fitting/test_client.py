@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from gates import Gate
 from pace import stretched
 
 from tests.fitting.test_progress import until
@@ -68,12 +69,14 @@ def resume(bench: Any, run_id: int) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_the_driver_survives_its_workers(bench: Any, right: list[Any]) -> None:
+def test_the_driver_survives_its_workers(bench: Any, gate: Gate, right: list[Any]) -> None:
     out = next(_names)
+    gate.shut(hops=30)
     process = start(bench, out, workers=2)
     run_id = run_of(bench, out, hops=5)
     pids = bench.column("SELECT DISTINCT pid FROM cerebro.hops WHERE run_id = %s", (run_id,))
     assert any(bench.column("SELECT pg_terminate_backend(p) FROM unnest(%s) AS p", (pids,)))
+    gate.open()
     lines, errors = process.communicate(timeout=stretched(120))
     assert (process.returncode, errors) == (0, "")
     assert f"run {run_id} lost its sessions" in lines
@@ -83,9 +86,10 @@ def test_the_driver_survives_its_workers(bench: Any, right: list[Any]) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_a_driver_that_is_stopped_leaves_a_run_that_goes_on(
-    bench: Any, right: list[Any], number: signal.Signals
+    bench: Any, gate: Gate, right: list[Any], number: signal.Signals
 ) -> None:
     out = next(_names)
+    gate.shut(hops=30)
     process = start(bench, out)
     run_id = run_of(bench, out, hops=5)
     process.send_signal(number)
@@ -97,6 +101,7 @@ def test_a_driver_that_is_stopped_leaves_a_run_that_goes_on(
         assert f"SELECT cerebro.cerebro_resume({run_id}) goes on with it" in hint
     status = "interrupted" if number is signal.SIGKILL else "cancelled"
     until(bench, "SELECT status = %s FROM cerebro.runs WHERE run_id = %s", (status, run_id))
+    gate.open()
     done = resume(bench, run_id)
     assert (done.returncode, done.stderr) == (0, "")
     assert results(bench, out, run_id) == right

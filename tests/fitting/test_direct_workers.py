@@ -15,8 +15,8 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-import psycopg2
 import pytest
+from gates import Gate
 from pace import stretched, until
 from reasons import EMBEDDED_ONLY
 from servers import as_role
@@ -117,46 +117,6 @@ def trainer_of(worker: Worker) -> int:
         except OSError:  # it has ended
             continue
     return 0
-
-
-class Gate:
-    """While it is shut no hop of any run can be committed: so no run ends before a test has seen it."""
-
-    KEY = 7_130_215
-
-    def __init__(self, dsn: str, sql: Any) -> None:
-        self._sql = sql
-        self._keeper = psycopg2.connect(dsn)
-        self._keeper.autocommit = True
-        sql.run(
-            "CREATE FUNCTION public.pass_the_gate() RETURNS trigger LANGUAGE plpgsql AS "
-            f"$$ BEGIN PERFORM pg_catalog.pg_advisory_xact_lock_shared({self.KEY}); RETURN NEW; END $$; "
-            "CREATE TRIGGER gate BEFORE INSERT ON cerebro.catalog_hops "
-            "FOR EACH ROW EXECUTE PROCEDURE public.pass_the_gate()"
-        )
-
-    def __enter__(self) -> None:
-        self._ask("pg_advisory_lock")
-
-    def __exit__(self, *_: object) -> None:
-        self._ask("pg_advisory_unlock")
-
-    def _ask(self, function: str) -> None:
-        with self._keeper.cursor() as cursor:
-            cursor.execute(f"SELECT {function}({self.KEY})")
-
-    def remove(self) -> None:
-        """Open it for good."""
-        self._keeper.close()
-        self._sql.run("DROP FUNCTION public.pass_the_gate() CASCADE")
-
-
-@pytest.fixture(scope="module")
-def gate(bench: Any, calm: list[Any]) -> Iterator[Gate]:
-    """Shut inside of ``with gate:``."""
-    made = Gate(bench.dsn, bench)
-    yield made
-    made.remove()
 
 
 def ordered(sql: Any, run_id: int) -> Any:

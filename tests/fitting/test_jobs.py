@@ -11,6 +11,7 @@ from typing import Any
 
 import psycopg2
 import pytest
+from pace import stretched, until
 from reasons import NOBODY_TELLS
 from servers import connected
 
@@ -39,7 +40,7 @@ def submit(bench: Any) -> Iterator[Callable[..., int]]:
             "SELECT job_id FROM cerebro.jobs WHERE run_id = %s AND finished IS NULL", (run_id,)
         ):
             bench.run("SELECT cerebro_cancel_job(%s)", (job_id,))
-        bench.run("SELECT cerebro_wait(%s, '30 s')", (run_id,))
+        bench.run("SELECT cerebro_wait(%s, '900 s')", (run_id,))
         bench.run("SELECT cerebro_drop_run(%s)", (run_id,))
 
 
@@ -64,19 +65,11 @@ def job_of(sql: Any, run_id: int, columns: str = "job_id") -> Any:
     return row if len(row) > 1 else row[0]
 
 
-def until(what: Callable[[], Any], seconds: float = 30.0) -> None:
-    """Wait for something to become true."""
-    end = time.monotonic() + seconds
-    while not what():
-        assert time.monotonic() < end
-        time.sleep(0.05)
-
-
 def test_a_run_goes_on_without_its_session_and_ends_alike(
     bench: Any, submit: Any, weights: Weights, fit: Any
 ) -> None:
     run_id = submit("job_alike", 2)
-    assert bench.value("SELECT cerebro_wait(%s, '60 s')", (run_id,)) == "finished"
+    assert bench.value("SELECT cerebro_wait(%s, '900 s')", (run_id,)) == "finished"
     plain, _ = fit(epochs=2, validation_table="val")
     assert weights("job_alike") == weights(plain)
     status, call, attempts, error = job_of(bench, run_id, "status, call, attempts, error")
@@ -125,11 +118,13 @@ def test_jobs_wait_for_their_turn(
     assert bench.value("SELECT cerebro_wait(%s, '0.1 s')", (low,)) == "queued"
     hops = "SELECT count(*) FROM cerebro.hops WHERE run_id = %s"
     until(lambda: bench.value(hops, (first,)))
-    starts = [job_of(bench, one, "estimated_start") for one in (high, low)]
-    assert (starts[0] is None) == has_segments  # where nobody computes it
+    if has_segments:  # where nobody computes it
+        assert job_of(bench, high, "estimated_start") is None
+    else:
+        until(lambda: job_of(bench, high, "estimated_start") is not None)
     # The driver of an ended job starts the next one.
     assert bench.value("SELECT cerebro_cancel(%s)", (first,)) == "cancelled"
-    assert [bench.value("SELECT cerebro_wait(%s, '60 s')", (one,)) for one in (low, high)] == [
+    assert [bench.value("SELECT cerebro_wait(%s, '900 s')", (one,)) for one in (low, high)] == [
         "finished",
         "finished",
     ]
@@ -155,7 +150,7 @@ def test_what_waits_can_be_cancelled_and_resumed(
     )
     bench.run("SELECT cerebro_resume(%s, wait := false)", (run_id,))
     setting("max_jobs", 1)
-    assert bench.value("SELECT cerebro_wait(%s, '60 s')", (run_id,)) == "finished"
+    assert bench.value("SELECT cerebro_wait(%s, '900 s')", (run_id,)) == "finished"
     plain, _ = fit(epochs=1, validation_table="val")
     assert weights("job_waits") == weights(plain)
 
@@ -187,13 +182,13 @@ def test_a_model_and_a_search_and_predictions_are_submitted_alike(bench: Any, fi
         (compile_grid,),
     )
     for run_id in (one, search):
-        assert bench.value("SELECT cerebro_wait(%s, '90 s')", (run_id,)) == "finished"
+        assert bench.value("SELECT cerebro_wait(%s, '900 s')", (run_id,)) == "finished"
     columns = "'blobs_test', 'id', 'x'"
     bench.run(f"SELECT cerebro_predict('job_one', {columns}, 'job_waited', 'response')")
     job_id = bench.value(
         f"SELECT cerebro_predict('job_one', {columns}, 'job_predicted', 'response', wait := false)"
     )
-    assert bench.value("SELECT cerebro_wait_job(%s, '60 s')", (job_id,)) == "finished"
+    assert bench.value("SELECT cerebro_wait_job(%s, '900 s')", (job_id,)) == "finished"
     both = "SELECT * FROM {} ORDER BY id"
     assert bench.fetch(both.format("job_predicted")) == bench.fetch(both.format("job_waited"))
     assert bench.row("SELECT call, run_id FROM cerebro.jobs WHERE job_id = %s", (job_id,)) == (
@@ -208,7 +203,7 @@ def test_a_failed_job_tells_why(bench: Any, submit: Any, setting: Any) -> None:
     bench.run("CREATE TABLE job_fails (mine int)")
     try:
         setting("max_jobs", 4)
-        assert bench.value("SELECT cerebro_wait(%s, '60 s')", (run_id,)) == "failed"
+        assert bench.value("SELECT cerebro_wait(%s, '900 s')", (run_id,)) == "failed"
     finally:
         bench.run("DROP TABLE job_fails")
     status, error = job_of(bench, run_id, "status, error")
@@ -222,9 +217,9 @@ def test_who_listens_hears_of_changes(bench: Any, submit: Any) -> None:
         with listener.cursor() as cursor:
             cursor.execute("LISTEN cerebro_runs")
         run_id = submit("job_heard")
-        bench.run("SELECT cerebro_wait(%s, '30 s')", (run_id,))
+        bench.run("SELECT cerebro_wait(%s, '900 s')", (run_id,))
         heard: list[Any] = []
-        end = time.monotonic() + 10
+        end = time.monotonic() + stretched(10)
         while len(heard) < 6 and time.monotonic() < end:
             select.select([listener], [], [], 0.2)
             listener.poll()
@@ -242,7 +237,7 @@ def test_old_runs_are_forgotten_but_not_those_of_the_registry(
 ) -> None:
     kept, forgotten = submit("job_kept"), submit("job_forgotten")
     for run_id in (kept, forgotten):
-        bench.run("SELECT cerebro_wait(%s, '30 s')", (run_id,))
+        bench.run("SELECT cerebro_wait(%s, '900 s')", (run_id,))
     bench.run("SELECT cerebro_register_model(%s, 1, 'keeper')", (kept,))
     bench.run(
         "UPDATE cerebro.catalog_runs SET created = created - interval '91 days', "
@@ -255,7 +250,7 @@ def test_old_runs_are_forgotten_but_not_those_of_the_registry(
     for _ in range(2):  # what one adds the next one starts
         bench.run("SELECT cerebro.cerebro_work()")
     job_id = bench.value("SELECT max(job_id) FROM cerebro.jobs WHERE schedule = 'keep_runs'")
-    bench.run("SELECT cerebro_wait_job(%s, '60 s')", (job_id,))
+    bench.run("SELECT cerebro_wait_job(%s, '900 s')", (job_id,))
     ended = bench.row("SELECT status, error FROM cerebro.jobs WHERE job_id = %s", (job_id,))
     assert ended == ("finished", None)
     left = bench.column(

@@ -6,7 +6,7 @@ import json
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 import psycopg2
 import pytest
+from gates import Gate, gate_at
+from pace import until
 from reasons import EMBEDDED_ONLY
 from servers import connected
 
@@ -145,18 +147,9 @@ def calls(**changes: dict[str, Any]) -> str:
     return json.dumps({name: {**given, **changes.get(name, {})} for name, given in NIGHTLY.items()})
 
 
-def until(what: Callable[[], Any], seconds: float) -> Any:
-    """Wait for something to become true."""
-    end = time.monotonic() + seconds
-    while not (found := what()):
-        assert time.monotonic() < end
-        time.sleep(0.1)
-    return found
-
-
 def ended(sql: Sql, job_id: int) -> None:
     """A job ends well."""
-    sql.run("SELECT cerebro_wait_job(%s, '120 s')", (job_id,))
+    sql.run("SELECT cerebro_wait_job(%s, '900 s')", (job_id,))
     found = sql.row("SELECT status, error FROM cerebro.jobs WHERE job_id = %s", (job_id,))
     assert found == ("finished", None)
 
@@ -171,24 +164,33 @@ def test_pg_cron_starts_schedules(sql: Sql) -> None:
     ]
 
 
-def test_what_a_restart_ends_goes_on_by_itself(home: Home, sql: Sql) -> None:
-    # Those that are to be under way when all ends are long enough for that, and the others short.
+@pytest.fixture
+def gate(home: Home, data: None) -> Iterator[Gate]:
+    """A gate before the commit of hops."""
+    with gate_at(home.dsn) as made:
+        yield made
+
+
+def test_what_a_restart_ends_goes_on_by_itself(home: Home, sql: Sql, gate: Gate) -> None:
+    # Those that are to be under way when all ends are longer than the others: these wait at the gate.
     epochs = {f"restarted_{number}": 40 if number < 3 else 3 for number in range(8)}
     select(sql, "two", [1, 2], [ADAM], ["batch_size=8"])
     run = "SELECT cerebro_fit_multiple('packed', %s, 'two', %s, num_workers := 1{})"
     for many in {*epochs.values()}:
         sql.run(run.format(""), (f"plain_{many}", many))
     sql.run("SELECT cerebro_set('max_jobs', '3'), cerebro_set('max_jobs_of_role', '3')")
+    gate.shut(epoch=20)
     runs = [sql.value(run.format(", wait := false"), one) for one in epochs.items()]
     mine = "SELECT status, count(*) FROM cerebro.jobs WHERE run_id = ANY (%s) GROUP BY 1 ORDER BY 1"
     hops = "SELECT count(DISTINCT run_id) FROM cerebro.hops WHERE run_id = ANY (%s)"
     until(lambda: sql.value(hops, (runs,)) == 3, 60)
     assert dict(sql.fetch(mine, (runs,))) == {"running": 3, "queued": 5}
     home.crash()
+    gate.open()
     with closing(home.connect()) as again:
         # Where pg_cron does not do it, the next call of anybody does.
         for run_id in runs:
-            assert again.value("SELECT cerebro_wait(%s, '120 s')", (run_id,)) == "finished"
+            assert again.value("SELECT cerebro_wait(%s, '900 s')", (run_id,)) == "finished"
         assert dict(again.fetch(mine, (runs,))) == {"finished": 8}
         ends = (
             "SELECT count(*) FROM cerebro.job_log l JOIN cerebro.jobs j ON j.job_id = l.job_id "
@@ -206,7 +208,8 @@ def test_what_a_restart_ends_goes_on_by_itself(home: Home, sql: Sql) -> None:
             assert again.fetch(weights.format(name)) == again.fetch(weights.format(f"plain_{many}"))
 
 
-def test_a_driver_outlives_the_sessions_that_it_has(home: Home, sql: Sql) -> None:
+def test_a_driver_outlives_the_sessions_that_it_has(home: Home, sql: Sql, gate: Gate) -> None:
+    gate.shut(epoch=15)
     run_id = sql.value(
         "SELECT cerebro_fit_multiple('packed', 'outlived', 'configs', 20, num_workers := 1, wait := false)"
     )
@@ -214,7 +217,10 @@ def test_a_driver_outlives_the_sessions_that_it_has(home: Home, sql: Sql) -> Non
     sql.run(
         "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'cerebro worker'"
     )
-    assert sql.value("SELECT cerebro_wait(%s, '90 s')", (run_id,)) == "finished"
+    gate.open()
+    assert sql.value("SELECT cerebro_wait(%s, '900 s')", (run_id,)) == "finished"
+    workers = "SELECT count(DISTINCT pid) FROM cerebro.hops WHERE run_id = %s"
+    assert sql.value(workers, (run_id,)) == 2
 
 
 def test_a_schedule_with_a_mistake_is_refused_at_once(sql: Sql) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import psycopg2
 import pytest
+from gates import Gate
 from reasons import NO_SUCH_STRATEGY
 
 from tests.fitting.conftest import select
@@ -92,19 +93,18 @@ def test_probes_choose_groups_once_and_the_choice_is_recorded(bench: Any, fit: F
     assert results(bench, f"{out}_again", again) == results(bench, out, run_id)
 
 
-@pytest.mark.parametrize("how", ["trainer", "caller"])
-def test_a_round_that_was_lost_leaves_no_trace(bench: Any, fit: Fit, how: str) -> None:
+@pytest.mark.parametrize("how", ["trainer", "driver"])
+def test_a_round_that_was_lost_leaves_no_trace(bench: Any, gate: Gate, fit: Fit, how: str) -> None:
     more = "strategy := 'parameter_server', strategy_params := 'mode=asynchronous'"
     out = f"lost_{how}"
-    with under_way(bench, out, more) as (caller, run_id):
+    with under_way(bench, gate, out, more) as (caller, run_id):
         if how == "trainer":
-            kill_a_trainer(bench)
+            kill_a_trainer(bench, gate)
         else:
             bench.run(KILLS[how], (run_id,))
-        caller.join()
-    if how == "trainer":
-        assert caller.error is None
-        assert any("its round is done again" in line for line in caller.connection.notices)
+    assert caller.error is None
+    told = "its round is done again" if how == "trainer" else "lost its sessions"
+    assert any(told in line for line in caller.connection.notices)
     resume(bench, run_id)
     found = results(bench, out, run_id)
     assert len(updates(bench, run_id)) == len(found[-1]) == 2 * 8 * PARTITIONS
@@ -113,14 +113,14 @@ def test_a_round_that_was_lost_leaves_no_trace(bench: Any, fit: Fit, how: str) -
 
 
 def test_a_synchronous_round_that_was_lost_is_made_again_with_the_same_bits(
-    bench: Any, fit: Fit
+    bench: Any, gate: Gate, fit: Fit
 ) -> None:
     wanted = results(bench, *fit(configs="pair", epochs=8, strategy="parameter_server"))
     out = "lost_synchronous"
-    with under_way(bench, out, "strategy := 'parameter_server'") as (caller, run_id):
-        kill_a_trainer(bench)
-        caller.join()
+    with under_way(bench, gate, out, "strategy := 'parameter_server'") as (caller, run_id):
+        kill_a_trainer(bench, gate)
     assert caller.error is None
+    assert any("its round is done again" in line for line in caller.connection.notices)
     assert results(bench, out, run_id) == wanted
 
 

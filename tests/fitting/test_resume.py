@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 import psycopg2
 import pytest
+from gates import Gate
 from pace import stretched
 from reasons import EMBEDDED_ONLY
 
@@ -80,10 +81,13 @@ class Kept(Background):
 
 
 class Disturbed:
-    """A run in a connection of its own that has made some hops."""
+    """A run in a connection of its own that has made some hops, and makes all of them only when it may."""
 
-    def __init__(self, bench: Any, out: str, more: str = "", hops: int = 10) -> None:
-        self.bench, self.out = bench, out
+    def __init__(
+        self, bench: Any, gate: Gate, out: str, more: str = "", hops: int = 10, epoch: int = 0
+    ) -> None:
+        self.bench, self.gate, self.out = bench, gate, out
+        gate.shut(hops=0 if epoch else hops + 30, epoch=epoch)
         call = f"SELECT cerebro_fit_multiple('packed', '{out}', 'configs', {EPOCHS}, {OPTIONS}"
         self.caller = Kept(bench.dsn, f"{call}, name := '{out}'{more})", ())
         seen = (
@@ -104,25 +108,31 @@ class Disturbed:
         query = "SELECT count(*) FROM cerebro.hops WHERE run_id = %s"
         return int(self.bench.value(query, (self.run_id,)))
 
+    def go_on(self) -> None:
+        """Let the call come to its end."""
+        self.gate.open()
+        self.caller.join()
+
     def resume(self) -> list[Any]:
         """Go on to the end; returns the results."""
+        self.gate.open()
         assert self.bench.value("SELECT cerebro_resume(%s)", (self.run_id,)) == self.run_id
         assert self.status == "finished"
         return results(self.bench, self.out, self.run_id)
 
 
 @pytest.fixture
-def disturbed(bench: Any) -> Iterator[Callable[..., Disturbed]]:
+def disturbed(bench: Any, gate: Gate) -> Iterator[Callable[..., Disturbed]]:
     """Starts runs under fresh names; nothing of them stays."""
     made: list[Disturbed] = []
 
-    def start(more: str = "", hops: int = 10) -> Disturbed:
-        made.append(Disturbed(bench, f"stormy_{next(_numbers)}", more, hops))
+    def start(more: str = "", hops: int = 10, epoch: int = 0) -> Disturbed:
+        made.append(Disturbed(bench, gate, f"stormy_{next(_numbers)}", more, hops, epoch))
         return made[-1]
 
     yield start
     for run in made:
-        run.caller.join()
+        run.go_on()
         bench.run("SELECT cerebro_drop_run(%s)", (run.run_id,))
         for part in ("", "_info", "_summary", "_states", "_history"):
             bench.run(f"DROP TABLE IF EXISTS {run.out}{part}")
@@ -157,6 +167,7 @@ def test_a_run_that_was_stopped_ends_as_if_nothing_had_happened(
     status = how.split()[0]
     assert answer in (True, status)
     until(bench, "SELECT status = %s FROM cerebro.runs WHERE run_id = %s", (status, run.run_id))
+    run.gate.open()
     assert run.caller.error is None or how != "paused"
     assert 10 <= run.done < HOPS
     shown = "SELECT DISTINCT status FROM cerebro.leaderboard WHERE run_id = %s"
@@ -179,7 +190,7 @@ def test_a_run_survives_that_its_workers_are_ended(
 ) -> None:
     run = disturbed()
     assert end_worker(bench, run)
-    run.caller.join()
+    run.go_on()
     assert run.caller.error is None
     assert run.status == "finished"
     assert any("lost its sessions" in line for line in run.caller.connection.notices)
@@ -193,7 +204,7 @@ def test_a_run_without_retries_is_interrupted(
     try:
         run = disturbed()
         assert end_worker(bench, run)
-        run.caller.join()
+        run.go_on()
     finally:
         bench.run("SELECT cerebro_set('worker_retries', NULL)")
     assert run.caller.error is not None
@@ -257,6 +268,8 @@ def test_epochs_that_are_made_again_are_scored_again(
     bench: Any, disturbed: Callable[..., Disturbed], undisturbed: list[Any]
 ) -> None:
     run = disturbed(", durability := 'epoch'", hops=40)
+    scored = "SELECT count(*) > 0 FROM cerebro._metrics WHERE run_id = %s"
+    until(bench, scored, (run.run_id,))
     bench.run("SELECT cerebro_pause(%s)", (run.run_id,))
     run.caller.join()
     found = bench.row(
@@ -335,14 +348,14 @@ def test_a_warm_start_that_stopped_before_its_first_hop_goes_on_from_where_it_be
 def test_a_loss_that_was_no_number_when_the_run_stopped_fails_its_configuration(
     bench: Any, disturbed: Callable[..., Disturbed], undisturbed: list[Any]
 ) -> None:
-    run = disturbed(hops=40)
+    run = disturbed(hops=40, epoch=4)
+    metrics = "run_id = %s AND mst_key = 3 AND epoch = 2 AND dataset = 'training'"
+    scored = f"SELECT count(*) > 0 FROM cerebro._metrics WHERE {metrics}"
+    until(bench, scored, (run.run_id,))
     bench.run("SELECT cerebro_pause(%s)", (run.run_id,))
     run.caller.join()
-    bench.run(
-        "UPDATE cerebro._metrics SET loss = 'NaN' "
-        "WHERE run_id = %s AND mst_key = 3 AND epoch = 2 AND dataset = 'training'",
-        (run.run_id,),
-    )
+    bench.run(f"UPDATE cerebro._metrics SET loss = 'NaN' WHERE {metrics}", (run.run_id,))
+    run.gate.open()
     bench.run("SELECT cerebro_resume(%s)", (run.run_id,))
     info = bench.fetch(f"SELECT mst_key, status, error FROM {run.out}_info ORDER BY 1")
     assert info[2] == (3, "failed", "the training loss of epoch 2 is nan")
@@ -360,7 +373,7 @@ def test_a_configuration_can_be_cancelled(
         bench.value("SELECT cerebro_cancel(%s, 2)", (run.run_id,))
     with pytest.raises(psycopg2.errors.InvalidParameterValue, match="got 9; configurations of run"):
         bench.value("SELECT cerebro_cancel(%s, 9)", (run.run_id,))
-    run.caller.join()
+    run.go_on()
     assert run.status == "finished"
     info = bench.fetch(f"SELECT mst_key, status, error FROM {run.out}_info ORDER BY 1")
     caller = bench.value("SELECT current_user")
@@ -471,7 +484,7 @@ def test_two_callers_never_drive_one_run(bench: Any, disturbed: Callable[..., Di
     for call in ("cerebro_resume(%s)", "cerebro_drop_run(%s)"):
         with pytest.raises(psycopg2.errors.ObjectNotInPrerequisiteState, match=r"running|going on"):
             bench.value(f"SELECT {call}", (run.run_id,))
-    run.caller.join()
+    run.go_on()
     assert run.status == "finished"
 
 
@@ -518,6 +531,7 @@ def test_other_software_is_refused_unless_it_is_wanted(
     bench.run(f"UPDATE cerebro.catalog_runs SET {change} WHERE run_id = %s", (run.run_id,))
     with pytest.raises(psycopg2.errors.ObjectNotInPrerequisiteState, match=message):
         run.resume()
+    run.gate.open()
     bench.run("SELECT cerebro_resume(%s, any_version := true)", (run.run_id,))
     assert results(bench, run.out, run.run_id) == undisturbed
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -23,6 +22,7 @@ LONG = (
     "'num_configs=400, num_iterations=40', validation_table := 'val', objective := 'val_accuracy', "
     "concurrency := 2, name := 'steered')"
 )
+MEASURED = "SELECT count(*) > 0 FROM cerebro.hops WHERE run_id = %s AND mst_key = %s AND epoch > 1"
 DECIDED = (
     "SELECT mst_key, action, epochs, source, decided_by FROM cerebro.decisions "
     "WHERE run_id = %s AND decided_by IS NOT NULL ORDER BY number, mst_key"
@@ -72,9 +72,17 @@ def test_configurations_join(bench: Any, going_on: int) -> None:
     until(bench, done, (going_on, keys))
 
 
+def long_trial(bench: Any, run_id: int) -> int:
+    """A configuration that joins the search, and trains until somebody stops it."""
+    add = "SELECT (cerebro_add_configs(%s, ARRAY[1], ARRAY[%s], ARRAY['batch_size=8'], 100000))[1]"
+    key = int(bench.value(add, (run_id, ADAM)))
+    training = "SELECT status = 'training' FROM cerebro.trials WHERE run_id = %s AND mst_key = %s"
+    until(bench, training, (run_id, key))
+    return key
+
+
 def test_a_trial_is_stopped(bench: Any, going_on: int) -> None:
-    query = "SELECT max(mst_key) FROM cerebro.trials WHERE run_id = %s AND status = 'training'"
-    key = until(bench, query, (going_on,))
+    key = long_trial(bench, going_on)
     bench.value("SELECT cerebro_stop_config(%s, %s)", (going_on, key))
     assert trial(bench, going_on, key)["status"] in ("stopped", "cancelled")
     with pytest.raises(psycopg2.Error, match=f"mst_key: got {key}; allowed") as caught:
@@ -83,11 +91,8 @@ def test_a_trial_is_stopped(bench: Any, going_on: int) -> None:
 
 
 def test_a_trial_is_cloned(bench: Any, going_on: int) -> None:
-    measured = (
-        "SELECT min(t.mst_key) FROM cerebro.trials t WHERE t.run_id = %s AND t.status = 'training' "
-        "AND EXISTS (SELECT 1 FROM cerebro.hops h WHERE h.run_id = t.run_id AND h.mst_key = t.mst_key AND h.epoch > 1)"
-    )
-    source = until(bench, measured, (going_on,))
+    source = long_trial(bench, going_on)
+    until(bench, MEASURED, (going_on, source))
     key = bench.value("SELECT cerebro_clone(%s, %s, 'lr=0.0625, batch_size=5')", (going_on, source))
     found = trial(bench, going_on, key)
     assert "lr=0.0625" in found["compile_params"]
@@ -95,6 +100,7 @@ def test_a_trial_is_cloned(bench: Any, going_on: int) -> None:
     assert (key, "clone", source) in [
         (row[0], row[1], row[3]) for row in bench.fetch(DECIDED, (going_on,))
     ]
+    bench.value("SELECT cerebro_stop_config(%s, %s)", (going_on, source))
 
 
 def test_the_space_becomes_smaller(bench: Any, going_on: int) -> None:
@@ -209,8 +215,7 @@ def test_the_command_line_steers(bench: Any, going_on: int) -> None:
     assert (added.returncode, added.stderr) == (0, "")
     key = int(added.stdout.split("trials ")[1].split()[0])
     assert trial(bench, going_on, key)["fit_params"] == "batch_size=3"
-    done = "SELECT count(*) > 0 FROM cerebro.hops WHERE run_id = %s AND mst_key = %s AND epoch > 1"
-    until(bench, done, (going_on, key))
+    until(bench, MEASURED, (going_on, key))
     cloned = cli(bench, "clone", going_on, key, "lr=0.03125", "--num-iterations", 1)
     assert (cloned.returncode, cloned.stderr) == (0, "")
     copy = int(cloned.stdout.split("trial ")[1].split()[0])
@@ -256,11 +261,13 @@ def test_somebody_watches_and_goes_away(bench: Any, going_on: int) -> None:
         ["/usr/bin/env", "--default-signal=INT", PROGRAM, "watch", "--dsn", bench.dsn, str(going_on)],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, "COLUMNS": "150"},
     )  # fmt: skip
-    watching = (
-        "SELECT count(*) > 0 FROM pg_stat_activity WHERE query ~ 'cerebro.trials WHERE run_id'"
+    # It shows what it has found before it looks again.
+    looks = (
+        "SELECT string_agg(query_start::text, '') FROM pg_stat_activity "
+        "WHERE pid <> pg_backend_pid() AND query ~ 'cerebro.trials WHERE run_id'"
     )
-    until(bench, watching.replace("WHERE query", "WHERE pid <> pg_backend_pid() AND query"))
-    time.sleep(2)
+    first = until(bench, looks)
+    until(bench, f"SELECT ({looks}) <> %s", (first,))
     process.send_signal(signal.SIGINT)
     shown, errors = process.communicate(timeout=stretched(60))
     assert (process.returncode, errors) == (130, "")
@@ -273,10 +280,9 @@ def test_somebody_watches_and_goes_away(bench: Any, going_on: int) -> None:
 def test_an_administrator_steers_searches_of_others(bench: Any, going_on: int) -> None:
     """The decision tells who asked for it."""
     bench.run("CREATE ROLE steerer LOGIN IN ROLE cerebro_admin")
+    key = long_trial(bench, going_on)
     bench.run("SET ROLE steerer")  # segments know of the role when it is committed
     try:
-        query = "SELECT max(mst_key) FROM cerebro.trials WHERE run_id = %s AND status = 'training'"
-        key = until(bench, query, (going_on,))
         bench.value("SELECT cerebro.cerebro_stop_config(%s, %s)", (going_on, key))
     finally:
         bench.run("RESET ROLE")

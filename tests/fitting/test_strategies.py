@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 import psycopg2
 import pytest
+from gates import Gate
+from pace import until as until_true
 from reasons import EMBEDDED_ONLY
 
 from cerebro_db.training.state import from_bytes
@@ -158,7 +160,7 @@ def test_a_model_goes_on_by_another_strategy(bench: Any, fit: Fit, weights: Any)
 KILLS = {
     "worker": "SELECT pg_terminate_backend(pid) FROM cerebro.hops WHERE run_id = %s "
     "ORDER BY finished DESC LIMIT 1",
-    "caller": "SELECT pg_terminate_backend(driver_pid) FROM cerebro._runs WHERE run_id = %s",
+    "driver": "SELECT pg_terminate_backend(driver_pid) FROM cerebro._runs WHERE run_id = %s",
     "pause": "SELECT cerebro_pause(%s)",
 }
 
@@ -171,9 +173,10 @@ def calm(bench: Any) -> dict[str, list[Any]]:
 
 @contextlib.contextmanager
 def under_way(
-    bench: Any, out: str, more: str, configs: str = "pair"
+    bench: Any, gate: Gate, out: str, more: str, configs: str = "pair"
 ) -> Iterator[tuple[Background, int]]:
-    """A run that has made some hops."""
+    """A run that has made some hops, and waits before it has made many more."""
+    gate.shut(hops=20)
     call = (
         f"SELECT cerebro_fit_multiple('packed', '{out}', '{configs}', 8, {more}, name := '{out}')"
     )
@@ -185,6 +188,7 @@ def under_way(
     try:
         yield caller, until(bench, seen, (out,))
     finally:
+        gate.open()
         caller.join()
 
 
@@ -192,75 +196,93 @@ def under_way(
     ("strategy", "how", "durability"),
     [
         ("averaging", "worker", "hop"),
-        ("averaging", "caller", "hop"),
+        ("averaging", "driver", "hop"),
         ("averaging", "pause", "epoch"),
         ("allreduce", "trainer", "hop"),
         ("allreduce", "pause", "epoch"),
     ],
 )
 def test_a_round_that_was_stopped_ends_as_if_nothing_had_happened(
-    bench: Any, fit: Fit, calm: dict[str, list[Any]], strategy: str, how: str, durability: str
+    bench: Any,
+    gate: Gate,
+    fit: Fit,
+    calm: dict[str, list[Any]],
+    strategy: str,
+    how: str,
+    durability: str,
 ) -> None:
     more = f"strategy := '{strategy}', durability := '{durability}'"
     if strategy not in calm:
         out, run_id = fit(configs="pair", epochs=8, strategy=strategy)
         calm[strategy] = results(bench, out, run_id)
     if how == "trainer":
-        assert_a_lost_trainer_changes_nothing(bench, strategy, more, "pair", calm[strategy])
+        assert_a_lost_trainer_changes_nothing(bench, gate, strategy, more, "pair", calm[strategy])
         return
     out = f"stopped_{strategy}_{how}"
-    with under_way(bench, out, more) as (caller, run_id):
+    with under_way(bench, gate, out, more) as (caller, run_id):
         bench.run(KILLS[how], (run_id,))
-        caller.join()
-    if how == "worker":  # it has gone on by itself
+        if how == "pause":
+            caller.join()
+            has_stopped(bench, run_id)
+    if how != "pause":  # it has gone on by itself
         assert caller.error is None
         assert any("lost its sessions" in line for line in caller.connection.notices)
     resume(bench, run_id)
     assert results(bench, out, run_id) == calm[strategy]
 
 
+def has_stopped(bench: Any, run_id: int) -> None:
+    """A run stands still before its end."""
+    status = "SELECT status = 'paused' FROM cerebro.runs WHERE run_id = %s"
+    until(bench, status, (run_id,))
+
+
 def assert_a_lost_trainer_changes_nothing(
-    bench: Any, strategy: str, more: str, configs: str, calm: Any
+    bench: Any, gate: Gate, strategy: str, more: str, configs: str, calm: Any
 ) -> None:
     """A run one of whose trainers is killed does something again, and ends with the same bits."""
-    for attempt in range(5):
-        out = f"killed_{strategy}_{attempt}"
-        with under_way(bench, out, more, configs) as (caller, run_id):
-            kill_a_trainer(bench)
-            caller.join()
-        assert caller.error is None
-        assert results(bench, out, run_id) == calm
-        # A trainer that had given its part of a round away already leaves nothing to be done again.
-        if any("done again" in line for line in caller.connection.notices):
-            return
-    pytest.fail("none of the trainers was killed while others needed it")
+    out = f"killed_{strategy}"
+    with under_way(bench, gate, out, more, configs) as (caller, run_id):
+        kill_a_trainer(bench, gate)
+    assert caller.error is None
+    assert results(bench, out, run_id) == calm
+    assert any("done again" in line for line in caller.connection.notices)
 
 
-def kill_a_trainer(bench: Any) -> None:
-    """End one of the processes that compute for a worker that is at work."""
-    query = (
-        "SELECT pid FROM pg_stat_activity WHERE datname = current_database() "
-        "AND state = 'active' AND query ~ 'cerebro_train' AND pid <> pg_backend_pid()"
+def kill_a_trainer(bench: Any, gate: Gate) -> None:
+    """End one of the processes that compute for the workers of a round, all of which wait for it.
+
+    It stands still before its worker gets anything to do: it has given no part of the round away.
+    """
+    workers = (
+        "SELECT pid FROM pg_stat_activity WHERE application_name = 'cerebro worker' "
+        "AND datname = current_database() AND state = %s"
     )
-    deadline, found = time.monotonic() + 60, []
-    while not found:
-        assert time.monotonic() < deadline
-        names = {f"trainer {pid}" for pid in bench.column(query)}
-        found = [
-            int(path.parent.name)
-            for path in Path("/proc").glob("[0-9]*/comm")
-            if named(path) in names
-        ]
-        # It may have finished meanwhile: it stands still until its worker is seen to wait for it.
-        if found:
-            os.kill(found[0], signal.SIGSTOP)
-            time.sleep(0.1)
-            if named(Path(f"/proc/{found[0]}/comm")) not in {
-                f"trainer {pid}" for pid in bench.column(query)
-            }:
-                os.kill(found[0], signal.SIGCONT)
-                found = []
-    os.kill(found[0], signal.SIGKILL)
+
+    def idle() -> list[int]:
+        """Of workers that have nothing more to do for a round that waits at the gate."""
+        resting = set(bench.column(workers, ("idle",)))
+        return [pid for pid, worker in trainers().items() if gate.waiting() and worker in resting]
+
+    trainer = until_true(idle)[0]
+    worker = trainers()[trainer]
+    os.kill(trainer, signal.SIGSTOP)
+    opened = bench.value("SELECT clock_timestamp()")
+    gate.open()
+    asked = f"SELECT count(*) > 0 FROM ({workers} AND pid = %s AND query_start > %s) AS w"
+    until(bench, f"{asked}", ("active", worker, opened))
+    time.sleep(0.5)  # until it has sent what it has to send
+    os.kill(trainer, signal.SIGKILL)
+
+
+def trainers() -> dict[int, int]:
+    """Processes that compute, and the worker of each."""
+    names = {int(path.parent.name): named(path) for path in Path("/proc").glob("[0-9]*/comm")}
+    return {
+        pid: int(name.split()[1])
+        for pid, name in names.items()
+        if name.startswith("trainer ") and name.split()[1].isdigit()
+    }
 
 
 def named(path: Path) -> str:

@@ -6,12 +6,12 @@ import os
 import signal
 import subprocess
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pace import until
 
 from cerebro_db.errors import ClusterFailed, MissingPrerequisite
 from cerebro_db.install import account, embedded, postgres, processes
@@ -279,8 +279,4 @@ class TestPostgres:
 
 
 def _wait_for_end(cluster: Cluster) -> None:
-    for _ in range(100):
-        if not processes.all_in(cluster.data):
-            return
-        time.sleep(0.1)
-    pytest.fail("the server's processes did not end")
+    until(lambda: not processes.all_in(cluster.data), 10)

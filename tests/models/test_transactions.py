@@ -6,11 +6,11 @@ import itertools
 import os
 import threading
 import time
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 
 import psycopg2
 import pytest
-from pace import stretched
+from pace import stretched, until
 from psycopg2 import errors
 from reasons import WAITS_FOR_LOCKS
 from servers import connected
@@ -353,6 +353,15 @@ def test_a_lock_of_the_caller_is_not_waited_for(user, lock, call, table):
     assert user.tables() == before
 
 
+def stands_in_a_queue(session):
+    """Whether a session waits for a lock."""
+    watching = connected(session.dsn)
+    with closing(watching), watching.cursor() as cursor:
+        query = "SELECT count(*) > 0 FROM pg_locks WHERE pid = %s AND NOT granted"
+        cursor.execute(query, (session.info.backend_pid,))
+        return cursor.fetchone()[0]
+
+
 @pytest.mark.not_on_segments(WAITS_FOR_LOCKS)
 def test_nor_is_one_behind_which_somebody_else_waits(user):
     other = connected(user.dsn)
@@ -363,7 +372,7 @@ def test_nor_is_one_behind_which_somebody_else_waits(user):
             target=other.cursor().execute, args=("BEGIN; LOCK TABLE own.rows; COMMIT",)
         )
         waiting.start()
-        time.sleep(0.5)  # until it stands in the queue
+        until(lambda: stands_in_a_queue(other))
         with pytest.raises(errors.ActiveSqlTransaction, match="holds a lock of"):
             user.fetch("SELECT cerebro_pack('rows', 'o', 'y', 'x')")
     waiting.join()

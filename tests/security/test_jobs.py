@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from pace import stretched
 
 from tests.security.conftest import Person, Recruit, make_tables
 
@@ -115,7 +116,7 @@ def test_a_job_has_the_rights_of_its_owner(
 ) -> None:
     run_id = alice.value(FIT, ("own_job", 1, 0))
     begin(root)
-    assert alice.value("SELECT cerebro_wait(%s, '60 s')", (run_id,)) == "finished"
+    assert alice.value("SELECT cerebro_wait(%s, '900 s')", (run_id,)) == "finished"
     owner = "SELECT tableowner FROM pg_tables WHERE tablename = 'own_job'"
     assert alice.value(owner) == alice.name
     alice.rows("SELECT cerebro_drop_run(%s)", (run_id,))
@@ -135,7 +136,7 @@ def test_a_role_that_loses_its_rights_has_its_job_fail_with_that(
     run_id = eve.value(FIT, ("lost_rights", 1, 0))
     root.rows(loss.format(eve.sql_name, root.sql_name))
     begin(root)
-    end = time.monotonic() + 60
+    end = time.monotonic() + stretched(60)
     query = "SELECT status, error FROM cerebro.jobs WHERE run_id = %s"
     while (found := root.rows(f"{query}", (run_id,))[0])[0] not in ("failed", "finished"):
         assert time.monotonic() < end, found
@@ -167,7 +168,7 @@ def test_hostile_events_of_ones_own_harm_nobody_else(
         bob.rows("SELECT pg_advisory_lock(%s)", (keys[-1],))
     run_id = alice.value(FIT, ("beside_bob", 1, 0))
     begin(root)
-    assert alice.value("SELECT cerebro_wait(%s, '60 s')", (run_id,)) == "finished"
+    assert alice.value("SELECT cerebro_wait(%s, '900 s')", (run_id,)) == "finished"
     bob.rows("SELECT pg_advisory_unlock_all()")
     ended = "INSERT INTO cerebro._job_events (job_id, action) VALUES (%s, 'cancelled')"
     for (job_id,) in bob.rows("SELECT job_id FROM cerebro._jobs"):

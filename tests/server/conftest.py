@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import psycopg2
 import pytest
+from pace import stretched
 from pace import until as until
 from servers import Server, connected, drop_database, make_database
 
@@ -84,7 +85,7 @@ class Caller:
 
     def wait(self, seconds: float = 60) -> None:
         """Until what was started has ended."""
-        self._thread.join(seconds)
+        self._thread.join(stretched(seconds))
         assert not self._thread.is_alive(), f"it went on for {seconds} s"
 
     def close(self) -> None:

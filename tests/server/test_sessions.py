@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from cerebro_db.postgres.control import gather
 from cerebro_db.postgres.sessions import Session, SessionPool
+from tests.conftest import Sql
 
 SLEEP = "SELECT pg_sleep(%s)::text"
 
@@ -17,13 +18,16 @@ class Cancelled(Exception):
 
 
 class Ticks:
-    """Counts its calls; raises where it is told to."""
+    """Counts its calls; raises where it is told to, and lets a statement end."""
 
     def __init__(self) -> None:
         self.count, self.raises = 0, False
+        self.third: Callable[[], object] = bool
 
     def __call__(self) -> None:
         self.count += 1
+        if self.count == 3:
+            self.third()
         if self.raises:
             raise Cancelled
 
@@ -47,10 +51,20 @@ def session(pool: SessionPool) -> Iterator[Session]:
     session.close()
 
 
-def test_a_statement_ticks_and_is_cancelled(session: Session, ticks: Ticks) -> None:
-    before = ticks.count
-    session.run(SLEEP, [0.35])
-    assert ticks.count - before >= 3
+@pytest.fixture
+def held(sql: Sql) -> Iterator[Callable[[], object]]:
+    """A lock that a statement waits for; lets it go."""
+    sql.run("SELECT pg_advisory_lock(1)")
+    yield lambda: sql.run("SELECT pg_advisory_unlock_all()")
+    sql.run("SELECT pg_advisory_unlock_all()")
+
+
+def test_a_statement_ticks_and_is_cancelled(
+    session: Session, ticks: Ticks, held: Callable[[], object]
+) -> None:
+    ticks.count, ticks.third = 0, held
+    session.run("SELECT pg_advisory_lock(1)::text")
+    assert ticks.count >= 3
     ticks.raises = True
     with pytest.raises(Cancelled):
         session.run(SLEEP, [60])
@@ -73,16 +87,16 @@ def test_what_is_run_through_is_not(session: Session, ticks: Ticks) -> None:
 
 
 def test_sessions_have_the_tick_of_the_pool_when_they_are_taken(
-    pool: SessionPool, session: Session, ticks: Ticks
+    pool: SessionPool, session: Session, ticks: Ticks, held: Callable[[], object]
 ) -> None:
     pool.give([session])
     other = pool.tick = Ticks()
     taken = pool.take(2)
     assert taken[0] is session
-    before, theirs = ticks.count, other.count
-    gather(taken, [(SLEEP, [0.3])] * 2)
+    before, other.count, other.third = ticks.count, 0, held
+    gather(taken, [("SELECT pg_advisory_lock_shared(1)::text", [])] * 2)
     assert ticks.count == before
-    assert other.count > theirs
+    assert other.count >= 3
     pool.give(taken)
     with pool.undisturbed():
         (quiet,) = pool.take(1)

@@ -48,9 +48,19 @@ def hop(trainer: Any) -> Any:
 
 
 def given_back(place: Place, trainer: Any) -> None:
-    """End a connection, and wait until the trainer is idle."""
+    """End a connection, and wait until the trainer is idle, or has ended."""
+    process = Path(f"/proc/{trainer.pid}")
     trainer.close()
-    time.sleep(0.3)
+
+    def is_idle() -> bool:
+        try:
+            name, _, rest = (process / "stat").read_text().rpartition(")")
+        except OSError:
+            return True
+        return name.endswith("(trainer idle") and rest.split()[0] == "S"
+
+    until(is_idle)
+    time.sleep(0.1)  # its keeper hears of it
 
 
 def test_an_idle_trainer_is_for_its_owner_only(place: Place) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pace import stretched
+from gates import gate_at
 from reasons import EMBEDDED_ONLY
 from servers import Server, drop_database, make_database
 
@@ -80,6 +80,17 @@ def _processes(folder: Path, kind: str) -> list[int]:
     return sorted(p for p, (up, k) in found.items() if k == kind.encode() and up in found)
 
 
+def _made(watching: Sql, out: str) -> int:
+    """Hops of a run."""
+    query = "SELECT count(*) FROM cerebro.hops JOIN cerebro.runs USING (run_id) WHERE model_output_table = %s"
+    return int(watching.value(query, (f"work.{out}",)))
+
+
+def _lost_drivers(caller: Caller) -> int:
+    """How often the caller was told of one."""
+    return sum("lost its driver" in notice for notice in caller.sql.notices)
+
+
 def test_no_session_notices_and_the_bits_are_the_same(
     caller: Caller, place: str, folder: Path, connect: Callable[[str], Any], cluster: Cluster
 ) -> None:
@@ -91,14 +102,23 @@ def test_no_session_notices_and_the_bits_are_the_same(
     wanted = caller.sql.fetch(OUTCOME.format("calm"))
 
     generator = random.Random(5)
-    caller.start(caller.sql.run, FIT, ["stormy", "short"])
-    for kind in ("trainer", "driver", "trainer", "driver", "trainer"):
-        time.sleep(0.7 + generator.random())
-        if caller._thread.is_alive() and (pids := _processes(folder, kind)):
-            with suppress(ProcessLookupError):
-                os.kill(generator.choice(pids), signal.SIGKILL)
-    caller.wait(120)
+    watching = connect(place)
+    with gate_at(place) as gate:
+        gate.shut(hops=10)
+        caller.start(caller.sql.run, FIT, ["stormy", "short"])
+        # No hop loses its trainer twice, and none is the last one.
+        for number, kind in enumerate(("trainer", "driver", "trainer", "driver", "trainer")):
+            until(lambda number=number: _made(watching, "stormy") >= 20 * number + 10)
+            gate.shut(hops=20 * number + 30)
+            time.sleep(generator.random() / 10)
+            pids = _processes(folder, kind)
+            for pid in pids if kind == "driver" else [generator.choice(pids)]:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+        gate.open()
+        caller.wait(120)
     assert caller.error is None
+    assert _lost_drivers(caller) == 2
     assert caller.sql.fetch(OUTCOME.format("stormy")) == wanted
 
     bystander.run("INSERT INTO kept VALUES (1)")
@@ -113,24 +133,22 @@ def test_a_call_outlives_each_of_its_drivers(
     caller: Caller, place: str, folder: Path, connect: Callable[[str], Any]
 ) -> None:
     watching = connect(place)
-    hops = "SELECT count(*) FROM cerebro.hops JOIN cerebro.runs USING (run_id) WHERE model_output_table = %s"
-    caller.start(caller.sql.run, FIT, ["driven", "short"])
     killed: set[int] = set()
-
-    def told() -> int:
-        return sum("lost its driver" in notice for notice in caller.sql.notices)
-
-    for number in range(3):
-        until(lambda number=number: told() == number)
-        before = watching.value(hops, ("work.driven",))
-        until(lambda before=before: watching.value(hops, ("work.driven",)) > before)
-        for pid in set(_processes(folder, "driver")) - killed:
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-            killed.add(pid)
-    caller.wait(120)
+    with gate_at(place) as gate:
+        gate.shut(hops=10)
+        caller.start(caller.sql.run, FIT, ["driven", "short"])
+        for number in range(3):
+            until(lambda number=number: _lost_drivers(caller) == number)
+            until(lambda number=number: _made(watching, "driven") >= 30 * number + 10)
+            for pid in set(_processes(folder, "driver")) - killed:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+                killed.add(pid)
+            gate.shut(hops=30 * number + 40)
+        until(lambda: _lost_drivers(caller) == 3)
+        gate.open()
+        caller.wait(120)
     assert caller.error is None
-    assert told() == 3
     caller.sql.run(FIT, ["calmly", "short"])
     assert caller.sql.fetch(OUTCOME.format("driven")) == caller.sql.fetch(OUTCOME.format("calmly"))
 
@@ -138,7 +156,7 @@ def test_a_call_outlives_each_of_its_drivers(
 def test_a_configuration_whose_trainer_dies_twice_fails_alone(
     caller: Caller, place: str, folder: Path, connect: Callable[[str], Any]
 ) -> None:
-    """Its hop is known by its rows: the one endless configuration of three."""
+    """The one endless configuration of three, when the hops of the others have been made."""
     watcher = connect(place)
     watcher.run("SET search_path = work, public, cerebro")
     select(
@@ -153,14 +171,11 @@ def test_a_configuration_whose_trainer_dies_twice_fails_alone(
         FIT.replace(f" {EPOCHS},", " 1,").replace(":= 10", ":= 1"),
         ["twice", "mixed"],
     )
-    deadline = time.monotonic() + stretched(100)
-    while caller._thread.is_alive() and time.monotonic() < deadline:
-        time.sleep(4)
-        for pid in _processes(folder, "trainer"):
-            if _seconds(pid) > 3:
-                with suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
-    caller.wait(5)
+    until(lambda: _made(watcher, "twice") == 4)
+    _kill_one(watcher, "%cerebro_train%")
+    until(lambda: any("done again" in notice for notice in caller.sql.notices))
+    _kill_one(watcher, "%cerebro_train%")
+    caller.wait()
     assert caller.error is None
     told = watcher.fetch(
         "SELECT status, error FROM cerebro.leaderboard WHERE run_id = (SELECT max(run_id) FROM cerebro.runs)"
@@ -168,14 +183,6 @@ def test_a_configuration_whose_trainer_dies_twice_fails_alone(
     assert [status for status, _ in told].count("finished") == 2, told
     (error,) = [error for status, error in told if status == "failed"]
     assert "the trainer was killed by SIGKILL: it had " in error
-
-
-def _seconds(pid: int) -> float:
-    """Processor time of a process."""
-    with suppress(OSError):
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-    return 0.0
 
 
 QUESTIONS = {
@@ -203,7 +210,7 @@ def asked(place: str) -> None:
         caller.close()
 
 
-def _kill_one(caller: Caller, watcher: Sql, query: str) -> None:
+def _kill_one(watcher: Sql, query: str) -> None:
     """End the trainer of a worker that has been at such a statement for a moment."""
     working = WORKERS.replace("ORDER", "AND state = 'active' AND query LIKE %s ORDER")
 
@@ -232,7 +239,7 @@ def test_a_question_whose_trainer_dies_is_asked_again(
     wanted = caller.sql.value(rows, [1])
 
     caller.start(caller.sql.run, sql, [f"{question}_2"])
-    _kill_one(caller, watcher, query)
+    _kill_one(watcher, query)
     caller.wait()
     assert caller.error is None
     assert caller.sql.value(rows, [2]) == wanted
@@ -240,9 +247,9 @@ def test_a_question_whose_trainer_dies_is_asked_again(
     assert "the trainer was killed by SIGKILL: it had " in told
 
     caller.start(caller.sql.run, sql, [f"{question}_3"])
-    _kill_one(caller, watcher, query)
+    _kill_one(watcher, query)
     until(lambda: len([notice for notice in caller.sql.notices if "done again" in notice]) == 2)
-    _kill_one(caller, watcher, query)
+    _kill_one(watcher, query)
     caller.wait()
     assert caller.error is not None
     assert caller.error.pgcode == "YC001"

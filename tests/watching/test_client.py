@@ -15,6 +15,7 @@ import numpy as np
 import psycopg2
 import pytest
 import sqlalchemy
+from pace import stretched
 
 import cerebro_db
 from cerebro_db.client import Database, Run, connect
@@ -327,7 +328,7 @@ def test_a_timeout(watched: Watched, db: Database, monkeypatch: pytest.MonkeyPat
 
 def test_runs_that_go_on_without_waiting(db: Database) -> None:
     run = db.fit_multiple("packed", "without_waiting", "grid", 1, wait=False)
-    assert run.wait(timeout=120).status == "finished"
+    assert run.wait(timeout=stretched(120)).status == "finished"
 
 
 def test_reports_are_shown_in_frames_of_their_own(db: Database, watched: Watched) -> None:
@@ -409,7 +410,7 @@ def test_weights_and_biases(
     named = f"run {run.run_id} configuration {best['mst_key']}".encode()
     losses = run.metrics().query(f"mst_key == {best['mst_key']}")["loss"]
     wanted = [run.facts.title.encode(), b"finished", b"learning_rate"]  # their group is the run
-    end = time.monotonic() + 20
+    end = time.monotonic() + stretched(20)
     while True:  # what wandb writes in a process of its own is there a little later, at times
         files = [path.read_bytes() for path in folder.glob("offline-run-*/run-*.wandb")]
         of_best = next((content for content in files if named in content), b"")

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from gates import gate_at
+from pace import until
 from typer.testing import CliRunner
 
 from cerebro_db.cli.app import app
@@ -96,14 +98,24 @@ def test_a_search_is_watched_until_it_ends(watched: Watched, connect: Any) -> No
             "$$ {'batch_size': [8, 16]} $$, 'hyperband', 'R=9, eta=3', objective := 'accuracy')",
         ),
     )
-    call.start()
-    while watched.sql.value("SELECT max(run_id) FROM cerebro.runs") == before:
-        pass
-    console = Console(file=io.StringIO(), force_terminal=True, width=160, height=40)
-    session = session_of(watched.dsn)
-    assert watching.watch(session, None, console, seconds=0.1) == "finished"
-    call.join()
-    session.close()
+    with gate_at(watched.dsn) as gate:
+
+        class Shown(io.StringIO):
+            """Lets the search end when some of it was drawn."""
+
+            def write(self, text: str) -> int:
+                if "training" in text:
+                    gate.open()
+                return super().write(text)
+
+        gate.shut(hops=20)
+        call.start()
+        until(lambda: watched.sql.value("SELECT max(run_id) FROM cerebro.runs") != before)
+        console = Console(file=Shown(), force_terminal=True, width=160, height=40)
+        session = session_of(watched.dsn)
+        assert watching.watch(session, None, console, seconds=0.1) == "finished"
+        call.join()
+        session.close()
     shown = console.file.getvalue()  # type: ignore[attr-defined]
     for wanted in ("hyperband · running", "rung 1", "training", "accuracy", "memory"):
         assert wanted in shown, wanted
