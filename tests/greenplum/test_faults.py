@@ -22,6 +22,10 @@ pytestmark = pytest.mark.slow
 
 SECONDS = 120.0
 CONFIGURATIONS = 10
+# Prepared on segments, with their locks: those that lost their coordinator are looked for once a minute
+# (gp_dtx_recovery_interval) and aborted when they are two minutes old (gp_dtx_recovery_prepared_period).
+IN_DOUBT = "SELECT count(*) FROM gp_dist_random('pg_prepared_xacts')"
+IN_DOUBT_SECONDS = 300.0
 
 
 def _fit(output: str, durability: str = "hop") -> str:
@@ -285,6 +289,11 @@ def test_a_segment_that_is_down(bench: Bench) -> None:
     server.call("SELECT cerebro_set('worker_retries', NULL)")
     assert bench.status(output) == "interrupted"
     bench.resumes(output, run_id)
+    # One that is in doubt keeps its locks until Greenplum ends it, and states may outlive their run.
+    until(lambda: not server.value(IN_DOUBT), IN_DOUBT_SECONDS, "no transaction is in doubt")
+    server.call("SELECT * FROM cerebro_vacuum('0')")
+    until(lambda: not server.sessions(), 30, "all sessions end")
+    assert server.leftovers() == []
 
 
 def test_what_is_left_of_a_run_can_be_dropped(bench: Bench) -> None:

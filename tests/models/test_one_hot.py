@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 from psycopg2 import errors
 
 from tests.models.conftest import Network
+
+Rows = Callable[[str, str], list[tuple[bytes, ...]]]
 
 
 @pytest.fixture(scope="module")
@@ -25,14 +28,30 @@ def leaves(db: Any, network: Network) -> Any:
     return db
 
 
-def bytes_of(db: Any, table: str, column: str) -> Any:
-    return db.fetch(
-        f"SELECT {column}, {column}_shape FROM {table} ORDER BY partition_key, buffer_id"
+@pytest.fixture
+def packed(leaves: Any, has_segments: bool) -> Rows:
+    """Features and targets of the rows of a packed table, in its order."""
+
+    def rows(table: str, column: str) -> list[tuple[bytes, ...]]:
+        arrays = leaves.fetch(
+            f"SELECT x, x_shape[1], {column}, {column}_shape[1] FROM {table} ORDER BY partition_key, buffer_id"
+        )
+        found = [row for x, m, y, n in arrays for row in zip(split(x, m), split(y, n), strict=True)]
+        return sorted(found) if has_segments else found  # rows come from segments in any order
+
+    return rows
+
+
+def split(array: memoryview, rows: int) -> Iterator[bytes]:
+    """The rows of an array of numbers."""
+    return (
+        bytes(array[at : at + len(array) // rows])
+        for at in range(0, len(array), len(array) // rows)
     )
 
 
 @pytest.mark.parametrize("kind", ["smallint", "bigint", "integer"])
-def test_the_place_of_the_one_is_the_class(leaves: Any, kind: str) -> None:
+def test_the_place_of_the_one_is_the_class(leaves: Any, packed: Rows, kind: str) -> None:
     leaves.fetch(
         "DROP VIEW IF EXISTS cast_leaves; "
         f"CREATE VIEW cast_leaves AS SELECT x, place, kind::{kind}[] FROM leaves"
@@ -42,7 +61,7 @@ def test_the_place_of_the_one_is_the_class(leaves: Any, kind: str) -> None:
             "SELECT cerebro_pack('cast_leaves', %s, %s, 'x', num_partitions := 2, replace := true)",
             [f"by_{target}", target],
         )
-    assert bytes_of(leaves, "by_kind", "kind") == bytes_of(leaves, "by_place", "place")
+    assert packed("by_kind", "kind") == packed("by_place", "place")
     told = (
         "SELECT target_kinds[1], num_classes[1], classes_found[1], {0}_class_values, "
         "target_shapes::text FROM by_{0}_summary"
@@ -51,7 +70,7 @@ def test_the_place_of_the_one_is_the_class(leaves: Any, kind: str) -> None:
     assert leaves.value("SELECT dependent_vartype[1] FROM by_kind_summary") == f"{kind}[]"
 
 
-def test_validation_tables_tell_them_in_any_way(leaves: Any) -> None:
+def test_validation_tables_tell_them_in_any_way(leaves: Any, packed: Rows) -> None:
     for name, training, column in (
         ("of_arrays", "hot", "kind"),
         ("of_places", "hot", "place"),
@@ -62,11 +81,11 @@ def test_validation_tables_tell_them_in_any_way(leaves: Any) -> None:
             "SELECT cerebro_pack_validation('leaves', %s, %s, 'x', %s)", [name, column, training]
         )
     stored = {
-        name: bytes_of(leaves, name, column)
+        name: packed(name, column)
         for name, column in (("of_arrays", "kind"), ("of_places", "place"), ("of_texts", "digit"))
     }
     assert stored["of_arrays"] == stored["of_places"] == stored["of_texts"]
-    assert bytes_of(leaves, "of_labels", "kind") == stored["of_arrays"]
+    assert packed("of_labels", "kind") == stored["of_arrays"]
     values = leaves.fetch(
         "SELECT a.kind_class_values, b.place_class_values, c.digit_class_values, d.kind_class_values "
         "FROM of_arrays_summary a, of_places_summary b, of_texts_summary c, of_labels_summary d"
@@ -154,14 +173,14 @@ def test_the_number_of_classes(leaves: Any) -> None:
         leaves.fetch("SELECT cerebro_pack('leaves', 'two', 'kind', 'x', num_classes := 2)")
 
 
-def test_one_of_several_targets(leaves: Any) -> None:
+def test_one_of_several_targets(leaves: Any, packed: Rows) -> None:
     leaves.fetch(
         "SELECT cerebro_pack('leaves', 'two_targets', 'label,kind', 'x', num_partitions := 2)"
     )
     assert leaves.fetch(
         "SELECT target_kinds, num_classes, kind_class_values FROM two_targets_summary"
     ) == [(["class", "class"], [3, 3], [0, 1, 2])]
-    assert bytes_of(leaves, "two_targets", "kind") == bytes_of(leaves, "hot", "kind")
+    assert packed("two_targets", "kind") == packed("hot", "kind")
     leaves.fetch(
         "SELECT cerebro_pack_validation('leaves', 'two_more', 'kind,digit', 'x', 'two_targets')"
     )

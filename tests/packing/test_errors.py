@@ -147,6 +147,8 @@ def test_bad_float_targets_are_named(shop, kind, bad, message, has_segments):
         f"DROP TABLE IF EXISTS bady; CREATE TABLE bady (x int[], y {kind}); INSERT INTO bady "
         f"VALUES ('{{1}}', {good}), ('{{2}}', {good}), ('{{3}}', {bad}), ('{{4}}', {good})"
     )
+    if has_segments:  # which row is the first is chance there
+        message = message.replace(r"\(2,\); allowed: \(1,\)", r"\([12],\); allowed: \([12],\)")
     with pytest.raises(errors.DataException, match=row_named(message, has_segments)):
         shop.pack("bady", "bady_p", "y", "x")
 
