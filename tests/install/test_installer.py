@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -366,22 +367,29 @@ def test_settings_of_the_database_change_nothing(
 
 
 def test_one_installation_at_a_time(
-    database: str, sql: Any, monkeypatch: pytest.MonkeyPatch
+    database: str,
+    empty_database: str,
+    connect: Callable[[str], Any],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """In a database: each is told of the one that is in its way, whatever goes on in others."""
     monkeypatch.setattr(script, "LOCK_SECONDS", 1)
-    sql.run("BEGIN; LOCK TABLE pg_catalog.pg_user_mapping IN SHARE UPDATE EXCLUSIVE MODE")
-    told = rf"another installation has been under way for 1 seconds: process {sql.connection.info.backend_pid} of role"
-    for action in (
-        lambda: installer.install(database, Script()),
-        lambda: installer.uninstall(database),
+    holders = {dsn: connect(dsn) for dsn in (database, empty_database)}
+    for sql in holders.values():
+        sql.run("BEGIN; LOCK TABLE pg_catalog.pg_user_mapping IN SHARE UPDATE EXCLUSIVE MODE")
+    for dsn, action in (
+        (database, lambda: installer.install(database, Script())),
+        (database, lambda: installer.uninstall(database)),
+        (empty_database, lambda: installer.install(empty_database, Script())),
     ):
+        pid = holders[dsn].connection.info.backend_pid
+        told = f"another installation has been under way for 1 seconds: process {pid} of role"
         with pytest.raises(InstallationFailed, match=told) as caught:
             action()
         assert (caught.value.sqlstate, caught.value.hint) == (
             "55P03",
             "try again when it has ended",
         )
-    sql.run("ROLLBACK")
 
 
 class TestUninstall:
