@@ -49,11 +49,16 @@ def main() -> None:
         for case in cases(given.scale):
             if given.cases is None or case.workload.name in given.cases:
                 results["cases"].append(_compared(running, case, chosen))
+                _keep(given.json, results)  # it takes long, and may be stopped
         results["same_bits"] = _twice(running, chosen)
     results["network"] = _NO_NETWORK if given.no_network else _over_network(results["cases"])
-    given.json.write_text(json.dumps(results, indent=1) + "\n")
+    _keep(given.json, results)
     if given.document:
         write(results)
+
+
+def _keep(file: Path, results: dict[str, Any]) -> None:
+    file.write_text(json.dumps(results, indent=1) + "\n")
 
 
 def _compared(running: Server, case: Case, chosen: Sequence[Strategy]) -> dict[str, Any]:

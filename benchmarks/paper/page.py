@@ -27,7 +27,7 @@ def markdown(results: Results) -> str:
     versions = ", ".join(f"{name} {version}" for name, version in machine["versions"].items())
     parts = [
         f"Measured on {machine['measured']} on {machine['processor']} ({machine['cores_used']} cores, "
-        f"{machine['memory_gb']} GB, {machine['system']}); {versions}. Rows: {results['scale']:g} of the usual number.",
+        f"{machine['memory_gb']} GB, {machine['system']}); {versions}. Rows: {results['scale']:g} times the usual number.",
     ]
     for case in results["cases"]:
         parts += [f"### {case['title'].capitalize()}", _about(case), _figures(case), _picture(case)]
@@ -100,7 +100,7 @@ def _claims(results: Results) -> str:
             rows.append((text, source, case["title"], figure, agrees))
     order = [row[0] for row in rows]
     rows = sorted(rows, key=lambda row: order.index(row[0]))
-    return table(("claim", "from", "measured with", "figure", "agrees"), rows)
+    return table(("claim", "from", "measured with", "figure", "direction agrees"), rows)
 
 
 def _network(found: Mapping[str, Any]) -> list[str]:
@@ -159,7 +159,7 @@ def _ratios(nets: Mapping[str, Any]) -> str:
         for name, net in nets.items()
         for one in net["computing"][_AS_LONG]["ratios"]
     ]
-    return table(("where a gradient takes as long as an all-reduce", "measured", "in the papers", "agrees"), rows)  # fmt: skip
+    return table(("where a gradient takes as long as an all-reduce", "measured", "in the papers", "direction agrees"), rows)  # fmt: skip
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -30,7 +30,7 @@ def _curves(case: dict[str, Any], file: Path) -> None:
     """The best accuracy of any model, by epochs and by seconds."""
     from matplotlib import pyplot
 
-    figure, (by_epoch, by_time) = pyplot.subplots(1, 2, figsize=(11, 4.2), sharey=True)
+    figure, (by_epoch, by_time) = pyplot.subplots(1, 2, figsize=(12, 4.2), sharey=True)
     for number, (name, one) in enumerate(case["strategies"].items()):
         points = _envelope(one["curves"])
         look = {"label": name, "linestyle": _STYLES[number % len(_STYLES)], "linewidth": 1.4}
@@ -44,7 +44,7 @@ def _curves(case: dict[str, Any], file: Path) -> None:
     by_epoch.set_ylabel("accuracy of the best model, %")
     lowest = min(point[2] for one in case["strategies"].values() for point in _envelope(one["curves"]))  # fmt: skip
     by_epoch.set_ylim(100 * max(lowest, case["target"] - 0.2), None)
-    by_time.legend(fontsize="x-small", loc="lower right")
+    by_time.legend(fontsize="small", bbox_to_anchor=(1.02, 1.02), loc="upper left")
     figure.suptitle(case["title"])
     _save(figure, file)
 
