@@ -69,6 +69,33 @@ def load(server: Server, workload: Workload) -> Tables:
     return tables
 
 
+def load_apart(cursor: Any, workload: Workload, trained: Any, apart: Any, partitions: int) -> None:
+    """Make the tables of a workload of which some rows are set apart to validate on; this is not measured.
+
+    These are <name>_packed and <name>_val_packed, from <name>_train and <name>_val, and <name>_models.
+
+    Args:
+        cursor: of a session.
+        trained, apart: rows, by their places.
+        partitions: of the packed table.
+    """
+    name, dimensions = workload.name, "[]" * (workload.features.ndim - 1)
+    for part, chosen in (("train", trained), ("val", apart)):
+        table = f"{name}_{part}"
+        cursor.execute(f"CREATE TABLE {table} (x real{dimensions}, y integer)")
+        exchange.write(cursor, table, workload.features[chosen], workload.labels[chosen])
+    cursor.execute(
+        "SELECT cerebro_pack(%s, %s, 'y', 'x', num_partitions := %s)",
+        (f"{name}_train", f"{name}_packed", partitions),
+    )
+    cursor.execute(
+        "SELECT cerebro_pack_validation(%s, %s, 'y', 'x', %s)",
+        (f"{name}_val", f"{name}_val_packed", f"{name}_packed"),
+    )
+    for architecture in workload.architectures:
+        cursor.execute("SELECT cerebro_load_model(%s, %s)", (f"{name}_models", architecture))
+
+
 def pack(server: Server, tables: Tables, workload: Workload) -> Cost:
     """Pack the rows, in a fresh session."""
     with server.session() as cursor, server.meter.measure() as cost:

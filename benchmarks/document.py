@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks import markdown
+from benchmarks.markdown import between
 from benchmarks.tables import Results, Table, describe, tables
 
 DOCUMENT = Path(__file__).parents[1] / "docs" / "benchmarks.md"
@@ -52,18 +54,14 @@ def with_results(document: str, results: Results) -> str:
     """A document with these results in place of what it had."""
     place = "results on segments" if results.get("segments") else "results"
     begin, end = BEGIN.format(place), END.format(place)
-    before, rest = document.split(begin)
-    _, after = rest.split(end)
     parts = [describe(results) + ".", *map(_markdown, tables(results))]
-    return before + begin + "\n" + "\n\n".join(parts) + "\n" + end + after
+    return between(document, begin, end, "\n\n".join(parts))
 
 
 def _markdown(table: Table) -> str:
-    is_text = [place == 0 or table.title == "goals" for place in range(len(table.columns))]
-    rules = ["---" if text else "---:" for text in is_text]
-    rows = [table.columns, rules, *table.rows]
-    lines = ["| " + " | ".join(row) + " |" for row in rows]
-    return f"**{table.title[0].upper()}{table.title[1:]}**\n\n" + "\n".join(lines)
+    texts = range(len(table.columns)) if table.title == "goals" else (0,)
+    shown = markdown.table(table.columns, table.rows, texts)
+    return f"**{table.title[0].upper()}{table.title[1:]}**\n\n{shown}"
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ import numpy as np
 from benchmarks import exchange, hops
 from benchmarks.architectures import cnn, mlp
 from benchmarks.crew import run_jobs
+from benchmarks.database import load_apart
 from benchmarks.meter import Cost, used_by
 from benchmarks.server import Server
 from benchmarks.workload import Workload
@@ -72,24 +73,11 @@ def _architectures(workload: Workload) -> tuple[str, ...]:
 
 def _load(server: Server, workload: Workload) -> int:
     """Rows, packed with a fifth of them apart, and architectures; returns the rows to train on."""
-    name, dimensions = workload.name, "[]" * (workload.features.ndim - 1)
     order = np.random.default_rng(0).permutation(len(workload.features))
     count = round(len(order) * (1 - _VALIDATION))
+    partitions = server.segments or _PARTITIONS
     with server.session() as cursor:
-        for part, chosen in (("train", order[:count]), ("val", order[count:])):
-            table = f"{name}_{part}"
-            cursor.execute(f"CREATE TABLE {table} (x real{dimensions}, y integer)")
-            exchange.write(cursor, table, workload.features[chosen], workload.labels[chosen])
-        cursor.execute(
-            "SELECT cerebro_pack(%s, %s, 'y', 'x', num_partitions := %s)",
-            (f"{name}_train", f"{name}_packed", server.segments or _PARTITIONS),
-        )
-        cursor.execute(
-            "SELECT cerebro_pack_validation(%s, %s, 'y', 'x', %s)",
-            (f"{name}_val", f"{name}_val_packed", f"{name}_packed"),
-        )
-        for architecture in workload.architectures:
-            cursor.execute("SELECT cerebro_load_model(%s, %s)", (f"{name}_models", architecture))
+        load_apart(cursor, workload, order[:count], order[count:], partitions)
     return count
 
 

@@ -20,11 +20,12 @@ from statistics import mean
 from typing import Any
 
 from benchmarks.machine import describe, pin
+from benchmarks.markdown import table
 from benchmarks.network.figures import Net
 from benchmarks.network.figures import measure as measured_over_network
 from benchmarks.paper.cases import PARTITIONS, ROWS, STRATEGIES, Case, Strategy, cases
 from benchmarks.paper.measure import Figures, best, first_at, load, moved, same_bits, train
-from benchmarks.paper.page import table, write
+from benchmarks.paper.page import write
 from benchmarks.server import Server, server
 
 _NO_NETWORK = {"why_not": "no network was measured"}

@@ -10,7 +10,7 @@ from typing import Any
 
 import psycopg2
 
-from benchmarks import exchange
+from benchmarks.database import load_apart
 from benchmarks.hops import idle_share, read, span
 from benchmarks.paper.cases import MOMENTUM, PARTITIONS, ROWS, Case, Strategy
 from benchmarks.server import Server
@@ -50,7 +50,7 @@ class Tables:
     @property
     def held_out(self) -> str:
         """Rows to validate on."""
-        return f"{self.case}_held_out"
+        return f"{self.case}_val_packed"
 
     def configurations(self, batch: int) -> str:
         """Models, with a batch size."""
@@ -91,28 +91,9 @@ class Figures:
 def load(server: Server, case: Case) -> Tables:
     """Make the tables of a case; this is not measured."""
     work, tables = case.workload, Tables(case.workload.name)
-    parts = {
-        tables.packed: slice(0, len(work.features) - case.held_out),
-        tables.held_out: slice(len(work.features) - case.held_out, None),
-    }
+    count = len(work.features) - case.held_out
     with server.session() as cursor:
-        for packed, which in parts.items():
-            source = f"{packed}_source"
-            dimensions = "[]" * (work.features.ndim - 1)
-            cursor.execute(f"CREATE TABLE {source} (x real{dimensions}, y integer)")
-            exchange.write(cursor, source, work.features[which], work.labels[which])
-        cursor.execute(
-            "SELECT cerebro_pack(%s, %s, 'y', 'x', num_partitions := %s)",
-            (f"{tables.packed}_source", tables.packed, PARTITIONS),
-        )
-        cursor.execute(
-            "SELECT cerebro_pack_validation(%s, %s, 'y', 'x', %s)",
-            (f"{tables.held_out}_source", tables.held_out, tables.packed),
-        )
-        for architecture in work.architectures:
-            cursor.execute(
-                "SELECT cerebro_load_model(%s, %s)", (f"{work.name}_models", architecture)
-            )
+        load_apart(cursor, work, slice(0, count), slice(count, None), PARTITIONS)
         for batch in (ROWS, ROWS // 2, ROWS // 4):
             compiled = [
                 f"loss='{work.loss}',optimizer='SGD(lr={rate},momentum={MOMENTUM})',metrics=['accuracy']"
@@ -139,13 +120,8 @@ def train(
         workers: that are asked for.
     """
     out = f"{tables.case}_out"
-    given = (
-        tables.packed, out, tables.configurations(strategy.batch), epochs, tables.held_out,
-        strategy.strategy, strategy.params, workers,
-    )  # fmt: skip
     with _stored(server) as sizes, server.meter.measure() as cost:
-        cursor.execute(_FIT, given)
-        ((run_id,),) = cursor.fetchall()
+        run_id = _fit(cursor, tables, out, strategy, epochs, workers)
     hops = read(cursor, run_id)
     cursor.execute(_CURVE, (run_id,))
     curves: dict[int, list[tuple[int, float, float]]] = {}
@@ -164,19 +140,23 @@ def train(
     )  # fmt: skip
 
 
+def _fit(
+    cursor: Any, tables: Tables, out: str, strategy: Strategy, epochs: int, workers: int
+) -> int:
+    given = (
+        tables.packed, out, tables.configurations(strategy.batch), epochs, tables.held_out,
+        strategy.strategy, strategy.params, workers,
+    )  # fmt: skip
+    cursor.execute(_FIT, given)
+    return int(cursor.fetchone()[0])
+
+
 def same_bits(cursor: Any, tables: Tables, strategy: Strategy, workers: int) -> bool:
     """True if two runs of an epoch leave the same weights."""
     found = []
     for _ in range(2):
         out = f"{tables.case}_twice"
-        cursor.execute(
-            _FIT,
-            (
-                tables.packed, out, tables.configurations(strategy.batch), 1, tables.held_out,
-                strategy.strategy, strategy.params, workers,
-            ),
-        )  # fmt: skip
-        ((run_id,),) = cursor.fetchall()
+        run_id = _fit(cursor, tables, out, strategy, 1, workers)
         cursor.execute(f"SELECT mst_key, md5(model_weights) FROM {out} ORDER BY 1")
         found.append(cursor.fetchall())
         forget(cursor, out, run_id)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from benchmarks.markdown import between, table
 from benchmarks.paper.cases import PARTITIONS, ROWS, STRATEGIES
 from benchmarks.paper.claims import looked_at
 
@@ -16,9 +17,7 @@ Results = Mapping[str, Any]
 
 def write(results: Results, document: Path = DOCUMENT) -> None:
     """Put results into the document, in place of those that it had."""
-    before, rest = document.read_text().split(BEGIN)
-    _, after = rest.split(END)
-    document.write_text(f"{before}{BEGIN}\n{markdown(results)}\n{END}{after}")
+    document.write_text(between(document.read_text(), BEGIN, END, markdown(results)))
 
 
 def markdown(results: Results) -> str:
@@ -160,9 +159,3 @@ def _ratios(nets: Mapping[str, Any]) -> str:
         for one in net["computing"][_AS_LONG]["ratios"]
     ]
     return table(("where a gradient takes as long as an all-reduce", "measured", "in the papers", "direction agrees"), rows)  # fmt: skip
-
-
-def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table whose first column is text."""
-    rules = ["---"] + ["---:"] * (len(columns) - 1)
-    return "\n".join("| " + " | ".join(row) + " |" for row in (columns, rules, *rows))

@@ -130,14 +130,12 @@ def shown_beside(
                 return
             with suppress(CerebroError):  # of the view only; the driver tells of its own
                 session = connect()
+
+                def draw() -> None:
+                    live.update(looked_at(session, runs[-1], console)[1], refresh=True)
+
                 try:
-                    ended, pause = False, looks.SECONDS
-                    while not ended:  # once more at the end
-                        ended = stop.wait(pause)
-                        began = time.monotonic()
-                        shown = looked_at(session, runs[-1], console)[1]
-                        live.update(shown, refresh=True)
-                        pause = looks.pause_after(began)
+                    looks.until_stopped(stop, draw, looks.SECONDS)
                 finally:
                     session.close()
 

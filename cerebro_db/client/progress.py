@@ -184,14 +184,12 @@ def shown_beside(
 
 def _look_until(connections: Connections, run_id: int, stop: threading.Event) -> None:
     bar = shown()
+
+    def look() -> None:
+        bar.update(reading.run_facts(connections, run_id), reading.pace(connections, run_id))
+
     try:
-        ended, pause = False, SECONDS
-        while not ended:  # once more at the end
-            ended = stop.wait(pause)
-            began = time.monotonic()
-            facts = reading.run_facts(connections, run_id)
-            bar.update(facts, reading.pace(connections, run_id))
-            pause = looks.pause_after(began, SECONDS)
+        looks.until_stopped(stop, look, SECONDS)
     finally:
         bar.close()
 

@@ -131,7 +131,7 @@ def _ask(pool: SessionPool, run_id: int | None, action: str, mst_key: int | None
         run = catalog.run(run_id)
         if mst_key is None and run.status in _NOT_DRIVEN:
             return _stop_interrupted(control, catalog, run, action)
-        _check_going_on(run, (*GOING_ON, *(() if mst_key is not None else _NOT_DRIVEN)))
+        _check_going_on(run, GOING_ON if mst_key is not None else (*GOING_ON, *_NOT_DRIVEN))
         if mst_key is not None:
             _check_configuration(catalog, run.run_id, mst_key)
         request_id = catalog.add_request(run.run_id, action, mst_key)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
 
@@ -33,3 +34,19 @@ def wait(pause: float, seconds: float, is_over: Callable[[], bool]) -> None:
         time.sleep(min(left, seconds))
         if left > seconds and is_over():
             return
+
+
+def until_stopped(stop: threading.Event, look: Callable[[], None], seconds: float) -> None:
+    """Look again and again beside a call, and once more when that has ended.
+
+    Args:
+        stop: is set at the end of the call.
+        look: at the run.
+        seconds: before the first look, and between two at least.
+    """
+    ended, pause = False, seconds
+    while not ended:
+        ended = stop.wait(pause)
+        began = time.monotonic()
+        look()
+        pause = pause_after(began, seconds)

@@ -10,7 +10,7 @@ from typing import Any
 
 import psycopg2
 import pytest
-from pace import stretched
+from pace import stretched, until
 from reasons import EMBEDDED_ONLY
 from servers import as_role, connected
 
@@ -69,7 +69,7 @@ def test_runs_of_a_role_share_its_workers(bench: Any, fit: Fit, setting: Any) ->
     thread = threading.Thread(target=train)
     thread.start()
     try:
-        _until(lambda: bench.value("SELECT count(*) FROM cerebro.runs WHERE status = 'running'"))
+        until(lambda: bench.value("SELECT count(*) FROM cerebro.runs WHERE status = 'running'"))
         with pytest.raises(psycopg2.errors.ObjectInUse, match="allowed: 1 together") as refused:
             fit(epochs=1)
         assert refused.value.diag.message_hint
@@ -84,13 +84,6 @@ def test_runs_of_a_role_share_its_workers(bench: Any, fit: Fit, setting: Any) ->
     assert isinstance(errors[0], psycopg2.errors.QueryCanceled)
     bench.run("SELECT cerebro_drop_run(%s)", (run_id,))
     fit(epochs=1)
-
-
-def _until(what: Callable[[], Any]) -> None:
-    deadline = time.monotonic() + stretched(60)
-    while not what():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
 
 
 @pytest.mark.not_on_segments(EMBEDDED_ONLY)
@@ -112,7 +105,7 @@ def test_few_connections_mean_few_workers_or_an_error_at_once(
         administrator.run("ALTER ROLE narrow CONNECTION LIMIT 2")
         connection.close()
         sessions = "SELECT count(*) = 0 FROM pg_stat_activity WHERE usename = 'narrow'"
-        _until(lambda: administrator.value(sessions))  # they take a moment to end
+        until(lambda: administrator.value(sessions))  # they take a moment to end
         connection = connected(as_role(bench.dsn, "narrow"))
         started = time.monotonic()
         with (
@@ -160,7 +153,7 @@ def test_reserved_connections_are_not_free(own_folder: Path) -> None:
 def test_sessions_end_with_their_call(bench: Any, fit: Fit) -> None:
     connection = connected(bench.dsn)
     try:
-        _until(lambda: not bench.value(WORKERS))  # those of other tests take a moment to end
+        until(lambda: not bench.value(WORKERS))  # those of other tests take a moment to end
         with connection.cursor() as cursor:
             for call in (
                 "cerebro_pack('blobs_train', 'idle_packed', 'label', 'x')",
@@ -168,6 +161,6 @@ def test_sessions_end_with_their_call(bench: Any, fit: Fit) -> None:
                 "cerebro_predict('idle_out', 'blobs_test', 'id', 'x', 'idle_predicted', mst_key := 1)",
             ):
                 cursor.execute(f"SELECT {call}")
-                _until(lambda: not bench.value(WORKERS))
+                until(lambda: not bench.value(WORKERS))
     finally:
         connection.close()
