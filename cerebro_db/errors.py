@@ -8,8 +8,9 @@ from typing import ClassVar
 
 # Classes of SQLSTATE that concern the server, not one configuration.
 _FATAL_CLASSES = ("08", "40", "42", "53", "55", "57", "58")
-# A hop that is there already, or a damaged page of the disk, is no fault of the configuration.
-_FATAL_CODES = ("23505", "XX001", "XX002")
+# A hop that is there already, a damaged page of the disk, or a network that lets nobody through, is no
+# fault of the configuration.
+_FATAL_CODES = ("23505", "XX001", "XX002", "YC006")
 
 
 def concerns_all(sqlstate: str) -> bool:
@@ -221,6 +222,12 @@ class PeerLost(CerebroError):
 
     sqlstate = "YC004"
     advice = "a run goes on by itself, from the last state that was stored"
+
+
+class PeersApart(CerebroError):
+    """Trainers that compute together have no way to each other."""
+
+    sqlstate = "YC006"
 
 
 class HandedBack(CerebroError):

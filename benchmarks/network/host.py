@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.network.links import HOSTS, Links
-from cerebro_db.training.peers import _CODINGS
+from cerebro_db.training.peers import CODINGS
 
 _STATE_ARRAYS = 3  # weights, and two slots of Adam
 _RATE = np.float32(0.5)  # of learning; such that sums stay exact
@@ -246,7 +246,7 @@ _PATTERNS: dict[str, Callable[[Host, int, float, int], None]] = {
 
 def _coded(part: np.ndarray, bits: int) -> np.ndarray:
     """Bytes of numbers, with their scale where that is needed."""
-    coded, scale = _CODINGS[bits].coded(part)
+    coded, scale = CODINGS[bits].coded(part)
     told = coded.view(np.uint8)
     if bits > 8:
         return told
@@ -254,7 +254,7 @@ def _coded(part: np.ndarray, bits: int) -> np.ndarray:
 
 
 def _read(told: np.ndarray, bits: int) -> np.ndarray:
-    coding = _CODINGS[bits]
+    coding = CODINGS[bits]
     if bits > 8:
         return coding.read(told.view(coding.dtype), 1.0)
     (scale,) = struct.unpack("d", told[-8:].tobytes())

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import ipaddress
 import posixpath
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 
 from cerebro_db.configs.arguments import unknown
@@ -30,6 +31,8 @@ class Settings:
     max_parameters: int = 1_000_000_000
     max_worker_mb: int = 0
     max_workers: int = 64
+    peer_network: str = ""
+    peer_ports: str = ""
     state_chunk_kb: int = 262_144
     tensorboard_dir: str = ""
     trainer_cpus: str = ""
@@ -59,6 +62,8 @@ DESCRIPTIONS = {
     "max_parameters": "most parameters of an architecture, trainable or not",
     "max_worker_mb": "most megabytes that a worker may use, by an estimate before it works and by the kernel; 0 for a share of the memory of the machine",
     "max_workers": "most workers that all fits and predictions of a role may use together",
+    "peer_network": "network in which trainers of several hosts exchange gradients, such as 10.1.0.0/16; empty for none: only those of one host do",
+    "peer_ports": "ports on which they do, such as 40000-40999; empty for any that the system gives",
     "state_chunk_kb": "a state is stored in rows of at most so many kilobytes",
     "tensorboard_dir": "directory of the server below which the callback TensorBoard writes; empty for nowhere",
     "trainer_cpus": "processors that trainers may use, such as 0-3,8; empty for all that the server may use",
@@ -95,12 +100,10 @@ def parse_setting(name: str, text: str) -> int | str:
     Raises:
         InvalidArgument: a name that is not known, or a value that is not allowed.
     """
-    if name == "worker_dsn":
-        return _worker_dsn(text)
     if name == "tensorboard_dir":
         return _directory(name, text)
-    if name == "trainer_cpus":
-        return _cpus(text)
+    if name in _FORMS:
+        return _FORMS[name](text)
     if name == "trainer_network":
         return _switch(name, text)
     if name == "keep_runs":
@@ -145,6 +148,41 @@ def processors(listed: str) -> frozenset[int]:
     return frozenset(cpu for low, high in ranges for cpu in range(low, high + 1))
 
 
+def _network(text: str) -> str:
+    """A network in its shortest form, or nothing."""
+    given = text.strip()
+    try:
+        return str(ipaddress.ip_network(given)) if given else ""
+    except ValueError as error:
+        raise InvalidArgument(
+            f"setting peer_network: got {shown(text)}: {error}; allowed: an address and the length of its "
+            "prefix, such as 10.1.0.0/16 or fd00:1::/64"
+        ) from None
+
+
+def _ports(text: str) -> str:
+    """A range of ports without spaces, or nothing."""
+    given = "".join(text.split())
+    if given and not ports(given):
+        raise InvalidArgument(
+            f"setting peer_ports: got {shown(text)}; allowed: a range of ports from 1024 to 65535, such as "
+            "40000-40999"
+        )
+    return given
+
+
+def ports(given: str) -> range:
+    """The ports of a range such as ``40000-40999``; none of what is no such range."""
+    found = _PORTS.fullmatch(given)
+    if found is None:
+        return range(0)
+    low, high = (int(port) for port in found.groups())
+    return range(low, high + 1) if 1024 <= low <= high <= 65535 else range(0)
+
+
+_PORTS = re.compile(r"(\d{4,5})-(\d{4,5})", re.ASCII)
+
+
 def _switch(name: str, text: str) -> str:
     value = text.strip().lower()
     if value not in _SWITCH:
@@ -186,8 +224,18 @@ def _worker_dsn(text: str) -> str:
     return text.strip()
 
 
-# What only a superuser may set: it decides whom the server's operating system user sends passwords to.
-OF_SUPERUSERS = frozenset({"worker_dsn"})
+# What only a superuser may set, and what each of them decides.
+OF_SUPERUSERS = {
+    "peer_network": "with whom trainers open connections",
+    "peer_ports": "on which ports trainers wait for connections",
+    "worker_dsn": "where the server sends passwords to",
+}
+_FORMS: Mapping[str, Callable[[str], str]] = {
+    "peer_network": _network,
+    "peer_ports": _ports,
+    "trainer_cpus": _cpus,
+    "worker_dsn": _worker_dsn,
+}
 
 # No password, which would be in a table; no user, which is always the role whose rights count; no options,
 # which would be settings of the session; nothing by which another server passes for the one that is named.

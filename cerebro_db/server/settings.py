@@ -71,7 +71,7 @@ def require_administrator(plpy: Any) -> None:
 def _require_superuser(plpy: Any, name: str) -> None:
     if not plpy.execute(_IS_SUPERUSER)[0]["allowed"]:
         raise NotPermitted(
-            f"permission denied to set {name}, which decides where the server sends passwords to",
+            f"permission denied to set {name}, which decides {OF_SUPERUSERS[name]}",
             hint="superusers may",
         )
 

@@ -1,4 +1,4 @@
-"""Peers: trainers of one host that compute together, and exchange arrays through shared memory.
+"""Peers: trainers that compute together; those of one host exchange arrays through shared memory.
 
 They meet at a Unix socket whose name and secret the run has given them. There each of them is checked: it has
 the same user of the operating system, and it knows the secret. Whoever leads hands out a piece of memory
@@ -21,15 +21,15 @@ from dataclasses import dataclass
 from multiprocessing import AuthenticationError
 from multiprocessing.connection import Connection, answer_challenge, deliver_challenge
 from multiprocessing.reduction import recv_handle, send_handle
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from cerebro_db.errors import InvalidArgument, PeerLost
+from cerebro_db.training.doors import Address, Door, Tick
 
-Tick = Callable[[], None]
 _TRY_SECONDS, _LISTEN_SECONDS = 0.002, 0.1
-_MAX_FLOATS = 2**33
+MAX_FLOATS = 2**33
 _CREDENTIALS = struct.Struct("3i")  # process, user, group
 _TIMEOUT = struct.pack("ll", 0, int(_LISTEN_SECONDS * 1e6))
 _WORD = b"."
@@ -40,12 +40,14 @@ class Meeting:
     """Meeting point of peers.
 
     Attributes:
-        name: of the socket, which no file has.
+        name: of the socket, which no file has; of those of several hosts nothing.
         secret: that each of them knows.
         size: how many they are.
         place: of this one, from 0; sums are made in the order of the places.
         leads: whether it hands out the memory.
         bits: of a number of an array that is averaged, unless it must be exact: 32, 16 or 8.
+        addresses: of all of them by their places, where they are on several hosts.
+        door: of this one there.
     """
 
     name: str
@@ -54,10 +56,43 @@ class Meeting:
     place: int
     leads: bool
     bits: int = 32
+    addresses: Sequence[Address] = ()
+    door: Door | None = None
+
+
+class Exchange(Protocol):
+    """The peers of one trainer, each of which calls the same methods in the same order.
+
+    Attributes:
+        tick: called now and then while waiting; raises to end that.
+
+    Raises:
+        PeerLost: one of them has ended; by all methods.
+    """
+
+    tick: Tick
+
+    def mean(
+        self, own: np.ndarray | None, rows: float, count: int, *, exact: bool = False
+    ) -> np.ndarray:
+        """Mean of the arrays of all peers, weighted by rows; each peer gets the same bits.
+
+        Args:
+            own: ``float32[count]`` of this one; None where it has no rows.
+            rows: that it counts for.
+            count: numbers of the arrays.
+            exact: whether they are exchanged as they are.
+        """
+
+    def gather(self, told: Any) -> list[Any]:
+        """Messages of all peers, as JSON, by their places; the one who leads gets them, others nothing."""
+
+    def close(self) -> None:
+        """Leave the others."""
 
 
 class Peers:
-    """The peers of one trainer, each of which calls the same methods in the same order.
+    """Peers of one host.
 
     Args:
         meeting: where they meet.
@@ -72,8 +107,8 @@ class Peers:
     """
 
     def __init__(self, meeting: Meeting, floats: int, tick: Tick) -> None:
-        if not 0 < floats <= _MAX_FLOATS:
-            raise InvalidArgument(f"floats: got {floats}; allowed: 1 to {_MAX_FLOATS}")
+        if not 0 < floats <= MAX_FLOATS:
+            raise InvalidArgument(f"floats: got {floats}; allowed: 1 to {MAX_FLOATS}")
         self._place, self._size, self.tick = meeting.place, meeting.size, tick
         self._leads, self._bits = meeting.leads, meeting.bits
         self._links: list[Connection] = []
@@ -97,22 +132,14 @@ class Peers:
     def mean(
         self, own: np.ndarray | None, rows: float, count: int, *, exact: bool = False
     ) -> np.ndarray:
-        """Mean of the arrays of all peers, weighted by rows; each peer gets the same bits.
-
-        Args:
-            own: ``float32[count]`` of this one; None where it has no rows.
-            rows: that it counts for.
-            count: numbers of the arrays.
-            exact: whether they are exchanged as they are.
-        """
-        coding = _CODINGS[32 if exact else self._bits]
+        """Mean of the arrays of all peers, weighted by rows."""
+        coding = CODINGS[32 if exact else self._bits]
         self._rows[self._place] = 0.0 if own is None else rows
         if own is not None:
             coded, self._scales[self._place] = coding.coded(own)
             self._parts[self._place].view(coding.dtype)[:count] = coded
         self._meet()
-        # Each makes the sums of a share of the numbers.
-        share = slice(count * self._place // self._size, count * (self._place + 1) // self._size)
+        share = share_of(count, self._place, self._size)
         parts = (
             coding.read(self._parts[place].view(coding.dtype)[share], self._scales[place])
             for place in range(self._size)
@@ -122,7 +149,7 @@ class Peers:
         return self._sum[:count].copy()
 
     def gather(self, told: Any) -> list[Any]:
-        """Messages of all peers, as JSON, by their places; the one who leads gets them, others nothing."""
+        """Messages of all peers, for the one who leads."""
         if not self._leads:
             self._links[0].send_bytes(json.dumps([self._place, told]).encode())
             return []
@@ -222,6 +249,11 @@ class Peers:
         return handle
 
 
+def share_of(count: int, place: int, size: int) -> slice:
+    """The numbers of which one of some peers makes the sums."""
+    return slice(count * place // size, count * (place + 1) // size)
+
+
 def mean_of(
     parts: Iterable[np.ndarray], rows: Sequence[float] | np.ndarray, count: int
 ) -> np.ndarray:
@@ -233,7 +265,7 @@ def mean_of(
     return found
 
 
-class _Coding(NamedTuple):
+class Coding(NamedTuple):
     """Coding of numbers that are exchanged.
 
     Attributes:
@@ -257,14 +289,14 @@ def _scaled(numbers: np.ndarray) -> tuple[np.ndarray, float]:
 
 _MOST = 127
 # Of 16 bits are the first ones of a float: its sign, its exponent, and 7 bits of its mantissa.
-_CODINGS = {
-    32: _Coding(np.float32, lambda numbers: (numbers, 1.0), lambda part, scale: part),
-    16: _Coding(
+CODINGS = {
+    32: Coding(np.float32, lambda numbers: (numbers, 1.0), lambda part, scale: part),
+    16: Coding(
         np.uint16,
         lambda numbers: ((numbers.view(np.uint32) >> 16).astype(np.uint16), 1.0),
         lambda part, scale: (part.astype(np.uint32) << 16).view(np.float32),
     ),
-    8: _Coding(np.int8, _scaled, lambda part, scale: part * scale),
+    8: Coding(np.int8, _scaled, lambda part, scale: part * scale),
 }
 
 
