@@ -228,6 +228,10 @@ class PeersApart(CerebroError):
     """Trainers that compute together have no way to each other."""
 
     sqlstate = "YC006"
+    advice = (
+        "the settings peer_network and peer_ports tell where trainers of several hosts meet, and a firewall has to "
+        "let TCP through there; superusers may change them: SELECT cerebro.cerebro_set('peer_network', '...')"
+    )
 
 
 class HandedBack(CerebroError):

@@ -224,6 +224,11 @@ def _worker_dsn(text: str) -> str:
     return text.strip()
 
 
+PEER_NETWORK_HINT = (
+    "a superuser may allow it: SELECT cerebro.cerebro_set('peer_network', '10.1.0.0/16'), the network that the hosts "
+    "have in common"
+)
+
 # What only a superuser may set, and what each of them decides.
 OF_SUPERUSERS = {
     "peer_network": "with whom trainers open connections",

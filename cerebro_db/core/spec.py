@@ -149,6 +149,7 @@ class RunSpec:
         bits: of a number of a gradient that is exchanged.
         processors: trainers that compute at the same time, from which a run chooses the sizes of groups.
         largest_group: hops that may be made together, where the run chooses that.
+        neighbours: partitions of one host, where those of a group may be on several; else 0.
         asynchrony: of the workers of a round.
         durability: which states outlive a crash: those of every hop, or those at the end of an epoch.
         scans_wait: whether a scan waits for all configurations, as partitions do not fit into memory.
@@ -168,6 +169,7 @@ class RunSpec:
     bits: int = 32
     processors: int = 1
     largest_group: int = 1
+    neighbours: int = 0
     asynchrony: Asynchrony = Asynchrony()
     durability: str = EVERY_HOP
     use_gpus: bool = False

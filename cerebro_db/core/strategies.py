@@ -58,6 +58,7 @@ _WARM_UP = whole("warm_up", 1, 0, high=1_000_000)
 _BITS = whole("bits", 32, 8, high=32)
 _PROCESSORS = whole("processors", None, 1, high=_MOST_PROCESSORS)
 _GROUP = whole("group", None, 1, high=_MOST_PROCESSORS)
+_NEIGHBOURS = whole("neighbours", None, 1, high=_MOST_PROCESSORS)
 _ALLOWED_BITS = (32, 16, 8)
 _MODE = choice("mode", SYNCHRONOUS, SYNCHRONOUS, ASYNCHRONOUS)
 _GROUPS = whole("groups", None, 1, high=100_000)
@@ -73,7 +74,7 @@ KINDS: Mapping[str, StrategyKind] = MappingProxyType(
             StrategyKind(AVERAGING, (_ROUNDS, choice("optimizer", AVERAGE, AVERAGE, RESET))),
             StrategyKind(ALLREDUCE, (_ROUNDS,)),
             StrategyKind(PIPE, (_ROUNDS, _WARM_UP, _BITS)),
-            StrategyKind(AUTO, (_PROCESSORS, _GROUP)),
+            StrategyKind(AUTO, (_PROCESSORS, _GROUP, _NEIGHBOURS)),
             StrategyKind(PARAMETER_SERVER, (_ROUNDS, _MODE)),
             StrategyKind(GROUPS, (_ROUNDS, _GROUPS, _MOMENTUM, _PROBE_STEPS)),
         )
@@ -93,6 +94,7 @@ class ChosenStrategy:
         bits: of a number of a gradient that is exchanged.
         processors: trainers that compute at the same time; None for as many as the server lets.
         group: the most workers that train a configuration together; None for as many as it takes.
+        neighbours: partitions of one host, where those of a group may be on several.
         asynchrony: of the workers of a round.
         text: the parameters that differ from the defaults, as they can be written.
     """
@@ -104,6 +106,7 @@ class ChosenStrategy:
     bits: int = 32
     processors: int | None = None
     group: int | None = None
+    neighbours: int | None = None
     asynchrony: Asynchrony = field(default_factory=Asynchrony)
     text: str = ""
 
@@ -144,6 +147,7 @@ def parse_strategy(name: str | None, params: str | None) -> ChosenStrategy:
         bits=found.get("bits", 32),
         processors=found.get("processors"),
         group=found.get("group"),
+        neighbours=found.get("neighbours"),
         asynchrony=_asynchrony(name, found),
         text=", ".join(f"{key}={value!r}" for key, value in values),
     )

@@ -34,6 +34,10 @@ _FLOPS_PER_MULTIPLY_ADD = 3 * 2
 _GRADIENT_CALLS_SECONDS = 1.5e-3
 _EXCHANGE_SECONDS = 12e-9
 _MEETING_SECONDS = 0.5e-3
+# Between hosts: bytes a second of an assumed network of 1 Gbit/s, and waiting for its answers.
+_NETWORK_BYTES = 125e6
+_NETWORK_MEETING_SECONDS = 0.5e-3
+_BYTES_PER_NUMBER = 4
 
 _CALL_SECONDS = 0.25
 _CALL_BYTES = 16 * 2**20
@@ -91,12 +95,26 @@ def step_seconds(facts: ArchitectureFacts, rows: int) -> float:
     return _fixed_seconds(facts) + rows * _row_seconds(facts)
 
 
-def joined_step_seconds(facts: ArchitectureFacts, rows: int, size: int, processors: int) -> float:
+def joined_step_seconds(
+    facts: ArchitectureFacts, rows: int, size: int, processors: int, neighbours: int = 0
+) -> float:
     """Estimates how long `size` workers take for a step on a batch that they share.
 
     Each computes the gradients of its rows, one at a time where there are fewer processors; then they
     exchange them, and each takes the same step.
+
+    Args:
+        facts: of the model.
+        rows: of the batch.
+        size: of the group.
+        processors: trainers that compute at the same time.
+        neighbours: workers that share the network of a host; 0 where all of them are on one.
     """
     own = step_seconds(facts, math.ceil(rows / size)) + _GRADIENT_CALLS_SECONDS
     own += facts.parameters * _EXCHANGE_SECONDS
-    return own * max(1.0, size / processors) + _MEETING_SECONDS
+    seconds = own * max(1.0, size / processors) + _MEETING_SECONDS
+    if not neighbours:
+        return seconds
+    # Each sends its gradients to those who sum them, and its sums to all, through the same wire.
+    sent = 2 * (size - 1) / size * _BYTES_PER_NUMBER * facts.parameters * min(size, neighbours)
+    return seconds + sent / _NETWORK_BYTES + _NETWORK_MEETING_SECONDS

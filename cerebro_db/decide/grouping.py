@@ -33,18 +33,20 @@ class Rule:
         processors: trainers that compute at the same time.
         largest: hops that may be made together.
         epochs: of the run.
+        neighbours: partitions of one host, where gradients go from one to another; 0 where there is one host.
     """
 
     partitions: int
     processors: int
     largest: int
     epochs: int
+    neighbours: int = 0
 
     @classmethod
     def of(cls, spec: RunSpec) -> Rule:
         """The rule of a run."""
         partitions = len(spec.partitions[TRAINING])
-        return cls(partitions, spec.processors, spec.largest_group, spec.epochs)
+        return cls(partitions, spec.processors, spec.largest_group, spec.epochs, spec.neighbours)
 
     @property
     def possible(self) -> list[int]:
@@ -100,7 +102,7 @@ def gains(rule: Rule, one: Configuration, size: int) -> bool:
 def share_of_time(rule: Rule, one: Configuration, size: int) -> float:
     """Estimated time of a step by a group, over that by one worker."""
     facts, batch = one.architecture.facts, one.fit_params.batch_size
-    together = joined_step_seconds(facts, batch, size, rule.processors)
+    together = joined_step_seconds(facts, batch, size, rule.processors, rule.neighbours)
     return together / step_seconds(facts, batch)
 
 
@@ -213,6 +215,7 @@ def _told_of(rule: Rule, size: int, members: Sequence[Configuration]) -> str:
     if other > 1:
         together = alone * share_of_time(rule, one, other)
         told += f", {other} together {1e3 * together:.2g} ms, with {rule.processors} processors"
+        told += " and a network of 1 Gbit/s" if rule.neighbours else ""
     if size == 1 and any(gains(rule, one, other) for other in rule.possible):
         told += "; all configurations together keep the processors busy, or have little to do"
     return f"{told})"

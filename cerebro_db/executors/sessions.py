@@ -36,7 +36,7 @@ from cerebro_db.core.tasks import (
     WriteEvents,
 )
 from cerebro_db.decide.plan import next_partitions
-from cerebro_db.errors import CerebroError, InvalidData, OutOfMemory, TrainerLost
+from cerebro_db.errors import CerebroError, InvalidData, OutOfMemory, PeersApart, TrainerLost
 from cerebro_db.executors.served import ServedRounds
 from cerebro_db.executors.tasks import RoundPart, TaskWriter
 from cerebro_db.postgres.dialects.choice import PostgreSQL
@@ -62,6 +62,7 @@ from cerebro_db.postgres.states import StateStore, StateTable
 
 # A worker that has not stopped then is left to itself.
 STOP_SECONDS = 1.0
+_MOST_TOLD = 3
 WRITE_EVENTS = "SELECT cerebro._write_events(%s)"
 _PREPARE_PROCESS = "cerebro._prepare_process(cerebro._with_functions(%s))"
 
@@ -82,6 +83,7 @@ class Workplace:
         guard_key: of the advisory lock that workers share while they work for the run.
         cache_bytes: of decoded partitions that each worker may keep.
         preparation: JSON of what makes a process of a worker's session ready.
+        hosts: of each partition, where trainers of several exchange gradients; else nothing.
         rounds: those that are recorded, where one trainer of a round holds the weights.
     """
 
@@ -97,6 +99,7 @@ class Workplace:
     guard_key: int
     cache_bytes: int
     preparation: str
+    hosts: Mapping[int, str] = field(default_factory=dict)
     rounds: ServedRounds = field(default_factory=ServedRounds)
 
 
@@ -115,6 +118,8 @@ class _Worker:
         target: the one of them that it writes to.
         orders: of the hops that it makes, by mst_key.
         average: what it averages.
+        address: where trainers of other hosts find its trainer.
+        is_trying: whether it looks if they can be reached.
         sent: when they were sent.
     """
 
@@ -130,6 +135,8 @@ class _Worker:
     target: StateTable | None = None
     orders: Mapping[int, HopOrder] = field(default_factory=dict)
     average: AverageOrder | None = None
+    address: Mapping[str, Any] | None = None
+    is_trying: bool = False
     sent: float = 0.0
 
 
@@ -162,6 +169,9 @@ class WorkerSessions:
         self._free_since: dict[int, float] = {}
         # Of the rounds under way whose hops are made together, by configuration.
         self._meetings: dict[int, _Meeting] = {}
+        self._has_tried = not place.hosts
+        # Why trainers of several hosts cannot reach each other.
+        self._apart: list[str] = []
 
     # -- the port ----------------------------------------------------------------
     def start(self) -> None:
@@ -180,6 +190,9 @@ class WorkerSessions:
         for worker in self._workers:
             if not worker.is_busy and worker.unprepared:
                 self._renew(worker)
+        if not self._has_tried and not self.is_busy:
+            self._has_tried = True
+            self._try_peers()
         return [WorkerView(one.number, one.kept) for one in self._workers if not one.is_busy]
 
     @property
@@ -203,6 +216,7 @@ class WorkerSessions:
             self._ticked = now
         for worker in busy:
             task, result = worker.task, self._advanced(worker)
+            self._check_peers()
             if result is not None:
                 yield Outcome(worker.number, task, result)
 
@@ -358,6 +372,41 @@ class WorkerSessions:
         is_new = spec.schedule in SERVED and not self._place.rounds.is_recorded(spec, hop)
         return self._sql.lead(self._packed, order, members, spec.round_of(hop) if is_new else None)
 
+    def _try_peers(self) -> None:
+        """Have all trainers look whether they can reach each other, before any hop."""
+        meeting = _Meeting()
+        keys = sorted(self._place.hosts)
+        for place, key in enumerate(keys):
+            worker = self._worker_of(key)
+            told = self._told_of(meeting, keys) | {"place": place, "leads": False, "bits": 32}
+            worker.is_busy = worker.is_trying = True
+            sql = self._call(worker, "cerebro._try_peers(%s)", [json.dumps(told)])
+            worker.session.send(*sql)
+
+    def _check_peers(self) -> None:
+        """Refuse to train where trainers cannot reach each other, when all have looked.
+
+        Raises:
+            PeersApart: from where to where there is no way.
+        """
+        if not self._apart or any(worker.is_trying for worker in self._workers):
+            return
+        told = "; ".join(self._apart[:_MOST_TOLD])
+        more = (
+            f"; and {len(self._apart) - _MOST_TOLD} more" if len(self._apart) > _MOST_TOLD else ""
+        )
+        raise PeersApart(f"trainers of several hosts: {told}{more}")
+
+    def _told_of(self, meeting: _Meeting, keys: Sequence[int]) -> dict[str, Any]:
+        """Description of a meeting of the trainers of some partitions, in the order of their places."""
+        told = {"name": meeting.name, "secret": meeting.secret, "size": len(keys)}
+        if len({self._place.hosts.get(key) for key in keys}) == 1:
+            return told
+        return told | {"addresses": [self._worker_of(key).address for key in keys]}
+
+    def _worker_of(self, partition_key: int) -> _Worker:
+        return next(one for one in self._workers if partition_key in one.partition_keys)
+
     def _group(self, state: RunState, task: Join, meeting: _Meeting) -> dict[str, Any]:
         """Description of the others for a trainer of a group."""
         size = state.tracks[task.own.mst_key].configuration.fit_params.batch_size
@@ -373,9 +422,7 @@ class WorkerSessions:
             )
         ]
         return {
-            "name": meeting.name,
-            "secret": meeting.secret,
-            "size": len(task.hops),
+            **self._told_of(meeting, [hop.partition_key for hop in task.hops]),
             "leads": task.leads,
             "steps": max(steps),
             "batch_size": shares[task.place],
@@ -489,6 +536,8 @@ class WorkerSessions:
             self._release(worker)
             worker.kept = set()  # a statement that failed may have driven partitions out of memory
             worker.unprepared = worker.unprepared or self._is_without_trainer(worker, error)
+            # Its process on the segment may be another one by now, and its trainer elsewhere.
+            worker.unprepared = worker.unprepared or bool(self._place.hosts)
             return Failure(error.message, error.sqlstate, error.hint, error)
         result = self._result(worker, worker.session.rows())
         self._release(worker)
@@ -500,10 +549,10 @@ class WorkerSessions:
         ended = error.sqlstate == OutOfMemory.sqlstate and not worker.partition_keys
         return ended or error.sqlstate == TrainerLost.sqlstate
 
-    def _result(self, worker: _Worker, rows: list[tuple[Any, ...]]) -> Result:
+    def _result(self, worker: _Worker, rows: list[tuple[Any, ...]]) -> Result | None:
         match worker.task:
             case None:
-                return Ready([json.loads(text) for (text,) in rows])
+                return self._ready(worker, [json.loads(text) for (text,) in rows])
             case Train(hops):
                 return self._trained(worker, hops, rows)
             case Step(hops):
@@ -520,6 +569,15 @@ class WorkerSessions:
                 return Answered(None)
         return Answered(json.loads(rows[0][0]))
 
+    def _ready(self, worker: _Worker, told: list[Any]) -> Ready | None:
+        """A worker is ready, or has looked whether it can reach the others."""
+        if worker.is_trying:
+            self._apart += [reason for reasons in told for reason in reasons]
+            return None
+        for manifest in told:
+            worker.address = manifest.pop("address", None)
+        return Ready(told)
+
     def _undone(self, worker: _Worker) -> None:
         """The statement of a worker has left nothing."""
         if worker.target is not None:
@@ -529,7 +587,7 @@ class WorkerSessions:
     def _release(self, worker: _Worker) -> None:
         self._place.store.give_back(worker.tables)
         worker.tables, worker.target, worker.orders, worker.average = [], None, {}, None
-        worker.task, worker.is_busy = None, False
+        worker.task, worker.is_busy, worker.is_trying = None, False, False
         worker.free_since = time.monotonic()
 
     def _trained(

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
-from cerebro_db.configs.settings import Settings
+from cerebro_db.configs.settings import OF_SUPERUSERS, Settings
 from cerebro_db.core.spec import TRAINING, VALIDATION, Configuration, Hop
 from cerebro_db.core.tasks import ScoringGroup
 from cerebro_db.postgres.packed import PackedTable
@@ -24,6 +24,7 @@ def worker_task(
     places: Mapping[int, int] | None = None,
     keeps_errors: bool = False,
     functions: bool = False,
+    peers: bool = False,
 ) -> str:
     """Task that makes a process a worker, where no call of its own can do that.
 
@@ -37,11 +38,14 @@ def worker_task(
         keeps_errors: whether a hop that fails is told of, in place of an error of its statement.
         functions: whether it must know of registered ones. The catalog tells it of these, not we:
             a task can be anybody's.
+        peers: whether it exchanges gradients with trainers of other hosts. Where these may be the catalog
+            tells it, too.
     """
     return json.dumps(
         {
             "keeps_errors": keeps_errors,
             "functions": functions,
+            "peers": peers,
             "run_id": run_id,
             "threads": threads,
             "use_gpus": use_gpus,
@@ -50,7 +54,7 @@ def worker_task(
             "settings": {
                 field.name: str(getattr(settings, field.name))
                 for field in fields(settings)
-                if field.name != "worker_dsn"
+                if field.name not in OF_SUPERUSERS
             },
         }
     )

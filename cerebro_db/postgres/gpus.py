@@ -11,6 +11,7 @@ from cerebro_db.errors import InvalidArgument, RunFailed
 from cerebro_db.postgres.control import control_session
 from cerebro_db.postgres.dialects.choice import PostgreSQL
 from cerebro_db.postgres.dialects.postgresql_hosts import LOCALHOST, PostgreSQLHosts, Server
+from cerebro_db.postgres.names import QualifiedName
 from cerebro_db.postgres.outputs import new_outputs, replaced
 from cerebro_db.postgres.packed import PackedTable
 from cerebro_db.postgres.sessions import Session, SessionPool
@@ -67,6 +68,15 @@ def servers_of(session: Session, hosts: PostgreSQLHosts) -> list[Server]:
     if hosts.servers is None:
         return []
     return [Server(*row) for row in session.run(hosts.servers)]
+
+
+def hosts_of(session: Session, hosts: PostgreSQLHosts, table: QualifiedName) -> dict[int, str]:
+    """The host of each partition of a packed table; nothing where there are no segments."""
+    sql = hosts.places_of(table)
+    if sql is None:
+        return {}
+    names = {one.content: one.hostname for one in servers_of(session, hosts) if one.is_segment}
+    return {partition_key: names[segment] for partition_key, segment in session.run(sql)}
 
 
 def gpus_of_hosts(

@@ -36,7 +36,8 @@ class Relay:
         self._trainers: Dict[Any, Process] = {}  # by the owner of the trainer
         self._rows: List[Tuple[Any, Any]] = []  # names and data, until a batch of them is there
         self._plans: Dict[Any, Any] = {}  # of the server, by text and types
-        self._functions = None  # JSON of the registered functions, as the catalog has told
+        # JSON of the registered functions, and of settings for peers, as the catalog has told.
+        self._functions = self._peers = None
 
     # -- calls -------------------------------------------------------------------
     def driver(self, name: str, *arguments: Any, **named: Any) -> Any:
@@ -142,6 +143,10 @@ class Relay:
         """Remember what is registered, as JSON, for the trainers of this process."""
         self._functions = functions
 
+    def know_peers(self, settings: Any) -> None:
+        """Remember where peers of other hosts may be, as JSON, for the trainers of this process."""
+        self._peers = settings
+
     def surroundings(self) -> List[Tuple[str, str, Any]]:
         """Limits of this machine: name, value, and a warning or None."""
         return surroundings.found(self._installation)
@@ -174,9 +179,10 @@ class Relay:
     def _ask(self, call: Dict[str, Any], like: Any = None) -> Any:
         for _ in range(_MOST_TRAINERS):
             trainer = self._own_trainer(like)
-            if trainer.functions != (self._functions,):
-                trainer.functions = (self._functions,)
-                call["functions"] = self._functions
+            known = {"functions": self._functions, "peers": self._peers}
+            if trainer.knows != known:
+                trainer.knows = known
+                call.update(known)
             answer = self._exchange(trainer, call)
             if not answer.get("anew"):
                 break

@@ -96,7 +96,7 @@ class Process(Connection):
         kind: driver or trainer.
         pid: of the process.
         like: settings that it has made for the rest of its life, None before.
-        functions: the registered functions that it knows of, as a tuple of JSON.
+        knows: what the catalog has told it, as JSON: registered functions, and where peers may be.
         again: name and arguments of the call that goes on where this process ends.
         asked_in: the statement of the call that is under way.
         last_asked_in: that of the last call.
@@ -106,7 +106,7 @@ class Process(Connection):
         super().__init__(sock, listen)
         self.kind, self.pid = kind, 0
         self.like: Any = None
-        self.functions: Any = None
+        self.knows: Any = None
         self.again: Any = None
         self.asked_in: Any = None
         self.last_asked_in: Any = None

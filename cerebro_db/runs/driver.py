@@ -82,7 +82,14 @@ from cerebro_db.runs.report import Report
 from cerebro_db.runs.request import FitRequest, check_seconds
 from cerebro_db.runs.requests import Requests, Stopped
 from cerebro_db.runs.served import check_served
-from cerebro_db.runs.setup import RunSetup, memory_workers, reserved, set_up, within_memory
+from cerebro_db.runs.setup import (
+    RunSetup,
+    hosts_of_peers,
+    memory_workers,
+    reserved,
+    set_up,
+    within_memory,
+)
 from cerebro_db.runs.stored import (
     check_unchanged,
     load_setup,
@@ -370,6 +377,7 @@ class Drive:
         store.load()
         state = load_state(control, store, run, setup)
         functions = functions_of(control, setup.possible)
+        hosts = hosts_of_peers(control, self._dialect.hosts, setup, settings.peer_network)
         preparation = worker_task(
             run.run_id,
             setup.threads,
@@ -379,6 +387,7 @@ class Drive:
             gpu_places(control, self._dialect.hosts, spec.use_gpus),
             keeps_errors=spec.schedule == ROTATION,
             functions=bool(functions),
+            peers=bool(hosts),
         )
         place = Workplace(
             run_id=run.run_id,
@@ -393,6 +402,7 @@ class Drive:
             guard_key=_guard_key(run),
             cache_bytes=cache_bytes,
             preparation=preparation,
+            hosts=hosts,
             rounds=ServedRounds(rounds_of(catalog, run.run_id) if spec.schedule in SERVED else ()),
         )
         manifest = {} if self._limits.any_version else run.manifest

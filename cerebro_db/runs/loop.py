@@ -41,6 +41,7 @@ from cerebro_db.errors import (
     HandedBack,
     InvalidArgument,
     PeerLost,
+    PeersApart,
     RunCancelled,
     RunFailed,
     TrainerLost,
@@ -325,7 +326,7 @@ class Loop:
         """A round whose hops were to be made together has left nothing."""
         task = Join(hops, 0, leads=True)
         track = self._state.tracks[hops[0].mst_key]
-        is_lost = failure.sqlstate in (TrainerLost.sqlstate, PeerLost.sqlstate)
+        is_lost = failure.sqlstate in _LOSSES
         if track.is_alive and is_lost and not self._state.losses[hops[0]]:
             self._report.notify(f"{failure.message}; its round is done again")
             self._state.apply(events.Lost(task))
@@ -529,6 +530,8 @@ class Loop:
         self._storage.sweep()
 
 
+# After these a round is made again.
+_LOSSES = (TrainerLost.sqlstate, PeerLost.sqlstate, PeersApart.sqlstate)
 # Of failures of a round the first one of these kinds is the least likely to be the cause of others.
 _CONSEQUENCES = (TrainerLost.sqlstate, PeerLost.sqlstate, RunCancelled.sqlstate)
 

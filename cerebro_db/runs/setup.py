@@ -17,6 +17,7 @@ from cerebro_db.configs.memory import (
     worker_memory,
 )
 from cerebro_db.configs.parameters import parse_compile_params, parse_fit_params
+from cerebro_db.configs.settings import PEER_NETWORK_HINT
 from cerebro_db.core.decisions import Candidate
 from cerebro_db.core.search import SearchSpec
 from cerebro_db.core.spec import (
@@ -50,7 +51,9 @@ from cerebro_db.models.fit_checks import check_alike, configuration_named, targe
 from cerebro_db.models.one_model import architectures_of
 from cerebro_db.postgres.catalog import Catalog
 from cerebro_db.postgres.control import END_HOLDER, holder_of
+from cerebro_db.postgres.dialects.postgresql_hosts import PostgreSQLHosts
 from cerebro_db.postgres.dialects.postgresql_training import PostgreSQLTraining
+from cerebro_db.postgres.gpus import hosts_of
 from cerebro_db.postgres.names import QualifiedName
 from cerebro_db.postgres.outputs import (
     Outputs,
@@ -212,10 +215,13 @@ def set_up(
     check_served(chosen.name, chosen.asynchrony, configurations, packed)
     spec = spec_of(request, packed, validation, configurations, len(configurations), sql)
     neighbours = int(session.run(*sql.neighbours(packed))[0][0])
-    check_one_host(request.chosen.name, packed, neighbours)
+    network = Catalog(session).settings().peer_network
+    check_way(request.chosen.name, packed, neighbours, network)
     if request.chosen.name == AUTO:
-        most = len(packed.partitions) if neighbours == len(packed.partitions) else 1
-        spec = with_groups(spec, request, packed, configurations, most)
+        is_one = neighbours == len(packed.partitions)
+        most = len(packed.partitions) if is_one or network else 1
+        apart = 0 if is_one else neighbours
+        spec = with_groups(spec, request, packed, configurations, most, apart)
     return table.name, RunSetup(
         spec=spec,
         packed=packed,
@@ -322,6 +328,7 @@ def with_groups(
     packed: PackedTable,
     configurations: Sequence[Configuration],
     most: int,
+    neighbours: int = 0,
 ) -> RunSpec:
     """The same with the largest group that the run may come to, and workers for it.
 
@@ -333,6 +340,7 @@ def with_groups(
         packed: what is trained on.
         configurations: of the run.
         most: partitions whose workers have a way to each other.
+        neighbours: of them, those of one host; 0 where all are.
     """
     partitions, chosen = len(packed.partitions), request.chosen
     wanted = request.num_workers
@@ -340,10 +348,11 @@ def with_groups(
         most = 1
     most = min(most, chosen.group or partitions, wanted or partitions)
     processors = chosen.processors or min(request.cores, partitions)
-    rule = Rule(partitions, processors, most, spec.epochs)
+    rule = Rule(partitions, processors, most, spec.epochs, chosen.neighbours or neighbours)
     spec = replace(spec, processors=processors, largest_group=largest_of(rule, configurations))
     if spec.largest_group == 1:
         return spec
+    spec = replace(spec, neighbours=rule.neighbours)
     count = wanted or (partitions if packed.is_spread else min(processors, partitions))
     count = max(count, spec.largest_group)
     count = min(count, most_in_groups(spec, packed, len(configurations)))
@@ -360,7 +369,8 @@ def most_in_groups(spec: RunSpec, packed: PackedTable, configurations: int) -> i
 
 def written(spec: RunSpec) -> str:
     """Parameters of its strategy from which the choices of a run follow."""
-    return f"processors={spec.processors}, group={spec.largest_group}"
+    neighbours = f", neighbours={spec.neighbours}" if spec.neighbours else ""
+    return f"processors={spec.processors}, group={spec.largest_group}{neighbours}"
 
 
 def partitions_of(
@@ -397,22 +407,48 @@ def _frequency(request: FitRequest, configurations: Sequence[Configuration]) -> 
     return frequency
 
 
-def check_one_host(strategy: str, packed: PackedTable, neighbours: int) -> None:
+def check_way(strategy: str, packed: PackedTable, neighbours: int, network: str) -> None:
     """Refuse trainers that have no way to each other.
 
     Args:
         strategy: of the run.
         packed: what is trained on.
         neighbours: of its partitions, the most that are on one host.
+        network: in which those of several hosts may meet; empty for none.
     """
     partitions = len(packed.partitions)
-    if strategy in SIDE_BY_SIDE and neighbours < partitions:
-        raise NotSupported(
-            f"strategy: got {strategy!r} for {packed.relation.name}, whose {partitions} partitions are on "
-            f"segments of several hosts, at most {neighbours} of them on one; allowed: partitions on one "
-            "host, as trainers of others have no way to each other",
-            hint=f"strategy := {HOPPER!r} moves nothing but states",
-        )
+    if strategy in SIDE_BY_SIDE and neighbours < partitions and not network:
+        raise no_way(f"strategy: got {strategy!r}", packed, neighbours)
+
+
+def no_way(got: str, packed: PackedTable, neighbours: int) -> NotSupported:
+    """Error of trainers that are on several hosts, where no network is allowed to them."""
+    return NotSupported(
+        f"{got} for {packed.relation.name}, whose {len(packed.partitions)} partitions are on segments of several "
+        f"hosts, at most {neighbours} of them on one; allowed: partitions on one host, as the setting peer_network is "
+        "empty, so that trainers of others have no way to each other",
+        hint=f"{PEER_NETWORK_HINT}; strategy := {HOPPER!r} moves nothing but states",
+    )
+
+
+def hosts_of_peers(
+    session: Session, hosts: PostgreSQLHosts, setup: RunSetup, network: str
+) -> dict[int, str]:
+    """The host of each partition, where trainers of several hosts exchange gradients; else nothing.
+
+    Raises:
+        NotSupported: they do, and are allowed no network.
+    """
+    spec = setup.spec
+    if spec.schedule not in SIDE_BY_SIDE and spec.largest_group == 1:
+        return {}
+    found = hosts_of(session, hosts, setup.packed.relation.name)
+    counts = Counter(found.values())
+    if len(counts) < 2:
+        return {}
+    if not network:
+        raise no_way(f"strategy: got {spec.schedule!r}", setup.packed, max(counts.values()))
+    return found
 
 
 def check_groups(setup: RunSetup, num_workers: int) -> None:

@@ -244,6 +244,7 @@ def load_setup(
             bits=chosen.bits,
             processors=chosen.processors or 1,
             largest_group=chosen.group or 1,
+            neighbours=chosen.neighbours or 0,
             asynchrony=chosen.asynchrony,
             durability=row.durability,
             use_gpus=row.use_gpus,

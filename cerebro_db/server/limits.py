@@ -23,12 +23,13 @@ _MEMORY = resource.getrlimit(resource.RLIMIT_DATA)[1]
 _LEAST_URGENT = 19
 
 
-def bind(settings: Settings, *, connects: bool = False) -> int | None:
+def bind(settings: Settings, *, connects: bool = False, has_peers: bool = False) -> int | None:
     """Give this process the limits that administrators have set; returns that of its memory in megabytes.
 
     Args:
         settings: of the database.
         connects: whether it has to reach the server over a network itself.
+        has_peers: whether it exchanges gradients with trainers of other hosts, by TCP.
 
     Raises:
         TrainerBound: it has limits that are narrower, and cannot be widened again.
@@ -40,7 +41,9 @@ def bind(settings: Settings, *, connects: bool = False) -> int | None:
     if settings.trainer_network == "on" or connects:
         network.require()
     elif not uses_gpus:  # whose drivers may start programs with rights of their own
-        network.refuse()
+        if has_peers:
+            network.require(only_tcp=True)
+        network.refuse(but_tcp=has_peers)
     return None if uses_gpus else limit_memory(settings)
 
 

@@ -7,10 +7,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from cerebro_db.configs.architecture_limits import ArchitectureLimits
-from cerebro_db.configs.settings import Settings
-from cerebro_db.errors import RunFailed
+from cerebro_db.configs.settings import PEER_NETWORK_HINT, Settings
+from cerebro_db.errors import InvalidArgument, RunFailed
 from cerebro_db.server.limits import bind
+from cerebro_db.training.doors import Door
 from cerebro_db.training.environment import configured
+from cerebro_db.training.fields import Fields
 from cerebro_db.training.functions import Function, know
 
 if TYPE_CHECKING:
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
     from cerebro_db.training.scan import Scorers
     from cerebro_db.training.tasks import Architectures
 
-_KEY = "cerebro.worker"
+_KEY, _PEERS = "cerebro.worker", "cerebro.peers"
 DEFAULT_SECONDS = float(Settings().idle_seconds)
 
 
@@ -35,6 +37,7 @@ class WorkerMemory:
         record: of the round that it has held the weights of.
         error: JSON of why the last hop failed, where the others of its statement shall go on.
         keeps_errors: whether that is so in this run.
+        door: where trainers of other hosts come in, while there are any.
         chunk_bytes: most bytes of a state that one row may have.
         idle_seconds: for which the process is kept without a caller.
     """
@@ -51,6 +54,7 @@ class WorkerMemory:
     record: Record | None = None
     error: str | None = None
     keeps_errors: bool = False
+    door: Door | None = None
     chunk_bytes: int = 2**28
     idle_seconds: float = DEFAULT_SECONDS
 
@@ -92,9 +96,19 @@ class WorkerMemory:
         """Drop what only this run needs."""
         self.under_way, self.saved, self.error = None, b"", None
         self.cache.clear()
+        if self.door is not None:
+            self.door.close()
+            self.door = None
 
 
-def remember(gd: dict[str, Any], run_id: int, cache_bytes: int, settings: Settings) -> WorkerMemory:
+def remember(
+    gd: dict[str, Any],
+    run_id: int,
+    cache_bytes: int,
+    settings: Settings,
+    *,
+    has_peers: bool = False,
+) -> WorkerMemory:
     """The memory for a run: programs stay from the last one, decoded partitions do not."""
     from cerebro_db.training.hop import Programs
     from cerebro_db.training.partitions import PartitionCache
@@ -112,7 +126,7 @@ def remember(gd: dict[str, Any], run_id: int, cache_bytes: int, settings: Settin
     memory.keeps_errors = False
     memory.idle_seconds = settings.idle_seconds
     memory.chunk_bytes = settings.state_chunk_kb * 1024
-    memory.architectures.limit(ArchitectureLimits.of(settings), bind(settings))
+    memory.architectures.limit(ArchitectureLimits.of(settings), bind(settings, has_peers=has_peers))
     return memory
 
 
@@ -123,6 +137,29 @@ def know_functions(gd: dict[str, Any], functions: str | None) -> None:
     memory: WorkerMemory | None = gd.get(_KEY)
     if changed and memory is not None:  # programs may hold what a name meant before
         memory.forget()
+
+
+def know_peers(gd: dict[str, Any], settings: str | None) -> None:
+    """Take where trainers of other hosts may be, as JSON of settings. The catalog tells it a server process."""
+    gd[_PEERS] = settings
+
+
+def open_door(gd: dict[str, Any], memory: WorkerMemory) -> Door:
+    """Where trainers of other hosts come in.
+
+    Raises:
+        InvalidArgument: the catalog allows none, or none on this host.
+    """
+    if memory.door is None:
+        told = Fields.parse(gd.get(_PEERS) or "{}", "peers")
+        network = told.text("peer_network") if told.has("peer_network") else ""
+        if not network:
+            raise InvalidArgument(
+                "peers: got trainers of several hosts; allowed: those of one, as the setting peer_network is empty",
+                hint=PEER_NETWORK_HINT,
+            )
+        memory.door = Door(network, told.text("peer_ports") if told.has("peer_ports") else "")
+    return memory.door
 
 
 def recall(gd: dict[str, Any]) -> WorkerMemory:

@@ -12,7 +12,7 @@ from cerebro_db.configs.settings import Settings
 from cerebro_db.errors import CerebroError, InvalidArgument, InvalidState, OutOfMemory, concerns_all
 from cerebro_db.server.computing import Tick, as_ours, compute, computing
 from cerebro_db.server.entry import entry
-from cerebro_db.server.memory import WorkerMemory, recall, remember
+from cerebro_db.server.memory import WorkerMemory, open_door, recall, remember
 from cerebro_db.server.settings import settings_of
 from cerebro_db.training import state as states
 from cerebro_db.training.buffers import decode_features, decode_targets
@@ -94,9 +94,16 @@ def prepared(plpy: Any, gd: dict[str, Any], text: str) -> WorkerMemory:
     """
     if not plpy.asks_nothing:
         raise InvalidArgument(f"kind: got {PREPARE}; allowed where sessions are told once: from 0")
-    if gd.get(_PREPARED) == text:
-        return recall(gd)
     given = Fields.parse(text)
+    has_peers = given.flag("peers", False)
+    memory = recall(gd) if gd.get(_PREPARED) == text else _made_ready(plpy, gd, given, has_peers)
+    gd[_PREPARED] = text
+    if has_peers:
+        open_door(gd, memory)
+    return memory
+
+
+def _made_ready(plpy: Any, gd: dict[str, Any], given: Fields, has_peers: bool) -> WorkerMemory:
     threads = configured_threads() or 1
     if given.raw("threads") is not None:
         threads = given.integer("threads", 1, MAX_THREADS)
@@ -104,9 +111,8 @@ def prepared(plpy: Any, gd: dict[str, Any], text: str) -> WorkerMemory:
     run_id = given.integer("run_id", 0)
     settings = Settings.of(given.texts("settings"))
     configure(threads, given.flag("use_gpus"), _place(given, plpy.segment))
-    memory = remember(gd, run_id, cache_bytes, settings)
+    memory = remember(gd, run_id, cache_bytes, settings, has_peers=has_peers)
     memory.keeps_errors = given.flag("keeps_errors", False)
-    gd[_PREPARED] = text
     return memory
 
 
@@ -120,9 +126,24 @@ def _place(given: Fields, number: int | None) -> int | None:
 
 @entry
 def prepare_process(plpy: Any, gd: dict[str, Any], task: str | None) -> str:
-    """Get ready for a run, for a server process that must not be asked by SQL."""
-    compute(plpy, lambda tick: prepared(plpy, gd, task or ""))
-    return json.dumps(configured())
+    """Get ready for a run, for a server process that must not be asked by SQL.
+
+    Returns:
+        JSON of what belongs in the manifest of the run, and where trainers of other hosts come in.
+    """
+    memory = compute(plpy, lambda tick: prepared(plpy, gd, task or ""))
+    door = {} if memory.door is None else {"address": memory.door.address._asdict()}
+    return json.dumps(configured() | door)
+
+
+@entry
+@computing
+def try_peers(tick: Tick, gd: dict[str, Any], task: str | None) -> str:
+    """Go to the trainers of other hosts, which look for this one at the same time; JSON of why that fails."""
+    from cerebro_db.training.network_peers import unreached
+    from cerebro_db.training.tasks import meeting_of
+
+    return json.dumps(unreached(meeting_of(task or "", open_door(gd, recall(gd))), tick))
 
 
 @entry
@@ -197,7 +218,7 @@ def _opened(tick: Tick, memory: WorkerMemory, token: int | None) -> Any:
 
     work = memory.current(token)
     if isinstance(work, _Opening):
-        task = hop_of(work.task, memory.run_id, memory.architectures)
+        task = hop_of(work.task, memory.run_id, memory.architectures, memory.door)
         kind = Hop
         if task.part is not None and task.part.meeting is not None:
             kind = GroupHop if task.part.served is None else ServedHop

@@ -95,7 +95,7 @@ class Door:
             raise InvalidArgument(
                 f"setting peer_network: got {network}; allowed: a network in which host {_host()} has an "
                 f"address, of which it has {', '.join(own) or 'none'}",
-                hint=_HINT,
+                hint=PeersApart.advice,
             )
         self._socket = _listening(ip, among)
         self.address = Address(_host(), ip, self._socket.getsockname()[1])
@@ -115,7 +115,8 @@ class Door:
         """
         if ipaddress.ip_address(address.ip) not in self.network:
             raise InvalidArgument(
-                f"peers: got the address {address.ip}; allowed: those within {self.network}", hint=_HINT
+                f"peers: got the address {address.ip}; allowed: those within {self.network}",
+                hint=PeersApart.advice,
             )
         try:
             one = self._connected(address, tick)
@@ -162,7 +163,9 @@ class Door:
                     deliver_challenge(link, own.secret)
                     answer_challenge(link, own.secret)
                     theirs, wanted = json.loads(link.recv_bytes(_MOST_BYTES))
-                    if wanted != own.place:  # with such a network it has come to another one than it meant
+                    if (
+                        wanted != own.place
+                    ):  # with such a network it has come to another one than it meant
                         raise EOFError
                     link.send_bytes(_LET_IN)
                 one.setblocking(False)
@@ -172,7 +175,7 @@ class Door:
 
     def apart(self, address: Address, reason: str) -> PeersApart:
         """Error that tells from where to where there is no way."""
-        return PeersApart(f"host {self.address.host} cannot reach {address}: {reason}", hint=_HINT)
+        return PeersApart(f"host {self.address.host} cannot reach {address}: {reason}")
 
     def close(self) -> None:
         """Listen no more."""
@@ -194,12 +197,6 @@ class Door:
             one.close()
             raise
         return one
-
-
-_HINT = (
-    "the settings peer_network and peer_ports tell where trainers of several hosts meet, and a firewall has to let "
-    "TCP through there; superusers may change them: SELECT cerebro.cerebro_set('peer_network', '...')"
-)
 
 
 def _host() -> str:
@@ -227,7 +224,7 @@ def _listening(ip: str, among: str) -> socket.socket:
     raise InvalidArgument(
         f"setting peer_ports: got {among or 'none'}; allowed: ports of which one is free on {ip} of host {_host()}: "
         f"{reason}",
-        hint=_HINT,
+        hint=PeersApart.advice,
     )
 
 

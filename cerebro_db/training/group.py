@@ -19,8 +19,9 @@ from cerebro_db.errors import PeerLost
 from cerebro_db.training import state as states
 from cerebro_db.training.averaging import generators_of
 from cerebro_db.training.hop import Hop, HopReport, HopTask, Programs, RoundPart, Tick
+from cerebro_db.training.network_peers import met
 from cerebro_db.training.partitions import PartitionCache
-from cerebro_db.training.peers import Meeting, Peers
+from cerebro_db.training.peers import Exchange, Meeting
 from cerebro_db.training.state import State
 
 _WAIT_SECONDS = 0.1
@@ -34,6 +35,7 @@ class GroupHop(Hop):
 
     Raises:
         PeerLost: another one of them has ended; also by the methods.
+        PeersApart: another one of them, on another host, cannot be reached.
     """
 
     def __init__(
@@ -79,9 +81,9 @@ class GroupHop(Hop):
             self._leave()
 
     # -- inside ----------------------------------------------------------------
-    def _met(self, meeting: Meeting, floats: int, tick: Tick) -> Peers:
+    def _met(self, meeting: Meeting, floats: int, tick: Tick) -> Exchange:
         """The others, when all are there."""
-        return Peers(meeting, floats, tick)
+        return met(meeting, floats, tick)
 
     def _trained(self, features: np.ndarray, targets: np.ndarray) -> float:
         total = 0.0
@@ -170,7 +172,7 @@ class _Pipe:
         tick: called while waiting.
     """
 
-    def __init__(self, peers: Peers, tick: Tick) -> None:
+    def __init__(self, peers: Exchange, tick: Tick) -> None:
         self._peers, self._tick = peers, tick
         self._thread = ThreadPoolExecutor(1, "exchange")
         self._under_way: Future[np.ndarray] | None = None

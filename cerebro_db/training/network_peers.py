@@ -45,7 +45,9 @@ Incoming = Iterator[memoryview]
 
 def met(meeting: Meeting, floats: int, tick: Tick) -> Exchange:
     """The peers of a trainer, when all are there; the arguments are those of both kinds."""
-    return NetworkPeers(meeting, floats, tick) if meeting.addresses else Peers(meeting, floats, tick)
+    return (
+        NetworkPeers(meeting, floats, tick) if meeting.addresses else Peers(meeting, floats, tick)
+    )
 
 
 class NetworkPeers:
@@ -122,7 +124,7 @@ class NetworkPeers:
             yield memoryview(found[place])
 
         self._exchange(
-            {place: sent for place in self._links},
+            dict.fromkeys(self._links, sent),
             {place: incoming(place) for place in self._links},
         )
         if not self._leads:
@@ -168,7 +170,7 @@ class NetworkPeers:
             if told[place, 0] > 0:
                 room = self._room(place, (share.stop - share.start) * own.itemsize)
                 found[place] = room.view(coding.dtype)
-                yield memoryview(room)
+                yield room.data
 
         head = memoryview(_PART.pack(*told[self._place]))
         self._exchange(
@@ -312,10 +314,12 @@ def _door_of(meeting: Meeting) -> Door:
     if door is None:
         raise PeersApart(f"peers: got the address {told} in a trainer that does not listen")
     if door.address[1:] != told[1:]:
-        raise PeersApart(f"peers: got the address {told} in a trainer that listens on {door.address}")
+        raise PeersApart(
+            f"peers: got the address {told} in a trainer that listens on {door.address}"
+        )
     return door
 
 
 def _bytes_of(array: np.ndarray) -> memoryview:
     """The memory of an array, byte by byte."""
-    return memoryview(array).cast("B") if len(array) else memoryview(b"")
+    return array.data.cast("B") if len(array) else memoryview(b"")

@@ -23,7 +23,8 @@ from cerebro_db.configs.parameters import CompileParams
 from cerebro_db.errors import InvalidState, PeerLost
 from cerebro_db.relay.machine import cores
 from cerebro_db.training import updates
-from cerebro_db.training.peers import Meeting, Peers, Tick, impatient, mean_of
+from cerebro_db.training.doors import Tick
+from cerebro_db.training.peers import Meeting, Peers, impatient, mean_of
 from cerebro_db.training.program import LEARNING_RATE, Program, Recipe
 from cerebro_db.training.state import State
 from cerebro_db.training.updates import GroupModel, Probe, Setting, Staleness, Updates

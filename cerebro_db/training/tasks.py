@@ -17,6 +17,7 @@ from cerebro_db.configs.messages import shown
 from cerebro_db.configs.parameters import parse_compile_params, parse_fit_params
 from cerebro_db.errors import InvalidArgument, RunFailed
 from cerebro_db.training.buffers import MAX_INPUTS, Shapes
+from cerebro_db.training.doors import Address, Door
 from cerebro_db.training.fields import Fields
 from cerebro_db.training.hop import HopTask, RoundPart
 from cerebro_db.training.parameter_server import Served
@@ -122,8 +123,8 @@ def recipe_of(given: Fields | Mapping[str, Any], known: Architectures) -> Recipe
     )
 
 
-def hop_of(text: str, run_id: int, known: Architectures) -> HopTask:
-    """The task of a hop, for a worker that got ready for ``run_id``."""
+def hop_of(text: str, run_id: int, known: Architectures, door: Door | None = None) -> HopTask:
+    """The task of a hop, for a worker that got ready for ``run_id``, and where its peers come in."""
     task = Fields.parse(text)
     cache_key = _cache_key(task, run_id)
     recipe = recipe_of(task, known)
@@ -145,11 +146,11 @@ def hop_of(text: str, run_id: int, known: Architectures) -> HopTask:
         inputs=inputs_of(task),
         begins_epoch=task.flag("begins_epoch", False),
         learning_rate=_rate(task),
-        part=_part(task),
+        part=_part(task, door),
     )
 
 
-def _part(task: Fields) -> RoundPart | None:
+def _part(task: Fields, door: Door | None) -> RoundPart | None:
     """The part of a hop in a round of several; None where it is none."""
     if not task.has("part"):
         return None
@@ -163,10 +164,8 @@ def _part(task: Fields) -> RoundPart | None:
     if not part.has("group"):
         return found
     group = part.object("group")
-    size = group.integer("size", place + 1, MAX_PLACE)
-    secret = group.text("secret").encode()
-    bits = group.integer("bits", 8, 32)
-    meeting = Meeting(group.text("name"), secret, size, place, group.flag("leads"), bits)
+    meeting = _meeting(group, place, door)
+    size = meeting.size
     steps, is_pipelined = group.integer("steps", 0), group.flag("is_pipelined")
     served = _served(group.object("served"), size) if group.has("served") else None
     return replace(
@@ -177,6 +176,34 @@ def _part(task: Fields) -> RoundPart | None:
         batch_size=group.integer("batch_size", 1, 2**31 - 1),
         served=served,
     )
+
+
+def _meeting(group: Fields, place: int, door: Door | None) -> Meeting:
+    """Where the trainers of a group meet."""
+    size = group.integer("size", place + 1, MAX_PLACE)
+    listed = group.objects("addresses") if group.has("addresses") else []
+    if listed and len(listed) != size:
+        raise InvalidArgument(f"group: got {len(listed)} addresses; allowed: {size}")
+    return Meeting(
+        group.text("name"),
+        group.text("secret").encode(),
+        size,
+        place,
+        group.flag("leads"),
+        group.integer("bits", 8, 32),
+        tuple(map(_address, listed)),
+        door,
+    )
+
+
+def _address(task: Fields) -> Address:
+    return Address(task.text("host"), task.text("ip"), task.integer("port", 1, 65_535))
+
+
+def meeting_of(text: str, door: Door) -> Meeting:
+    """The task of a look whether trainers of several hosts can reach each other."""
+    task = Fields.parse(text)
+    return _meeting(task, task.integer("place", 0, MAX_PLACE), door)
 
 
 def _served(task: Fields, size: int) -> Served:

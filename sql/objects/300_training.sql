@@ -15,7 +15,17 @@ RETURNS void LANGUAGE plpython3u AS {{ udf('_know_functions') }};
 COMMENT ON FUNCTION cerebro._know_functions(text) IS
 'Internal: tells a process what registered functions there are. Only the owner of the catalog may call it.';
 
--- The one way to it: what is told is read from the catalog, on a segment from the copy that lies there.
+CREATE OR REPLACE FUNCTION cerebro._know_peers(settings text)
+RETURNS void LANGUAGE plpython3u AS {{ udf('_know_peers') }};
+COMMENT ON FUNCTION cerebro._know_peers(text) IS
+'Internal: tells a process where trainers of other hosts may be. Only the owner of the catalog may call it.';
+
+CREATE OR REPLACE FUNCTION cerebro._try_peers(task text)
+RETURNS text LANGUAGE plpython3u AS {{ udf('_try_peers') }};
+COMMENT ON FUNCTION cerebro._try_peers(text) IS
+'Internal: has a trainer go to those of other hosts, which look for it at the same time; returns JSON of why it could not.';
+
+-- The one way to both: what is told is read from the catalog, on a segment from the copy that lies there.
 CREATE OR REPLACE FUNCTION cerebro._with_functions(task text) RETURNS text
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -24,12 +34,17 @@ BEGIN
             SELECT json_object_agg(f.name, ARRAY[f.path, f.package, f.version, f.expression])::text
               FROM cerebro.catalog_functions f));
     END IF;
+    IF (task::json ->> 'peers')::boolean THEN
+        PERFORM cerebro._know_peers((
+            SELECT json_object_agg(s.name, s.value)::text
+              FROM cerebro.catalog_settings s WHERE s.name IN ('peer_network', 'peer_ports')));
+    END IF;
     RETURN task;
 END
 $$;
 ALTER FUNCTION cerebro._with_functions(text) OWNER TO cerebro_owner;
 COMMENT ON FUNCTION cerebro._with_functions(text) IS
-'Internal: a task of a worker, as it is; before one that says so the process hears of the registered functions.';
+'Internal: a task of a worker, as it is; before one that says so the process hears of the registered functions, and where peers may be.';
 
 CREATE OR REPLACE FUNCTION cerebro._write_events(task text)
 RETURNS void LANGUAGE plpython3u AS {{ udf('_write_events') }};

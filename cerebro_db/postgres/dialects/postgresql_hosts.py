@@ -51,6 +51,10 @@ class PostgreSQLHosts:
         """The segments on which a table has rows; None where there are none."""
         return None
 
+    def places_of(self, table: QualifiedName) -> str | None:
+        """Partition keys of a packed table, and the segment of each; None where there are no segments."""
+        return None
+
     def gpus(self, segments: Sequence[int], source: str) -> tuple[str, list[Any]]:
         """The segment and the GPUs of its host, for each of ``segments``; here for the server.
 
@@ -72,6 +76,10 @@ class GreenplumHosts(PostgreSQLHosts):
     def segments_of(self, table: QualifiedName) -> str | None:
         """The segments on which a table has rows."""
         return f"SELECT DISTINCT t.gp_segment_id FROM {table.sql} t"
+
+    def places_of(self, table: QualifiedName) -> str | None:
+        """Partition keys of a packed table, and the segment of each."""
+        return f"SELECT DISTINCT t.partition_key, t.gp_segment_id FROM {table.sql} t"
 
     def gpus(self, segments: Sequence[int], source: str) -> tuple[str, list[Any]]:
         """The segment and the GPUs of its host, for each of ``segments``.
