@@ -190,9 +190,10 @@ class WorkerSessions:
         for worker in self._workers:
             if not worker.is_busy and worker.unprepared:
                 self._renew(worker)
-        if not self._has_tried and not self.is_busy:
-            self._has_tried = True
-            self._try_peers()
+        if not self._has_tried:
+            if not self.is_busy:
+                self._try_peers()
+            return []
         return [WorkerView(one.number, one.kept) for one in self._workers if not one.is_busy]
 
     @property
@@ -374,6 +375,7 @@ class WorkerSessions:
 
     def _try_peers(self) -> None:
         """Have all trainers look whether they can reach each other, before any hop."""
+        self._has_tried = True
         meeting = _Meeting()
         keys = sorted(self._place.hosts)
         for place, key in enumerate(keys):
