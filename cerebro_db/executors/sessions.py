@@ -169,7 +169,7 @@ class WorkerSessions:
         self._free_since: dict[int, float] = {}
         # Of the rounds under way whose hops are made together, by configuration.
         self._meetings: dict[int, _Meeting] = {}
-        self._has_tried = not place.hosts
+        self._has_tried = False
         # Why trainers of several hosts cannot reach each other.
         self._apart: list[str] = []
 
@@ -190,9 +190,7 @@ class WorkerSessions:
         for worker in self._workers:
             if not worker.is_busy and worker.unprepared:
                 self._renew(worker)
-        if not self._has_tried:
-            if not self.is_busy:
-                self._try_peers()
+        if self._place.hosts and self._waits_for_peers():
             return []
         return [WorkerView(one.number, one.kept) for one in self._workers if not one.is_busy]
 
@@ -372,6 +370,15 @@ class WorkerSessions:
         members = [meeting.members[place] for place in range(len(task.hops))]
         is_new = spec.schedule in SERVED and not self._place.rounds.is_recorded(spec, hop)
         return self._sql.lead(self._packed, order, members, spec.round_of(hop) if is_new else None)
+
+    def _waits_for_peers(self) -> bool:
+        """True if nobody can begin a round yet, as not all trainers are where the others are told."""
+        if any(worker.is_busy and worker.task is None for worker in self._workers):
+            return True
+        if self._has_tried:
+            return False
+        self._try_peers()
+        return True
 
     def _try_peers(self) -> None:
         """Have all trainers look whether they can reach each other, before any hop."""
