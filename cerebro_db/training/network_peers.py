@@ -194,8 +194,9 @@ class NetworkPeers:
         # Each begins with the one after it, so that not all send to the same one.
         for place in sorted(self._links, key=lambda place: (place - self._place) % self._size):
             flow = _Flow(self._links[place], out[place], into[place])
-            flows[flow.number] = flow
-            poll.register(flow.number, flow.wants)
+            if flow.wants:
+                flows[flow.number] = flow
+                poll.register(flow.number, flow.wants)
         while flows:
             for number, _ in poll.poll(_WAIT_SECONDS * 1e3):
                 flow = flows[number]

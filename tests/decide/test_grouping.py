@@ -205,7 +205,7 @@ def test_a_round_begins_when_there_are_workers_for_all_of_it() -> None:
         ("gruop=2", "Did you mean 'group'"),
         ("group=0", "it must be a whole number from 1"),
         ("processors=1.5", "it must be a whole number from 1"),
-        ("rounds=2", "got 'rounds'; allowed: processors, group. It belongs to"),
+        ("rounds=2", "got 'rounds'; allowed: processors, group, neighbours. It belongs to"),
     ],
 )
 def test_wrong_parameters(params: str, told: str) -> None:

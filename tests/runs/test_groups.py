@@ -7,12 +7,13 @@ from typing import Any, cast
 
 import pytest
 
-from cerebro_db.configs.memory import MemoryEstimate
+from cerebro_db.configs.memory import ArchitectureFacts, MemoryEstimate
 from cerebro_db.core.spec import ALLREDUCE, AUTO, RunSpec
+from cerebro_db.core.strategies import parse_strategy
 from cerebro_db.errors import InvalidArgument, NotSupported
 from cerebro_db.runs import setup as setups
 from cerebro_db.runs.request import FitRequest
-from cerebro_db.runs.setup import RunSetup, check_one_host, with_groups, written
+from cerebro_db.runs.setup import RunSetup, check_way, with_groups, written
 from tests.decide.test_grouping import costly
 
 
@@ -23,14 +24,15 @@ def table(partitions: int, *, is_spread: bool = False) -> Any:
     )
 
 
-def test_trainers_of_several_hosts_have_no_way_to_each_other() -> None:
-    check_one_host("allreduce", table(4, is_spread=True), 4)
-    check_one_host("hopper", table(4, is_spread=True), 2)
+def test_trainers_of_several_hosts_have_no_way_to_each_other_unless_it_is_allowed() -> None:
+    check_way("allreduce", table(4, is_spread=True), 4, "")
+    check_way("hopper", table(4, is_spread=True), 2, "")
+    check_way("pipe", table(4, is_spread=True), 3, "10.1.0.0/16")
     with pytest.raises(NotSupported) as caught:
-        check_one_host("pipe", table(4, is_spread=True), 3)
+        check_way("pipe", table(4, is_spread=True), 3, "")
     assert "'pipe' for packed, whose 4 partitions are on" in caught.value.message
     assert "at most 3 of them on one" in caught.value.message
-    assert caught.value.hint
+    assert "cerebro_set('peer_network'" in (caught.value.hint or "")
 
 
 @pytest.mark.parametrize(
@@ -58,6 +60,19 @@ def test_what_a_run_begins_with(
     configurations = [costly(key) for key in range(1, models + 1)]
     found = with_groups(spec, request, table(4, is_spread=is_spread), configurations, most)
     assert (written(found), found.workers.count) == (told, workers)
+
+
+def test_what_is_known_of_hosts_is_recorded_with_the_groups() -> None:
+    request = FitRequest("packed", "out", "configs", 10, strategy=AUTO, cores=2)
+    spec = RunSpec(10, 0, 10, {"training": tuple(range(4))}, schedule=AUTO)
+    apart = with_groups(spec, request, table(4, is_spread=True), [costly(1)], 4, 2)
+    assert written(apart) == "processors=2, group=2, neighbours=2"
+    assert parse_strategy(AUTO, written(apart)).neighbours == 2
+    # Much is exchanged for little work.
+    wide = costly(1, ArchitectureFacts(20_000_000, 20_000_000, True, False, 8, ((9,),), ((9,),)))
+    for neighbours, told in ((0, "group=2"), (2, "group=1")):
+        found = with_groups(spec, request, table(4, is_spread=True), [wide], 4, neighbours)
+        assert written(found) == f"processors=2, {told}"
 
 
 def large(

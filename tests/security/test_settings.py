@@ -62,6 +62,14 @@ def test_set_and_restore(dave: Person, alice: Person) -> None:
         ("trainer_cpus", "1,", "allowed: numbers and ranges"),
         ("trainer_cpus", "12345", "allowed: numbers and ranges"),
         ("trainer_network", "yes", "trainer_network: got 'yes'; allowed: off or on"),
+        ("peer_network", "10.1.0.1/16", "peer_network: got '10.1.0.1/16': 10.1.0.1/16 has host bits set"),
+        ("peer_network", "10.1.0.0/33", "such as 10.1.0.0/16"),
+        ("peer_network", "everywhere", "such as 10.1.0.0/16"),
+        ("peer_network", "10.1.0.0/16,10.2.0.0/16", "such as 10.1.0.0/16"),
+        ("peer_ports", "80-90", "peer_ports: got '80-90'; allowed: a range of ports from 1024 to 65535"),
+        ("peer_ports", "40000", "such as 40000-40999"),
+        ("peer_ports", "40999-40000", "such as 40000-40999"),
+        ("peer_ports", "40000-70000", "such as 40000-40999"),
         ("tensorboard_dir", "logs", "allowed: an absolute path"),
         ("tensorboard_dir", "/srv/../etc", "allowed: an absolute path"),
         ("tensorboard_dir", "/srv//logs", "allowed: an absolute path"),
@@ -102,6 +110,21 @@ def test_connection_strings_without_a_password(value: str) -> None:
     assert parse_setting("worker_dsn", value) == value.strip()
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "stored"),
+    [
+        ("peer_network", " 10.1.0.0/16 ", "10.1.0.0/16"),
+        ("peer_network", "10.1.2.3", "10.1.2.3/32"),
+        ("peer_network", "FD00:0:0:1::/64", "fd00:0:0:1::/64"),
+        ("peer_network", "", ""),
+        ("peer_ports", "40000 - 40999", "40000-40999"),
+        ("peer_ports", "", ""),
+    ],
+)
+def test_networks_and_ports(name: str, value: str, stored: str) -> None:
+    assert parse_setting(name, value) == stored
+
+
 def test_nul_is_refused_by_the_package_too() -> None:
     with pytest.raises(InvalidArgument):
         parse_setting("worker_dsn", "host=\0")
@@ -126,6 +149,21 @@ def test_only_superusers_say_where_the_server_sends_passwords(dave: Person, root
     assert root.rows("SELECT name FROM cerebro.catalog_settings") == [("worker_dsn",)]
     root.rows("SELECT cerebro.cerebro_set('worker_dsn', NULL)")
     assert root.rows("SELECT name FROM cerebro.catalog_settings") == []
+
+
+@pytest.mark.parametrize(("name", "value"), [("peer_network", "10.1.0.0/16"), ("peer_ports", "40000-40999")])
+def test_only_superusers_say_with_whom_trainers_connect(
+    dave: Person, alice: Person, root: Person, name: str, value: str
+) -> None:
+    for given in (value, None):
+        error = dave.refused("SELECT cerebro.cerebro_set(%s, %s)", (name, given))
+        assert (error.pgcode, "connections" in str(error)) == ("42501", True)
+        assert "superusers may" in str(error.diag.message_hint)
+    add = "INSERT INTO cerebro._settings VALUES (%s, %s)"
+    assert dave.refused(add, (name, value)).pgcode in ("42501", "44000")
+    root.rows("SELECT cerebro.cerebro_set(%s, %s)", (name, value))
+    # Whoever trains reads it.
+    assert alice.value("SELECT value FROM cerebro.settings WHERE name = %s", (name,)) == value
 
 
 def test_what_an_earlier_version_stored_is_checked_when_it_is_used(

@@ -199,10 +199,11 @@ ATTACKS: dict[str, list[str]] = {
     "cerebro_load_model_file": ["'A.models', cerebro_export('out')", "'A.planted', 'x'"],
     "cerebro_gpu_configuration": ["'A.planted'"],
     "cerebro_drop_outputs": ["'A.packed'", "'A.out'", "'A.models'"],
-    "cerebro_set": ["'cache_mb', '1'", "'worker_dsn', 'host=/tmp'"],
+    "cerebro_set": ["'cache_mb', '1'", "'worker_dsn', 'host=/tmp'", "'peer_network', '0.0.0.0/0'"],
     "cerebro_register_function": ["'evil', 'keras.losses:log_cosh'", "'evil', 'os:system'"],
     "cerebro_register_expression": ["'evil', 'x * x'", "'evil', 'open(x)'"],
     "cerebro_unregister_function": ["'evil'"],
+    "_know_peers": ["'{}'", """'{"peer_network": "0.0.0.0/0"}'"""],
     "_know_functions": ["'{}'", """'{"evil": ["os:system", "os", "1"]}'"""],
 }
 # These take the number of a run: alice's must look like one that is not there.
@@ -230,7 +231,7 @@ OF_OWN_SESSION = {
     "_extend_prediction", "_gpus", "_image_array", "_image_fault", "_inspect_model", "_named_model",
     "_join_state", "_loopback", "_measure_final", "_memory_mb", "_measure_step", "_pack_arrays", "_pack_labels", "_pack_weights",
     "_predict_batch", "_predict_buffer", "_predict_spread", "_prepare_process", "_prepare_worker", "_read_model_file",
-    "_role", "_saved_state", "_state_weights", "_train_final", "_train_step", "_try_scores", "_write_events", "cerebro_joined_state",
+    "_role", "_saved_state", "_state_weights", "_train_final", "_train_step", "_try_peers", "_try_scores", "_write_events", "cerebro_joined_state",
     "_with_functions", "cerebro_convert_bytea_to_integer_array", "cerebro_convert_bytea_to_real_array",
     "cerebro_image_array", "cerebro_mlp", "cerebro_measure", "cerebro_train", "cerebro_version",
 }  # fmt: skip
@@ -592,7 +593,8 @@ def test_an_administrator_removes_states_of_others(
 
 
 def test_an_administrator_tells_no_process_what_to_import(dave: Person) -> None:
-    assert dave.refused("SELECT _know_functions('{}')").pgcode == DENIED
+    for function in ("_know_functions", "_know_peers"):
+        assert dave.refused(f"SELECT {function}('{{}}')").pgcode == DENIED
 
 
 def test_an_administrator_reads_no_tables(dave: Person, alice: Person) -> None:

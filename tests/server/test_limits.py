@@ -90,6 +90,37 @@ tell(lambda: os.getuid())
 """
 
 
+TCP = r"""
+def opened(family, kind, protocol=0):
+    with socket.socket(family, kind, protocol) as sock:
+        return sock.family.name
+
+def tried(*one):
+    try:
+        return opened(*one)
+    except OSError as error:
+        return type(error).__name__
+
+def kinds():
+    return [tried(*one) for one in (
+        (socket.AF_INET, socket.SOCK_STREAM), (socket.AF_INET, socket.SOCK_STREAM | socket.SOCK_CLOEXEC),
+        (socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP), (socket.AF_UNIX, socket.SOCK_DGRAM),
+        (socket.AF_INET, socket.SOCK_DGRAM), (socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_SCTP),
+        (socket.AF_INET, socket.SOCK_STREAM, 262), (socket.AF_INET6, socket.SOCK_DGRAM),
+        (socket.AF_NETLINK, socket.SOCK_RAW), (socket.AF_PACKET, socket.SOCK_STREAM))]
+
+def bind(**given):
+    return lambda: limits.bind(Settings(max_worker_mb=2000), **given)
+
+tell(bind(has_peers=True))
+tell(kinds)
+tell(lambda: limits.bind(Settings(max_worker_mb=2000, trainer_network="on")))
+tell(bind())
+tell(kinds)
+tell(bind(has_peers=True))
+"""
+
+
 def told(script: str) -> list[str]:
     """What a process tells that has these limits."""
     done = subprocess.run(
@@ -116,6 +147,15 @@ def test_no_thread_of_it_opens_a_socket_of_a_network() -> None:
     assert families == str(["PermissionError"] * 4 + ["AF_UNIX"])
     assert same == "True"
     assert bound.startswith("TrainerBound the trainer began with a narrower trainer_network")
+
+
+def test_who_has_peers_on_other_hosts_opens_tcp_and_nothing_else() -> None:
+    bound, kinds, wider, narrower, none, anew = told(TCP)
+    assert (bound, narrower) == ("2000", "2000")
+    assert kinds == str(["AF_INET"] * 3 + ["AF_UNIX"] + ["PermissionError"] * 6)
+    assert wider.startswith("TrainerBound the trainer began with a narrower trainer_network")
+    assert none == str(["PermissionError"] * 3 + ["AF_UNIX"] + ["PermissionError"] * 6)
+    assert anew.startswith("TrainerBound the trainer began with a narrower peer_network")
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,304 @@
+"""Trainers of several hosts: who is let in, and what they exchange, over the loopback network."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import secrets
+import signal
+import socket
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from multiprocessing.connection import Client
+from typing import Any
+
+import numpy as np
+import pytest
+
+from cerebro_db.errors import InvalidArgument, PeerLost, PeersApart
+from cerebro_db.training import doors, network_peers
+from cerebro_db.training.doors import Address, Door
+from cerebro_db.training.network_peers import NetworkPeers, met, unreached
+from cerebro_db.training.peers import Meeting
+from tests.training.test_group import side_by_side
+
+NETWORK = "127.0.0.0/8"
+ROWS = (8, 3, 0, 5)  # one of them has none
+
+
+def nothing() -> None:
+    """For those who may wait."""
+
+
+@pytest.fixture
+def opened() -> Iterator[list[Door]]:
+    """Doors of a test, which shuts them."""
+    found: list[Door] = []
+    yield found
+    for door in found:
+        door.close()
+
+
+def meetings(opened: list[Door], size: int, bits: int = 32, leads: int = -1) -> list[Meeting]:
+    """A meeting of trainers of several hosts, as each of them knows it."""
+    found = [Door(NETWORK) for _ in range(size)]
+    opened += found
+    secret, addresses = secrets.token_bytes(16), [door.address for door in found]
+    return [
+        Meeting("", secret, size, place, place == leads % size, bits, addresses, door)
+        for place, door in enumerate(found)
+    ]
+
+
+def exchanged(given: Sequence[Meeting], own: np.ndarray, rows: Sequence[int]) -> list[Any]:
+    """What each of some peers gets: the means of arrays, and the messages of all."""
+    count = own.shape[-1]
+
+    def work(place: int) -> Any:
+        peers = met(given[place], count, nothing)
+        means = [peers.mean(one if rows[place] else None, rows[place], count) for one in own[place]]
+        exact = peers.mean(own[place][0], 1.0, count, exact=True)
+        told = peers.gather({"place": place})
+        peers.close()
+        return [one.tobytes() for one in (*means, exact)], told
+
+    return side_by_side(work, len(given))
+
+
+# -- what is exchanged ---------------------------------------------------------------------------
+@pytest.mark.parametrize("bits", [32, 16, 8])
+@pytest.mark.parametrize("size", [2, 3, 4])
+def test_means_are_to_the_bit_those_of_shared_memory(
+    opened: list[Door], size: int, bits: int
+) -> None:
+    own = np.random.default_rng(size).normal(size=(size, 3, 1001)).astype(np.float32)
+    apart = meetings(opened, size, bits)
+    name = f"test-{secrets.token_hex(8)}"
+    together = [replace(one, name=name, addresses=(), door=None) for one in apart]
+    found, wanted = (exchanged(given, own, ROWS[-size:]) for given in (apart, together))
+    assert found == wanted
+    assert [told for _, told in found] == [[]] * (size - 1) + [
+        [{"place": place} for place in range(size)]
+    ]
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_fewer_numbers_than_peers(opened: list[Door], count: int) -> None:
+    own = np.arange(4 * count, dtype=np.float32).reshape(4, 1, count)
+    for means, _ in exchanged(meetings(opened, 4), own, (1, 1, 1, 1)):
+        assert means[0] == own.mean(axis=0)[0].tobytes()
+
+
+def test_large_arrays_that_all_send_at_once(opened: list[Door]) -> None:
+    """More than the buffers of the system hold, so that nobody could send first and receive then."""
+    own = np.ones((3, 1, 6_000_000), np.float32) * np.arange(1, 4, dtype=np.float32)[:, None, None]
+    for means, _ in exchanged(meetings(opened, 3), own, (1, 1, 1)):
+        assert np.frombuffer(means[0], np.float32).tolist()[::1_000_000] == [2.0] * 6
+
+
+@pytest.mark.parametrize(
+    ("size", "bits", "share"),
+    [(2, 32, 1.0), (2, 8, 0.25), (4, 32, 1.5), (4, 8, 0.75), (3, 16, 1.0)],
+)
+def test_bytes_that_each_sends(
+    opened: list[Door], monkeypatch: pytest.MonkeyPatch, size: int, bits: int, share: float
+) -> None:
+    """In shares of the array: all of it coded to all, or a share coded to each and the mean of one."""
+    sent: list[int] = []
+    flow = network_peers._Flow
+
+    class Counted(flow):  # type: ignore[misc,valid-type]
+        def __init__(self, link: Any, out: Sequence[memoryview], into: Any) -> None:
+            sent.append(sum(len(view) for view in out))
+            super().__init__(link, out, into)
+
+    monkeypatch.setattr(network_peers, "_Flow", Counted)
+    count, given = 24_000, meetings(opened, size, bits)
+    own = np.ones((size, count), np.float32)
+
+    def work(place: int) -> None:
+        peers = NetworkPeers(given[place], count, nothing)
+        peers.mean(own[place], 1.0, count)
+        peers.close()
+
+    side_by_side(work, size)
+    heads = size * (size - 1) * 16
+    assert (sum(sent) - heads) / size == share * 4 * count
+
+
+# -- who is let in -----------------------------------------------------------------------------
+def test_nobody_meets_without_the_secret(opened: list[Door]) -> None:
+    one, other = meetings(opened, 2)
+    given = [one, replace(other, secret=b"guessed")]
+    ended = threading.Event()
+
+    def tick() -> None:
+        if ended.is_set():
+            raise PeerLost("nobody came")
+
+    def work(place: int) -> str:
+        try:
+            met(given[place], 4, tick if place == 0 else nothing).close()
+        except (PeersApart, PeerLost) as error:
+            return error.message
+        finally:
+            if place == 1:
+                ended.set()
+        return "met"
+
+    waited, refused = side_by_side(work, 2)
+    assert waited == "nobody came"
+    assert refused == (
+        f"host {os.uname().nodename} cannot reach {one.addresses[0]}: it knows another secret"
+    )
+
+
+def test_strangers_are_shut_out_and_the_others_meet(
+    opened: list[Door], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(doors, "_HANDSHAKE_SECONDS", 0.3)
+    given = meetings(opened, 2)
+    place = given[0].addresses[0][1:]
+    silent = socket.create_connection(place)
+    rude = socket.create_connection(place)
+    rude.sendall(b"GET / HTTP/1.0\r\n\r\n" * 100)
+    left = socket.create_connection(place)
+    left.close()
+
+    def guess() -> None:
+        with suppress(Exception):
+            Client(place, authkey=b"guessed")
+
+    threading.Thread(target=guess, daemon=True).start()
+    own = np.ones((2, 1, 4), np.float32)
+    assert [means[0] for means, _ in exchanged(given, own, (1, 1))] == [own[0, 0].tobytes()] * 2
+    for one in (silent, rude):
+        one.close()
+
+
+def test_who_comes_to_another_one_than_it_meant_is_shut_out(opened: list[Door]) -> None:
+    """Where hosts have the same address each for itself, it may be found on the own one."""
+    given = meetings(opened, 3)
+    addresses = list(given[2].addresses)
+    addresses[1] = addresses[0]
+    lost = replace(given[2], addresses=addresses)
+
+    def work(place: int) -> list[str]:
+        return unreached([given[0], lost][place], nothing)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(network_peers, "_REACH_SECONDS", 1.0)
+        _, told = side_by_side(work, 2)
+    assert told == [
+        f"host {os.uname().nodename} cannot reach {addresses[1]}: the connection was closed before it was "
+        "known who is who"
+    ]
+
+
+def test_beyond_the_network_nobody_goes(opened: list[Door]) -> None:
+    _, other = meetings(opened, 2)
+    away = [Address("away", "192.0.2.1", 4000), other.addresses[1]]
+    with pytest.raises(
+        InvalidArgument, match=r"got the address 192\.0\.2\.1; allowed: .*127\.0\.0\.0/8"
+    ):
+        met(replace(other, addresses=away), 4, nothing)
+
+
+# -- who ends -----------------------------------------------------------------------------------
+def _mean_for_ever(meeting: Meeting) -> None:
+    peers = NetworkPeers(meeting, 1_000_000, nothing)
+    while True:
+        peers.mean(np.ones(1_000_000, np.float32), 1, 1_000_000)
+
+
+def test_a_peer_that_is_killed_is_missed_within_a_second(opened: list[Door]) -> None:
+    given = meetings(opened, 3)
+    child = multiprocessing.get_context("fork").Process(target=_mean_for_ever, args=(given[1],))
+    child.start()
+    assert child.pid is not None
+    killed: list[float] = []
+
+    def work(place: int) -> float:
+        peers = NetworkPeers(given[place], 1_000_000, nothing)
+        try:
+            for step in range(10_000):
+                peers.mean(np.ones(1_000_000, np.float32), 1, 1_000_000)
+                if step == 5 and place == 0:
+                    killed.append(time.monotonic())
+                    os.kill(child.pid or 0, signal.SIGKILL)
+        except PeerLost:
+            return time.monotonic()
+        finally:
+            peers.close()
+        raise AssertionError
+
+    noticed = side_by_side(lambda number: work(2 * number), 2)
+    child.join()
+    assert max(noticed) - killed[0] < 1.0
+
+
+@pytest.mark.parametrize("place", [0, 1])
+def test_who_waits_for_peers_can_be_stopped(opened: list[Door], place: int) -> None:
+    def tick() -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        met(meetings(opened, 2)[place], 4, tick)
+
+
+# -- who can be reached ----------------------------------------------------------------------------
+def test_all_look_whether_they_reach_each_other(opened: list[Door]) -> None:
+    given = meetings(opened, 4)
+    assert side_by_side(lambda place: unreached(given[place], nothing), 4) == [[]] * 4
+
+
+def test_a_door_that_is_shut_is_told_with_who_wanted_to_go_there(
+    opened: list[Door], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(network_peers, "_REACH_SECONDS", 0.5)
+    given = meetings(opened, 3)
+    opened[1].close()
+    told = unreached(given[2], nothing)
+    own = os.uname().nodename
+    assert told == [
+        f"host {own} cannot reach {given[0].addresses[0]}: it let nobody in within 0.5 s",
+        f"host {own} cannot reach {given[1].addresses[1]}: Connection refused",
+    ]
+    elsewhere = replace(given[2], door=opened[0])
+    with pytest.raises(PeersApart, match="in a trainer that listens on"):
+        NetworkPeers(elsewhere, 4, nothing)
+    with pytest.raises(PeersApart, match="in a trainer that does not listen"):
+        NetworkPeers(replace(given[2], door=None), 4, nothing)
+
+
+def test_doors_keep_to_the_ports_that_are_allowed(opened: list[Door]) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        first = min(taken.getsockname()[1], 65_534)
+        among = f"{first}-{first + 1}"
+        opened.append(Door(NETWORK, among))
+        assert opened[0].address.port == first + 1
+        with pytest.raises(InvalidArgument, match=f"peer_ports: got {among}; .* in use"):
+            Door(NETWORK, among)
+
+
+def test_a_host_without_an_address_in_the_network() -> None:
+    with pytest.raises(InvalidArgument, match=r"peer_network: got 203\.0\.113\.0/24; .* has 127"):
+        Door("203.0.113.0/24")
+
+
+def test_ip_of_version_6(opened: list[Door]) -> None:
+    if "::1" not in doors.own_addresses():
+        pytest.skip("this host has no addresses of version 6")
+    opened += [Door("::1/128"), Door("::1/128")]
+    addresses = [door.address for door in opened]
+    assert str(addresses[0]).startswith(f"[::1]:{addresses[0].port} of host ")
+    given = [
+        Meeting("", b"x", 2, place, place == 1, 32, addresses, opened[place]) for place in (0, 1)
+    ]
+    own = np.ones((2, 1, 4), np.float32)
+    assert [means[0] for means, _ in exchanged(given, own, (1, 1))] == [own[0, 0].tobytes()] * 2
