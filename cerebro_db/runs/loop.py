@@ -531,9 +531,9 @@ class Loop:
 
 
 # After these a round is made again.
-_LOSSES = (TrainerLost.sqlstate, PeerLost.sqlstate, PeersApart.sqlstate)
+_LOSSES = (TrainerLost.sqlstate, PeersApart.sqlstate, PeerLost.sqlstate)
 # Of failures of a round the first one of these kinds is the least likely to be the cause of others.
-_CONSEQUENCES = (TrainerLost.sqlstate, PeerLost.sqlstate, RunCancelled.sqlstate)
+_CONSEQUENCES = (*_LOSSES, RunCancelled.sqlstate)
 
 
 def _is_consequence(failure: Failure) -> int:

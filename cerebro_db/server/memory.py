@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from cerebro_db.configs.architecture_limits import ArchitectureLimits
 from cerebro_db.configs.settings import PEER_NETWORK_HINT, Settings
 from cerebro_db.errors import InvalidArgument, RunFailed
+from cerebro_db.server import network
 from cerebro_db.server.limits import bind
 from cerebro_db.training.doors import Door
 from cerebro_db.training.environment import configured
@@ -151,14 +152,15 @@ def open_door(gd: dict[str, Any], memory: WorkerMemory) -> Door:
         InvalidArgument: the catalog allows none, or none on this host.
     """
     if memory.door is None:
+        network.require(only_tcp=True)
         told = Fields.parse(gd.get(_PEERS) or "{}", "peers")
-        network = told.text("peer_network") if told.has("peer_network") else ""
-        if not network:
+        allowed = told.text("peer_network") if told.has("peer_network") else ""
+        if not allowed:
             raise InvalidArgument(
                 "peers: got trainers of several hosts; allowed: those of one, as the setting peer_network is empty",
                 hint=PEER_NETWORK_HINT,
             )
-        memory.door = Door(network, told.text("peer_ports") if told.has("peer_ports") else "")
+        memory.door = Door(allowed, told.text("peer_ports") if told.has("peer_ports") else "")
     return memory.door
 
 

@@ -8,6 +8,7 @@ then they tell which places of the round they have. What follows is not encrypte
 from __future__ import annotations
 
 import array
+import errno
 import fcntl
 import ipaddress
 import json
@@ -35,8 +36,9 @@ _HANDSHAKE_SECONDS = 5.0
 _WAIT_SECONDS = 0.1
 _WAITING = 128  # connections that nobody has looked at yet
 _MOST_BYTES = 256  # of a message before it is known who sends it
-# A host that says nothing any more is taken for lost: seconds, and tries.
-_SILENT_SECONDS, _TRIES = 30, 3
+# A host that says nothing any more is asked after so many seconds, so often; no limit for what it takes to read
+# what was sent, as its step may take longer.
+_SILENT_SECONDS, _TRIES = 10, 3
 _LET_IN = b"."
 _REFUSALS = (OSError, EOFError, AuthenticationError, ValueError)
 
@@ -72,6 +74,22 @@ class Pass:
     place: int
 
 
+class Going(NamedTuple):
+    """Way to another trainer.
+
+    Attributes:
+        address: of the other one.
+        socket: that is being connected.
+        deadline: until when it may take, on the clock ``time.monotonic``.
+        error: of what could not even be begun.
+    """
+
+    address: Address
+    socket: socket.socket
+    deadline: float
+    error: OSError | None = None
+
+
 class Door:
     """The listening socket of a trainer, which stays where it is from round to round.
 
@@ -97,6 +115,7 @@ class Door:
                 f"address, of which it has {', '.join(own) or 'none'}",
                 hint=PeersApart.advice,
             )
+        self._ports = ports(among)
         self._socket = _listening(ip, among)
         self.address = Address(_host(), ip, self._socket.getsockname()[1])
 
@@ -111,36 +130,54 @@ class Door:
 
         Raises:
             PeersApart: it cannot be reached, or does not let this one in.
-            InvalidArgument: its address is beyond the network.
+            InvalidArgument: its address is not among those that are allowed.
         """
-        if ipaddress.ip_address(address.ip) not in self.network:
+        return self.enter(self.go(address), own, place, tick)
+
+    def go(self, address: Address) -> Going:
+        """Begin to go to another trainer.
+
+        Raises:
+            InvalidArgument: as above.
+        """
+        if not self._is_allowed(address):
+            among = (
+                f" and ports {self._ports.start} to {self._ports.stop - 1}" if self._ports else ""
+            )
             raise InvalidArgument(
-                f"peers: got the address {address.ip}; allowed: those within {self.network}",
+                f"peers: got the address {address}; allowed: those within {self.network}{among}",
                 hint=PeersApart.advice,
             )
+        one = socket.socket(_family(address.ip), socket.SOCK_STREAM)
+        going = Going(address, one, time.monotonic() + CONNECT_SECONDS)
         try:
-            one = self._connected(address, tick)
-        except OSError as error:
-            raise self.apart(address, error.strerror or str(error)) from None
-        try:
-            _until_readable(one, tick)  # the other one may be at something else for a while
-            with _in_time(one), _talk(one) as link:
-                answer_challenge(link, own.secret)
-                deliver_challenge(link, own.secret)
-                link.send_bytes(json.dumps([own.place, place]).encode())
-                if link.recv_bytes(_MOST_BYTES) != _LET_IN:
-                    raise EOFError
+            one.bind((self.address.ip, 0))  # as which the other one lets it in
             one.setblocking(False)
-            return one
-        except _REFUSALS as error:
+            one.connect((address.ip, address.port))
+        except BlockingIOError:
+            pass
+        except OSError as error:
+            return going._replace(error=error)
+        return going
+
+    def enter(self, going: Going, own: Pass, place: int, tick: Tick) -> socket.socket:
+        """The connection to another trainer to which this one is going; the arguments are those of ``to``.
+
+        Raises:
+            PeersApart: as above.
+        """
+        one, address = going.socket, going.address
+        try:
+            _until_connected(going, tick)
+            _until_readable(one, tick)  # the other one may be at something else for a while
+            self._prove(one, own, place)
+        except BaseException as error:
             one.close()
-            reason = "the connection was closed before it was known who is who"
-            if isinstance(error, AuthenticationError):
-                reason = "it knows another secret"
-            raise self.apart(address, reason) from None
-        except BaseException:
-            one.close()
+            if isinstance(error, _REFUSALS):
+                raise self.apart(address, _reason(error)) from None
             raise
+        one.setblocking(False)
+        return one
 
     def come(self, own: Pass, tick: Tick) -> tuple[int, socket.socket]:
         """The next trainer that comes in, and its place; on anybody else the door is shut.
@@ -155,8 +192,10 @@ class Door:
             except TimeoutError:
                 tick()
                 continue
-            _set_up(one)
+            except ConnectionAbortedError:  # it has gone already
+                continue
             try:
+                _set_up(one)
                 if ipaddress.ip_address(ip.partition("%")[0]) not in self.network:
                     raise AuthenticationError
                 with _in_time(one), _talk(one) as link:
@@ -181,22 +220,21 @@ class Door:
         """Listen no more."""
         self._socket.close()
 
-    def _connected(self, address: Address, tick: Tick) -> socket.socket:
-        one = socket.socket(_family(address.ip), socket.SOCK_STREAM)
+    def _prove(self, one: socket.socket, own: Pass, place: int) -> None:
+        """Prove to belong to the round, and have the other one prove it."""
+        with _in_time(one), _talk(one) as link:
+            answer_challenge(link, own.secret)
+            deliver_challenge(link, own.secret)
+            link.send_bytes(json.dumps([own.place, place]).encode())
+            if link.recv_bytes(_MOST_BYTES) != _LET_IN:
+                raise EOFError
+
+    def _is_allowed(self, address: Address) -> bool:
         try:
-            one.bind((self.address.ip, 0))  # as which the other one lets it in
-            one.setblocking(False)
-            with suppress(BlockingIOError):
-                one.connect((address.ip, address.port))
-            _until_connected(one, tick)
-            code = one.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
-            if code:
-                raise OSError(code, os.strerror(code))
-            _set_up(one)
-        except BaseException:
-            one.close()
-            raise
-        return one
+            is_within = ipaddress.ip_address(address.ip) in self.network
+        except ValueError:
+            return False
+        return is_within and (not self._ports or address.port in self._ports)
 
 
 def _host() -> str:
@@ -228,12 +266,25 @@ def _listening(ip: str, among: str) -> socket.socket:
     )
 
 
-def _until_connected(one: socket.socket, tick: Tick) -> None:
-    deadline = time.monotonic() + CONNECT_SECONDS
-    while not _is_ready(one, select.POLLOUT):
-        if time.monotonic() > deadline:
-            raise TimeoutError(None, f"no answer within {CONNECT_SECONDS:g} s")
+def _until_connected(going: Going, tick: Tick) -> None:
+    if going.error is not None:
+        raise going.error
+    while not _is_ready(going.socket, select.POLLOUT):
+        if time.monotonic() > going.deadline:
+            raise OSError(errno.ETIMEDOUT, f"no answer within {CONNECT_SECONDS:g} s")
         tick()
+    code = going.socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+    if code:
+        raise OSError(code, os.strerror(code))
+    _set_up(going.socket)
+
+
+def _reason(error: BaseException) -> str:
+    """Why another trainer did not let this one in, or could not be reached."""
+    if isinstance(error, AuthenticationError):
+        return "it knows another secret"
+    told = error.strerror if isinstance(error, OSError) else None
+    return told or "the connection was closed before it was known who is who"
 
 
 def _until_readable(one: socket.socket, tick: Tick) -> None:
@@ -276,10 +327,9 @@ def _set_up(one: socket.socket) -> None:
     one.setblocking(True)
     one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     one.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    one.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, _SILENT_SECONDS // _TRIES)
-    one.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, _SILENT_SECONDS // _TRIES)
+    one.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, _SILENT_SECONDS)
+    one.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, _SILENT_SECONDS)
     one.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, _TRIES)
-    one.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _SILENT_SECONDS * 1000)
 
 
 # What other ways to ask need, a netlink socket, trainers are refused.

@@ -14,7 +14,6 @@ import struct
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
 
@@ -273,36 +272,34 @@ def unreached(meeting: Meeting, tick: Tick) -> list[str]:
         tick: called while waiting; raises to end that.
     """
     door, own = _door_of(meeting), Pass(meeting.secret, meeting.place)
-    deadline = time.monotonic() + _REACH_SECONDS
+    deadline, found = time.monotonic() + _REACH_SECONDS, []
+    # At the same time, as one that does not answer takes seconds.
+    ways = [door.go(address) for address in meeting.addresses[: meeting.place]]
 
     def in_time() -> None:
-        if time.monotonic() > deadline:
-            raise TimeoutError
-
-    def tried(place: int) -> str | None:
-        address = meeting.addresses[place]
-        try:
-            door.to(address, own, place, in_time).close()
-        except TimeoutError:
-            return door.apart(address, f"it let nobody in within {_REACH_SECONDS:g} s").message
-        except PeersApart as error:
-            return error.message
-        return None
-
-    def waits() -> None:
         tick()
-        in_time()
+        if time.monotonic() > deadline:
+            raise _TooLate
 
+    for place, way in enumerate(ways):
+        try:
+            door.enter(way, own, place, in_time).close()
+        except PeersApart as error:
+            found.append(error.message)
+        except _TooLate:
+            reason = f"it let nobody in within {_REACH_SECONDS:g} s"
+            found.append(door.apart(way.address, reason).message)
     awaited = set(range(meeting.place + 1, meeting.size))
-    with ThreadPoolExecutor(max(1, meeting.place)) as pool:
-        tries = [pool.submit(tried, place) for place in range(meeting.place)]
-        # Whoever does not come tells why.
-        with suppress(TimeoutError):
-            while awaited:
-                place, link = door.come(own, waits)
-                link.close()
-                awaited.discard(place)
-    return [told for one in tries if (told := one.result()) is not None]
+    with suppress(_TooLate):  # whoever does not come tells why
+        while awaited:
+            place, link = door.come(own, in_time)
+            link.close()
+            awaited.discard(place)
+    return found
+
+
+class _TooLate(Exception):
+    """All others must have come by now."""
 
 
 def _door_of(meeting: Meeting) -> Door:

@@ -62,11 +62,19 @@ def test_set_and_restore(dave: Person, alice: Person) -> None:
         ("trainer_cpus", "1,", "allowed: numbers and ranges"),
         ("trainer_cpus", "12345", "allowed: numbers and ranges"),
         ("trainer_network", "yes", "trainer_network: got 'yes'; allowed: off or on"),
-        ("peer_network", "10.1.0.1/16", "peer_network: got '10.1.0.1/16': 10.1.0.1/16 has host bits set"),
+        (
+            "peer_network",
+            "10.1.0.1/16",
+            "peer_network: got '10.1.0.1/16': 10.1.0.1/16 has host bits set",
+        ),
         ("peer_network", "10.1.0.0/33", "such as 10.1.0.0/16"),
         ("peer_network", "everywhere", "such as 10.1.0.0/16"),
         ("peer_network", "10.1.0.0/16,10.2.0.0/16", "such as 10.1.0.0/16"),
-        ("peer_ports", "80-90", "peer_ports: got '80-90'; allowed: a range of ports from 1024 to 65535"),
+        (
+            "peer_ports",
+            "80-90",
+            "peer_ports: got '80-90'; allowed: a range of ports from 1024 to 65535",
+        ),
         ("peer_ports", "40000", "such as 40000-40999"),
         ("peer_ports", "40999-40000", "such as 40000-40999"),
         ("peer_ports", "40000-70000", "such as 40000-40999"),
@@ -151,7 +159,9 @@ def test_only_superusers_say_where_the_server_sends_passwords(dave: Person, root
     assert root.rows("SELECT name FROM cerebro.catalog_settings") == []
 
 
-@pytest.mark.parametrize(("name", "value"), [("peer_network", "10.1.0.0/16"), ("peer_ports", "40000-40999")])
+@pytest.mark.parametrize(
+    ("name", "value"), [("peer_network", "10.1.0.0/16"), ("peer_ports", "40000-40999")]
+)
 def test_only_superusers_say_with_whom_trainers_connect(
     dave: Person, alice: Person, root: Person, name: str, value: str
 ) -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import multiprocessing
+import json
 import os
 import secrets
-import signal
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -202,23 +203,41 @@ def test_beyond_the_network_nobody_goes(opened: list[Door]) -> None:
     _, other = meetings(opened, 2)
     away = [Address("away", "192.0.2.1", 4000), other.addresses[1]]
     with pytest.raises(
-        InvalidArgument, match=r"got the address 192\.0\.2\.1; allowed: .*127\.0\.0\.0/8"
+        InvalidArgument,
+        match=r"got the address 192\.0\.2\.1:4000 of host away; allowed: .*127\.0\.0\.0/8",
     ):
         met(replace(other, addresses=away), 4, nothing)
 
 
 # -- who ends -----------------------------------------------------------------------------------
-def _mean_for_ever(meeting: Meeting) -> None:
-    peers = NetworkPeers(meeting, 1_000_000, nothing)
-    while True:
-        peers.mean(np.ones(1_000_000, np.float32), 1, 1_000_000)
+PEER = """
+import json, sys
+import numpy as np
+from cerebro_db.training.doors import Address, Door
+from cerebro_db.training.network_peers import NetworkPeers
+from cerebro_db.training.peers import Meeting
+door = Door("127.0.0.0/8")
+print(json.dumps(door.address), flush=True)
+addresses = [Address(*one) for one in json.loads(sys.stdin.readline())]
+peers = NetworkPeers(Meeting("", b"secret", 3, 1, False, 32, addresses, door), 1_000_000, lambda: None)
+while True:
+    peers.mean(np.ones(1_000_000, np.float32), 1, 1_000_000)
+"""
 
 
 def test_a_peer_that_is_killed_is_missed_within_a_second(opened: list[Door]) -> None:
-    given = meetings(opened, 3)
-    child = multiprocessing.get_context("fork").Process(target=_mean_for_ever, args=(given[1],))
-    child.start()
-    assert child.pid is not None
+    child = subprocess.Popen(
+        [sys.executable, "-c", PEER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert child.stdin is not None
+    assert child.stdout is not None
+    theirs = Address(*json.loads(child.stdout.readline()))
+    first, _, third = meetings(opened, 3)
+    addresses = [first.addresses[0], theirs, first.addresses[2]]
+    given = {
+        one.place: replace(one, secret=b"secret", addresses=addresses) for one in (first, third)
+    }
+    print(json.dumps(addresses), file=child.stdin, flush=True)
     killed: list[float] = []
 
     def work(place: int) -> float:
@@ -228,7 +247,7 @@ def test_a_peer_that_is_killed_is_missed_within_a_second(opened: list[Door]) -> 
                 peers.mean(np.ones(1_000_000, np.float32), 1, 1_000_000)
                 if step == 5 and place == 0:
                     killed.append(time.monotonic())
-                    os.kill(child.pid or 0, signal.SIGKILL)
+                    child.kill()
         except PeerLost:
             return time.monotonic()
         finally:
@@ -236,7 +255,7 @@ def test_a_peer_that_is_killed_is_missed_within_a_second(opened: list[Door]) -> 
         raise AssertionError
 
     noticed = side_by_side(lambda number: work(2 * number), 2)
-    child.join()
+    child.communicate()
     assert max(noticed) - killed[0] < 1.0
 
 
