@@ -133,6 +133,7 @@ def _done(plpy: Plpy, gd: dict[str, Any], call: dict[str, Any]) -> tuple[dict[st
     try:
         if "functions" in call:
             know_functions(gd, call["functions"])
+        if "peers" in call:
             know_peers(gd, call["peers"])
         function = _function(call["call"])
         return {

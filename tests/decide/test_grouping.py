@@ -72,6 +72,14 @@ def test_short_steps_are_not_shared() -> None:
     assert sizes(1, wide, 32) == [1]
 
 
+def test_gradients_that_leave_a_host_take_time() -> None:
+    for parameters, neighbours, size in (
+        (225_034, 2, 4), (1_000_000, 0, 4), (1_000_000, 1, 4), (1_000_000, 2, 1), (5_000_000, 1, 1),
+    ):  # fmt: skip
+        facts = replace(IMAGES, parameters=parameters)
+        assert sizes(1, facts, neighbours=neighbours) == [size]
+
+
 def test_little_work_is_not_shared() -> None:
     assert sizes(1, epochs=1) == [4]
     few = grouping.choose(Rule(4, 4, 4, 1), [costly(1, rows=100)])

@@ -39,8 +39,9 @@ CREATE OR REPLACE FUNCTION pg_temp.place(n integer) RETURNS text
 LANGUAGE plpython3u AS $$
 import os
 with open('/proc/sys/kernel/random/boot_id') as file:
-    found = os.stat('/tmp/cerebro-{}'.format(os.geteuid()))
-    return '{} {} {}'.format(file.read(), found.st_dev, found.st_ino)
+    boot = file.read()
+found = os.stat('/tmp/cerebro-{}'.format(os.geteuid()))
+return '{} {} {}'.format(boot, found.st_dev, found.st_ino)
 $$
 """
 

@@ -160,7 +160,7 @@ def test_nobody_meets_without_the_secret(opened: list[Door]) -> None:
 def test_strangers_are_shut_out_and_the_others_meet(
     opened: list[Door], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(doors, "_HANDSHAKE_SECONDS", 0.3)
+    monkeypatch.setattr(doors, "_HANDSHAKE_SECONDS", 1.0)
     given = meetings(opened, 2)
     place = given[0].addresses[0][1:]
     silent = socket.create_connection(place)
