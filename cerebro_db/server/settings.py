@@ -20,6 +20,7 @@ from cerebro_db.server.entry import entry, entry_of
 from cerebro_db.server.host import Host
 from cerebro_db.server.limits import bind
 from cerebro_db.training.devices import described
+from cerebro_db.training.doors import address_in
 from cerebro_db.training.environment import versions
 
 
@@ -129,6 +130,7 @@ def limits(plpy: Any, gd: dict[str, Any], settings: str) -> list[tuple[str, str,
         Name, value, and a warning or None.
     """
     known = Settings.of(json.loads(settings))
+    peers = _peers(known) if known.peer_network else []
     bind(known)
     memory = resource.getrlimit(resource.RLIMIT_DATA)[1] // 2**20
     cpus = ",".join(map(str, sorted(os.sched_getaffinity(0))))
@@ -140,4 +142,15 @@ def limits(plpy: Any, gd: dict[str, Any], settings: str) -> list[tuple[str, str,
         ("memory of a trainer", f"{memory} MB of {memory_mb()} MB", None),
         ("processors of a trainer", f"{cpus}; nice {nice}", None),
         ("network of a trainer", "none" if network.is_refused() else "that of the host", warning),
+        *peers,
     ]
+
+
+def _peers(settings: Settings) -> list[tuple[str, str, str | None]]:
+    """Where a trainer waits for those of other hosts."""
+    network.require(only_tcp=True)  # to ask for addresses takes a socket
+    try:
+        told, warning = address_in(settings.peer_network), None
+    except InvalidArgument as error:
+        told, warning = "no address", error.message
+    return [("peers of other hosts", f"{told} in {settings.peer_network}", warning)]

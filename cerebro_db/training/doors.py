@@ -107,14 +107,7 @@ class Door:
 
     def __init__(self, network: str, among: str = "") -> None:
         self.network: Network = ipaddress.ip_network(network)
-        own = own_addresses()
-        ip = next((one for one in own if ipaddress.ip_address(one) in self.network), None)
-        if ip is None:
-            raise InvalidArgument(
-                f"setting peer_network: got {network}; allowed: a network in which host {_host()} has an "
-                f"address, of which it has {', '.join(own) or 'none'}",
-                hint=PeersApart.advice,
-            )
+        ip = address_in(network)
         self._ports = ports(among)
         self._socket = _listening(ip, among)
         self.address = Address(_host(), ip, self._socket.getsockname()[1])
@@ -235,6 +228,23 @@ class Door:
         except ValueError:
             return False
         return is_within and (not self._ports or address.port in self._ports)
+
+
+def address_in(network: str) -> str:
+    """The first address of this host within a network.
+
+    Raises:
+        InvalidArgument: it has none there.
+    """
+    own, wanted = own_addresses(), ipaddress.ip_network(network)
+    for ip in own:
+        if ipaddress.ip_address(ip) in wanted:
+            return ip
+    raise InvalidArgument(
+        f"setting peer_network: got {network}; allowed: a network in which host {_host()} has an "
+        f"address, of which it has {', '.join(own) or 'none'}",
+        hint=PeersApart.advice,
+    )
 
 
 def _host() -> str:

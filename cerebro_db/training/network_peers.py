@@ -87,8 +87,8 @@ class NetworkPeers:
         bits = 32 if exact else self._bits
         coding, told = CODINGS[bits], np.zeros((self._size, 2))
         coded = np.zeros(0, coding.dtype)
-        if own is not None:
-            coded, scale = coding.coded(own)
+        if own is not None and rows > 0:
+            coded, scale = coding.coded(np.ascontiguousarray(own, np.float32))
             told[self._place] = rows, scale
         goes_to_all = bits * (self._size - 1) <= _BITS
         shares = [

@@ -121,6 +121,23 @@ tell(bind(has_peers=True))
 """
 
 
+PEERS = r"""
+import json
+from cerebro_db.server.settings import limits as found
+
+def told_of(peer_network):
+    given = {"max_worker_mb": "2000", "peer_network": peer_network}
+    return lambda: json.dumps(found(None, {}, json.dumps(given))[-1])
+
+if os.fork():
+    os.wait()
+    tell(told_of("127.0.0.0/8"))
+    tell(told_of("127.0.0.0/8"))
+else:
+    tell(told_of("203.0.113.0/24"))
+"""
+
+
 def told(script: str) -> list[str]:
     """What a process tells that has these limits."""
     done = subprocess.run(
@@ -156,6 +173,13 @@ def test_who_has_peers_on_other_hosts_opens_tcp_and_nothing_else() -> None:
     assert wider.startswith("TrainerBound the trainer began with a narrower trainer_network")
     assert none == str(["PermissionError"] * 3 + ["AF_UNIX"] + ["PermissionError"] * 6)
     assert anew.startswith("TrainerBound the trainer began with a narrower peer_network")
+
+
+def test_where_peers_of_other_hosts_come_in_is_told() -> None:
+    nowhere, there, again = told(PEERS)
+    assert nowhere.startswith('["peers of other hosts", "no address in 203.0.113.0/24", "setting')
+    assert there == '["peers of other hosts", "127.0.0.1 in 127.0.0.0/8", null]'
+    assert again.startswith("TrainerBound")  # another trainer tells
 
 
 @pytest.mark.parametrize(
