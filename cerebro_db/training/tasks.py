@@ -203,7 +203,10 @@ def _address(task: Fields) -> Address:
 def meeting_of(text: str, door: Door) -> Meeting:
     """The task of a look whether trainers of several hosts can reach each other."""
     task = Fields.parse(text)
-    return _meeting(task, task.integer("place", 0, MAX_PLACE), door)
+    found = _meeting(task, task.integer("place", 0, MAX_PLACE), door)
+    if not found.addresses:
+        raise InvalidArgument("task: got no addresses; allowed: those of all trainers")
+    return found
 
 
 def _served(task: Fields, size: int) -> Served:
