@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from multiprocessing.connection import Client
@@ -24,6 +24,8 @@ from cerebro_db.training import doors, network_peers
 from cerebro_db.training.doors import Address, Door
 from cerebro_db.training.network_peers import NetworkPeers, met, unreached
 from cerebro_db.training.peers import Meeting
+from tests.training import test_group
+from tests.training.conftest import Data, net
 from tests.training.test_group import side_by_side
 
 NETWORK = "127.0.0.0/8"
@@ -128,6 +130,31 @@ def test_bytes_that_each_sends(
     side_by_side(work, size)
     heads = size * (size - 1) * 16
     assert (sum(sent) - heads) / size == share * 4 * count
+
+
+@pytest.mark.parametrize(("bits", "is_pipelined"), [(32, False), (8, True)])
+def test_hops_come_to_the_bits_of_one_host(
+    opened: list[Door],
+    recipe: Callable[..., Any],
+    monkeypatch: pytest.MonkeyPatch,
+    bits: int,
+    is_pipelined: bool,
+) -> None:
+    data = Data((20, 17), partitions=3)
+    given = recipe(net(), f"{test_group.LOSS},optimizer='Adam(lr=0.01)'")
+    start = test_group.initial(given, data)
+
+    def weights() -> bytes:
+        found, _ = test_group.parts_of(
+            given, data, start, [37, 37, 21], bits=bits, is_pipelined=is_pipelined
+        )
+        return found
+
+    together = weights()
+    monkeypatch.setattr(
+        test_group, "meetings", lambda size, leads: meetings(opened, size, leads=leads)
+    )
+    assert weights() == together
 
 
 # -- who is let in -----------------------------------------------------------------------------
