@@ -11,7 +11,7 @@ from cerebro_db.configs.settings import PEER_NETWORK_HINT, Settings
 from cerebro_db.errors import InvalidArgument, RunFailed
 from cerebro_db.server import network
 from cerebro_db.server.limits import bind
-from cerebro_db.training.doors import Door
+from cerebro_db.training.doors import Door, Tick
 from cerebro_db.training.environment import configured
 from cerebro_db.training.fields import Fields
 from cerebro_db.training.functions import Function, know
@@ -145,22 +145,32 @@ def know_peers(gd: dict[str, Any], settings: str | None) -> None:
     gd[_PEERS] = settings
 
 
-def open_door(gd: dict[str, Any], memory: WorkerMemory) -> Door:
+def peers_allowed(gd: dict[str, Any]) -> Settings:
+    """Settings by which trainers of other hosts are found, as the catalog has told.
+
+    Raises:
+        InvalidArgument: it allows none.
+    """
+    told = Settings.of(Fields.parse(gd.get(_PEERS) or "{}", "peers").mapping())
+    if not told.peer_network:
+        raise InvalidArgument(
+            "peers: got trainers of several hosts; allowed: those of one, as the setting peer_network is empty",
+            hint=PEER_NETWORK_HINT,
+        )
+    return told
+
+
+def open_door(gd: dict[str, Any], memory: WorkerMemory, tick: Tick) -> Door:
     """Where trainers of other hosts come in.
 
     Raises:
-        InvalidArgument: the catalog allows none, or none on this host.
+        InvalidArgument: the catalog allows none.
+        PeersApart: there is none on this host.
     """
     if memory.door is None:
+        told = peers_allowed(gd)
         network.require(only_tcp=True)
-        told = Fields.parse(gd.get(_PEERS) or "{}", "peers")
-        allowed = told.text("peer_network") if told.has("peer_network") else ""
-        if not allowed:
-            raise InvalidArgument(
-                "peers: got trainers of several hosts; allowed: those of one, as the setting peer_network is empty",
-                hint=PEER_NETWORK_HINT,
-            )
-        memory.door = Door(allowed, told.text("peer_ports") if told.has("peer_ports") else "")
+        memory.door = Door(told.peer_network, told.peer_ports, tick)
     return memory.door
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import json
 import os
 import platform
@@ -10,7 +11,7 @@ from typing import Any
 
 import cerebro_db
 from cerebro_db.configs.settings import OF_SUPERUSERS, Settings, parse_setting
-from cerebro_db.errors import InvalidArgument, NotPermitted
+from cerebro_db.errors import InvalidArgument, NotPermitted, PeersApart
 from cerebro_db.postgres import gpus
 from cerebro_db.postgres.sessions import check_dsn
 from cerebro_db.relay.machine import memory_mb
@@ -150,7 +151,7 @@ def _peers(settings: Settings) -> list[tuple[str, str, str | None]]:
     """Where a trainer waits for those of other hosts."""
     network.require(only_tcp=True)  # to ask for addresses takes a socket
     try:
-        told, warning = address_in(settings.peer_network), None
-    except InvalidArgument as error:
+        told, warning = address_in(ipaddress.ip_network(settings.peer_network)), None
+    except PeersApart as error:
         told, warning = "no address", error.message
     return [("peers of other hosts", f"{told} in {settings.peer_network}", warning)]

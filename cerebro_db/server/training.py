@@ -12,7 +12,7 @@ from cerebro_db.configs.settings import Settings
 from cerebro_db.errors import CerebroError, InvalidArgument, InvalidState, OutOfMemory, concerns_all
 from cerebro_db.server.computing import Tick, as_ours, compute, computing
 from cerebro_db.server.entry import entry
-from cerebro_db.server.memory import WorkerMemory, open_door, recall, remember
+from cerebro_db.server.memory import WorkerMemory, open_door, peers_allowed, recall, remember
 from cerebro_db.server.settings import settings_of
 from cerebro_db.training import state as states
 from cerebro_db.training.buffers import decode_features, decode_targets
@@ -84,10 +84,11 @@ def prepare(
     return compute(plpy, work)
 
 
-def prepared(plpy: Any, gd: dict[str, Any], text: str) -> WorkerMemory:
+def prepared(tick: Tick, plpy: Any, gd: dict[str, Any], text: str) -> WorkerMemory:
     """Get ready in a session that only statements of a run reach, unless that was done for it.
 
     Args:
+        tick: called while waiting; raises to end that.
         plpy: the server's interface.
         gd: what the process keeps.
         text: JSON of what ``prepare`` is told elsewhere, and of the settings.
@@ -96,10 +97,12 @@ def prepared(plpy: Any, gd: dict[str, Any], text: str) -> WorkerMemory:
         raise InvalidArgument(f"kind: got {PREPARE}; allowed where sessions are told once: from 0")
     given = Fields.parse(text)
     has_peers = given.flag("peers", False)
+    if has_peers:  # which anybody's task can say: before this process gets the filter of those that have
+        peers_allowed(gd)
     memory = recall(gd) if gd.get(_PREPARED) == text else _made_ready(plpy, gd, given, has_peers)
     gd[_PREPARED] = text
     if has_peers:
-        open_door(gd, memory)
+        open_door(gd, memory, tick)
     return memory
 
 
@@ -131,7 +134,7 @@ def prepare_process(plpy: Any, gd: dict[str, Any], task: str | None) -> str:
     Returns:
         JSON of what belongs in the manifest of the run, and where trainers of other hosts come in.
     """
-    memory = compute(plpy, lambda tick: prepared(plpy, gd, task or ""))
+    memory = compute(plpy, lambda tick: prepared(tick, plpy, gd, task or ""))
     door = {} if memory.door is None else {"address": memory.door.address._asdict()}
     return json.dumps(configured() | door)
 
@@ -139,11 +142,15 @@ def prepare_process(plpy: Any, gd: dict[str, Any], task: str | None) -> str:
 @entry
 @computing
 def try_peers(tick: Tick, gd: dict[str, Any], task: str | None) -> str:
-    """Go to the trainers of other hosts, which look for this one at the same time; JSON of why that fails."""
+    """Go to the trainers of other hosts, which look for this one at the same time.
+
+    Returns:
+        JSON of places that cannot be reached, with why.
+    """
     from cerebro_db.training.network_peers import unreached
     from cerebro_db.training.tasks import meeting_of
 
-    return json.dumps(unreached(meeting_of(task or "", open_door(gd, recall(gd))), tick))
+    return json.dumps(unreached(meeting_of(task or "", open_door(gd, recall(gd), tick)), tick))
 
 
 @entry
@@ -164,7 +171,7 @@ def train_step(
 ) -> int:
     """Begin a hop, take a chunk of its state, or feed it with a buffer."""
     if kind == PREPARE:
-        return compute(plpy, lambda tick: prepared(plpy, gd, task or "").token)
+        return compute(plpy, lambda tick: prepared(tick, plpy, gd, task or "").token)
     memory = recall(gd)
     if kind == BEGIN:
         return memory.begin(_Opening(task or "", weights))

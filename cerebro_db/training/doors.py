@@ -1,8 +1,8 @@
 """Doors: where trainers of several hosts find each other, and who is let in.
 
 A trainer listens on an address of its host within the network that an administrator has allowed. Both ends of
-a connection prove that they know the secret of their round, by HMAC, as ``multiprocessing.connection`` has it;
-then they tell which places of the round they have. What follows is not encrypted.
+a connection prove by HMAC that they know the secret of their round, and which places of it they have. What
+follows is neither encrypted nor signed.
 """
 
 from __future__ import annotations
@@ -10,37 +10,50 @@ from __future__ import annotations
 import array
 import errno
 import fcntl
+import hmac
 import ipaddress
-import json
+import math
 import os
 import select
 import socket
 import struct
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Generator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing import AuthenticationError
-from multiprocessing.connection import Connection, answer_challenge, deliver_challenge
 from pathlib import Path
 from typing import NamedTuple
 
 from cerebro_db.configs.settings import ports
-from cerebro_db.errors import InvalidArgument, PeersApart
+from cerebro_db.errors import PeersApart
 
 Tick = Callable[[], None]
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 CONNECT_SECONDS = 5.0
 _HANDSHAKE_SECONDS = 5.0
+# For trainers of before to leave their ports.
+_PORT_SECONDS, _PORT_WAIT_SECONDS = 10.0, 0.1
 _WAIT_SECONDS = 0.1
-_WAITING = 128  # connections that nobody has looked at yet
-_MOST_BYTES = 256  # of a message before it is known who sends it
+_WAITING = 1024  # connections that nobody has looked at yet
+# Of those that have not proved anything so many are heard at a time, beside those that are awaited.
+_STRANGERS = 64
 # A host that says nothing any more is asked after so many seconds, so often; no limit for what it takes to read
 # what was sent, as its step may take longer.
 _SILENT_SECONDS, _TRIES = 10, 3
-_LET_IN = b"."
-_REFUSALS = (OSError, EOFError, AuthenticationError, ValueError)
+_REFUSALS = (OSError, EOFError, AuthenticationError)
+# What accept tells of a connection that has ended already, or of the network, as accept(2) lists it.
+_PASSING = {
+    errno.EAGAIN, errno.ECONNABORTED, errno.EINTR, errno.ENETDOWN, errno.EPERM, errno.EPROTO, errno.ENOPROTOOPT,
+    errno.EHOSTDOWN, errno.ENONET, errno.EHOSTUNREACH, errno.EOPNOTSUPP, errno.ENETUNREACH, errno.ETIMEDOUT,
+}  # fmt: skip
+# Who lets in sends a number; who comes sends one, its place and the place that it means, and the proof of
+# these; who lets in answers with its own proof. Each proof is good for one direction.
+_HASH, _NONCE = "sha256", 32
+_PLACES = struct.Struct("<2I")
+_HELLO = struct.Struct(f"<{_NONCE}s{_PLACES.size}s32s")
+_COMES, _LETS_IN, _REFUSED = b"comes", b"lets in", bytes(32)
+Steps = Generator[int, bytes, int]
 
 
 class Address(NamedTuple):
@@ -73,21 +86,21 @@ class Pass:
     secret: bytes
     place: int
 
+    def proof(self, *parts: bytes) -> bytes:
+        """Proof of knowing the secret, for these parts; all but the first have one length."""
+        return hmac.digest(self.secret, b"".join(parts), _HASH)
 
-class Going(NamedTuple):
-    """Way to another trainer.
+
+class Met(NamedTuple):
+    """Trainers that a trainer has met.
 
     Attributes:
-        address: of the other one.
-        socket: that is being connected.
-        deadline: until when it may take, on the clock ``time.monotonic``.
-        error: of what could not even be begun.
+        links: to them, by their places.
+        reasons: why it could not go to others, by their places.
     """
 
-    address: Address
-    socket: socket.socket
-    deadline: float
-    error: OSError | None = None
+    links: dict[int, socket.socket]
+    reasons: dict[int, PeersApart]
 
 
 class Door:
@@ -96,114 +109,51 @@ class Door:
     Args:
         network: within which all addresses have to be, such as ``10.1.0.0/16``.
         among: ports to choose from, such as ``40000-40999``; empty for any.
+        tick: called while waiting for a port; raises to end that.
 
     Attributes:
         network: as above.
         address: where it is.
 
     Raises:
-        InvalidArgument: this host has no address there, or none of the ports is free.
+        PeersApart: this host has no address there, or none of the ports gets free.
     """
 
-    def __init__(self, network: str, among: str = "") -> None:
+    def __init__(self, network: str, among: str = "", tick: Tick = lambda: None) -> None:
         self.network: Network = ipaddress.ip_network(network)
-        ip = address_in(network)
         self._ports = ports(among)
-        self._socket = _listening(ip, among)
-        self.address = Address(_host(), ip, self._socket.getsockname()[1])
+        ip = address_in(self.network)
+        self.socket = _listening(ip, self._ports, tick)
+        self.address = Address(_host(), ip, self.socket.getsockname()[1])
 
-    def to(self, address: Address, own: Pass, place: int, tick: Tick) -> socket.socket:
-        """A connection to another trainer, which has a place in the same round.
-
-        Args:
-            address: of the other one.
-            own: of this one.
-            place: that the other one must have.
-            tick: called while waiting; raises to end that.
-
-        Raises:
-            PeersApart: it cannot be reached, or does not let this one in.
-            InvalidArgument: its address is not among those that are allowed.
-        """
-        return self.enter(self.go(address), own, place, tick)
-
-    def go(self, address: Address) -> Going:
-        """Begin to go to another trainer.
-
-        Raises:
-            InvalidArgument: as above.
-        """
-        if not self._is_allowed(address):
-            among = (
-                f" and ports {self._ports.start} to {self._ports.stop - 1}" if self._ports else ""
-            )
-            raise InvalidArgument(
-                f"peers: got the address {address}; allowed: those within {self.network}{among}",
-                hint=PeersApart.advice,
-            )
-        one = socket.socket(_family(address.ip), socket.SOCK_STREAM)
-        going = Going(address, one, time.monotonic() + CONNECT_SECONDS)
-        try:
-            one.bind((self.address.ip, 0))  # as which the other one lets it in
-            one.setblocking(False)
-            one.connect((address.ip, address.port))
-        except BlockingIOError:
-            pass
-        except OSError as error:
-            return going._replace(error=error)
-        return going
-
-    def enter(self, going: Going, own: Pass, place: int, tick: Tick) -> socket.socket:
-        """The connection to another trainer to which this one is going; the arguments are those of ``to``.
-
-        Raises:
-            PeersApart: as above.
-        """
-        one, address = going.socket, going.address
-        try:
-            _until_connected(going, tick)
-            _until_readable(one, tick)  # the other one may be at something else for a while
-            self._prove(one, own, place)
-        except BaseException as error:
-            one.close()
-            if isinstance(error, _REFUSALS):
-                raise self.apart(address, _reason(error)) from None
-            raise
-        one.setblocking(False)
-        return one
-
-    def come(self, own: Pass, tick: Tick) -> tuple[int, socket.socket]:
-        """The next trainer that comes in, and its place; on anybody else the door is shut.
+    def meet(
+        self, own: Pass, addresses: Sequence[Address], tick: Tick, seconds: float = math.inf
+    ) -> Met:
+        """Go to the trainers before this one, and let in those after it; on anybody else the door is shut.
 
         Args:
-            own: of this one.
+            own: place of this one, and what all of them know.
+            addresses: of all of them, by their places.
             tick: called while waiting; raises to end that.
+            seconds: until when all of them are tried; without, it ends with the first one that cannot be reached.
+
+        Raises:
+            PeersApart: an address is not among those that are allowed.
         """
-        while True:
-            try:
-                one, (ip, *_) = self._socket.accept()
-            except TimeoutError:
+        found, deadline = _Gathering(self, own, addresses), time.monotonic() + seconds
+        try:
+            while found.awaited and not (found.met.reasons and seconds == math.inf):
+                found.serve()
                 tick()
-                continue
-            except ConnectionAbortedError:  # it has gone already
-                continue
-            try:
-                _set_up(one)
-                if ipaddress.ip_address(ip.partition("%")[0]) not in self.network:
-                    raise AuthenticationError
-                with _in_time(one), _talk(one) as link:
-                    deliver_challenge(link, own.secret)
-                    answer_challenge(link, own.secret)
-                    theirs, wanted = json.loads(link.recv_bytes(_MOST_BYTES))
-                    if (
-                        wanted != own.place
-                    ):  # with such a network it has come to another one than it meant
-                        raise EOFError
-                    link.send_bytes(_LET_IN)
-                one.setblocking(False)
-                return int(theirs), one
-            except (*_REFUSALS, TypeError):
-                one.close()
+                if time.monotonic() > deadline:
+                    found.give_up(seconds)
+                    break
+        except BaseException:
+            found.met_none()
+            raise
+        finally:
+            found.close()
+        return found.met
 
     def apart(self, address: Address, reason: str) -> PeersApart:
         """Error that tells from where to where there is no way."""
@@ -211,39 +161,240 @@ class Door:
 
     def close(self) -> None:
         """Listen no more."""
-        self._socket.close()
+        self.socket.close()
 
-    def _prove(self, one: socket.socket, own: Pass, place: int) -> None:
-        """Prove to belong to the round, and have the other one prove it."""
-        with _in_time(one), _talk(one) as link:
-            answer_challenge(link, own.secret)
-            deliver_challenge(link, own.secret)
-            link.send_bytes(json.dumps([own.place, place]).encode())
-            if link.recv_bytes(_MOST_BYTES) != _LET_IN:
-                raise EOFError
+    def check(self, address: Address) -> None:
+        """Refuse an address to which this trainer may not go.
 
-    def _is_allowed(self, address: Address) -> bool:
-        try:
+        Raises:
+            PeersApart: it is not among those that are allowed.
+        """
+        with suppress(ValueError):
             is_within = ipaddress.ip_address(address.ip) in self.network
-        except ValueError:
-            return False
-        return is_within and (not self._ports or address.port in self._ports)
+            if is_within and (not self._ports or address.port in self._ports):
+                return
+        among = f" and ports {self._ports.start} to {self._ports.stop - 1}" if self._ports else ""
+        raise PeersApart(
+            f"peers: got the address {address}; allowed: those within {self.network}{among}"
+        )
 
 
-def address_in(network: str) -> str:
+class _Talk:
+    """A connection whose ends are about to prove who they are.
+
+    Args:
+        one: the connection, which does not block.
+        steps: of the proof: yield how many bytes they want, get these, and end with a place.
+        place: of the trainer to which this one goes; None where one has come.
+        seconds: that it may take.
+
+    Attributes:
+        link, place: as above.
+        is_connecting: whether nobody has answered yet.
+    """
+
+    def __init__(self, one: socket.socket, steps: Steps, place: int | None, seconds: float) -> None:
+        self.link, self.place, self._steps = one, place, steps
+        self.is_connecting = place is not None
+        self._came, self._wanted = b"", next(steps)
+        self.takes(seconds)
+
+    def takes(self, seconds: float) -> None:
+        """Have it end after so many seconds."""
+        self._deadline, self._seconds = time.monotonic() + seconds, seconds
+
+    def in_time(self) -> None:
+        """Refuse one that takes too long."""
+        if time.monotonic() > self._deadline:
+            raise OSError(errno.ETIMEDOUT, f"no answer within {self._seconds:g} s")
+
+    def connected(self) -> None:
+        """Be at the other end, which may be at something else for a while."""
+        code = self.link.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        if code:
+            raise OSError(code, os.strerror(code))
+        _set_up(self.link)
+        self.is_connecting = False
+        self.takes(math.inf)
+
+    def go_on(self) -> int | None:
+        """Take what has come; at the end the place of the other one."""
+        with suppress(BlockingIOError):
+            came = self.link.recv(self._wanted - len(self._came))
+            if not came:
+                raise EOFError
+            self._came += came
+        if len(self._came) < self._wanted:
+            return None
+        whole, self._came = self._came, b""
+        try:
+            self._wanted = self._steps.send(whole)
+        except StopIteration as end:
+            return int(end.value)
+        self.takes(_HANDSHAKE_SECONDS)
+        return None
+
+
+class _Gathering:
+    """A trainer on its way to those before it, which lets in those after it; whoever can go on is served.
+
+    Attributes:
+        met: whom it has met.
+        awaited: places of those of whom it is not known yet.
+    """
+
+    def __init__(self, door: Door, own: Pass, addresses: Sequence[Address]) -> None:
+        self._door, self._own, self._addresses = door, own, addresses
+        for address in addresses[: own.place]:
+            door.check(address)
+        self.met, self.awaited = Met({}, {}), set(range(len(addresses))) - {own.place}
+        self._talks: dict[int, _Talk] = {}  # by the numbers of their sockets, the oldest first
+        self._poll = select.poll()
+        self._poll.register(door.socket, select.POLLIN)
+        for place in range(own.place):
+            self._go(place)
+
+    def serve(self) -> None:
+        """Have those go on who can, or wait a moment."""
+        for number, _ in self._poll.poll(_WAIT_SECONDS * 1e3):
+            if number == self._door.socket.fileno():
+                self._let_in()
+            elif number in self._talks:
+                talk = self._talks[number]
+                self._try(talk, lambda talk=talk: self._go_on(talk))
+        for talk in list(self._talks.values()):
+            self._try(talk, talk.in_time)
+
+    def give_up(self, seconds: float) -> None:
+        """Tell of those who have not let this one in."""
+        for talk in self._talks.values():
+            if talk.place is not None:
+                self._unreached(talk.place, f"it let nobody in within {seconds:g} s")
+
+    def met_none(self) -> None:
+        """Leave those that it has met."""
+        for link in self.met.links.values():
+            link.close()
+
+    def close(self) -> None:
+        """Leave those that have proved nothing."""
+        for talk in self._talks.values():
+            talk.link.close()
+
+    def _go(self, place: int) -> None:
+        """Begin to go to another one."""
+        address = self._addresses[place]
+        try:
+            one = socket.socket(_family(address.ip), socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+            talk = _Talk(one, _coming(one, self._own, place), place, CONNECT_SECONDS)
+            self._talks[one.fileno()] = talk
+            one.bind((self._door.address.ip, 0))  # as which the other one lets it in
+            with suppress(BlockingIOError):
+                one.connect(address[1:])
+            self._poll.register(one, select.POLLOUT)
+        except OSError as error:
+            self._unreached(place, _reason(error))
+
+    def _let_in(self) -> None:
+        """Hear one who has come."""
+        try:
+            one, (ip, *_) = self._door.socket.accept()
+        except OSError as error:
+            if error.errno not in _PASSING:
+                raise
+            return
+        try:
+            if ipaddress.ip_address(ip.partition("%")[0]) not in self._door.network:
+                raise AuthenticationError
+            _set_up(one)
+            one.setblocking(False)
+            steps = _letting_in(one, self._own, self.awaited)
+            self._talks[one.fileno()] = _Talk(one, steps, None, _HANDSHAKE_SECONDS)
+            self._poll.register(one, select.POLLIN)
+        except _REFUSALS:
+            self._talks.pop(one.fileno(), None)
+            one.close()
+        came = [talk for talk in self._talks.values() if talk.place is None]
+        if len(came) > len(self.awaited) + _STRANGERS:
+            self._end(came[0])
+            came[0].link.close()
+
+    def _go_on(self, talk: _Talk) -> None:
+        if talk.is_connecting:
+            talk.connected()
+            self._poll.modify(talk.link, select.POLLIN)
+            return
+        place = talk.go_on()
+        if place is not None:
+            self._end(talk)
+            self.met.links[place] = talk.link
+            self.awaited.discard(place)
+
+    def _try(self, talk: _Talk, work: Callable[[], None]) -> None:
+        """Shut out whoever does not get to the point."""
+        try:
+            work()
+        except _REFUSALS as error:
+            self._end(talk)
+            talk.link.close()
+            if talk.place is not None:
+                self._unreached(talk.place, _reason(error))
+
+    def _end(self, talk: _Talk) -> None:
+        self._poll.unregister(talk.link)
+        del self._talks[talk.link.fileno()]
+
+    def _unreached(self, place: int, reason: str) -> None:
+        self.met.reasons[place] = self._door.apart(self._addresses[place], reason)
+        self.awaited.discard(place)
+
+
+def _coming(one: socket.socket, own: Pass, place: int) -> Steps:
+    """Prove to belong to a round to the one that has a place in it, and have that prove it."""
+    theirs = yield _NONCE
+    mine, places = os.urandom(_NONCE), _PLACES.pack(own.place, place)
+    _tell(one, _HELLO.pack(mine, places, own.proof(_COMES, theirs, mine, places)))
+    answer = yield len(_REFUSED)
+    if not hmac.compare_digest(answer, own.proof(_LETS_IN, theirs, mine, places)):
+        raise AuthenticationError
+    return place
+
+
+def _letting_in(one: socket.socket, own: Pass, awaited: set[int]) -> Steps:
+    """Have one that has come prove that it belongs to the round, and prove it to that."""
+    mine = os.urandom(_NONCE)
+    _tell(one, mine)
+    theirs, places, proof = _HELLO.unpack((yield _HELLO.size))
+    if not hmac.compare_digest(proof, own.proof(_COMES, mine, theirs, places)):
+        _tell(one, _REFUSED)
+        raise AuthenticationError
+    place, wanted = _PLACES.unpack(places)
+    # Where hosts have the same address each for itself, it has come to another one than it meant.
+    if wanted != own.place or place not in awaited or place < own.place:
+        raise EOFError
+    _tell(one, own.proof(_LETS_IN, mine, theirs, places))
+    return int(place)
+
+
+def _tell(one: socket.socket, message: bytes) -> None:
+    """Send a message, for which there is room in a connection that is new."""
+    if one.send(message) < len(message):
+        raise EOFError
+
+
+def address_in(network: Network) -> str:
     """The first address of this host within a network.
 
     Raises:
-        InvalidArgument: it has none there.
+        PeersApart: it has none there.
     """
-    own, wanted = own_addresses(), ipaddress.ip_network(network)
+    own = own_addresses()
     for ip in own:
-        if ipaddress.ip_address(ip) in wanted:
+        if ipaddress.ip_address(ip) in network:
             return ip
-    raise InvalidArgument(
+    raise PeersApart(
         f"setting peer_network: got {network}; allowed: a network in which host {_host()} has an "
-        f"address, of which it has {', '.join(own) or 'none'}",
-        hint=PeersApart.advice,
+        f"address, of which it has {', '.join(own) or 'none'}"
     )
 
 
@@ -255,38 +406,31 @@ def _family(ip: str) -> socket.AddressFamily:
     return socket.AF_INET6 if ":" in ip else socket.AF_INET
 
 
-def _listening(ip: str, among: str) -> socket.socket:
-    """A socket that listens on the first port that is free."""
-    for port in ports(among) or (0,):
-        one = socket.socket(_family(ip), socket.SOCK_STREAM)
-        try:
-            if port:  # also where connections of before have just ended
-                one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            one.bind((ip, port))
-            one.listen(_WAITING)
-            one.settimeout(_WAIT_SECONDS)
-            return one
-        except OSError as error:
-            one.close()
-            reason = error.strerror
-    raise InvalidArgument(
-        f"setting peer_ports: got {among or 'none'}; allowed: ports of which one is free on {ip} of host {_host()}: "
-        f"{reason}",
-        hint=PeersApart.advice,
-    )
-
-
-def _until_connected(going: Going, tick: Tick) -> None:
-    if going.error is not None:
-        raise going.error
-    while not _is_ready(going.socket, select.POLLOUT):
-        if time.monotonic() > going.deadline:
-            raise OSError(errno.ETIMEDOUT, f"no answer within {CONNECT_SECONDS:g} s")
+def _listening(ip: str, among: range, tick: Tick) -> socket.socket:
+    """A socket that listens on the first port that is free, or gets free soon."""
+    deadline = time.monotonic() + _PORT_SECONDS
+    while True:
+        for port in among or (0,):
+            one = socket.socket(_family(ip), socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+            try:
+                if port:  # also where connections of before have just ended
+                    one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                one.bind((ip, port))
+                one.listen(_WAITING)
+                return one
+            except OSError as error:
+                one.close()
+                reason = error.strerror
+        if time.monotonic() > deadline:
+            break
         tick()
-    code = going.socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
-    if code:
-        raise OSError(code, os.strerror(code))
-    _set_up(going.socket)
+        time.sleep(_PORT_WAIT_SECONDS)
+    got = f"{among.start}-{among.stop - 1}" if among else "none"
+    raise PeersApart(
+        f"setting peer_ports: got {got}; allowed: ports of which one is free on {ip} of host {_host()}: {reason}",
+        hint="each trainer of a host takes one, and for a while those of before have theirs: give at least twice as "
+        "many as the host has segments, for each run that goes on at the same time",
+    )
 
 
 def _reason(error: BaseException) -> str:
@@ -297,44 +441,8 @@ def _reason(error: BaseException) -> str:
     return told or "the connection was closed before it was known who is who"
 
 
-def _until_readable(one: socket.socket, tick: Tick) -> None:
-    while not _is_ready(one, select.POLLIN):
-        tick()
-
-
-def _is_ready(one: socket.socket, what: int) -> bool:
-    poll = select.poll()
-    poll.register(one, what)
-    return bool(poll.poll(_WAIT_SECONDS * 1e3))
-
-
-@contextmanager
-def _in_time(one: socket.socket) -> Iterator[None]:
-    """End a connection whose other end does not get to the point."""
-
-    def end() -> None:
-        with suppress(OSError):
-            one.shutdown(socket.SHUT_RDWR)
-
-    timer = threading.Timer(_HANDSHAKE_SECONDS, end)
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
-
-
-@contextmanager
-def _talk(one: socket.socket) -> Iterator[Connection]:
-    """Messages of ``multiprocessing.connection`` over a socket, which is left open."""
-    with Connection(os.dup(one.fileno())) as link:
-        yield link
-
-
 def _set_up(one: socket.socket) -> None:
     """Have a connection send at once, and end where the other host says nothing any more."""
-    one.setblocking(True)
     one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     one.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     one.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, _SILENT_SECONDS)

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from cerebro_db.errors import InvalidArgument, PeerLost, PeersApart
-from cerebro_db.training.doors import Door, Pass, Tick
+from cerebro_db.training.doors import Address, Door, Pass, Tick
 from cerebro_db.training.peers import (
     CODINGS,
     MAX_FLOATS,
@@ -38,7 +38,8 @@ _WAIT_SECONDS = 0.1
 _BITS = 32  # of a number of a mean
 _PART = struct.Struct("<2d")  # rows, scale
 _SIZE = struct.Struct("<Q")
-_MOST_TOLD = 2**30
+_MOST_TOLD = 2**24
+_BLOCK = 2**18  # numbers that are summed at a time: the same bits, and less memory
 Incoming = Iterator[memoryview]
 
 
@@ -78,6 +79,7 @@ class NetworkPeers:
         except BaseException:
             self.close()
             raise
+        self._addresses = meeting.addresses
 
     # -- together --------------------------------------------------------------------
     def mean(
@@ -98,8 +100,13 @@ class NetworkPeers:
         parts = self._parts(coding, coded, told, shares)
         share = shares[self._place]
         mean = np.empty(count, np.float32)
-        read = (coding.read(part, scale) for part, scale in zip(parts, told[:, 1], strict=True))
-        mean[share] = mean_of(read, told[:, 0], share.stop - share.start)
+        for start in range(0, share.stop - share.start, _BLOCK):
+            block = mean[share][start : start + _BLOCK]
+            read = (
+                coding.read(part[start : start + _BLOCK], scale)
+                for part, scale in zip(parts, told[:, 1], strict=True)
+            )
+            block[:] = mean_of(read, told[:, 0], len(block))
         if not goes_to_all:
             self._exchange(
                 {place: [_bytes_of(mean[share])] for place in self._links},
@@ -140,16 +147,11 @@ class NetworkPeers:
 
     # -- inside ----------------------------------------------------------------------
     def _meet(self, meeting: Meeting) -> None:
-        """Go to those before this one, and let in those after it."""
+        """Be where all of them are."""
         door, own = _door_of(meeting), Pass(meeting.secret, meeting.place)
-        for place in range(meeting.place):
-            self._links[place] = door.to(meeting.addresses[place], own, place, self.tick)
-        while len(self._links) < meeting.size - 1:
-            place, link = door.come(own, self.tick)
-            if not meeting.place < place < meeting.size or place in self._links:
-                link.close()
-                raise PeerLost(f"peers did not meet: place {place} of {meeting.size} is taken")
-            self._links[place] = link
+        self._links, reasons = door.meet(own, meeting.addresses, self.tick)
+        for error in reasons.values():
+            raise error
 
     def _parts(
         self, coding: Coding, own: np.ndarray, told: np.ndarray, shares: Sequence[slice]
@@ -192,7 +194,7 @@ class NetworkPeers:
         flows: dict[int, _Flow] = {}
         # Each begins with the one after it, so that not all send to the same one.
         for place in sorted(self._links, key=lambda place: (place - self._place) % self._size):
-            flow = _Flow(self._links[place], out[place], into[place])
+            flow = _Flow(self._links[place], out[place], into[place], self._addresses[place])
             if flow.wants:
                 flows[flow.number] = flow
                 poll.register(flow.number, flow.wants)
@@ -217,13 +219,16 @@ class _Flow:
         link: to the peer.
         out: what goes there.
         into: where to put what comes; the next place is asked for when one is full.
+        address: of the peer.
 
     Attributes:
         number: of the socket, as the system knows it.
     """
 
-    def __init__(self, link: socket.socket, out: Sequence[memoryview], into: Incoming) -> None:
-        self._link, self._into = link, into
+    def __init__(
+        self, link: socket.socket, out: Sequence[memoryview], into: Incoming, address: Address
+    ) -> None:
+        self._link, self._into, self._address = link, into, address
         self.number = link.fileno()
         self._out = deque(view for view in out if len(view))
         self._free = self._next()
@@ -242,7 +247,7 @@ class _Flow:
             with suppress(BlockingIOError):
                 self._receive()
         except OSError:
-            raise PeerLost("a peer has ended") from None
+            raise self._lost() from None
 
     def _send(self) -> None:
         while self._out:
@@ -255,51 +260,30 @@ class _Flow:
         while self._free is not None:
             came = self._link.recv_into(self._free)
             if not came:
-                raise PeerLost("a peer has ended")
+                raise self._lost()
             self._free = self._free[came:]
             if not len(self._free):
                 self._free = self._next()
+
+    def _lost(self) -> PeerLost:
+        return PeerLost(f"the peer at {self._address} has ended")
 
     def _next(self) -> memoryview | None:
         return next((view for view in self._into if len(view)), None)
 
 
-def unreached(meeting: Meeting, tick: Tick) -> list[str]:
-    """Errors of the trainers of a meeting that this one has to go to and cannot; all look at the same time.
+def unreached(meeting: Meeting, tick: Tick) -> list[tuple[int, str]]:
+    """Trainers of a meeting that this one cannot reach, and why; all look at the same time.
 
     Args:
         meeting: of which nothing but the way to each other is tried.
         tick: called while waiting; raises to end that.
     """
-    door, own = _door_of(meeting), Pass(meeting.secret, meeting.place)
-    deadline, found = time.monotonic() + _REACH_SECONDS, []
-    # At the same time, as one that does not answer takes seconds.
-    ways = [door.go(address) for address in meeting.addresses[: meeting.place]]
-
-    def in_time() -> None:
-        tick()
-        if time.monotonic() > deadline:
-            raise _TooLate
-
-    for place, way in enumerate(ways):
-        try:
-            door.enter(way, own, place, in_time).close()
-        except PeersApart as error:
-            found.append(error.message)
-        except _TooLate:
-            reason = f"it let nobody in within {_REACH_SECONDS:g} s"
-            found.append(door.apart(way.address, reason).message)
-    awaited = set(range(meeting.place + 1, meeting.size))
-    with suppress(_TooLate):  # whoever does not come tells why
-        while awaited:
-            place, link = door.come(own, in_time)
-            link.close()
-            awaited.discard(place)
-    return found
-
-
-class _TooLate(Exception):
-    """All others must have come by now."""
+    own = Pass(meeting.secret, meeting.place)
+    links, reasons = _door_of(meeting).meet(own, meeting.addresses, tick, _REACH_SECONDS)
+    for link in links.values():
+        link.close()
+    return [(place, error.message) for place, error in sorted(reasons.items())]
 
 
 def _door_of(meeting: Meeting) -> Door:
@@ -310,12 +294,18 @@ def _door_of(meeting: Meeting) -> Door:
     """
     door, told = meeting.door, meeting.addresses[meeting.place]
     if door is None:
-        raise PeersApart(f"peers: got the address {told} in a trainer that does not listen")
+        raise PeersApart(
+            f"peers: got the address {told} in a trainer that does not listen", hint=_ELSEWHERE
+        )
     if door.address[1:] != told[1:]:
         raise PeersApart(
-            f"peers: got the address {told} in a trainer that listens on {door.address}"
+            f"peers: got the address {told} in a trainer that listens on {door.address}",
+            hint=_ELSEWHERE,
         )
     return door
+
+
+_ELSEWHERE = "the round is made again, with trainers that tell anew where they listen"
 
 
 def _bytes_of(array: np.ndarray) -> memoryview:

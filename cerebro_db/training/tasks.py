@@ -184,6 +184,10 @@ def _meeting(group: Fields, place: int, door: Door | None) -> Meeting:
     listed = group.objects("addresses") if group.has("addresses") else []
     if listed and len(listed) != size:
         raise InvalidArgument(f"group: got {len(listed)} addresses; allowed: {size}")
+    if len(listed) > _MOST_APART:
+        raise InvalidArgument(f"group: got {len(listed)} addresses; allowed: {_MOST_APART}")
+    addresses = tuple(map(_address, listed))
+    _check_apart(addresses)
     return Meeting(
         group.text("name"),
         group.text("secret").encode(),
@@ -191,13 +195,25 @@ def _meeting(group: Fields, place: int, door: Door | None) -> Meeting:
         place,
         group.flag("leads"),
         group.integer("bits", 8, 32),
-        tuple(map(_address, listed)),
+        addresses,
         door,
     )
 
 
 def _address(task: Fields) -> Address:
     return Address(task.text("host"), task.text("ip"), task.integer("port", 1, 65_535))
+
+
+def _check_apart(addresses: Sequence[Address]) -> None:
+    """Refuse trainers that are told to be in the same place."""
+    known: dict[tuple[Any, ...], Address] = {}
+    for one in addresses:
+        other = known.setdefault(one[1:], one)
+        if other is not one:
+            raise PeersApart(f"peers: got {one} and {other}; allowed: another address for each")
+
+
+_MOST_APART = 1000  # trainers, each of which opens a connection to all others
 
 
 def meeting_of(text: str, door: Door) -> Meeting:

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+import tracemalloc
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -19,7 +20,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cerebro_db.errors import InvalidArgument, PeerLost, PeersApart
+from cerebro_db.errors import PeerLost, PeersApart
 from cerebro_db.training import doors, network_peers
 from cerebro_db.training.doors import Address, Door
 from cerebro_db.training.network_peers import NetworkPeers, met, unreached
@@ -114,9 +115,9 @@ def test_bytes_that_each_sends(
     flow = network_peers._Flow
 
     class Counted(flow):  # type: ignore[misc,valid-type]
-        def __init__(self, link: Any, out: Sequence[memoryview], into: Any) -> None:
+        def __init__(self, link: Any, out: Sequence[memoryview], *others: Any) -> None:
             sent.append(sum(len(view) for view in out))
-            super().__init__(link, out, into)
+            super().__init__(link, out, *others)
 
     monkeypatch.setattr(network_peers, "_Flow", Counted)
     count, given = 24_000, meetings(opened, size, bits)
@@ -214,15 +215,18 @@ def test_who_comes_to_another_one_than_it_meant_is_shut_out(opened: list[Door]) 
     addresses[1] = addresses[0]
     lost = replace(given[2], addresses=addresses)
 
-    def work(place: int) -> list[str]:
+    def work(place: int) -> list[tuple[int, str]]:
         return unreached([given[0], lost][place], nothing)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(network_peers, "_REACH_SECONDS", 1.0)
         _, told = side_by_side(work, 2)
     assert told == [
-        f"host {os.uname().nodename} cannot reach {addresses[1]}: the connection was closed before it was "
-        "known who is who"
+        (
+            1,
+            f"host {os.uname().nodename} cannot reach {addresses[1]}: the connection was closed before it was "
+            "known who is who",
+        )
     ]
 
 
@@ -230,7 +234,7 @@ def test_beyond_the_network_nobody_goes(opened: list[Door]) -> None:
     _, other = meetings(opened, 2)
     away = [Address("away", "192.0.2.1", 4000), other.addresses[1]]
     with pytest.raises(
-        InvalidArgument,
+        PeersApart,
         match=r"got the address 192\.0\.2\.1:4000 of host away; allowed: .*127\.0\.0\.0/8",
     ):
         met(replace(other, addresses=away), 4, nothing)
@@ -310,8 +314,8 @@ def test_a_door_that_is_shut_is_told_with_who_wanted_to_go_there(
     told = unreached(given[2], nothing)
     own = os.uname().nodename
     assert told == [
-        f"host {own} cannot reach {given[0].addresses[0]}: it let nobody in within 0.5 s",
-        f"host {own} cannot reach {given[1].addresses[1]}: Connection refused",
+        (0, f"host {own} cannot reach {given[0].addresses[0]}: it let nobody in within 0.5 s"),
+        (1, f"host {own} cannot reach {given[1].addresses[1]}: Connection refused"),
     ]
     elsewhere = replace(given[2], door=opened[0])
     with pytest.raises(PeersApart, match="in a trainer that listens on"):
@@ -320,21 +324,123 @@ def test_a_door_that_is_shut_is_told_with_who_wanted_to_go_there(
         NetworkPeers(replace(given[2], door=None), 4, nothing)
 
 
-def test_doors_keep_to_the_ports_that_are_allowed(opened: list[Door]) -> None:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        first = min(taken.getsockname()[1], 65_534)
-        among = f"{first}-{first + 1}"
-        opened.append(Door(NETWORK, among))
-        assert opened[0].address.port == first + 1
-        with pytest.raises(InvalidArgument, match=f"peer_ports: got {among}; .* in use"):
-            Door(NETWORK, among)
+@pytest.fixture
+def among() -> str:
+    """A range of two ports that nobody has, below those that the system gives."""
+    for first in range(20_000, 30_000, 2):
+        try:
+            with socket.socket() as one, socket.socket() as other:
+                one.bind(("127.0.0.1", first))
+                other.bind(("127.0.0.1", first + 1))
+                return f"{first}-{first + 1}"
+        except OSError:
+            continue
+    raise AssertionError
+
+
+def test_doors_keep_to_the_ports_that_are_allowed(
+    opened: list[Door], among: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(doors, "_PORT_SECONDS", 0.2)
+    opened += [Door(NETWORK, among), Door(NETWORK, among)]
+    assert "-".join(str(door.address.port) for door in opened) == among
+    with pytest.raises(PeersApart, match=f"peer_ports: got {among}; .* in use") as caught:
+        Door(NETWORK, among)
+    assert "at least twice as many" in (caught.value.hint or "")
+
+
+def test_a_port_of_a_trainer_that_is_about_to_end_is_waited_for(
+    opened: list[Door], among: str
+) -> None:
+    opened += [Door(NETWORK, among), Door(NETWORK, among)]
+    ticks: list[None] = []
+
+    def tick() -> None:
+        ticks.append(None)
+        if len(ticks) == 3:
+            opened[1].close()
+
+    opened.append(Door(NETWORK, among, tick))
+    assert opened[2].address == opened[1].address
+
+    def stop() -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        Door(NETWORK, among, stop)
 
 
 def test_a_host_without_an_address_in_the_network() -> None:
-    with pytest.raises(InvalidArgument, match=r"peer_network: got 203\.0\.113\.0/24; .* has 127"):
+    with pytest.raises(PeersApart, match=r"peer_network: got 203\.0\.113\.0/24; .* has 127"):
         Door("203.0.113.0/24")
+
+
+def test_many_strangers_delay_nobody(opened: list[Door], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those who prove nothing are heard beside the others, so many at a time."""
+    given = meetings(opened, 3)
+    strangers = [socket.create_connection(given[0].addresses[0][1:]) for _ in range(100)]
+    monkeypatch.setattr(doors, "_STRANGERS", 8)
+    own, begun = np.ones((3, 1, 4), np.float32), time.monotonic()
+    for means, _ in exchanged(given, own, (1, 1, 1)):
+        assert means[0] == own[0, 0].tobytes()
+    assert time.monotonic() - begun < 2.0
+    for one in strangers:
+        one.close()
+
+
+def test_one_way_that_is_shut_is_no_fault_of_the_others(
+    opened: list[Door], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that waits for an answer lets others in meanwhile."""
+    monkeypatch.setattr(network_peers, "_REACH_SECONDS", 1.0)
+    given = meetings(opened, 4)  # nobody serves the first door
+    told = side_by_side(lambda number: unreached(given[number + 1], nothing), 3)
+    assert [[place for place, _ in reasons] for reasons in told] == [[0]] * 3
+
+
+def test_proofs_are_good_for_one_direction_and_for_these_places(opened: list[Door]) -> None:
+    """Whoever brings the words of one to another gets nowhere."""
+    given = meetings(opened, 3)
+    relay = socket.create_server(("127.0.0.1", 0))
+    addresses = list(given[2].addresses)
+    addresses[1] = Address("relay", *relay.getsockname())  # which brings all to the first one
+    lost = replace(given[2], addresses=addresses)
+
+    def carry() -> None:
+        came, _ = relay.accept()
+        with came, socket.create_connection(given[0].addresses[0][1:]) as gone:
+            came.sendall(gone.recv(4096))
+            gone.sendall(came.recv(4096))
+            came.sendall(gone.recv(4096))
+
+    thread = threading.Thread(target=carry, daemon=True)
+    thread.start()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(network_peers, "_REACH_SECONDS", 1.0)
+        _, told = side_by_side(lambda place: unreached([given[0], lost][place], nothing), 2)
+    thread.join()
+    relay.close()
+    assert [place for place, _ in told] == [1]
+    assert "before it was known who is who" in told[0][1]
+
+
+def test_sums_take_little_memory(opened: list[Door]) -> None:
+    count, given = 4_000_000, meetings(opened, 2)
+    own = np.ones((2, count), np.float32)
+
+    def work(place: int) -> None:
+        peers = NetworkPeers(given[place], count, nothing)
+        peers.mean(own[place], 1.0, count)
+        peers.close()
+
+    tracemalloc.start()
+    try:
+        side_by_side(work, 2)
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    # What came of the other one, and the mean: of two peers, beside blocks.
+    assert most < 5 * own[0].nbytes
 
 
 def test_ip_of_version_6(opened: list[Door]) -> None:
