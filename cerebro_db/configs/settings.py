@@ -100,14 +100,8 @@ def parse_setting(name: str, text: str) -> int | str:
     Raises:
         InvalidArgument: a name that is not known, or a value that is not allowed.
     """
-    if name == "tensorboard_dir":
-        return _directory(name, text)
     if name in _FORMS:
-        return _FORMS[name](text)
-    if name == "trainer_network":
-        return _switch(name, text)
-    if name == "keep_runs":
-        return _days(name, text)
+        return _FORMS[name](name, text)
     if name not in _RANGES:
         known = [field.name for field in fields(Settings)]
         raise unknown("settings", "setting", name, known)
@@ -130,12 +124,12 @@ def _directory(name: str, text: str) -> str:
     return path
 
 
-def _cpus(text: str) -> str:
+def _cpus(name: str, text: str) -> str:
     """A list of processors without spaces, or nothing."""
     listed = "".join(text.split())
     if listed and not (_CPUS.fullmatch(listed) and processors(listed)):
         raise InvalidArgument(
-            f"setting trainer_cpus: got {shown(text)}; allowed: numbers and ranges such as 0-3,8"
+            f"setting {name}: got {shown(text)}; allowed: numbers and ranges such as 0-3,8"
         )
     return listed
 
@@ -148,24 +142,24 @@ def processors(listed: str) -> frozenset[int]:
     return frozenset(cpu for low, high in ranges for cpu in range(low, high + 1))
 
 
-def _network(text: str) -> str:
+def _network(name: str, text: str) -> str:
     """A network in its shortest form, or nothing."""
     given = text.strip()
     try:
         return str(ipaddress.ip_network(given)) if given else ""
     except ValueError as error:
         raise InvalidArgument(
-            f"setting peer_network: got {shown(text)}: {error}; allowed: an address and the length of its "
+            f"setting {name}: got {shown(text)}: {error}; allowed: an address and the length of its "
             "prefix, such as 10.1.0.0/16 or fd00:1::/64"
         ) from None
 
 
-def _ports(text: str) -> str:
+def _ports(name: str, text: str) -> str:
     """A range of ports without spaces, or nothing."""
     given = "".join(text.split())
     if given and not ports(given):
         raise InvalidArgument(
-            f"setting peer_ports: got {shown(text)}; allowed: a range of ports from 1024 to 65535, such as "
+            f"setting {name}: got {shown(text)}; allowed: a range of ports from 1024 to 65535, such as "
             "40000-40999"
         )
     return given
@@ -203,21 +197,21 @@ def _days(name: str, text: str) -> str:
 _AGE = re.compile(r"[1-9][0-9]{0,4} (?:hour|day|week|month|year)s?", re.ASCII)
 
 
-def _worker_dsn(text: str) -> str:
+def _worker_dsn(name: str, text: str) -> str:
     hint = "keep passwords in a file of the server's user: passfile=..., or service=...; docs/install.md tells all keywords"
     if "\0" in text:
-        raise InvalidArgument("setting worker_dsn: got a text with a NUL character")
+        raise InvalidArgument(f"setting {name}: got a text with a NUL character")
     if not _DSN.fullmatch(text):
         # It may hold a password: it is not shown.
         raise InvalidArgument(
-            "setting worker_dsn: got something else than keyword=value pairs; "
+            f"setting {name}: got something else than keyword=value pairs; "
             "allowed: these, as in host=localhost port=5433",
             hint=hint,
         )
     for keyword in _PAIR.findall(text):
         if keyword not in WORKER_DSN_KEYWORDS:
             raise InvalidArgument(
-                f"setting worker_dsn: got a connection string with the keyword {shown(keyword)}; "
+                f"setting {name}: got a connection string with the keyword {shown(keyword)}; "
                 "allowed: host, port, dbname, service, passfile, require_auth, and those of TLS, GSSAPI and timeouts",
                 hint=hint,
             )
@@ -235,10 +229,13 @@ OF_SUPERUSERS = {
     "peer_ports": "on which ports trainers wait for connections",
     "worker_dsn": "where the server sends passwords to",
 }
-_FORMS: Mapping[str, Callable[[str], str]] = {
+_FORMS: Mapping[str, Callable[[str, str], str]] = {
+    "keep_runs": _days,
     "peer_network": _network,
     "peer_ports": _ports,
+    "tensorboard_dir": _directory,
     "trainer_cpus": _cpus,
+    "trainer_network": _switch,
     "worker_dsn": _worker_dsn,
 }
 

@@ -6,6 +6,7 @@ import json
 import math
 import secrets
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -63,6 +64,9 @@ from cerebro_db.postgres.states import StateStore, StateTable
 # A worker that has not stopped then is left to itself.
 STOP_SECONDS = 1.0
 _MOST_TOLD = 3
+# Looks whether trainers of several hosts reach each other, and what one of them may end with.
+_LOOKS = 2
+_PASSING = (TrainerLost.sqlstate, PeersApart.sqlstate)
 WRITE_EVENTS = "SELECT cerebro._write_events(%s)"
 _PREPARE_PROCESS = "cerebro._prepare_process(cerebro._with_functions(%s))"
 
@@ -169,9 +173,10 @@ class WorkerSessions:
         self._free_since: dict[int, float] = {}
         # Of the rounds under way whose hops are made together, by configuration.
         self._meetings: dict[int, _Meeting] = {}
-        self._has_tried = False
-        # Why trainers of several hosts cannot reach each other.
-        self._apart: list[str] = []
+        # Whether trainers of several hosts reach each other: looks so far, and what the last one has told,
+        # by the place that cannot be reached.
+        self._looks, self._is_reached = 0, False
+        self._apart: list[tuple[int, str]] = []
 
     # -- the port ----------------------------------------------------------------
     def start(self) -> None:
@@ -214,8 +219,10 @@ class WorkerSessions:
             self._place.pool.tick()
             self._ticked = now
         for worker in busy:
-            task, result = worker.task, self._advanced(worker)
-            self._check_peers()
+            task, is_trying = worker.task, worker.is_trying
+            result = self._advanced(worker)
+            if is_trying:
+                result = self._looked(result)
             if result is not None:
                 yield Outcome(worker.number, task, result)
 
@@ -375,14 +382,14 @@ class WorkerSessions:
         """True if nobody can begin a round yet, as not all trainers are where the others are told."""
         if any(worker.is_busy and worker.task is None for worker in self._workers):
             return True
-        if self._has_tried:
+        if self._is_reached:
             return False
         self._try_peers()
         return True
 
     def _try_peers(self) -> None:
         """Have all trainers look whether they can reach each other, before any hop."""
-        self._has_tried = True
+        self._looks, self._apart = self._looks + 1, []
         meeting = _Meeting()
         keys = sorted(self._place.hosts)
         for place, key in enumerate(keys):
@@ -392,19 +399,28 @@ class WorkerSessions:
             sql = self._call(worker, "cerebro._try_peers(%s)", [json.dumps(told)])
             worker.session.send(*sql)
 
-    def _check_peers(self) -> None:
-        """Refuse to train where trainers cannot reach each other, when all have looked.
+    def _looked(self, result: Result | None) -> Result | None:
+        """Take note of what a trainer has seen; when all have looked and not all is well they do so once more.
+
+        A trainer that was lost or late meanwhile is another one then.
 
         Raises:
             PeersApart: from where to where there is no way.
         """
-        if not self._apart or any(worker.is_trying for worker in self._workers):
-            return
-        told = "; ".join(self._apart[:_MOST_TOLD])
-        more = (
-            f"; and {len(self._apart) - _MOST_TOLD} more" if len(self._apart) > _MOST_TOLD else ""
-        )
-        raise PeersApart(f"trainers of several hosts: {told}{more}")
+        if isinstance(result, Failure):
+            if result.sqlstate not in _PASSING:
+                return result
+            self._apart.append((-1, result.message))
+        if any(worker.is_trying for worker in self._workers):
+            return None
+        if not self._apart:
+            self._is_reached = True
+        elif self._looks < _LOOKS:
+            for worker in self._workers:
+                worker.unprepared = True
+        else:
+            raise _apart(self._apart)
+        return None
 
     def _told_of(self, meeting: _Meeting, keys: Sequence[int]) -> dict[str, Any]:
         """Description of a meeting of the trainers of some partitions, in the order of their places."""
@@ -581,7 +597,7 @@ class WorkerSessions:
     def _ready(self, worker: _Worker, told: list[Any]) -> Ready | None:
         """A worker is ready, or has looked whether it can reach the others."""
         if worker.is_trying:
-            self._apart += [reason for reasons in told for reason in reasons]
+            self._apart += [(place, reason) for reasons in told for place, reason in reasons]
             return None
         for manifest in told:
             worker.address = manifest.pop("address", None)
@@ -762,6 +778,14 @@ class WorkerSessions:
         """End the sessions of a run; idle trainers stay with their keeper for the next one."""
         for worker in self._workers:
             worker.session.close()
+
+
+def _apart(told: Sequence[tuple[int, str]]) -> PeersApart:
+    """Error of ways that there are not, of which the place that most complain of comes first."""
+    count = Counter(place for place, _ in told)
+    ordered = [reason for _, reason in sorted(told, key=lambda one: (-count[one[0]], one))]
+    more = f"; and {len(ordered) - _MOST_TOLD} more" if len(ordered) > _MOST_TOLD else ""
+    return PeersApart(f"trainers of several hosts: {'; '.join(ordered[:_MOST_TOLD])}{more}")
 
 
 def _works(session: Session) -> bool:

@@ -347,8 +347,10 @@ def with_groups(
     if spec.use_gpus or (packed.is_spread and wanted not in (None, partitions)):
         most = 1
     most = min(most, chosen.group or partitions, wanted or partitions)
-    processors = chosen.processors or min(request.cores, partitions)
-    rule = Rule(partitions, processors, most, spec.epochs, chosen.neighbours or neighbours)
+    neighbours = chosen.neighbours or neighbours
+    here = neighbours or partitions  # of one host, whose processors are those that are known
+    processors = chosen.processors or min(request.cores, here) * partitions // here
+    rule = Rule(partitions, processors, most, spec.epochs, neighbours)
     spec = replace(spec, processors=processors, largest_group=largest_of(rule, configurations))
     if spec.largest_group == 1:
         return spec
@@ -418,16 +420,17 @@ def check_way(strategy: str, packed: PackedTable, neighbours: int, network: str)
     """
     partitions = len(packed.partitions)
     if strategy in SIDE_BY_SIDE and neighbours < partitions and not network:
-        raise no_way(f"strategy: got {strategy!r}", packed, neighbours)
+        hint = f"{PEER_NETWORK_HINT}; strategy := {HOPPER!r} moves nothing but states"
+        raise no_way(f"strategy: got {strategy!r}", packed, neighbours, hint)
 
 
-def no_way(got: str, packed: PackedTable, neighbours: int) -> NotSupported:
+def no_way(got: str, packed: PackedTable, neighbours: int, hint: str) -> NotSupported:
     """Error of trainers that are on several hosts, where no network is allowed to them."""
     return NotSupported(
         f"{got} for {packed.relation.name}, whose {len(packed.partitions)} partitions are on segments of several "
         f"hosts, at most {neighbours} of them on one; allowed: partitions on one host, as the setting peer_network is "
         "empty, so that trainers of others have no way to each other",
-        hint=f"{PEER_NETWORK_HINT}; strategy := {HOPPER!r} moves nothing but states",
+        hint=hint,
     )
 
 
@@ -447,7 +450,9 @@ def hosts_of_peers(
     if len(counts) < 2:
         return {}
     if not network:
-        raise no_way(f"strategy: got {spec.schedule!r}", setup.packed, max(counts.values()))
+        # A run that has begun keeps its strategy.
+        got, most = f"strategy: got {spec.schedule!r}", max(counts.values())
+        raise no_way(got, setup.packed, most, PEER_NETWORK_HINT)
     return found
 
 

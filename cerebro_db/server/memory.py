@@ -13,7 +13,6 @@ from cerebro_db.server import network
 from cerebro_db.server.limits import bind
 from cerebro_db.training.doors import Door, Tick
 from cerebro_db.training.environment import configured
-from cerebro_db.training.fields import Fields
 from cerebro_db.training.functions import Function, know
 
 if TYPE_CHECKING:
@@ -151,7 +150,7 @@ def peers_allowed(gd: dict[str, Any]) -> Settings:
     Raises:
         InvalidArgument: it allows none.
     """
-    told = Settings.of(Fields.parse(gd.get(_PEERS) or "{}", "peers").mapping())
+    told = Settings.of(json.loads(gd.get(_PEERS) or "{}"))
     if not told.peer_network:
         raise InvalidArgument(
             "peers: got trainers of several hosts; allowed: those of one, as the setting peer_network is empty",

@@ -36,7 +36,7 @@ def measure_step(
 ) -> int:
     """Begin a scan, add a configuration, or feed it with a buffer."""
     if kind == PREPARE:
-        return compute(plpy, lambda tick: prepared(plpy, gd, task or "").token)
+        return compute(plpy, lambda tick: prepared(plpy, gd, task or "", tick).token)
     memory = recall(gd)
 
     def work(tick: Tick) -> int:
@@ -215,7 +215,7 @@ def predict_spread(
         names, sizes, rows: ids, bytes and features of the rows that came before and with this one.
     """
     if kind == PREPARE:
-        compute(plpy, lambda tick: prepared(plpy, gd, task or "").begin(_Stream()))
+        compute(plpy, lambda tick: prepared(plpy, gd, task or "", tick).begin(_Stream()))
         return None
     memory = recall(gd)
     stream: _Stream = memory.current(memory.token, _Stream)

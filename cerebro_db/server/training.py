@@ -84,20 +84,22 @@ def prepare(
     return compute(plpy, work)
 
 
-def prepared(tick: Tick, plpy: Any, gd: dict[str, Any], text: str) -> WorkerMemory:
+def prepared(plpy: Any, gd: dict[str, Any], text: str, tick: Tick) -> WorkerMemory:
     """Get ready in a session that only statements of a run reach, unless that was done for it.
 
     Args:
-        tick: called while waiting; raises to end that.
         plpy: the server's interface.
         gd: what the process keeps.
         text: JSON of what ``prepare`` is told elsewhere, and of the settings.
+        tick: called while waiting; raises to end that.
     """
     if not plpy.asks_nothing:
         raise InvalidArgument(f"kind: got {PREPARE}; allowed where sessions are told once: from 0")
     given = Fields.parse(text)
     has_peers = given.flag("peers", False)
-    if has_peers:  # which anybody's task can say: before this process gets the filter of those that have
+    if (
+        has_peers
+    ):  # which anybody's task can say: before this process gets the filter of those that have
         peers_allowed(gd)
     memory = recall(gd) if gd.get(_PREPARED) == text else _made_ready(plpy, gd, given, has_peers)
     gd[_PREPARED] = text
@@ -134,7 +136,7 @@ def prepare_process(plpy: Any, gd: dict[str, Any], task: str | None) -> str:
     Returns:
         JSON of what belongs in the manifest of the run, and where trainers of other hosts come in.
     """
-    memory = compute(plpy, lambda tick: prepared(tick, plpy, gd, task or ""))
+    memory = compute(plpy, lambda tick: prepared(plpy, gd, task or "", tick))
     door = {} if memory.door is None else {"address": memory.door.address._asdict()}
     return json.dumps(configured() | door)
 
@@ -171,7 +173,7 @@ def train_step(
 ) -> int:
     """Begin a hop, take a chunk of its state, or feed it with a buffer."""
     if kind == PREPARE:
-        return compute(plpy, lambda tick: prepared(tick, plpy, gd, task or "").token)
+        return compute(plpy, lambda tick: prepared(plpy, gd, task or "", tick).token)
     memory = recall(gd)
     if kind == BEGIN:
         return memory.begin(_Opening(task or "", weights))

@@ -15,7 +15,7 @@ from cerebro_db.configs.arguments import MAX_OUTPUTS
 from cerebro_db.configs.memory import FEWER_MODELS, Load, check_worker_memory, worker_memory
 from cerebro_db.configs.messages import shown
 from cerebro_db.configs.parameters import parse_compile_params, parse_fit_params
-from cerebro_db.errors import InvalidArgument, RunFailed
+from cerebro_db.errors import InvalidArgument, PeersApart, RunFailed
 from cerebro_db.training.buffers import MAX_INPUTS, Shapes
 from cerebro_db.training.doors import Address, Door
 from cerebro_db.training.fields import Fields

@@ -220,6 +220,22 @@ class TestMigrations:
         assert "secret" not in told
         assert installer.upgrade(empty_database, Script()) == ()
 
+    def test_peers_that_nobody_but_a_superuser_may_allow_are_forgotten(
+        self, empty_database: str, connect: Any
+    ) -> None:
+        installer.install(empty_database, Script())
+        sql = connect(empty_database)
+        sql.run(
+            "INSERT INTO cerebro.catalog_settings VALUES ('peer_network', '0.0.0.0/0'), ('peer_ports', '1024-65535'), "
+            "('cache_mb', '1'); DELETE FROM cerebro.catalog_migrations WHERE name = '0030_peers'"
+        )
+        installer.upgrade(empty_database, Script())
+        kept = "SELECT name FROM cerebro.catalog_settings"
+        assert sql.column(kept) == ["cache_mb"]
+        sql.run("INSERT INTO cerebro.catalog_settings VALUES ('peer_network', '10.1.0.0/16')")
+        installer.upgrade(empty_database, Script())
+        assert sorted(sql.column(kept)) == ["cache_mb", "peer_network"]
+
 
 class TestMissing:
     """What is missing is told before anything is changed."""

@@ -66,13 +66,28 @@ def test_what_is_known_of_hosts_is_recorded_with_the_groups() -> None:
     request = FitRequest("packed", "out", "configs", 10, strategy=AUTO, cores=2)
     spec = RunSpec(10, 0, 10, {"training": tuple(range(4))}, schedule=AUTO)
     apart = with_groups(spec, request, table(4, is_spread=True), [costly(1)], 4, 2)
-    assert written(apart) == "processors=2, group=2, neighbours=2"
+    # Each of the two hosts has two processors.
+    assert written(apart) == "processors=4, group=4, neighbours=2"
     assert parse_strategy(AUTO, written(apart)).neighbours == 2
     # Much is exchanged for little work.
     wide = costly(1, ArchitectureFacts(20_000_000, 20_000_000, True, False, 8, ((9,),), ((9,),)))
-    for neighbours, told in ((0, "group=2"), (2, "group=1")):
+    for neighbours, told in ((0, "processors=2, group=2"), (2, "processors=4, group=1")):
         found = with_groups(spec, request, table(4, is_spread=True), [wide], 4, neighbours)
-        assert written(found) == f"processors=2, {told}"
+        assert written(found) == told
+
+
+@pytest.mark.parametrize(
+    ("partitions", "neighbours", "cores", "processors"),
+    [(16, 0, 8, 8), (16, 8, 8, 16), (16, 8, 2, 4), (16, 4, 3, 12), (6, 4, 2, 3), (4, 0, 64, 4)],
+)
+def test_processors_are_those_of_all_hosts(
+    partitions: int, neighbours: int, cores: int, processors: int
+) -> None:
+    request = FitRequest("packed", "out", "configs", 10, strategy=AUTO, cores=cores)
+    spec = RunSpec(10, 0, 10, {"training": tuple(range(partitions))}, schedule=AUTO)
+    packed = table(partitions, is_spread=True)
+    found = with_groups(spec, request, packed, [costly(1)], partitions, neighbours)
+    assert found.processors == processors
 
 
 def large(

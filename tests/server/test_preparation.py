@@ -46,13 +46,13 @@ def _plpy(segment: int | None, asks_nothing: bool = True) -> types.SimpleNamespa
 def test_what_it_cannot_be_told(text: str) -> None:
     gd: dict[str, object] = {}
     with pytest.raises(InvalidArgument, match=r"^task|^setting"):
-        training.prepared(_plpy(2), gd, text)
+        training.prepared(_plpy(2), gd, text, lambda: None)
     assert gd == {}
 
 
 def test_where_sessions_are_told_once() -> None:
     with pytest.raises(InvalidArgument, match="kind: got -1"):
-        training.prepared(_plpy(None, asks_nothing=False), {}, json.dumps(GOOD))
+        training.prepared(_plpy(None, asks_nothing=False), {}, json.dumps(GOOD), lambda: None)
 
 
 @pytest.mark.parametrize(("segment", "place"), [(0, 0), (2, 1), (3, None), (None, None)])
@@ -61,8 +61,17 @@ def test_a_segment_is_told_its_place_among_the_gpus(
 ) -> None:
     told: list[object] = []
     monkeypatch.setattr(training, "configure", lambda *given: told.extend(given))
-    monkeypatch.setattr(training, "remember", lambda *given: types.SimpleNamespace())
+    monkeypatch.setattr(training, "remember", lambda *given, **named: types.SimpleNamespace())
     places = {"0": 0, "1": 0, "2": 1}
     task = json.dumps(GOOD | {"use_gpus": True, "threads": 1, "places": places})
-    training.prepared(_plpy(segment), {}, task)
+    training.prepared(_plpy(segment), {}, task, lambda: None)
     assert told == [1, True, place]
+
+
+@pytest.mark.parametrize("known", [None, "{}", '{"peer_ports": "40000-40999"}'])
+def test_nobody_says_for_himself_that_it_has_peers(known: str | None) -> None:
+    """A task can be anybody's: the process is as it was, without the filter of those that have peers."""
+    gd: dict[str, object] = {"cerebro.peers": known}
+    with pytest.raises(InvalidArgument, match="the setting peer_network is empty"):
+        training.prepared(_plpy(2), gd, json.dumps(GOOD | {"peers": True}), lambda: None)
+    assert gd == {"cerebro.peers": known}
