@@ -222,7 +222,7 @@ class WorkerSessions:
             task, is_trying = worker.task, worker.is_trying
             result = self._advanced(worker)
             if is_trying:
-                result = self._looked(result)
+                result = self._seen(result)
             if result is not None:
                 yield Outcome(worker.number, task, result)
 
@@ -399,7 +399,7 @@ class WorkerSessions:
             sql = self._call(worker, "cerebro._try_peers(%s)", [json.dumps(told)])
             worker.session.send(*sql)
 
-    def _looked(self, result: Result | None) -> Result | None:
+    def _seen(self, result: Result | None) -> Result | None:
         """Take note of what a trainer has seen; when all have looked and not all is well they do so once more.
 
         A trainer that was lost or late meanwhile is another one then.

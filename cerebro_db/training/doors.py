@@ -21,6 +21,7 @@ import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing import AuthenticationError
 from pathlib import Path
 from typing import NamedTuple
@@ -261,7 +262,7 @@ class _Gathering:
                 self._let_in()
             elif number in self._talks:
                 talk = self._talks[number]
-                self._try(talk, lambda talk=talk: self._go_on(talk))
+                self._try(talk, partial(self._go_on, talk))
         for talk in list(self._talks.values()):
             self._try(talk, talk.in_time)
 
