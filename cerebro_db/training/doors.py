@@ -285,16 +285,16 @@ class _Gathering:
     def _go(self, place: int) -> None:
         """Begin to go to another one."""
         address = self._addresses[place]
-        try:
-            one = socket.socket(_family(address.ip), socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
-            talk = _Talk(one, _coming(one, self._own, place), place, CONNECT_SECONDS)
-            self._talks[one.fileno()] = talk
-            one.bind((self._door.address.ip, 0))  # as which the other one lets it in
-            with suppress(BlockingIOError):
-                one.connect(address[1:])
-            self._poll.register(one, select.POLLOUT)
-        except OSError as error:
-            self._unreached(place, _reason(error))
+        one = socket.socket(_family(address.ip), socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+        talk = _Talk(one, _coming(one, self._own, place), place, CONNECT_SECONDS)
+        self._talks[one.fileno()] = talk
+        self._poll.register(one, select.POLLOUT)
+        self._try(talk, partial(self._connect, one, address))
+
+    def _connect(self, one: socket.socket, address: Address) -> None:
+        one.bind((self._door.address.ip, 0))  # as which the other one lets it in
+        with suppress(BlockingIOError):
+            one.connect(address[1:])
 
     def _let_in(self) -> None:
         """Hear one who has come."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import secrets
@@ -20,11 +21,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cerebro_db.errors import PeerLost, PeersApart
+from cerebro_db.errors import InvalidArgument, PeerLost, PeersApart
 from cerebro_db.training import doors, network_peers
 from cerebro_db.training.doors import Address, Door
 from cerebro_db.training.network_peers import NetworkPeers, met, unreached
 from cerebro_db.training.peers import Meeting
+from cerebro_db.training.tasks import meeting_of
 from tests.training import test_group
 from tests.training.conftest import Data, net
 from tests.training.test_group import side_by_side
@@ -271,7 +273,7 @@ def test_a_peer_that_is_killed_is_missed_within_a_second(opened: list[Door]) -> 
     print(json.dumps(addresses), file=child.stdin, flush=True)
     killed: list[float] = []
 
-    def work(place: int) -> float:
+    def work(place: int) -> tuple[float, str]:
         peers = NetworkPeers(given[place], 1_000_000, nothing)
         try:
             for step in range(10_000):
@@ -279,15 +281,18 @@ def test_a_peer_that_is_killed_is_missed_within_a_second(opened: list[Door]) -> 
                 if step == 5 and place == 0:
                     killed.append(time.monotonic())
                     child.kill()
-        except PeerLost:
-            return time.monotonic()
+        except PeerLost as error:
+            return time.monotonic(), error.message
         finally:
             peers.close()
         raise AssertionError
 
     noticed = side_by_side(lambda number: work(2 * number), 2)
     child.communicate()
-    assert max(noticed) - killed[0] < 1.0
+    assert max(when for when, _ in noticed) - killed[0] < 1.0
+    told = {message for _, message in noticed}
+    # The second one to notice it may miss the first one, which has left.
+    assert f"the peer at {addresses[1]} has ended" in told
 
 
 @pytest.mark.parametrize("place", [0, 1])
@@ -422,6 +427,81 @@ def test_proofs_are_good_for_one_direction_and_for_these_places(opened: list[Doo
     relay.close()
     assert [place for place, _ in told] == [1]
     assert "before it was known who is who" in told[0][1]
+
+
+def test_who_does_not_speak_as_trainers_do_is_no_peer(opened: list[Door]) -> None:
+    given = meetings(opened, 2)
+    rude = socket.create_server(("127.0.0.1", 0))
+    addresses = [Address("rude", *rude.getsockname()), given[1].addresses[1]]
+
+    def talk() -> None:
+        came, _ = rude.accept()
+        with came:
+            came.sendall(b"SSH-2.0-OpenSSH_9.2p1 Debian-2\r\n" * 10)
+            came.recv(4096)
+
+    thread = threading.Thread(target=talk, daemon=True)
+    thread.start()
+    with pytest.raises(PeersApart, match="of host rude: it knows another secret"):
+        met(replace(given[1], addresses=addresses), 4, nothing)
+    thread.join()
+    rude.close()
+
+
+def test_a_way_that_the_system_refuses_at_once_is_told(
+    opened: list[Door], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(doors, "CONNECT_SECONDS", 0.3)
+    monkeypatch.setattr(network_peers, "_REACH_SECONDS", 1.0)
+    door = Door("0.0.0.0/0")
+    opened.append(door)
+    nowhere = Address("away", "0.0.0.1", 4000)
+    meeting = Meeting("", b"x", 3, 1, False, 32, [nowhere, door.address, door.address], door)
+    ((place, told),) = unreached(meeting, nothing)
+    assert place == 0
+    assert told.startswith(f"host {os.uname().nodename} cannot reach 0.0.0.1:4000 of host away: ")
+
+
+class Flaky:
+    """The socket of a door, whose first connections have ended before they are let in."""
+
+    def __init__(self, real: socket.socket, *errors: int) -> None:
+        self._real, self._errors = real, list(errors)
+        self.fileno, self.close = real.fileno, real.close
+
+    def accept(self) -> Any:
+        if self._errors:
+            raise OSError(self._errors.pop(), "told by accept")
+        return self._real.accept()
+
+
+def test_connections_that_ended_before_they_are_let_in_harm_nobody(opened: list[Door]) -> None:
+    given = meetings(opened, 2)
+    opened[0].socket = Flaky(opened[0].socket, errno.EPROTO, errno.ENETDOWN, errno.ECONNABORTED)  # type: ignore[assignment]
+    own = np.ones((2, 1, 4), np.float32)
+    assert [means[0] for means, _ in exchanged(given, own, (1, 1))] == [own[0, 0].tobytes()] * 2
+
+
+def look(**other: Any) -> str:
+    """The task of a look."""
+    listed = [{"host": "h", "ip": f"10.0.0.{one}", "port": 4000} for one in (1, 2)]
+    told = {"name": "n", "secret": "s", "size": 2, "place": 0, "leads": False, "bits": 32}
+    return json.dumps(told | {"addresses": listed} | other)
+
+
+def test_a_look_goes_to_each_address_once(opened: list[Door]) -> None:
+    opened.append(Door(NETWORK))
+    found = meeting_of(look(), opened[0])
+    assert [str(one) for one in found.addresses] == [
+        "10.0.0.1:4000 of host h",
+        "10.0.0.2:4000 of host h",
+    ]
+    same = [{"host": name, "ip": "10.0.0.1", "port": 4000} for name in ("a", "b")]
+    with pytest.raises(PeersApart, match=r"got 10\.0\.0\.1:4000 of host b and 10"):
+        meeting_of(look(addresses=same), opened[0])
+    many = [{"host": "h", "ip": "10.0.0.1", "port": 1 + port} for port in range(1001)]
+    with pytest.raises(InvalidArgument, match="got 1001 addresses; allowed: 1000"):
+        meeting_of(look(addresses=many, size=1001), opened[0])
 
 
 def test_sums_take_little_memory(opened: list[Door]) -> None:
