@@ -35,7 +35,7 @@ for name in filter(str.isdigit, os.listdir('/proc')):
 return found
 $$
 """
-_SESSIONS = (
+SESSIONS = (
     "SELECT sess_id FROM pg_stat_activity WHERE datname = current_database() "
     "AND application_name = 'cerebro worker'"
 )
@@ -64,7 +64,7 @@ def computing(dsn: str) -> Iterator[set[tuple[int, int]]]:
 
 
 def _computing(sql: Sql) -> list[tuple[int, int]]:
-    sessions = set(sql.column(_SESSIONS))
+    sessions = set(sql.column(SESSIONS))
     # An argument that differs from row to row keeps the planner from calling it beforehand.
     rows = sql.fetch(
         "SELECT gp_segment_id, pg_temp.computing(gp_segment_id) FROM gp_dist_random('gp_id')"
