@@ -191,11 +191,15 @@ for name in filter(str.isdigit, os.listdir('/proc')):
 return False
 $$
 """
+_FIRST_PORT = 24_100  # below those that systems give
 _KILLED = "SELECT pg_temp.kill_trainer(gp_segment_id, %s) FROM gp_dist_random('gp_id') WHERE gp_segment_id = 0"
 
 
 def test_a_trainer_that_is_killed_costs_no_more_than_a_round(peers: Sql) -> None:
     params, epochs = "strategy := 'allreduce'", 20
+    # No more ports than trainers: new ones wait for those of before, also of the run before, to leave theirs.
+    last_port = _FIRST_PORT + peers.value("SELECT count(DISTINCT partition_key) FROM packed") - 1
+    peers.run(SET, ("peer_ports", f"{_FIRST_PORT}-{last_port}"))
     fit(peers, params, epochs)
     calm = _weights(peers, "out")
     last = peers.value("SELECT max(run_id) FROM cerebro.runs")
