@@ -127,14 +127,16 @@ class Meter:
             found = {os.getpid(): _Process(os.getppid(), used * _TICKS)}
             for pid in self._postmasters:
                 found[pid] = _Process(0, _ticks(pid, _OWN) + _ticks(pid, _REAPED))
-            for process in map(int, filter(str.isdigit, os.listdir("/proc"))):
-                fields = _stat(process)
-                parent = int(fields[_PARENT]) if fields else 0
+            listed = map(int, filter(str.isdigit, os.listdir("/proc")))
+            stats = {process: fields for process in listed if (fields := _stat(process))}
+            computing = {process for process in stats if _computes(process)}
+            for process, fields in stats.items():
+                parent, own = int(fields[_PARENT]), sum(map(int, fields[_OWN]))
                 if parent in self._postmasters:
-                    found[process] = _Process(parent, sum(map(int, fields[_OWN])))
-                elif fields and _computes(process):
-                    ticks = sum(map(int, [*fields[_OWN], *fields[_REAPED]]))
-                    found[process] = _Process(parent, ticks)
+                    found[process] = _Process(parent, own)
+                # One that is about to end has no command any more, and still all that it has used.
+                elif process in computing or parent in computing:
+                    found[process] = _Process(parent, own + sum(map(int, fields[_REAPED])))
             if self._reaped() == reaped:
                 return found
 
