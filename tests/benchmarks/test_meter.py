@@ -31,12 +31,12 @@ def test_a_process_that_nobody_has_waited_for_yet_counts(monkeypatch: pytest.Mon
     monkeypatch.setattr(meter, "_computes", lambda process: process == os.getpid())
     used = Meter()._used()
     os.waitpid(child, 0)
-    assert used[child].ticks > 0.02 * meter._TICKS
+    assert used[child].ticks > 0.02 * meter.TICKS
 
 
 def test_processes_that_have_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     """Trainer 21 of keeper 20 is waited for by that; keeper 30 is gone, and its trainer 31 with it."""
-    second = meter._TICKS
+    second = meter.TICKS
     before = {
         20: _Process(1, 2 * second), 21: _Process(20, 5 * second),
         30: _Process(1, 3 * second), 31: _Process(30, 9 * second),
