@@ -137,7 +137,9 @@ class Meter:
                 # One that is about to end has no command any more, and still all that it has used.
                 elif process in computing or parent in computing:
                     found[process] = _Process(parent, own + sum(map(int, fields[_REAPED])))
-            if self._reaped() == reaped:
+            waited = {process: sum(map(int, stats[process][_REAPED])) for process in computing}
+            still = all(_ticks(process, _REAPED) == ticks for process, ticks in waited.items())
+            if still and self._reaped() == reaped:
                 return found
 
     def _reaped(self) -> int:

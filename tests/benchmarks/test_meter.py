@@ -34,6 +34,25 @@ def test_a_process_that_nobody_has_waited_for_yet_counts(monkeypatch: pytest.Mon
     assert used[child].ticks > 0.02 * meter.TICKS
 
 
+def test_a_process_that_is_waited_for_meanwhile_is_counted_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    child = os.fork()
+    if child == 0:
+        os._exit(sum(number * number for number in range(2_000_000)) == 0)
+    os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
+    waited: list[Any] = []
+
+    def computes(process: int) -> bool:
+        if process == os.getpid() and not waited:
+            waited.append(os.waitpid(child, 0))
+        return process == os.getpid()
+
+    monkeypatch.setattr(meter, "_computes", computes)
+    assert child not in Meter()._used()
+    assert waited
+
+
 def test_processes_that_have_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     """Trainer 21 of keeper 20 is waited for by that; keeper 30 is gone, and its trainer 31 with it."""
     second = meter.TICKS
