@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 # Places in /proc/<pid>/stat, counted from the state of the process.
 _PARENT, _OWN, _REAPED = 1, slice(11, 13), slice(13, 15)
-_TICKS = os.sysconf("SC_CLK_TCK")
+TICKS = os.sysconf("SC_CLK_TCK")
 # Each sample looks at all processes, and is charged itself.
 _SAMPLE_SECONDS = 0.5
 
@@ -116,7 +116,7 @@ class Meter:
         known = {pid for pid, one in before.items() if pid in now or one.parent in now}
         return (
             sum(one.ticks for one in now.values()) - sum(before[pid].ticks for pid in known)
-        ) / _TICKS
+        ) / TICKS
 
     def _used(self) -> Used:
         """Processes that live, with those that they have waited for: the server's, keepers' and this one."""
@@ -124,18 +124,22 @@ class Meter:
         used = sum(usage.ru_utime + usage.ru_stime for usage in own)
         while True:  # one that is waited for meanwhile would be counted on neither side
             reaped = self._reaped()
-            found = {os.getpid(): _Process(os.getppid(), used * _TICKS)}
+            found = {os.getpid(): _Process(os.getppid(), used * TICKS)}
             for pid in self._postmasters:
                 found[pid] = _Process(0, _ticks(pid, _OWN) + _ticks(pid, _REAPED))
-            for process in map(int, filter(str.isdigit, os.listdir("/proc"))):
-                fields = _stat(process)
-                parent = int(fields[_PARENT]) if fields else 0
+            listed = map(int, filter(str.isdigit, os.listdir("/proc")))
+            stats = {process: fields for process in listed if (fields := _stat(process))}
+            computing = {process for process in stats if _computes(process)}
+            for process, fields in stats.items():
+                parent, own = int(fields[_PARENT]), sum(map(int, fields[_OWN]))
                 if parent in self._postmasters:
-                    found[process] = _Process(parent, sum(map(int, fields[_OWN])))
-                elif fields and _computes(process):
-                    ticks = sum(map(int, [*fields[_OWN], *fields[_REAPED]]))
-                    found[process] = _Process(parent, ticks)
-            if self._reaped() == reaped:
+                    found[process] = _Process(parent, own)
+                # One that is about to end has no command any more, and still all that it has used.
+                elif process in computing or parent in computing:
+                    found[process] = _Process(parent, own + sum(map(int, fields[_REAPED])))
+            waited = {process: sum(map(int, stats[process][_REAPED])) for process in computing}
+            still = all(_ticks(process, _REAPED) == ticks for process, ticks in waited.items())
+            if still and self._reaped() == reaped:
                 return found
 
     def _reaped(self) -> int:
@@ -152,6 +156,11 @@ def _computes(process: int) -> bool:
     return b"cerebro_db.trainers" in command and command[0].startswith(ours)
 
 
+def own_ticks(process: int) -> int:
+    """Ticks of the clock that a process has used by itself; none where it has ended."""
+    return _ticks(process, _OWN)
+
+
 def _ticks(process: int, which: slice) -> int:
     return sum(map(int, _stat(process)[which]))
 
@@ -160,7 +169,7 @@ def _machine() -> float:
     """CPU seconds of everything on this machine, and those that its host took away."""
     fields = list(map(int, Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]))
     idle, waiting = fields[3:5]
-    return (sum(fields) - idle - waiting) / _TICKS
+    return (sum(fields) - idle - waiting) / TICKS
 
 
 def _stat(process: int) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -182,14 +183,15 @@ def _searches(name: str, found: Results) -> Table:
     sides = [("grid of 27", 0, found["grid"])]
     for method, runs in found["searches"].items():
         sides += [(method, seed, one) for seed, one in enumerate(runs)]
-    sides += [("Optuna, Keras fit", seed, one) for seed, one in enumerate(found["optuna"])]
+    for label, side in (("asha, 9 epochs", "beside"), ("Optuna, Keras fit, 9 epochs", "optuna")):
+        sides += [(label, seed, one) for seed, one in enumerate(found[side])]
     rows = [
         (
             label,
             str(seed),
             f"{one['wall']:.2f}",
             f"{one['cpu']:.2f}",
-            f"{search.near(found, one):.2f}" if "curve" in one else "",
+            _near(found, one),
             str(one.get("epochs", "")),
             f"{one['accuracy']:.4f}",
             f"{100 * one['idle']:.1f}" if "idle" in one else "",
@@ -199,6 +201,13 @@ def _searches(name: str, found: Results) -> Table:
     rows.append(("tpe", "0", "", "", "", "", "", f"{100 * found['idle']['tpe']:.1f}"))
     title = f"search on {name}: {found['rows']:,} rows"
     return Table(title, columns, tuple(rows))
+
+
+def _near(found: Results, one: Results) -> str:
+    if "curve" not in one:
+        return ""
+    seconds = search.near(found, one)
+    return f"{seconds:.2f}" if math.isfinite(seconds) else "never"
 
 
 def _of_search(workload: str, figure: Callable[..., float], *more: str) -> Figure:

@@ -4,7 +4,8 @@ As a superuser, in a database with Cerebro-DB. ``--only looks``: commands on a r
 4 partitions that was never trained; its rows are made in the catalog, and dropped at the end. ``--only effect``: the same
 run is trained again and again, every other time while ``cerebro watch`` shows it in a terminal, every two seconds, and
 ``cerebro daemon`` answers a scrape of Prometheus every five seconds; what takes one side longer than the other is told
-for each pair. Which side comes first changes from pair to pair.
+for each pair. Which side comes first changes from pair to pair. Runs differ by more than watching takes; so it is also told
+which share of the processors those who watch and their sessions had.
 """
 
 from __future__ import annotations
@@ -21,10 +22,16 @@ import threading
 import time
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import closing, contextmanager, nullcontext, suppress
 from pathlib import Path
 from statistics import median
 from typing import Any
+
+import psycopg2
+from psycopg2.extensions import make_dsn
+
+from benchmarks.meter import TICKS, own_ticks
+from cerebro_db.relay.machine import cores
 
 CONFIGURATIONS, EPOCHS, PARTITIONS, WORKERS = 1000, 20, 4, 8
 REPEATS = 3
@@ -99,8 +106,6 @@ def drop_run(execute: Any, run_id: int) -> None:
 
 def main() -> None:
     """Measure, and print medians in seconds."""
-    import psycopg2
-
     parser = argparse.ArgumentParser(description="Time of looking at runs, and its effect on them.")
     parser.add_argument("dsn", help="a database with Cerebro-DB, as a superuser")
     parser.add_argument("--only", choices=("looks", "effect"))
@@ -153,28 +158,34 @@ def effect(dsn: str, execute: Any, pairs: int, epochs: int) -> None:
     """Print how long a run takes with and without somebody who watches it."""
     execute("SET search_path = cerebro_watching, cerebro")
     execute("CREATE SCHEMA cerebro_watching")
+    execute(f"CREATE ROLE {_WATCHER} SUPERUSER LOGIN")
     try:
         for statement in _WATCHED:
             execute(statement)
         _trained(execute, 1, None)  # programs are compiled, and trainers there
-        ratios, calls = [], []
+        ratios, shares, calls = [], [], []
         for pair in range(pairs):
-            taken, before = {}, _computed()
+            taken, before, sessions = {}, _computed(), _Sessions(dsn)
             for watched in (False, True) if pair % 2 == 0 else (True, False):
-                call, taken[watched] = _trained(execute, epochs, dsn if watched else None)
+                call, taken[watched] = _trained(execute, epochs, sessions if watched else None)
                 calls.append(call)
             ratios.append(taken[True] / taken[False])
+            programs = _computed() - before
+            shares.append((programs + sessions.seconds) / (cores() * taken[True]))
             print(
                 f"pair {pair + 1}: {taken[False]:.2f} s alone, {taken[True]:.2f} s watched, "
-                f"{100 * (ratios[-1] - 1):+.2f} %; the programs that watched computed {_computed() - before:.2f} s",
+                f"{100 * (ratios[-1] - 1):+.2f} %; the programs that watched computed {programs:.2f} s, "
+                f"their sessions {sessions.seconds:.2f} s: {100 * shares[-1]:.2f} % of {cores()} processors",
                 flush=True,
             )
         print(f"effect of watching on the run: {100 * (median(ratios) - 1):+.2f} % (median)")
+        print(f"share of the processors that it took: {100 * median(shares):.2f} % (median)")
         print(
             f"call with wait := false: {median(calls):.3f} s (median), {max(calls):.3f} s (longest)"
         )
     finally:
         execute("DROP SCHEMA cerebro_watching CASCADE")
+        execute(f"DROP ROLE {_WATCHER}")
 
 
 _WATCHED = (
@@ -191,13 +202,44 @@ _WATCHED = (
 )
 
 
-def _trained(execute: Any, epochs: int, dsn: str | None) -> tuple[float, float]:
+class _Sessions:
+    """CPU seconds of the sessions of whoever watches, which are on this machine; short ones are not seen.
+
+    Args:
+        dsn: of the database.
+
+    Attributes:
+        dsn: with a role of their own, by which they are known.
+    """
+
+    def __init__(self, dsn: str) -> None:
+        self.dsn, self._ticks = make_dsn(dsn, user=_WATCHER), dict[int, int]()
+
+    @property
+    def seconds(self) -> float:
+        """What they have used until they were last seen."""
+        return sum(self._ticks.values()) / TICKS
+
+    def follow(self, ended: threading.Event) -> None:
+        """See what they use, until that ends."""
+        with closing(psycopg2.connect(self.dsn)) as connection, connection.cursor() as cursor:
+            while not ended.wait(_BETWEEN_SECONDS):
+                cursor.execute(_OF_WATCHER, (_WATCHER,))
+                self._ticks.update({pid: own_ticks(pid) for (pid,) in cursor.fetchall()})
+                connection.rollback()
+
+
+_WATCHER, _BETWEEN_SECONDS = "cerebro_watching", 2.0
+_OF_WATCHER = "SELECT pid FROM pg_stat_activity WHERE usename = %s AND pid <> pg_backend_pid()"
+
+
+def _trained(execute: Any, epochs: int, sessions: _Sessions | None) -> tuple[float, float]:
     """Seconds until the call returns, and those of its run, as the catalog has them.
 
     Args:
         execute: runs a statement with values, and returns its rows.
         epochs: of the run.
-        dsn: with one, somebody watches the run there.
+        sessions: of those who watch the run, where anybody does.
     """
     began = time.perf_counter()
     ((run_id,),) = execute(
@@ -205,7 +247,7 @@ def _trained(execute: Any, epochs: int, dsn: str | None) -> tuple[float, float]:
         (epochs,),
     )
     call = time.perf_counter() - began
-    with nullcontext() if dsn is None else _watching(dsn, run_id):
+    with nullcontext() if sessions is None else _watching(sessions, run_id):
         execute("SELECT cerebro_wait(%s)", (run_id,))
     ((seconds,),) = execute(
         "SELECT extract(epoch FROM finished - started)::float8 FROM cerebro.runs WHERE run_id = %s",
@@ -217,8 +259,9 @@ def _trained(execute: Any, epochs: int, dsn: str | None) -> tuple[float, float]:
 
 
 @contextmanager
-def _watching(dsn: str, run_id: int) -> Iterator[None]:
+def _watching(sessions: _Sessions, run_id: int) -> Iterator[None]:
     """A terminal with ``cerebro watch``, and a daemon that is scraped."""
+    dsn = sessions.dsn
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -248,7 +291,7 @@ def _watching(dsn: str, run_id: int) -> Iterator[None]:
             with suppress(OSError), urllib.request.urlopen(f"http://127.0.0.1:{port}/") as answer:
                 answer.read()
 
-    for work in (read, scrape):
+    for work in (read, scrape, lambda: sessions.follow(ended)):
         threading.Thread(target=work, daemon=True).start()
     try:
         yield

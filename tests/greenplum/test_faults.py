@@ -21,16 +21,16 @@ from tests.greenplum.test_fitting import make_tables
 pytestmark = pytest.mark.slow
 
 SECONDS = 120.0
-CONFIGURATIONS = 10
+CONFIGURATIONS, EPOCHS = 10, 6
 # Prepared on segments, with their locks: those that lost their coordinator are looked for once a minute
 # (gp_dtx_recovery_interval) and aborted when they are two minutes old (gp_dtx_recovery_prepared_period).
 IN_DOUBT = "SELECT count(*) FROM gp_dist_random('pg_prepared_xacts')"
 IN_DOUBT_SECONDS = 300.0
 
 
-def _fit(output: str, durability: str = "hop") -> str:
+def _fit(output: str, durability: str = "hop", epochs: int = EPOCHS) -> str:
     return (
-        f"SELECT cerebro_fit_multiple('packed', '{output}', 'configs', 6, "
+        f"SELECT cerebro_fit_multiple('packed', '{output}', 'configs', {epochs}, "
         "validation_table := 'val', metrics_compute_frequency := 2, "
         f"durability := '{durability}')"
     )
@@ -94,13 +94,21 @@ class Bench:
         return [self.server.fetch(sql.format(output)) for sql in queries]
 
     def hops(self) -> int:
-        return CONFIGURATIONS * self.server.partitions * 6
+        return CONFIGURATIONS * self.server.partitions * EPOCHS
 
-    def begin(self, durability: str = "hop") -> tuple[Call, str, int]:
+    def least_seconds(self) -> float:
+        """A run takes longer: so long took the epochs of the first one whose programs had been compiled."""
+        span = (
+            "SELECT extract(epoch FROM max(h.finished) - min(h.started))::float8 FROM cerebro.hops h "
+            "JOIN cerebro.runs r ON r.run_id = h.run_id WHERE r.model_output_table LIKE '%calm' AND h.epoch > 1"
+        )
+        return float(self.server.value(span))
+
+    def begin(self, durability: str = "hop", epochs: int = EPOCHS) -> tuple[Call, str, int]:
         """Begin a run, and wait until it has done some hops; also its output and its number."""
         self._number += 1
         output = f"out_{self._number}"
-        call = Call(self.server.dsn, _fit(output, durability))
+        call = Call(self.server.dsn, _fit(output, durability, epochs))
 
         def trains() -> int | None:
             assert not call.over, call.error
@@ -226,7 +234,8 @@ def test_a_configuration_that_is_cancelled_leaves_the_others_alone(
 
 def test_a_timeout_stops_a_run_and_nothing_of_it_goes_on(bench: Bench) -> None:
     # Of the two signals of a timeout the second one must not end what follows the first.
-    call = Call(bench.server.dsn, _fit("late"), "SET statement_timeout = '6s'")
+    timeout = f"SET statement_timeout = {round(1000 * bench.least_seconds() / 2)}"
+    call = Call(bench.server.dsn, _fit("late"), timeout)
     assert call.wait() == "57014"
     row = bench.server.run("late")
     assert row is not None
@@ -297,7 +306,7 @@ def test_a_segment_that_is_down(bench: Bench) -> None:
 
 
 def test_what_is_left_of_a_run_can_be_dropped(bench: Bench) -> None:
-    call, output, run_id = bench.begin()
+    call, output, run_id = bench.begin(epochs=100 * EPOCHS)  # none that ends before it is paused
     bench.server.call(f"SELECT cerebro_pause({run_id})")
     assert call.end() is None
     states = bench.server.fetch(
