@@ -7,7 +7,7 @@ import resource
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -122,28 +122,30 @@ class Meter:
         """Processes that live, with those that they have waited for: the server's, keepers' and this one."""
         own = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
         used = sum(usage.ru_utime + usage.ru_stime for usage in own)
-        while True:  # one that is waited for meanwhile would be counted on neither side
-            reaped = self._reaped()
+        while True:
+            listed = [int(name) for name in os.listdir("/proc") if name.isdigit()]
+            computing = {process for process in listed if _computes(process)}
+            waiting = computing.union(self._postmasters)
+            # One that is waited for meanwhile would be counted on neither side, or on both.
+            waited = _waited_for(waiting)
             found = {os.getpid(): _Process(os.getppid(), used * TICKS)}
-            for pid in self._postmasters:
-                found[pid] = _Process(0, _ticks(pid, _OWN) + _ticks(pid, _REAPED))
-            listed = map(int, filter(str.isdigit, os.listdir("/proc")))
-            stats = {process: fields for process in listed if (fields := _stat(process))}
-            computing = {process for process in stats if _computes(process)}
-            for process, fields in stats.items():
-                parent, own = int(fields[_PARENT]), sum(map(int, fields[_OWN]))
-                if parent in self._postmasters:
-                    found[process] = _Process(parent, own)
-                # One that is about to end has no command any more, and still all that it has used.
-                elif process in computing or parent in computing:
-                    found[process] = _Process(parent, own + sum(map(int, fields[_REAPED])))
-            waited = {process: sum(map(int, stats[process][_REAPED])) for process in computing}
-            still = all(_ticks(process, _REAPED) == ticks for process, ticks in waited.items())
-            if still and self._reaped() == reaped:
+            for process in listed:
+                if fields := _stat(process):
+                    parent = int(fields[_PARENT])
+                    # One that is about to end has no command any more, and still all that it has used.
+                    if process in waiting or parent in computing:
+                        found[process] = _Process(
+                            parent, _sum(fields[_OWN]) + _sum(fields[_REAPED])
+                        )
+                    elif parent in self._postmasters:
+                        found[process] = _Process(parent, _sum(fields[_OWN]))
+            if _waited_for(waiting) == waited:
                 return found
 
-    def _reaped(self) -> int:
-        return sum(_ticks(postmaster, _REAPED) for postmaster in self._postmasters)
+
+def _waited_for(processes: Iterable[int]) -> dict[int, int]:
+    """Ticks of the processes that each of these has waited for."""
+    return {process: _ticks(process, _REAPED) for process in processes}
 
 
 def _computes(process: int) -> bool:
@@ -162,7 +164,11 @@ def own_ticks(process: int) -> int:
 
 
 def _ticks(process: int, which: slice) -> int:
-    return sum(map(int, _stat(process)[which]))
+    return _sum(_stat(process)[which])
+
+
+def _sum(fields: Iterable[str]) -> int:
+    return sum(map(int, fields))
 
 
 def _machine() -> float:

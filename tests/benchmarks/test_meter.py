@@ -42,13 +42,16 @@ def test_a_process_that_is_waited_for_meanwhile_is_counted_once(
         os._exit(sum(number * number for number in range(2_000_000)) == 0)
     os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
     waited: list[Any] = []
+    stat = meter._stat
 
-    def computes(process: int) -> bool:
-        if process == os.getpid() and not waited:
+    def seen(process: int) -> list[str]:
+        fields = stat(process)
+        if process == child and not waited:
             waited.append(os.waitpid(child, 0))
-        return process == os.getpid()
+        return fields
 
-    monkeypatch.setattr(meter, "_computes", computes)
+    monkeypatch.setattr(meter, "_computes", lambda process: process == os.getpid())
+    monkeypatch.setattr(meter, "_stat", seen)
     assert child not in Meter()._used()
     assert waited
 

@@ -135,10 +135,11 @@ def test_the_schedule_of_hyperband(documented: Documented) -> None:
     assert len(rows) == 15
 
 
-def test_what_searches_find_of_the_flowers(documented: Documented) -> None:
+def test_what_searches_find_of_the_flowers(documented: Documented, has_segments: bool) -> None:
     hyperband, hyperopt = documented.shown(PAGE, "SELECT * FROM automl_output_info")
     # Of 30 flowers; which of the rows train first is chance on segments.
-    assert all(rows[0]["validation_metrics_final"] >= 0.9 for rows in (hyperband, hyperopt))
+    least = 0.9 if has_segments else 0.95
+    assert all(rows[0]["validation_metrics_final"] >= least for rows in (hyperband, hyperopt))
     assert [len(rows) for rows in (hyperband, hyperopt)] == [3, 3]
     # The best was trained as long as any: by the schedule of R=9, or for all 10 iterations.
     assert {row["s"] for row in hyperband} <= {0, 1, 2}
