@@ -54,7 +54,8 @@ METHODS: dict[str, dict[str, Any]] = {
     "cma-es": {"num_configs": 8, "num_iterations": 1},
 }
 LONG = {"num_configs": 4, "num_iterations": 150}
-SPACES = {"grid": LISTED, "cma-es": NUMBERS}
+# The last bracket of hyperband goes on with trials that were stopped, as there are no more.
+SPACES = {"grid": LISTED, "hyperband": LISTED, "cma-es": NUMBERS}
 
 
 def request(method: str, name: str, workers: int, client: Client, **more: Any) -> SearchRequest:

@@ -64,18 +64,21 @@ def test_number_of_workers_does_not_show(bench: Any, method: str) -> None:
         assert left_by(bench, f"{name}_{workers}") == first
 
 
-def test_a_search_that_is_killed_around_its_decisions_ends_the_same(bench: Any) -> None:
-    method = "asha+"
-    assert drive(bench, "calm_asha", 2, method) == 0
-    calm, before = left_by(bench, "calm_asha"), bench.fetch(TABLES)
-    assert len({row[0] for row in calm[-2]}) > 8
-    assert drive(bench, "stormy_asha", 1, method, "", "before", 1) == -signal.SIGKILL
-    run_id = run_of(bench, "stormy_asha")
+@pytest.mark.parametrize(("method", "last"), [("asha+", 7), ("hyperband", 11)])
+def test_a_search_that_is_killed_around_its_decisions_ends_the_same(
+    bench: Any, method: str, last: int
+) -> None:
+    calm_name, stormy = f"calm_{method.strip('+')}", f"stormy_{method.strip('+')}"
+    assert drive(bench, calm_name, 2, method) == 0
+    calm, before = left_by(bench, calm_name), bench.fetch(TABLES)
+    assert len({row[0] for row in calm[-2]}) > last
+    assert drive(bench, stormy, 1, method, "", "before", 1) == -signal.SIGKILL
+    run_id = run_of(bench, stormy)
     assert bench.fetch(DECISIONS, (run_id,)) == []
-    for kill in (("after", 2), ("before", 5), ("after", 7)):
-        assert drive(bench, "stormy_asha", 2, method, run_id, *kill) == -signal.SIGKILL
-    assert drive(bench, "stormy_asha", 3, method, run_id) == 0
-    assert left_by(bench, "stormy_asha") == calm
+    for kill in (("after", 2), ("before", 5), ("after", last)):
+        assert drive(bench, stormy, 2, method, run_id, *kill) == -signal.SIGKILL
+    assert drive(bench, stormy, 3, method, run_id) == 0
+    assert left_by(bench, stormy) == calm
     assert bench.fetch(TABLES) == before
 
 

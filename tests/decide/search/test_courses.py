@@ -5,11 +5,13 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from decide.search.courses import (
     LOSS,
+    SPACE,
     Asked,
     Budget,
     Course,
@@ -96,6 +98,62 @@ def test_hyperband_has_the_trials_of_the_paper() -> None:
     course = Course(spec("hyperband", R=9)).run()
     assert [len(course.reached(epochs)) for epochs in (1, 3, 9)] == [17, 11, 5]
     assert sum(one.action == "add" for one in course.recorded) == 1
+
+
+RATES = tuple(10 ** (-number / 9) for number in range(27))
+FEW = replace(
+    SPACE, compile_params_grid=SPACE.compile_params_grid.replace("[0.0001, 0.1, 'log']", f"{[*RATES]}")
+)
+"""A space of 27 configurations, as the first bracket of R = 27 takes."""
+
+
+@pytest.mark.parametrize("method", ["hyperband", "bohb"])
+def test_brackets_of_a_space_that_has_no_more_go_on_with_what_others_have_stopped(
+    method: str,
+) -> None:
+    course = Course(spec(method, FEW, R=27), noisy, cost=uneven).run()
+    assert len(course.state.tracks) == 27
+    # As many of each bracket come to its end as in a space that has more: 1, 1, 2 and 4.
+    assert len(course.reached(27)) == 8
+    assert {one.status for one in course.schedule.trials.values()} == {"waiting", "stopped"}
+    begun = [one for one in course.recorded if one.reason.startswith("goes on in bracket 2")]
+    assert len(begun) == 12
+    assert {one.changes[0].epochs for one in begun} == {3}
+    # Of the 18 that the first rung has stopped, the best.
+    losses = {key: noisy(one, 1)["loss"] for key, one in course.state.tracks.items()}
+    order = sorted(losses, key=lambda key: (losses[key], key))
+    assert [one.changes[0].mst_key for one in begun] == order[9:21]
+    for order_of_results in range(1, 5):
+        again = Course(spec(method, FEW, R=27), noisy, order_of_results, cost=uneven).run()
+        assert again.decided == course.decided
+
+
+@pytest.mark.parametrize("count", [1, 5, 12])
+@pytest.mark.parametrize("method", ["hyperband", "bohb", "successive_halving"])
+@pytest.mark.parametrize("concurrency", [1, 3, 10**6])
+def test_brackets_of_a_small_space_end(method: str, count: int, concurrency: int) -> None:
+    rates = [10 ** (-number / 9) for number in range(count)]
+    text = SPACE.compile_params_grid.replace("[0.0001, 0.1, 'log']", f"{rates}")
+    params = {"num_configs": 27, "R": 27} if method == "successive_halving" else {"R": 27}
+    search = spec(
+        method, replace(SPACE, compile_params_grid=text), concurrency=concurrency, **params
+    )
+    course = Course(search, noisy, 2, uneven, fails={2: 3}).run()
+    assert len(course.state.tracks) == count
+    statuses = {one.status for one in course.schedule.trials.values()}
+    assert statuses <= {"waiting", "stopped", "failed"}
+    assert course.reached(27)
+    for number in range(1, len(course.recorded), max(1, len(course.recorded) // 3)):
+        again = Course(search, noisy, 3, uneven, fails={2: 3}, limit=number).run().resume()
+        assert again.decided == course.decided
+
+
+def test_more_epochs_of_a_space_that_has_no_more() -> None:
+    course = Course(spec("hyperband", FEW, R=9)).run()
+    assert len(course.reached(9)) == 5
+    course.ask(Asked(3, "extend", 0, "ann", {"params": {"R": 27}}))
+    assert len(course.state.tracks) == 27
+    assert len(course.reached(27)) == 8
 
 
 def test_halving_keeps_the_best() -> None:

@@ -1,7 +1,8 @@
 """Successive halving, Hyperband and BOHB: brackets of rungs, of which each keeps the best.
 
 All brackets are open from the beginning: while a rung waits for its last trials, others of other
-brackets are trained.
+brackets are trained. Where a space has no more configurations, a bracket goes on with the best of
+those that others have stopped.
 """
 
 from __future__ import annotations
@@ -48,6 +49,9 @@ class Bracketed(Method):
         self._params: dict[str, Any] = dict(spec.params)
         self._open: list[_Open] = []
         self._last: _Open | None = None
+        self._is_exhausted = False
+        # Trials that were stopped at the end of a rung: after which epoch, and their values.
+        self._stopped: dict[int, tuple[int, Values]] = {}
         self._begin(self._params)
 
     def _begin(self, params: Mapping[str, Any]) -> None:
@@ -75,30 +79,54 @@ class Bracketed(Method):
                     place = {"bracket": one.bracket.s, "rung": one.rung}
                     reason = f"number {rank} of rung {one.rung - 1}"
                     return Continue(key, one.bracket.rungs[one.rung].epochs, place, reason)
-        for one in self._open:
-            if one.missing:
-                self._last = one
-                place = {"bracket": one.bracket.s, "rung": 0}
-                return Start(
-                    one.bracket.rungs[0].epochs, place, f"begins in bracket {one.bracket.s}"
-                )
-        return None
+        one = next((one for one in self._open if one.missing), None)
+        if one is None:
+            return None
+        if self._is_exhausted:
+            if (key := self._best_stopped(one)) is not None:
+                return self._goes_on(one, key)
+            if one is not self._open[0]:  # those before it may stop more
+                return None
+        self._last = one
+        reason = f"begins in bracket {one.bracket.s}"
+        return Start(one.bracket.rungs[0].epochs, _first_rung(one), reason)
+
+    def _best_stopped(self, one: _Open) -> int | None:
+        """Of the trials that were stopped before a bracket's first rung, the best one.
+
+        There is none while a bracket before it has its first rung to do: the best of those come then.
+        """
+        if any(not before.rung for before in self._open[: self._open.index(one)]):
+            return None
+        epochs = one.bracket.rungs[0].epochs
+        found = {key: values for key, (done, values) in self._stopped.items() if done < epochs}
+        return next(iter(ranked(found)), None)
+
+    def _goes_on(self, one: _Open, key: int) -> Continue:
+        """A trial that was stopped goes on in another bracket."""
+        del self._stopped[key]
+        self._join(one, key)
+        reason = f"goes on in bracket {one.bracket.s}, as the space has no more configurations"
+        return Continue(key, one.bracket.rungs[0].epochs, _first_rung(one), reason)
 
     def started(self, trial: Trial) -> None:
         """It is in the first rung."""
         assert self._last is not None
-        self._last.missing -= 1
-        self._last.members[trial.mst_key] = None
-        self._last.waited.add(trial.mst_key)
+        self._join(self._last, trial.mst_key)
+
+    def _join(self, one: _Open, key: int) -> None:
+        one.missing -= 1
+        one.members[key] = None
+        one.waited.add(key)
 
     def exhausted(self, trials: Mapping[int, Trial]) -> list[End]:
-        """Brackets are as large as they are."""
-        ends: list[End] = []
-        for one in list(self._open):
-            if one.missing:
-                one.missing = 0
-                ends += [] if one.waited else self._close(one, trials)
-        return ends
+        """Brackets that nobody is left for are as large as they are."""
+        self._is_exhausted = True
+        one = self._open[0]
+        if not one.missing or self._best_stopped(one) is not None:
+            return []
+        one.missing = 0
+        return [] if one.waited else self._close(one, trials)
 
     def observed(self, trial: Trial, trials: Mapping[int, Trial]) -> list[End]:
         """Promotes the best of a rung, and ends the others, after the last of its trials."""
@@ -134,6 +162,8 @@ class Bracketed(Method):
             for rank, key in enumerate(order, 1)
             if rank > len(best)
         ]
+        epochs = rungs[one.rung].epochs
+        self._stopped |= {end.mst_key: (epochs, values[end.mst_key]) for end in ends}
         one.rung += 1
         one.members = dict.fromkeys(best)
         one.waited, one.promoted = set(best), deque(enumerate(best, 1))
@@ -146,4 +176,9 @@ class Bracketed(Method):
         if not params:
             return
         self._params |= params
+        self._is_exhausted = False
         self._begin(self._params)
+
+
+def _first_rung(one: _Open) -> dict[str, int]:
+    return {"bracket": one.bracket.s, "rung": 0}
