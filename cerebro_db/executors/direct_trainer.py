@@ -64,7 +64,7 @@ class DirectTrainer:
     ) -> None:
         self._installation, self._owner, self._listen = installation, owner, listen
         self._process: Process | None = None
-        self._preparation: tuple[str, list[Any], str] | None = None
+        self._preparation: tuple[str, list[Any], str, str] | None = None
         self.kept: set[str] = set()
 
     def start(self, threads: int, use_gpus: bool) -> None:
@@ -76,7 +76,9 @@ class DirectTrainer:
         """
         self._process = self._connected([threads, use_gpus])
 
-    def prepare(self, text: str, threads: int, use_gpus: bool, functions: str) -> dict[str, Any]:
+    def prepare(
+        self, text: str, threads: int, use_gpus: bool, functions: str, network: str
+    ) -> dict[str, Any]:
         """Have a trainer get ready; returns what it tells of itself.
 
         Args:
@@ -84,10 +86,11 @@ class DirectTrainer:
             threads: that it computes with.
             use_gpus: whether it does so on GPUs.
             functions: JSON of the registered ones.
+            network: JSON of the settings of its network.
         """
         if self._preparation is not None:
             self.close()
-        self._preparation = text, [threads, use_gpus], functions
+        self._preparation = text, [threads, use_gpus], functions, network
         facts: dict[str, Any] = json.loads(self._prepared())
         return facts
 
@@ -121,10 +124,12 @@ class DirectTrainer:
     # -- inside ------------------------------------------------------------------------
     def _prepared(self) -> str:
         assert self._preparation is not None
-        text, like, functions = self._preparation
+        text, like, functions, network = self._preparation
         for _ in range(_MOST_TRAINERS):
             self._process = self._process or self._connected(like)
-            answer = self._exchange("training.prepare_process", [text], functions=functions)
+            answer = self._exchange(
+                "training.prepare_process", [text], functions=functions, network=network
+            )
             if not answer.get("anew"):
                 break
             self.close()

@@ -335,7 +335,10 @@ class DirectWorker:
         known = session.functions() if standing.manifest.get("functions") else {}
         for name in standing.manifest.get("functions", ()):
             _check_function(name, known)
-        facts = trainer.prepare(json.dumps(told), threads, options.use_gpus, json.dumps(known))
+        network = json.dumps({"trainer_network": settings.get("trainer_network", "off")})
+        facts = trainer.prepare(
+            json.dumps(told), threads, options.use_gpus, json.dumps(known), network
+        )
         if not options.any_machine:
             _check_same(run.run_id, standing.manifest, facts)
         session.is_ready(json.dumps(facts, sort_keys=True))

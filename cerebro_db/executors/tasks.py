@@ -33,7 +33,7 @@ def worker_task(
         threads: None for as many as the process has already.
         use_gpus: whether it computes on them.
         cache_bytes: of decoded partitions that it may keep.
-        settings: of the database.
+        settings: of the database. Whether there is a network the catalog tells, too.
         places: of each segment among those that share the GPUs of a host.
         keeps_errors: whether a hop that fails is told of, in place of an error of its statement.
         functions: whether it must know of registered ones. The catalog tells it of these, not we:

@@ -37,7 +37,7 @@ class Relay:
         self._rows: List[Tuple[Any, Any]] = []  # names and data, until a batch of them is there
         self._plans: Dict[Any, Any] = {}  # of the server, by text and types
         # JSON of the registered functions, and of settings for peers, as the catalog has told.
-        self._functions = self._peers = None
+        self._functions = self._network = None
 
     # -- calls -------------------------------------------------------------------
     def driver(self, name: str, *arguments: Any, **named: Any) -> Any:
@@ -143,9 +143,9 @@ class Relay:
         """Remember what is registered, as JSON, for the trainers of this process."""
         self._functions = functions
 
-    def know_peers(self, settings: Any) -> None:
-        """Remember where peers of other hosts may be, as JSON, for the trainers of this process."""
-        self._peers = settings
+    def know_network(self, settings: Any) -> None:
+        """Remember the network that trainers of this process have, as JSON of settings."""
+        self._network = settings
 
     def surroundings(self) -> List[Tuple[str, str, Any]]:
         """Limits of this machine: name, value, and a warning or None."""
@@ -179,7 +179,7 @@ class Relay:
     def _ask(self, call: Dict[str, Any], like: Any = None) -> Any:
         for _ in range(_MOST_TRAINERS):
             trainer = self._own_trainer(like)
-            known = {"functions": self._functions, "peers": self._peers}
+            known = {"functions": self._functions, "network": self._network}
             if trainer.knows != known:
                 trainer.knows = known
                 call.update(known)

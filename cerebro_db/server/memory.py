@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from cerebro_db.training.scan import Scorers
     from cerebro_db.training.tasks import Architectures
 
-_KEY, _PEERS = "cerebro.worker", "cerebro.peers"
+_KEY, _NETWORK = "cerebro.worker", "cerebro.network"
 DEFAULT_SECONDS = float(Settings().idle_seconds)
 
 
@@ -139,9 +139,14 @@ def know_functions(gd: dict[str, Any], functions: str | None) -> None:
         memory.forget()
 
 
-def know_peers(gd: dict[str, Any], settings: str | None) -> None:
-    """Take where trainers of other hosts may be, as JSON of settings. The catalog tells it a server process."""
-    gd[_PEERS] = settings
+def know_network(gd: dict[str, Any], settings: str | None) -> None:
+    """Take what network a trainer has, as JSON of settings. The catalog tells it a server process."""
+    gd[_NETWORK] = settings
+
+
+def network_known(gd: dict[str, Any]) -> Settings:
+    """Settings of the network, as the catalog has told."""
+    return Settings.of(json.loads(gd.get(_NETWORK) or "{}"))
 
 
 def peers_allowed(gd: dict[str, Any]) -> Settings:
@@ -150,7 +155,7 @@ def peers_allowed(gd: dict[str, Any]) -> Settings:
     Raises:
         InvalidArgument: it allows none.
     """
-    told = Settings.of(json.loads(gd.get(_PEERS) or "{}"))
+    told = network_known(gd)
     if not told.peer_network:
         raise InvalidArgument(
             "peers: got trainers of several hosts; allowed: those of one, as the setting peer_network is empty",

@@ -5,14 +5,21 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from cerebro_db.configs.settings import Settings
 from cerebro_db.errors import CerebroError, InvalidArgument, InvalidState, OutOfMemory, concerns_all
 from cerebro_db.server.computing import Tick, as_ours, compute, computing
 from cerebro_db.server.entry import entry
-from cerebro_db.server.memory import WorkerMemory, open_door, peers_allowed, recall, remember
+from cerebro_db.server.memory import (
+    WorkerMemory,
+    network_known,
+    open_door,
+    peers_allowed,
+    recall,
+    remember,
+)
 from cerebro_db.server.settings import settings_of
 from cerebro_db.training import state as states
 from cerebro_db.training.buffers import decode_features, decode_targets
@@ -114,7 +121,9 @@ def _made_ready(plpy: Any, gd: dict[str, Any], given: Fields, has_peers: bool) -
         threads = given.integer("threads", 1, MAX_THREADS)
     cache_bytes = given.integer("cache_bytes", 0, MAX_CACHE_BYTES)
     run_id = given.integer("run_id", 0)
-    settings = Settings.of(given.texts("settings"))
+    # A task can be anybody's: whether there is a network the catalog says.
+    known = network_known(gd).trainer_network
+    settings = replace(Settings.of(given.texts("settings")), trainer_network=known)
     configure(threads, given.flag("use_gpus"), _place(given, plpy.segment))
     memory = remember(gd, run_id, cache_bytes, settings, has_peers=has_peers)
     memory.keeps_errors = given.flag("keeps_errors", False)

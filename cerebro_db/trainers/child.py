@@ -22,7 +22,7 @@ from cerebro_db.errors import CerebroError, OutOfMemory, RunInterrupted, Trainer
 from cerebro_db.relay.machine import give_back_freed_memory, keep_freed_memory
 from cerebro_db.relay.wire import DRIVER, TRAINER, send
 from cerebro_db.server.host import close_sessions
-from cerebro_db.server.memory import idle_seconds, know_functions, know_peers, release_memory
+from cerebro_db.server.memory import idle_seconds, know_functions, know_network, release_memory
 from cerebro_db.trainers.lent import CallerGone, Link, Plpy, ServerError
 from cerebro_db.training.environment import lasting
 
@@ -133,8 +133,8 @@ def _done(plpy: Plpy, gd: dict[str, Any], call: dict[str, Any]) -> tuple[dict[st
     try:
         if "functions" in call:
             know_functions(gd, call["functions"])
-        if "peers" in call:
-            know_peers(gd, call["peers"])
+        if "network" in call:
+            know_network(gd, call["network"])
         function = _function(call["call"])
         return {
             "result": function(plpy, gd, *call["arguments"], **call["named"]),

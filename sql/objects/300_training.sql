@@ -15,10 +15,10 @@ RETURNS void LANGUAGE plpython3u AS {{ udf('_know_functions') }};
 COMMENT ON FUNCTION cerebro._know_functions(text) IS
 'Internal: tells a process what registered functions there are. Only the owner of the catalog may call it.';
 
-CREATE OR REPLACE FUNCTION cerebro._know_peers(settings text)
-RETURNS void LANGUAGE plpython3u AS {{ udf('_know_peers') }};
-COMMENT ON FUNCTION cerebro._know_peers(text) IS
-'Internal: tells a process where trainers of other hosts may be. Only the owner of the catalog may call it.';
+CREATE OR REPLACE FUNCTION cerebro._know_network(settings text)
+RETURNS void LANGUAGE plpython3u AS {{ udf('_know_network') }};
+COMMENT ON FUNCTION cerebro._know_network(text) IS
+'Internal: tells a process what network trainers have. Only the owner of the catalog may call it.';
 
 CREATE OR REPLACE FUNCTION cerebro._try_peers(task text)
 RETURNS text LANGUAGE plpython3u AS {{ udf('_try_peers') }};
@@ -34,17 +34,17 @@ BEGIN
             SELECT json_object_agg(f.name, ARRAY[f.path, f.package, f.version, f.expression])::text
               FROM cerebro.catalog_functions f));
     END IF;
-    IF (task::json ->> 'peers')::boolean THEN
-        PERFORM cerebro._know_peers((
+    IF (task::json ->> 'peers')::boolean OR task::json -> 'settings' ->> 'trainer_network' = 'on' THEN
+        PERFORM cerebro._know_network((
             SELECT json_object_agg(s.name, s.value)::text
-              FROM cerebro.catalog_settings s WHERE s.name IN ('peer_network', 'peer_ports')));
+              FROM cerebro.catalog_settings s WHERE s.name IN ('trainer_network', 'peer_network', 'peer_ports')));
     END IF;
     RETURN task;
 END
 $$;
 ALTER FUNCTION cerebro._with_functions(text) OWNER TO cerebro_owner;
 COMMENT ON FUNCTION cerebro._with_functions(text) IS
-'Internal: a task of a worker, as it is; before one that says so the process hears of the registered functions, and where peers may be.';
+'Internal: a task of a worker, as it is; before one that says so the process hears of the registered functions, and of the network that trainers have.';
 
 CREATE OR REPLACE FUNCTION cerebro._write_events(task text)
 RETURNS void LANGUAGE plpython3u AS {{ udf('_write_events') }};

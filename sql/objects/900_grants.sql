@@ -11,8 +11,8 @@ BEGIN
     END LOOP;
 END
 $$;
-REVOKE ALL ON FUNCTION cerebro._know_functions(text), cerebro._know_peers(text) FROM cerebro_user;
-GRANT EXECUTE ON FUNCTION cerebro._know_functions(text), cerebro._know_peers(text) TO cerebro_owner;
+REVOKE ALL ON FUNCTION cerebro._know_functions(text), cerebro._know_network(text) FROM cerebro_user;
+GRANT EXECUTE ON FUNCTION cerebro._know_functions(text), cerebro._know_network(text) TO cerebro_owner;
 -- As whom a driver connects is read from the catalog, by functions of its owner.
 REVOKE ALL ON FUNCTION cerebro._start_job(bigint, text), cerebro._job_failed(bigint, text) FROM cerebro_user;
 GRANT EXECUTE ON FUNCTION cerebro._start_job(bigint, text), cerebro._job_failed(bigint, text), cerebro._held_locks(),

@@ -44,7 +44,7 @@ def registered(segments: Sql) -> Iterator[Sql]:
 @pytest.mark.parametrize("rows", ["", " FROM spread"], ids=["coordinator", "segments"])
 def test_only_the_catalog_says_what_is_imported(user: Sql, rows: str) -> None:
     told = json.dumps({"functions": {"evil": ["os:system", "os", "1"]}})
-    refused = ("_know_functions", "42501"), ("_know_peers", "42501"), ("_with_functions", "22P02")
+    refused = ("_know_functions", "42501"), ("_know_network", "42501"), ("_with_functions", "22P02")
     for function, pgcode in refused:
         with pytest.raises(psycopg2.Error) as caught:
             user.fetch(f"SELECT cerebro.{function}(%s){rows}", (told,))

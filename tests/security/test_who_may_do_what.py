@@ -203,7 +203,7 @@ ATTACKS: dict[str, list[str]] = {
     "cerebro_register_function": ["'evil', 'keras.losses:log_cosh'", "'evil', 'os:system'"],
     "cerebro_register_expression": ["'evil', 'x * x'", "'evil', 'open(x)'"],
     "cerebro_unregister_function": ["'evil'"],
-    "_know_peers": ["'{}'", """'{"peer_network": "0.0.0.0/0"}'"""],
+    "_know_network": ["'{}'", """'{"peer_network": "0.0.0.0/0"}'"""],
     "_know_functions": ["'{}'", """'{"evil": ["os:system", "os", "1"]}'"""],
 }
 # These take the number of a run: alice's must look like one that is not there.
@@ -593,7 +593,7 @@ def test_an_administrator_removes_states_of_others(
 
 
 def test_an_administrator_tells_no_process_what_to_import(dave: Person) -> None:
-    for function in ("_know_functions", "_know_peers"):
+    for function in ("_know_functions", "_know_network"):
         assert dave.refused(f"SELECT {function}('{{}}')").pgcode == DENIED
 
 

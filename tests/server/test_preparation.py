@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import types
+from typing import Any
 
 import pytest
 
@@ -71,7 +72,32 @@ def test_a_segment_is_told_its_place_among_the_gpus(
 @pytest.mark.parametrize("known", [None, "{}", '{"peer_ports": "40000-40999"}'])
 def test_nobody_says_for_himself_that_it_has_peers(known: str | None) -> None:
     """A task can be anybody's: the process is as it was, without the filter of those that have peers."""
-    gd: dict[str, object] = {"cerebro.peers": known}
+    gd: dict[str, object] = {"cerebro.network": known}
     with pytest.raises(InvalidArgument, match="the setting peer_network is empty"):
         training.prepared(_plpy(2), gd, json.dumps(GOOD | {"peers": True}), lambda: None)
-    assert gd == {"cerebro.peers": known}
+    assert gd == {"cerebro.network": known}
+
+
+@pytest.mark.parametrize(
+    ("asked", "known", "given"),
+    [
+        ("on", None, "off"),
+        ("on", '{"peer_ports": "40000-40999"}', "off"),
+        ("on", '{"trainer_network": "on"}', "on"),
+        ("off", '{"trainer_network": "on"}', "on"),
+    ],
+)
+def test_nobody_says_for_himself_that_it_has_a_network(
+    monkeypatch: pytest.MonkeyPatch, asked: str, known: str | None, given: str
+) -> None:
+    told: list[str] = []
+
+    def remember(*given: Any, **named: Any) -> types.SimpleNamespace:
+        told.append(given[-1].trainer_network)
+        return types.SimpleNamespace()
+
+    monkeypatch.setattr(training, "configure", lambda *given: None)
+    monkeypatch.setattr(training, "remember", remember)
+    task = json.dumps(GOOD | {"threads": 1, "settings": {"trainer_network": asked}})
+    training.prepared(_plpy(2), {"cerebro.network": known}, task, lambda: None)
+    assert told == [given]

@@ -102,7 +102,8 @@ def test_hyperband_has_the_trials_of_the_paper() -> None:
 
 RATES = tuple(10 ** (-number / 9) for number in range(27))
 FEW = replace(
-    SPACE, compile_params_grid=SPACE.compile_params_grid.replace("[0.0001, 0.1, 'log']", f"{[*RATES]}")
+    SPACE,
+    compile_params_grid=SPACE.compile_params_grid.replace("[0.0001, 0.1, 'log']", f"{[*RATES]}"),
 )
 """A space of 27 configurations, as the first bracket of R = 27 takes."""
 

@@ -79,17 +79,17 @@ class Bracketed(Method):
                     place = {"bracket": one.bracket.s, "rung": one.rung}
                     reason = f"number {rank} of rung {one.rung - 1}"
                     return Continue(key, one.bracket.rungs[one.rung].epochs, place, reason)
-        one = next((one for one in self._open if one.missing), None)
-        if one is None:
+        short = next((one for one in self._open if one.missing), None)
+        if short is None:
             return None
         if self._is_exhausted:
-            if (key := self._best_stopped(one)) is not None:
-                return self._goes_on(one, key)
-            if one is not self._open[0]:  # those before it may stop more
+            if (best := self._best_stopped(short)) is not None:
+                return self._goes_on(short, best)
+            if short is not self._open[0]:  # those before it may stop more
                 return None
-        self._last = one
-        reason = f"begins in bracket {one.bracket.s}"
-        return Start(one.bracket.rungs[0].epochs, _first_rung(one), reason)
+        self._last = short
+        reason = f"begins in bracket {short.bracket.s}"
+        return Start(short.bracket.rungs[0].epochs, _first_rung(short), reason)
 
     def _best_stopped(self, one: _Open) -> int | None:
         """Of the trials that were stopped before a bracket's first rung, the best one.

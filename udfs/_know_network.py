@@ -1,0 +1,1 @@
+relay.know_network(settings)
