@@ -34,7 +34,7 @@ class SearchMethod:
     Attributes:
         name: in ``automl_method``, in lower case.
         parameters: in ``automl_params``.
-        learns: whether what it proposes depends on results, so that proposals wait for some.
+        learns: whether what it begins with depends on results, so that not all begin at once.
         samples: whether it draws from ranges, so that it takes others than lists of values.
     """
 
@@ -89,7 +89,7 @@ METHODS: Mapping[str, SearchMethod] = MappingProxyType(
             SearchMethod(GRID, (_ITERATIONS,), samples=False),
             SearchMethod(RANDOM, (_NUM_CONFIGS, _ITERATIONS)),
             SearchMethod(HALVING, _RUNGS),
-            SearchMethod(HYPERBAND, _BRACKETS),
+            SearchMethod(HYPERBAND, _BRACKETS, learns=True),
             SearchMethod(ASHA, _RUNGS, learns=True),
             SearchMethod(TPE, (_NUM_CONFIGS, _ITERATIONS, _STARTUP), learns=True),
             SearchMethod(BOHB, (*_BRACKETS, _STARTUP), learns=True),

@@ -81,11 +81,13 @@ class Held:
     Attributes:
         after: the epoch that it does not go beyond; None for its budget.
         kept: epochs whose states stay.
+        since: virtual seconds at which it began to be trained further, and after which epoch.
     """
 
     mst_key: int
     after: int | None
     kept: frozenset[int] = frozenset()
+    since: tuple[float, int] = (0.0, 0)
 
 
 # -- the course of the run ---------------------------------------------------------------------------

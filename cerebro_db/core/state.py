@@ -51,6 +51,7 @@ class Track:
         ended: status and error, where it failed or was cancelled.
         seconds: that its last hop took, its share of the statement included; None before its first.
         held_after: the epoch that it does not go beyond until more is decided; None for its budget.
+        since: virtual seconds of a search at which it began to be trained further, and after which epoch.
         kept: epochs whose states stay, as a decision may go back to them.
     """
 
@@ -71,6 +72,7 @@ class Track:
     seconds: float | None = None
     held_after: int | None = None
     kept: frozenset[int] = frozenset()
+    since: tuple[float, int] = (0.0, 0)
 
     @property
     def is_alive(self) -> bool:
@@ -365,7 +367,7 @@ class RunState:
 
     def _held(self, event: events.Held) -> None:
         track = self.tracks[event.mst_key]
-        track.held_after, track.kept = event.after, event.kept
+        track.held_after, track.kept, track.since = event.after, event.kept, event.since
         self.changed.add(event.mst_key)
 
     def _restored(self, event: events.Restored) -> None:

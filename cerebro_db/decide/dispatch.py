@@ -24,7 +24,8 @@ def next_hops(state: RunState, worker: WorkerView, held: Collection[int]) -> tup
 
     1. being of a configuration on the critical path: its remaining work is at least 0.9 of what
        every worker would have to do if all remaining work were spread evenly,
-    2. the lower epoch,
+    2. the lower epoch; in a search, the earlier end of the hop in its virtual time, as decisions wait
+       for results in that order,
     3. the longer remaining work of the configuration,
     4. a partition that this worker has in memory,
     5. the lower mst_key.
@@ -42,10 +43,11 @@ def next_hops(state: RunState, worker: WorkerView, held: Collection[int]) -> tup
         return (alone,)
     critical = critical_work(state)
 
-    def priority(track: Track) -> tuple[bool, int, float, bool, int]:
+    def priority(track: Track) -> tuple[bool, float, float, bool, int]:
         hop, work = track.waiting[0], track.work
         away = not worker.keeps(TRAINING, hop.partition_key)
-        return work < critical, hop.epoch, -work, away, hop.mst_key
+        when = _virtual_end(state, track) if state.spec.is_open else hop.epoch
+        return work < critical, when, -work, away, hop.mst_key
 
     ready = sorted(ready_tracks(state, worker, held), key=priority)
     if not ready:
@@ -60,6 +62,13 @@ def next_hops(state: RunState, worker: WorkerView, held: Collection[int]) -> tup
             if same and len(taken) < share and _fit(state, worker, [*taken, track]):
                 taken.append(track)
     return tuple(track.waiting[0] for track in taken)
+
+
+def _virtual_end(state: RunState, track: Track) -> float:
+    """Virtual seconds at which the next hop of a trial ends."""
+    (began, epoch), hop = track.since, track.waiting[0]
+    epochs = hop.epoch - 1 - epoch + (hop.position + 1) / state.spec.hops_an_epoch
+    return began + epochs * track.configuration.hop_seconds
 
 
 def next_alone(state: RunState, worker: WorkerView) -> Hop | None:

@@ -136,6 +136,23 @@ def test_priorities() -> None:
     assert taken == [3, 2, 1, 4, 1]
 
 
+@pytest.mark.parametrize(
+    ("is_open", "order"), [(True, [3, 3, 1, 1, 2, 2]), (False, [2, 3, 2, 3, 1, 1])]
+)
+def test_trials_of_a_search_are_trained_in_the_order_of_its_virtual_time(
+    is_open: bool, order: list[int]
+) -> None:
+    state = run_state({1: 1.0, 2: 1.0, 3: 1.0}, is_open=is_open)
+    state.apply(events.Held(1, None, since=(2.0, 3)))  # goes on after its third epoch, from 2 s on
+    state.apply(events.Held(2, None, since=(2.6, 0)))
+    planned(state, [*hops(1, 2, 4), *hops(2, 2), *hops(3, 2)])
+    taken = []
+    while (hop := first(state)) is not None:
+        taken.append(hop.mst_key)
+        do(state, hop)
+    assert taken == order
+
+
 def test_critical_path_comes_before_lower_epochs() -> None:
     state = run_state({1: 1.0, 2: 50.0}, workers=2)
     planned(state, [*hops(1, 2, 1), *hops(2, 2, 2)])

@@ -273,9 +273,9 @@ class Schedule:
         epoch = min(trial.done + 1, trial.budget) if watches else trial.budget
         cost = self._costs[trial.mst_key] * (epoch - trial.done)
         self._timeline.expect(trial.mst_key, epoch, cost)
-        if watches or self._looks_back:
-            kept = frozenset({trial.done} if self._looks_back and trial.done else ())
-            yield Held(trial.mst_key, epoch if watches else None, kept)
+        kept = frozenset({trial.done} if self._looks_back and trial.done else ())
+        since = self._timeline.now, trial.done
+        yield Held(trial.mst_key, epoch if watches else None, kept, since)
 
     @property
     def _looks_back(self) -> bool:

@@ -72,9 +72,10 @@ def first_epochs(spec: SearchSpec) -> int:
 def default_places(spec: SearchSpec, partitions: int) -> int:
     """Number of trials that are trained at the same time.
 
-    Where results decide what is tried, enough that no worker waits for one of them: a worker has a
-    partition, and a trial that waits for its next one is another's. Else all: those that there are
-    then fill whatever is free.
+    Where results decide what is tried next, enough that no worker waits for one of them: a worker has
+    a partition, and a trial that waits for its next one is another's. With more of them the best would
+    come to their last epochs only when all others do. Else all: those that there are then fill whatever
+    is free.
     """
     if find_method(spec.method).learns:
         return min(_PLACES * partitions, most_trials(spec))
