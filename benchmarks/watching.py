@@ -1,11 +1,10 @@
 """Time to look at a run, and what that takes from the run: ``python -m benchmarks.watching DSN``.
 
 As a superuser, in a database with Cerebro-DB. ``--only looks``: commands on a run of 1,000 configurations, 20 epochs and
-4 partitions that was never trained; its rows are made in the catalog, and dropped at the end. ``--only effect``: the same
-run is trained again and again, every other time while ``cerebro watch`` shows it in a terminal, every two seconds, and
-``cerebro daemon`` answers a scrape of Prometheus every five seconds; what takes one side longer than the other is told
-for each pair. Which side comes first changes from pair to pair. Runs differ by more than watching takes; so it is also told
-which share of the processors those who watch and their sessions had.
+4 partitions that was never trained; its rows are made in the catalog, and dropped at the end. ``--only effect``: a run
+is trained several times, while ``cerebro watch`` shows it in a terminal, every two seconds, and ``cerebro daemon`` answers
+a scrape of Prometheus every five seconds. Both stand still (SIGSTOP) in every other span of six seconds: what watching
+takes from the rows a second is told by pairs of neighbours, as whole runs differ by more than that.
 """
 
 from __future__ import annotations
@@ -13,7 +12,9 @@ from __future__ import annotations
 import argparse
 import os
 import pty
+import random
 import resource
+import signal
 import socket
 import subprocess
 import sys
@@ -21,10 +22,11 @@ import tempfile
 import threading
 import time
 import urllib.request
-from collections.abc import Iterator
-from contextlib import closing, contextmanager, nullcontext, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
-from statistics import median
+from statistics import mean, median
 from typing import Any
 
 import psycopg2
@@ -35,8 +37,8 @@ from cerebro_db.relay.machine import cores
 
 CONFIGURATIONS, EPOCHS, PARTITIONS, WORKERS = 1000, 20, 4, 8
 REPEATS = 3
-# Runs in pairs, of about a minute each: starting two programs is a part of what they take.
-PAIRS, LONG = 5, 160
+# Runs of more than a minute each.
+RUNS, LONG = 6, 240
 
 
 def make_run(
@@ -109,9 +111,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Time of looking at runs, and its effect on them.")
     parser.add_argument("dsn", help="a database with Cerebro-DB, as a superuser")
     parser.add_argument("--only", choices=("looks", "effect"))
-    parser.add_argument(
-        "--pairs", type=int, default=PAIRS, help="of runs, with and without watching"
-    )
+    parser.add_argument("--runs", type=int, default=RUNS, help="whose spans are compared")
     parser.add_argument("--epochs", type=int, default=LONG, help="of each of these runs")
     given = parser.parse_args()
     connection = psycopg2.connect(given.dsn)
@@ -125,7 +125,7 @@ def main() -> None:
     if given.only != "effect":
         looks(given.dsn, execute)
     if given.only != "looks":
-        effect(given.dsn, execute, given.pairs, given.epochs)
+        effect(given.dsn, execute, given.runs, given.epochs)
 
 
 # -- what a look takes ---------------------------------------------------------------
@@ -154,38 +154,48 @@ def looks(dsn: str, execute: Any) -> None:
 
 
 # -- what looking takes from a run -----------------------------------------------------
-def effect(dsn: str, execute: Any, pairs: int, epochs: int) -> None:
-    """Print how long a run takes with and without somebody who watches it."""
+def effect(dsn: str, execute: Any, runs: int, epochs: int) -> None:
+    """Print what somebody who watches takes from runs."""
     execute("SET search_path = cerebro_watching, cerebro")
     execute("CREATE SCHEMA cerebro_watching")
     execute(f"CREATE ROLE {_WATCHER} SUPERUSER LOGIN")
+    calls, effects, shares, began = [], [], [], []
     try:
         for statement in _WATCHED:
             execute(statement)
-        _trained(execute, 1, None)  # programs are compiled, and trainers there
-        ratios, shares, calls = [], [], []
-        for pair in range(pairs):
-            taken, before, sessions = {}, _computed(), _Sessions(dsn)
-            for watched in (False, True) if pair % 2 == 0 else (True, False):
-                call, taken[watched] = _trained(execute, epochs, sessions if watched else None)
-                calls.append(call)
-            ratios.append(taken[True] / taken[False])
-            programs = _computed() - before
-            shares.append((programs + sessions.seconds) / (cores() * taken[True]))
+        _trained(dsn, execute, 1, is_watched=False)  # programs are compiled, and trainers there
+        for number in range(runs):
+            one = _trained(dsn, execute, epochs, is_watched=True, first=bool(number % 2))
+            calls.append(one.call)
+            effects += one.effects
+            shares.append(one.share)
+            began.append(one.start)
             print(
-                f"pair {pair + 1}: {taken[False]:.2f} s alone, {taken[True]:.2f} s watched, "
-                f"{100 * (ratios[-1] - 1):+.2f} %; the programs that watched computed {programs:.2f} s, "
-                f"their sessions {sessions.seconds:.2f} s: {100 * shares[-1]:.2f} % of {cores()} processors",
+                f"run {number + 1}: {len(one.effects)} pairs of spans, "
+                f"{100 * median(one.effects):+.2f} % of the rows a second (median); watching took "
+                f"{100 * one.share:.2f} % of {cores()} processors, its start {one.start:.2f} CPU seconds",
                 flush=True,
             )
-        print(f"effect of watching on the run: {100 * (median(ratios) - 1):+.2f} % (median)")
+        low, high = _interval(effects)
+        print(
+            f"effect of watching on the rows a second: {100 * mean(effects):+.2f} % "
+            f"(mean of {len(effects)} pairs of {_SPAN:g} s; 95 % of means in {100 * low:+.2f} to {100 * high:+.2f} %)"
+        )
         print(f"share of the processors that it took: {100 * median(shares):.2f} % (median)")
+        print(f"CPU seconds until both programs have looked once: {median(began):.2f} (median)")
         print(
             f"call with wait := false: {median(calls):.3f} s (median), {max(calls):.3f} s (longest)"
         )
     finally:
         execute("DROP SCHEMA cerebro_watching CASCADE")
         execute(f"DROP ROLE {_WATCHER}")
+
+
+def _interval(values: Sequence[float]) -> tuple[float, float]:
+    """Bootstrap: between which 95 % of the means of samples of these lie."""
+    drawn = random.Random(0)
+    means = sorted(mean(drawn.choices(values, k=len(values))) for _ in range(2000))
+    return means[49], means[-50]
 
 
 _WATCHED = (
@@ -202,44 +212,34 @@ _WATCHED = (
 )
 
 
-class _Sessions:
-    """CPU seconds of the sessions of whoever watches, which are on this machine; short ones are not seen.
+@dataclass(frozen=True)
+class _Watched:
+    """What came of a run that was watched in every other span of some seconds.
+
+    Attributes:
+        call: seconds until the call returned.
+        effects: for each pair of spans the rows a second of the watched one to those of the other, less 1.
+        share: of the processors, that programs and their sessions took in watched spans.
+        start: CPU seconds that the programs took before the first span.
+    """
+
+    call: float
+    effects: list[float]
+    share: float
+    start: float
+
+
+def _trained(
+    dsn: str, execute: Any, epochs: int, *, is_watched: bool, first: bool = False
+) -> _Watched:
+    """Train, and tell how fast that was with and without somebody who watches.
 
     Args:
         dsn: of the database.
-
-    Attributes:
-        dsn: with a role of their own, by which they are known.
-    """
-
-    def __init__(self, dsn: str) -> None:
-        self.dsn, self._ticks = make_dsn(dsn, user=_WATCHER), dict[int, int]()
-
-    @property
-    def seconds(self) -> float:
-        """What they have used until they were last seen."""
-        return sum(self._ticks.values()) / TICKS
-
-    def follow(self, ended: threading.Event) -> None:
-        """See what they use, until that ends."""
-        with closing(psycopg2.connect(self.dsn)) as connection, connection.cursor() as cursor:
-            while not ended.wait(_BETWEEN_SECONDS):
-                cursor.execute(_OF_WATCHER, (_WATCHER,))
-                self._ticks.update({pid: own_ticks(pid) for (pid,) in cursor.fetchall()})
-                connection.rollback()
-
-
-_WATCHER, _BETWEEN_SECONDS = "cerebro_watching", 2.0
-_OF_WATCHER = "SELECT pid FROM pg_stat_activity WHERE usename = %s AND pid <> pg_backend_pid()"
-
-
-def _trained(execute: Any, epochs: int, sessions: _Sessions | None) -> tuple[float, float]:
-    """Seconds until the call returns, and those of its run, as the catalog has them.
-
-    Args:
         execute: runs a statement with values, and returns its rows.
         epochs: of the run.
-        sessions: of those who watch the run, where anybody does.
+        is_watched: whether anybody watches it.
+        first: whether the first span of the run is watched.
     """
     began = time.perf_counter()
     ((run_id,),) = execute(
@@ -247,28 +247,100 @@ def _trained(execute: Any, epochs: int, sessions: _Sessions | None) -> tuple[flo
         (epochs,),
     )
     call = time.perf_counter() - began
-    with nullcontext() if sessions is None else _watching(sessions, run_id):
-        execute("SELECT cerebro_wait(%s)", (run_id,))
-    ((seconds,),) = execute(
-        "SELECT extract(epoch FROM finished - started)::float8 FROM cerebro.runs WHERE run_id = %s",
+    spans: list[_Span] = []
+    start = 0.0
+    if is_watched:
+        with _watching(make_dsn(dsn, user=_WATCHER), run_id) as programs:
+            start = programs.used()
+            spans = list(programs.spans(_status_of(execute, run_id), is_watched=first))
+    execute("SELECT cerebro_wait(%s)", (run_id,))
+    made = execute(
+        "SELECT extract(epoch FROM finished)::float8, rows FROM cerebro.hops WHERE run_id = %s",
         (run_id,),
     )
     execute("SELECT cerebro_drop_outputs('out')")
     execute("SELECT cerebro_drop_run(%s)", (run_id,))
-    return call, float(seconds)
+    rates = [
+        sum(rows for moment, rows in made if one.begins <= moment < one.ends)
+        / (one.ends - one.begins)
+        for one in spans
+    ]
+    effects = [
+        (rates[place] / rates[place + 1]) ** (1 if spans[place].is_watched else -1) - 1
+        for place in range(0, len(spans) - 1, 2)
+    ]
+    used = sum(one.used for one in spans if one.is_watched)
+    seconds = sum(one.ends - one.begins for one in spans if one.is_watched)
+    return _Watched(call, effects, used / (cores() * seconds) if seconds else 0.0, start)
+
+
+def _status_of(execute: Any, run_id: int) -> Callable[[], bool]:
+    """Asks whether a run goes on."""
+    query = "SELECT status = 'running' FROM cerebro.runs WHERE run_id = %s"
+    return lambda: bool(execute(query, (run_id,))[0][0])
+
+
+@dataclass(frozen=True)
+class _Span:
+    """Some seconds of a run.
+
+    Attributes:
+        begins, ends: seconds since 1970.
+        used: CPU seconds of who watches, sessions included.
+    """
+
+    is_watched: bool
+    begins: float
+    ends: float
+    used: float
+
+
+@dataclass(frozen=True)
+class _Programs:
+    """Those that watch, and the role by which their sessions are known."""
+
+    processes: Sequence[subprocess.Popen[bytes]]
+    cursor: Any
+
+    def used(self) -> float:
+        """CPU seconds of the programs and of their sessions, so far."""
+        self.cursor.execute(_OF_WATCHER, (_WATCHER,))
+        sessions = [pid for (pid,) in self.cursor.fetchall()]
+        return sum(map(own_ticks, [*(one.pid for one in self.processes), *sessions])) / TICKS
+
+    def spans(self, goes_on: Callable[[], bool], *, is_watched: bool) -> Iterator[_Span]:
+        """Spans of a run, as long as it goes on: the programs stand still in every other one.
+
+        Pairs are turned round: watched, not, not, watched, and so on.
+        """
+        number = 0
+        while True:
+            watched = is_watched ^ ((number % 4) in (1, 2))
+            for one in self.processes:
+                one.send_signal(signal.SIGCONT if watched else signal.SIGSTOP)
+            time.sleep(_MARGIN)  # hops that were under way
+            begins, before = time.time(), self.used()
+            time.sleep(_SPAN)
+            if not goes_on():
+                return
+            yield _Span(watched, begins, time.time(), self.used() - before)
+            number += 1
+
+
+_WATCHER, _SPAN, _MARGIN = "cerebro_watching", 6.0, 0.3
+_OF_WATCHER = "SELECT pid FROM pg_stat_activity WHERE usename = %s"
 
 
 @contextmanager
-def _watching(sessions: _Sessions, run_id: int) -> Iterator[None]:
-    """A terminal with ``cerebro watch``, and a daemon that is scraped."""
-    dsn = sessions.dsn
+def _watching(dsn: str, run_id: int) -> Iterator[_Programs]:
+    """A terminal with ``cerebro watch``, and a daemon that is scraped; both have looked once."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     ours, terminal = pty.openpty()
     size = {"COLUMNS": "160", "LINES": "45", "TERM": "xterm-256color"}
     cerebro = [sys.executable, "-c", "from cerebro_db.cli import main; main()"]
-    ended = threading.Event()
+    ended, drawn, scraped = threading.Event(), threading.Event(), threading.Event()
     everybody = [
         subprocess.Popen(
             [*cerebro, "watch", str(run_id), "--dsn", dsn],
@@ -284,21 +356,27 @@ def _watching(sessions: _Sessions, run_id: int) -> Iterator[None]:
     def read() -> None:
         with suppress(OSError):  # the terminal is closed
             while os.read(ours, 65536):
-                pass
+                drawn.set()
 
     def scrape() -> None:
-        while not ended.wait(5):
+        while not ended.wait(5 if scraped.is_set() else 0.1):
             with suppress(OSError), urllib.request.urlopen(f"http://127.0.0.1:{port}/") as answer:
                 answer.read()
+                scraped.set()
 
-    for work in (read, scrape, lambda: sessions.follow(ended)):
+    for work in (read, scrape):
         threading.Thread(target=work, daemon=True).start()
     try:
-        yield
+        with closing(psycopg2.connect(dsn, user="postgres")) as connection:
+            connection.autocommit = True
+            if not drawn.wait(30) or not scraped.wait(30):
+                raise RuntimeError("the programs that watch have not looked")
+            yield _Programs(everybody, connection.cursor())
     finally:
         ended.set()
         for one in everybody:
             one.terminate()
+            one.send_signal(signal.SIGCONT)
             one.wait()
         os.close(ours)
 

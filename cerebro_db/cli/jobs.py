@@ -60,7 +60,7 @@ def daemon(
 
 
 def _serve_metrics(dsn: str, address: str, port: int) -> None:
-    """Answer Prometheus from a thread; each answer reads through a session of its own."""
+    """Answer Prometheus from a thread, which reads through a session of its own."""
     from cerebro_db.watching.prometheus import serve
 
     if not 1 <= port <= 65535:

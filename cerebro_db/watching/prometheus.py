@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Protocol
 
 from prometheus_client import CollectorRegistry, generate_latest, start_http_server
@@ -144,7 +146,7 @@ class Opened(Source, Protocol):
 
 
 class Scraped:
-    """The same for whoever asks again and again: each time through a session of its own.
+    """The same for whoever asks again and again: through one session, as a new one would begin with empty caches.
 
     Args:
         connect: makes a session.
@@ -152,19 +154,33 @@ class Scraped:
 
     def __init__(self, connect: Callable[[], Opened]) -> None:
         self._connect = connect
+        self._source: Opened | None = None
+        self._alone = threading.Lock()
 
     def collect(self) -> Sequence[Metric]:
         """All metrics; ``cerebro_up`` alone, with 0, where the database cannot be read."""
-        try:
-            source = self._connect()
-            try:
-                found = list(RunsCollector(source).collect())
-            finally:
-                source.close()
-        except CerebroError:
-            found = []
+        with self._alone:
+            had_session = self._source is not None
+            found = self._found()
+            if not found and had_session:  # which the server may have ended
+                found = self._found()
         up = GaugeMetricFamily("cerebro_up", "Whether the database can be read", value=bool(found))
         return [up, *found]
+
+    def _found(self) -> Sequence[Metric]:
+        try:
+            self._source = self._source or self._connect()
+            return RunsCollector(self._source).collect()
+        except CerebroError:
+            self.close()
+            return []
+
+    def close(self) -> None:
+        """End the session, if there is one."""
+        source, self._source = self._source, None
+        if source is not None:
+            with suppress(CerebroError):
+                source.close()
 
     def describe(self) -> Sequence[Metric]:
         """Nothing is read before somebody asks."""

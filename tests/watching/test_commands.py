@@ -223,19 +223,36 @@ def test_a_daemon_is_scraped(watched: Watched) -> None:
     from cerebro_db.cli.training import session_of
     from cerebro_db.watching.prometheus import serve
 
-    def scraped(dsn: str) -> dict[str, float]:
+    sessions: list[int] = []
+
+    def connected(dsn: str) -> Any:
+        session = session_of(dsn)
+        sessions.append(session.run("SELECT pg_backend_pid()")[0][0])
+        return session
+
+    def served(dsn: str) -> int:
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
-        serve(lambda: session_of(dsn), "127.0.0.1", port)
+            port = int(free.getsockname()[1])
+        serve(lambda: connected(dsn), "127.0.0.1", port)
+        return port
+
+    def scraped(port: int) -> dict[str, float]:
         with urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
             families = list(text_string_to_metric_families(answer.read().decode()))
         return {one.name: one.samples[0].value for one in families if one.samples}
 
-    values = scraped(watched.dsn)
+    port = served(watched.dsn)
+    values = scraped(port)
     assert values["cerebro_up"] == 1
     assert values["cerebro_hops"] == watched.sql.value("SELECT count(*) FROM cerebro.hops")
-    assert scraped("host=/nowhere dbname=none") == {"cerebro_up": 0}
+    assert scraped(port)["cerebro_up"] == 1
+    assert len(sessions) == 1  # which the server may end
+    watched.sql.run("SELECT pg_terminate_backend(%s)", (sessions[0],))
+    assert scraped(port) == values
+    assert len(sessions) == 2
+    watched.sql.run("SELECT pg_terminate_backend(%s)", (sessions[1],))
+    assert scraped(served("host=/nowhere dbname=none")) == {"cerebro_up": 0}
     for wrong, told_of in (("0", "allowed: 1 to 65535"), ("70000", "allowed: 1 to 65535")):
         with pytest.raises(InvalidArgument, match=told_of):
             told("daemon", "--once", "--metrics-port", wrong, "--dsn", watched.dsn)
