@@ -9,7 +9,6 @@ import sys
 import time
 from contextlib import suppress
 from datetime import datetime, timedelta
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -61,12 +60,13 @@ def daemon(
 
 def _serve_metrics(dsn: str, address: str, port: int) -> None:
     """Answer Prometheus from a thread, which reads through a session of its own."""
+    from cerebro_db.postgres.sessions import with_keepalives
     from cerebro_db.watching.prometheus import serve
 
     if not 1 <= port <= 65535:
         raise InvalidArgument(f"--metrics-port: got {port}; allowed: 1 to 65535")
     try:
-        serve(partial(session_of, dsn), address, port)
+        serve(lambda: session_of(with_keepalives(dsn)), address, port)
     except OSError as error:
         raise InvalidArgument(
             f"--metrics-port: got {port} of {address}; {error.strerror or error}"

@@ -781,9 +781,10 @@ class WorkerSessions:
 
 
 def _apart(told: Sequence[tuple[int, str]]) -> PeersApart:
-    """Error of ways that there are not, of which the place that most complain of comes first."""
+    """Error of ways that there are not: first trainers that were lost, then the place that most complain of."""
     count = Counter(place for place, _ in told)
-    ordered = [reason for _, reason in sorted(told, key=lambda one: (-count[one[0]], one))]
+    in_order = sorted(told, key=lambda one: (one[0] >= 0, -count[one[0]], one))
+    ordered = list(dict.fromkeys(reason for _, reason in in_order))
     more = f"; and {len(ordered) - _MOST_TOLD} more" if len(ordered) > _MOST_TOLD else ""
     return PeersApart(f"trainers of several hosts: {'; '.join(ordered[:_MOST_TOLD])}{more}")
 

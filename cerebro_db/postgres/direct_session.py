@@ -29,13 +29,14 @@ from cerebro_db.postgres.dialects.choice import HAS_SEGMENTS, dialect_of
 from cerebro_db.postgres.direct_board import channel_of_driver, channel_of_worker
 from cerebro_db.postgres.names import QualifiedName, quote
 from cerebro_db.postgres.records import HOP_COLUMNS
-from cerebro_db.postgres.sessions import LOST_SQLSTATES, SessionLost, StatementFailed
+from cerebro_db.postgres.sessions import (
+    LOST_SQLSTATES,
+    SessionLost,
+    StatementFailed,
+    with_keepalives,
+)
 
-# A connection that was cut without a word is known by either side within half a minute.
-_KEEPALIVES = {
-    "keepalives": 1, "keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3,
-    "tcp_user_timeout": 30_000, "connect_timeout": 30,
-}  # fmt: skip
+# What the server does alike.
 _SERVER_KEEPALIVES = (
     "SET tcp_keepalives_idle = 10", "SET tcp_keepalives_interval = 5", "SET tcp_keepalives_count = 3",
 )  # fmt: skip
@@ -93,11 +94,10 @@ class DirectSession:
     def __init__(self, dsn: str) -> None:
         try:
             given = psycopg2.extensions.parse_dsn(dsn)
-            more = {key: value for key, value in _KEEPALIVES.items() if key not in given}
             options = f"{given.get('options', '')} -c standard_conforming_strings=on".strip()
             self._connection = psycopg2.connect(
-                dsn, application_name="cerebro direct worker", client_encoding="UTF8",
-                options=options, **more,
+                with_keepalives(dsn), application_name="cerebro direct worker", client_encoding="UTF8",
+                options=options,
             )  # fmt: skip
         except psycopg2.Error as error:
             raise LoopbackFailed(

@@ -63,6 +63,23 @@ class Deadlocked(StatementFailed):
     """The server ended a statement because sessions waited for each other: it can be run again."""
 
 
+# A connection that was cut without a word is known by either side within half a minute.
+_KEEPALIVES = {
+    "keepalives": 1, "keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3,
+    "tcp_user_timeout": 30_000, "connect_timeout": 30,
+}  # fmt: skip
+
+
+def with_keepalives(dsn: str) -> str:
+    """The same of libpq, for a connection of which one must soon know that it was cut."""
+    try:
+        given = psycopg2.extensions.parse_dsn(dsn)
+    except psycopg2.ProgrammingError:  # whoever connects tells what is wrong
+        return dsn
+    more = {key: value for key, value in _KEEPALIVES.items() if key not in given}
+    return str(psycopg2.extensions.make_dsn(dsn, **more))
+
+
 class SessionLost(CerebroError):
     """The server ended a session, or the connection broke."""
 

@@ -347,9 +347,14 @@ def with_groups(
     if spec.use_gpus or (packed.is_spread and wanted not in (None, partitions)):
         most = 1
     most = min(most, chosen.group or partitions, wanted or partitions)
+    if (chosen.neighbours or 0) > partitions:
+        raise InvalidArgument(
+            f"strategy_params: got neighbours={chosen.neighbours}; allowed: 1 to {partitions}, the number of partitions"
+        )
     neighbours = chosen.neighbours or neighbours
+    neighbours = 0 if neighbours == partitions else neighbours
     here = neighbours or partitions  # of one host, whose processors are those that are known
-    processors = chosen.processors or min(request.cores, here) * partitions // here
+    processors = chosen.processors or max(1, min(request.cores, here) * partitions // here)
     rule = Rule(partitions, processors, most, spec.epochs, neighbours)
     spec = replace(spec, processors=processors, largest_group=largest_of(rule, configurations))
     if spec.largest_group == 1:

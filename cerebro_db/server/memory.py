@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from cerebro_db.configs.architecture_limits import ArchitectureLimits
 from cerebro_db.configs.settings import PEER_NETWORK_HINT, Settings
-from cerebro_db.errors import InvalidArgument, RunFailed
+from cerebro_db.errors import PeersApart, RunFailed
 from cerebro_db.server import network
 from cerebro_db.server.limits import bind
 from cerebro_db.training.doors import Door, Tick
@@ -153,11 +153,11 @@ def peers_allowed(gd: dict[str, Any]) -> Settings:
     """Settings by which trainers of other hosts are found, as the catalog has told.
 
     Raises:
-        InvalidArgument: it allows none.
+        PeersApart: it allows none.
     """
     told = network_known(gd)
     if not told.peer_network:
-        raise InvalidArgument(
+        raise PeersApart(
             "peers: got trainers of several hosts; allowed: those of one, as the setting peer_network is empty",
             hint=PEER_NETWORK_HINT,
         )
@@ -168,8 +168,7 @@ def open_door(gd: dict[str, Any], memory: WorkerMemory, tick: Tick) -> Door:
     """Where trainers of other hosts come in.
 
     Raises:
-        InvalidArgument: the catalog allows none.
-        PeersApart: there is none on this host.
+        PeersApart: the catalog allows none, or there is none on this host.
     """
     if memory.door is None:
         told = peers_allowed(gd)

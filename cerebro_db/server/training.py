@@ -104,11 +104,11 @@ def prepared(plpy: Any, gd: dict[str, Any], text: str, tick: Tick) -> WorkerMemo
         raise InvalidArgument(f"kind: got {PREPARE}; allowed where sessions are told once: from 0")
     given = Fields.parse(text)
     has_peers = given.flag("peers", False)
-    if (
-        has_peers
-    ):  # which anybody's task can say: before this process gets the filter of those that have
+    is_prepared = gd.get(_PREPARED) == text
+    # A task can be anybody's: the catalog is asked before this process gets the filter of those with peers.
+    if has_peers and not (is_prepared and recall(gd).door is not None):
         peers_allowed(gd)
-    memory = recall(gd) if gd.get(_PREPARED) == text else _made_ready(plpy, gd, given, has_peers)
+    memory = recall(gd) if is_prepared else _made_ready(plpy, gd, given, has_peers)
     gd[_PREPARED] = text
     if has_peers:
         open_door(gd, memory, tick)

@@ -174,6 +174,9 @@ class Scraped:
         except CerebroError:
             self.close()
             return []
+        except BaseException:
+            self.close()
+            raise
 
     def close(self) -> None:
         """End the session, if there is one."""

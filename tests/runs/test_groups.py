@@ -90,6 +90,21 @@ def test_processors_are_those_of_all_hosts(
     assert found.processors == processors
 
 
+def test_neighbours_are_of_the_partitions() -> None:
+    def found(neighbours: int) -> RunSpec:
+        request = FitRequest(
+            "packed", "out", "configs", 10, strategy=AUTO, cores=2,
+            strategy_params=f"neighbours={neighbours}",
+        )  # fmt: skip
+        spec = RunSpec(10, 0, 10, {"training": tuple(range(4))}, schedule=AUTO)
+        return with_groups(spec, request, table(4, is_spread=True), [costly(1)], 4, 0)
+
+    with pytest.raises(InvalidArgument, match=r"got neighbours=64; allowed: 1 to 4"):
+        found(64)
+    assert found(4).neighbours == 0  # all on one host
+    assert found(3).processors == 2
+
+
 def large(
     strategy: str, monkeypatch: pytest.MonkeyPatch, worker_mb: int, limit_mb: int
 ) -> RunSetup:

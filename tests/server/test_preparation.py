@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from cerebro_db.errors import InvalidArgument
+from cerebro_db.errors import InvalidArgument, PeersApart
 from cerebro_db.server import training
 
 GOOD = {"run_id": 0, "threads": None, "use_gpus": False, "cache_bytes": 0, "settings": {}}
@@ -73,9 +73,21 @@ def test_a_segment_is_told_its_place_among_the_gpus(
 def test_nobody_says_for_himself_that_it_has_peers(known: str | None) -> None:
     """A task can be anybody's: the process is as it was, without the filter of those that have peers."""
     gd: dict[str, object] = {"cerebro.network": known}
-    with pytest.raises(InvalidArgument, match="the setting peer_network is empty"):
+    with pytest.raises(PeersApart, match="the setting peer_network is empty"):
         training.prepared(_plpy(2), gd, json.dumps(GOOD | {"peers": True}), lambda: None)
     assert gd == {"cerebro.network": known}
+
+
+def test_what_has_met_its_peers_keeps_to_that() -> None:
+    """A network that is taken away meanwhile counts from the next preparation on."""
+    text = json.dumps(GOOD | {"peers": True})
+    memory = types.SimpleNamespace(door=object())
+    gd: dict[str, Any] = {
+        "cerebro.network": "{}", "cerebro.prepared": text, "cerebro.worker": memory
+    }  # fmt: skip
+    assert training.prepared(_plpy(2), gd, text, lambda: None) is memory
+    with pytest.raises(PeersApart, match="the setting peer_network is empty"):
+        training.prepared(_plpy(2), gd, text.replace("0", "1", 1), lambda: None)
 
 
 @pytest.mark.parametrize(

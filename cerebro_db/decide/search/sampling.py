@@ -225,6 +225,7 @@ class Distinct:
     def narrow(self, space: Space) -> None:
         """Propose from another space from now on; what was learnt of it stays."""
         self.explorer = Explorer(space)
+        self._is_exhausted = False
         self._sampler = sampler_of(self._spec, self.explorer)
         placed = set()
         for number, epochs, values, is_full in self._told:
@@ -237,15 +238,18 @@ class Distinct:
 
     def propose(self, number: int) -> tuple[Parameters, ConfigurationText] | None:
         """Parameters of the next trial; None where the space has no more."""
+        if self._is_exhausted:
+            return None
         for attempt in range(_IN_VAIN):
             parameters = self._sampler.propose(number, attempt)
             if parameters is None:
-                return None
+                break
             row = self.explorer.text(parameters)
             if self._is_new(row) and self._fault(row) is None:
                 self._texts[number] = row
                 self._sampler.take(number, parameters, is_own=True)
                 return parameters, row
+        self._is_exhausted = True
         return None
 
     def adopt(self, number: int, row: ConfigurationText) -> Parameters:

@@ -85,8 +85,12 @@ class Schedule:
         self._max_epochs = spec.budget.max_epochs
         self._max_trials = spec.budget.max_configurations
         self._is_over = False
+        # What the method wants, and the budget is not enough for: nothing else begins.
+        self._refused: Start | Continue | None = None
         # Whether the target ends the search, which it does once.
         self._is_aimed = spec.early_stopping.has_target
+        # The trial that has reached it at its budget, which the method hears of when the search goes on.
+        self._unheard = 0
         # Trials that the end of the search has stopped, and the epochs whose states they have.
         self._given_up: dict[int, int] = {}
         self._monitors: dict[str, Mapping[str, str]] = {}
@@ -192,8 +196,13 @@ class Schedule:
     def _wanted(self, state: RunState) -> Start | Continue | None:
         """Wish of the method, if the search goes on and its budget is enough."""
         while not self._is_over:
-            wanted = self._method.next(self.trials)
-            if wanted is None or not self._affords(wanted):
+            wanted, self._refused = self._refused or self._method.next(self.trials), None
+            if wanted is None:
+                return None
+            if isinstance(wanted, Continue) and self.trials[wanted.mst_key].status != WAITING:
+                continue  # it was stopped since the method wanted it
+            if not self._affords(wanted):
+                self._refused = wanted
                 return None
             source = wanted.source if isinstance(wanted, Start) else None
             if source is None or self._has_state(state, *source):
@@ -329,6 +338,7 @@ class Schedule:
         trial.values[epoch] = self._values(track, epoch)
         if self._reaches_target(trial):
             trial.status = WAITING if epoch >= trial.budget else RUNNING
+            self._unheard = key if trial.status == WAITING else 0
             self._tell(trial)
             yield from self._finish(state, f"the target is reached by {key}", {})
             return
@@ -564,6 +574,9 @@ class Schedule:
         self._method.extend(detail.get("params", {}))
         self._max_epochs += detail.get("max_epochs", 0)
         self._max_trials += detail.get("max_configurations", 0)
+        if self._unheard:
+            key, self._unheard = self._unheard, 0
+            yield from self._observed(state, self.trials[key])
         for key, epoch in given_up.items():
             trial = self.trials[key]
             if not epoch:

@@ -137,9 +137,13 @@ class GreenplumPrediction(PostgreSQLPrediction):
         """Predict all rows and insert what is asked of each."""
         rows, parameters = _rows(source, batch_rows)
         branches = [
-            f"SELECT m.kind, m.number, m.chunk, m.task, m.data, NULL::text AS id "
+            f"SELECT m.kind, m.number, m.chunk, {task} AS task, m.data, NULL::text AS id "
             f"FROM {_MODELS.sql} m WHERE m.kind = {kind}"
-            for kind in (-1, 0, 3)
+            for kind, task in (
+                (-1, "cerebro._with_functions(m.task)"),
+                (0, "m.task"),
+                (3, "m.task"),
+            )
         ]
         given = " UNION ALL ".join([*branches[:2], rows, branches[2]])
         ids = "" if isinstance(source, PackedSource) else "pg_catalog.unnest((s.r).ids) AS id, "

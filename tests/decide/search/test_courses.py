@@ -150,11 +150,83 @@ def test_brackets_of_a_small_space_end(method: str, count: int, concurrency: int
 
 
 def test_more_epochs_of_a_space_that_has_no_more() -> None:
-    course = Course(spec("hyperband", FEW, R=9)).run()
-    assert len(course.reached(9)) == 5
+    course = Course(spec("hyperband", FEW, R=9), noisy).run()
+    before = {key: noisy(course.state.tracks[key], 9)["loss"] for key in course.reached(9)}
+    assert len(before) == 5
     course.ask(Asked(3, "extend", 0, "ann", {"params": {"R": 27}}))
     assert len(course.state.tracks) == 27
+    # Ten that were not tried before, and the best of those that had come to their end.
     assert len(course.reached(27)) == 8
+    assert min(before, key=before.__getitem__) in course.reached(27)
+    assert "running" not in {one.status for one in course.schedule.trials.values()}
+
+
+def test_what_no_bracket_has_a_use_for_is_stopped() -> None:
+    course = Course(spec("hyperband", FEW, R=27), noisy).run()
+    assert {one.status for one in course.schedule.trials.values()} == {"waiting", "stopped"}
+    waiting = [key for key, one in course.schedule.trials.items() if one.status == "waiting"]
+    assert sorted(waiting) == sorted(course.reached(27))
+    # Nobody is stopped who goes on later: what callbacks have made of it would be forgotten.
+    actions = [(one.action, one.changes[0].mst_key) for one in course.recorded if one.changes]
+    stopped = [key for action, key in actions if action == "stop"]
+    assert len(stopped) == len(set(stopped)) == 27 - len(waiting)
+    for key in stopped:
+        assert ("promote", key) not in actions[actions.index(("stop", key)) :]
+
+
+def test_trials_outside_a_narrowed_space_go_on_in_no_other_bracket() -> None:
+    few = RATES[:14]
+    narrow = {**FEW.to_json(), "compile_params_grid": FEW.compile_params_grid.replace(
+        f"{[*RATES]}", f"{[*few]}"
+    )}  # fmt: skip
+    asks = {3: Asked(2, "narrow", 0, "ann", narrow)}
+    course = Course(spec("hyperband", FEW, R=27), noisy, asks=asks).run()
+    (asked,) = (one.number for one in course.recorded if one.action == "narrow")
+    going_on = [
+        one for one in course.recorded[asked:] if one.reason.startswith("goes on in bracket")
+    ]
+    assert going_on
+    rates = [rate(course.state.tracks[one.changes[0].mst_key]) for one in going_on]
+    assert max(few) >= max(rates)
+    assert min(rates) >= min(few)
+    assert "running" not in {one.status for one in course.schedule.trials.values()}
+
+
+PATIENT = EarlyStopping(patience=2)
+
+
+@pytest.mark.parametrize("early_stopping", [EarlyStopping(), PATIENT], ids=["plain", "patient"])
+@pytest.mark.parametrize("method", ["hyperband", "bohb", "asha", "successive_halving"])
+def test_speed_does_not_show_where_epochs_are_few(
+    method: str, early_stopping: EarlyStopping
+) -> None:
+    size = {} if method in ("hyperband", "bohb") else {"num_configs": 12}
+    twelve = replace(
+        FEW, compile_params_grid=FEW.compile_params_grid.replace(f"{[*RATES]}", f"{[*RATES[:12]]}")
+    )
+    for space, places, epochs in ((twelve, 4, 44), (twelve, 2, 21), (SPACE, 2, 25), (SPACE, 6, 42)):
+        if method == "bohb" and space is twelve and places == 2:
+            continue
+        search = spec(
+            method, space, R=9, **size, budget=Budget(max_epochs=epochs), seed=epochs,
+            early_stopping=early_stopping, concurrency=places,
+        )  # fmt: skip
+        first = Course(search, noisy, cost=uneven).run()
+        heard = [one.heard for one in first.recorded]
+        for order in range(1, 5):
+            other = Course(search, noisy, order, cost=uneven).run()
+            assert other.decided == first.decided
+            assert [one.heard for one in other.recorded] == heard
+
+
+@pytest.mark.parametrize("epochs", [60, 100, 160])
+def test_a_search_whose_epochs_were_too_few_goes_on_with_more(epochs: int) -> None:
+    search = spec("hyperband", FEW, R=27, budget=Budget(max_epochs=epochs), concurrency=8)
+    course = Course(search, noisy).run()
+    course.ask(Asked(3, "extend", 0, "ann", {"params": {}, "max_epochs": 1000}))
+    assert len(course.reached(27)) == 8
+    whole = Course(replace(search, budget=Budget()), noisy).run()
+    assert sorted(course.reached(27)) == sorted(whole.reached(27))
 
 
 def test_halving_keeps_the_best() -> None:
@@ -309,6 +381,21 @@ def test_a_target_that_was_reached_ends_nothing_any_more() -> None:
     assert sum(one.action == "finish" for one in course.recorded) == 1
     assert all(course.state.tracks[key].done == 18 for key in before)
     assert len(course.state.tracks) == 22
+
+
+@pytest.mark.parametrize("epochs", [1, 3, 9])
+def test_brackets_go_on_after_a_target(epochs: int) -> None:
+    """Who reaches it has come to its budget: the last of a rung, or none of those it waits for."""
+    calm = Course(spec("hyperband", R=9), cost=uneven).run()
+    target = min(by_rate(calm.state.tracks[key], epochs)["loss"] for key in calm.reached(epochs))
+    rule = EarlyStopping(target=target)
+    course = Course(spec("hyperband", R=9, early_stopping=rule), cost=uneven).run()
+    assert any(one.action == "finish" for one in course.recorded)
+    course.ask(Asked(3, "extend", 0, "ann", {"params": {}}))
+    assert "running" not in {one.status for one in course.schedule.trials.values()}
+    # Those that had done no epoch by then are gone; the others fill their brackets.
+    assert not course.schedule._method._open
+    assert len(course.reached(9)) >= 3
 
 
 def test_more_of_nothing_is_refused() -> None:

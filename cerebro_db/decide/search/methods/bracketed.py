@@ -2,7 +2,7 @@
 
 All brackets are open from the beginning: while a rung waits for its last trials, others of other
 brackets are trained. Where a space has no more configurations, a bracket goes on with the best of
-those that others have stopped.
+those that others have no more use for.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ from typing import Any
 
 from cerebro_db.configs.brackets import Bracket, brackets, halving
 from cerebro_db.configs.search_methods import HALVING
-from cerebro_db.core.search import SearchSpec
+from cerebro_db.core.search import SearchSpec, Space
 from cerebro_db.decide.search.ranking import Values, ranked
-from cerebro_db.decide.search.trials import Continue, End, Method, Start, Trial
+from cerebro_db.decide.search.space import Explorer
+from cerebro_db.decide.search.trials import WAITING, Continue, End, Method, Start, Trial
 
 
 @dataclass(eq=False)
@@ -49,9 +50,9 @@ class Bracketed(Method):
         self._params: dict[str, Any] = dict(spec.params)
         self._open: list[_Open] = []
         self._last: _Open | None = None
-        self._is_exhausted = False
-        # Trials that were stopped at the end of a rung: after which epoch, and their values.
-        self._stopped: dict[int, tuple[int, Values]] = {}
+        self._narrow(spec.space)
+        # Trials that their bracket has no more use for, and why; they wait while others may have.
+        self._spare: dict[int, str] = {}
         self._begin(self._params)
 
     def _begin(self, params: Mapping[str, Any]) -> None:
@@ -60,6 +61,7 @@ class Bracketed(Method):
         else:
             found = brackets(params["R"], params["eta"], params["skip_last"])
         self._open += [_Open(one, one.rungs[0].configurations) for one in found]
+        self._wanted = sum(one.bracket.rungs[0].configurations for one in self._open)
         self.full = max(self.full, *(one.rungs[-1].epochs for one in found))
 
     def total(self, configurations: float) -> float:
@@ -83,28 +85,40 @@ class Bracketed(Method):
         if short is None:
             return None
         if self._is_exhausted:
-            if (best := self._best_stopped(short)) is not None:
+            if (best := self._best_spare(short, trials)) is not None:
                 return self._goes_on(short, best)
-            if short is not self._open[0]:  # those before it may stop more
+            if short is not self._open[0]:  # those before it may have no more use for others
                 return None
         self._last = short
         reason = f"begins in bracket {short.bracket.s}"
         return Start(short.bracket.rungs[0].epochs, _first_rung(short), reason)
 
-    def _best_stopped(self, one: _Open) -> int | None:
-        """Of the trials that were stopped before a bracket's first rung, the best one.
+    def _best_spare(self, one: _Open, trials: Mapping[int, Trial]) -> int | None:
+        """Of the trials that wait, and no bracket has a use for, the one whose last value is best.
 
-        There is none while a bracket before it has its first rung to do: the best of those come then.
+        It has fewer epochs than the bracket begins with: with as many it was compared with others
+        already. There is none while a bracket before has its first rung to do: the best of those come
+        then.
         """
         if any(not before.rung for before in self._open[: self._open.index(one)]):
             return None
         epochs = one.bracket.rungs[0].epochs
-        found = {key: values for key, (done, values) in self._stopped.items() if done < epochs}
+        used = {key for each in self._open for key in each.members}
+        found = {
+            key: trial.latest
+            for key, trial in trials.items()
+            if trial.status == WAITING and trial.done < epochs and trial.latest is not None
+            and key not in used and not trial.is_adopted and self._is_within(trial)
+        }  # fmt: skip
         return next(iter(ranked(found)), None)
 
+    def _is_within(self, trial: Trial) -> bool:
+        """True if nobody has excluded a trial from the space since."""
+        return not self._is_narrowed or self._explorer.place(trial.row) is not None
+
     def _goes_on(self, one: _Open, key: int) -> Continue:
-        """A trial that was stopped goes on in another bracket."""
-        del self._stopped[key]
+        """A trial goes on in another bracket."""
+        self._spare.pop(key, None)
         self._join(one, key)
         reason = f"goes on in bracket {one.bracket.s}, as the space has no more configurations"
         return Continue(key, one.bracket.rungs[0].epochs, _first_rung(one), reason)
@@ -123,21 +137,44 @@ class Bracketed(Method):
         """Brackets that nobody is left for are as large as they are."""
         self._is_exhausted = True
         one = self._open[0]
-        if not one.missing or self._best_stopped(one) is not None:
+        if not one.missing or self._best_spare(one, trials) is not None:
             return []
         one.missing = 0
-        return [] if one.waited else self._close(one, trials)
+        ends = [] if one.waited else self._close(one, trials)
+        return ends + self._useless(trials)
+
+    def _useless(self, trials: Mapping[int, Trial]) -> list[End]:
+        """Ends of trials that no bracket may have a use for any more."""
+        if self._is_short:
+            return []
+        spare, self._spare = self._spare, {}
+        return [End(key, why) for key, why in spare.items() if trials[key].status == WAITING]
+
+    @property
+    def _is_short(self) -> bool:
+        """True if a bracket lacks trials, and there may be no more configurations for it."""
+        is_small = self._is_exhausted or self._explorer.size < self._wanted
+        return is_small and any(one.missing for one in self._open)
+
+    def narrow(self, space: Space) -> None:
+        """There may be other configurations now; trials outside go on in no other bracket."""
+        self._narrow(space)
+        self._is_narrowed = True
+
+    def _narrow(self, space: Space) -> None:
+        self._explorer = Explorer(space)
+        self._is_exhausted = self._is_narrowed = False
 
     def observed(self, trial: Trial, trials: Mapping[int, Trial]) -> list[End]:
         """Promotes the best of a rung, and ends the others, after the last of its trials."""
+        ends: list[End] = []
         one = next((one for one in self._open if trial.mst_key in one.waited), None)
-        if one is None:
-            return []
-        one.waited.remove(trial.mst_key)
-        one.members[trial.mst_key] = trial.latest if trial.is_open else None
-        if one.waited or one.missing:
-            return []
-        return self._close(one, trials)
+        if one is not None:
+            one.waited.remove(trial.mst_key)
+            one.members[trial.mst_key] = trial.latest if trial.is_open else None
+            if not one.waited and not one.missing:
+                ends = self._close(one, trials)
+        return ends + self._useless(trials)
 
     def _close(self, one: _Open, trials: Mapping[int, Trial]) -> list[End]:
         """A rung is complete."""
@@ -162,8 +199,9 @@ class Bracketed(Method):
             for rank, key in enumerate(order, 1)
             if rank > len(best)
         ]
-        epochs = rungs[one.rung].epochs
-        self._stopped |= {end.mst_key: (epochs, values[end.mst_key]) for end in ends}
+        if self._is_short:
+            self._spare |= {end.mst_key: end.reason for end in ends}
+            ends = []
         one.rung += 1
         one.members = dict.fromkeys(best)
         one.waited, one.promoted = set(best), deque(enumerate(best, 1))
@@ -176,7 +214,6 @@ class Bracketed(Method):
         if not params:
             return
         self._params |= params
-        self._is_exhausted = False
         self._begin(self._params)
 
 
