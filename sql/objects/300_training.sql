@@ -34,7 +34,7 @@ BEGIN
             SELECT json_object_agg(f.name, ARRAY[f.path, f.package, f.version, f.expression])::text
               FROM cerebro.catalog_functions f));
     END IF;
-    IF (task::json ->> 'peers')::boolean OR task::json -> 'settings' IS NOT NULL THEN
+    IF (task::json ->> 'peers')::boolean OR (task::json -> 'settings') IS NOT NULL THEN
         PERFORM cerebro._know_network((
             SELECT json_object_agg(s.name, s.value)::text
               FROM cerebro.catalog_settings s WHERE s.name IN ('trainer_network', 'peer_network', 'peer_ports')));

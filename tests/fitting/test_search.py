@@ -64,7 +64,7 @@ def test_number_of_workers_does_not_show(bench: Any, method: str) -> None:
         assert left_by(bench, f"{name}_{workers}") == first
 
 
-@pytest.mark.parametrize(("method", "last"), [("asha+", 7), ("hyperband", 11)])
+@pytest.mark.parametrize(("method", "last"), [("asha+", 7), ("hyperband", 8)])
 def test_a_search_that_is_killed_around_its_decisions_ends_the_same(
     bench: Any, method: str, last: int
 ) -> None:
