@@ -10,6 +10,7 @@ takes from the rows a second is told by pairs of neighbours, as whole runs diffe
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import pty
 import random
@@ -167,6 +168,10 @@ def effect(dsn: str, execute: Any, runs: int, epochs: int) -> None:
         for number in range(runs):
             one = _trained(dsn, execute, epochs, is_watched=True, first=bool(number % 2))
             calls.append(one.call)
+            if not one.effects:
+                raise SystemExit(
+                    f"--epochs: got {epochs}; allowed: enough for two spans of {_SPAN:g} s in a run"
+                )
             effects += one.effects
             shares.append(one.share)
             began.append(one.start)
@@ -218,7 +223,8 @@ class _Watched:
 
     Attributes:
         call: seconds until the call returned.
-        effects: for each pair of spans the rows a second of the watched one to those of the other, less 1.
+        effects: for each pair of spans the logarithm of the rows a second of the watched one to those of the
+            other: its mean is not biased by noise, as that of ratios is.
         share: of the processors, that programs and their sessions took in watched spans.
         start: CPU seconds that the programs took before the first span.
     """
@@ -266,8 +272,9 @@ def _trained(
         for one in spans
     ]
     effects = [
-        (rates[place] / rates[place + 1]) ** (1 if spans[place].is_watched else -1) - 1
+        math.log(rates[place] / rates[place + 1]) * (1 if spans[place].is_watched else -1)
         for place in range(0, len(spans) - 1, 2)
+        if rates[place] and rates[place + 1]
     ]
     used = sum(one.used for one in spans if one.is_watched)
     seconds = sum(one.ends - one.begins for one in spans if one.is_watched)
