@@ -161,7 +161,12 @@ def try_peers(tick: Tick, gd: dict[str, Any], task: str | None) -> str:
     from cerebro_db.training.network_peers import unreached
     from cerebro_db.training.tasks import meeting_of
 
-    return json.dumps(unreached(meeting_of(task or "", open_door(gd, recall(gd), tick)), tick))
+    door = recall(gd).door
+    if door is None:
+        raise InvalidArgument(
+            "task: got peers to look for in a trainer that has none; allowed: in one that was prepared to have them"
+        )
+    return json.dumps(unreached(meeting_of(task or "", door), tick))
 
 
 @entry

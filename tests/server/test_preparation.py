@@ -90,6 +90,12 @@ def test_what_has_met_its_peers_keeps_to_that() -> None:
         training.prepared(_plpy(2), gd, text.replace("0", "1", 1), lambda: None)
 
 
+def test_nobody_looks_for_peers_who_has_none() -> None:
+    gd: dict[str, Any] = {"cerebro.worker": types.SimpleNamespace(door=None)}
+    with pytest.raises(InvalidArgument, match="task: got peers to look for in a trainer that has"):
+        vars(training.try_peers)["__wrapped__"](lambda: None, gd, "{}")
+
+
 @pytest.mark.parametrize(
     ("asked", "known", "given"),
     [
