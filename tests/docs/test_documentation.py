@@ -235,6 +235,11 @@ def test_relative_links_lead_somewhere() -> None:
     assert broken == []
 
 
+def test_no_page_waits_for_a_figure() -> None:
+    for page in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]:
+        assert not re.search(r"@@\w+@@|\bTODO\b|\bTBD\b", page.read_text()), page
+
+
 def test_pages_that_hints_name_are_there_with_their_headings() -> None:
     texts = [
         node.value
