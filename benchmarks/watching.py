@@ -3,7 +3,7 @@
 As a superuser, in a database with Cerebro-DB. ``--only looks``: commands on a run of 1,000 configurations, 20 epochs and
 4 partitions that was never trained; its rows are made in the catalog, and dropped at the end. ``--only effect``: a run
 is trained several times, while ``cerebro watch`` shows it in a terminal, every two seconds, and ``cerebro daemon`` answers
-a scrape of Prometheus every five seconds. Both stand still (SIGSTOP) in every other span of six seconds: what watching
+a scrape of Prometheus every five seconds. Both stand still (SIGSTOP) in every other span of two seconds: what watching
 takes from the rows a second is told by pairs of neighbours, as whole runs differ by more than that.
 """
 
@@ -334,7 +334,7 @@ class _Programs:
             number += 1
 
 
-_WATCHER, _SPAN, _MARGIN = "cerebro_watching", 6.0, 0.3
+_WATCHER, _SPAN, _MARGIN = "cerebro_watching", 2.0, 0.2
 _OF_WATCHER = "SELECT pid FROM pg_stat_activity WHERE usename = %s"
 
 
