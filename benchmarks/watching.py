@@ -256,7 +256,7 @@ def _trained(
     spans: list[_Span] = []
     start = 0.0
     if is_watched:
-        with _watching(make_dsn(dsn, user=_WATCHER), run_id) as programs:
+        with _watching(dsn, run_id) as programs:
             start = programs.used()
             spans = list(programs.spans(_status_of(execute, run_id), is_watched=first))
     execute("SELECT cerebro_wait(%s)", (run_id,))
@@ -340,7 +340,13 @@ _OF_WATCHER = "SELECT pid FROM pg_stat_activity WHERE usename = %s"
 
 @contextmanager
 def _watching(dsn: str, run_id: int) -> Iterator[_Programs]:
-    """A terminal with ``cerebro watch``, and a daemon that is scraped; both have looked once."""
+    """A terminal with ``cerebro watch``, and a daemon that is scraped; both have looked once.
+
+    Args:
+        dsn: of a superuser; theirs is that of a role by which their sessions are known.
+        run_id: that they watch.
+    """
+    theirs = make_dsn(dsn, user=_WATCHER)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -350,11 +356,11 @@ def _watching(dsn: str, run_id: int) -> Iterator[_Programs]:
     ended, drawn, scraped = threading.Event(), threading.Event(), threading.Event()
     everybody = [
         subprocess.Popen(
-            [*cerebro, "watch", str(run_id), "--dsn", dsn],
+            [*cerebro, "watch", str(run_id), "--dsn", theirs],
             stdin=terminal, stdout=terminal, stderr=terminal, env={**os.environ, **size},
         ),
         subprocess.Popen(
-            [*cerebro, "daemon", "--dsn", dsn, "--metrics-port", str(port)],
+            [*cerebro, "daemon", "--dsn", theirs, "--metrics-port", str(port)],
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         ),
     ]  # fmt: skip
@@ -374,7 +380,7 @@ def _watching(dsn: str, run_id: int) -> Iterator[_Programs]:
     for work in (read, scrape):
         threading.Thread(target=work, daemon=True).start()
     try:
-        with closing(psycopg2.connect(dsn, user="postgres")) as connection:
+        with closing(psycopg2.connect(dsn)) as connection:
             connection.autocommit = True
             if not drawn.wait(30) or not scraped.wait(30):
                 raise RuntimeError("the programs that watch have not looked")

@@ -36,7 +36,7 @@ from cerebro_db.postgres.sessions import (
     with_keepalives,
 )
 
-# What the server does alike.
+# The same, of the server.
 _SERVER_KEEPALIVES = (
     "SET tcp_keepalives_idle = 10", "SET tcp_keepalives_interval = 5", "SET tcp_keepalives_count = 3",
 )  # fmt: skip

@@ -168,17 +168,16 @@ class Scraped:
         return [up, *found]
 
     def _found(self) -> Sequence[Metric]:
-        try:
-            self._source = self._source or self._connect()
-            return RunsCollector(self._source).collect()
-        except CerebroError:
-            self.close()
-            return []
-        except BaseException:
-            self.close()
-            raise
+        with suppress(CerebroError):
+            try:
+                self._source = self._source or self._connect()
+                return RunsCollector(self._source).collect()
+            except BaseException:
+                self._close()
+                raise
+        return []
 
-    def close(self) -> None:
+    def _close(self) -> None:
         """End the session, if there is one."""
         source, self._source = self._source, None
         if source is not None:
