@@ -30,8 +30,9 @@ from cerebro_db.core.decisions import (
     Stop,
 )
 from cerebro_db.core.events import Held
-from cerebro_db.core.search import SearchSpec, Space
+from cerebro_db.core.search import UNLIMITED, SearchSpec, Space
 from cerebro_db.core.search_texts import checked_more
+from cerebro_db.core.spec import TRAINING
 from cerebro_db.core.state import RunState, Track
 from cerebro_db.decide import callbacks
 from cerebro_db.decide.search import stopping
@@ -192,6 +193,39 @@ class Schedule:
             yield self._made(Add(tuple(map(_candidate, together)), _reason(together)))
             for trial in together:
                 yield from self._begin(state, trial)
+        yield from self._fill_up(state)
+
+    def _fill_up(self, state: RunState) -> Iterator[_Made]:
+        """Let trials go on beside the last ones where workers would idle: fewer run than there are partitions.
+
+        Only as far as they end before those that run, and never of a limited budget, which the method's own
+        promotions may need.
+        """
+        if self._is_over or self._max_epochs < UNLIMITED:
+            return
+        running = [one for one in self.trials.values() if one.status == RUNNING]
+        free = min(len(state.spec.partitions[TRAINING]), self._spec.concurrency) - len(running)
+        if not running or free <= 0:
+            return
+        last = max(map(self._due, running))
+
+        def fits(wanted: Continue) -> bool:
+            seconds = state.tracks[wanted.mst_key].configuration.hop_seconds
+            epochs = wanted.budget - self.trials[wanted.mst_key].done
+            return self._timeline.now + seconds * epochs <= last
+
+        for _ in range(free):
+            wanted = self._method.beside(self.trials, fits)
+            if wanted is None:
+                return
+            yield from self._promote(state, wanted)
+
+    def _due(self, trial: Trial) -> float:
+        """Virtual seconds at which a trial comes to its budget."""
+        event = self._timeline.of(trial.mst_key)
+        assert event is not None
+        moment, _, epoch = event
+        return moment + self._costs[trial.mst_key] * (trial.budget - epoch)
 
     def _wanted(self, state: RunState) -> Start | Continue | None:
         """Wish of the method, if the search goes on and its budget is enough."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -114,6 +114,17 @@ class Method(ABC):
     @abstractmethod
     def next(self, trials: Mapping[int, Trial]) -> Start | Continue | None:
         """Work for a free place of the schedule; None where nothing can be done until more is known."""
+
+    def beside(
+        self, trials: Mapping[int, Trial], fits: Callable[[Continue], bool]
+    ) -> Continue | None:
+        """Work for a worker that would idle beside the last trials, which ``next`` does not want.
+
+        Args:
+            trials: all of them.
+            fits: tells what ends before those that run.
+        """
+        return None
 
     @abstractmethod
     def started(self, trial: Trial) -> None:

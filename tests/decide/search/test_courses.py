@@ -247,6 +247,64 @@ def test_asha_promotes_as_soon_as_it_can() -> None:
     assert len(course.reached(9)) >= 3
 
 
+def joined(course: Course) -> list[int]:
+    """Trials that go on beside the last ones."""
+    return [one.changes[0].mst_key for one in course.recorded if "beside the last" in one.reason]
+
+
+def test_the_next_best_go_on_beside_the_last_of_asha() -> None:
+    """The best of three, of a rung, is promoted; a second worker would idle but for the next best."""
+    course = Course(spec("asha", num_configs=3, R=3)).run()
+    losses = {key: by_rate(track, 1)["loss"] for key, track in course.state.tracks.items()}
+    best, second, worst = sorted(losses, key=losses.__getitem__)
+    assert course.reached(3) == sorted([best, second])
+    assert joined(course) == [second]
+    assert course.state.tracks[worst].done == 2
+    promoted = [one for one in course.recorded if one.action == "promote"]
+    assert [one.changes[0].mst_key for one in promoted] == [best, second]
+
+
+def test_nobody_goes_on_beside_the_last_whom_they_would_have_to_wait_for() -> None:
+    search = spec("asha", num_configs=3, R=3)
+    (second,) = joined(Course(search).run())
+    slow = Course(search, cost=lambda one: 1.01 if one.mst_key == second else 1.0).run()
+    (worst,) = joined(slow)
+    assert worst != second
+    assert slow.state.tracks[second].done == 2
+
+
+@pytest.mark.parametrize(
+    "more", [{"concurrency": 1}, {"budget": Budget(max_epochs=1000)}], ids=["places", "epochs"]
+)
+def test_nobody_goes_on_beside_the_last_without_a_place_or_of_a_limited_budget(
+    more: dict[str, Any],
+) -> None:
+    course = Course(spec("asha", num_configs=9, R=9, **more)).run()
+    assert len(course.reached(9)) == 1
+    assert not joined(course)
+
+
+def test_who_goes_on_beside_the_last_counts_in_its_rung_when_the_search_goes_on() -> None:
+    search = spec("asha", num_configs=3, R=3)
+    course = Course(search).run()
+    (second,) = joined(course)
+    before = len(course.recorded)
+    more = Asked(3, "extend", 0, "ann", {"params": {"R": 9, "num_configs": 3}})
+    course.ask(more)
+    assert any(one.reason == "among the best 1 of 3 in rung 1" for one in course.recorded[before:])
+    promoted = [
+        (one.changes[0].mst_key, one.changes[0].epochs)
+        for one in course.recorded
+        if one.action == "promote"
+    ]
+    assert len(set(promoted)) == len(promoted)
+    assert (second, 3) in promoted
+    for number in range(before + 1, len(course.recorded)):
+        again = Course(search).run()
+        again.limit = number
+        assert again.ask(more).resume().decided == course.decided
+
+
 def test_learning_finds_what_chance_does_not() -> None:
     def best(method: str, seed: int) -> float:
         search = spec(method, num_configs=40, num_iterations=1, concurrency=2, seed=seed)

@@ -3,7 +3,7 @@ MLSys 2020, algorithm 2. Nobody waits for a rung to be complete."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from cerebro_db.core.search import SearchSpec
@@ -57,9 +57,25 @@ class Asha(Method):
         self._promoted[rung].add(key)
         self._waiting[rung].remove(key)
         known = len(self._known[rung])
-        reason = f"among the best {known // self._eta} of {known} in rung {rung}"
+        return self._onwards(
+            key, rung, f"among the best {known // self._eta} of {known} in rung {rung}"
+        )
+
+    def _onwards(self, key: int, rung: int, reason: str) -> Continue:
         place = {"bracket": 0, "rung": rung + 1}
         return Continue(key, self._epochs[rung + 1], place, reason)
+
+    def beside(
+        self, trials: Mapping[int, Trial], fits: Callable[[Continue], bool]
+    ) -> Continue | None:
+        """The best trial, from the highest rung, that was not promoted and whose next rung fits."""
+        for rung in range(len(self._epochs) - 2, -1, -1):
+            for key in self._unpromoted(rung, len(self._known[rung])):
+                wanted = self._onwards(key, rung, f"next best in rung {rung}, beside the last")
+                if trials[key].status == WAITING and fits(wanted):
+                    self._promoted[rung].add(key)
+                    return wanted
+        return None
 
     def started(self, trial: Trial) -> None:
         """One less is left."""
@@ -85,8 +101,12 @@ class Asha(Method):
 
     def _promotable(self, rung: int) -> list[int]:
         """Of a rung, the trials of the best part that were not promoted yet."""
-        known, promoted = self._known[rung], self._promoted[rung]
-        return [key for key in known.best(len(known) // self._eta) if key not in promoted]
+        return self._unpromoted(rung, len(self._known[rung]) // self._eta)
+
+    def _unpromoted(self, rung: int, count: int) -> list[int]:
+        """Of the best so many of a rung, those that were not promoted yet."""
+        promoted = self._promoted[rung]
+        return [key for key in self._known[rung].best(count) if key not in promoted]
 
     def extend(self, params: Mapping[str, Any]) -> None:
         """More trials, or further rungs."""
