@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Collection, Iterable
 from typing import Any
 
@@ -39,8 +40,8 @@ def check_events(session: Session, configurations: Iterable[Configuration]) -> N
 class EventFiles:
     """The configurations of a run that have TensorBoard, and what is to be written of them.
 
-    An epoch is a file of its own, and one that is there is not written again: so all that was
-    measured can be asked for when a run goes on.
+    An epoch of a data set is a file of its own, and one that is there is not written again: so all that
+    was measured can be asked for when a run goes on.
 
     Args:
         run_id: which run.
@@ -50,8 +51,8 @@ class EventFiles:
     def __init__(self, run_id: int, state: RunState) -> None:
         self._run_id, self._state = run_id, state
         self._waiting: set[int] = set()
-        # The last epoch that was asked for; only to ask for less.
-        self._asked: dict[int, int] = {}
+        # Data sets of each epoch that were asked for: scans end in any order.
+        self._asked: defaultdict[int, dict[int, int]] = defaultdict(dict)
         self.measured(state.tracks)
 
     @property
@@ -68,10 +69,11 @@ class EventFiles:
         keys, self._waiting = sorted(self._waiting), set()
         tasks: list[dict[str, Any]] = []
         for key in keys:
-            history = self._state.tracks[key].history
-            epochs = [pair for pair in history if pair[0] > self._asked.get(key, 0)]
+            track, asked = self._state.tracks[key], self._asked[key]
+            sets = {epoch: len(found) for epoch, found in track.measured.items()}
+            epochs = [pair for pair in track.history if sets[pair[0]] > asked.get(pair[0], 0)]
             if epochs:
-                self._asked[key] = epochs[-1][0]
+                asked.update(sets)
                 tasks.append({"mst_key": key, "log_dir": self._folder(key), "epochs": epochs})
         return json.dumps({"run_id": self._run_id, "configurations": tasks}) if tasks else None
 

@@ -336,7 +336,7 @@ def _blocks(
         raise InvalidData("got a buffer that is NULL", PACK_AGAIN)
     rows = shape[0]
     told = [one for row in shapes or [row for row, _ in wanted] for one in (rows, *row)]
-    if not isinstance(rows, int) or rows < 0 or list(shape) != told:
+    if not all(map(_is_size, shape)) or list(shape) != told:
         raise InvalidData(
             f"got a buffer of the shapes {shown(tuple(shape))}; allowed: those of "
             f"{len(wanted)} arrays of as many rows each, one after another",

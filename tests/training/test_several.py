@@ -246,6 +246,11 @@ def test_blocks_of_a_buffer():
     for bad in (data[:-4], data + b"\0", None):
         with pytest.raises(InvalidData, match="got a buffer"):
             buffers.decode_features(bad, told, SHAPES)
+    one, _ = block(SHAPES, inputs_of(rows[:1]))
+    shape = [size for shape in SHAPES for size in (1, *shape)]
+    assert np.array_equal(buffers.decode_features(one, shape, SHAPES), rows[:1])
+    with pytest.raises(InvalidData, match=r"got a buffer of the shapes \(True"):
+        buffers.decode_features(one, [True, *shape[1:]], SHAPES)
 
 
 @pytest.mark.parametrize("weighted", [False, True])
