@@ -24,6 +24,9 @@ class Ranking:
     def __len__(self) -> int:
         return len(self._values)
 
+    def __contains__(self, key: int) -> bool:
+        return key in self._values
+
     def add(self, key: int, values: Values) -> None:
         """A trial has values."""
         if key in self._values:

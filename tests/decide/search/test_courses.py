@@ -23,6 +23,7 @@ from decide.search.courses import (
 )
 
 from cerebro_db.core.search import Objective
+from cerebro_db.decide.search.methods.asha import Asha
 from cerebro_db.errors import InvalidArgument
 
 METHODS: dict[str, dict[str, Any]] = {
@@ -284,14 +285,27 @@ def test_nobody_goes_on_beside_the_last_without_a_place_or_of_a_limited_budget(
     assert not joined(course)
 
 
-def test_who_goes_on_beside_the_last_counts_in_its_rung_when_the_search_goes_on() -> None:
+@pytest.mark.parametrize("cost", [lambda one: 1.0, uneven], ids=["even", "uneven"])
+def test_who_goes_on_beside_the_last_makes_the_search_no_longer(
+    cost: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    search = spec("asha", num_configs=27, R=27, concurrency=4)
+    course = Course(search, cost=cost).run()
+    assert joined(course)
+    monkeypatch.setattr(Asha, "beside", lambda self, trials, fits: None)
+    alone = Course(search, cost=cost).run()
+    assert course.schedule._timeline.now == alone.schedule._timeline.now
+    assert set(course.reached(27)) >= set(alone.reached(27))
+    assert course.state.tracks.keys() == alone.state.tracks.keys()
+
+
+def test_a_search_of_some_who_went_on_beside_the_last_goes_on() -> None:
     search = spec("asha", num_configs=3, R=3)
     course = Course(search).run()
     (second,) = joined(course)
     before = len(course.recorded)
-    more = Asked(3, "extend", 0, "ann", {"params": {"R": 9, "num_configs": 3}})
+    more = Asked(3, "extend", 0, "ann", {"params": {"R": 9, "num_configs": 6}})
     course.ask(more)
-    assert any(one.reason == "among the best 1 of 3 in rung 1" for one in course.recorded[before:])
     promoted = [
         (one.changes[0].mst_key, one.changes[0].epochs)
         for one in course.recorded
@@ -299,6 +313,7 @@ def test_who_goes_on_beside_the_last_counts_in_its_rung_when_the_search_goes_on(
     ]
     assert len(set(promoted)) == len(promoted)
     assert (second, 3) in promoted
+    assert course.reached(9)
     for number in range(before + 1, len(course.recorded)):
         again = Course(search).run()
         again.limit = number

@@ -24,6 +24,8 @@ class Asha(Method):
         self._known = [Ranking() for _ in self._epochs]
         self._promoted: list[set[int]] = [set() for _ in self._epochs]
         self._waiting: list[list[int]] = [[] for _ in self._epochs]
+        # Of each rung, those that came beside others: they may be among the best, and are not counted.
+        self._beside: list[set[int]] = [set() for _ in self._epochs]
 
     def _rungs(self) -> list[int]:
         found = [self._least]
@@ -58,7 +60,7 @@ class Asha(Method):
         self._waiting[rung].remove(key)
         known = len(self._known[rung])
         return self._onwards(
-            key, rung, f"among the best {known // self._eta} of {known} in rung {rung}"
+            key, rung, f"among the best {self._quota(rung)} of {known} in rung {rung}"
         )
 
     def _onwards(self, key: int, rung: int, reason: str) -> Continue:
@@ -70,10 +72,12 @@ class Asha(Method):
     ) -> Continue | None:
         """The best trial, from the highest rung, that was not promoted and whose next rung fits."""
         for rung in range(len(self._epochs) - 2, -1, -1):
-            for key in self._unpromoted(rung, len(self._known[rung])):
+            for key in self._known[rung].best(len(self._known[rung])):
                 wanted = self._onwards(key, rung, f"next best in rung {rung}, beside the last")
-                if trials[key].status == WAITING and fits(wanted):
+                is_left = trials[key].status == WAITING and key not in self._promoted[rung]
+                if is_left and fits(wanted):
                     self._promoted[rung].add(key)
+                    self._beside[rung + 1].add(key)
                     return wanted
         return None
 
@@ -96,17 +100,24 @@ class Asha(Method):
         rung = trial.place.get("rung", 0)
         if trial.latest is not None and trial.is_open:
             self._known[rung].add(trial.mst_key, trial.latest)
-            self._waiting[rung] = self._promotable(rung)
+            self._settle(rung)
         return []
 
-    def _promotable(self, rung: int) -> list[int]:
-        """Of a rung, the trials of the best part that were not promoted yet."""
-        return self._unpromoted(rung, len(self._known[rung]) // self._eta)
+    def _settle(self, lowest: int) -> None:
+        """Find who is to be promoted from a rung and those above.
 
-    def _unpromoted(self, rung: int, count: int) -> list[int]:
-        """Of the best so many of a rung, those that were not promoted yet."""
-        promoted = self._promoted[rung]
-        return [key for key in self._known[rung].best(count) if key not in promoted]
+        Who went on beside others and is among the best now has come to the next rung like any other.
+        """
+        for rung in range(lowest, len(self._epochs)):
+            best = self._known[rung].best(self._quota(rung))
+            self._waiting[rung] = [key for key in best if key not in self._promoted[rung]]
+            if rung + 1 < len(self._epochs):
+                self._beside[rung + 1].difference_update(best)
+
+    def _quota(self, rung: int) -> int:
+        """Number of trials that go on from a rung, of those that have come to it so far."""
+        known = self._known[rung]
+        return (len(known) - sum(key in known for key in self._beside[rung])) // self._eta
 
     def extend(self, params: Mapping[str, Any]) -> None:
         """More trials, or further rungs."""
@@ -118,4 +129,6 @@ class Asha(Method):
         more = len(self._epochs) - len(before)
         self._known += [Ranking() for _ in range(more)]
         self._promoted += [set() for _ in range(more)]
-        self._waiting = [self._promotable(rung) for rung in range(len(self._epochs))]
+        self._beside += [set() for _ in range(more)]
+        self._waiting += [[] for _ in range(more)]
+        self._settle(0)
