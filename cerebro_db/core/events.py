@@ -82,12 +82,14 @@ class Held:
         after: the epoch that it does not go beyond; None for its budget.
         kept: epochs whose states stay.
         since: virtual seconds at which it began to be trained further, and after which epoch.
+        pace: virtual seconds for each estimated one.
     """
 
     mst_key: int
     after: int | None
     kept: frozenset[int] = frozenset()
     since: tuple[float, int] = (0.0, 0)
+    pace: float = 1.0
 
 
 # -- the course of the run ---------------------------------------------------------------------------

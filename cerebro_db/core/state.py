@@ -52,6 +52,7 @@ class Track:
         seconds: that its last hop took, its share of the statement included; None before its first.
         held_after: the epoch that it does not go beyond until more is decided; None for its budget.
         since: virtual seconds of a search at which it began to be trained further, and after which epoch.
+        pace: virtual seconds for each estimated one.
         kept: epochs whose states stay, as a decision may go back to them.
     """
 
@@ -73,6 +74,7 @@ class Track:
     held_after: int | None = None
     kept: frozenset[int] = frozenset()
     since: tuple[float, int] = (0.0, 0)
+    pace: float = 1.0
 
     @property
     def is_alive(self) -> bool:
@@ -367,7 +369,8 @@ class RunState:
 
     def _held(self, event: events.Held) -> None:
         track = self.tracks[event.mst_key]
-        track.held_after, track.kept, track.since = event.after, event.kept, event.since
+        track.held_after, track.kept = event.after, event.kept
+        track.since, track.pace = event.since, event.pace
         self.changed.add(event.mst_key)
 
     def _restored(self, event: events.Restored) -> None:

@@ -68,7 +68,7 @@ def _virtual_end(state: RunState, track: Track) -> float:
     """Virtual seconds at which the next hop of a trial ends."""
     (began, epoch), hop = track.since, track.waiting[0]
     epochs = hop.epoch - 1 - epoch + (hop.position + 1) / state.spec.hops_an_epoch
-    return began + epochs * track.configuration.hop_seconds
+    return began + epochs * track.configuration.hop_seconds * track.pace
 
 
 def next_alone(state: RunState, worker: WorkerView) -> Hop | None:

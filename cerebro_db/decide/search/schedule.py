@@ -225,7 +225,8 @@ class Schedule:
         event = self._timeline.of(trial.mst_key)
         assert event is not None
         moment, _, epoch = event
-        return moment + self._costs[trial.mst_key] * (trial.budget - epoch)
+        seconds = self._costs[trial.mst_key] * self._method.pace(trial)
+        return moment + seconds * (trial.budget - epoch)
 
     def _wanted(self, state: RunState) -> Start | Continue | None:
         """Wish of the method, if the search goes on and its budget is enough."""
@@ -314,11 +315,12 @@ class Schedule:
     def _expect(self, trial: Trial) -> Iterator[Held]:
         watches = self._spec.early_stopping.watches
         epoch = min(trial.done + 1, trial.budget) if watches else trial.budget
-        cost = self._costs[trial.mst_key] * (epoch - trial.done)
-        self._timeline.expect(trial.mst_key, epoch, cost)
+        pace = self._method.pace(trial)
+        seconds = self._costs[trial.mst_key] * pace
+        self._timeline.expect(trial.mst_key, epoch, seconds * (epoch - trial.done))
         kept = frozenset({trial.done} if self._looks_back and trial.done else ())
         since = self._timeline.now, trial.done
-        yield Held(trial.mst_key, epoch if watches else None, kept, since)
+        yield Held(trial.mst_key, epoch if watches else None, kept, since, pace)
 
     @property
     def _looks_back(self) -> bool:

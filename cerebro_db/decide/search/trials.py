@@ -126,6 +126,10 @@ class Method(ABC):
         """
         return None
 
+    def pace(self, trial: Trial) -> float:
+        """Virtual seconds for each estimated second of a trial; what has more gives way to what has fewer."""
+        return 1.0
+
     @abstractmethod
     def started(self, trial: Trial) -> None:
         """Takes note that a trial of ``next`` has been started."""

@@ -101,6 +101,21 @@ def test_hyperband_has_the_trials_of_the_paper() -> None:
     assert sum(one.action == "add" for one in course.recorded) == 1
 
 
+@pytest.mark.parametrize("method", ["hyperband", "bohb"])
+def test_the_first_bracket_comes_to_its_end_early(method: str) -> None:
+    """Others fill what it leaves free, and nothing that is decided there waits for them."""
+    course = Course(spec(method, R=27, concurrency=8)).run()
+    heard = [*(pair for one in course.recorded for pair in one.heard), *course.unheard]
+    done: dict[int, int] = {}
+    for key, epoch in heard:
+        done[key] = epoch
+        if epoch == 27:
+            break
+    assert course.schedule.trials[key].place["bracket"] == 3
+    total = sum(track.done // 2 for track in course.state.tracks.values())
+    assert sum(done.values()) < 0.4 * total  # 0.36; with one pace 0.55
+
+
 RATES = tuple(10 ** (-number / 9) for number in range(27))
 FEW = replace(
     SPACE,
@@ -464,11 +479,14 @@ def test_brackets_go_on_after_a_target(epochs: int) -> None:
     rule = EarlyStopping(target=target)
     course = Course(spec("hyperband", R=9, early_stopping=rule), cost=uneven).run()
     assert any(one.action == "finish" for one in course.recorded)
+    trials = course.schedule.trials
+    begun = {trial.place["bracket"] for trial in trials.values() if trial.done}
+    assert begun
     course.ask(Asked(3, "extend", 0, "ann", {"params": {}}))
-    assert "running" not in {one.status for one in course.schedule.trials.values()}
+    assert "running" not in {one.status for one in trials.values()}
     # Those that had done no epoch by then are gone; the others fill their brackets.
     assert not course.schedule._method._open
-    assert len(course.reached(9)) >= 3
+    assert {trials[key].place["bracket"] for key in course.reached(9)} >= begun
 
 
 def test_more_of_nothing_is_refused() -> None:

@@ -1,7 +1,8 @@
 """Successive halving, Hyperband and BOHB: brackets of rungs, of which each keeps the best.
 
 All brackets are open from the beginning: while a rung waits for its last trials, others of other
-brackets are trained. Where a space has no more configurations, a bracket goes on with the best of
+brackets are trained, which take longer in virtual time: so the first bracket, which tries the most,
+comes to its end early. Where a space has no more configurations, a bracket goes on with the best of
 those that others have no more use for.
 """
 
@@ -25,6 +26,7 @@ class _Open:
     """A bracket that goes on.
 
     Attributes:
+        pace: virtual seconds that its trials take for one: what comes later in the paper gives way.
         rung: the one that its trials are in.
         missing: trials that are to be started.
         members: trials in the rung, and the values of those that have come to its end.
@@ -34,6 +36,7 @@ class _Open:
 
     bracket: Bracket
     missing: int
+    pace: float = 1.0
     rung: int = 0
     members: dict[int, Values | None] = field(default_factory=dict)
     waited: set[int] = field(default_factory=set)
@@ -60,9 +63,22 @@ class Bracketed(Method):
             found = [halving(params["num_configs"], params["r"], params["R"], params["eta"])]
         else:
             found = brackets(params["R"], params["eta"], params["skip_last"])
-        self._open += [_Open(one, one.rungs[0].configurations) for one in found]
+        eta = params["eta"]
+        self._open += [
+            _Open(one, one.rungs[0].configurations, float(eta**number))
+            for number, one in enumerate(found)
+        ]
         self._wanted = sum(one.bracket.rungs[0].configurations for one in self._open)
         self.full = max(self.full, *(one.rungs[-1].epochs for one in found))
+
+    def pace(self, trial: Trial) -> float:
+        """By the bracket: the first one has its model early, and others fill what it leaves free."""
+        one = self._bracket_of(trial)
+        return 1.0 if one is None else one.pace
+
+    def _bracket_of(self, trial: Trial) -> _Open | None:
+        """The bracket that waits for a trial."""
+        return next((one for one in self._open if trial.mst_key in one.waited), None)
 
     def total(self, configurations: float) -> float:
         """Epochs of all trials together."""
@@ -168,7 +184,7 @@ class Bracketed(Method):
     def observed(self, trial: Trial, trials: Mapping[int, Trial]) -> list[End]:
         """Promotes the best of a rung, and ends the others, after the last of its trials."""
         ends: list[End] = []
-        one = next((one for one in self._open if trial.mst_key in one.waited), None)
+        one = self._bracket_of(trial)
         if one is not None:
             one.waited.remove(trial.mst_key)
             one.members[trial.mst_key] = trial.latest if trial.is_open else None
