@@ -1,10 +1,19 @@
-"""Searches: what they save against a full grid, against Optuna beside exported data, and how idle workers are."""
+"""Searches: what they save against a full grid, against Optuna beside exported data, and how idle workers are.
+
+    python -m benchmarks.search [tabular] [images] [--methods asha,hyperband,bohb,tpe,optuna] [--seeds 0,1,2,3,4] [--json FILE]
+
+A line for the grid, and one for each search as soon as it has ended. ``python -m benchmarks search`` measures all of
+it and shows the tables.
+"""
 
 from __future__ import annotations
 
+import argparse
+import json
 import math
 import statistics
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,9 +24,12 @@ from benchmarks import exchange, hops
 from benchmarks.architectures import cnn, mlp
 from benchmarks.crew import run_jobs
 from benchmarks.database import load_apart
+from benchmarks.machine import pin
 from benchmarks.meter import Cost, used_by
 from benchmarks.server import Server
+from benchmarks.server import server as started
 from benchmarks.workload import Workload
+from benchmarks.workloads import WORKLOADS
 
 # The grid has 27 configurations, as the largest bracket of Hyperband has where a trial may have 27 epochs.
 EPOCHS, ETA, SEEDS = 27, 3, 5
@@ -50,25 +62,53 @@ def measure(
         folder: for exported rows.
         seeds: how many searches of each method.
     """
-    workload = replace(workload, architectures=_architectures(workload))
-    rows = _load(server, workload)
-    grid = _search(server, workload, "grid", f"num_iterations={EPOCHS}", 0, workers)
-    found: dict[str, Any] = {"grid": grid, "searches": {}, "idle": {}, "rows": rows}
-    for method, params in _METHODS.items():
-        found["searches"][method] = [
-            _search(server, workload, method, params, seed, workers) for seed in range(seeds)
-        ]
-    tpe = _search(server, workload, "tpe", _TPE, 0, workers)
-    found["idle"] = {
-        method: max(one["idle"] for one in runs)
-        for method, runs in [*found["searches"].items(), ("tpe", [tpe])]
+    course = Course(server, workload, workers, folder)
+    found: dict[str, Any] = {"grid": course.grid(), "rows": course.rows}
+    found["searches"] = {
+        method: [course.search(method, seed) for seed in range(seeds)] for method in _METHODS
     }
-    found["beside"] = [
-        _search(server, workload, "asha", _BESIDE, seed, workers) for seed in range(seeds)
-    ]
-    found["optuna"] = [_optuna(server, workload, seed, workers, folder) for seed in range(seeds)]
-    _drop(server, workload)
+    runs = [*found["searches"].items(), ("tpe", [course.search("tpe", 0)])]
+    found["idle"] = {method: max(one["idle"] for one in each) for method, each in runs}
+    found["beside"] = [course.beside(seed) for seed in range(seeds)]
+    found["optuna"] = [course.optuna(seed) for seed in range(seeds)]
+    course.drop()
     return found
+
+
+class Course:
+    """A workload on a server, and the sides that search it.
+
+    Attributes:
+        rows: that are trained on.
+    """
+
+    def __init__(self, server: Server, workload: Workload, workers: int, folder: Path) -> None:
+        self._server, self._workers, self._folder = server, workers, folder
+        self._workload = replace(workload, architectures=_architectures(workload))
+        self.rows = _load(server, self._workload)
+
+    def grid(self) -> dict[str, Any]:
+        """All configurations, each for all epochs."""
+        return self._search("grid", f"num_iterations={EPOCHS}", 0)
+
+    def search(self, method: str, seed: int) -> dict[str, Any]:
+        """A search of the same space."""
+        return self._search(method, _TPE if method == "tpe" else _METHODS[method], seed)
+
+    def beside(self, seed: int) -> dict[str, Any]:
+        """The search that Optuna's is compared with."""
+        return self._search("asha", _BESIDE, seed)
+
+    def optuna(self, seed: int) -> dict[str, Any]:
+        """The peer."""
+        return _optuna(self._server, self._workload, seed, self._workers, self._folder)
+
+    def _search(self, method: str, params: str, seed: int) -> dict[str, Any]:
+        return _search(self._server, self._workload, method, params, seed, self._workers)
+
+    def drop(self) -> None:
+        """Remove the tables."""
+        _drop(self._server, self._workload)
 
 
 def _architectures(workload: Workload) -> tuple[str, ...]:
@@ -262,3 +302,73 @@ def worse(found: dict[str, Any]) -> float:
 
 def _median(runs: list[dict[str, Any]], name: str) -> float:
     return statistics.median(float(one[name]) for one in runs)
+
+
+# -- one by one --------------------------------------------------------------------------------------
+def main() -> None:
+    """Measure what is asked for, and show each as soon as it is there."""
+    arguments = _arguments()
+    pin(arguments.workers)
+    results: dict[str, Any] = {}
+    with started() as running, tempfile.TemporaryDirectory(prefix="cerebro-bench-") as folder:
+        for name in arguments.workloads or ["tabular", "images"]:
+            workload = WORKLOADS[name](1.0)
+            course = Course(running, workload, arguments.workers, Path(folder))
+            results[name] = found = {"grid": course.grid(), "searches": {}}
+            print(f"{name} grid: {_shown(found['grid'])}", flush=True)
+            for method in arguments.methods:
+                for seed in arguments.seeds:
+                    for side, one in _sides(course, method, seed):
+                        found["searches"].setdefault(side, []).append(one)
+                        print(
+                            f"{name} {side} {seed}: {_shown(one)}{_beside(found, one)}", flush=True
+                        )
+                    if arguments.json:
+                        arguments.json.write_text(json.dumps(results, indent=2) + "\n")
+            course.drop()
+
+
+def _sides(course: Course, method: str, seed: int) -> list[tuple[str, dict[str, Any]]]:
+    if method == "optuna":
+        return [("asha beside optuna", course.beside(seed)), ("optuna", course.optuna(seed))]
+    return [(method, course.search(method, seed))]
+
+
+def _shown(one: dict[str, Any]) -> str:
+    more = f", {one['epochs']} epochs, idle {100 * one['idle']:.1f} %" if "idle" in one else ""
+    return f"wall {one['wall']:.1f} s, CPU {one['cpu']:.1f} s, accuracy {one['accuracy']:.4f}{more}"
+
+
+def _beside(found: dict[str, Any], one: dict[str, Any]) -> str:
+    """The same beside the grid, of searches of its space."""
+    if "curve" not in one:
+        return ""
+    grid, below = found["grid"], 100 * (found["grid"]["accuracy"] - one["accuracy"])
+    return f", {below:.2f} points below the grid, near by 1/{grid['cpu'] / near(found, one):.2f} of its CPU"
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.search",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("workloads", nargs="*", choices=["tabular", "images", []])
+    parser.add_argument("--workers", type=int, default=2, help="and processors, for every side")
+    parser.add_argument("--methods", type=_listed, default=[*_METHODS, "tpe", "optuna"])
+    parser.add_argument(
+        "--seeds", type=lambda text: [int(one) for one in text.split(",")], default=[*range(SEEDS)]
+    )
+    parser.add_argument("--json", type=Path, help="where the results are written")
+    return parser.parse_args()
+
+
+def _listed(text: str) -> Sequence[str]:
+    known = [*_METHODS, "tpe", "optuna"]
+    if unknown := set(text.split(",")) - set(known):
+        raise argparse.ArgumentTypeError(f"got {', '.join(sorted(unknown))}; allowed: {known}")
+    return text.split(",")
+
+
+if __name__ == "__main__":
+    main()
