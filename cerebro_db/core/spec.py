@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 
 from cerebro_db.configs.memory import ArchitectureFacts
@@ -56,6 +56,23 @@ class Architecture:
     has_weights: bool
 
 
+Program = Hashable
+"""What configurations with one compiled program have in common."""
+
+
+def program_key(
+    architecture: Architecture, params: CompileParams, fit: FitParams, jit: bool
+) -> Program:
+    """Equal for configurations that share a program, as far as the driver can tell."""
+    penalties = (params.l1 is not None, params.l2 is not None, params.dropout)
+    several = repr((params.losses, params.loss_weights))
+    loss = (params.loss.name, repr(params.loss.arguments), several)
+    weighted = fit.class_weight is not None
+    optimizer = (params.optimizer.name, params.optimizer.schedule, params.optimizer.parts)
+    layers = (architecture.id, params.freeze, params.dtype_policy)
+    return (layers, optimizer, loss, penalties, weighted, fit.batch_size if jit else None)
+
+
 @dataclass(frozen=True)
 class Configuration:
     """A configuration, parsed, with what the plan makes of it.
@@ -88,6 +105,11 @@ class Configuration:
         """Loss, metrics and weight of each output of the model."""
         names = output_names(json.loads(self.architecture.text))
         return outputs_of(self.compile_params, names)
+
+    @functools.cached_property
+    def program(self) -> Program:
+        """Equal for configurations that share a compiled program."""
+        return program_key(self.architecture, self.compile_params, self.fit_params, self.jit)
 
     @property
     def monitored(self) -> CompileParams:

@@ -10,7 +10,7 @@ from typing import Any
 
 from cerebro_db.core import events
 from cerebro_db.core.events import NOTHING, Event, Verdict
-from cerebro_db.core.spec import AVERAGING, GROUPED, TRAINING, Configuration, Hop, RunSpec
+from cerebro_db.core.spec import AVERAGING, GROUPED, TRAINING, Configuration, Hop, Program, RunSpec
 from cerebro_db.core.tasks import (
     Average,
     Combine,
@@ -163,6 +163,7 @@ class RunState:
         groups: that are being scanned.
         combining: groups and data sets whose sums are complete.
         trained: configurations that have finished each epoch.
+        programs: that each worker has compiled or compiles now, by its number, as far as its hops tell.
         losses: how often the trainer ended of whoever made a hop, a scan or another task.
         active: those that have planned hops that are not finished, by mst_key.
         behind: keys of those of which more is to be planned.
@@ -183,6 +184,7 @@ class RunState:
         self.groups: list[ScoringGroup] = []
         self.combining: list[Combine] = []
         self.trained: Counter[int] = Counter()
+        self.programs: dict[int, set[Program]] = {}
         self.losses: Counter[Hashable] = Counter()
         self.active: dict[int, Track] = {}
         self.behind: set[int] = set()
@@ -419,6 +421,7 @@ class RunState:
     def _begin(self, hop: Hop, worker: int) -> None:
         track = self.tracks[hop.mst_key]
         track.worker = worker
+        self.programs.setdefault(worker, set()).add(track.configuration.program)
         if hop in self.alone:
             self.alone.remove(hop)
             return

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
-from cerebro_db.core.spec import TRAINING, Hop
+from cerebro_db.core.spec import TRAINING, Hop, Program
 from cerebro_db.core.state import RunState, Track
 from cerebro_db.core.tasks import WorkerView
 
 # A configuration is critical a little before it alone decides when the run ends.
 CRITICAL_SHARE = 0.9
+# A hop with a program that its worker has goes before one that is so much more urgent, at most: by
+# virtual seconds of a search, about what it takes to compile one, or by epochs of any other run.
+PROGRAM_SECONDS, PROGRAM_EPOCHS = 1.0, 1
 # Hops that take no longer together share a statement, whose own cost is much in comparison. A
 # longer hop of another configuration would wait for them, and it may be what decides the end.
 SHARED_SECONDS = 0.2
@@ -24,11 +27,14 @@ def next_hops(state: RunState, worker: WorkerView, held: Collection[int]) -> tup
 
     1. being of a configuration on the critical path: its remaining work is at least 0.9 of what
        every worker would have to do if all remaining work were spread evenly,
-    2. the lower epoch; in a search, the earlier end of the hop in its virtual time, as decisions wait
+    2. the lower epoch; in a search, the earlier next result in its virtual time, as decisions wait
        for results in that order,
     3. the longer remaining work of the configuration,
     4. a partition that this worker has in memory,
     5. the lower mst_key.
+
+    A program is compiled by each worker that makes a hop with it. So one that lacks the program of the
+    first takes the next hop, about as urgent, whose program it has, or, where there is none, nobody has.
 
     Short hops are made together. They end together, and what they let others do waits for that: no
     worker takes more than its share of the configurations that still have something to do.
@@ -44,15 +50,17 @@ def next_hops(state: RunState, worker: WorkerView, held: Collection[int]) -> tup
     critical = critical_work(state)
 
     def priority(track: Track) -> tuple[bool, float, float, bool, int]:
-        hop, work = track.waiting[0], track.work
+        hop, work = track.waiting[0], _work(state, track)
         away = not worker.keeps(TRAINING, hop.partition_key)
-        when = _virtual_end(state, track) if state.spec.is_open else hop.epoch
+        when = _virtual_due(track) if state.spec.is_open else hop.epoch
         return work < critical, when, -work, away, hop.mst_key
 
     ready = sorted(ready_tracks(state, worker, held), key=priority)
     if not ready:
         return ()
-    first, others = ready[0], ready[1:]
+    first = _cheapest(state, worker, ready, priority)
+    programs = {first.configuration.program} | state.programs.get(worker.number, set())
+    others = [one for one in ready if one is not first and one.configuration.program in programs]
     taken = [first]
     # What a hop of several leaves goes to one partition each, and not to those of a round.
     if state.longest_hop <= SHARED_SECONDS and state.spec.largest_group == 1:
@@ -64,11 +72,46 @@ def next_hops(state: RunState, worker: WorkerView, held: Collection[int]) -> tup
     return tuple(track.waiting[0] for track in taken)
 
 
-def _virtual_end(state: RunState, track: Track) -> float:
-    """Virtual seconds at which the next hop of a trial ends."""
-    (began, epoch), hop = track.since, track.waiting[0]
-    epochs = hop.epoch - 1 - epoch + (hop.position + 1) / state.spec.hops_an_epoch
-    return began + epochs * track.configuration.hop_seconds * track.pace
+_Priority = tuple[bool, float, float, bool, int]
+
+
+def _cheapest(
+    state: RunState,
+    worker: WorkerView,
+    ready: list[Track],
+    priority: Callable[[Track], _Priority],
+) -> Track:
+    """The first by priority, or one about as urgent for which less is to be compiled."""
+    if state.spec.workers.bound:  # each worker makes hops of all configurations
+        return ready[0]
+    own = state.programs.get(worker.number, set())
+    if ready[0].configuration.program in own:
+        return ready[0]
+    is_critical, when, *_ = priority(ready[0])
+    latest = when + (PROGRAM_SECONDS if state.spec.is_open else PROGRAM_EPOCHS)
+    anywhere = set[Program]().union(*state.programs.values())
+
+    def lacks(track: Track) -> int:
+        program = track.configuration.program
+        return 0 if program in own else 1 if program not in anywhere else 2
+
+    close = [one for one in ready if priority(one)[:2] <= (is_critical, latest)]
+    return min(close, key=lacks)
+
+
+def _virtual_due(track: Track) -> float:
+    """Virtual seconds at which the next result of a trial comes."""
+    began, epoch = track.since
+    last = track.budget if track.held_after is None else track.held_after
+    return began + (last - epoch) * track.configuration.hop_seconds * track.pace
+
+
+def _work(state: RunState, track: Track) -> float:
+    """Estimated seconds that a configuration still takes: of a trial, to its budget."""
+    if not state.spec.is_open:
+        return track.work
+    hops = track.budget * state.spec.hops_an_epoch - track.done
+    return track.configuration.hop_seconds * hops
 
 
 def next_alone(state: RunState, worker: WorkerView) -> Hop | None:
@@ -89,10 +132,10 @@ def is_pressing(state: RunState, worker: WorkerView, held: Collection[int]) -> b
     free for all else; and no critical configuration is held, which may wait for just that.
     """
     least = critical_work(state)
-    critical = {key for key, track in state.active.items() if track.work >= least}
+    critical = {key for key, track in state.active.items() if _work(state, track) >= least}
     if 2 * len(critical) > state.spec.workers.count or not critical.isdisjoint(held):
         return False
-    return any(track.work >= least for track in ready_tracks(state, worker, held))
+    return any(_work(state, track) >= least for track in ready_tracks(state, worker, held))
 
 
 def ready_tracks(state: RunState, worker: WorkerView | None, held: Collection[int]) -> list[Track]:
@@ -121,5 +164,5 @@ def _fit(state: RunState, worker: WorkerView, tracks: list[Track]) -> bool:
 
 def critical_work(state: RunState) -> float:
     """Estimated seconds from which on the remaining work of a configuration is critical."""
-    work = sum(track.work for track in state.active.values())
+    work = sum(_work(state, track) for track in state.active.values())
     return CRITICAL_SHARE * work / max(1, state.spec.workers.count)

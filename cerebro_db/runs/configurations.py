@@ -21,7 +21,7 @@ from cerebro_db.configs.parameters import (
     parse_fit_params,
 )
 from cerebro_db.core.decisions import Candidate
-from cerebro_db.core.spec import Architecture, Configuration
+from cerebro_db.core.spec import Architecture, Configuration, program_key
 from cerebro_db.decide import callbacks
 from cerebro_db.decide.cost import hop_seconds, steps_per_call, use_jit
 from cerebro_db.errors import CerebroError, InvalidArgument
@@ -202,16 +202,3 @@ def _check_trains(text: str, frozen: tuple[str, ...]) -> None:
 def seed_of(seed: int, mst_key: int) -> int:
     """The seed of a configuration's initial weights, 31 bits."""
     return int.from_bytes(hashlib.sha256(f"{seed}/{mst_key}".encode()).digest()[:4]) >> 1
-
-
-def program_key(
-    architecture: Architecture, params: CompileParams, fit: FitParams, jit: bool
-) -> tuple[Any, ...]:
-    """Equal for configurations that share a program, as far as the driver can tell."""
-    penalties = (params.l1 is not None, params.l2 is not None, params.dropout)
-    several = repr((params.losses, params.loss_weights))
-    loss = (params.loss.name, repr(params.loss.arguments), several)
-    weighted = fit.class_weight is not None
-    optimizer = (params.optimizer.name, params.optimizer.schedule, params.optimizer.parts)
-    layers = (architecture.id, params.freeze, params.dtype_policy)
-    return (layers, optimizer, loss, penalties, weighted, fit.batch_size if jit else None)

@@ -27,6 +27,7 @@ from cerebro_db.core.spec import (
     VALIDATION,
     Architecture,
     Configuration,
+    program_key,
 )
 from cerebro_db.decide.search.methods import (
     default_places,
@@ -47,7 +48,7 @@ from cerebro_db.postgres.names import QualifiedName
 from cerebro_db.postgres.packed import PackedTable, load_packed
 from cerebro_db.postgres.relations import CallerPath, find
 from cerebro_db.postgres.sessions import Session, SessionPool
-from cerebro_db.runs.configurations import Maker, program_key
+from cerebro_db.runs.configurations import Maker
 from cerebro_db.runs.driver import FIXED, Drive, Limits, Queued, no_notice
 from cerebro_db.runs.earlier import earlier_trials
 from cerebro_db.runs.request import FitRequest

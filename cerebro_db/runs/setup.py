@@ -68,7 +68,7 @@ from cerebro_db.postgres.packed import PackedTable, load_packed
 from cerebro_db.postgres.relations import Relation, find, find_if_there, new_name
 from cerebro_db.postgres.sessions import Session
 from cerebro_db.postgres.table_kinds import MODELS, STATES_SUFFIX, Facts
-from cerebro_db.runs.configurations import Maker, program_key
+from cerebro_db.runs.configurations import Maker
 from cerebro_db.runs.request import FitRequest
 from cerebro_db.runs.served import check_served, scales_loss
 from cerebro_db.training.targets import TargetFacts
@@ -572,7 +572,7 @@ def _load(configuration: Configuration, at_once: int) -> Load:
     facts, params = configuration.architecture.facts, configuration.compile_params
     fit = configuration.fit_params
     return Load(
-        program_key(configuration.architecture, params, fit, configuration.jit),
+        configuration.program,
         facts.parameters,
         params.optimizer.name,
         configuration.jit,

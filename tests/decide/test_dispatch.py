@@ -8,6 +8,7 @@ import math
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -137,13 +138,14 @@ def test_priorities() -> None:
 
 
 @pytest.mark.parametrize(
-    ("is_open", "order"), [(True, [3, 3, 1, 1, 2, 2]), (False, [2, 3, 2, 3, 1, 1])]
+    ("is_open", "order"), [(True, [1, 1, 3, 3, 2, 2]), (False, [2, 3, 2, 3, 1, 1])]
 )
 def test_trials_of_a_search_are_trained_in_the_order_of_its_virtual_time(
     is_open: bool, order: list[int]
 ) -> None:
     state = run_state({1: 1.0, 2: 1.0, 3: 1.0}, is_open=is_open)
-    state.apply(events.Held(1, None, since=(2.0, 3)))  # goes on after its third epoch, from 2 s on
+    # It goes on after its third epoch, from 2 s on, and so its result comes after 4 s, before the others.
+    state.apply(events.Held(1, None, since=(2.0, 3)))
     state.apply(events.Held(2, None, since=(2.6, 0)))
     planned(state, [*hops(1, 2, 4), *hops(2, 2), *hops(3, 2)])
     taken = []
@@ -151,6 +153,75 @@ def test_trials_of_a_search_are_trained_in_the_order_of_its_virtual_time(
         taken.append(hop.mst_key)
         do(state, hop)
     assert taken == order
+
+
+def test_a_trial_of_many_epochs_is_not_left_for_the_end() -> None:
+    """What it takes to its budget counts, of which an epoch is planned: the others share a worker."""
+    state = run_state({1: 1.0, 2: 1.0, 3: 1.0}, is_open=True, workers=2, epochs=3)
+    state.tracks[3].budget = 27
+    planned(state, [*hops(1, 2), *hops(2, 2), *hops(3, 2)])
+    assert first(state) == Hop(3, 1, 0, 0)
+
+
+def test_a_result_that_is_waited_for_after_each_epoch_is_due_earlier() -> None:
+    state = run_state({1: 1.0, 2: 1.0, 3: 1.0}, is_open=True)
+    state.apply(events.Held(2, 1, since=(1.0, 0)))
+    planned(state, [*hops(1, 2), *hops(2, 2), *hops(3, 2)])
+    assert first(state) == Hop(2, 1, 0, 0)
+
+
+def with_programs(losses: Mapping[int, str], workers: Workers, **more: Any) -> RunState:
+    """Configurations that share a program where they have one loss, each with two hops of an epoch."""
+    state = run_state({}, workers=workers, **more)
+    found = (
+        configuration(key, compile_text=f"loss='{loss}',optimizer='Adam'")
+        for key, loss in losses.items()
+    )
+    state.apply(events.Added(tuple(found)))
+    return planned(state, [hop for key in losses for hop in hops(key, 2)])
+
+
+FOUR = {1: "mse", 2: "mse", 3: "mae", 4: "mae"}
+
+
+def test_a_program_is_compiled_by_as_few_workers_as_can_be() -> None:
+    state = with_programs(FOUR, Workers(2))
+    taken: list[tuple[int, int]] = []
+    for worker in (0, 1) * 4:
+        (hop,) = next_hops(state, view(worker), [])
+        taken.append((worker, hop.mst_key))
+        begin(state, hop, worker=worker)
+        finish(state, hop, worker=worker)
+    # The first two are of different programs, and each worker keeps to its own while there is one.
+    assert set(taken) == {(0, 1), (0, 2), (1, 3), (1, 4)}
+
+
+def test_a_worker_that_has_a_partition_of_its_own_compiles_all() -> None:
+    state = with_programs(FOUR, Workers(2, bound=True))
+    begin(state, Hop(1, 1, 0, 0))
+    finish(state, Hop(1, 1, 0, 0))
+    # In the order of the plan: what it lacks is not put off, as others cannot do it.
+    assert next_hops(state, view(0), [])[0].mst_key == 2
+    begin(state, Hop(2, 1, 0, 0))
+    finish(state, Hop(2, 1, 0, 0))
+    assert next_hops(state, view(0), [])[0].mst_key == 3
+
+
+@pytest.mark.parametrize(
+    ("epochs", "seconds", "is_open", "key"),
+    [(1, 0.0, False, 2), (2, 0.0, False, 1), (0, 0.9, True, 2), (0, 1.1, True, 1)],
+)
+def test_what_is_more_urgent_waits_for_no_other_program(
+    epochs: int, seconds: float, is_open: bool, key: int
+) -> None:
+    state = with_programs({1: "mae", 2: "mse", 3: "mse"}, Workers(2), is_open=is_open, epochs=9)
+    begin(state, Hop(3, 1, 0, 0))
+    finish(state, Hop(3, 1, 0, 0))
+    state.apply(events.Failed(3, "failed", "x"))
+    state.apply(events.Held(2, None, since=(seconds, 0)))
+    state.tracks[2].waiting.clear()
+    planned(state, hops(2, 2, 1 + epochs))
+    assert first(state) == Hop(key, 1 + epochs * (key == 2), 0, 0)
 
 
 def test_critical_path_comes_before_lower_epochs() -> None:
