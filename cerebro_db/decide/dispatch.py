@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Callable, Collection
+from collections.abc import Collection, Sequence
 
 from cerebro_db.core.spec import TRAINING, Hop, Program
 from cerebro_db.core.state import RunState, Track
@@ -55,19 +56,19 @@ def next_hops(state: RunState, worker: WorkerView, held: Collection[int]) -> tup
         when = _virtual_due(track) if state.spec.is_open else hop.epoch
         return work < critical, when, -work, away, hop.mst_key
 
-    ready = sorted(ready_tracks(state, worker, held), key=priority)
+    ready = sorted((priority(one), one) for one in ready_tracks(state, worker, held))
     if not ready:
         return ()
-    first = _cheapest(state, worker, ready, priority)
+    first = _cheapest(state, worker, ready)
     programs = {first.configuration.program} | state.programs.get(worker.number, set())
-    others = [one for one in ready if one is not first and one.configuration.program in programs]
     taken = [first]
     # What a hop of several leaves goes to one partition each, and not to those of a round.
     if state.longest_hop <= SHARED_SECONDS and state.spec.largest_group == 1:
         share = math.ceil(len(state.going_on) / state.spec.workers.count)
-        for track in others:
+        for _, track in ready:
             same = track.waiting[0].partition_key == first.waiting[0].partition_key
-            if same and len(taken) < share and _fit(state, worker, [*taken, track]):
+            is_compiled = track is not first and track.configuration.program in programs
+            if same and is_compiled and len(taken) < share and _fit(state, worker, [*taken, track]):
                 taken.append(track)
     return tuple(track.waiting[0] for track in taken)
 
@@ -76,27 +77,27 @@ _Priority = tuple[bool, float, float, bool, int]
 
 
 def _cheapest(
-    state: RunState,
-    worker: WorkerView,
-    ready: list[Track],
-    priority: Callable[[Track], _Priority],
+    state: RunState, worker: WorkerView, ready: Sequence[tuple[_Priority, Track]]
 ) -> Track:
-    """The first by priority, or one about as urgent for which less is to be compiled."""
-    if state.spec.workers.bound:  # each worker makes hops of all configurations
-        return ready[0]
+    """The first by priority, or one about as urgent for which less is to be compiled.
+
+    Args:
+        ready: in the order of their priority.
+    """
+    (is_late, when, *_), first = ready[0]
     own = state.programs.get(worker.number, set())
-    if ready[0].configuration.program in own:
-        return ready[0]
-    is_critical, when, *_ = priority(ready[0])
+    # Where partitions belong to workers, each makes hops of all configurations.
+    if first.configuration.program in own or state.spec.workers.bound:
+        return first
     latest = when + (PROGRAM_SECONDS if state.spec.is_open else PROGRAM_EPOCHS)
+    close = list(itertools.takewhile(lambda one: one[0][:2] <= (is_late, latest), ready))
     anywhere = set[Program]().union(*state.programs.values())
 
-    def lacks(track: Track) -> int:
-        program = track.configuration.program
+    def lacking(one: tuple[_Priority, Track]) -> int:
+        program = one[1].configuration.program
         return 0 if program in own else 1 if program not in anywhere else 2
 
-    close = [one for one in ready if priority(one)[:2] <= (is_critical, latest)]
-    return min(close, key=lacks)
+    return min(close, key=lacking)[1]
 
 
 def _virtual_due(track: Track) -> float:
