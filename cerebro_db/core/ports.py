@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from cerebro_db.core.spec import Hop
 from cerebro_db.core.state import RunState, Track
-from cerebro_db.core.tasks import HopResult, Measures, Outcome, Task, WorkerView
+from cerebro_db.core.tasks import HopResult, Measures, Outcome, RoundRecord, Task, WorkerView
 
 
 class Clock(Protocol):
@@ -79,6 +79,10 @@ class RunCatalog(Protocol):
 
     def hop_done(self, result: HopResult) -> None:
         """A hop was made; may be written some time later."""
+        ...
+
+    def round_done(self, record: RoundRecord) -> None:
+        """A round was made that is recorded, and its hops are told next; may be written with these."""
         ...
 
     def flush(self, *, now: float = ...) -> None:

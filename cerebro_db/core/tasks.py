@@ -152,6 +152,34 @@ class HopFigures:
 
 
 @dataclass(frozen=True)
+class RoundRecord:
+    """Course of a round whose weights one trainer has held, as ``cerebro._updates`` has it.
+
+    Attributes:
+        round: of the epoch, from 0.
+        groups: of its workers.
+        momentum: that the optimizer was told; None for its own.
+        learning_rate: that it began with, where probes have chosen it; else None.
+        probes: JSON of all probes; empty where there were none.
+        counts, staleness, stalest: updates of the group of each place, updates of other groups that their
+            gradients had not seen, in the mean and at most.
+        updates: groups of the updates in their order, as ``training.updates`` writes them.
+    """
+
+    mst_key: int
+    epoch: int
+    round: int
+    groups: int
+    momentum: float | None
+    learning_rate: float | None
+    probes: str
+    counts: list[int]
+    staleness: list[float]
+    stalest: list[int]
+    updates: bytes
+
+
+@dataclass(frozen=True)
 class HopResult:
     """A hop that was made.
 
@@ -210,10 +238,16 @@ class Ready:
 
 @dataclass(frozen=True)
 class Trained:
-    """Result of Train and Step, hop by hop."""
+    """Result of Train and Step, hop by hop; of Join that of whoever led.
+
+    Attributes:
+        record: what is still to be written of the round; None where its statement has done that, or it
+            is made again in its order.
+    """
 
     made: tuple[HopResult, ...]
     failed: tuple[tuple[Hop, Failure], ...] = ()
+    record: RoundRecord | None = None
 
 
 @dataclass(frozen=True)

@@ -150,11 +150,13 @@ class _Meeting:
 
     Attributes:
         members: workers that have joined, by their places.
+        recorded: number of the round in its epoch, where its course is to be recorded.
     """
 
     name: str = field(default_factory=lambda: f"cerebro-{secrets.token_hex(16)}")
     secret: str = field(default_factory=lambda: secrets.token_hex(32))
     members: dict[int, Member] = field(default_factory=dict)
+    recorded: int | None = None
 
 
 class WorkerSessions:
@@ -375,8 +377,9 @@ class WorkerSessions:
         if not task.leads:
             return self._sql.share(self._packed, order)
         members = [meeting.members[place] for place in range(len(task.hops))]
-        is_new = spec.schedule in SERVED and not self._place.rounds.is_recorded(spec, hop)
-        return self._sql.lead(self._packed, order, members, spec.round_of(hop) if is_new else None)
+        if spec.schedule in SERVED and not self._place.rounds.is_recorded(spec, hop):
+            meeting.recorded = spec.round_of(hop)
+        return self._sql.lead(self._packed, order, members, meeting.recorded)
 
     def _waits_for_peers(self) -> bool:
         """True if nobody can begin a round yet, as not all trainers are where the others are told."""
@@ -687,8 +690,9 @@ class WorkerSessions:
             return Trained(())
         assert worker.target is not None
         (order,) = worker.orders.values()
-        members = self._meetings.pop(order.mst_key).members
-        made, of_hops = self._sql.led(rows, [members[place] for place in range(len(task.hops))])
+        meeting = self._meetings.pop(order.mst_key)
+        members = [meeting.members[place] for place in range(len(task.hops))]
+        made, of_hops = self._sql.led(rows, order, members, meeting.recorded)
         if made.course is not None:
             self._place.rounds.note(order.mst_key, *made.course)
         worker.kept = set(map(_partition, made.kept))
@@ -707,7 +711,8 @@ class WorkerSessions:
                     figures=of_hops[place].figures,
                 )
                 for place, hop in enumerate(task.hops)
-            )
+            ),
+            record=made.record,
         )
 
     def _averaged(self, worker: _Worker, size: int) -> Averaged:

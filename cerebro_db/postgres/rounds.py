@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
+from cerebro_db.core.tasks import RoundRecord
 from cerebro_db.postgres.catalog import Catalog
 
 
 @dataclass(frozen=True)
 class RoundRow:
-    """Course of a round, from which it can be made again.
-
-    Attributes:
-        groups: of its workers.
-        momentum: that the optimizer was told; None for its own.
-        learning_rate: that it began with, where probes have chosen it.
-        updates: groups of the updates in their order, as ``training.updates`` writes them.
-    """
+    """That of a record from which a round is made again: the same attributes."""
 
     mst_key: int
     epoch: int
@@ -29,7 +24,11 @@ class RoundRow:
 
 _NAMES = ", ".join(field.name for field in fields(RoundRow))
 # Of a row of cerebro._updates, without its run.
-COLUMNS = "mst_key, epoch, round, groups, momentum, learning_rate, probes, counts, staleness, stalest, updates"
+COLUMNS = ", ".join(field.name for field in fields(RoundRecord))
+_ROW = (
+    "(%s, %s, %s, %s, %s, %s::float8, %s::float8, %s, %s::integer[], %s::float8[], %s::integer[], "
+    "%s::bytea)"
+)
 
 
 def rounds_of(catalog: Catalog, run_id: int) -> list[RoundRow]:
@@ -37,6 +36,13 @@ def rounds_of(catalog: Catalog, run_id: int) -> list[RoundRow]:
     sql = f"SELECT {_NAMES} FROM cerebro._updates WHERE run_id = %s"
     rows = catalog.execute(sql, (run_id,))
     return [RoundRow(*row) for row in rows]
+
+
+def add_rounds(catalog: Catalog, run_id: int, records: Sequence[RoundRecord]) -> None:
+    """Store records of rounds, all or none."""
+    rows = ", ".join([_ROW] * len(records))
+    values = [value for one in records for value in (run_id, *vars(one).values())]
+    catalog.store(f"INSERT INTO cerebro._updates (run_id, {COLUMNS}) VALUES {rows}", values)
 
 
 def copy_rounds(catalog: Catalog, source: int, run_id: int) -> None:

@@ -13,10 +13,11 @@ from cerebro_db.core import events
 from cerebro_db.core.events import Verdict
 from cerebro_db.core.spec import Hop
 from cerebro_db.core.state import RunState, Track, names_of
-from cerebro_db.core.tasks import HopResult, Measures
+from cerebro_db.core.tasks import HopResult, Measures, RoundRecord
 from cerebro_db.errors import WrongRunStatus
 from cerebro_db.postgres.catalog import Catalog
 from cerebro_db.postgres.records import EndRow, HopRow, add_hops, record_ends
+from cerebro_db.postgres.rounds import add_rounds
 
 # Who looks at the progress of a run sees a hop that late, where it does not write its row itself.
 _SECONDS = 1.0
@@ -46,6 +47,7 @@ class RunCatalog:
         self._catalog, self._run_id = catalog, run_id
         self._manifest, self._functions = manifest, functions
         self._rows: list[HopRow] = []
+        self._rounds: list[RoundRecord] = []
         self._due = 0.0
         # The server's time at zero of that clock: by one clock no hop seems to begin too early.
         self._zero: datetime | None = None
@@ -101,11 +103,23 @@ class RunCatalog:
             )
         )  # fmt: skip
 
+    def round_done(self, record: RoundRecord) -> None:
+        """A round was made, whose statement did not write its record."""
+        self._rounds.append(record)
+
     def flush(self, *, now: float = math.inf) -> None:
-        """Write the rows of hops; if a time is given, where they wait for long enough by then."""
-        if self._rows and now >= self._due:
-            add_hops(self._catalog, self._run_id, self._rows)
-            self._rows = []
+        """Write the rows of hops; if a time is given, where they wait for long enough by then.
+
+        Records of rounds come first: a round that has one, and not all rows of its hops, is made again in
+        the same order, and ends with the same bits.
+        """
+        if not self._rows or now < self._due:
+            return
+        if self._rounds:
+            add_rounds(self._catalog, self._run_id, self._rounds)
+            self._rounds = []
+        add_hops(self._catalog, self._run_id, self._rows)
+        self._rows = []
 
     def measured(self, rows: Sequence[Measures]) -> None:
         """Results of configurations are there: no crash may leave them without those of their hops."""

@@ -16,10 +16,8 @@ from cerebro_db.configs.settings import Settings
 from cerebro_db.core.decisions import Asked, Decider, Fixed
 from cerebro_db.core.search import SearchSpec
 from cerebro_db.core.spec import (
-    ALLREDUCE,
     AUTO,
     HOPPER,
-    PARAMETER_SERVER,
     ROTATION,
     SERVED,
     Configuration,
@@ -654,24 +652,16 @@ def _check_strategy(dialect: PostgreSQL, request: FitRequest) -> None:
     if name in dialect.strategies:
         return
     what = "schedule" if request.strategy is None else "strategy"
-    hint = f"leave it out: {AUTO if request.one is not None else HOPPER!r} is the default"
-    if name == PARAMETER_SERVER and request.chosen.asynchrony.groups == 1:
-        hint = f"strategy := {ALLREDUCE!r} gives the same weights"
     raise NotSupported(
         f"{what}: got {name!r}; allowed on this server: {', '.join(map(repr, dialect.strategies))}, "
         f"as {_why_not(name)}",
-        hint=hint,
+        hint=f"leave it out: {AUTO if request.one is not None else HOPPER!r} is the default",
     )
 
 
 def _why_not(strategy: str) -> str:
     if strategy == ROTATION:
         return "no statement can train on segments side by side"
-    if strategy in SERVED:
-        return (
-            "the order of updates is stored by the statement that stores the state, and a statement "
-            "writes one table there"
-        )
     return "a worker trains on the rows of its segment, and has no way to those of others"
 
 

@@ -249,6 +249,7 @@ class Loop:
         except REFUSALS as error:
             self._requests.refused(request.request_id, error)
             return
+        self._catalog.flush()  # a state that is copied is not made again with other bits
         decided = self._decisions.follow(self._state, request)
         self._decided(decided)
         self._decide()
@@ -310,12 +311,10 @@ class Loop:
         if not failures and len(shares) < len(hops):
             return
         del self._shares[hops]
-        made = [
-            one
-            for share in shares
-            if isinstance(share.result, Trained)
-            for one in share.result.made
-        ]
+        trained = [share.result for share in shares if isinstance(share.result, Trained)]
+        for record in (one.record for one in trained if one.record is not None):
+            self._catalog.round_done(record)
+        made = [hop for one in trained for hop in one.made]
         if made:
             self._trained(made)
             self._round_done(hops[0].mst_key, self._state.spec.base(hops[0]), len(hops))

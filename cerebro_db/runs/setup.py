@@ -21,12 +21,14 @@ from cerebro_db.configs.settings import PEER_NETWORK_HINT
 from cerebro_db.core.decisions import Candidate
 from cerebro_db.core.search import SearchSpec
 from cerebro_db.core.spec import (
+    ALLREDUCE,
     AUTO,
     AVERAGING,
     EVERY_HOP,
     GROUPED,
     HOPPER,
     ROTATION,
+    SERVED,
     SIDE_BY_SIDE,
     TASK,
     TRAINING,
@@ -422,20 +424,41 @@ def check_way(strategy: str, packed: PackedTable, neighbours: int, network: str)
         packed: what is trained on.
         neighbours: of its partitions, the most that are on one host.
         network: in which those of several hosts may meet; empty for none.
+
+    Raises:
+        NotSupported: they are on several hosts, and are allowed no network, or could not use one.
     """
-    partitions = len(packed.partitions)
-    if strategy in SIDE_BY_SIDE and neighbours < partitions and not network:
+    if strategy not in SIDE_BY_SIDE or neighbours == len(packed.partitions):
+        return
+    if strategy in SERVED:
+        raise needs_one_host(strategy, packed, neighbours, _OVER_A_NETWORK)
+    if not network:
         hint = f"{PEER_NETWORK_HINT}; strategy := {HOPPER!r} moves nothing but states"
         raise no_way(f"strategy: got {strategy!r}", packed, neighbours, hint)
 
 
 def no_way(got: str, packed: PackedTable, neighbours: int, hint: str) -> NotSupported:
     """Error of trainers that are on several hosts, where no network is allowed to them."""
-    return NotSupported(
+    why = "the setting peer_network is empty, so that trainers of others have no way to each other"
+    return NotSupported(_apart(got, packed, neighbours, why), hint=hint)
+
+
+_OVER_A_NETWORK = (
+    f"strategy := {ALLREDUCE!r}, which has the weights of a synchronous parameter server, exchanges gradients "
+    "between hosts"
+)
+
+
+def needs_one_host(strategy: str, packed: PackedTable, neighbours: int, hint: str) -> NotSupported:
+    """Error of trainers on several hosts, of which one holds the weights in memory that all of them share."""
+    why = "one trainer holds the weights, in memory that all of them share"
+    return NotSupported(_apart(f"strategy: got {strategy!r}", packed, neighbours, why), hint=hint)
+
+
+def _apart(got: str, packed: PackedTable, neighbours: int, why: str) -> str:
+    return (
         f"{got} for {packed.relation.name}, whose {len(packed.partitions)} partitions are on segments of several "
-        f"hosts, at most {neighbours} of them on one; allowed: partitions on one host, as the setting peer_network is "
-        "empty, so that trainers of others have no way to each other",
-        hint=hint,
+        f"hosts, at most {neighbours} of them on one; allowed: partitions on one host, as {why}"
     )
 
 
@@ -445,7 +468,7 @@ def hosts_of_peers(
     """The host of each partition, where trainers of several hosts exchange gradients; else nothing.
 
     Raises:
-        NotSupported: they do, and are allowed no network.
+        NotSupported: they do, and are allowed no network, or could not use one.
     """
     spec = setup.spec
     if spec.schedule not in SIDE_BY_SIDE and spec.largest_group == 1:
@@ -454,9 +477,13 @@ def hosts_of_peers(
     counts = Counter(found.values())
     if len(counts) < 2:
         return {}
+    most = max(counts.values())
+    if spec.schedule in SERVED:
+        hint = "resume the run when these segments are on one host again"
+        raise needs_one_host(spec.schedule, setup.packed, most, hint)
     if not network:
         # A run that has begun keeps its strategy.
-        got, most = f"strategy: got {spec.schedule!r}", max(counts.values())
+        got = f"strategy: got {spec.schedule!r}"
         raise no_way(got, setup.packed, most, PEER_NETWORK_HINT)
     return found
 

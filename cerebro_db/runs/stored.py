@@ -422,7 +422,8 @@ def load_state(session: Session, store: StateStore, run: StoredRun, setup: RunSe
     """
     spec, run_id, catalog = setup.spec, run.run_id, Catalog(session)
     # Also if the run cannot go on: the hops whose states are there have been made.
-    store.restore_hops(run_id, _numbered(spec))
+    if spec.schedule not in SERVED:  # whose rows of hops come with the records of their rounds
+        store.restore_hops(run_id, _numbered(spec))
     state = state_of_decisions(setup, decisions_of(catalog, run_id))
     for one, status, error in catalog.configurations(run_id):
         if status in ("failed", "cancelled"):

@@ -35,6 +35,7 @@ class WorkerMemory:
         saved: the state that the last hop left, until it is stored.
         reports: of the hops that the last one has led.
         record: of the round that it has held the weights of.
+        tells_rounds: whether both are a part of its result, as a statement of this run writes states only.
         error: JSON of why the last hop failed, where the others of its statement shall go on.
         keeps_errors: whether that is so in this run.
         door: where trainers of other hosts come in, while there are any.
@@ -52,6 +53,7 @@ class WorkerMemory:
     saved: bytes = b""
     reports: list[dict[str, Any]] = field(default_factory=list)
     record: Record | None = None
+    tells_rounds: bool = False
     error: str | None = None
     keeps_errors: bool = False
     door: Door | None = None
@@ -123,7 +125,7 @@ def remember(
     memory.run_id = run_id
     memory.release()
     memory.cache.limit = cache_bytes
-    memory.keeps_errors = False
+    memory.keeps_errors = memory.tells_rounds = False
     memory.idle_seconds = settings.idle_seconds
     memory.chunk_bytes = settings.state_chunk_kb * 1024
     memory.architectures.limit(ArchitectureLimits.of(settings), bind(settings, has_peers=has_peers))

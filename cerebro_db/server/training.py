@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import time
 from collections.abc import Callable, Iterator
@@ -30,6 +31,7 @@ from cerebro_db.training.state import WEIGHTS, Part
 
 if TYPE_CHECKING:
     from cerebro_db.training.hop import HopReport
+    from cerebro_db.training.parameter_server import Record
 
 MAX_THREADS = 1024
 MAX_PLACE = 2**31 - 1
@@ -127,6 +129,7 @@ def _made_ready(plpy: Any, gd: dict[str, Any], given: Fields, has_peers: bool) -
     configure(threads, given.flag("use_gpus"), _place(given, plpy.segment))
     memory = remember(gd, run_id, cache_bytes, settings, has_peers=has_peers)
     memory.keeps_errors = given.flag("keeps_errors", False)
+    memory.tells_rounds = True
     return memory
 
 
@@ -296,11 +299,21 @@ def _result(memory: WorkerMemory, report: HopReport) -> dict[str, Any]:
         "train_seconds": report.train_seconds,
         "compiled": report.compiled,
         "cached": report.cached,
-        # One statement can leave one row of this type: where others are led, theirs are in it.
-        "kept": memory.kept() + ([json.dumps(memory.reports)] if memory.reports else []),
+        "kept": memory.kept() + _round_told(memory),
         "memory_mb": report.memory_mb,
         "trained_at": time.time(),
     }
+
+
+def _round_told(memory: WorkerMemory) -> list[str]:
+    """JSON of a round that was led, where nothing else can tell it: one statement leaves one row of this type."""
+    if not memory.tells_rounds or not memory.reports:
+        return []
+    told: dict[str, Any] = {"hops": memory.reports}
+    if memory.record is not None:
+        course = _course(memory.record)
+        told["round"] = course | {"updates": base64.b64encode(course["updates"]).decode()}
+    return [json.dumps(told)]
 
 
 @entry
@@ -339,6 +352,11 @@ def served_round(plpy: Any, gd: dict[str, Any], token: int | None) -> dict[str, 
     record = memory.record
     if token != memory.token or record is None:
         raise InvalidState(f"got the token {token}; that hop has held no weights for others")
+    return _course(record)
+
+
+def _course(record: Record) -> dict[str, Any]:
+    """Columns of ``cerebro._updates`` that tell of a round."""
     return {
         "groups": record.groups,
         "momentum": record.momentum,

@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from cerebro_db.configs.memory import ArchitectureFacts, MemoryEstimate
-from cerebro_db.core.spec import ALLREDUCE, AUTO, RunSpec
+from cerebro_db.core.spec import ALLREDUCE, AUTO, SERVED, RunSpec
 from cerebro_db.core.strategies import parse_strategy
 from cerebro_db.errors import InvalidArgument, NotSupported
 from cerebro_db.runs import setup as setups
@@ -33,6 +33,34 @@ def test_trainers_of_several_hosts_have_no_way_to_each_other_unless_it_is_allowe
     assert "'pipe' for packed, whose 4 partitions are on" in caught.value.message
     assert "at most 3 of them on one" in caught.value.message
     assert "cerebro_set('peer_network'" in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize("strategy", SERVED)
+def test_who_holds_the_weights_for_others_is_on_their_host(strategy: str) -> None:
+    packed = table(4, is_spread=True)
+    check_way(strategy, packed, 4, "")
+    told = f"'{strategy}' for packed, .* at most 3 of them on one; .* memory that all of them share"
+    for network in ("", "10.1.0.0/16"):
+        with pytest.raises(NotSupported, match=told) as caught:
+            check_way(strategy, packed, 3, network)
+        assert "'allreduce'" in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize("strategy", SERVED)
+def test_a_run_whose_segments_come_to_be_on_several_hosts_waits(
+    strategy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A mirror may take over elsewhere while a run stands still."""
+    found = {0: "a", 1: "a", 2: "b", 3: "a"}
+    monkeypatch.setattr(setups, "hosts_of", lambda session, hosts, table: found)
+    spec = RunSpec(10, 0, 10, {"training": tuple(range(4))}, schedule=strategy)
+    setup: Any = SimpleNamespace(spec=spec, packed=table(4, is_spread=True))
+    anything: Any = None
+    with pytest.raises(NotSupported, match="at most 3 of them on one") as caught:
+        setups.hosts_of_peers(anything, anything, setup, "10.1.0.0/16")
+    assert "resume the run when" in (caught.value.hint or "")
+    found[2] = "a"
+    assert setups.hosts_of_peers(anything, anything, setup, "") == {}
 
 
 @pytest.mark.parametrize(

@@ -159,7 +159,9 @@ class Greenplum(PostgreSQL):
     packing = GreenplumPacking()
     training = GreenplumTraining()
     rotation: RotationStatements | None = GreenplumRotation()
-    strategies: tuple[str, ...] = (HOPPER, ROTATION, AVERAGING, ALLREDUCE, PIPE, AUTO)
+    strategies: tuple[str, ...] = (
+        HOPPER, ROTATION, AVERAGING, ALLREDUCE, PIPE, AUTO, PARAMETER_SERVER, GROUPS,
+    )  # fmt: skip
     direct_strategies: tuple[str, ...] = ()
 
     queues_statements = True

@@ -2,18 +2,19 @@
 
 All rows that an aggregate takes lie on one segment, and their common segment_key says so: nothing but
 the state travels. It goes where the row of the state belongs, which is where the configuration goes
-next. One statement cannot write two tables, so the row of a hop is the driver's.
+next. One statement cannot write two tables, so rows of hops and records of rounds are the driver's.
 """
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
-from cerebro_db.core.tasks import HopFigures
+from cerebro_db.core.tasks import HopFigures, RoundRecord
 from cerebro_db.errors import WrongObjectType
 from cerebro_db.postgres.dialects.postgresql_training import (
     WEIGHTS,
@@ -26,7 +27,6 @@ from cerebro_db.postgres.dialects.postgresql_training import (
     Statement,
     StateTables,
     columns_of,
-    is_of_others,
 )
 from cerebro_db.postgres.names import QualifiedName
 from cerebro_db.postgres.packed import PackedTable, PartitionInfo
@@ -175,15 +175,25 @@ class GreenplumTraining(PostgreSQLTraining):
         return self.hop(packed, order)
 
     def led(
-        self, rows: Sequence[tuple[Any, ...]], members: Sequence[Member]
+        self,
+        rows: Sequence[tuple[Any, ...]],
+        order: HopOrder,
+        members: Sequence[Member],
+        recorded: int | None = None,
     ) -> tuple[HopMade, list[HopMade]]:
-        """Result of the statement of whoever has led a round, and of all of its hops."""
+        """Result of the statement of whoever has led a round, of all of its hops, and its record."""
         made = self.made(rows)
         assert made.figures is not None
-        kept = [name for name in made.kept if not is_of_others(name)]
-        reports = json.loads(next(name for name in made.kept if is_of_others(name)))
-        of_hops = [HopMade(one["rows"], kept, 0, _figures(made.figures, one)) for one in reports]
-        return replace(made, kept=kept), of_hops
+        *kept, told = made.kept  # last what is no name of a partition, but JSON of the round
+        led = json.loads(told)
+        of_hops = [
+            HopMade(one["rows"], kept, 0, _figures(made.figures, one)) for one in led["hops"]
+        ]
+        if recorded is None:
+            return replace(made, kept=kept), of_hops
+        record = _record(order, recorded, led["round"])
+        course = record.groups, record.momentum
+        return replace(made, kept=kept, course=course, record=record), of_hops
 
     def made(self, rows: Sequence[tuple[Any, ...]]) -> HopMade:
         """Result of the statement of a hop: a row for each chunk of the state."""
@@ -325,6 +335,12 @@ def _figures(led: HopFigures, told: Mapping[str, Any]) -> HopFigures:
         cached=told["cached"],
         memory_mb=told["memory_mb"],
     )
+
+
+def _record(order: HopOrder, number: int, told: Mapping[str, Any]) -> RoundRecord:
+    """Record of a round, by its number in the epoch, from what whoever has led it has told."""
+    updates = base64.b64decode(told["updates"], validate=True)
+    return RoundRecord(order.mst_key, order.epoch, number, **{**told, "updates": updates})
 
 
 # In place of the partition where a state goes: what is one more copy of it, on another segment.

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Protocol
 
-from cerebro_db.core.tasks import HopFigures
+from cerebro_db.core.tasks import HopFigures, RoundRecord
 from cerebro_db.postgres.catalog import STATES_SCHEMA
 from cerebro_db.postgres.names import QualifiedName, quote
 from cerebro_db.postgres.packed import PackedTable
@@ -151,6 +151,7 @@ class HopMade:
         size: bytes of the new state.
         figures: what is still to be written to the catalog; None where the statement has done that.
         course: number of groups and momentum of a round that was recorded; else None.
+        record: what is still to be written of such a round; None where the statement has done that.
     """
 
     rows: int
@@ -158,6 +159,7 @@ class HopMade:
     size: int
     figures: HopFigures | None = None
     course: tuple[int, float | None] | None = None
+    record: RoundRecord | None = None
 
 
 class PostgreSQLTraining:
@@ -308,10 +310,7 @@ class PostgreSQLTraining:
         members: Sequence[Member],
         recorded: int | None = None,
     ) -> Statement:
-        """The same, and leave the state and the rows of all hops.
-
-        Returns a row for each member: its position, its rows, and what a hop returns of this worker; where
-        the round is recorded also its groups and its momentum.
+        """The same, and leave the state and the rows of all hops; ``led`` reads what it returns.
 
         Args:
             packed: what is trained on.
@@ -322,6 +321,8 @@ class PostgreSQLTraining:
         rows, parameters = self._rows_of_hop(packed, order)
         parameters += [order.mst_key, order.makes, order.next_partition_key]
         parameters += [order.run_id, order.mst_key, order.epoch]
+        # Of each member there is a row: its position, its rows, and what a hop returns of this worker; where
+        # the round is recorded also its groups and its momentum.
         parameters += [
             list(range(len(members))),
             *([getattr(one, name) for one in members] for name in _MEMBER),
@@ -336,19 +337,22 @@ class PostgreSQLTraining:
         return sql, parameters
 
     def led(
-        self, rows: Sequence[tuple[Any, ...]], members: Sequence[Member]
+        self,
+        rows: Sequence[tuple[Any, ...]],
+        order: HopOrder,
+        members: Sequence[Member],
+        recorded: int | None = None,
     ) -> tuple[HopMade, list[HopMade]]:
         """Result of the statement of whoever has led a round, and of all of its hops.
 
         Args:
             rows: that the statement returned.
-            members: the workers by their places.
+            order, members, recorded: as ``lead`` had them.
         """
-        _, _, kept, size, *recorded = rows[0]
-        kept = [name for name in kept if not is_of_others(name)]
+        _, _, kept, size, *chosen = rows[0]
         counts = {row[0]: row[1] for row in rows}
         of_hops = [HopMade(counts[one.position], kept, 0) for one in members]
-        course = (recorded[0], recorded[1]) if recorded else None
+        course = (chosen[0], chosen[1]) if chosen else None
         return HopMade(sum(counts.values()), kept, size, course=course), of_hops
 
     def hops(self, packed: PackedTable, orders: Sequence[HopOrder]) -> Statement:
@@ -444,11 +448,6 @@ class ScanOrder:
     tasks: list[str]
     reads: bool
     preparation: str | None = None
-
-
-def is_of_others(name: str) -> bool:
-    """True if it is no name of a partition, but what the other hops of a round did, as JSON."""
-    return name.startswith("[")
 
 
 class RotationStatements(Protocol):
