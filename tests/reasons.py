@@ -8,6 +8,6 @@ NO_ADDRESSES = (
 NO_TABLES_ON_SEGMENTS = (
     "a function that reads tables cannot be called for rows that lie on segments"
 )
-NO_SUCH_STRATEGY = "the strategy is refused there (tests/greenplum/test_groups.py)"
+NO_GATE = "no trigger sees rows of hops there, so that no hop can be held (tests/greenplum/test_parameter_server.py)"
 NO_SUCH_SQL = "the test is about SQL that its PostgreSQL does not have"
 WAITS_FOR_LOCKS = "a session there is not asked who holds the lock that another one waits for"

@@ -9,7 +9,7 @@ from typing import Any
 import psycopg2
 import pytest
 from gates import Gate
-from reasons import NO_SUCH_STRATEGY
+from reasons import NO_GATE
 
 from tests.fitting.conftest import select
 from tests.fitting.sizes import PARTITIONS
@@ -17,7 +17,6 @@ from tests.fitting.test_resume import results
 from tests.fitting.test_strategies import KILLS, kill_a_trainer, resume, under_way
 
 Fit = Callable[..., tuple[str, int]]
-pytestmark = pytest.mark.not_on_segments(NO_SUCH_STRATEGY)
 OPTIONS = {"validation_table": "val", "metrics_compute_frequency": 1}
 SGD = "loss='sparse_categorical_crossentropy',optimizer='SGD(lr=0.02,momentum=0.9)',metrics=['accuracy']"
 ASYNCHRONOUS = {"strategy": "parameter_server", "strategy_params": "mode=asynchronous"}
@@ -93,6 +92,7 @@ def test_probes_choose_groups_once_and_the_choice_is_recorded(bench: Any, fit: F
     assert results(bench, f"{out}_again", again) == results(bench, out, run_id)
 
 
+@pytest.mark.not_on_segments(NO_GATE)
 @pytest.mark.parametrize("how", ["trainer", "driver"])
 def test_a_round_that_was_lost_leaves_no_trace(bench: Any, gate: Gate, fit: Fit, how: str) -> None:
     more = "strategy := 'parameter_server', strategy_params := 'mode=asynchronous'"
@@ -112,6 +112,7 @@ def test_a_round_that_was_lost_leaves_no_trace(bench: Any, gate: Gate, fit: Fit,
     assert results(bench, f"{out}_again", again) == found
 
 
+@pytest.mark.not_on_segments(NO_GATE)
 def test_a_synchronous_round_that_was_lost_is_made_again_with_the_same_bits(
     bench: Any, gate: Gate, fit: Fit
 ) -> None:

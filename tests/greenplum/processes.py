@@ -1,4 +1,4 @@
-"""Which processes of segments have trainers, as these tell of themselves."""
+"""Trainers of processes of segments, as these tell of themselves; one of them is ended."""
 
 from __future__ import annotations
 
@@ -70,3 +70,35 @@ def _computing(sql: Sql) -> list[tuple[int, int]]:
         "SELECT gp_segment_id, pg_temp.computing(gp_segment_id) FROM gp_dist_random('gp_id')"
     )
     return [(segment, session) for segment, session in rows if session in sessions]
+
+
+# Ends the trainer of one of the processes of a segment that work for some sessions.
+_KILL = """
+CREATE OR REPLACE FUNCTION pg_temp.kill_trainer(n integer, sessions integer[]) RETURNS boolean
+LANGUAGE plpython3u AS $$
+import os, re, signal
+for name in filter(str.isdigit, os.listdir('/proc')):
+    try:
+        with open(f'/proc/{name}/comm') as file:
+            kind, _, pid = file.read().strip().partition(' ')
+        if kind != 'trainer' or not pid.isdigit():
+            continue
+        with open(f'/proc/{pid}/stat') as file:
+            parent = int(file.read().rpartition(')')[2].split()[1])
+        with open(f'/proc/{pid}/cmdline') as file:
+            session = re.search(r'\\bcon(\\d+)\\b', file.read())
+    except OSError:
+        continue
+    if parent == os.getppid() and session and int(session.group(1)) in sessions:
+        os.kill(int(name), signal.SIGKILL)
+        return True
+return False
+$$
+"""
+_KILLED = "SELECT pg_temp.kill_trainer(gp_segment_id, %s) FROM gp_dist_random('gp_id') WHERE gp_segment_id = 0"
+
+
+def kill_trainer(sql: Sql) -> bool:
+    """End the trainer of a worker's process on the first segment; False where there is none."""
+    sql.run(_KILL)
+    return bool(sql.value(_KILLED, (sql.column(SESSIONS),)))

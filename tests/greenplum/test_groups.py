@@ -111,9 +111,6 @@ def test_strategies_on_segments_stop_and_go_on(
     ("strategy", "params", "reason", "hint"),
     [
         ("task", "", "no way to those of others", "leave it out: 'hopper'"),
-        ("parameter_server", "", "a statement writes one table there", "strategy := 'allreduce'"),
-        ("parameter_server", "mode=asynchronous", "a statement writes one table there", "leave it"),
-        ("groups", "groups=2", "a statement writes one table there", "leave it out: 'hopper'"),
     ],
 )
 def test_strategies_that_are_not_for_segments_are_refused_before_any_work(
