@@ -404,6 +404,7 @@ class Drive:
             preparation=preparation,
             hosts=hosts,
             rounds=ServedRounds(rounds_of(catalog, run.run_id) if spec.schedule in SERVED else ()),
+            moves_rows=setup.moves_rows,
         )
         manifest = {} if self._limits.any_version else run.manifest
         self._train(place, setup, state, RunCatalog(catalog, run.run_id, manifest, functions), run)
@@ -667,12 +668,10 @@ def _check_strategy(dialect: PostgreSQL, request: FitRequest) -> None:
 def _why_not(strategy: str) -> str:
     if strategy == ROTATION:
         return "no statement can train on segments side by side"
-    if strategy in SERVED:
-        return (
-            "the order of updates is stored by the statement that stores the state, and a statement "
-            "writes one table there"
-        )
-    return "a worker trains on the rows of its segment, and has no way to those of others"
+    return (
+        "the order of updates is stored by the statement that stores the state, and a statement "
+        "writes one table there"
+    )
 
 
 def check_resumable(run: StoredRun) -> None:

@@ -110,7 +110,6 @@ def test_strategies_on_segments_stop_and_go_on(
 @pytest.mark.parametrize(
     ("strategy", "params", "reason", "hint"),
     [
-        ("task", "", "no way to those of others", "leave it out: 'hopper'"),
         ("parameter_server", "", "a statement writes one table there", "strategy := 'allreduce'"),
         ("parameter_server", "mode=asynchronous", "a statement writes one table there", "leave it"),
         ("groups", "groups=2", "a statement writes one table there", "leave it out: 'hopper'"),

@@ -19,7 +19,7 @@ from servers import connected
 
 from chaos.server import until
 from conftest import Sql
-from tests.greenplum.processes import SESSIONS
+from tests.greenplum.processes import KILL_TRAINER, SESSIONS, TRAINER_KILLED
 from tests.greenplum.test_fitting import _weights
 from tests.greenplum.test_groups import both as both
 from tests.greenplum.test_groups import fit
@@ -168,31 +168,7 @@ def no_hops(sql: Sql) -> bool:
     )
 
 
-# Ends the trainer of one of the processes of a segment that work for some sessions.
-_KILL = """
-CREATE OR REPLACE FUNCTION pg_temp.kill_trainer(n integer, sessions integer[]) RETURNS boolean
-LANGUAGE plpython3u AS $$
-import os, re, signal
-for name in filter(str.isdigit, os.listdir('/proc')):
-    try:
-        with open(f'/proc/{name}/comm') as file:
-            kind, _, pid = file.read().strip().partition(' ')
-        if kind != 'trainer' or not pid.isdigit():
-            continue
-        with open(f'/proc/{pid}/stat') as file:
-            parent = int(file.read().rpartition(')')[2].split()[1])
-        with open(f'/proc/{pid}/cmdline') as file:
-            session = re.search(r'\\bcon(\\d+)\\b', file.read())
-    except OSError:
-        continue
-    if parent == os.getppid() and session and int(session.group(1)) in sessions:
-        os.kill(int(name), signal.SIGKILL)
-        return True
-return False
-$$
-"""
 _FIRST_PORT = 24_100  # below those that systems give
-_KILLED = "SELECT pg_temp.kill_trainer(gp_segment_id, %s) FROM gp_dist_random('gp_id') WHERE gp_segment_id = 0"
 
 
 def test_a_trainer_that_is_killed_costs_no_more_than_a_round(peers: Sql) -> None:
@@ -203,14 +179,14 @@ def test_a_trainer_that_is_killed_costs_no_more_than_a_round(peers: Sql) -> None
     fit(peers, params, epochs)
     calm = _weights(peers, "out")
     last = peers.value("SELECT max(run_id) FROM cerebro.runs")
-    peers.run(_KILL)
+    peers.run(KILL_TRAINER)
     with closing(connected(peers.dsn)) as connection:
         other = Sql(connection, peers.dsn)
         thread = threading.Thread(target=fit, args=(other, params, epochs, "again"))
         thread.start()
         begun = "SELECT count(*) > 0 FROM cerebro.hops WHERE run_id > %s"
         until(lambda: peers.value(begun, (last,)), 60.0, "the first hops are made")
-        assert peers.value(_KILLED, (peers.column(SESSIONS),))
+        assert peers.value(TRAINER_KILLED, (peers.column(SESSIONS),))
         thread.join()
         # Between two rounds it may have had something else to do.
         assert any("is done again" in notice for notice in connection.notices)

@@ -159,7 +159,7 @@ class Greenplum(PostgreSQL):
     packing = GreenplumPacking()
     training = GreenplumTraining()
     rotation: RotationStatements | None = GreenplumRotation()
-    strategies: tuple[str, ...] = (HOPPER, ROTATION, AVERAGING, ALLREDUCE, PIPE, AUTO)
+    strategies: tuple[str, ...] = (HOPPER, ROTATION, TASK, AVERAGING, ALLREDUCE, PIPE, AUTO)
     direct_strategies: tuple[str, ...] = ()
 
     queues_statements = True
