@@ -146,7 +146,13 @@ class GreenplumTraining(PostgreSQLTraining):
             return self._copied(packed, order, rows, parameters)
         goal = segment_after(packed, order)
         state = [goal, order.mst_key, order.makes, order.next_partition_key]
-        sql = _HOP.format(rows=rows, states=order.into, task=_task_of(order), told=TOLD)
+        sql = _HOP.format(
+            rows=rows,
+            states=order.into,
+            task=_task_of(order),
+            at_home=_at_home(order),
+            told=TOLD,
+        )
         return sql, state + parameters
 
     def _copied(
@@ -274,6 +280,7 @@ class GreenplumTraining(PostgreSQLTraining):
             begin=begin,
             buffers=buffers,
             task=_task_of(order),
+            at_home=_at_home(order),
         )
         versions = order.versions or [0] * len(order.mst_keys)
         where = [segment_key_of(partition), order.partition_key]
@@ -385,6 +392,11 @@ def _task_of(order: HopOrder | ScanOrder) -> str:
     return "i.task" if order.home is None else _PREPARED_TASK
 
 
+def _at_home(order: HopOrder | ScanOrder) -> str:
+    """Condition that all rows meet after a motion: so the planner knows that they are one group, and sorts none."""
+    return "" if order.home is None else f" WHERE i.segment_key = {segment_key_of(order.home):d}"
+
+
 def segment_after(packed: PackedTable, order: HopOrder) -> int:
     """Segment where the state of a hop is left."""
     if order.home is not None:
@@ -468,7 +480,7 @@ SELECT %s, %s, %s, (c.saved).chunk, %s, (c.saved).state,
                                              i.buffer_id, i.x, i.x_shape, i.y, i.y_shape
                                              ORDER BY i.kind, i.subepoch, i.place)
                        AS result
-                  FROM ({rows}) AS i GROUP BY i.segment_key) AS v) AS c
+                  FROM ({rows}) AS i{at_home} GROUP BY i.segment_key) AS v) AS c
 RETURNING octet_length(state), {told}
 """
 
@@ -596,7 +608,7 @@ SELECT s.segment_key, 1 AS kind, s.mst_key AS place, s.chunk AS chunk, s.task AS
        s.state AS state, NULL::int AS buffer_id, NULL::bytea AS x, NULL::int[] AS x_shape,
        NULL::bytea AS y, NULL::int[] AS y_shape
   FROM pg_temp.cerebro_scan s
-{buffers}) AS i GROUP BY i.segment_key;
+{buffers}) AS i{at_home} GROUP BY i.segment_key;
 FETCH ALL FROM cerebro_scan
 """
 
