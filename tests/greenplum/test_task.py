@@ -40,7 +40,7 @@ def bench(segments_dsn: str, blobs: Any) -> Iterator[Sql]:
     """Small tables on segments, and one that is larger than the smallest cache."""
     sql = Sql(connected(segments_dsn), segments_dsn)
     ends = ("", "_info", "_summary", "_states", "_history")
-    known = (*TABLES, "wide_packed", "wide_configs", "one", "some", "weighted")
+    known = (*TABLES, "wide_packed", "wide_configs", "one", "four")
     drop = f"DROP TABLE IF EXISTS blobs, wide, {', '.join(f'{name}{end}' for name in known for end in ends)} CASCADE"
     sql.run(drop)
     make_tables(sql, blobs, "")
@@ -53,7 +53,7 @@ def bench(segments_dsn: str, blobs: Any) -> Iterator[Sql]:
     sql.run("SELECT cerebro_load_model('models', %s)", (model(DENSE, SOFTMAX, shape=(WIDTH,)),))
     select(sql, "wide_configs", [3], [ADAM], ["batch_size=32,epochs=2", "batch_size=16"])
     select(sql, "one", [2], [ADAM], ["batch_size=8"])
-    select(sql, "some", [1, 2], [ADAM, ADAM.replace("0.01", "0.003")], ["batch_size=8"])
+    select(sql, "four", [1, 2], [ADAM, ADAM.replace("0.01", "0.003")], ["batch_size=8"])
     yield sql
     for name in sql.column("SELECT DISTINCT model_output_table FROM cerebro.runs"):
         sql.run(f"DROP TABLE IF EXISTS {', '.join(f'{name}{end}' for end in ends)}")
@@ -67,7 +67,7 @@ def partitions(bench: Sql) -> int:
 
 
 def fit(
-    sql: Sql, strategy: str, configs: str = "some", epochs: int = 2, more: str = f", {OPTIONS}"
+    sql: Sql, strategy: str, configs: str = "four", epochs: int = 2, more: str = f", {OPTIONS}"
 ) -> tuple[str, int]:
     """A run over the small tables; returns its output and its number."""
     out = next(_names)
@@ -173,9 +173,9 @@ def test_one_configuration_has_one_worker_and_begins_with_any_weights(
 ) -> None:
     hopper, task = fit(bench, "hopper", "one"), fit(bench, "task", "one")
     assert results(bench, *task) == results(bench, *hopper)
-    shown = "SELECT strategy, num_workers FROM cerebro.progress WHERE run_id = %s"
+    shown = "SELECT schedule, num_workers FROM cerebro.runs WHERE run_id = %s"
     assert bench.row(shown, (task[1],)) == ("task", 1)
-    assert bench.value(WORKERS.replace("mst_key, ", ""), (task[1],)) == 1
+    assert bench.fetch(WORKERS, (task[1],)) == [(1, 1)]
     bench.run(
         f"UPDATE models SET model_weights = (SELECT model_weights FROM {task[0]}) WHERE model_id = 2"
     )
@@ -194,7 +194,7 @@ def test_one_configuration_has_one_worker_and_begins_with_any_weights(
     assert bench.value(weights.format(hopper[0])) == bench.value(weights.format(task[0]))
 
 
-EPOCHS = 40
+EPOCHS = 20
 
 
 @pytest.fixture(scope="module")
@@ -210,7 +210,7 @@ def under_way(bench: Sql) -> Callable[[], tuple[Background, str, int]]:
     def begin() -> tuple[Background, str, int]:
         out = next(_names)
         call = (
-            f"SELECT cerebro_fit_multiple('packed', '{out}', 'some', {EPOCHS}, strategy := 'task', "
+            f"SELECT cerebro_fit_multiple('packed', '{out}', 'four', {EPOCHS}, strategy := 'task', "
             f"{OPTIONS}, name := '{out}')"
         )
         caller = Background(bench.dsn, call, ())
