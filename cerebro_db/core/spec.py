@@ -123,7 +123,7 @@ class Workers:
 
     Attributes:
         count: how many.
-        bound: whether each partition belongs to one of them.
+        bound: whether each partition belongs to one of them, and others never read its rows.
         most_hops: of one partition that a task may have.
     """
 

@@ -51,7 +51,7 @@ from cerebro_db.postgres.dialects.postgresql_training import (
     Statement,
     StateTables,
 )
-from cerebro_db.postgres.packed import PackedTable
+from cerebro_db.postgres.packed import PackedTable, PartitionInfo
 from cerebro_db.postgres.sessions import (
     POLL_SECONDS,
     Session,
@@ -89,6 +89,7 @@ class Workplace:
         preparation: JSON of what makes a process of a worker's session ready.
         hosts: of each partition, where trainers of several exchange gradients; else nothing.
         rounds: those that are recorded, where one trainer of a round holds the weights.
+        moves_rows: whether a worker computes in one place, and the rows of other partitions are moved there.
     """
 
     run_id: int
@@ -105,6 +106,7 @@ class Workplace:
     preparation: str
     hosts: Mapping[int, str] = field(default_factory=dict)
     rounds: ServedRounds = field(default_factory=ServedRounds)
+    moves_rows: bool = False
 
 
 @dataclass
@@ -118,6 +120,7 @@ class _Worker:
         is_busy: whether it does its task, or gets ready where there is none.
         unprepared: whether its trainer has ended, or has been asked to.
         partition_keys: of partitions that are its own; empty where any worker may have any.
+        home: the one beside whose rows its trainer is, where those of the others are moved there.
         tables: of states, that the statement under way uses.
         target: the one of them that it writes to.
         orders: of the hops that it makes, by mst_key.
@@ -135,6 +138,7 @@ class _Worker:
     is_busy: bool = False
     unprepared: bool = False
     partition_keys: Sequence[int] = ()
+    home: PartitionInfo | None = None
     tables: list[StateTable] = field(default_factory=list)
     target: StateTable | None = None
     orders: Mapping[int, HopOrder] = field(default_factory=dict)
@@ -184,13 +188,22 @@ class WorkerSessions:
     def start(self) -> None:
         """Take sessions, and have them get ready."""
         place, count = self._place, self._count
-        keys = [partition.partition_key for partition in place.tables[TRAINING].partitions]
         sessions = place.pool.take(count)
         self._workers = [_Worker(number, session) for number, session in enumerate(sessions)]
         for worker in self._workers:
             if self._sql.binds_workers:
-                worker.partition_keys = [key for key in keys if key % count == worker.number]
+                self._bind(worker)
             self._prepare(worker)
+
+    def _bind(self, worker: _Worker) -> None:
+        """Give a worker its partitions, or the one beside whose rows it computes on those of all."""
+        partitions = self._packed.partitions
+        if self._place.moves_rows:
+            worker.home = partitions[worker.number % len(partitions)]
+            worker.partition_keys = [worker.home.partition_key]
+        else:
+            keys = [partition.partition_key for partition in partitions]
+            worker.partition_keys = [key for key in keys if key % self._count == worker.number]
 
     def free(self) -> list[WorkerView]:
         """The workers that can take a task now."""
@@ -347,6 +360,7 @@ class WorkerSessions:
             reads=(TRAINING, hop.partition_key) not in worker.kept,
             weights_of=one.architecture.model_id if starts_from_weights else None,
             preparation=place.preparation,
+            home=worker.home,
         )
 
     def _part(self, state: RunState, hop: Hop) -> RoundPart | None:
@@ -539,6 +553,7 @@ class WorkerSessions:
             tasks=[place.tasks.score(one) for one in found],
             reads=(scan.dataset, scan.partition_key) not in worker.kept,
             preparation=place.preparation,
+            home=worker.home,
         )
 
     def _call(self, worker: _Worker, function: str, parameters: Sequence[Any] = ()) -> Statement:

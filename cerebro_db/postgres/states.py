@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from cerebro_db.postgres.catalog import Catalog
 from cerebro_db.postgres.dialects.postgresql_training import PostgreSQLTraining, StateTables
 from cerebro_db.postgres.names import QualifiedName
-from cerebro_db.postgres.packed import PackedTable
+from cerebro_db.postgres.packed import PackedTable, PartitionInfo
 from cerebro_db.postgres.sessions import LOCK_TIMEOUT, StatementFailed
 
 # A table is worth its making from so many bytes on; below that, states are few or small.
@@ -211,11 +211,19 @@ class StateStore:
         if sum(table.written for table in self._tables) > self._most:
             self._compact()
 
-    def restore_hops(self, run_id: int, num_workers: int) -> None:
-        """Have the catalog know of all hops whose states are there."""
+    def restore_hops(
+        self, run_id: int, num_workers: int, homes: Sequence[PartitionInfo] = ()
+    ) -> None:
+        """Have the catalog know of all hops whose states are there.
+
+        Args:
+            run_id: of the catalog.
+            num_workers: of the run.
+            homes: of the workers, in the order of their numbers, where rows are moved to these.
+        """
         for table in self._tables:
             statement = self._sql.missing_hops(
-                run_id, table.name, self._names.hops_an_epoch, num_workers
+                run_id, table.name, self._names.hops_an_epoch, num_workers, homes
             )
             if statement is not None:
                 self._catalog.execute(*statement)

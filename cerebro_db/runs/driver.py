@@ -402,6 +402,7 @@ class Drive:
             preparation=preparation,
             hosts=hosts,
             rounds=ServedRounds(rounds_of(catalog, run.run_id) if spec.schedule in SERVED else ()),
+            moves_rows=setup.moves_rows,
         )
         manifest = {} if self._limits.any_version else run.manifest
         self._train(place, setup, state, RunCatalog(catalog, run.run_id, manifest, functions), run)
@@ -654,15 +655,9 @@ def _check_strategy(dialect: PostgreSQL, request: FitRequest) -> None:
     what = "schedule" if request.strategy is None else "strategy"
     raise NotSupported(
         f"{what}: got {name!r}; allowed on this server: {', '.join(map(repr, dialect.strategies))}, "
-        f"as {_why_not(name)}",
+        "as no statement can train on segments side by side",
         hint=f"leave it out: {AUTO if request.one is not None else HOPPER!r} is the default",
     )
-
-
-def _why_not(strategy: str) -> str:
-    if strategy == ROTATION:
-        return "no statement can train on segments side by side"
-    return "a worker trains on the rows of its segment, and has no way to those of others"
 
 
 def check_resumable(run: StoredRun) -> None:

@@ -151,6 +151,11 @@ class RunSetup:
         return self.spec.workers.count
 
     @property
+    def moves_rows(self) -> bool:
+        """True if each worker computes on one segment, and the rows of all others are moved there."""
+        return self.packed.is_spread and self.spec.schedule == TASK
+
+    @property
     def outputs(self) -> Outputs | None:
         """The output tables, where those of an earlier run give way to them."""
         if not self.gives_way and not self.replaces:
@@ -320,8 +325,13 @@ def spec_of(
         asynchrony=chosen.asynchrony,
         durability=request.durability or EVERY_HOP,
         use_gpus=bool(request.use_gpus),
-        workers=Workers(count, sql.binds_workers, sql.most_hops),
+        workers=workers_of(sql, chosen.name, count),
     )
+
+
+def workers_of(sql: PostgreSQLTraining, strategy: str, count: int) -> Workers:
+    """The workers of a run; where they have partitions of their own, those of whole tasks read all the same."""
+    return Workers(count, sql.binds_workers and strategy != TASK, sql.most_hops)
 
 
 def with_groups(

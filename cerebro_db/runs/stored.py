@@ -28,7 +28,6 @@ from cerebro_db.core.spec import (
     Configuration,
     Hop,
     RunSpec,
-    Workers,
 )
 from cerebro_db.core.state import RunState
 from cerebro_db.core.strategies import parse_strategy
@@ -68,6 +67,7 @@ from cerebro_db.runs.setup import (
     most_in_groups,
     most_workers,
     partitions_of,
+    workers_of,
 )
 
 
@@ -249,7 +249,7 @@ def load_setup(
             durability=row.durability,
             use_gpus=row.use_gpus,
             measured=() if search is None else search.measured,
-            workers=Workers(row.num_workers, sql.binds_workers, sql.most_hops),
+            workers=workers_of(sql, row.schedule, row.num_workers),
         ),
         packed=packed,
         validation=validation,
@@ -423,7 +423,8 @@ def load_state(session: Session, store: StateStore, run: StoredRun, setup: RunSe
     spec, run_id, catalog = setup.spec, run.run_id, Catalog(session)
     # Also if the run cannot go on: the hops whose states are there have been made.
     if spec.schedule not in SERVED:  # whose rows of hops come with the records of their rounds
-        store.restore_hops(run_id, _numbered(spec))
+        homes = setup.packed.partitions if setup.moves_rows else ()
+        store.restore_hops(run_id, _numbered(spec), homes)
     state = state_of_decisions(setup, decisions_of(catalog, run_id))
     for one, status, error in catalog.configurations(run_id):
         if status in ("failed", "cancelled"):

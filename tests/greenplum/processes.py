@@ -12,7 +12,7 @@ from conftest import Sql
 
 # A trainer is named after the process that it works for, whose title tells of which session that is.
 _COMPUTING = """
-CREATE OR REPLACE FUNCTION pg_temp.computing(n integer) RETURNS SETOF integer
+CREATE OR REPLACE FUNCTION pg_temp.computing(n integer) RETURNS SETOF text
 LANGUAGE plpython3u AS $$
 import os, re
 found = []
@@ -31,49 +31,12 @@ for name in filter(str.isdigit, os.listdir('/proc')):
     except OSError:
         continue
     if session:
-        found.append(int(session[1]))
+        found.append(f'{session[1]} {name}')
 return found
 $$
 """
-SESSIONS = (
-    "SELECT sess_id FROM pg_stat_activity WHERE datname = current_database() "
-    "AND application_name = 'cerebro worker'"
-)
-
-
-@contextmanager
-def computing(dsn: str) -> Iterator[set[tuple[int, int]]]:
-    """Segment and session of each process of a segment that has a trainer meanwhile, of a database."""
-    found: set[tuple[int, int]] = set()
-    ended = threading.Event()
-
-    def look(sql: Sql) -> None:
-        while not ended.wait(0.1):
-            found.update(_computing(sql))
-
-    with closing(connected(dsn)) as connection:
-        sql = Sql(connection, dsn)
-        sql.run(_COMPUTING)
-        thread = threading.Thread(target=look, args=[sql])
-        thread.start()
-        try:
-            yield found
-        finally:
-            ended.set()
-            thread.join()
-
-
-def _computing(sql: Sql) -> list[tuple[int, int]]:
-    sessions = set(sql.column(SESSIONS))
-    # An argument that differs from row to row keeps the planner from calling it beforehand.
-    rows = sql.fetch(
-        "SELECT gp_segment_id, pg_temp.computing(gp_segment_id) FROM gp_dist_random('gp_id')"
-    )
-    return [(segment, session) for segment, session in rows if session in sessions]
-
-
 # Ends the trainer of one of the processes of a segment that work for some sessions.
-_KILL = """
+_KILL_TRAINER = """
 CREATE OR REPLACE FUNCTION pg_temp.kill_trainer(n integer, sessions integer[]) RETURNS boolean
 LANGUAGE plpython3u AS $$
 import os, re, signal
@@ -95,10 +58,61 @@ for name in filter(str.isdigit, os.listdir('/proc')):
 return False
 $$
 """
-_KILLED = "SELECT pg_temp.kill_trainer(gp_segment_id, %s) FROM gp_dist_random('gp_id') WHERE gp_segment_id = 0"
+_TRAINER_KILLED = (
+    "SELECT pg_temp.kill_trainer(gp_segment_id, %s) FROM gp_dist_random('gp_id') "
+    "WHERE gp_segment_id = 0"
+)
+SESSIONS = (
+    "SELECT sess_id FROM pg_stat_activity WHERE datname = current_database() "
+    "AND application_name = 'cerebro worker'"
+)
+
+
+@contextmanager
+def computing(dsn: str) -> Iterator[set[tuple[int, int]]]:
+    """Segment and session of each process of a segment that had a trainer meanwhile, of a database.
+
+    They are there when the block has ended.
+    """
+    found: set[tuple[int, int]] = set()
+    with trainers(dsn) as seen:
+        yield found
+    found.update((segment, session) for segment, session, _ in seen)
+
+
+@contextmanager
+def trainers(dsn: str) -> Iterator[set[tuple[int, int, int]]]:
+    """The same, with the process id of each trainer."""
+    found: set[tuple[int, int, int]] = set()
+    ended = threading.Event()
+
+    def look(sql: Sql) -> None:
+        while not ended.wait(0.1):
+            found.update(_computing(sql))
+
+    with closing(connected(dsn)) as connection:
+        sql = Sql(connection, dsn)
+        sql.run(_COMPUTING)
+        thread = threading.Thread(target=look, args=[sql])
+        thread.start()
+        try:
+            yield found
+        finally:
+            ended.set()
+            thread.join()
+
+
+def _computing(sql: Sql) -> list[tuple[int, int, int]]:
+    sessions = set(sql.column(SESSIONS))
+    # An argument that differs from row to row keeps the planner from calling it beforehand.
+    rows = sql.fetch(
+        "SELECT gp_segment_id, pg_temp.computing(gp_segment_id) FROM gp_dist_random('gp_id')"
+    )
+    found = [(segment, *map(int, told.split())) for segment, told in rows]
+    return [one for one in found if one[1] in sessions]
 
 
 def kill_trainer(sql: Sql) -> bool:
     """End the trainer of a worker's process on the first segment; False where there is none."""
-    sql.run(_KILL)
-    return bool(sql.value(_KILLED, (sql.column(SESSIONS),)))
+    sql.run(_KILL_TRAINER)
+    return bool(sql.value(_TRAINER_KILLED, (sql.column(SESSIONS),)))

@@ -89,6 +89,7 @@ def _weights(sql: Sql, out: str, configs: str, more: str = "") -> list[bytes]:
 def test_registered_functions_train_and_score_on_segments(tables: Sql) -> None:
     trained = _weights(tables, "ours_out", "ours_configs")
     assert len(set(trained)) == 2
+    assert _weights(tables, "ours_whole", "ours_configs", ", strategy := 'task'") == trained
     assert _weights(tables, "ours_turned", "ours_configs", ", schedule := 'rotation'") == trained
     assert _weights(tables, "ours_keras", "ours_twins") == trained
     told = "SELECT {} FROM ours_{} ORDER BY mst_key"

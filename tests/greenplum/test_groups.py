@@ -6,7 +6,6 @@ import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import psycopg2
 import pytest
 
 from conftest import Sql
@@ -105,31 +104,3 @@ def test_strategies_on_segments_stop_and_go_on(
     assert sql.value("SELECT status FROM cerebro.runs WHERE run_id = %s", (run_id,)) == "paused"
     sql.run("SELECT cerebro_resume(%s)", (run_id,))
     assert _weights(sql, "again") == calm
-
-
-@pytest.mark.parametrize(
-    ("strategy", "params", "reason", "hint"),
-    [
-        ("task", "", "no way to those of others", "leave it out: 'hopper'"),
-    ],
-)
-def test_strategies_that_are_not_for_segments_are_refused_before_any_work(
-    both: tuple[Sql, Callable[[Sql], None]], strategy: str, params: str, reason: str, hint: str
-) -> None:
-    sql, _ = both
-    there = (
-        "SELECT (SELECT count(*) FROM cerebro.runs), (SELECT count(*) FROM cerebro.jobs), "
-        "(SELECT count(*) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
-        "WHERE nspname IN ('public', 'cerebro_states'))"
-    )
-    before = sql.row(there)
-    for more in ("", ", wait := false"):
-        with pytest.raises(
-            psycopg2.Error, match=f"strategy: got '{strategy}'; .*{reason}"
-        ) as caught:
-            fit(
-                sql, f"strategy := '{strategy}', strategy_params := '{params}'{more}", out="refused"
-            )
-        assert caught.value.pgcode == "0A000"
-        assert (caught.value.diag.message_hint or "").startswith(hint)
-    assert sql.row(there) == before

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -149,6 +150,41 @@ def test_a_hop_moves_nothing_but_the_state(
     assert "Gather Motion" in told  # of RETURNING, which returns no state
     _check_one_stage(plan)
     assert any("Redistribute Motion" in line for line in plan), plan
+
+
+@pytest.mark.parametrize("changes", [{}, {"passes": 3}, {"reads": False}, {"source": None}])
+def test_rows_of_a_hop_elsewhere_move_to_the_home_of_its_worker(
+    worker: Session, packed: PackedTable, changes: dict[str, object], planner: str
+) -> None:
+    order = _order(home=packed.partitions[0], partition_key=1, **changes)
+    sql, parameters = _first(SQL.hop(packed, order))
+    assert parameters[0] == packed.partitions[0].segment_key
+    told, *plan = _plan(worker, sql, parameters)
+    assert "Gather Motion" in told  # of RETURNING, which returns no state
+    _check_moved(plan, "Redistribute Motion")
+
+
+def test_rows_of_a_scan_elsewhere_move_to_the_home_of_its_worker(
+    worker: Session, packed: PackedTable, planner: str
+) -> None:
+    order = replace(_scans(packed)[1], home=packed.partitions[0])
+    statement = SQL.scan(packed, order)
+    worker.run("BEGIN")
+    for number in range(3):
+        worker.run(*_first(statement, number))
+    cursor, parameters = _first(statement, 3)
+    plan = _plan(worker, cursor[cursor.index("SELECT") :], parameters)
+    worker.run("ROLLBACK")
+    _check_moved(plan, "Gather Motion")
+
+
+def _check_moved(plan: list[str], above: str) -> None:
+    """One motion above the only aggregate, and one below it, which sorts no rows but those of a group."""
+    nodes = [line for line in plan if re.search("Motion|Aggregate|Sort  ", line)]
+    assert len(nodes) == 3, plan
+    assert above in nodes[0], plan
+    assert "Aggregate" in nodes[1], plan
+    assert "Redistribute Motion" in nodes[2], plan
 
 
 def _together(**changes: object) -> list[HopOrder]:

@@ -81,6 +81,7 @@ class Given:
             guard_key=0,
             preparation=json.dumps({"run_id": 1}),
             hosts=hosts,
+            moves_rows=False,
         )
         self.workers = WorkerSessions(cast(Workplace, place), len(HOSTS))
 

@@ -160,7 +160,7 @@ class Greenplum(PostgreSQL):
     training = GreenplumTraining()
     rotation: RotationStatements | None = GreenplumRotation()
     strategies: tuple[str, ...] = (
-        HOPPER, ROTATION, AVERAGING, ALLREDUCE, PIPE, AUTO, PARAMETER_SERVER, GROUPS,
+        HOPPER, ROTATION, TASK, AVERAGING, ALLREDUCE, PIPE, AUTO, PARAMETER_SERVER, GROUPS,
     )  # fmt: skip
     direct_strategies: tuple[str, ...] = ()
 

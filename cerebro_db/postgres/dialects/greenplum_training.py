@@ -146,7 +146,13 @@ class GreenplumTraining(PostgreSQLTraining):
             return self._copied(packed, order, rows, parameters)
         goal = segment_after(packed, order)
         state = [goal, order.mst_key, order.makes, order.next_partition_key]
-        sql = _HOP.format(rows=rows, states=order.into, told=TOLD)
+        sql = _HOP.format(
+            rows=rows,
+            states=order.into,
+            task=_task_of(order),
+            at_home=_at_home(order),
+            told=TOLD,
+        )
         return sql, state + parameters
 
     def _copied(
@@ -230,11 +236,20 @@ class GreenplumTraining(PostgreSQLTraining):
         return {mst_key: self.made(chunks[mst_key]) for mst_key in sorted(chunks)}
 
     def missing_hops(
-        self, run_id: int, table: QualifiedName, hops_an_epoch: int, num_workers: int
+        self,
+        run_id: int,
+        table: QualifiedName,
+        hops_an_epoch: int,
+        num_workers: int,
+        homes: Sequence[PartitionInfo] = (),
     ) -> Statement | None:
         """Write the rows of hops that are missing though their states are in a table."""
-        parameters = [run_id, num_workers, run_id, hops_an_epoch]
-        return _MISSING_HOPS.format(states=table.sql, columns=HOP_COLUMNS), parameters
+        worker, numbers = "p.partition_key %% %s", [num_workers]
+        if homes:  # a state lies where it was made
+            keys = [segment_key_of(home) for home in homes]
+            worker, numbers = by_key("s.segment_key", keys, range(len(keys)))
+        sql = _MISSING_HOPS.format(states=table.sql, columns=HOP_COLUMNS, worker=worker)
+        return sql, [run_id, *numbers, run_id, hops_an_epoch]
 
     def average(self, packed: PackedTable, order: AverageOrder) -> Statement:
         """Average the states of a round on a segment; returns a row for each chunk that comes of it."""
@@ -262,18 +277,26 @@ class GreenplumTraining(PostgreSQLTraining):
         )
         columns = columns_of(packed)
         table = packed.relation.name.sql
+        key = _key_of(order)
         begin = "".join(
-            _SCAN_FIRST.format(packed=table, kind=kind, task=task) + "UNION ALL"
-            for kind, task in ((-1, PREPARATION), (0, _TASK))
+            _SCAN_FIRST.format(packed=table, key=key, kind=kind, task=task) + "UNION ALL"
+            for kind, task in ((-1, _preparation_of(order)), (0, _TASK))
         )
-        buffers = _SCAN_BUFFERS.format(packed=table, **columns) if order.reads else ""
+        buffers = _SCAN_BUFFERS.format(packed=table, key=key, **columns) if order.reads else ""
         sql = _SCAN.format(
-            scanned=SCANNED, states=states, version=version, begin=begin, buffers=buffers
+            scanned=SCANNED,
+            states=states,
+            version=version,
+            begin=begin,
+            buffers=buffers,
+            task=_task_of(order),
+            at_home=_at_home(order),
         )
         versions = order.versions or [0] * len(order.mst_keys)
         where = [segment_key_of(partition), order.partition_key]
         first = [*where, partition.buffers[0][0]]
-        parameters: list[Any] = [where[0], order.mst_keys, versions, order.tasks]
+        here = where[0] if order.home is None else segment_key_of(order.home)
+        parameters: list[Any] = [here, order.mst_keys, versions, order.tasks]
         parameters += [order.preparation or "", *first, order.task, *first]
         return sql, parameters + (where if order.reads else [])
 
@@ -281,25 +304,28 @@ class GreenplumTraining(PostgreSQLTraining):
         partition = partition_of(packed, order.partition_key)
         where = [segment_key_of(partition), order.partition_key]
         first = [*where, partition.buffers[0][0]]
-        table = packed.relation.name.sql
-        sql = _FIRST_ROW.format(kind=-1, task=PREPARATION, weights="NULL::bytea", packed=table)
+        table, key, prepare = packed.relation.name.sql, _key_of(order), _preparation_of(order)
+        sql = _FIRST_ROW.format(key=key, kind=-1, task=prepare, weights="NULL::bytea", packed=table)
         sql += "UNION ALL"
         parameters: list[Any] = [order.preparation or "", *first, order.task]
         weights = "NULL::bytea"
         if order.weights_of is not None:
             weights = WEIGHTS
             parameters += [order.run_id, order.weights_of]
-        sql += _FIRST_ROW.format(kind=0, task=_TASK, weights=weights, packed=table)
+        sql += _FIRST_ROW.format(key=key, kind=0, task=_TASK, weights=weights, packed=table)
         parameters += first
         if order.source is not None:
-            sql += _STATE_ROWS.format(states=order.source.sql)
-            parameters += [where[0], order.mst_key, order.version]
+            is_here = f"s.segment_key = {where[0]:d}" if order.home is None else ORIGINAL
+            sql += _STATE_ROWS.format(
+                key=_key_of(order, "s"), states=order.source.sql, is_here=is_here
+            )
+            parameters += [order.mst_key, order.version]
         if order.reads:
             place = PLACE_IN_ORDER
             if order.salt is not None:
                 place = PLACE_SHUFFLED
                 parameters.append(order.salt)
-            sql += _HOP_BUFFERS.format(place=place, packed=table, **columns_of(packed))
+            sql += _HOP_BUFFERS.format(key=key, place=place, packed=table, **columns_of(packed))
             parameters += [order.passes - 1, *where]
         return sql, parameters
 
@@ -362,8 +388,35 @@ def by_key(
     return cases(column, keys, [("%s", [value]) for value in values], kind)
 
 
+def _key_of(order: HopOrder | ScanOrder, alias: str = "p") -> str:
+    """Expression by which the rows of a statement are grouped: of the segment where that is done.
+
+    Where that is not their own they are moved there, as rows of a table with this segment key would be.
+    """
+    return (
+        f"{alias}.segment_key" if order.home is None else f"{segment_key_of(order.home):d}::integer"
+    )
+
+
+def _preparation_of(order: HopOrder | ScanOrder) -> str:
+    """Expression of what makes a process ready, of one parameter."""
+    return PREPARATION if order.home is None else _TASK
+
+
+def _task_of(order: HopOrder | ScanOrder) -> str:
+    """Argument of an aggregate: a task, or what makes the process ready that is there after a motion."""
+    return "i.task" if order.home is None else _PREPARED_TASK
+
+
+def _at_home(order: HopOrder | ScanOrder) -> str:
+    """Condition that all rows meet after a motion: so the planner knows that they are one group, and sorts none."""
+    return "" if order.home is None else f" WHERE i.segment_key = {segment_key_of(order.home):d}"
+
+
 def segment_after(packed: PackedTable, order: HopOrder) -> int:
     """Segment where the state of a hop is left."""
+    if order.home is not None:
+        return segment_key_of(order.home)
     following = order.next_partition_key
     following = order.partition_key if following is None else following
     return segment_key_of(partition_of(packed, following))
@@ -404,10 +457,11 @@ FETCH ALL FROM cerebro_call
 
 # A process must know of registered functions before it is prepared to use them.
 PREPARATION, _TASK = "cerebro._with_functions(%s)", "%s::text"
+_PREPARED_TASK = "CASE WHEN i.kind = -1 THEN cerebro._with_functions(i.task) ELSE i.task END"
 
 # Places are bytes, which all planners compare alike; not all of them take a collation.
 _FIRST_ROW = """
-SELECT p.segment_key, {kind} AS kind, 0 AS subepoch, ''::bytea AS place, {task} AS task,
+SELECT {key} AS segment_key, {kind} AS kind, 0 AS subepoch, ''::bytea AS place, {task} AS task,
        NULL::bytea AS state, {weights} AS weights,
        NULL::int AS buffer_id, NULL::bytea AS x, NULL::int[] AS x_shape,
        NULL::bytea AS y, NULL::int[] AS y_shape
@@ -416,8 +470,8 @@ SELECT p.segment_key, {kind} AS kind, 0 AS subepoch, ''::bytea AS place, {task} 
 
 _STATE_ROWS = """
 UNION ALL
-SELECT s.segment_key, 1, s.chunk, '', NULL, s.state, NULL, NULL, NULL, NULL, NULL, NULL
-  FROM {states} s WHERE s.segment_key = %s AND s.mst_key = %s AND s.version = %s
+SELECT {key}, 1, s.chunk, '', NULL, s.state, NULL, NULL, NULL, NULL, NULL, NULL
+  FROM {states} s WHERE {is_here} AND s.mst_key = %s AND s.version = %s
 """
 
 PLACE_SHUFFLED = "md5(%s || '/' || g.subepoch || '/' || g.buffer_id)::bytea"
@@ -428,7 +482,7 @@ _HOP_BUFFERS = """
 UNION ALL
 SELECT g.segment_key, 2, g.subepoch, {place}, NULL, NULL, NULL, g.buffer_id,
        g.x, g.x_shape, g.y, g.y_shape
-  FROM (SELECT p.segment_key, p.buffer_id, p.{x} AS x, p.{x_shape} AS x_shape, p.{y} AS y,
+  FROM (SELECT {key} AS segment_key, p.buffer_id, p.{x} AS x, p.{x_shape} AS x_shape, p.{y} AS y,
                p.{y_shape} AS y_shape, generate_series(0, %s) AS subepoch
           FROM {packed} p WHERE p.segment_key = %s AND p.partition_key = %s) AS g
 """
@@ -438,11 +492,11 @@ INSERT INTO {states} (segment_key, mst_key, version, chunk, partition_key, state
 SELECT %s, %s, %s, (c.saved).chunk, %s, (c.saved).state,
        CASE WHEN (c.saved).chunk = 0 THEN c.result END
   FROM (SELECT v.result, cerebro._saved_state((v.result).token) AS saved
-          FROM (SELECT cerebro.cerebro_train(i.kind, i.task, i.state, i.weights, i.subepoch,
+          FROM (SELECT cerebro.cerebro_train(i.kind, {task}, i.state, i.weights, i.subepoch,
                                              i.buffer_id, i.x, i.x_shape, i.y, i.y_shape
                                              ORDER BY i.kind, i.subepoch, i.place)
                        AS result
-                  FROM ({rows}) AS i GROUP BY i.segment_key) AS v) AS c
+                  FROM ({rows}) AS i{at_home} GROUP BY i.segment_key) AS v) AS c
 RETURNING octet_length(state), {told}
 """
 
@@ -517,7 +571,7 @@ TOLD = """(result).rows, (result).kept, statement_timestamp(), (result).read_sec
 _MISSING_HOPS = """
 INSERT INTO cerebro._hops
        (run_id, {columns})
-SELECT %s, p.mst_key, p.epoch, p.position, p.partition_key, p.partition_key %% %s, pg_backend_pid(),
+SELECT %s, p.mst_key, p.epoch, p.position, p.partition_key, {worker}, pg_backend_pid(),
        to_timestamp((s.result).trained_at - (s.result).read_seconds - (s.result).train_seconds),
        to_timestamp((s.result).trained_at), 0, (s.result).read_seconds, (s.result).train_seconds,
        0, (s.result).rows, (s.result).loss, (s.result).compiled, (s.result).cached,
@@ -563,26 +617,26 @@ SELECT %s::integer AS segment_key, t.mst_key, s.chunk, s.state, t.task
   FROM unnest(%s::int[], %s::int[], %s::text[]) AS t(mst_key, version, task)
   JOIN ({states}) s ON s.mst_key = t.mst_key{version};
 DECLARE cerebro_scan NO SCROLL CURSOR FOR
-SELECT cerebro.cerebro_measure(i.kind, i.task, i.state, i.buffer_id, i.x, i.x_shape, i.y,
+SELECT cerebro.cerebro_measure(i.kind, {task}, i.state, i.buffer_id, i.x, i.x_shape, i.y,
                                i.y_shape ORDER BY i.kind, i.place, i.chunk)
   FROM ({begin}
 SELECT s.segment_key, 1 AS kind, s.mst_key AS place, s.chunk AS chunk, s.task AS task,
        s.state AS state, NULL::int AS buffer_id, NULL::bytea AS x, NULL::int[] AS x_shape,
        NULL::bytea AS y, NULL::int[] AS y_shape
   FROM pg_temp.cerebro_scan s
-{buffers}) AS i GROUP BY i.segment_key;
+{buffers}) AS i{at_home} GROUP BY i.segment_key;
 FETCH ALL FROM cerebro_scan
 """
 
 _SCAN_FIRST = """
-SELECT p.segment_key, {kind} AS kind, 0 AS place, 0 AS chunk, {task} AS task,
+SELECT {key} AS segment_key, {kind} AS kind, 0 AS place, 0 AS chunk, {task} AS task,
        NULL::bytea AS state, NULL::int AS buffer_id, NULL::bytea AS x, NULL::int[] AS x_shape,
        NULL::bytea AS y, NULL::int[] AS y_shape
   FROM {packed} p WHERE p.segment_key = %s AND p.partition_key = %s AND p.buffer_id = %s
 """
 
 _SCAN_BUFFERS = """UNION ALL
-SELECT p.segment_key, 2, p.buffer_id, 0, NULL, NULL, p.buffer_id,
+SELECT {key}, 2, p.buffer_id, 0, NULL, NULL, p.buffer_id,
        p.{x}, p.{x_shape}, p.{y}, p.{y_shape}
   FROM {packed} p WHERE p.segment_key = %s AND p.partition_key = %s
 """

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from cerebro_db.core.tasks import HopFigures, RoundRecord
 from cerebro_db.postgres.catalog import STATES_SCHEMA
 from cerebro_db.postgres.names import QualifiedName, quote
-from cerebro_db.postgres.packed import PackedTable
+from cerebro_db.postgres.packed import PackedTable, PartitionInfo
 from cerebro_db.postgres.records import HOP_COLUMNS
 from cerebro_db.postgres.rounds import COLUMNS as ROUND_COLUMNS
 
@@ -72,6 +72,8 @@ class HopOrder:
         reads: whether the buffers are read at all, or the worker has the partition in memory.
         weights_of: model_id whose weights are the start.
         preparation: JSON of what makes a process a worker, where that is not the session's.
+        home: the partition of the training table beside whose rows the worker computes, and the rows of
+            others are moved there; None where it computes beside the rows that it trains on.
     """
 
     source: QualifiedName | None
@@ -93,6 +95,7 @@ class HopOrder:
     weights_of: int | None
     preparation: str | None = None
     others: Sequence[int] = ()
+    home: PartitionInfo | None = None
 
     @property
     def into(self) -> str:
@@ -387,11 +390,23 @@ class PostgreSQLTraining:
         ]  # fmt: skip
 
     def missing_hops(
-        self, run_id: int, table: QualifiedName, hops_an_epoch: int, num_workers: int
+        self,
+        run_id: int,
+        table: QualifiedName,
+        hops_an_epoch: int,
+        num_workers: int,
+        homes: Sequence[PartitionInfo] = (),
     ) -> Statement | None:
         """Write the rows of hops that are missing though their states are in a table.
 
         None where that cannot be, as the state and the row of a hop are one statement.
+
+        Args:
+            run_id: of the catalog.
+            table: of states.
+            hops_an_epoch: of a configuration.
+            num_workers: of the run.
+            homes: of the workers, in the order of their numbers, where rows are moved to these.
         """
         return None
 
@@ -437,7 +452,7 @@ class ScanOrder:
         mst_keys, tasks: of the states to score.
         versions: of them; None where the table has only one of each.
         reads: whether the buffers are read, or the worker has the partition in memory.
-        preparation: as of a hop.
+        preparation, home: as of a hop.
     """
 
     states: Sequence[QualifiedName]
@@ -448,6 +463,7 @@ class ScanOrder:
     tasks: list[str]
     reads: bool
     preparation: str | None = None
+    home: PartitionInfo | None = None
 
 
 class RotationStatements(Protocol):
