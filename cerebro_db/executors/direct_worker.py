@@ -28,8 +28,15 @@ from cerebro_db.executors.direct_trainer import (
     TrainerFailed,
 )
 from cerebro_db.postgres.catalog import STATES_SCHEMA
+from cerebro_db.postgres.dialects.direct import Goal
 from cerebro_db.postgres.dialects.postgresql_training import columns_of_names
-from cerebro_db.postgres.direct_session import DirectRun, DirectSession, Standing
+from cerebro_db.postgres.direct_session import (
+    Assignment,
+    DirectRun,
+    DirectSession,
+    Standing,
+    TakenBack,
+)
 from cerebro_db.postgres.names import QualifiedName
 from cerebro_db.postgres.sessions import SessionLost
 from cerebro_db.relay.keepers import Installation
@@ -46,10 +53,6 @@ _MOST_TEXT = 1000
 _OF_NO_EFFECT = ("functions",)
 # Settings of the server's machine that mean nothing on another one.
 _OF_THIS_MACHINE = {"trainer_cpus": "", "trainer_nice": "0", "idle_seconds": "10"}
-
-
-class TakenBack(Exception):
-    """Nobody wants the hop any more that is under way."""
 
 
 class Dropped(Exception):
@@ -94,6 +97,8 @@ class Order:
     Attributes:
         hop: of the plan, by the names of its columns.
         makes: version of the state afterwards.
+        place: of the partition and of the state before, as ``place`` of the server's statements tells it.
+        goals: where the state is left.
         task: JSON for the trainer.
         salt: what places the buffers; None leaves them in the order of their ids.
         passes: over the partition.
@@ -108,7 +113,8 @@ class Order:
     hop: Mapping[str, int]
     version: int
     makes: int
-    next_partition_key: int | None
+    place: int | None
+    goals: list[Goal]
     waited: float
     task: str
     salt: str | None
@@ -138,7 +144,8 @@ class Order:
             hop={name: told.integer(name, 0, 2**31 - 1) for name in names},
             version=told.integer("version", 0),
             makes=told.integer("makes"),
-            next_partition_key=_optional(told, "next_partition_key"),
+            place=_optional(told, "place"),
+            goals=_goals(told),
             waited=told.number("waited"),
             task=told.text("task"),
             salt=None if told.raw("salt") is None else told.text("salt"),
@@ -204,7 +211,7 @@ class DirectWorker:
         self._leaves_at: float | None = None  # on the clock, with a hop under way or not
         self._last_work = time.monotonic()
         self._looked = 0.0
-        self._order_id: int | None = None
+        self._given: Assignment | None = None
         self._hops = 0
         self._has_joined = False
         self._reason = ""
@@ -283,8 +290,9 @@ class DirectWorker:
                 )
             if standing.told is not None and not standing.is_ready:
                 cache_bytes = self._prepare(session, run, standing, trainer)
-            if standing.is_ready and standing.order_id is not None:
-                self._follow(session, run, trainer, standing.order_id, cache_bytes)
+            given = session.order() if standing.is_ready else None
+            if given is not None:
+                self._follow(session, run, trainer, given, cache_bytes)
                 self._last_work = time.monotonic()
                 if self._options.once and self._hops:
                     self._reason = "it was to make one hop"
@@ -353,22 +361,18 @@ class DirectWorker:
         session: DirectSession,
         run: DirectRun,
         trainer: DirectTrainer,
-        order_id: int,
+        given: Assignment,
         cache_bytes: int,
     ) -> None:
         """Do what was ordered, and answer."""
-        given = session.order(order_id)
-        if given is None:
-            return
-        self._order_id, self._looked = order_id, time.monotonic()
-        text, started = given
+        self._given, self._looked = given, time.monotonic()
         try:
-            self._make(session, trainer, Order.parse(text, run), order_id, started, cache_bytes)
+            self._make(session, trainer, Order.parse(given.text, run), given, cache_bytes)
         except TakenBack:
             trainer.close()
         except Dropped:
             trainer.close()
-            self._hand_back(session, order_id, "it was asked to leave")
+            self._hand_back(session, given, "it was asked to leave")
         except SessionLost:
             raise
         except CerebroError as error:
@@ -377,54 +381,47 @@ class DirectWorker:
             is_of_the_model = (
                 isinstance(error, TrainerFailed) and error.sqlstate == ConfigurationFailed.sqlstate
             )
-            self._hand_back(session, order_id, _plain(error), error.hint, is_of_the_model)
+            self._hand_back(session, given, _plain(error), error.hint, is_of_the_model)
         except ValueError as error:  # of what was read
-            self._hand_back(session, order_id, _plain(error))
+            self._hand_back(session, given, _plain(error))
         finally:
-            self._order_id = None
+            self._given = None
 
     @staticmethod
     def _hand_back(
         session: DirectSession,
-        order_id: int,
+        given: Assignment,
         why: str,
         hint: str | None = None,
         is_of_the_model: bool = False,
     ) -> None:
         answer = {"error": why, "hint": hint, "is_of_the_model": is_of_the_model}
-        session.hand_back(order_id, json.dumps(answer))
+        session.hand_back(given, json.dumps(answer))
 
     def _make(
         self,
         session: DirectSession,
         trainer: DirectTrainer,
         order: Order,
-        order_id: int,
-        started: str,
+        given: Assignment,
         cache_bytes: int,
     ) -> None:
+        started = session.now()
         result, chunks = trainer.train(self._rows(session, trainer, order, cache_bytes))
-        trained, hop = time.monotonic(), order.hop
         size = sum(len(data) for _, data in chunks)
         answer = {"rows": result["rows"], "kept": result["kept"], "size": size}
-        state = [
-            (hop["mst_key"], order.makes, number, order.next_partition_key, data)
-            for number, data in chunks
-        ]
-        done = session.commit(
-            order_id,
-            json.dumps(answer),
-            order.target,
-            state,
-            [
-                order.run_id,
-                *(hop[name] for name in ("mst_key", "epoch", "position", "partition_key", "worker")),
-                started, order.waited, result["read_seconds"], result["train_seconds"],
-                max(time.monotonic() - trained, 0.0), result["rows"], result["loss"],
-                result["compiled"], result["cached"], result["memory_mb"],
-            ],
-        )  # fmt: skip
-        self._hops += done
+        state = session.sql.state_rows(order.hop["mst_key"], order.makes, order.goals, chunks)
+        hop = {
+            **order.hop,
+            "started": started,
+            "waited": order.waited,
+            "read": result["read_seconds"],
+            "trained": result["train_seconds"],
+            **{name: result[name] for name in ("rows", "loss", "compiled", "cached", "memory_mb")},
+        }
+        with suppress(TakenBack):  # the trainer is not at it any more
+            session.commit(given, json.dumps(answer), order.target, state, hop)
+            self._hops += 1
 
     def _rows(
         self, session: DirectSession, trainer: DirectTrainer, order: Order, cache_bytes: int
@@ -435,13 +432,15 @@ class DirectWorker:
             weights = session.weights(order.run_id, order.weights_of)
         yield Row(BEGIN, task=order.task, weights=weights)
         if order.source is not None:
-            for chunk in session.state(order.source, mst_key, order.version):
+            for chunk in session.state(order.source, mst_key, order.version, order.place):
                 yield Row(STATE, state=chunk)
         if f"{TRAINING}/{order.partition_key}" in trainer.kept:
             return
         for subepoch, batch in order.batches(cache_bytes):
             self._listen(session)
-            read = session.buffers(order.packed, order.columns, order.partition_key, batch)
+            read = session.buffers(
+                order.packed, order.columns, order.partition_key, batch, order.place
+            )
             for buffer_id in batch:
                 yield Row(
                     BUFFER, subepoch=subepoch, buffer_id=buffer_id, values=read.pop(buffer_id)
@@ -452,11 +451,11 @@ class DirectWorker:
         now = time.monotonic()
         if self._leaves_at is not None and now >= self._leaves_at:
             raise Dropped
-        if self._order_id is None or now - self._looked < _LOOK_SECONDS:
+        if self._given is None or now - self._looked < _LOOK_SECONDS:
             return
         self._looked = now
-        if not session.is_wanted(self._order_id):
-            raise TakenBack
+        if not session.is_wanted(self._given.order_id):
+            raise TakenBack("the hop was taken back")
 
 
 def _check_same(run_id: int, manifest: Mapping[str, Any], facts: Mapping[str, Any]) -> None:
@@ -494,6 +493,20 @@ def _plain(error: BaseException) -> str:
 
 def _optional(told: Fields, name: str) -> int | None:
     return None if told.raw(name) is None else told.integer(name, 0, 2**31 - 1)
+
+
+def _goals(told: Fields) -> list[Goal]:
+    """Where the state is left."""
+    found = told.raw("goals")
+    numbers = (int, type(None))
+    if not (
+        isinstance(found, list)
+        and found
+        and all(isinstance(one, list) and len(one) == len(numbers) for one in found)
+        and all(isinstance(value, numbers) for one in found for value in one)
+    ):
+        raise InvalidArgument("order: got no places for the state")
+    return [(place, following) for place, following in found]
 
 
 def _of_states(name: str, run: DirectRun) -> QualifiedName:

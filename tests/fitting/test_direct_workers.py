@@ -122,8 +122,9 @@ def trainer_of(worker: Worker) -> int:
 def ordered(sql: Any, run_id: int) -> Any:
     """An order that has no answer yet, and of which configuration it is."""
     rows = sql.fetch(
-        "SELECT order_id, (hop::json ->> 'mst_key')::int FROM cerebro._direct_orders "
-        "WHERE run_id = %s AND answer IS NULL",
+        "SELECT o.order_id, (o.hop::json ->> 'mst_key')::int FROM cerebro._direct_orders o "
+        "LEFT JOIN cerebro._direct_answers a ON a.run_id = o.run_id AND a.order_id = o.order_id "
+        "WHERE o.run_id = %s AND a.order_id IS NULL",
         (run_id,),
     )
     return rows[0] if rows else None
@@ -198,7 +199,7 @@ def test_workers_come_die_and_leave_and_nothing_else_changes(
     made = "SELECT count(*) FROM cerebro.hops WHERE run_id = %s AND worker > 0"
     assert bench.value(made, (run_id,)) == sum(hops_of(bench, run_id)) > 6
     bench.run("SELECT cerebro_drop_run(%s)", (run_id,))
-    for table in ("workers", "orders"):
+    for table in ("workers", "orders", "answers"):
         assert bench.value(f"SELECT count(*) FROM cerebro.catalog_direct_{table}") == 0
 
 
