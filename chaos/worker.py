@@ -1,6 +1,6 @@
-"""Kill direct workers of another network namespace at random moments, and compare what is trained to the bit.
+"""Kill direct workers at random moments, by default in another network namespace, and compare what is trained to the bit.
 
-    python -m chaos.worker [--kills 20] [--seed 1] [--cuts 1] [--epochs 10]
+    python -m chaos.worker [--kills 20] [--seed 1] [--cuts 1] [--epochs 10] [--server embedded]
 
 A server in a temporary folder listens on the address of a bridge, and asks for passwords. Behind the bridge is a
 network namespace, from which "cerebro worker" reaches it, as a role that is a member of the owner of the runs. A
@@ -8,6 +8,9 @@ run is left alone first. Then the same run is begun again and again; its worker 
 moment and started anew, until all kills are made; last, its network is cut without a word. Every run must end,
 with the states, weights, metrics and hops of the calm one. The exit status is 1 where anything deviates. Where
 namespaces cannot be made nothing is tried, and the reason is told.
+
+With --server segments the server is the cluster that CEREBRO_GREENPLUM_DSN names, as whose superuser both work. There
+is no namespace, and no network to cut.
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -32,7 +35,8 @@ import psycopg2.extensions
 from chaos import grid
 from chaos.grid import Job
 from chaos.outcome import Outcome, differences, miscounted, outcome
-from chaos.server import Embedded, TookTooLong, server, until
+from chaos.segments import VARIABLE, segments
+from chaos.server import Embedded, Server, TookTooLong, server, until
 
 _PROGRAM = str(Path(sys.executable).with_name("cerebro"))
 _NUMBER = os.getpid() % 10_000
@@ -65,13 +69,17 @@ class Tally:
 def main() -> int:
     """Returns the exit status."""
     arguments = _arguments()
+    if arguments.server == "segments":
+        with segments(os.environ[VARIABLE], "cerebro_chaos_worker") as cluster:
+            return _report(Trial(Place(cluster, cluster, cluster.dsn), arguments).run())
     reason = _unable()
     if reason is not None:
         print(f"skipped: {reason}")  # noqa: T201
         return 0
     with _network(), server() as running:
         assert isinstance(running, Embedded)
-        return _report(Trial(running, arguments).run())
+        with _opened(running) as place:
+            return _report(Trial(place, arguments).run())
 
 
 def _arguments() -> argparse.Namespace:
@@ -81,17 +89,33 @@ def _arguments() -> argparse.Namespace:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--kills", type=int, default=20, help="of workers (default: 20)")
-    parser.add_argument("--cuts", type=int, default=1, help="of the network (default: 1)")
+    parser.add_argument(
+        "--cuts", type=int, help="of the network (default: 1, or none with segments)"
+    )
     parser.add_argument("--seed", type=int, default=1, help="of the moments (default: 1)")
     parser.add_argument("--epochs", type=int, default=10, help="of each run (default: 10)")
-    return parser.parse_args()
+    parser.add_argument(
+        "--server",
+        choices=("embedded", "segments"),
+        default="embedded",
+        help=f"segments: the cluster that {VARIABLE} names",
+    )
+    arguments = parser.parse_args()
+    has_segments = arguments.server == "segments"
+    if has_segments and VARIABLE not in os.environ:
+        parser.error(f"--server segments: {VARIABLE} names no cluster")
+    if has_segments and arguments.cuts:
+        parser.error(f"--cuts: got {arguments.cuts}; allowed with --server segments: 0")
+    if arguments.cuts is None:
+        arguments.cuts = int(not has_segments)
+    return arguments
 
 
 def _report(tally: Tally) -> int:
     moments = ", ".join(f"{count} {what}" for what, count in sorted(tally.moments.items()))
     lines = [
         f"{tally.moments.total()} workers stopped: {moments}",
-        f"{tally.runs} runs, {tally.hops} hops of workers in the namespace",
+        f"{tally.runs} runs, {tally.hops} hops of workers that have joined",
         *(f"DEVIATION: {one}" for one in tally.deviations),
         "something deviates" if tally.deviations else "all runs are equal to the bit",
     ]
@@ -136,27 +160,75 @@ def _network() -> Iterator[None]:
         _ip("link", "del", _BRIDGE, check=False)
 
 
+# -- where it is tried -----------------------------------------------------------------------
+@dataclass(frozen=True)
+class Place:
+    """The server, and from where a worker reaches it.
+
+    Attributes:
+        server: as its superuser sees it.
+        owner: as the owner of the runs sees it.
+        dsn: with which the worker connects.
+        prefix: of its command.
+        environment: that it has beside ours.
+    """
+
+    server: Server
+    owner: Server
+    dsn: str
+    prefix: Sequence[str] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+@contextmanager
+def _opened(running: Embedded) -> Iterator[Place]:
+    """A namespace: the server listens on its bridge, to one role with a password."""
+    cluster, password = running.cluster, secrets.token_hex(16)
+    for statement in (
+        f"ALTER SYSTEM SET listen_addresses = '{_HERE}'",
+        "ALTER SYSTEM SET password_encryption = 'scram-sha-256'",
+        f"CREATE ROLE {_OWNER} LOGIN IN ROLE cerebro_user",
+        f"CREATE ROLE {_HELPER} LOGIN IN ROLE {_OWNER}",
+        f"GRANT CREATE ON SCHEMA public TO {_OWNER}",
+    ):
+        running.fetch(statement)
+    running.forget_session()
+    hba = cluster.data / "pg_hba.conf"
+    hba.write_text(f"{hba.read_text()}host all {_HELPER} {_NET} scram-sha-256\n")
+    cluster.stop()
+    cluster.start()
+    running.fetch(f"ALTER ROLE {_HELPER} PASSWORD '{password}'")
+    running.forget_session()
+    owner = Embedded(cluster)
+    owner.dsn = psycopg2.extensions.make_dsn(cluster.dsn(), user=_OWNER)
+    with tempfile.TemporaryDirectory(prefix="cw-") as folder:
+        passfile = Path(folder) / "passwords"
+        passfile.write_text(f"*:*:*:{_HELPER}:{password}\n")
+        passfile.chmod(0o600)
+        yield Place(
+            running,
+            owner,
+            f"host={_HERE} dbname=cerebro user={_HELPER}",
+            ("ip", "netns", "exec", _NAMESPACE),
+            {"PGPASSFILE": str(passfile)},
+        )
+
+
 # -- the trial -------------------------------------------------------------------------------
 class Trial:
     """Runs of one owner, and a worker that does not live long.
 
     Args:
-        running: the server.
+        place: the server, and from where the worker comes.
         arguments: of the program.
     """
 
-    def __init__(self, running: Embedded, arguments: argparse.Namespace) -> None:
-        self._server, self._cluster, self._arguments = running, running.cluster, arguments
+    def __init__(self, place: Place, arguments: argparse.Namespace) -> None:
+        self._place, self._arguments = place, arguments
+        self._server, self._owner = place.server, place.owner
         self._random = random.Random(arguments.seed)
-        self._password = secrets.token_hex(16)
-        self._open(running)
-        self._owner = Embedded(self._cluster)
-        self._owner.dsn = psycopg2.extensions.make_dsn(self._cluster.dsn(), user=_OWNER)
         self._tally = Tally()
         self._folder = Path(tempfile.mkdtemp(prefix="cw-", dir="/tmp"))
-        self._passfile = self._folder / "passwords"
-        self._passfile.write_text(f"*:*:*:{_HELPER}:{self._password}\n")
-        self._passfile.chmod(0o600)
 
     def run(self) -> Tally:
         """All of it."""
@@ -174,24 +246,6 @@ class Trial:
             shutil.rmtree(self._folder)
         return self._tally
 
-    def _open(self, running: Embedded) -> None:
-        """Have the server listen on the bridge, to one role with a password."""
-        for statement in (
-            f"ALTER SYSTEM SET listen_addresses = '{_HERE}'",
-            "ALTER SYSTEM SET password_encryption = 'scram-sha-256'",
-            f"CREATE ROLE {_OWNER} LOGIN IN ROLE cerebro_user",
-            f"CREATE ROLE {_HELPER} LOGIN IN ROLE {_OWNER}",
-            f"GRANT CREATE ON SCHEMA public TO {_OWNER}",
-        ):
-            running.fetch(statement)
-        running.forget_session()
-        hba = self._cluster.data / "pg_hba.conf"
-        hba.write_text(f"{hba.read_text()}host all {_HELPER} {_NET} scram-sha-256\n")
-        self._cluster.stop()
-        self._cluster.start()
-        running.fetch(f"ALTER ROLE {_HELPER} PASSWORD '{self._password}'")
-        running.forget_session()
-
     def _slow(self) -> None:
         """Configurations whose hops take a while."""
         self._owner.fetch("DROP TABLE configs, configs_summary")
@@ -205,7 +259,8 @@ class Trial:
         )
 
     def _job(self, output: str) -> Job:
-        return Job(output, self._arguments.epochs, predicts=False, workers=1)
+        partitions = self._server.partitions
+        return Job(output, self._arguments.epochs, predicts=False, workers=1, partitions=partitions)
 
     def _begun(self, output: str) -> subprocess.Popen[str]:
         """The driver of a run, in a process."""
@@ -254,7 +309,7 @@ class Trial:
         self._owner.fetch(f"DROP TABLE {', '.join(self._job(output).tables)}")
         print(  # noqa: T201
             f"{output}: {self._tally.moments.total()} stops so far, {hops} of "
-            f"{self._job(output).hops} hops by workers in the namespace", flush=True,
+            f"{self._job(output).hops} hops by workers that have joined", flush=True,
         )  # fmt: skip
 
     def _stopped(self, run_id: int, driver: subprocess.Popen[str], stops: list[str]) -> None:
@@ -343,13 +398,12 @@ class Trial:
             _ip("link", "set", _OUTER, "up")
 
     def _worker(self, run_id: int) -> subprocess.Popen[str]:
-        """A worker in the namespace."""
-        dsn = f"host={_HERE} dbname=cerebro user={_HELPER}"
+        """A worker that joins a run."""
         command: Sequence[str] = (
-            "ip", "netns", "exec", _NAMESPACE, _PROGRAM, "worker", "--dsn", dsn, "--run", str(run_id),
+            *self._place.prefix, _PROGRAM, "worker", "--dsn", self._place.dsn, "--run", str(run_id),
             "--keeper-directory", str(self._folder),
         )  # fmt: skip
-        environment = {**os.environ, "PGPASSFILE": str(self._passfile)}
+        environment = {**os.environ, **self._place.environment}
         return subprocess.Popen(
             command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
         )

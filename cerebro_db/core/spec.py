@@ -132,8 +132,12 @@ class Workers:
     most_hops: int = 1
 
     def serves(self, worker: int, partition_key: int) -> bool:
-        """True if a worker, by its number, may have a partition."""
-        return not self.bound or self.count < 1 or partition_key % self.count == worker
+        """True if a worker, by its number, may have a partition.
+
+        Those that have joined the run, with numbers from ``count`` on, have no partition of their own.
+        """
+        is_any = not self.bound or self.count < 1 or worker >= self.count
+        return is_any or partition_key % self.count == worker
 
 
 @dataclass(frozen=True)

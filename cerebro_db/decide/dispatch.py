@@ -63,7 +63,8 @@ def next_hops(state: RunState, worker: WorkerView, held: Collection[int]) -> tup
     programs = {first.configuration.program} | state.programs.get(worker.number, set())
     taken = [first]
     # What a hop of several leaves goes to one partition each, and not to those of a round.
-    if state.longest_hop <= SHARED_SECONDS and state.spec.largest_group == 1:
+    is_shared = state.spec.largest_group == 1 and not worker.only_hops
+    if is_shared and state.longest_hop <= SHARED_SECONDS:
         share = math.ceil(len(state.going_on) / state.spec.workers.count)
         for _, track in ready:
             same = track.waiting[0].partition_key == first.waiting[0].partition_key
@@ -87,7 +88,8 @@ def _cheapest(
     (is_late, when, *_), first = ready[0]
     own = state.programs.get(worker.number, set())
     # Where partitions belong to workers, each makes hops of all configurations.
-    if first.configuration.program in own or state.spec.workers.bound:
+    is_bound = state.spec.workers.bound and not worker.only_hops
+    if first.configuration.program in own or is_bound:
         return first
     latest = when + (PROGRAM_SECONDS if state.spec.is_open else PROGRAM_EPOCHS)
     close = list(itertools.takewhile(lambda one: one[0][:2] <= (is_late, latest), ready))

@@ -28,7 +28,8 @@ from cerebro_db.errors import (
     TrainerLost,
 )
 from cerebro_db.executors.sessions import WorkerSessions, Workplace, _Worker
-from cerebro_db.postgres.direct_board import DirectBoard, DirectRow, anyone, revoke
+from cerebro_db.postgres.dialects.postgresql_training import HopMade
+from cerebro_db.postgres.direct_board import DirectBoard, DirectRow, Given, anyone, revoke
 from cerebro_db.postgres.names import QualifiedName
 from cerebro_db.postgres.sessions import POLL_SECONDS, Session
 from cerebro_db.training.fields import Fields
@@ -48,7 +49,7 @@ class _DirectWorker(_Worker):
         session: the driver's own, by which it is spoken to.
         worker_id: of its row in the catalog.
         host: where it runs, as it tells.
-        order_id: of what it has to do.
+        given: what it has to do; None for nothing.
         is_ready: whether its trainer is.
         is_cancelled: whether its order was taken back.
         failures: hops in a row that it could not make, for reasons of its own.
@@ -56,7 +57,7 @@ class _DirectWorker(_Worker):
 
     worker_id: int = 0
     host: str = ""
-    order_id: int = 0
+    given: Given | None = None
     is_ready: bool = False
     is_cancelled: bool = False
     failures: int = 0
@@ -114,7 +115,7 @@ class DirectWorkers(WorkerSessions):
         found.task, found.is_busy, found.is_cancelled = task, True, False
         (order,) = self._told(found, self._orders(state, found, task.hops))
         text = _text(self._place, order, state.tracks[order.mst_key].configuration)
-        found.order_id = self._board.give(found.worker_id, text)
+        found.given = self._board.give(found.worker_id, text)
 
     def poll(self) -> Iterator[Outcome]:
         """Wait a moment; what has come of tasks meanwhile."""
@@ -128,9 +129,9 @@ class DirectWorkers(WorkerSessions):
         found = self._direct.get(worker)
         if found is None:
             super().cancel(worker)
-        elif self._board is not None and found.is_busy:
+        elif self._board is not None and found.given is not None:
             # One that cannot be taken back is done.
-            found.is_cancelled = self._board.take_back(found.order_id)
+            found.is_cancelled = self._board.take_back(found.given)
 
     def stop(self) -> None:
         """Stop what workers do."""
@@ -179,7 +180,7 @@ class DirectWorkers(WorkerSessions):
             (session,) = place.pool.take(1)
         except TooManyConnections:  # they wait, and the run goes on without them
             return None
-        return DirectBoard(session, place.run_id)
+        return DirectBoard(session, place.run_id, place.dialect.direct.held_locks)
 
     def _looked(self, board: DirectBoard) -> Iterator[Outcome]:
         # In this order: whoever has gone can answer no more.
@@ -190,9 +191,10 @@ class DirectWorkers(WorkerSessions):
         done: list[int] = []
         for worker in list(self._direct.values()):
             row = rows.pop(worker.worker_id, None)
-            task, result = worker.task, self._result_of(worker, row, answers)
-            if result is not None:
-                done.append(worker.order_id)
+            task, given = worker.task, worker.given
+            result = self._result_of(worker, row, answers)
+            if result is not None and given is not None:
+                done.append(given.order_id)
                 yield Outcome(worker.number, task, result)
             self._stands(board, worker, row)
         if done:
@@ -231,9 +233,9 @@ class DirectWorkers(WorkerSessions):
         self, worker: _DirectWorker, row: DirectRow | None, answers: Mapping[int, str]
     ) -> Result | None:
         """Result of an order; None while it is under way, or where there is none."""
-        if not worker.is_busy or not isinstance(worker.task, Train):
+        if worker.given is None or not isinstance(worker.task, Train):
             return None
-        answer = answers.get(worker.order_id)
+        answer = answers.get(worker.given.order_id)
         result: Result
         if answer is not None:
             result = self._answer(worker, worker.task.hops, answer)
@@ -247,7 +249,7 @@ class DirectWorkers(WorkerSessions):
             self._undone(worker)
             worker.kept = set()
         self._release(worker)
-        worker.is_cancelled = False
+        worker.given, worker.is_cancelled = None, False
         return result
 
     def _answer(self, worker: _DirectWorker, hops: Sequence[Hop], text: str) -> Result:
@@ -259,8 +261,10 @@ class DirectWorkers(WorkerSessions):
             worker.failures += 1
             return _failure(HandedBack(f"{worker.name}: {error}"))
         worker.failures = 0
-        made = told.integer("rows", 0), told.raw("kept"), told.integer("size", 0)
-        return self._trained(worker, hops, [made])
+        # Its row was written with the state.
+        made = HopMade(told.integer("rows", 0), told.raw("kept"), told.integer("size", 0))
+        (hop,) = hops
+        return self._trained(worker, hops, {hop.mst_key: made})
 
     def _dismiss(self) -> None:
         """Take all orders back; whoever is there waits for another driver."""
@@ -282,7 +286,7 @@ def _failure(error: CerebroError) -> Failure:
 
 def _text(place: Workplace, order: Any, configuration: Any) -> str:
     """An order as JSON: values only, of which a worker makes statements of its own."""
-    packed = place.tables[TRAINING]
+    packed, direct = place.tables[TRAINING], place.dialect.direct
     rows = next(one.rows for one in packed.partitions if one.partition_key == order.partition_key)
     return json.dumps(
         {
@@ -293,7 +297,8 @@ def _text(place: Workplace, order: Any, configuration: Any) -> str:
             "partition_key": order.partition_key,
             "version": order.version,
             "makes": order.makes,
-            "next_partition_key": order.next_partition_key,
+            "place": direct.place(packed, order.partition_key),
+            "goals": direct.goals(packed, order),
             "worker": order.worker,
             "waited": order.waited,
             "task": order.task,

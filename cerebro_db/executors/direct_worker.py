@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -19,6 +18,7 @@ from cerebro_db.errors import (
     LoopbackFailed,
     WrongRunStatus,
 )
+from cerebro_db.executors.direct_order import Order
 from cerebro_db.executors.direct_trainer import (
     BEGIN,
     BUFFER,
@@ -27,10 +27,13 @@ from cerebro_db.executors.direct_trainer import (
     Row,
     TrainerFailed,
 )
-from cerebro_db.postgres.catalog import STATES_SCHEMA
-from cerebro_db.postgres.dialects.postgresql_training import columns_of_names
-from cerebro_db.postgres.direct_session import DirectRun, DirectSession, Standing
-from cerebro_db.postgres.names import QualifiedName
+from cerebro_db.postgres.direct_session import (
+    Assignment,
+    DirectRun,
+    DirectSession,
+    Standing,
+    TakenBack,
+)
 from cerebro_db.postgres.sessions import SessionLost
 from cerebro_db.relay.keepers import Installation
 from cerebro_db.training.fields import Fields
@@ -38,18 +41,12 @@ from cerebro_db.training.functions import distribution_of
 
 # Between looks whether an order still stands, and for one where nobody tells of it.
 _LOOK_SECONDS = 0.5
-# Buffers are read so many bytes at a time; the trainer computes meanwhile.
-_BATCH_BYTES = 16 * 2**20
 _RECONNECT_SECONDS = 1.0
 _MOST_TEXT = 1000
 # What a machine tells of itself that need not be as on the server.
 _OF_NO_EFFECT = ("functions",)
 # Settings of the server's machine that mean nothing on another one.
 _OF_THIS_MACHINE = {"trainer_cpus": "", "trainer_nice": "0", "idle_seconds": "10"}
-
-
-class TakenBack(Exception):
-    """Nobody wants the hop any more that is under way."""
 
 
 class Dropped(Exception):
@@ -87,107 +84,6 @@ class WorkerOptions:
     host: str
 
 
-@dataclass(frozen=True)
-class Order:
-    """A hop that a driver has ordered.
-
-    Attributes:
-        hop: of the plan, by the names of its columns.
-        makes: version of the state afterwards.
-        task: JSON for the trainer.
-        salt: what places the buffers; None leaves them in the order of their ids.
-        passes: over the partition.
-        weights_of: model_id whose weights are the start.
-        source, target: tables of the state before and afterwards.
-        packed: the packed table.
-        columns: of it, as ``columns_of`` tells them.
-        decoded_bytes: of the partition in memory.
-    """
-
-    run_id: int
-    hop: Mapping[str, int]
-    version: int
-    makes: int
-    next_partition_key: int | None
-    waited: float
-    task: str
-    salt: str | None
-    passes: int
-    weights_of: int | None
-    source: QualifiedName | None
-    target: QualifiedName
-    packed: QualifiedName
-    columns: dict[str, str]
-    row_bytes: int
-    rows: int
-
-    @classmethod
-    def parse(cls, text: str, run: DirectRun) -> Order:
-        """An order as a driver writes it.
-
-        Raises:
-            InvalidArgument: it is none, or one of another run.
-        """
-        told = Fields.parse(text, "order")
-        if told.integer("run_id") != run.run_id:
-            raise InvalidArgument(f"order: got one of run {told.integer('run_id')}")
-        names = ("mst_key", "epoch", "position", "partition_key", "worker")
-        source = told.raw("source")
-        return cls(
-            run_id=run.run_id,
-            hop={name: told.integer(name, 0, 2**31 - 1) for name in names},
-            version=told.integer("version", 0),
-            makes=told.integer("makes"),
-            next_partition_key=_optional(told, "next_partition_key"),
-            waited=told.number("waited"),
-            task=told.text("task"),
-            salt=None if told.raw("salt") is None else told.text("salt"),
-            passes=told.integer("passes", 1),
-            weights_of=_optional(told, "weights_of"),
-            source=None if source is None else _of_states(told.text("source"), run),
-            target=_of_states(told.text("target"), run),
-            packed=_named(told.object("packed")),
-            columns=columns_of_names(_texts(told, "inputs"), _texts(told, "targets")),
-            row_bytes=told.integer("row_bytes", 1),
-            rows=told.integer("rows", 0),
-        )
-
-    @property
-    def partition_key(self) -> int:
-        """Of the partition to train on."""
-        return self.hop["partition_key"]
-
-    def batches(self, cache_bytes: int) -> Iterator[tuple[int, list[int]]]:
-        """The buffers in their order, some at a time: the pass, and buffer_ids.
-
-        Args:
-            cache_bytes: of decoded partitions that the trainer may keep: one that fits comes once.
-        """
-        fits = self.rows * self.row_bytes <= cache_bytes
-        given = Fields.parse(self.task).object("buffers")
-        rows = dict(zip(given.integers("ids", 0), given.integers("rows", 1), strict=True))
-        for number in range(1 if fits else self.passes):
-            batch: list[int] = []
-            held = 0
-            for buffer_id in sorted(rows, key=lambda one: self._place(number, one)):
-                size = rows[buffer_id] * self.row_bytes
-                if batch and held + size > _BATCH_BYTES:
-                    yield number, batch
-                    batch, held = [], 0
-                batch.append(buffer_id)
-                held += size
-            if batch:
-                yield number, batch
-
-    def _place(self, number: int, buffer_id: int) -> str:
-        """Place of a buffer in a pass, as the statement of a hop has it."""
-        if self.salt is None:
-            return f"{buffer_id:010d}"
-        return hashlib.md5(
-            f"{self.salt}/{number}/{buffer_id}".encode(), usedforsecurity=False
-        ).hexdigest()
-
-
 class DirectWorker:
     """Joins a run and makes hops of it, until that ends, or nobody has any, or it is asked to leave.
 
@@ -204,7 +100,7 @@ class DirectWorker:
         self._leaves_at: float | None = None  # on the clock, with a hop under way or not
         self._last_work = time.monotonic()
         self._looked = 0.0
-        self._order_id: int | None = None
+        self._given: Assignment | None = None
         self._hops = 0
         self._has_joined = False
         self._reason = ""
@@ -283,8 +179,9 @@ class DirectWorker:
                 )
             if standing.told is not None and not standing.is_ready:
                 cache_bytes = self._prepare(session, run, standing, trainer)
-            if standing.is_ready and standing.order_id is not None:
-                self._follow(session, run, trainer, standing.order_id, cache_bytes)
+            given = session.order() if standing.is_ready else None
+            if given is not None:
+                self._follow(session, run, trainer, given, cache_bytes)
                 self._last_work = time.monotonic()
                 if self._options.once and self._hops:
                     self._reason = "it was to make one hop"
@@ -353,22 +250,18 @@ class DirectWorker:
         session: DirectSession,
         run: DirectRun,
         trainer: DirectTrainer,
-        order_id: int,
+        given: Assignment,
         cache_bytes: int,
     ) -> None:
         """Do what was ordered, and answer."""
-        given = session.order(order_id)
-        if given is None:
-            return
-        self._order_id, self._looked = order_id, time.monotonic()
-        text, started = given
+        self._given, self._looked = given, time.monotonic()
         try:
-            self._make(session, trainer, Order.parse(text, run), order_id, started, cache_bytes)
+            self._make(session, trainer, Order.parse(given.text, run), given, cache_bytes)
         except TakenBack:
             trainer.close()
         except Dropped:
             trainer.close()
-            self._hand_back(session, order_id, "it was asked to leave")
+            self._hand_back(session, given, "it was asked to leave")
         except SessionLost:
             raise
         except CerebroError as error:
@@ -377,54 +270,47 @@ class DirectWorker:
             is_of_the_model = (
                 isinstance(error, TrainerFailed) and error.sqlstate == ConfigurationFailed.sqlstate
             )
-            self._hand_back(session, order_id, _plain(error), error.hint, is_of_the_model)
+            self._hand_back(session, given, _plain(error), error.hint, is_of_the_model)
         except ValueError as error:  # of what was read
-            self._hand_back(session, order_id, _plain(error))
+            self._hand_back(session, given, _plain(error))
         finally:
-            self._order_id = None
+            self._given = None
 
     @staticmethod
     def _hand_back(
         session: DirectSession,
-        order_id: int,
+        given: Assignment,
         why: str,
         hint: str | None = None,
         is_of_the_model: bool = False,
     ) -> None:
         answer = {"error": why, "hint": hint, "is_of_the_model": is_of_the_model}
-        session.hand_back(order_id, json.dumps(answer))
+        session.hand_back(given, json.dumps(answer))
 
     def _make(
         self,
         session: DirectSession,
         trainer: DirectTrainer,
         order: Order,
-        order_id: int,
-        started: str,
+        given: Assignment,
         cache_bytes: int,
     ) -> None:
+        started = session.now()
         result, chunks = trainer.train(self._rows(session, trainer, order, cache_bytes))
-        trained, hop = time.monotonic(), order.hop
         size = sum(len(data) for _, data in chunks)
         answer = {"rows": result["rows"], "kept": result["kept"], "size": size}
-        state = [
-            (hop["mst_key"], order.makes, number, order.next_partition_key, data)
-            for number, data in chunks
-        ]
-        done = session.commit(
-            order_id,
-            json.dumps(answer),
-            order.target,
-            state,
-            [
-                order.run_id,
-                *(hop[name] for name in ("mst_key", "epoch", "position", "partition_key", "worker")),
-                started, order.waited, result["read_seconds"], result["train_seconds"],
-                max(time.monotonic() - trained, 0.0), result["rows"], result["loss"],
-                result["compiled"], result["cached"], result["memory_mb"],
-            ],
-        )  # fmt: skip
-        self._hops += done
+        state = session.sql.state_rows(order.hop["mst_key"], order.makes, order.goals, chunks)
+        hop = {
+            **order.hop,
+            "started": started,
+            "waited": order.waited,
+            "read": result["read_seconds"],
+            "trained": result["train_seconds"],
+            **{name: result[name] for name in ("rows", "loss", "compiled", "cached", "memory_mb")},
+        }
+        with suppress(TakenBack):  # the trainer is not at it any more
+            session.commit(given, json.dumps(answer), order.target, state, hop)
+            self._hops += 1
 
     def _rows(
         self, session: DirectSession, trainer: DirectTrainer, order: Order, cache_bytes: int
@@ -435,13 +321,15 @@ class DirectWorker:
             weights = session.weights(order.run_id, order.weights_of)
         yield Row(BEGIN, task=order.task, weights=weights)
         if order.source is not None:
-            for chunk in session.state(order.source, mst_key, order.version):
+            for chunk in session.state(order.source, mst_key, order.version, order.place):
                 yield Row(STATE, state=chunk)
         if f"{TRAINING}/{order.partition_key}" in trainer.kept:
             return
         for subepoch, batch in order.batches(cache_bytes):
             self._listen(session)
-            read = session.buffers(order.packed, order.columns, order.partition_key, batch)
+            read = session.buffers(
+                order.packed, order.columns, order.partition_key, batch, order.place
+            )
             for buffer_id in batch:
                 yield Row(
                     BUFFER, subepoch=subepoch, buffer_id=buffer_id, values=read.pop(buffer_id)
@@ -452,11 +340,11 @@ class DirectWorker:
         now = time.monotonic()
         if self._leaves_at is not None and now >= self._leaves_at:
             raise Dropped
-        if self._order_id is None or now - self._looked < _LOOK_SECONDS:
+        if self._given is None or now - self._looked < _LOOK_SECONDS:
             return
         self._looked = now
-        if not session.is_wanted(self._order_id):
-            raise TakenBack
+        if not session.is_wanted(self._given.order_id):
+            raise TakenBack("the hop was taken back")
 
 
 def _check_same(run_id: int, manifest: Mapping[str, Any], facts: Mapping[str, Any]) -> None:
@@ -490,25 +378,3 @@ def _plain(error: BaseException) -> str:
     """An error as the catalog takes it."""
     text = error.message if isinstance(error, CerebroError) else str(error) or type(error).__name__
     return plain_text(" ".join(text.split()), _MOST_TEXT) or ""
-
-
-def _optional(told: Fields, name: str) -> int | None:
-    return None if told.raw(name) is None else told.integer(name, 0, 2**31 - 1)
-
-
-def _of_states(name: str, run: DirectRun) -> QualifiedName:
-    """A table of states of the run, and no other."""
-    if run.states is None or not name.startswith(f"{run.states}_"):
-        raise InvalidArgument("order: got a table that is none of the run's states")
-    return QualifiedName(STATES_SCHEMA, name)
-
-
-def _named(told: Fields) -> QualifiedName:
-    return QualifiedName(told.text("schema"), told.text("name"))
-
-
-def _texts(told: Fields, name: str) -> list[str]:
-    found = told.raw(name)
-    if not (isinstance(found, list) and found and all(isinstance(one, str) for one in found)):
-        raise InvalidArgument(f"order: got no names of columns for {name}")
-    return found

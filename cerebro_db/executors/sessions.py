@@ -597,7 +597,9 @@ class WorkerSessions:
             case None:
                 return self._ready(worker, [json.loads(text) for (text,) in rows])
             case Train(hops):
-                return self._trained(worker, hops, rows)
+                return self._trained(
+                    worker, hops, self._sql.all_made([h.mst_key for h in hops], rows)
+                )
             case Step(hops):
                 return self._stepped(worker, hops, rows)
             case Join():
@@ -634,10 +636,9 @@ class WorkerSessions:
         worker.free_since = time.monotonic()
 
     def _trained(
-        self, worker: _Worker, hops: Sequence[Hop], rows: list[tuple[Any, ...]]
+        self, worker: _Worker, hops: Sequence[Hop], made: Mapping[int, HopMade]
     ) -> Trained:
-        """Hops that were made one after another."""
-        made = self._sql.all_made([hop.mst_key for hop in hops], rows)
+        """Hops that were made one after another, by mst_key in their order."""
         own = {mst_key: _own_seconds(one) for mst_key, one in made.items()}
         # What the statement took beside them is shared by all of them.
         left = time.monotonic() - worker.sent - sum(own.values())

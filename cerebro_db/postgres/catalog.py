@@ -25,7 +25,7 @@ QUEUED = "queued"
 # That have rows of a run.
 RUN_TABLES = (
     "runs", "configurations", "architectures", "plan", "decisions", "hops", "updates", "metrics", "requests",
-    "direct_workers", "direct_orders",
+    "direct_workers", "direct_orders", "direct_answers",
 )  # fmt: skip
 LOCK_CATALOG = "SELECT cerebro._lock_catalog(%s::text[])"
 
@@ -571,7 +571,7 @@ class Catalog:
     def drop_run(self, run_id: int) -> None:
         """Drop all that the catalog knows of a run."""
         tables = (
-            "direct_orders", "direct_workers", "requests", "metrics", "updates", "hops", "decisions", "plan",
+            "direct_answers", "direct_orders", "direct_workers", "requests", "metrics", "updates", "hops", "decisions", "plan",
             "architecture_keys", "configurations",
         )  # fmt: skip
         for table in tables:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -35,6 +36,18 @@ class DirectRow:
     is_there: bool
 
 
+@dataclass(frozen=True)
+class Given:
+    """An order that was given.
+
+    Attributes:
+        fence: key of the lock under which it is answered, or taken back.
+    """
+
+    order_id: int
+    fence: int
+
+
 def anyone(session: Session, run_id: int) -> bool:
     """True if a worker wants to join."""
     sql = (
@@ -49,12 +62,25 @@ def revoke(session: Session, run_id: int) -> None:
     A worker that commits one at this moment is waited for. Those that are there wait for another driver.
     """
     if anyone(session, run_id):
-        session.run("DELETE FROM cerebro._direct_orders WHERE run_id = %s", (run_id,))
+        sql = "SELECT o.order_id, o.fence FROM cerebro._direct_orders o WHERE o.run_id = %s"
+        for row in session.run(sql, (run_id,)):
+            take_back(session, run_id, Given(*row))
+        for table in ("orders", "answers"):
+            session.run(f"DELETE FROM cerebro._direct_{table} WHERE run_id = %s", (run_id,))
         session.run(
             "UPDATE cerebro._direct_workers SET number = NULL, facts = NULL "
             "WHERE run_id = %s AND departed IS NULL",
             (run_id,),
         )
+
+
+def take_back(session: Session, run_id: int, given: Given) -> bool:
+    """Take an order back; False where its answer is there.
+
+    A worker that commits its hop at this moment is waited for.
+    """
+    sql = "SELECT cerebro._take_order_back(%s, %s, %s)"
+    return bool(session.run(sql, (run_id, given.order_id, given.fence))[0][0])
 
 
 class DirectBoard:
@@ -63,10 +89,11 @@ class DirectBoard:
     Args:
         session: which nothing else uses.
         run_id: which run.
+        held_locks: statement that tells process and key of the locks that are held.
     """
 
-    def __init__(self, session: Session, run_id: int) -> None:
-        self._session, self._run_id = session, run_id
+    def __init__(self, session: Session, run_id: int, held_locks: str) -> None:
+        self._session, self._run_id, self._held_locks = session, run_id, held_locks
         session.run(f"LISTEN {channel_of_driver(run_id)}")
 
     @property
@@ -76,14 +103,18 @@ class DirectBoard:
 
     def workers(self) -> list[DirectRow]:
         """The workers that have not left."""
-        return [DirectRow(*row) for row in self._session.run(_WORKERS, (self._run_id,))]
+        rows = self._session.run(_WORKERS, (self._run_id,))
+        # Afterwards: whoever has joined meanwhile is not taken for gone. A worker holds its lock for as
+        # long as its session is there.
+        held = set(self._session.run(self._held_locks)) if rows else set()
+        return [
+            DirectRow(worker_id, host, is_admitted, is_ready, (pid, key) in held)
+            for worker_id, host, is_admitted, is_ready, pid, key in rows
+        ]
 
     def answers(self) -> Mapping[int, str]:
         """Answers, as JSON, by order_id."""
-        sql = (
-            "SELECT o.order_id, o.answer FROM cerebro._direct_orders o "
-            "WHERE o.run_id = %s AND o.answer IS NOT NULL"
-        )
+        sql = "SELECT a.order_id, a.answer FROM cerebro._direct_answers a WHERE a.run_id = %s"
         return dict(self._session.run(sql, (self._run_id,)))
 
     def admit(self, worker_id: int, number: int, told: str) -> None:
@@ -94,37 +125,32 @@ class DirectBoard:
             (number, told, worker_id),
         )
 
-    def give(self, worker_id: int, hop: str) -> int:
-        """Give an order, as JSON; returns its order_id."""
+    def give(self, worker_id: int, hop: str) -> Given:
+        """Give an order, as JSON."""
+        fence = secrets.randbits(64) - 2**63
         sql = (
-            "WITH given AS (INSERT INTO cerebro._direct_orders (run_id, worker_id, hop) VALUES (%s, %s, %s) "
-            "RETURNING order_id) SELECT g.order_id, pg_catalog.pg_notify(%s, '') FROM given g"
+            f"NOTIFY {channel_of_worker(worker_id)}; INSERT INTO cerebro._direct_orders "
+            "(run_id, worker_id, hop, fence) VALUES (%s, %s, %s, %s) RETURNING order_id"
         )
-        values = (self._run_id, worker_id, hop, channel_of_worker(worker_id))
-        return int(self._session.run(sql, values)[0][0])
+        ((order_id,),) = self._session.run(sql, (self._run_id, worker_id, hop, fence))
+        return Given(int(order_id), fence)
 
-    def take_back(self, order_id: int) -> bool:
-        """Take an order back; False where its answer is there.
-
-        A worker that commits its hop at this moment is waited for.
-        """
-        return bool(
-            self._session.run(
-                "DELETE FROM cerebro._direct_orders WHERE order_id = %s AND answer IS NULL "
-                "RETURNING order_id",
-                (order_id,),
-            )
-        )
+    def take_back(self, given: Given) -> bool:
+        """Take an order back; False where its answer is there."""
+        return take_back(self._session, self._run_id, given)
 
     def forget(self, order_ids: Sequence[int]) -> None:
-        """Orders are done with."""
-        sql = "DELETE FROM cerebro._direct_orders WHERE order_id = ANY (%s::bigint[])"
-        self._session.run(sql, (list(order_ids),))
+        """Orders are done with, and their answers."""
+        for table in ("orders", "answers"):
+            self._session.run(
+                f"DELETE FROM cerebro._direct_{table} WHERE run_id = %s AND order_id = ANY (%s::bigint[])",
+                (self._run_id, list(order_ids)),
+            )
 
     def departed(self, worker_id: int, reason: str) -> None:
         """A worker has gone without a word, or is sent away."""
         self._session.run(
-            "UPDATE cerebro._direct_workers SET departed = pg_catalog.clock_timestamp(), reason = %s "
+            "UPDATE cerebro._direct_workers SET departed = pg_catalog.now(), reason = %s "
             f"WHERE worker_id = %s AND departed IS NULL; NOTIFY {channel_of_worker(worker_id)}",
             (reason, worker_id),
         )
@@ -134,13 +160,7 @@ class DirectBoard:
         return self._session.heard()
 
 
-# A worker holds its lock for as long as its session is there.
 _WORKERS = """
-SELECT w.worker_id, w.host, w.number IS NOT NULL, w.facts IS NOT NULL, EXISTS (
-           SELECT 1 FROM pg_catalog.pg_locks l
-            WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 1 AND l.pid = w.pid
-              AND l.database = (SELECT d.oid FROM pg_catalog.pg_database d
-                                 WHERE d.datname = pg_catalog.current_database())
-              AND (l.classid::bigint << 32) | l.objid::bigint = w.lock_key)
+SELECT w.worker_id, w.host, w.number IS NOT NULL, w.facts IS NOT NULL, w.pid, w.lock_key
   FROM cerebro._direct_workers w WHERE w.run_id = %s AND w.departed IS NULL ORDER BY w.worker_id
 """

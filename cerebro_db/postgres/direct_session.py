@@ -6,8 +6,8 @@ import io
 import secrets
 import select
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,9 +26,9 @@ from cerebro_db.errors import (
 )
 from cerebro_db.postgres import binary
 from cerebro_db.postgres.dialects.choice import HAS_SEGMENTS, dialect_of
+from cerebro_db.postgres.dialects.direct import PostgreSQLDirect
 from cerebro_db.postgres.direct_board import channel_of_driver, channel_of_worker
 from cerebro_db.postgres.names import QualifiedName, quote
-from cerebro_db.postgres.records import HOP_COLUMNS
 from cerebro_db.postgres.sessions import (
     LOST_SQLSTATES,
     SessionLost,
@@ -42,7 +42,15 @@ _SERVER_KEEPALIVES = (
 )  # fmt: skip
 _USER_TIMEOUT_SINCE = 120000
 _NO_PERMISSION = "42501"
+# Of an order that nobody may answer any more.
+_TAKEN_BACK = "YC007"
 _READER_BYTES = 2**20
+
+
+class TakenBack(CerebroError):
+    """Nobody wants the hop any more that is under way."""
+
+    sqlstate = _TAKEN_BACK
 
 
 @dataclass(frozen=True)
@@ -72,7 +80,6 @@ class Standing:
     Attributes:
         told: what makes its trainer ready, as JSON, from the driver that has admitted it; else None.
         is_ready: whether that driver knows that its trainer is.
-        order_id: of what it has to do; None for nothing.
         dismissed: why the driver has sent it away; None where it has not.
     """
 
@@ -80,8 +87,22 @@ class Standing:
     told: str | None
     is_ready: bool
     manifest: dict[str, Any]
-    order_id: int | None
     dismissed: str | None
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """An order that has no answer yet.
+
+    Attributes:
+        order_id: which one.
+        fence: key of the lock under which it is answered.
+        text: the order, as JSON.
+    """
+
+    order_id: int
+    fence: int
+    text: str
 
 
 class DirectSession:
@@ -155,12 +176,6 @@ class DirectSession:
             NotSupported: direct workers cannot work for it.
         """
         allowed = self._dialect.direct_strategies
-        if not allowed:
-            raise NotSupported(
-                "direct workers: got a server with segments; allowed: PostgreSQL, as a state lies on the "
-                "segment of its next partition",
-                hint="there trainers work on the hosts of the segments; set use_gpus where these have GPUs",
-            )
         rows = self.run(
             "SELECT r.run_id, pg_catalog.pg_get_userbyid(r.owner)::text, v.status, r.schedule, r.states, "
             "r.threads, r.manifest FROM cerebro._runs r JOIN cerebro.runs v ON v.run_id = r.run_id "
@@ -232,7 +247,7 @@ class DirectSession:
     def leave(self, reason: str) -> None:
         """Tell that this worker has left in order."""
         self.run(
-            "UPDATE cerebro._direct_workers SET departed = pg_catalog.clock_timestamp(), reason = %s "
+            "UPDATE cerebro._direct_workers SET departed = pg_catalog.now(), reason = %s "
             f"WHERE worker_id = %s AND departed IS NULL; {self._notify}",
             (reason[:1000], self._worker_id),
         )
@@ -242,74 +257,99 @@ class DirectSession:
         """Standing of this worker; None where its run was dropped."""
         rows = self.run(
             "SELECT v.status, CASE WHEN w.number IS NOT NULL THEN w.told::text END, w.facts IS NOT NULL, "
-            "v.manifest, ("
-            "    SELECT o.order_id FROM cerebro._direct_orders o "
-            "     WHERE o.run_id = w.run_id AND o.worker_id = w.worker_id AND o.answer IS NULL LIMIT 1), "
-            "CASE WHEN w.departed IS NOT NULL THEN w.reason END "
+            "v.manifest, CASE WHEN w.departed IS NOT NULL THEN w.reason END "
             "FROM cerebro._direct_workers w JOIN cerebro.runs v ON v.run_id = w.run_id "
             "WHERE w.worker_id = %s",
             (self._worker_id,),
         )
         return Standing(*rows[0]) if rows else None
 
-    def order(self, order_id: int) -> tuple[str, str] | None:
-        """Work to do, as JSON, and the server's time; None where it was taken back."""
+    def order(self) -> Assignment | None:
+        """Work to do; None where there is nothing."""
         rows = self.run(
-            "SELECT o.hop, pg_catalog.clock_timestamp()::text FROM cerebro._direct_orders o "
-            "WHERE o.order_id = %s AND o.answer IS NULL",
-            (order_id,),
+            "SELECT o.order_id, o.fence, o.hop FROM cerebro._direct_orders o "
+            "LEFT JOIN cerebro._direct_answers a ON a.run_id = o.run_id AND a.order_id = o.order_id "
+            "WHERE o.run_id = %s AND o.worker_id = %s AND a.order_id IS NULL LIMIT 1",
+            (self._run_id, self._worker_id),
         )
-        return rows[0] if rows else None
+        return Assignment(*rows[0]) if rows else None
 
     def is_wanted(self, order_id: int) -> bool:
         """True as long as an order was not taken back."""
-        sql = "SELECT 1 FROM cerebro._direct_orders o WHERE o.order_id = %s AND o.answer IS NULL"
-        return bool(self.run(sql, (order_id,)))
+        sql = "SELECT 1 FROM cerebro._direct_orders o WHERE o.run_id = %s AND o.order_id = %s"
+        return bool(self.run(sql, (self._run_id, order_id)))
 
-    def hand_back(self, order_id: int, answer: str) -> None:
+    def now(self) -> str:
+        """The server's time."""
+        ((found,),) = self.run("SELECT pg_catalog.clock_timestamp()::text")
+        return str(found)
+
+    def hand_back(self, given: Assignment, answer: str) -> None:
         """Answer an order of which nothing has come."""
-        self.run(
-            "UPDATE cerebro._direct_orders SET answer = %s WHERE order_id = %s AND answer IS NULL; "
-            f"{self._notify}",
-            (answer, order_id),
-        )
+        with suppress(TakenBack), self._transaction():
+            self._answer(given, answer)
 
     def commit(
         self,
-        order_id: int,
+        given: Assignment,
         answer: str,
         target: QualifiedName,
-        state: Sequence[tuple[int, int, int, int | None, bytes]],
-        hop: Sequence[Any],
-    ) -> bool:
-        """Store the state of a hop and its record, in one transaction; False where nobody wants it.
+        state: Iterable[Sequence[binary.Value]],
+        hop: Mapping[str, Any],
+    ) -> None:
+        """Store the state of a hop and its record, in one transaction.
 
         Args:
-            order_id: of the order that is done.
+            given: the order that is done.
             answer: to it, as JSON.
             target: the table of the state.
-            state: mst_key, version, number, next partition and bytes of each chunk.
-            hop: the run_id, and a row of ``HOP_COLUMNS``, but for ``pid`` and ``finished``.
+            state: its rows, as the server's ``state_rows`` has them.
+            hop: its record: columns of ``HopRow`` but for ``pid``, ``finished`` and ``written``.
+
+        Raises:
+            TakenBack: nobody wants it any more, and nothing was stored.
         """
-        run_id, *values = hop
+        began = time.monotonic()
         with self._transaction():
-            columns = "mst_key, version, chunk, partition_key, state"
+            columns = self.sql.state_columns
             self._copy_in(f"COPY {target.sql} ({columns}) FROM STDIN (FORMAT binary)", state)
-            # Whoever takes the order back waits for this row, and then finds the answer; or was first.
-            done = self.run(_RECORD, (answer, order_id, run_id, *values))
-            if not done:
-                self.run("ROLLBACK")
-                return False
-            self.run(f"{self._notify}; COMMIT")
-        return True
+            pid = self._connection.info.backend_pid
+            row = {**hop, "pid": pid, "finished": self.now(), "written": time.monotonic() - began}
+            sql = f"INSERT INTO cerebro._hops (run_id, {', '.join(row)}) VALUES (%s{', %s' * len(row)}); "
+            self._answer(given, answer, sql, [self._run_id, *row.values()])
+
+    def _answer(
+        self, given: Assignment, answer: str, sql: str = "", parameters: Sequence[Any] = ()
+    ) -> None:
+        """Answer an order, and end the transaction.
+
+        All of it is one message: from when the fence is taken nobody waits for this side of the network.
+
+        Args:
+            given: the order.
+            answer: to it, as JSON.
+            sql: what else is done then.
+            parameters: of that.
+
+        Raises:
+            TakenBack: nobody wants it any more.
+        """
+        values = [self._run_id, given.order_id, given.fence, answer, *parameters]
+        try:
+            self.run(
+                f"SELECT cerebro._answer_order(%s, %s, %s, %s); {sql}{self._notify}; COMMIT", values
+            )
+        except StatementFailed as error:
+            if error.sqlstate != _TAKEN_BACK:
+                raise
+            raise TakenBack(error.message) from None
 
     # -- data ------------------------------------------------------------------------
-    def state(self, table: QualifiedName, mst_key: int, version: int) -> list[bytes]:
-        """The chunks of a state, in their order."""
-        found = self._copy_out(
-            f"SELECT s.state FROM {table.sql} s WHERE s.mst_key = %s AND s.version = %s ORDER BY s.chunk",
-            (mst_key, version),
-        )
+    def state(
+        self, table: QualifiedName, mst_key: int, version: int, place: int | None
+    ) -> list[bytes]:
+        """The chunks of a state, in their order; of its copy at a place."""
+        found = self._copy_out(*self.sql.state(table, mst_key, version, place))
         return [value for (value,) in found if value is not None]
 
     def weights(self, run_id: int, model_id: int) -> bytes | None:
@@ -326,6 +366,7 @@ class DirectSession:
         columns: dict[str, str],
         partition_key: int,
         buffer_ids: Sequence[int],
+        place: int | None,
     ) -> dict[int, list[Any]]:
         """Buffers of a partition: features, their shape, targets, their shape, by buffer_id.
 
@@ -334,17 +375,12 @@ class DirectSession:
             columns: as ``columns_of`` tells them.
             partition_key: of the partition.
             buffer_ids: which of them.
+            place: of the partition.
 
         Raises:
             InvalidData: some of them are not there.
         """
-        found = self._copy_out(
-            "SELECT p.buffer_id, p.{x}, p.{x_shape}, p.{y}, p.{y_shape} FROM {table} p "
-            "WHERE p.partition_key = %s AND p.buffer_id = ANY (%s::int[])".format(
-                table=table.sql, **columns
-            ),
-            (partition_key, list(buffer_ids)),
-        )
+        found = self._copy_out(*self.sql.buffers(table, columns, partition_key, buffer_ids, place))
         read = {
             int.from_bytes(number or b"", "big"): [
                 x, binary.integers(x_shape), y, binary.integers(y_shape)
@@ -399,6 +435,11 @@ class DirectSession:
         return str(info.host), str(info.port), str(info.dbname)
 
     @property
+    def sql(self) -> PostgreSQLDirect:
+        """Statements of the server."""
+        return self._dialect.direct
+
+    @property
     def _notify(self) -> str:
         return f"NOTIFY {channel_of_driver(self._run_id)}"
 
@@ -443,18 +484,6 @@ class DirectSession:
                 diagnostics.message_hint,
                 diagnostics.message_detail,
             ) from None
-
-
-_RECORD = f"""
-WITH own AS (
-    UPDATE cerebro._direct_orders SET answer = %s WHERE order_id = %s AND answer IS NULL RETURNING order_id
-)
-INSERT INTO cerebro._hops (run_id, {HOP_COLUMNS})
-SELECT %s, %s, %s, %s, %s, %s, pg_catalog.pg_backend_pid(), %s::timestamptz, pg_catalog.clock_timestamp(),
-       %s, %s, %s, %s, %s, %s, %s, %s, %s
-  FROM own
-RETURNING run_id
-"""
 
 
 def _first_line(error: BaseException) -> str:

@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
 import signal
-import subprocess
-import sys
-import tempfile
-import time
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, suppress
-from pathlib import Path
+from collections.abc import Callable
+from contextlib import closing
 from typing import Any
 
 import pytest
 from gates import Gate
-from pace import stretched, until
-from reasons import EMBEDDED_ONLY
+from pace import until
 from servers import as_role
 
 from cerebro_db.errors import (
@@ -31,52 +23,11 @@ from cerebro_db.errors import (
 from cerebro_db.postgres.direct_session import DirectSession
 from cerebro_db.postgres.sessions import StatementFailed
 from tests.fitting.conftest import ADAM, select
+from tests.fitting.direct import EPOCHS, GIVEN, Worker, hops_of, ordered, paused, status, stuck
+from tests.fitting.direct import keepers as keepers
+from tests.fitting.direct import worker as worker
 from tests.fitting.test_progress import Background
 from tests.fitting.test_resume import results
-
-PROGRAM = Path(sys.executable).parent / "cerebro"
-pytestmark = pytest.mark.not_on_segments(EMBEDDED_ONLY)
-EPOCHS = 14
-GIVEN = "validation_table := 'val', metrics_compute_frequency := 2, num_workers := 1"
-
-
-class Worker:
-    """A process of ``cerebro worker``."""
-
-    def __init__(self, dsn: str, run_id: int, folder: Path, *options: str) -> None:
-        command = [PROGRAM, "worker", "--dsn", dsn, "--run", str(run_id)]
-        command += ["--keeper-directory", str(folder), "--idle-seconds", "60", *options]
-        self.process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        )
-
-    def ended(self) -> tuple[int, str, str]:
-        """Its exit code and what it has told."""
-        told, errors = self.process.communicate(timeout=stretched(60))
-        return self.process.returncode, told, errors
-
-
-@pytest.fixture(scope="module")
-def keepers() -> Iterator[Path]:
-    """The folder of the keepers of these workers, which end when it is gone."""
-    folder = Path(tempfile.mkdtemp(prefix="cw-", dir="/tmp"))
-    yield folder
-    shutil.rmtree(folder)
-
-
-@pytest.fixture
-def worker(bench: Any, keepers: Path) -> Iterator[Callable[..., Worker]]:
-    """Starts workers, and ends those that are left."""
-    made: list[Worker] = []
-
-    def start(run_id: int, *options: str, dsn: str = "") -> Worker:
-        made.append(Worker(dsn or bench.dsn, run_id, keepers, *options))
-        return made[-1]
-
-    yield start
-    for one in made:
-        one.process.kill()
-        one.process.communicate()
 
 
 @pytest.fixture(scope="module")
@@ -87,68 +38,6 @@ def calm(bench: Any) -> list[Any]:
         f"SELECT cerebro_fit_multiple('packed', 'direct_calm', 'direct', {EPOCHS}, {GIVEN})"
     )
     return results(bench, "direct_calm", run_id)
-
-
-def paused(bench: Any, out: str, more: str = "") -> int:
-    """A run that has begun, and waits."""
-    call = f"SELECT cerebro_fit_multiple('packed', '{out}', 'direct', {EPOCHS}, {GIVEN}{more}, max_seconds := 0.2)"
-    return int(bench.value(call))
-
-
-def hops_of(bench: Any, run_id: int) -> list[int]:
-    """How many hops each direct worker has made."""
-    sql = "SELECT hops FROM cerebro.direct_workers WHERE run_id = %s ORDER BY joined"
-    return [int(hops) for hops in bench.column(sql, (run_id,))]
-
-
-def status(bench: Any, run_id: int) -> list[str]:
-    """How the direct workers of a run stand."""
-    sql = "SELECT status FROM cerebro.direct_workers WHERE run_id = %s ORDER BY joined"
-    return [str(one) for one in bench.column(sql, (run_id,))]
-
-
-def trainer_of(worker: Worker) -> int:
-    """The process id of the trainer that works for a worker."""
-    name = f"trainer {worker.process.pid}"
-    for folder in Path("/proc").iterdir():
-        try:
-            if folder.name.isdigit() and (folder / "comm").read_text().strip() == name[:15]:
-                return int(folder.name)
-        except OSError:  # it has ended
-            continue
-    return 0
-
-
-def ordered(sql: Any, run_id: int) -> Any:
-    """An order that has no answer yet, and of which configuration it is."""
-    rows = sql.fetch(
-        "SELECT order_id, (hop::json ->> 'mst_key')::int FROM cerebro._direct_orders "
-        "WHERE run_id = %s AND answer IS NULL",
-        (run_id,),
-    )
-    return rows[0] if rows else None
-
-
-@contextmanager
-def stuck(sql: Any, gate: Gate, run_id: int, one: Worker) -> Iterator[int]:
-    """A hop whose trainer computes on and on; the number of its configuration."""
-    with gate:
-        until(lambda: ordered(sql, run_id))
-        trainer = trainer_of(one)
-        os.kill(trainer, signal.SIGSTOP)
-
-    def same() -> Any:
-        # The first one may be computed, and only be waiting at the gate.
-        found = ordered(sql, run_id)
-        time.sleep(0.5)
-        return found and found == ordered(sql, run_id) and found
-
-    _, mst_key = until(same)
-    try:
-        yield mst_key
-    finally:
-        with suppress(ProcessLookupError):  # its keeper ends one that nobody waits for
-            os.kill(trainer, signal.SIGKILL)
 
 
 def test_workers_come_die_and_leave_and_nothing_else_changes(
@@ -198,7 +87,7 @@ def test_workers_come_die_and_leave_and_nothing_else_changes(
     made = "SELECT count(*) FROM cerebro.hops WHERE run_id = %s AND worker > 0"
     assert bench.value(made, (run_id,)) == sum(hops_of(bench, run_id)) > 6
     bench.run("SELECT cerebro_drop_run(%s)", (run_id,))
-    for table in ("workers", "orders"):
+    for table in ("workers", "orders", "answers"):
         assert bench.value(f"SELECT count(*) FROM cerebro.catalog_direct_{table}") == 0
 
 

@@ -11,11 +11,11 @@ import pytest
 from run_states import do, finish, planned, run_state, view
 
 from cerebro_db.core import events
-from cerebro_db.core.spec import Hop
+from cerebro_db.core.spec import TRAINING, Hop, Workers
 from cerebro_db.core.tasks import Train, WorkerView
 from cerebro_db.decide.strategies import STRATEGIES
 from cerebro_db.errors import InvalidArgument
-from cerebro_db.executors.direct_worker import Order
+from cerebro_db.executors.direct_order import Order
 from cerebro_db.postgres import binary
 from cerebro_db.postgres.direct_session import DirectRun
 
@@ -23,7 +23,7 @@ RUN = DirectRun(7, "ann", "running", "hopper", f"run_{'0' * 32}", 1, {})
 TASK = json.dumps({"buffers": {"ids": [3, 0, 1, 2], "rows": [10, 10, 10, 5]}})
 GIVEN = {
     "run_id": 7, "mst_key": 1, "epoch": 2, "position": 0, "partition_key": 3, "worker": 1, "version": 4,
-    "makes": 5, "next_partition_key": None, "waited": 0.5, "task": TASK, "salt": "s", "passes": 2,
+    "makes": 5, "place": None, "goals": [[None, None]], "waited": 0.5, "task": TASK, "salt": "s", "passes": 2,
     "weights_of": None, "source": f"{RUN.states}_1", "target": f"{RUN.states}_2",
     "packed": {"schema": "s", "name": 'a"b'}, "inputs": ["x"], "targets": ["y"], "row_bytes": 2**20, "rows": 35,
 }  # fmt: skip
@@ -56,6 +56,10 @@ def test_buffers_come_in_the_order_of_the_statement_of_a_hop() -> None:
         {"inputs": []},
         {"mst_key": "1"},
         {"salt": 1},
+        {"place": "1"},
+        {"goals": []},
+        {"goals": [[1]]},
+        {"goals": [["1", None]]},
     ],
 )
 def test_an_order_is_values_of_its_run(changed: dict[str, Any]) -> None:
@@ -106,3 +110,24 @@ def test_a_direct_worker_gets_hops_and_none_that_somebody_has_failed_at() -> Non
     finish(state, *task.hops)
     assert strategy.next(state, direct, 99.0) is None  # a scan is for others
     assert strategy.next(state, view(0), 99.0) is not None
+
+
+@pytest.mark.parametrize("strategy", ["hopper", "averaging"])
+def test_a_direct_worker_has_partitions_of_others_and_one_hop_at_a_time(strategy: str) -> None:
+    """Where each partition belongs to a session, whose short hops are made together."""
+    workers = Workers(2, bound=True, most_hops=16)
+    state = run_state(dict.fromkeys(range(1, 5), 1.0), workers=workers, schedule=strategy)
+    hops = [Hop(key, 1, place, 1 - place) for key in range(1, 5) for place in (0, 1)]
+    planned(state, hops)
+    for hop in hops[::2]:
+        do(state, hop, seconds=0.001)
+    chosen = STRATEGIES[strategy]
+    direct, bound = WorkerView(2, {(TRAINING, 0)}, only_hops=True), view(0, 0)
+    of_session = chosen.next(state, bound, 0.0)
+    assert isinstance(of_session, Train)
+    assert {hop.partition_key for hop in of_session.hops} == {0}
+    assert len(of_session.hops) == (2 if strategy == "hopper" else 1)
+    assert chosen.next(state, view(1), 0.0) is None
+    one = chosen.next(state, direct, 0.0)
+    assert isinstance(one, Train)
+    assert one.hops == of_session.hops[:1]

@@ -242,12 +242,13 @@ OF_JOBS = {
     "cerebro_start_schedule", "cerebro_unschedule", "cerebro_wait_job", "cerebro_work",
 }  # fmt: skip
 VACUUM = {"_vacuum", "cerebro_vacuum"}
+OF_WORKERS = {"_answer_order", "_take_order_back"}
 # What is asked by triggers and defaults where rows are written on segments.
 ON_SEGMENTS = {"_check_job_event", "_may_keep", "_may_tell", "_may_write", "_next_number"}
 
 
 def test_no_function_is_forgotten(root: Person, has_segments: bool) -> None:
-    tried = {*ATTACKS, *OF_RUNS, *OF_OWN_SESSION, *OF_REGISTRY, *OF_JOBS, *VACUUM}
+    tried = {*ATTACKS, *OF_RUNS, *OF_OWN_SESSION, *OF_REGISTRY, *OF_JOBS, *OF_WORKERS, *VACUUM}
     tried |= ON_SEGMENTS if has_segments else set()
     assert {name for name, *_ in root.rows(FUNCTIONS)} == tried
 
@@ -356,6 +357,7 @@ def test_views_show_ones_own_runs_only(
                 "_requests",
                 "_direct_workers",
                 "_direct_orders",
+                "_direct_answers",
                 "direct_workers",
                 "_decisions",
                 "decisions",
@@ -402,7 +404,7 @@ def columns(root: Person, view: str) -> list[str]:
 
 INTERNAL = (
     "_configurations", "_architectures", "_plan", "_decisions", "_hops", "_updates", "_metrics",
-    "_requests", "_direct_workers", "_direct_orders",
+    "_requests", "_direct_workers", "_direct_orders", "_direct_answers",
 )  # fmt: skip
 KEYS = "_architecture_keys"  # what administrators may remove without reading it
 
@@ -426,8 +428,6 @@ def test_nobody_inserts_rows_of_another_users_run(
     view: str, bob: Person, stopped: int, untouched: None, root: Person, has_segments: bool
 ) -> None:
     """Neither does the error tell whether there is a row of that key already."""
-    # No worker joins a run from elsewhere there, so nobody has the right to their numbers.
-    wanted = DENIED if has_segments and view.startswith("_direct_") else "44000"
     kinds = root.rows(
         "SELECT attname, format_type(atttypid, NULL) FROM pg_attribute "
         "WHERE attrelid = %s::regclass AND attnum > 0 "
@@ -453,7 +453,7 @@ def test_nobody_inserts_rows_of_another_users_run(
         error = bob.refused(
             f"INSERT INTO cerebro.{view} ({', '.join(values)}) VALUES ({', '.join(values.values())})"
         )
-        assert error.pgcode == wanted, str(error)
+        assert error.pgcode == "44000", str(error)
         told = without_segment(error.diag.message_primary)
         texts.add(told.replace(f"got {run_id};", "got N;"))
     assert len(texts) == 1
@@ -590,6 +590,35 @@ def test_an_administrator_removes_states_of_others(
     assert removed[run] > 0
     assert root.value("SELECT to_regclass(%s)", (table,)) is None
     assert alice.refused("SELECT cerebro_resume(%s)", (run,)).pgcode == "55000"
+
+
+def test_nobody_else_answers_an_order_or_takes_it_back(
+    alice: Person, bob: Person, dave: Person, stopped: int
+) -> None:
+    order_id = alice.value(
+        "INSERT INTO cerebro._direct_orders (run_id, worker_id, hop, fence) VALUES (%s, 1, '', 7) RETURNING order_id",
+        (stopped,),
+    )
+    left = "SELECT count(*) FROM cerebro._direct_{} WHERE order_id = %s"
+    for other in (bob, dave):
+        answer = "SELECT cerebro._answer_order(%s, %s, 7, '')"
+        assert other.refused(answer, (stopped, order_id)).pgcode == "YC007"
+        other.rows("SELECT cerebro._take_order_back(%s, %s, 7)", (stopped, order_id))
+        for view, columns, values in (
+            ("workers", "run_id, lock_key, host", "%s, 1, 'x'"),
+            ("orders", "run_id, worker_id, hop, fence", "%s, 1, '', 1"),
+            ("answers", "run_id, order_id, answer", f"%s, {order_id}, ''"),
+        ):
+            insert = f"INSERT INTO cerebro._direct_{view} ({columns}) VALUES ({values})"
+            assert other.refused(insert, (stopped,)).pgcode == "44000"
+    assert alice.value(left.format("orders"), (order_id,)) == 1
+    assert alice.value(left.format("answers"), (order_id,)) == 0
+    alice.rows(answer, (stopped, order_id))
+    assert alice.rows("SELECT cerebro._take_order_back(%s, %s, 7)", (stopped, order_id)) == [
+        (False,)
+    ]
+    for table in ("orders", "answers"):
+        alice.rows(f"DELETE FROM cerebro._direct_{table} WHERE run_id = %s", (stopped,))
 
 
 def test_an_administrator_tells_no_process_what_to_import(dave: Person) -> None:

@@ -13,6 +13,7 @@ from cerebro_db.core.spec import (
     ROTATION,
     TASK,
 )
+from cerebro_db.postgres.dialects.direct import GreenplumDirect, PostgreSQLDirect
 from cerebro_db.postgres.dialects.greenplum_packing import GreenplumPacking, Spreading
 from cerebro_db.postgres.dialects.greenplum_packing import GreenplumPacking as SpreadPacking
 from cerebro_db.postgres.dialects.greenplum_prediction import Brought, GreenplumPrediction
@@ -74,6 +75,7 @@ class PostgreSQL:
     hosts = PostgreSQLHosts()
     packing = PostgreSQLPacking()
     training = PostgreSQLTraining()
+    direct = PostgreSQLDirect()
     # Where one statement can train on all partitions at once.
     rotation: RotationStatements | None = None
     # Who may make the hops of a run.
@@ -158,11 +160,11 @@ class Greenplum(PostgreSQL):
     hosts = GreenplumHosts()
     packing = GreenplumPacking()
     training = GreenplumTraining()
+    direct = GreenplumDirect()
     rotation: RotationStatements | None = GreenplumRotation()
     strategies: tuple[str, ...] = (
         HOPPER, ROTATION, TASK, AVERAGING, ALLREDUCE, PIPE, AUTO, PARAMETER_SERVER, GROUPS,
     )  # fmt: skip
-    direct_strategies: tuple[str, ...] = ()
 
     queues_statements = True
     # Most is written by processes of segments, which work for the same session; who locks rows has

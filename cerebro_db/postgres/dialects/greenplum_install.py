@@ -40,10 +40,11 @@ HELD_LOCKS = """COALESCE(ARRAY(
 SEGMENTS = f"SELECT {HAS_SEGMENTS}"
 
 # Statements of a PL/pgSQL block: what a row is checked by that is inserted on a segment. The view
-# whose option does that elsewhere cannot be looked into there, and its option is not looked at.
+# whose option does that elsewhere cannot be looked into there, and its option is not looked at. A trigger
+# with an argument lets only those write who have the rights of the run's owner.
 CHECK_RUN = f"""
 IF {HAS_SEGMENTS} THEN
-    EXECUTE $own$CREATE OR REPLACE FUNCTION cerebro._may_write(run_id bigint, role oid)
+    EXECUTE $own$CREATE OR REPLACE FUNCTION cerebro._may_write(run_id bigint, role oid, as_administrator boolean)
         RETURNS boolean LANGUAGE plpgsql STABLE SECURITY DEFINER
         SET search_path = pg_catalog, pg_temp AS $body$
         DECLARE
@@ -53,16 +54,16 @@ IF {HAS_SEGMENTS} THEN
             SELECT r.owner INTO owner FROM cerebro.catalog_runs r WHERE r.run_id = $1;
             -- Nobody learns anything about roles that are not their own.
             RETURN FOUND AND pg_has_role(session_user, $2, 'MEMBER')
-               AND (pg_has_role($2, owner, 'USAGE') OR pg_has_role($2, 'cerebro_admin', 'USAGE'));
+               AND (pg_has_role($2, owner, 'USAGE') OR $3 AND pg_has_role($2, 'cerebro_admin', 'USAGE'));
         END
         $body$$own$;
-    ALTER FUNCTION cerebro._may_write(bigint, oid) OWNER TO cerebro_owner;
-    COMMENT ON FUNCTION cerebro._may_write(bigint, oid) IS
-        'Internal: whether a role may write rows of a run.';
+    ALTER FUNCTION cerebro._may_write(bigint, oid, boolean) OWNER TO cerebro_owner;
+    COMMENT ON FUNCTION cerebro._may_write(bigint, oid, boolean) IS
+        'Internal: whether a role may write rows of a run, as its owner or also as an administrator.';
     EXECUTE $own$CREATE OR REPLACE FUNCTION cerebro._check_run()
         RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $body$
         BEGIN
-            IF cerebro._may_write(NEW.run_id, cerebro._role()) IS NOT TRUE THEN
+            IF cerebro._may_write(NEW.run_id, cerebro._role(), TG_NARGS = 0) IS NOT TRUE THEN
                 RAISE EXCEPTION USING ERRCODE = '44000', MESSAGE = format(
                     'run_id: got %s; you have no run of that number', NEW.run_id);
             END IF;
@@ -137,7 +138,7 @@ END IF;
 # The order in which everybody locks what has rows of runs: whoever begins a run inserts in it, too.
 _LOCK_ORDER = (
     "runs", "configurations", "architectures", "plan", "decisions", "hops", "updates", "metrics", "requests",
-    "direct_workers", "direct_orders", "models",
+    "direct_workers", "direct_orders", "direct_answers", "models",
 )  # fmt: skip
 
 # Statements of a PL/pgSQL block: there an UPDATE or DELETE locks the view, and then the table, such that
@@ -245,12 +246,14 @@ IF {HAS_SEGMENTS} THEN
                            WHEN 'change' THEN nextval('cerebro.catalog_model_aliases_change_id_seq')
                            WHEN 'job' THEN nextval('cerebro.catalog_jobs_job_id_seq')
                            WHEN 'event' THEN nextval('cerebro.catalog_job_events_event_id_seq')
+                           WHEN 'worker' THEN nextval('cerebro.catalog_direct_workers_worker_id_seq')
+                           WHEN 'order' THEN nextval('cerebro.catalog_direct_orders_order_id_seq')
                    END;
         END
         $body$$own$;
     ALTER FUNCTION cerebro._next_number(text) OWNER TO cerebro_owner;
     COMMENT ON FUNCTION cerebro._next_number(text) IS
-        'Internal: the number of the next run, request, registered model, version, change of an alias, job or event.';
+        'Internal: the number of the next run, request, registered model, version, change of an alias, job, event, direct worker or order.';
     REVOKE ALL ON FUNCTION cerebro._next_number(text) FROM PUBLIC;
     GRANT EXECUTE ON FUNCTION cerebro._next_number(text) TO cerebro_user;
     REVOKE UPDATE ON SEQUENCE cerebro.catalog_runs_run_id_seq, cerebro.catalog_requests_request_id_seq
@@ -269,6 +272,10 @@ IF {HAS_SEGMENTS} THEN
         ALTER COLUMN job_id SET DEFAULT cerebro._next_number('job');
     ALTER TABLE cerebro.catalog_job_events
         ALTER COLUMN event_id SET DEFAULT cerebro._next_number('event');
+    ALTER TABLE cerebro.catalog_direct_workers
+        ALTER COLUMN worker_id SET DEFAULT cerebro._next_number('worker');
+    ALTER TABLE cerebro.catalog_direct_orders
+        ALTER COLUMN order_id SET DEFAULT cerebro._next_number('order');
 END IF;
 """
 
