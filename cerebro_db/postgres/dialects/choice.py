@@ -162,9 +162,7 @@ class Greenplum(PostgreSQL):
     training = GreenplumTraining()
     direct = GreenplumDirect()
     rotation: RotationStatements | None = GreenplumRotation()
-    strategies: tuple[str, ...] = (
-        HOPPER, ROTATION, TASK, AVERAGING, ALLREDUCE, PIPE, AUTO, PARAMETER_SERVER, GROUPS,
-    )  # fmt: skip
+    strategies = (*PostgreSQL.strategies, ROTATION)
 
     queues_statements = True
     # Most is written by processes of segments, which work for the same session; who locks rows has
