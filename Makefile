@@ -27,7 +27,7 @@ test: ## run all tests, side by side on the cores; ARGS="-k ..." goes to pytest
 
 fuzz: ## hand 100,000 damaged models, parameters and states to the checks; FUZZ_INPUTS=... for another number
 	@$(SETUP)
-	@FUZZ_INPUTS=$(or $(FUZZ_INPUTS),100000) "$(BIN)/pytest" tests/fuzz $(ARGS)
+	@FUZZ_INPUTS=$(or $(FUZZ_INPUTS),100000) "$(BIN)/pytest" tests/fuzz --timeout=7200 $(ARGS)
 
 chaos: ## kill what trains 100 times, and resume; ARGS="--kills N --seed S --victims ..." goes to the test
 	@$(SETUP)
