@@ -22,22 +22,12 @@ from cerebro_db.errors import (
 )
 from cerebro_db.postgres.direct_session import DirectSession
 from cerebro_db.postgres.sessions import StatementFailed
-from tests.fitting.conftest import ADAM, select
-from tests.fitting.direct import EPOCHS, GIVEN, Worker, hops_of, ordered, paused, status, stuck
+from tests.fitting.direct import Worker, hops_of, ordered, paused, status, stuck
+from tests.fitting.direct import calm as calm
 from tests.fitting.direct import keepers as keepers
 from tests.fitting.direct import worker as worker
 from tests.fitting.test_progress import Background
 from tests.fitting.test_resume import results
-
-
-@pytest.fixture(scope="module")
-def calm(bench: Any) -> list[Any]:
-    """What a run leaves to which nobody comes."""
-    select(bench, "direct", [2], [ADAM, ADAM.replace("0.01", "0.003")], ["batch_size=1, epochs=20"])
-    run_id = bench.value(
-        f"SELECT cerebro_fit_multiple('packed', 'direct_calm', 'direct', {EPOCHS}, {GIVEN})"
-    )
-    return results(bench, "direct_calm", run_id)
 
 
 def test_workers_come_die_and_leave_and_nothing_else_changes(
