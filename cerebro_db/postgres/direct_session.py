@@ -30,9 +30,9 @@ from cerebro_db.postgres.dialects.direct import PostgreSQLDirect
 from cerebro_db.postgres.direct_board import channel_of_driver, channel_of_worker
 from cerebro_db.postgres.names import QualifiedName, quote
 from cerebro_db.postgres.sessions import (
-    LOST_SQLSTATES,
     SessionLost,
     StatementFailed,
+    tells_of_loss,
     with_keepalives,
 )
 
@@ -141,7 +141,9 @@ class DirectSession:
         self._dialect = dialect_of(version, has_segments)
         # A hop that is told of as done lasts, whatever a role has set for itself.
         durable = "SET synchronous_commit = on"
-        settings = [*self._dialect.session_settings(), *_SERVER_KEEPALIVES, durable]
+        settings = [
+            *self._dialect.session_settings(), *self.sql.settings, *_SERVER_KEEPALIVES, durable
+        ]  # fmt: skip
         if version >= _USER_TIMEOUT_SINCE:
             settings.append("SET tcp_user_timeout = '30s'")
         self.run("; ".join(settings))
@@ -473,14 +475,13 @@ class DirectSession:
         try:
             yield
         except psycopg2.Error as error:
-            code = error.pgcode
-            if self._connection.closed or code is None or code in LOST_SQLSTATES:
+            if self._connection.closed or tells_of_loss(error):
                 self._connection.close()
                 raise SessionLost(f"the session ended: {_first_line(error)}") from None
             diagnostics = error.diag
             raise StatementFailed(
                 diagnostics.message_primary or _first_line(error),
-                code,
+                error.pgcode or "",
                 diagnostics.message_hint,
                 diagnostics.message_detail,
             ) from None

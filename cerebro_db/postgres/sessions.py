@@ -316,7 +316,7 @@ class Session(Ticking):
         if not self._connected:
             self.close()
             return _refused(error)
-        if self._connection.closed or _tells_of_loss(error):
+        if self._connection.closed or tells_of_loss(error):
             self.close()
             return SessionLost(f"a server session ended: {_lost(error)}")
         diagnostics = error.diag
@@ -400,7 +400,8 @@ def _refused(error: Any) -> LoopbackFailed:
     return LoopbackFailed(line, hint=_LOOPBACK_HINT)
 
 
-def _tells_of_loss(error: Any) -> bool:
+def tells_of_loss(error: Any) -> bool:
+    """True if a session has ended with an error, or what it had on a segment has."""
     if error.pgcode == _INTERNAL:
         return _NO_COMMIT.match(str(error)) is not None
     return error.pgcode is None or error.pgcode in LOST_SQLSTATES

@@ -18,6 +18,9 @@ import pytest
 from gates import Gate
 from pace import stretched, until
 
+from tests.fitting.conftest import ADAM, select
+from tests.fitting.test_resume import results
+
 PROGRAM = Path(sys.executable).parent / "cerebro"
 EPOCHS = 14
 GIVEN = "validation_table := 'val', metrics_compute_frequency := 2, num_workers := 1"
@@ -37,6 +40,20 @@ class Worker:
         """Its exit code and what it has told."""
         told, errors = self.process.communicate(timeout=stretched(60))
         return self.process.returncode, told, errors
+
+
+_calm: dict[str, list[Any]] = {}
+
+
+@pytest.fixture(scope="module")
+def calm(bench: Any) -> list[Any]:
+    """What a run leaves to which nobody comes; made once for all files."""
+    if bench.dsn not in _calm:
+        rates = [ADAM, ADAM.replace("0.01", "0.003")]
+        select(bench, "direct", [2], rates, ["batch_size=1, epochs=20"])
+        call = f"SELECT cerebro_fit_multiple('packed', 'direct_calm', 'direct', {EPOCHS}, {GIVEN})"
+        _calm[bench.dsn] = results(bench, "direct_calm", bench.value(call))
+    return _calm[bench.dsn]
 
 
 @pytest.fixture(scope="module")

@@ -13,16 +13,12 @@ from contextlib import ExitStack, closing, contextmanager
 from typing import Any
 
 import psycopg2
-import pytest
 from gates import Gate
 from pace import until
 from servers import connected
 
 from tests.conftest import Sql
-from tests.fitting.conftest import ADAM, select
 from tests.fitting.direct import (
-    EPOCHS,
-    GIVEN,
     PROGRAM,
     Worker,
     hops_of,
@@ -31,6 +27,7 @@ from tests.fitting.direct import (
     status,
     still,
 )
+from tests.fitting.direct import calm as calm
 from tests.fitting.direct import keepers as keepers
 from tests.fitting.direct import worker as worker
 from tests.fitting.test_progress import Background
@@ -38,16 +35,6 @@ from tests.fitting.test_resume import results
 
 RESUME = "SELECT cerebro_resume(%s)"
 ROUNDS = 40
-
-
-@pytest.fixture(scope="module")
-def calm(bench: Any) -> list[Any]:
-    """What a run leaves to which nobody comes."""
-    select(bench, "direct", [2], [ADAM, ADAM.replace("0.01", "0.003")], ["batch_size=1, epochs=20"])
-    run_id = bench.value(
-        f"SELECT cerebro_fit_multiple('packed', 'fence_calm', 'direct', {EPOCHS}, {GIVEN})"
-    )
-    return results(bench, "fence_calm", run_id)
 
 
 @contextmanager

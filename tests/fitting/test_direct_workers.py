@@ -22,22 +22,12 @@ from cerebro_db.errors import (
 )
 from cerebro_db.postgres.direct_session import DirectSession
 from cerebro_db.postgres.sessions import StatementFailed
-from tests.fitting.conftest import ADAM, select
-from tests.fitting.direct import EPOCHS, GIVEN, Worker, hops_of, ordered, paused, status, stuck
+from tests.fitting.direct import Worker, hops_of, ordered, paused, status, stuck
+from tests.fitting.direct import calm as calm
 from tests.fitting.direct import keepers as keepers
 from tests.fitting.direct import worker as worker
 from tests.fitting.test_progress import Background
 from tests.fitting.test_resume import results
-
-
-@pytest.fixture(scope="module")
-def calm(bench: Any) -> list[Any]:
-    """What a run leaves to which nobody comes."""
-    select(bench, "direct", [2], [ADAM, ADAM.replace("0.01", "0.003")], ["batch_size=1, epochs=20"])
-    run_id = bench.value(
-        f"SELECT cerebro_fit_multiple('packed', 'direct_calm', 'direct', {EPOCHS}, {GIVEN})"
-    )
-    return results(bench, "direct_calm", run_id)
 
 
 def test_workers_come_die_and_leave_and_nothing_else_changes(
@@ -117,10 +107,13 @@ def test_a_hop_that_nobody_wants_any_more_is_given_up(
     bench.run("SELECT cerebro_drop_run(%s)", (run_id,))
 
 
-def test_who_may_join(bench: Any, worker: Callable[..., Worker]) -> None:
-    run_id = paused(bench, "direct_refused", ", strategy := 'task'")
+def test_who_may_join(
+    bench: Any, calm: list[Any], worker: Callable[..., Worker], has_segments: bool
+) -> None:
+    other = "rotation" if has_segments else "task"
+    run_id = paused(bench, "direct_refused", f", strategy := '{other}'")
     refused: list[tuple[Callable[[DirectSession], Any], type[CerebroError], str]] = [
-        (lambda one: one.find(run_id), NotSupported, "got a run with the strategy 'task'; allowed: 'hopper'"),
+        (lambda one: one.find(run_id), NotSupported, f"got a run with the strategy '{other}'; allowed: 'hopper'"),
         (lambda one: one.find(0), UndefinedRun, "--run: got 0; role .* has no run of that number"),
     ]  # fmt: skip
     bench.run(

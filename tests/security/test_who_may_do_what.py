@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import re
+from contextlib import closing
 from typing import Any
 
+import psycopg2.extensions
 import pytest
 from reasons import NO_SUCH_SQL
 from servers import without_segment
 
+from cerebro_db.postgres.dialects.choice import dialect_of
+from cerebro_db.postgres.direct_board import DirectBoard, DirectRow, revoke
+from cerebro_db.postgres.direct_session import DirectSession
+from cerebro_db.postgres.sessions import Session
 from tests.security.conftest import (
     ADAM,
     NET,
@@ -590,6 +596,50 @@ def test_an_administrator_removes_states_of_others(
     assert removed[run] > 0
     assert root.value("SELECT to_regclass(%s)", (table,)) is None
     assert alice.refused("SELECT cerebro_resume(%s)", (run,)).pgcode == "55000"
+
+
+def test_an_owner_joins_and_answers(
+    alice: Person, security_dsn: str, stopped: int, has_segments: bool
+) -> None:
+    """With the rights of an ordinary user: what a worker and its driver do with each other."""
+    dialect = dialect_of(alice.connection.server_version, has_segments)
+    dsn = psycopg2.extensions.make_dsn(security_dsn, user=alice.name)
+    driver = Session(dsn, "test")
+    with closing(DirectSession(dsn)) as worker, closing(driver):
+        driver.settle()
+        run = worker.find(stopped)
+        worker.act_as(run.owner)
+        worker_id = worker.join(stopped, "somewhere")
+        board = DirectBoard(driver, stopped, dialect.direct.held_locks)
+        assert board.workers() == [DirectRow(worker_id, "somewhere", False, False, True)]
+        board.admit(worker_id, 1, "{}")
+        worker.wait(30)
+        worker.is_ready("{}")
+        assert board.workers() == [DirectRow(worker_id, "somewhere", True, True, True)]
+        given = [board.give(worker_id, "{}") for _ in range(2)]
+        order = worker.order()
+        assert order is not None
+        worker.hand_back(order, '"done"')
+        first = next(one for one in given if one.order_id == order.order_id)
+        assert not board.take_back(first)
+        assert board.answers() == {order.order_id: '"done"'}
+        left = worker.order()
+        assert left is not None
+        assert left.order_id != order.order_id
+        revoke(driver, stopped)
+        assert worker.order() is None
+        assert board.answers() == {}
+        standing = worker.standing()
+        assert standing is not None
+        assert not standing.is_ready
+        shown = (
+            "SELECT status, address IS NULL, login FROM cerebro.direct_workers WHERE run_id = %s"
+        )
+        local = alice.value("SELECT inet_client_addr() IS NULL")
+        assert alice.rows(shown, (stopped,)) == [("joining", local, alice.name)]
+        worker.leave("done")
+        assert board.workers() == []
+        alice.rows("DELETE FROM cerebro._direct_workers WHERE run_id = %s", (stopped,))
 
 
 def test_nobody_else_answers_an_order_or_takes_it_back(

@@ -22,6 +22,8 @@ Goal = tuple[int | None, int | None]
 class PostgreSQLDirect:
     """Statements of a direct worker, and what its driver tells it for these."""
 
+    # Statements that a session begins with, beside those of any other.
+    settings: tuple[str, ...] = ()
     # Process and key of each advisory lock that a session of this database holds.
     held_locks = """
 SELECT l.pid, (l.classid::bigint << 32) | l.objid::bigint FROM pg_catalog.pg_locks l
@@ -84,6 +86,8 @@ SELECT l.pid, (l.classid::bigint << 32) | l.objid::bigint FROM pg_catalog.pg_loc
 class GreenplumDirect(PostgreSQLDirect):
     """The same where states and partitions lie on segments: one of them answers, or takes what is left."""
 
+    # Statistics of a table would be locked until the transaction that brings a state ends.
+    settings: tuple[str, ...] = ("SET gp_autostats_mode = none",)
     held_locks = f"{PostgreSQLDirect.held_locks} AND l.gp_segment_id = -1"
     state_columns = f"segment_key, {PostgreSQLDirect.state_columns}"
 
