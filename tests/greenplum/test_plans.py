@@ -178,6 +178,24 @@ def test_rows_of_a_scan_elsewhere_move_to_the_home_of_its_worker(
     _check_moved(plan, "Gather Motion")
 
 
+def test_rows_that_moved_are_sorted_within_the_memory_of_a_statement(worker: Session) -> None:
+    worker.run("CREATE TEMPORARY TABLE large (id int, x text) DISTRIBUTED BY (id)")
+    worker.run("ALTER TABLE pg_temp.large ALTER x SET STORAGE EXTERNAL")
+    worker.run(
+        "INSERT INTO pg_temp.large SELECT g, repeat('x', 1000000) FROM generate_series(1, 30) g"
+    )
+    worker.run("SET statement_mem = '2MB'")
+    sql = (
+        "EXPLAIN ANALYZE SELECT count(i.x ORDER BY i.id DESC) "
+        "FROM (SELECT 1 AS key, l.id, l.x FROM pg_temp.large l) i WHERE i.key = 1 GROUP BY i.key"
+    )
+    plan = [str(line) for (line,) in worker.run(sql)]
+    assert any("Redistribute Motion" in line for line in plan), plan
+    used = [int(size) for line in plan for size in re.findall(r"Work_mem: (\d+)K bytes max", line)]
+    assert max(used) < 10_000, plan
+    assert any("bytes wanted" in line for line in plan), plan
+
+
 def _check_moved(plan: list[str], above: str) -> None:
     """One motion above the only aggregate, and one below it, which sorts no rows but those of a group."""
     nodes = [line for line in plan if re.search("Motion|Aggregate|Sort  ", line)]

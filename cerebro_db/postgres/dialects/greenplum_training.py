@@ -55,8 +55,13 @@ class GreenplumTraining(PostgreSQLTraining):
         return f" DISTRIBUTED BY ({column})"
 
     def worker_settings(self, states: StateTables) -> str:
-        """The same; nor are statistics collected of what it writes, such as the states of a scan."""
-        return f"{super().worker_settings(states)}; SET gp_autostats_mode = none"
+        """The same; nor are statistics collected of what it writes, such as the states of a scan.
+
+        The sort that this server has by default counts rows and not their bytes: it would keep all buffers
+        of a partition in memory, where these move.
+        """
+        own = "SET gp_autostats_mode = none; SET gp_enable_mk_sort = off"
+        return f"{super().worker_settings(states)}; {own}"
 
     def contents(self, table: QualifiedName) -> str:
         """The states in a table: mst_key, version, bytes; what failed in a rotation is none."""
