@@ -83,8 +83,9 @@ class Argument:
         return self.kind in (Kind.INT, Kind.INTS)
 
     def _bounds(self) -> str:
-        low = "" if self.low is None else f" {'above' if self.low_open else 'from'} {self.low:g}"
-        high = "" if self.high is None else f" {'below' if self.high_open else 'to'} {self.high:g}"
+        lowest, highest = _plain(self.low), _plain(self.high)
+        low = "" if self.low is None else f" {'above' if self.low_open else 'from'} {lowest}"
+        high = "" if self.high is None else f" {'below' if self.high_open else 'to'} {highest}"
         return low + high
 
     def _single(self, value: object, what: str) -> Any:
@@ -115,6 +116,11 @@ def _typed(kind: Kind, value: object) -> Any:
     if kind in (Kind.FLOAT, Kind.FLOATS):
         return float(value)
     return int(value) if value == int(value) and abs(value) <= INTEGER_LIMIT else None
+
+
+def _plain(bound: float | None) -> str:
+    """A bound as one reads it: all digits of a whole number."""
+    return str(bound) if bound is None or isinstance(bound, int) else f"{bound:g}"
 
 
 def _written(value: object) -> str:

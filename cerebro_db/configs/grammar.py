@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import ast
 import math
+import re
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from keyword import iskeyword
 from typing import Any
 
 from cerebro_db.configs.messages import shown
@@ -16,6 +18,8 @@ MAX_LENGTH = 64 * 1024
 MAX_DEPTH = 32
 MAX_INTEGER = 2**63 - 1
 _SHOWN = 80
+# Values that are a word without quotes.
+_WORDS = re.compile(r"=\s*([a-z]+)\s*(?=[,)\]}]|$)")
 _BRACKETS = {"(": 1, "[": 1, "{": 1, ")": -1, "]": -1, "}": -1}
 _PUNCTUATION = frozenset("_.,:=()[]{}+- \t\r\n")
 
@@ -119,7 +123,9 @@ def _expression(text: str, what: str, original: str | None = None) -> ast.expr:
             warnings.simplefilter("ignore")  # the parser warns about texts such as "1or 2"
             body = ast.parse(source, mode="eval").body
     except (SyntaxError, ValueError, MemoryError, RecursionError, OverflowError) as error:
-        raise _refused(what, given, "Python-like literals") from error
+        word = next((one for one in _WORDS.findall(given) if iskeyword(one)), None)
+        quoted = "" if word is None else f"; {word} is a keyword of Python, which only quotes allow"
+        raise _refused(what, given, f"Python-like literals{quoted}") from error
     for node in ast.walk(body):
         if isinstance(node, ast.Constant) and node.value == math.inf:
             node.kind = source  # the value does not tell how it was written

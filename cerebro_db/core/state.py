@@ -6,6 +6,7 @@ import math
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import Any
 
 from cerebro_db.core import events
@@ -238,7 +239,8 @@ class RunState:
         first = track.waiting[0]
         if self.spec.round_size(first) == 1 and self.spec.schedule not in GROUPED:
             return [first] if not track.begun else []
-        return [hop for hop in track.waiting if self.spec.base(hop) == track.done]
+        # They are sorted, so those of the round are in front: an epoch may have thousands behind them.
+        return list(takewhile(lambda hop: self.spec.base(hop) == track.done, track.waiting))
 
     @property
     def joinable(self) -> list[tuple[Hop, ...]]:

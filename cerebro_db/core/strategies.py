@@ -47,15 +47,24 @@ class StrategyKind:
 
     Attributes:
         parameters: of ``strategy_params``.
+        example: of ``strategy_params``; empty where there are none.
     """
 
     name: str
     parameters: tuple[Argument, ...] = ()
+    example: str = ""
+
+    @property
+    def hint(self) -> str:
+        """The call with parameters that are allowed."""
+        if not self.example:
+            return f"leave strategy_params out: strategy := {self.name!r} has none"
+        return f"strategy := {self.name!r}, strategy_params := {self.example!r}"
 
 
 _ROUNDS = whole("rounds", 1, 1, high=_MOST_ROUNDS)
 _WARM_UP = whole("warm_up", 1, 0, high=1_000_000)
-_BITS = whole("bits", 32, 8, high=32)
+_BITS = whole("bits", 32, None)
 _PROCESSORS = whole("processors", None, 1, high=_MOST_PROCESSORS)
 _GROUP = whole("group", None, 1, high=_MOST_PROCESSORS)
 _NEIGHBOURS = whole("neighbours", None, 1, high=_MOST_PROCESSORS)
@@ -71,12 +80,18 @@ KINDS: Mapping[str, StrategyKind] = MappingProxyType(
             StrategyKind(HOPPER),
             StrategyKind(ROTATION),
             StrategyKind(TASK),
-            StrategyKind(AVERAGING, (_ROUNDS, choice("optimizer", AVERAGE, AVERAGE, RESET))),
-            StrategyKind(ALLREDUCE, (_ROUNDS,)),
-            StrategyKind(PIPE, (_ROUNDS, _WARM_UP, _BITS)),
-            StrategyKind(AUTO, (_PROCESSORS, _GROUP, _NEIGHBOURS)),
-            StrategyKind(PARAMETER_SERVER, (_ROUNDS, _MODE)),
-            StrategyKind(GROUPS, (_ROUNDS, _GROUPS, _MOMENTUM, _PROBE_STEPS)),
+            StrategyKind(
+                AVERAGING,
+                (_ROUNDS, choice("optimizer", AVERAGE, AVERAGE, RESET)),
+                "rounds=4, optimizer=reset",
+            ),
+            StrategyKind(ALLREDUCE, (_ROUNDS,), "rounds=4"),
+            StrategyKind(PIPE, (_ROUNDS, _WARM_UP, _BITS), "warm_up=2, bits=16"),
+            StrategyKind(AUTO, (_PROCESSORS, _GROUP, _NEIGHBOURS), "processors=4, group=2"),
+            StrategyKind(PARAMETER_SERVER, (_ROUNDS, _MODE), "rounds=4, mode=asynchronous"),
+            StrategyKind(
+                GROUPS, (_ROUNDS, _GROUPS, _MOMENTUM, _PROBE_STEPS), "groups=2, momentum=kept"
+            ),
         )
     }
 )
@@ -111,7 +126,6 @@ class ChosenStrategy:
     text: str = ""
 
 
-@hinted("strategy := 'averaging', strategy_params := 'rounds=4, optimizer=reset'")
 def parse_strategy(name: str | None, params: str | None) -> ChosenStrategy:
     """A strategy as it was asked for.
 
@@ -124,12 +138,19 @@ def parse_strategy(name: str | None, params: str | None) -> ChosenStrategy:
             not one of its own, or out of bounds.
     """
     if not isinstance(name, str) or name not in KINDS:
-        if not isinstance(name, str) or not name:
-            got = "NULL" if name is None else shown(name)
-            raise InvalidArgument(f"strategy: got {got}; allowed: {_listed(KINDS)}")
-        raise unknown("strategy", "strategy", name, KINDS)
-    kind, given = KINDS[name], parse_keywords(params or "", "strategy_params")
-    given = {key: _bare(value) for key, value in given.items()}
+        with hinted("strategy := 'hopper' is the default, 'auto' that of cerebro_fit"):
+            if not isinstance(name, str) or not name:
+                got = "NULL" if name is None else shown(name)
+                raise InvalidArgument(f"strategy: got {got}; allowed: {_listed(KINDS)}")
+            raise unknown("strategy", "strategy", name, KINDS)
+    with hinted(KINDS[name].hint):
+        return _with_parameters(KINDS[name], params or "")
+
+
+def _with_parameters(kind: StrategyKind, params: str) -> ChosenStrategy:
+    """A strategy with the parameters of a text."""
+    name, parsed = kind.name, parse_keywords(params, "strategy_params")
+    given = {key: _bare(value) for key, value in parsed.items()}
     for key in given:
         if key not in {one.name for one in kind.parameters}:
             raise InvalidArgument(_not_its_own(kind, key))
@@ -220,7 +241,8 @@ def _not_its_own(kind: StrategyKind, key: str) -> str:
     message = f"strategy_params of {kind.name}: got {shown(key)}; allowed: {allowed}"
     if others:
         return f"{message}. It belongs to {_listed(others)}"
-    return f"{message}. {nearest(key, own)}" if own else message
+    near = nearest(key, own)
+    return message if near.startswith("Allowed") else f"{message}. {near}"
 
 
 def _listed(names: Any) -> str:

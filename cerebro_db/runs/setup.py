@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -217,8 +218,9 @@ def set_up(
     known = load_architectures(session, table, {row.model_id for row in rows})
     maker = Maker(packed, targets, validation is not None, request.seed or 0)
     configurations = maker.make(rows, known)
-    check_averages(request.chosen, configurations)
     chosen = request.chosen
+    check_rounds(chosen, configurations, packed)
+    check_averages(chosen, configurations)
     check_served(chosen.name, chosen.asynchrony, configurations, packed)
     spec = spec_of(request, packed, validation, configurations, len(configurations), sql)
     neighbours = int(session.run(*sql.neighbours(packed))[0][0])
@@ -516,6 +518,21 @@ def check_enough(strategy: str, num_workers: int | None, packed: PackedTable) ->
             f"num_workers: got {num_workers}; allowed with strategy := {strategy!r}: from {least}, as "
             f"each of the {least} partitions of {packed.relation.name} has a worker at the same time",
             hint=f"leave it out, or pack the source with num_partitions := {num_workers}",
+        )
+
+
+def check_rounds(
+    chosen: ChosenStrategy, configurations: Sequence[Configuration], packed: PackedTable
+) -> None:
+    """Refuse more rounds of an epoch than any configuration has batches for: the others would be empty."""
+    largest = max(one.rows for one in packed.partitions)
+    least = min(one.fit_params.batch_size for one in configurations)
+    most = math.ceil(largest / least)
+    if chosen.rounds > most:
+        raise InvalidArgument(
+            f"strategy_params of {chosen.name}: got rounds={chosen.rounds}; allowed: 1 to {most}, as the "
+            f"largest partition of {packed.relation.name} has {largest} rows, so {most} batches of {least}",
+            hint=f"rounds={most} ends a round after each batch",
         )
 
 

@@ -376,7 +376,7 @@ def test_fit() -> None:
         ("class_weight={'a': 1}", "whole number"),
         ("class_weight={0: -1}", "a number from 0"),
         ("class_weight={0: None}", "a number from 0"),
-        ("epochs=99999999999", "to 1e"),
+        ("epochs=99999999999", "to 1000000"),
     ],
 )
 def test_refused_fit(text: str, message: str) -> None:

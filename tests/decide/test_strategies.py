@@ -6,9 +6,9 @@ import pytest
 from run_states import planned, run_state, view
 
 from cerebro_db.core import events
-from cerebro_db.core.spec import ALLREDUCE, AVERAGING, TASK, Asynchrony, Hop
+from cerebro_db.core.spec import ALLREDUCE, AVERAGING, TASK, Asynchrony, Hop, RunSpec
 from cerebro_db.core.state import RunState
-from cerebro_db.core.strategies import parse_strategy
+from cerebro_db.core.strategies import KINDS, StrategyKind, parse_strategy
 from cerebro_db.core.tasks import Average, Join, Score, Task, Train
 from cerebro_db.decide import plan as plans
 from cerebro_db.decide import retention
@@ -119,6 +119,18 @@ def test_a_round_goes_on_with_the_parts_that_are_there() -> None:
     assert take(state, 0) == Average(1, 2)
 
 
+def test_the_hops_of_a_round_are_found_among_thousands(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever looks for them does not go through all that is planned."""
+    state = begun(AVERAGING, {1: 1.0}, rounds=2000)
+    looked_at: list[Hop] = []
+    base = RunSpec.base
+    monkeypatch.setattr(RunSpec, "base", lambda spec, hop: looked_at.append(hop) or base(spec, hop))
+    track = state.tracks[1]
+    assert len(track.waiting) >= 4000
+    assert state.ready(track) == [Hop(1, 1, 0, 0), Hop(1, 1, 1, 1)]
+    assert len(looked_at) == 3
+
+
 def test_a_round_that_is_made_together_waits_for_as_many_workers() -> None:
     state = begun(ALLREDUCE, {1: 1.0, 2: 5.0}, workers=3)
     second, first = state.ready(state.tracks[1]), state.ready(state.tracks[2])
@@ -176,6 +188,9 @@ def test_a_round_that_has_failed_is_joined_by_nobody_and_can_be_made_again() -> 
         ("averaging", "optimizer=keep", "one of 'average', 'reset'"),
         ("averaging", "rounds", "rounds"),
         ("pipe", "bits=12", "got bits=12; allowed: 32, 16 and 8"),
+        ("pipe", "bits=4", "got bits=4; allowed: 32, 16 and 8"),
+        ("pipe", "warm_up=-1", "warm_up=-1; it must be a whole number from 0 to 1000000"),
+        ("parameter_server", "mode=async", "Python-like literals; async is a keyword of Python"),
         ("allreduce", "bits=8", "got 'bits'; allowed: rounds. It belongs to 'pipe'"),
         ("parameter_server", "mode=stale", "one of 'synchronous', 'asynchronous'"),
         ("groups", "groups=0", "groups=0; it must be a whole number from 1"),
@@ -187,7 +202,25 @@ def test_wrong_strategies(name: str, params: str | None, told: str) -> None:
     with pytest.raises(InvalidArgument) as caught:
         parse_strategy(name, params)
     assert told in caught.value.message
-    assert caught.value.hint
+    # The hint is of the strategy that was asked for, and right.
+    is_known = name in KINDS
+    assert caught.value.hint == KINDS[name].hint if is_known else "'hopper'" in caught.value.hint
+
+
+def test_parameters_of_no_strategy_are_listed_once() -> None:
+    with pytest.raises(InvalidArgument) as caught:
+        parse_strategy("pipe", "width=3")
+    assert (
+        caught.value.message
+        == "strategy_params of pipe: got 'width'; allowed: rounds, warm_up, bits"
+    )
+
+
+@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
+def test_examples_are_allowed(kind: StrategyKind) -> None:
+    assert bool(kind.example) == bool(kind.parameters)
+    assert bool(parse_strategy(kind.name, kind.example).text) == bool(kind.parameters)
+    assert repr(kind.name) in kind.hint
 
 
 @pytest.mark.parametrize(

@@ -327,6 +327,7 @@ def resume(bench: Any, run_id: int) -> None:
         ),
         ({"strategy": "allreduce", "strategy_params": "optimizer=reset"}, "22023", "got 'optimizer'; allowed: rounds. It belongs to 'averaging'"),
         ({"strategy_params": "rounds=2"}, "22023", "strategy_params of hopper: got 'rounds'"),
+        ({"strategy": "averaging", "strategy_params": "rounds=9000"}, "22023", r"got rounds=9000; allowed: 1 to \d+, as the largest partition of \S+packed has \d+ rows, so \d+ batches of \d+"),
     ],
 )  # fmt: skip
 def test_bad_strategies(
