@@ -288,23 +288,27 @@ def _values(value: object, key: str, what: str) -> list[Any]:
 
 def _looks_like_range(values: list[Any]) -> bool:
     """As in MADlib: numbers followed by one text; after which there may be a step."""
-    if len(values) == _WITH_STEP and values[2] in DISTRIBUTIONS:
+    if _has_step(values):
         return True
     numbers = [isinstance(value, int | float) for value in values[:-1]]
     return bool(numbers) and all(numbers) and isinstance(values[-1], str)
 
 
+def _has_step(values: list[Any]) -> bool:
+    return len(values) == _WITH_STEP and values[2] in DISTRIBUTIONS
+
+
 def _range(values: list[Any], key: str, argument: Argument | None, what: str) -> Range:
     got = f"{what}: got the range {key}={shown(values)}"
-    step = values[3] if len(values) == _WITH_STEP and values[2] in DISTRIBUTIONS else 0.0
-    values = values[:3] if step else values
+    has_step = _has_step(values)
+    values, steps = (values[:3], values[3:]) if has_step else (values, [])
     if values[-1] not in DISTRIBUTIONS:
         raise InvalidArgument(f"{got}; {nearest(values[-1], DISTRIBUTIONS)}")
     if key in REFUSED_ARGUMENTS:
         raise InvalidArgument(f"{what}: got {key!r}; {REFUSED_ARGUMENTS[key]}")
     if argument is None or not argument.is_numeric():
         raise InvalidArgument(f"{got}; only parameters that are numbers can have a range")
-    if len(values) != 3 or not values[0] < values[1]:
+    if len(values) != 3 or not _ascends(*values[:2]):
         raise InvalidArgument(f"{got}; it must be [low, high, distribution] with low below high")
     low, high, distribution = values
     if distribution == "log" and low <= 0:
@@ -313,23 +317,31 @@ def _range(values: list[Any], key: str, argument: Argument | None, what: str) ->
         raise InvalidArgument(f"{got}; 'log_near_one' needs bounds below 1")
     for bound in (low, high):
         argument.validated(bound, what)
-    _check_step(step, low, high, distribution, argument.is_whole(), got)
-    return Range(float(low), float(high), distribution, argument.is_whole(), float(step))
+    whole = argument.is_whole()
+    step = _step(steps[0], (low, high), distribution, whole, got) if steps else 0.0
+    return Range(float(low), float(high), distribution, whole, step)
 
 
-def _check_step(
-    step: object, low: float, high: float, distribution: str, whole: bool, got: str
-) -> None:
-    """Refuses steps that do not lead from one bound towards the other."""
-    if step == 0.0:
-        return
-    is_number = isinstance(step, int | float) and not isinstance(step, bool)
-    if not is_number or not 0 < step <= high - low or distribution != "linear":  # type: ignore[operator]
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _ascends(low: Any, high: Any) -> bool:
+    return _is_number(low) and _is_number(high) and low < high
+
+
+def _step(
+    step: Any, bounds: tuple[float, float], distribution: str, whole: bool, got: str
+) -> float:
+    """The step of a range; refuses those that do not lead from one bound towards the other."""
+    low, high = bounds
+    if not _is_number(step) or not 0 < step <= high - low or distribution != "linear":
         raise InvalidArgument(
             f"{got}; allowed after 'linear': a step above 0, up to the distance of the bounds"
         )
-    if whole and step != int(step):  # type: ignore[call-overload]
+    if whole and step != int(step):
         raise InvalidArgument(f"{got}; the step of a whole number must be one")
+    return float(step)
 
 
 def _suited(name: str, dimension: Dimension, suits: Callable[[str, Any], bool]) -> Dimension | None:

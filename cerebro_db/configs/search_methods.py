@@ -61,6 +61,8 @@ class SearchMethod:
             raise InvalidArgument(
                 f"{what}: got r={found['r']}; allowed: 1 to R, which is {found['R']}"
             )
+        if "interval" in found:
+            _check_population(found, what)
         rungs = largest_bracket(found["R"], found["eta"]) + 1 if "skip_last" in found else 0
         if "skip_last" in found and found["skip_last"] >= rungs:
             raise InvalidArgument(
@@ -68,6 +70,20 @@ class SearchMethod:
                 f"R={found['R']} and eta={found['eta']} no bracket has more than {rungs} rungs"
             )
         return found
+
+
+def _check_population(found: Mapping[str, Any], what: str) -> None:
+    """Refuses a population that is never compared, or of which nobody is replaced."""
+    if found["interval"] > found["num_iterations"]:
+        raise InvalidArgument(
+            f"{what}: got interval={found['interval']}; allowed: 1 to num_iterations, which is "
+            f"{found['num_iterations']}"
+        )
+    if int(found["population"] * found["quantile"]) < 1:
+        raise InvalidArgument(
+            f"{what}: got population={found['population']} and quantile={found['quantile']}, by which "
+            "no member is replaced; allowed: at least 1 for population * quantile"
+        )
 
 
 def _epochs(name: str, default: int) -> Argument:

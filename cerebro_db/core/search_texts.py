@@ -183,9 +183,9 @@ def _check_brackets(r: int, eta: int, skip_last: int, what: str) -> None:
 
 # Names in texts, and the fields that they are.
 _STOPPING = {
-    "patience": whole("patience", 0, low=0, high=MAX_EPOCHS),
+    "patience": whole("patience", 0, low=1, high=MAX_EPOCHS),
     "least_improvement": number("min_delta", 0.0),
-    "median_after": whole("median_after", 0, low=0, high=MAX_CONFIGURATIONS),
+    "median_after": whole("median_after", 0, low=1, high=MAX_CONFIGURATIONS),
     "first_epoch": whole("first_epoch", 1, low=1, high=MAX_EPOCHS),
     "target": number("target", math.nan, low=None),
 }
@@ -271,7 +271,17 @@ def monitors_of_aims(
         InvalidArgument: the configuration has no such metric, or nobody knows which way is better.
     """
     wanted = aims or (Aim("val_loss" if validated else "loss"),)
-    return tuple(_monitor(aim, metrics, validated=validated) for aim in wanted)
+    found = tuple(_monitor(aim, metrics, validated=validated) for aim in wanted)
+    named: dict[str, str] = {}
+    for aim, monitor in zip(wanted, found, strict=True):
+        other = named.setdefault(monitor.name, aim.monitor)
+        if other != aim.monitor:
+            raise InvalidArgument(
+                f"objective: got {shown(other)} and {shown(aim.monitor)}, two names of one metric; "
+                "allowed: each metric once",
+                hint="objective is such as 'val_accuracy, val_loss'",
+            )
+    return found
 
 
 def _monitor(aim: Aim, metrics: Mapping[str, str], *, validated: bool) -> Monitor:

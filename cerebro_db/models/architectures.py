@@ -58,7 +58,7 @@ def load_architectures(
     wrong = sorted(set(model_ids) - set(found)) or sorted({i for i in found if found.count(i) > 1})
     if wrong:
         raise InvalidArgument(
-            f"got the model_ids {wrong}, which {table.name} does not have exactly once",
+            f"model_ids: got {wrong}; allowed: ids that {table.name} has exactly once",
             hint=f"SELECT model_id FROM {table.name} shows those there are",
         )
     limits = ArchitectureLimits.of(settings)

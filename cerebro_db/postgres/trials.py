@@ -76,6 +76,12 @@ def trials_of(session: Session, run_id: int) -> list[Trial]:
     return [_trial(row) for row in session.run(_TRIALS, (run_id,))]
 
 
+def status_of_trial(session: Session, run_id: int, mst_key: int) -> str:
+    """The status of a trial that is there, as the view has it."""
+    query = "SELECT status FROM cerebro.trials WHERE run_id = %s AND mst_key = %s"
+    return str(session.run(query, (run_id, mst_key))[0][0])
+
+
 def _trial(row: tuple[Any, ...]) -> Trial:
     facts = dict(zip((field.name for field in fields(Trial)), row, strict=True))
     values = facts["objectives"] or ()

@@ -82,9 +82,11 @@ class Report:
             self._told += 1
             spent = self._clock() - self._began
             speed = self._rows / spent if spent > 0 else 0.0
+            # Later ones of a search may come to the same epoch.
+            so_far = " so far" if self._state.spec.is_open else ""
             self.notify(
                 f"epoch {self._told} of {self._last}: {self._state.trained[self._told]} "
-                f"configurations, {self.elapsed:.1f} s, {speed:,.0f} rows/s{self._best(self._told)}"
+                f"configurations{so_far}, {self.elapsed:.1f} s, {speed:,.0f} rows/s{self._best(self._told)}"
             )
 
     @property

@@ -55,6 +55,7 @@ from cerebro_db.runs.request import FitRequest
 from cerebro_db.runs.search_results import selection_name
 from cerebro_db.runs.setup import RunSetup, check_output, output_of, spec_of, threads_of
 from cerebro_db.runs.stored import probes_of
+from cerebro_db.scoring.prediction_models import LOSS
 
 
 @dataclass(frozen=True)
@@ -283,7 +284,7 @@ def _spec(
         budget=asked.budget,
         seed=(asked.seed if asked.random_state is None else asked.random_state) or 0,
         deterministic=asked.deterministic,
-        goal=probes[0].goal,
+        goal=LOSS if objectives[0].metric == LOSS else probes[0].goal,
         measured=tuple(name for name in tables if name in wanted),
         given=asked.given,
     )

@@ -14,6 +14,7 @@ from cerebro_db.errors import InvalidArgument, WrongRunStatus
 from cerebro_db.postgres.catalog import GOING_ON, Catalog
 from cerebro_db.postgres.control import control_session
 from cerebro_db.postgres.sessions import POLL_SECONDS, SessionPool
+from cerebro_db.postgres.trials import status_of_trial
 from cerebro_db.runs.request import MAX_ITERATIONS
 
 # A driver looks for requests once a second at least, but not while it writes the output tables.
@@ -57,8 +58,7 @@ def stop(pool: SessionPool, run_id: int | None, mst_key: int | None) -> str:
     """
     _ask(pool, run_id, "stop", _key(mst_key), {})
     with control_session(pool, None) as control:
-        found = Catalog(control).configurations(run_id or 0)
-        return next(status for row, status, _ in found if row.mst_key == mst_key)
+        return status_of_trial(control, run_id or 0, _key(mst_key))
 
 
 def clone(
@@ -144,9 +144,13 @@ def _ask(
 
 def _check_going_on(run_id: int, status: str) -> None:
     if status not in GOING_ON:
-        function = "extend" if status == "finished" else "resume"
+        hint = (
+            f"cerebro.cerebro_extend({run_id}, automl_params), with a larger budget, goes on with it"
+            if status == "finished"
+            else f"SELECT cerebro.cerebro_resume({run_id}) goes on with one that is {status}"
+        )
         raise WrongRunStatus(
             f"run_id: got {run_id}, which is {status}; allowed: a search that is "
             f"{' or '.join(GOING_ON)}",
-            hint=f"SELECT cerebro.cerebro_{function}({run_id}) goes on with one that is {status}",
+            hint=hint,
         )

@@ -13,7 +13,7 @@ from cerebro_db.postgres.names import QualifiedName
 from cerebro_db.postgres.outputs import Outputs, new_outputs
 from cerebro_db.postgres.relations import new_name
 from cerebro_db.postgres.sessions import Session
-from cerebro_db.postgres.table_kinds import CONFIGURATIONS
+from cerebro_db.postgres.table_kinds import CONFIGURATIONS, MODELS
 from cerebro_db.postgres.trials import Trial, trials_of
 from cerebro_db.runs.setup import RunSetup
 
@@ -48,6 +48,13 @@ def selection_name(
         raise InvalidArgument(
             f"{ROLE}: got {outputs.name}, which is model_output_table; allowed: another name, or NULL"
         )
+    models = [output.suffixed(suffix) for suffix in MODELS.suffixes]
+    for made in map(outputs.table, outputs.suffixes):
+        if made in models:
+            raise InvalidArgument(
+                f"{ROLE}: got {outputs.name}, for which {made} is made, as it is for "
+                "model_output_table; allowed: another name, or NULL"
+            )
     return str(outputs.name)
 
 

@@ -87,6 +87,9 @@ def test_methods(
         ("successive_halving", "num_configs=0", "got num_configs=0", ""),
         ("pbt", "population=1", "got population=1; it must be a whole number from 2", ""),
         ("pbt", "quantile=0", "got quantile=0", ""),
+        ("pbt", "population=3", "got population=3 and quantile=0.25, by which no member is replaced; "
+         "allowed: at least 1 for population * quantile", ""),
+        ("pbt", "interval=3, num_iterations=2", "got interval=3; allowed: 1 to num_iterations, which is 2", ""),
         ("pbt", "quantile=0.51", "got quantile=0.51", ""),
         ("pbt", "resample=1.5", "got resample=1.5", ""),
         ("grid", "num_iterations=True", "got num_iterations=True", ""),
@@ -165,6 +168,8 @@ def test_what_objectives_mean_for_a_configuration() -> None:
         ("val_acuracy", True, "objective: got 'val_acuracy'; allowed: loss, accuracy", "'val_accuracy'"),
         ("val_loss", False, "objective: got 'val_loss'; allowed: loss, accuracy", "validation_table"),
         ("precision", True, "objective: got 'precision'", "Allowed"),
+        ("val_loss, val_accuracy, val_acc", True, "objective: got 'val_accuracy' and 'val_acc', two names of one "
+         "metric; allowed: each metric once", "val_accuracy, val_loss"),
         ("true_positives", True, "nobody knows whether more is better", "true_positives(mode=max)"),
     ],
 )  # fmt: skip
@@ -191,6 +196,8 @@ def test_early_stopping() -> None:
     ("text", "told"),
     [
         ("patience=-1", "got patience=-1"),
+        ("patience=0", "got patience=0; it must be a whole number from 1"),
+        ("median_after=0", "got median_after=0; it must be a whole number from 1"),
         ("patience=1.5", "got patience=1.5"),
         ("patience=2, min_delta=-1", "got min_delta=-1"),
         ("min_delta=0.1", "got min_delta without patience"),

@@ -111,6 +111,26 @@ def test_the_best_is_chosen(bench: Any, found: tuple[str, int]) -> None:
     )  # fmt: skip
 
 
+def test_a_search_for_the_loss_is_ranked_by_it_everywhere(bench: Any, search: Search) -> None:
+    """By default it looks for the loss, whatever metrics there are."""
+    name, run_id = search(
+        automl_method="random", automl_params="num_configs=16, num_iterations=2",
+        compile_params_grid=COMPILE.replace("0.1, 'log'", "1.0, 'log'"),
+        model_selection_table="least_loss",
+    )  # fmt: skip
+    by_loss = "ORDER BY validation_loss_final, mst_key"
+    expected = bench.column(f"SELECT mst_key FROM {name}_info {by_loss}")
+    ranked = "SELECT mst_key FROM {} WHERE run_id = %s ORDER BY rank"
+    assert expected[:1] == bench.column("SELECT mst_key FROM least_loss")
+    assert expected == bench.column(ranked.format("cerebro.trials"), (run_id,))
+    assert expected == bench.column(ranked.format("cerebro.leaderboard"), (run_id,))
+    progress = "SELECT best_mst_key FROM cerebro.progress WHERE run_id = %s"
+    assert bench.value(progress, (run_id,)) == expected[0]
+    # By accuracy the order is another one.
+    by_accuracy = f"ORDER BY validation_metrics_final DESC, {by_loss.removeprefix('ORDER BY ')}"
+    assert bench.column(f"SELECT mst_key FROM {name}_info {by_accuracy}") != expected
+
+
 def test_the_trials_tell_why(bench: Any, found: tuple[str, int]) -> None:
     _, run_id = found
     rows = bench.fetch(
@@ -310,8 +330,12 @@ def test_bad_arguments_for_what_is_done_again(
         ({"model_selection_table": "blobs"}, "42P07", "blobs exists already"),
         ({"model_output_table": "twice", "model_selection_table": "twice"}, "22023",
          "model_selection_table: got public.twice, which is model_output_table"),
+        ({"model_output_table": "twice", "model_selection_table": "twice_info"}, "22023",
+         "got public.twice_info, for which public.twice_info is made, as it is for model_output_table"),
+        ({"model_output_table": "twice_summary", "model_selection_table": "twice"}, "22023",
+         "got public.twice, for which public.twice_summary is made"),
         ({"model_id_list": None}, "22023", "model_id_list: got no model"),
-        ({"model_id_list": [77]}, "22023", "77"),
+        ({"model_id_list": [1, 77]}, "22023", r"model_ids: got \[77\]; allowed: ids that public.models has exactly once"),
         ({"compile_params_grid": "{}"}, "22023", "'optimizer_params_list' is missing"),
         ({"compile_params_grid": COMPILE.replace("Adam", "Adagrda")}, "22023", "Did you mean 'Adagrad'"),
         ({"compile_params_grid": COMPILE.replace("'metrics'", "'dropout': [0.1], 'metrics'"),

@@ -83,8 +83,9 @@ def long_trial(bench: Any, run_id: int) -> int:
 
 def test_a_trial_is_stopped(bench: Any, going_on: int) -> None:
     key = long_trial(bench, going_on)
-    bench.value("SELECT cerebro_stop_config(%s, %s)", (going_on, key))
-    assert trial(bench, going_on, key)["status"] in ("stopped", "cancelled")
+    status = bench.value("SELECT cerebro_stop_config(%s, %s)", (going_on, key))
+    assert status == trial(bench, going_on, key)["status"]
+    assert status in ("stopped", "cancelled")
     with pytest.raises(psycopg2.Error, match=f"mst_key: got {key}; allowed") as caught:
         bench.value("SELECT cerebro_stop_config(%s, %s)", (going_on, key))
     assert caught.value.pgcode == "22023"
@@ -221,7 +222,7 @@ def test_the_command_line_steers(bench: Any, going_on: int) -> None:
     copy = int(cloned.stdout.split("trial ")[1].split()[0])
     assert "lr=0.03125" in trial(bench, going_on, copy)["compile_params"]
     stopped = cli(bench, "stop-config", going_on, key)
-    assert stopped.stdout == f"run {going_on}: trial {key} is finished\n"
+    assert stopped.stdout == f"run {going_on}: trial {key} is stopped\n"
     narrowed = cli(bench, "narrow", going_on, "--fit-params-grid", "{'batch_size': [16]}")
     assert (narrowed.returncode, narrowed.stderr) == (0, "")
     narrow = "SELECT decided_by FROM cerebro.decisions WHERE run_id = %s AND action = 'narrow'"
@@ -246,6 +247,7 @@ def test_only_a_search_that_goes_on(bench: Any, call: str) -> None:
     with pytest.raises(psycopg2.Error, match=f"got {run_id}, which is finished") as caught:
         bench.value(f"SELECT {call.format(run_id)}")
     assert caught.value.pgcode == "55000"
+    assert "automl_params), with a larger budget" in caught.value.diag.message_hint
     fit = bench.value(
         "SELECT cerebro_fit_multiple('packed', 'fit_' || md5(%s), 'configs', 1)", (call,)
     )

@@ -86,6 +86,16 @@ def test_epochs_are_told_to_the_last_one_that_somebody_trained_in() -> None:
     ]
 
 
+def test_others_of_a_search_may_come_to_an_epoch_later() -> None:
+    state = run_state({1: 1.0}, [0], epochs=1, is_open=True)
+    planned(state, [Hop(1, 1, 0, 0)])
+    report, lines = report_of(state)
+    do(state, Hop(1, 1, 0, 0))
+    state.apply(events.Scored(1, (1,)))
+    report.epochs()
+    assert epochs(lines) == ["epoch 1 of 1: 1 configurations so far"]
+
+
 def test_what_an_earlier_driver_told_is_not_told_again() -> None:
     state = two()
     get_ahead(state)
