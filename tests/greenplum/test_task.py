@@ -14,7 +14,12 @@ from servers import connected
 
 from cerebro_db.postgres.client import Client
 from cerebro_db.postgres.dialects.greenplum_training import GreenplumTraining
-from cerebro_db.postgres.dialects.postgresql_training import HopOrder, ScanOrder, Statement
+from cerebro_db.postgres.dialects.postgresql_training import (
+    HopOrder,
+    ScanOrder,
+    Statement,
+    StateTables,
+)
 from cerebro_db.postgres.packed import PackedTable
 from cerebro_db.runs.driver import fit_multiple
 from cerebro_db.runs.request import FitRequest
@@ -95,11 +100,19 @@ def test_a_worker_trains_whole_configurations_on_its_segment_to_the_bits_of_hopp
 
 
 class Noted(GreenplumTraining):
-    """Statements of a run that are remembered."""
+    """Statements of a run that are remembered.
 
-    def __init__(self) -> None:
+    Args:
+        settings: further ones of workers.
+    """
+
+    def __init__(self, settings: str = "") -> None:
+        self._settings = settings
         self.hop_orders: list[HopOrder] = []
         self.scan_orders: list[tuple[str, ScanOrder]] = []
+
+    def worker_settings(self, states: StateTables) -> str:
+        return super().worker_settings(states) + self._settings
 
     def hop(self, packed: PackedTable, order: HopOrder) -> Statement:
         self.hop_orders.append(order)
@@ -119,9 +132,11 @@ class Noted(GreenplumTraining):
         )
 
 
-def noted_run(bench: Sql, packed: str, configs: str, epochs: int, **more: Any) -> tuple[Noted, str]:
+def noted_run(
+    bench: Sql, packed: str, configs: str, epochs: int, noted: Noted | None = None, **more: Any
+) -> tuple[Noted, str]:
     """A run of a driver here, whose statements are remembered, and its output."""
-    client, noted, out = Client.of(bench.dsn), Noted(), next(_names)
+    client, noted, out = Client.of(bench.dsn), noted or Noted(), next(_names)
     client.dialect.training = noted
     request = FitRequest(
         packed, out, configs, epochs, strategy="task", search_path=client.search_path,
@@ -161,13 +176,9 @@ def test_rows_that_no_worker_can_keep_move_again_and_give_the_same_bits(
         bench.run("SELECT cerebro_set('cache_mb', NULL)")
     assert bench.fetch(weights.format(out)) == calm
     assert sum(small.reads().values()) > partitions * 2
-    # Without any cache each pass over the rows is one of the statement, which sorts them in files here.
-    database = bench.value("SELECT current_database()")
-    bench.run(f"ALTER DATABASE {database} SET statement_mem = '1MB'")
-    try:
-        none, out = noted_run(bench, "wide_packed", "wide_configs", 2, use_caching=False)
-    finally:
-        bench.run(f"ALTER DATABASE {database} RESET statement_mem")
+    # Without any cache each pass over the rows is one of the statement, which has too little memory here.
+    little = Noted("; SET statement_mem = '2MB'")
+    none, out = noted_run(bench, "wide_packed", "wide_configs", 2, little, use_caching=False)
     assert bench.fetch(weights.format(out)) == calm
     assert {order.passes for order in none.hop_orders} == {1, 2}
     assert all(order.reads for order in none.hop_orders)
