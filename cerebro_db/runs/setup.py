@@ -360,11 +360,12 @@ def with_groups(
     wanted = request.num_workers
     if spec.use_gpus or (packed.is_spread and wanted not in (None, partitions)):
         most = 1
+    for name, given in (("group", chosen.group), ("neighbours", chosen.neighbours)):
+        if given is not None and given > partitions:
+            raise InvalidArgument(
+                f"strategy_params: got {name}={given}; allowed: 1 to {partitions}, the number of partitions"
+            )
     most = min(most, chosen.group or partitions, wanted or partitions)
-    if (chosen.neighbours or 0) > partitions:
-        raise InvalidArgument(
-            f"strategy_params: got neighbours={chosen.neighbours}; allowed: 1 to {partitions}, the number of partitions"
-        )
     neighbours = chosen.neighbours or neighbours
     neighbours = 0 if neighbours == partitions else neighbours
     here = neighbours or partitions  # of one host, whose processors are those that are known

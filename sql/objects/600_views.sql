@@ -263,15 +263,21 @@ WITH hops AS (
       LEFT JOIN hops h ON h.run_id = r.run_id
       LEFT JOIN configurations c ON c.run_id = r.run_id
 ), epochs AS (
-    SELECT p.run_id, min(p.epoch) AS epoch
-      FROM cerebro._plan p
-      JOIN cerebro._configurations c
-        ON c.run_id = p.run_id AND c.mst_key = p.mst_key AND c.status NOT IN ('failed', 'cancelled')
-       AND p.epoch <= coalesce(c.stopped_epoch, p.epoch)
-     WHERE NOT EXISTS (SELECT 1 FROM cerebro._hops h
-                        WHERE h.run_id = p.run_id AND h.mst_key = p.mst_key
-                          AND h.epoch = p.epoch AND h.position = p.position)
-     GROUP BY p.run_id
+    -- Groups and no anti-join: with statistics that are old that is a loop over all hops for each hop of the plan.
+    SELECT q.run_id, min(q.epoch) AS epoch
+      FROM (SELECT u.run_id, u.epoch
+              FROM (SELECT p.run_id, p.mst_key, p.epoch, p.position, NULL::integer AS done
+                      FROM cerebro._plan p
+                      JOIN cerebro._configurations c
+                        ON c.run_id = p.run_id AND c.mst_key = p.mst_key
+                       AND c.status NOT IN ('failed', 'cancelled')
+                       AND p.epoch <= coalesce(c.stopped_epoch, p.epoch)
+                     UNION ALL
+                    SELECT h.run_id, h.mst_key, h.epoch, h.position, 1
+                      FROM cerebro._hops h) u
+             GROUP BY u.run_id, u.mst_key, u.epoch, u.position
+            HAVING count(u.done) = 0) q
+     GROUP BY q.run_id
 )
 SELECT r.run_id, r.name, r.status,
        coalesce(e.epoch, CASE WHEN p.done > 0 THEN r.num_iterations ELSE 0 END) AS epoch,

@@ -118,19 +118,20 @@ def test_processors_are_those_of_all_hosts(
     assert found.processors == processors
 
 
-def test_neighbours_are_of_the_partitions() -> None:
-    def found(neighbours: int) -> RunSpec:
+def test_groups_and_neighbours_are_of_the_partitions() -> None:
+    def found(params: str) -> RunSpec:
         request = FitRequest(
-            "packed", "out", "configs", 10, strategy=AUTO, cores=2,
-            strategy_params=f"neighbours={neighbours}",
-        )  # fmt: skip
+            "packed", "out", "configs", 10, strategy=AUTO, cores=2, strategy_params=params
+        )
         spec = RunSpec(10, 0, 10, {"training": tuple(range(4))}, schedule=AUTO)
         return with_groups(spec, request, table(4, is_spread=True), [costly(1)], 4, 0)
 
-    with pytest.raises(InvalidArgument, match=r"got neighbours=64; allowed: 1 to 4"):
-        found(64)
-    assert found(4).neighbours == 0  # all on one host
-    assert found(3).processors == 2
+    for params in ("neighbours=64", "group=64"):
+        with pytest.raises(InvalidArgument, match=f"got {params}; allowed: 1 to 4"):
+            found(params)
+    assert found("neighbours=4").neighbours == 0  # all on one host
+    assert found("neighbours=3").processors == 2
+    assert found("group=4").processors == 2
 
 
 def large(
