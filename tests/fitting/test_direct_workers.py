@@ -107,13 +107,10 @@ def test_a_hop_that_nobody_wants_any_more_is_given_up(
     bench.run("SELECT cerebro_drop_run(%s)", (run_id,))
 
 
-def test_who_may_join(
-    bench: Any, calm: list[Any], worker: Callable[..., Worker], has_segments: bool
-) -> None:
-    other = "rotation" if has_segments else "task"
-    run_id = paused(bench, "direct_refused", f", strategy := '{other}'")
+def test_who_may_join(bench: Any, calm: list[Any], worker: Callable[..., Worker]) -> None:
+    run_id = paused(bench, "direct_refused", ", strategy := 'auto'")
     refused: list[tuple[Callable[[DirectSession], Any], type[CerebroError], str]] = [
-        (lambda one: one.find(run_id), NotSupported, f"got a run with the strategy '{other}'; allowed: 'hopper'"),
+        (lambda one: one.find(run_id), NotSupported, "got a run with the strategy 'auto'; allowed: 'hopper'"),
         (lambda one: one.find(0), UndefinedRun, "--run: got 0; role .* has no run of that number"),
     ]  # fmt: skip
     bench.run(
