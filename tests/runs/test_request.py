@@ -25,7 +25,7 @@ def test_numbers_out_of_range_are_refused(changes: dict[str, int | None]) -> Non
 
 
 def test_strategies_that_a_server_has_not_are_refused_with_what_does_the_same() -> None:
-    refused = {True: {"task", "parameter_server", "groups"}, False: {"rotation"}}
+    refused = {True: {"parameter_server", "groups"}, False: {"rotation"}}
     for has_segments, names in refused.items():
         dialect = dialect_of(90426 if has_segments else 150000, has_segments)
         for name in KINDS:
