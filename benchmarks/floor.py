@@ -38,7 +38,7 @@ def prepare(
 
     configure(threads)
     from cerebro_db.training.hop import Programs
-    from cerebro_db.training.scan import Scorers
+    from cerebro_db.training.scores.scan import Scorers
     from cerebro_db.training.tasks import Architectures, recipe_of
 
     partitions = load_partitions(folder, buffers)
@@ -90,7 +90,7 @@ def pieces(recipe: Any, partition: Any, seed: int, epoch: int, key: int) -> list
 
 
 def _accuracy(job: Job, scorer: Any, partitions: dict[int, Any], known: Any) -> float:
-    from cerebro_db.training.scan import combine
+    from cerebro_db.training.scores.scan import combine
 
     partials = [
         scorer.measure(features, targets).to_json()

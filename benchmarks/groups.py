@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from cerebro_db.training.environment import configure
-from cerebro_db.training.updates import GroupModel, halved
+from cerebro_db.training.peers.updates import GroupModel, halved
 
 _ROWS, _CLASSES = (28, 28, 1), 10
 _COMPILE = "loss='sparse_categorical_crossentropy',optimizer='SGD(lr=0.01,momentum=0.9)'"
@@ -96,10 +96,10 @@ def _work(
 ) -> None:
     configure(1, False, None)
     from cerebro_db.training.hop import HopTask, Programs, RoundPart
-    from cerebro_db.training.parameter_server import Served
     from cerebro_db.training.partitions import Buffers, PartitionCache, RowOrder
-    from cerebro_db.training.peers import Meeting
-    from cerebro_db.training.served import ServedHop
+    from cerebro_db.training.peers.parameter_server import Served
+    from cerebro_db.training.peers.peers import Meeting
+    from cerebro_db.training.peers.served import ServedHop
     from cerebro_db.training.state import to_bytes
 
     recipe, programs, cache = _recipe(batch), Programs(), PartitionCache(0)
@@ -141,7 +141,7 @@ def _work(
 
 def _alone(program: Any, server: Any, x: np.ndarray, y: np.ndarray, workers: int) -> Costs:
     """Costs of one process while all others wait."""
-    from cerebro_db.training.peers import mean_of
+    from cerebro_db.training.peers.peers import mean_of
 
     slots = np.zeros((workers, program.gradient_size), np.float32)
     _, slots[:] = program.gradients(x, y)
@@ -176,10 +176,10 @@ def _recipe(batch: int) -> Any:
 
     import keras
 
-    from cerebro_db.configs.architecture import check_architecture, fingerprint
-    from cerebro_db.configs.parameters import parse_compile_params, parse_fit_params
+    from cerebro_db.configs.architectures.architecture import check_architecture, fingerprint
+    from cerebro_db.configs.grids.parameters import parse_compile_params, parse_fit_params
     from cerebro_db.training.program import Recipe
-    from cerebro_db.training.targets import TargetFacts
+    from cerebro_db.training.scores.targets import TargetFacts
 
     layers = keras.layers
     model = keras.Sequential(

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from cerebro_db.configs.architecture import check_architecture
+from cerebro_db.configs.architectures.architecture import check_architecture
 from cerebro_db.core.spec import Configuration
 from cerebro_db.decide.plan import plan_epoch
 from cerebro_db.executors.tasks import TaskWriter

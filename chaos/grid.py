@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cerebro_db.configs.brackets import brackets
+from cerebro_db.configs.grids.brackets import brackets
 from cerebro_db.core.spec import AUTO, HOPPER, SIDE_BY_SIDE
 from chaos.server import Server
 

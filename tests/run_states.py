@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from cerebro_db.configs.parameters import parse_compile_params, parse_fit_params
+from cerebro_db.configs.grids.parameters import parse_compile_params, parse_fit_params
 from cerebro_db.core import events
 from cerebro_db.core.spec import TRAINING, Architecture, Configuration, Hop, RunSpec, Workers
 from cerebro_db.core.state import RunState

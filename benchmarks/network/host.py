@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.network.links import HOSTS, Links
-from cerebro_db.training.peers import CODINGS
+from cerebro_db.training.peers.peers import CODINGS
 
 _STATE_ARRAYS = 3  # weights, and two slots of Adam
 _RATE = np.float32(0.5)  # of learning; such that sums stay exact

@@ -81,8 +81,8 @@ def search(
 ) -> None:
     """Searches like cerebro_search, with its driver in this process."""
     from cerebro_db.cli.watching import driven
-    from cerebro_db.runs.search import search as run_search
-    from cerebro_db.runs.search_arguments import SearchArguments
+    from cerebro_db.runs.searches.arguments import SearchArguments
+    from cerebro_db.runs.searches.search import search as run_search
 
     client = client_of(dsn)
     request = SearchArguments(

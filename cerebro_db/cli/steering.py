@@ -37,8 +37,8 @@ def add_configs(
     as_json: AsJson = False,
 ) -> None:
     """Adds every combination of models and parameters to a search, like cerebro_add_configs."""
-    from cerebro_db.configs.model_selection import combine
-    from cerebro_db.runs import search_requests
+    from cerebro_db.configs.grids.model_selection import combine
+    from cerebro_db.runs.searches import requests as search_requests
 
     rows = combine(model_id, compile_params, fit_params)
     texts = [(one.model_id, one.compile_params, one.fit_params) for one in rows]
@@ -49,7 +49,7 @@ def add_configs(
 
 def stop_config(run_id: RunId, mst_key: MstKey, dsn: Dsn = "", as_json: AsJson = False) -> None:
     """Stops a trial of a search, like cerebro_stop_config."""
-    from cerebro_db.runs import search_requests
+    from cerebro_db.runs.searches import requests as search_requests
 
     status = search_requests.stop(client_of(dsn).pool, run_id, mst_key)
     line = f"run {run_id}: trial {mst_key} is {status}"
@@ -66,8 +66,8 @@ def clone(
 ) -> None:
     """Begins a trial with the state of another one, like cerebro_clone."""
     from cerebro_db.postgres.control import control_session
-    from cerebro_db.runs import search_requests
-    from cerebro_db.runs.steering import changed_trial
+    from cerebro_db.runs.searches import requests as search_requests
+    from cerebro_db.runs.searches.steering import changed_trial
 
     pool = client_of(dsn).pool
     with control_session(pool, None) as session:
@@ -88,8 +88,8 @@ def narrow(
 ) -> None:
     """Has a search propose from another space from now on, like cerebro_narrow."""
     from cerebro_db.postgres.control import control_session
-    from cerebro_db.runs import search_requests
-    from cerebro_db.runs.steering import narrowed_space
+    from cerebro_db.runs.searches import requests as search_requests
+    from cerebro_db.runs.searches.steering import narrowed_space
 
     pool = client_of(dsn).pool
     with control_session(pool, None) as session:
@@ -112,7 +112,7 @@ def extend(
     as_json: AsJson = False,
 ) -> None:
     """Goes on with a search that has ended, like cerebro_extend, with its driver in this process."""
-    from cerebro_db.runs import search_again
+    from cerebro_db.runs.searches import again as search_again
 
     client = client_of(dsn)
     with cancellable():
@@ -133,7 +133,7 @@ def replay(
     as_json: AsJson = False,
 ) -> None:
     """Makes a run again by what it has recorded, like cerebro_replay, with its driver in this process."""
-    from cerebro_db.runs import search_again
+    from cerebro_db.runs.searches import again as search_again
 
     client = client_of(dsn)
     request = search_again.ReplayRequest(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from cerebro_db.configs.parameters import COMPILE_KEYS, FIT_KEYS
+from cerebro_db.configs.grids.parameters import COMPILE_KEYS, FIT_KEYS
 from cerebro_db.errors import InvalidArgument
 
 Grid = Mapping[str, Any]

@@ -6,12 +6,17 @@ import re
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from cerebro_db.configs.arguments import unknown
-from cerebro_db.configs.grammar import Call
-from cerebro_db.configs.losses import LOSSES, REFUSED_LOSSES, Loss
+from cerebro_db.configs.functions.losses import LOSSES, REFUSED_LOSSES, Loss
+from cerebro_db.configs.functions.metrics import METRICS, REFUSED_METRICS, Metric
+from cerebro_db.configs.functions.optimizers import (
+    OPTIMIZERS,
+    REFUSED_OPTIMIZERS,
+    SCHEDULES,
+    Optimizer,
+)
+from cerebro_db.configs.grids.arguments import unknown
+from cerebro_db.configs.grids.grammar import Call
 from cerebro_db.configs.messages import shown
-from cerebro_db.configs.metrics import METRICS, REFUSED_METRICS, Metric
-from cerebro_db.configs.optimizers import OPTIMIZERS, REFUSED_OPTIMIZERS, SCHEDULES, Optimizer
 from cerebro_db.errors import InvalidArgument
 
 # Names of Keras and of registered functions never meet: these are written custom.name.

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from cerebro_db.core.spec import TRAINING, VALIDATION
 
 if TYPE_CHECKING:
-    from cerebro_db.configs.grid import Grid
+    from cerebro_db.configs.grids.grid import Grid
 
 UNLIMITED = 2**63 - 1
 AUTO, MAXIMISE, MINIMISE = "auto", "max", "min"
@@ -37,14 +37,14 @@ class Space:
     @functools.cached_property
     def compile_grid(self) -> Grid:
         """The compile parameters, parsed."""
-        from cerebro_db.configs.grid import parse_compile_grid  # which needs NumPy
+        from cerebro_db.configs.grids.grid import parse_compile_grid  # which needs NumPy
 
         return replace(parse_compile_grid(self.compile_params_grid), without=self.left_out)
 
     @functools.cached_property
     def fit_grid(self) -> Grid:
         """The fit parameters, parsed."""
-        from cerebro_db.configs.grid import parse_fit_grid
+        from cerebro_db.configs.grids.grid import parse_fit_grid
 
         return parse_fit_grid(self.fit_params_grid)
 

@@ -7,9 +7,14 @@ import json
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 
-from cerebro_db.configs.memory import ArchitectureFacts
-from cerebro_db.configs.model_outputs import OutputSpec, output_names, outputs_of, with_all_metrics
-from cerebro_db.configs.parameters import CompileParams, FitParams
+from cerebro_db.configs.architectures.memory import ArchitectureFacts
+from cerebro_db.configs.architectures.outputs import (
+    OutputSpec,
+    output_names,
+    outputs_of,
+    with_all_metrics,
+)
+from cerebro_db.configs.grids.parameters import CompileParams, FitParams
 
 TRAINING, VALIDATION = "training", "validation"
 HOPPER, ROTATION = "hopper", "rotation"

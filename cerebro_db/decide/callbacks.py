@@ -9,7 +9,7 @@ from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from cerebro_db.configs.callbacks import (
+from cerebro_db.configs.functions.callbacks import (
     EARLY_STOPPING,
     MONITORING,
     PLATEAU,
@@ -18,7 +18,7 @@ from cerebro_db.configs.callbacks import (
     Monitor,
     monitor_of,
 )
-from cerebro_db.configs.parameters import CompileParams, FitParams
+from cerebro_db.configs.grids.parameters import CompileParams, FitParams
 from cerebro_db.core.events import Judged, Verdict
 from cerebro_db.core.state import RunState
 from cerebro_db.errors import InvalidArgument

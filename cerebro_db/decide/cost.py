@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 
-from cerebro_db.configs.memory import ArchitectureFacts
+from cerebro_db.configs.architectures.memory import ArchitectureFacts
 
 __all__ = [
     "ArchitectureFacts",

@@ -9,7 +9,7 @@ from typing import Any
 
 from cerebro_db.core.spec import TRAINING, Configuration, Hop, RunSpec
 from cerebro_db.postgres.rounds import RoundRow
-from cerebro_db.training.updates import explicit_momentum
+from cerebro_db.training.peers.updates import explicit_momentum
 
 
 @dataclass(frozen=True)

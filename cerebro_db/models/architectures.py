@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Collection
 
-from cerebro_db.configs.architecture import check_architecture, fingerprint
-from cerebro_db.configs.architecture_limits import ArchitectureLimits
-from cerebro_db.configs.memory import ArchitectureFacts
+from cerebro_db.configs.architectures.architecture import check_architecture, fingerprint
+from cerebro_db.configs.architectures.limits import ArchitectureLimits
+from cerebro_db.configs.architectures.memory import ArchitectureFacts
 from cerebro_db.core.spec import Architecture
 from cerebro_db.errors import CerebroError, InvalidArgument, WrongObjectType
 from cerebro_db.postgres.catalog import Catalog

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from cerebro_db.configs.arguments import nearest
-from cerebro_db.configs.losses import Target
-from cerebro_db.configs.model_outputs import OutputSpec
+from cerebro_db.configs.architectures.outputs import OutputSpec
+from cerebro_db.configs.functions.losses import Target
+from cerebro_db.configs.grids.arguments import nearest
+from cerebro_db.configs.grids.parameters import FitParams, MetricSpec
 from cerebro_db.configs.names import PREFIX, bare_name, is_custom
-from cerebro_db.configs.parameters import FitParams, MetricSpec
 from cerebro_db.core.spec import Architecture, Configuration
 from cerebro_db.errors import InvalidArgument, hinted
 from cerebro_db.postgres.packed import PackedTable
 from cerebro_db.postgres.sessions import Session
-from cerebro_db.training.targets import TargetFacts, encoding_for
+from cerebro_db.training.scores.targets import TargetFacts, encoding_for
 
 
 def target_facts(packed: PackedTable) -> TargetFacts:

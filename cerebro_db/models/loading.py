@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from cerebro_db.configs import nets
-from cerebro_db.configs.architecture import check_architecture, with_activations
-from cerebro_db.configs.architecture_limits import read_json
-from cerebro_db.configs.memory import ArchitectureFacts
+from cerebro_db.configs.architectures import nets
+from cerebro_db.configs.architectures.architecture import check_architecture, with_activations
+from cerebro_db.configs.architectures.limits import read_json
+from cerebro_db.configs.architectures.memory import ArchitectureFacts
+from cerebro_db.configs.architectures.nets import DataShape
 from cerebro_db.configs.names import PREFIX
-from cerebro_db.configs.nets import DataShape
 from cerebro_db.errors import (
     CerebroError,
     DuplicateTable,

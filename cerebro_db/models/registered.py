@@ -18,7 +18,7 @@ from cerebro_db.postgres.sessions import Session
 from cerebro_db.postgres.table_kinds import MAX_DIMENSIONS, MAX_SIZE
 from cerebro_db.postgres.times import kind_named
 from cerebro_db.training.fields import Fields
-from cerebro_db.training.targets import TargetFacts
+from cerebro_db.training.scores.targets import TargetFacts
 
 # Further inputs and outputs of a model.
 _INPUTS, _OUTPUTS = "more_inputs", "more_outputs"

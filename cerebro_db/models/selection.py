@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cerebro_db.configs import model_selection
-from cerebro_db.configs.architecture import check_architecture, with_dropout
-from cerebro_db.configs.architecture_limits import ArchitectureLimits
-from cerebro_db.configs.freezing import parse_freeze, with_frozen
-from cerebro_db.configs.grid import Choices, Grid
-from cerebro_db.configs.model_selection import ConfigurationText, Suits
-from cerebro_db.configs.parameters import CompileParams, parse_compile_params
+from cerebro_db.configs.architectures.architecture import check_architecture, with_dropout
+from cerebro_db.configs.architectures.freezing import parse_freeze, with_frozen
+from cerebro_db.configs.architectures.limits import ArchitectureLimits
+from cerebro_db.configs.grids import model_selection
+from cerebro_db.configs.grids.grid import Choices, Grid
+from cerebro_db.configs.grids.model_selection import ConfigurationText, Suits
+from cerebro_db.configs.grids.parameters import CompileParams, parse_compile_params
 from cerebro_db.errors import (
     CerebroError,
     InvalidArchitecture,

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from cerebro_db.configs.architecture import check_architecture, fingerprint
-from cerebro_db.configs.architecture_limits import ArchitectureLimits
+from cerebro_db.configs.architectures.architecture import check_architecture, fingerprint
+from cerebro_db.configs.architectures.limits import ArchitectureLimits
+from cerebro_db.configs.architectures.outputs import OutputSpec, output_names, outputs_of
 from cerebro_db.configs.encodings import Recorded
-from cerebro_db.configs.model_outputs import OutputSpec, output_names, outputs_of
-from cerebro_db.configs.parameters import CompileParams, parse_compile_params
+from cerebro_db.configs.grids.parameters import CompileParams, parse_compile_params
 from cerebro_db.errors import InvalidArgument, UndefinedTable, WrongObjectType
 from cerebro_db.executors.tasks import input_task, target_task
 from cerebro_db.models.architectures import limits_of
@@ -22,7 +22,7 @@ from cerebro_db.postgres.relations import Relation, find
 from cerebro_db.postgres.sessions import Session
 from cerebro_db.postgres.table_kinds import MAX_TARGETS, STATES_SUFFIX, Facts, Shape
 from cerebro_db.postgres.times import time_kind
-from cerebro_db.training.targets import TargetFacts
+from cerebro_db.training.scores.targets import TargetFacts
 
 ROLE = "model_table"
 _HINT = "cerebro.cerebro_fit_multiple makes such tables"

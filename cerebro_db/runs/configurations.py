@@ -11,10 +11,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from cerebro_db.configs.callbacks import monitors_of
-from cerebro_db.configs.freezing import may_train, with_frozen
-from cerebro_db.configs.model_outputs import OutputSpec, output_names, outputs_of, with_all_metrics
-from cerebro_db.configs.parameters import (
+from cerebro_db.configs.architectures.freezing import may_train, with_frozen
+from cerebro_db.configs.architectures.outputs import (
+    OutputSpec,
+    output_names,
+    outputs_of,
+    with_all_metrics,
+)
+from cerebro_db.configs.functions.callbacks import monitors_of
+from cerebro_db.configs.grids.parameters import (
     CompileParams,
     FitParams,
     parse_compile_params,
@@ -28,10 +33,10 @@ from cerebro_db.errors import CerebroError, InvalidArgument
 from cerebro_db.models.fit_checks import check_fits, configuration_named
 from cerebro_db.postgres.packed import PackedTable
 from cerebro_db.scoring.prediction_models import common_goal
-from cerebro_db.training.targets import TargetFacts
+from cerebro_db.training.scores.targets import TargetFacts
 
 if TYPE_CHECKING:
-    from cerebro_db.configs.model_selection import ConfigurationText
+    from cerebro_db.configs.grids.model_selection import ConfigurationText
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from cerebro_db.runs.setup import RunSetup, check_enough
 from cerebro_db.runs.stored import load_setup
 
 if TYPE_CHECKING:
-    from cerebro_db.runs.search_again import ReplayRequest
+    from cerebro_db.runs.searches.again import ReplayRequest
 
 
 def repeat(

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import cerebro_db
+from cerebro_db.configs.architectures.outputs import first_metric, loss_names, metric_names
 from cerebro_db.configs.encodings import recorded_text
-from cerebro_db.configs.model_outputs import first_metric, loss_names, metric_names
 from cerebro_db.core.spec import TRAINING, VALIDATION, Configuration
 from cerebro_db.postgres.catalog import STATES_SCHEMA, Catalog, StoredRun
 from cerebro_db.postgres.dialects.choice import PostgreSQL
@@ -22,7 +22,7 @@ from cerebro_db.postgres.records import EndRow, record_ends
 from cerebro_db.postgres.sessions import StatementFailed
 from cerebro_db.postgres.states import IN_USE, StateStore
 from cerebro_db.postgres.table_kinds import HISTORY_SUFFIX, MODELS, STATES_SUFFIX
-from cerebro_db.runs.search_results import INFO_COLUMNS, SearchResults, results_of
+from cerebro_db.runs.searches.results import INFO_COLUMNS, SearchResults, results_of
 from cerebro_db.runs.setup import RunSetup
 
 MODEL_TYPE = "cerebro_keras"

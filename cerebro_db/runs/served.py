@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from cerebro_db.configs.callbacks import SETTING_RATES
+from cerebro_db.configs.functions.callbacks import SETTING_RATES
 from cerebro_db.core.spec import SERVED, Asynchrony, Configuration
 from cerebro_db.errors import InvalidArgument
 from cerebro_db.postgres.packed import PackedTable
-from cerebro_db.training.updates import implicit_momentum
+from cerebro_db.training.peers.updates import implicit_momentum
 
 _CORRECTED = "SGD"
 _KEEP = (

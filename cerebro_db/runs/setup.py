@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from cerebro_db.configs.memory import (
+from cerebro_db.configs.architectures.memory import (
     Load,
     MemoryEstimate,
     check_worker_memory,
@@ -17,7 +17,7 @@ from cerebro_db.configs.memory import (
     worker_limit_mb,
     worker_memory,
 )
-from cerebro_db.configs.parameters import parse_compile_params, parse_fit_params
+from cerebro_db.configs.grids.parameters import parse_compile_params, parse_fit_params
 from cerebro_db.configs.settings import PEER_NETWORK_HINT
 from cerebro_db.core.decisions import Candidate
 from cerebro_db.core.search import SearchSpec
@@ -74,7 +74,7 @@ from cerebro_db.postgres.table_kinds import MODELS, STATES_SUFFIX, Facts
 from cerebro_db.runs.configurations import Maker
 from cerebro_db.runs.request import FitRequest
 from cerebro_db.runs.served import check_served, scales_loss
-from cerebro_db.training.targets import TargetFacts
+from cerebro_db.training.scores.targets import TargetFacts
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,10 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import cerebro_db
-from cerebro_db.configs.architecture import check_architecture, fingerprint
-from cerebro_db.configs.architecture_limits import ArchitectureLimits
-from cerebro_db.configs.memory import ArchitectureFacts
-from cerebro_db.configs.parameters import parse_compile_params, parse_fit_params
+from cerebro_db.configs.architectures.architecture import check_architecture, fingerprint
+from cerebro_db.configs.architectures.limits import ArchitectureLimits
+from cerebro_db.configs.architectures.memory import ArchitectureFacts
+from cerebro_db.configs.grids.parameters import parse_compile_params, parse_fit_params
 from cerebro_db.core import events
 from cerebro_db.core.decisions import Candidate
 from cerebro_db.core.search import SearchSpec

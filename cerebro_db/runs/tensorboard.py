@@ -7,8 +7,8 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable
 from typing import Any
 
-from cerebro_db.configs.callbacks import TENSORBOARD
-from cerebro_db.configs.parameters import FitParams
+from cerebro_db.configs.functions.callbacks import TENSORBOARD
+from cerebro_db.configs.grids.parameters import FitParams
 from cerebro_db.core.spec import Configuration
 from cerebro_db.core.state import RunState
 from cerebro_db.errors import InvalidArgument

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from cerebro_db.configs.model_outputs import CURVES
+from cerebro_db.configs.architectures.outputs import CURVES
 from cerebro_db.errors import InvalidArgument
 from cerebro_db.models.registered import named_models
 from cerebro_db.models.trained import load_models
@@ -27,7 +27,7 @@ def curves(
 
     Returns:
         ``{"target", "classes": [texts], "pairs", "curves"}``; the last two as
-        :func:`cerebro_db.training.curves.added` has them, with ids of classes.
+        :func:`cerebro_db.training.scores.curves.added` has them, with ids of classes.
 
     Raises:
         InvalidArgument: no target has classes, or the test table was not packed like the training table.

@@ -9,7 +9,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from cerebro_db.configs.model_outputs import AUC, CONFUSION, first_metric, is_exact, loss_names
+from cerebro_db.configs.architectures.outputs import (
+    AUC,
+    CONFUSION,
+    first_metric,
+    is_exact,
+    loss_names,
+)
 from cerebro_db.errors import InvalidArgument, InvalidData
 from cerebro_db.executors.tasks import input_task, target_task, worker_task
 from cerebro_db.models.registered import Origin, named_models, origin_of

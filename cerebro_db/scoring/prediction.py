@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
+from cerebro_db.configs.architectures.outputs import output_names
 from cerebro_db.configs.images import OnError, ignores_errors
 from cerebro_db.configs.messages import check_divisor, check_range, shown
-from cerebro_db.configs.model_outputs import output_names
 from cerebro_db.core.spec import Architecture
 from cerebro_db.errors import InvalidArgument, WrongObjectType
 from cerebro_db.executors.tasks import input_task, target_task
@@ -36,7 +36,7 @@ from cerebro_db.scoring.prediction_models import (
     shown_classes,
 )
 from cerebro_db.scoring.prediction_source import test_source
-from cerebro_db.training.targets import TargetFacts
+from cerebro_db.training.scores.targets import TargetFacts
 
 
 class Answer(StrEnum):

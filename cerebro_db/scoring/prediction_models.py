@@ -8,9 +8,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from cerebro_db.configs.callbacks import is_minimised
+from cerebro_db.configs.architectures.outputs import OutputSpec, first_metric
 from cerebro_db.configs.encodings import Recorded
-from cerebro_db.configs.model_outputs import OutputSpec, first_metric
+from cerebro_db.configs.functions.callbacks import is_minimised
 from cerebro_db.configs.names import is_custom
 from cerebro_db.errors import InvalidArgument
 from cerebro_db.executors.tasks import input_task
@@ -19,7 +19,7 @@ from cerebro_db.postgres.control import transaction
 from cerebro_db.postgres.dialects.postgresql_prediction import StoredModel
 from cerebro_db.postgres.sessions import Session
 from cerebro_db.postgres.times import Styles, as_shown
-from cerebro_db.training.targets import TargetFacts
+from cerebro_db.training.scores.targets import TargetFacts
 
 LOSS = "loss"
 

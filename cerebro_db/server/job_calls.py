@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from cerebro_db.configs.arguments import unknown
+from cerebro_db.configs.grids.arguments import unknown
 from cerebro_db.configs.messages import shown
 from cerebro_db.configs.registry import is_registered
 from cerebro_db.errors import (
@@ -31,10 +31,11 @@ from cerebro_db.postgres.outputs import new_outputs
 from cerebro_db.postgres.relations import CallerPath, column, find
 from cerebro_db.postgres.table_kinds import PACKED, PREDICTIONS
 from cerebro_db.relay.machine import cores
-from cerebro_db.runs import driver, search, setup
+from cerebro_db.runs import driver, setup
 from cerebro_db.runs.driver import Limits, Queued
 from cerebro_db.runs.request import FitRequest
-from cerebro_db.runs.search_arguments import SearchArguments
+from cerebro_db.runs.searches import search
+from cerebro_db.runs.searches.arguments import SearchArguments
 from cerebro_db.scoring import prediction
 from cerebro_db.scoring.prediction import PredictionRequest
 

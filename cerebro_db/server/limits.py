@@ -6,7 +6,7 @@ import os
 import resource
 from contextlib import suppress
 
-from cerebro_db.configs.memory import worker_limit_mb
+from cerebro_db.configs.architectures.memory import worker_limit_mb
 from cerebro_db.configs.settings import Settings, processors
 from cerebro_db.errors import InvalidArgument, TrainerBound
 from cerebro_db.relay.machine import cores, memory_mb

@@ -6,20 +6,20 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from cerebro_db.configs.architecture_limits import ArchitectureLimits
+from cerebro_db.configs.architectures.limits import ArchitectureLimits
 from cerebro_db.configs.settings import PEER_NETWORK_HINT, Settings
 from cerebro_db.errors import PeersApart, RunFailed
 from cerebro_db.server import network
 from cerebro_db.server.limits import bind
-from cerebro_db.training.doors import Door, Tick
 from cerebro_db.training.environment import configured
 from cerebro_db.training.functions import Function, know
+from cerebro_db.training.peers.doors import Door, Tick
 
 if TYPE_CHECKING:
     from cerebro_db.training.hop import Programs
-    from cerebro_db.training.parameter_server import Record
     from cerebro_db.training.partitions import PartitionCache
-    from cerebro_db.training.scan import Scorers
+    from cerebro_db.training.peers.parameter_server import Record
+    from cerebro_db.training.scores.scan import Scorers
     from cerebro_db.training.tasks import Architectures
 
 _KEY, _NETWORK = "cerebro.worker", "cerebro.network"
@@ -90,7 +90,7 @@ class WorkerMemory:
     def forget(self) -> None:
         """Drop what was compiled."""
         from cerebro_db.training.hop import Programs
-        from cerebro_db.training.scan import Scorers
+        from cerebro_db.training.scores.scan import Scorers
 
         self.programs, self.scorers = Programs(), Scorers()
 
@@ -114,7 +114,7 @@ def remember(
     """The memory for a run: programs stay from the last one, decoded partitions do not."""
     from cerebro_db.training.hop import Programs
     from cerebro_db.training.partitions import PartitionCache
-    from cerebro_db.training.scan import Scorers
+    from cerebro_db.training.scores.scan import Scorers
     from cerebro_db.training.tasks import Architectures
 
     memory = gd.get(_KEY)

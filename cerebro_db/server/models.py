@@ -6,10 +6,10 @@ import json
 from dataclasses import asdict, replace
 from typing import Any
 
-from cerebro_db.configs import nets
-from cerebro_db.configs.architecture import check_architecture
-from cerebro_db.configs.architecture_limits import ArchitectureLimits
-from cerebro_db.configs.expressions import parse_expression
+from cerebro_db.configs.architectures import nets
+from cerebro_db.configs.architectures.architecture import check_architecture
+from cerebro_db.configs.architectures.limits import ArchitectureLimits
+from cerebro_db.configs.functions.expressions import parse_expression
 from cerebro_db.configs.names import check_name, check_path, is_taken
 from cerebro_db.errors import InvalidArgument
 from cerebro_db.models import loading, selection
@@ -106,8 +106,8 @@ def inspect(plpy: Any, gd: dict[str, Any], model_arch: str, model_weights: bytes
         from cerebro_db.training.environment import configure_once
 
         configure_once(threads=1)
-        from cerebro_db.training import models
-        from cerebro_db.training.sizes import check_size
+        from cerebro_db.training.architectures import models
+        from cerebro_db.training.architectures.sizes import check_size
 
         size = check_size(config, limits, memory)
         model = models.build(config, seed=0)
@@ -143,7 +143,7 @@ def named_model(
         from cerebro_db.training.environment import configure_once
 
         configure_once(threads=1)
-        from cerebro_db.training.nets import net
+        from cerebro_db.training.architectures.nets import net
 
         return net(known, sizes, outputs, "softmax" if classes else "linear")
 
@@ -169,7 +169,7 @@ def read_file(plpy: Any, gd: dict[str, Any], file: bytes | None) -> tuple[str, b
         from cerebro_db.training.environment import configure_once
 
         configure_once(threads=1)
-        from cerebro_db.training import keras_file
+        from cerebro_db.training.architectures import keras_file
 
         return keras_file.read(file or b"", limits, memory, tick)
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from cerebro_db.configs.architecture_limits import ArchitectureLimits
+from cerebro_db.configs.architectures.limits import ArchitectureLimits
 from cerebro_db.configs.messages import shown
 from cerebro_db.configs.registry import ModelReference, is_registered, model_reference
 from cerebro_db.configs.settings import Settings
@@ -32,7 +32,7 @@ from cerebro_db.server.limits import bind
 from cerebro_db.server.settings import settings_of
 
 if TYPE_CHECKING:
-    from cerebro_db.training.prediction import RowModel
+    from cerebro_db.training.scores.prediction import RowModel
 
 
 @dataclass(frozen=True)
@@ -137,7 +137,7 @@ def built(plpy: Any, asked: Asked, data: bytes, settings: Settings) -> LoadedMod
         from cerebro_db.training.environment import configure_once
 
         configure_once(threads=1)
-        from cerebro_db.training.prediction import RowModel
+        from cerebro_db.training.scores.prediction import RowModel
         from cerebro_db.training.tasks import Architectures
 
         known = Architectures(ArchitectureLimits.of(settings), memory)

@@ -15,7 +15,7 @@ from cerebro_db.training.buffers import decode_features, decode_targets, parse_b
 from cerebro_db.training.fields import Fields
 
 if TYPE_CHECKING:
-    from cerebro_db.training.prediction import Answers, Prediction
+    from cerebro_db.training.scores.prediction import Answers, Prediction
 
 BEGIN, CONFIGURATION = 0, 1  # kinds of rows; the others are buffers
 
@@ -40,7 +40,7 @@ def measure_step(
     memory = recall(gd)
 
     def work(tick: Tick) -> int:
-        from cerebro_db.training.scan import Scan
+        from cerebro_db.training.scores.scan import Scan
         from cerebro_db.training.tasks import scan_of
 
         if kind == BEGIN:
@@ -64,7 +64,7 @@ def measure_step(
 @computing
 def measure_final(tick: Tick, gd: dict[str, Any], token: int | None) -> str:
     """End a scan: sums of loss and metrics as JSON."""
-    from cerebro_db.training.scan import Scan
+    from cerebro_db.training.scores.scan import Scan
 
     memory = recall(gd)
     return str(memory.end(token, Scan).finish(memory.kept))
@@ -74,7 +74,7 @@ def measure_final(tick: Tick, gd: dict[str, Any], token: int | None) -> str:
 @computing
 def try_scores(tick: Tick, gd: dict[str, Any], task: str | None) -> str:
     """Find out which configurations cannot be scored."""
-    from cerebro_db.training.scan import try_scores as tried
+    from cerebro_db.training.scores.scan import try_scores as tried
 
     memory = recall(gd)
     return tried(task or "", memory.scorers, memory.architectures)
@@ -84,7 +84,7 @@ def try_scores(tick: Tick, gd: dict[str, Any], task: str | None) -> str:
 @computing
 def combine(tick: Tick, gd: dict[str, Any], task: str | None) -> str:
     """Add up the sums of all partitions."""
-    from cerebro_db.training.scan import combine as combined
+    from cerebro_db.training.scores.scan import combine as combined
 
     return combined(task or "", recall(gd).architectures)
 
@@ -93,7 +93,7 @@ def combine(tick: Tick, gd: dict[str, Any], task: str | None) -> str:
 @computing
 def begin_prediction(tick: Tick, gd: dict[str, Any], task: str | None, state: int | None) -> int:
     """Load a model into this worker; returns what names it in the calls that follow."""
-    from cerebro_db.training.prediction import Prediction
+    from cerebro_db.training.scores.prediction import Prediction
 
     memory = recall(gd)
     data = take_joined(gd, state)
@@ -139,7 +139,7 @@ def predict_buffer(
 
 
 def _current(gd: dict[str, Any], token: int | None) -> Prediction:
-    from cerebro_db.training.prediction import Prediction
+    from cerebro_db.training.scores.prediction import Prediction
 
     work: Prediction = recall(gd).current(token, Prediction)
     return work
@@ -174,7 +174,7 @@ class _Stream:
 
     def opened(self, memory: WorkerMemory, tick: Tick) -> Prediction:
         """The models, loaded when all of them are there."""
-        from cerebro_db.training.prediction import Prediction
+        from cerebro_db.training.scores.prediction import Prediction
 
         if self.prediction is None:
             if not self.models:

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from cerebro_db.configs.model_selection import combine
+from cerebro_db.configs.grids.model_selection import combine
 from cerebro_db.core.search_texts import schedule_of
 from cerebro_db.models.best import BestRequest, best_of
 from cerebro_db.models.hyperband import ScheduleRequest, schedule_rows, write_schedule
 from cerebro_db.models.studies import ImportanceRequest, importance_of
 from cerebro_db.postgres.control import control_session
 from cerebro_db.relay.machine import cores
-from cerebro_db.runs import search as runs
-from cerebro_db.runs import search_again, search_requests
-from cerebro_db.runs.search_arguments import SearchArguments
-from cerebro_db.runs.steering import changed_trial, narrowed_space
+from cerebro_db.runs.searches import again as search_again
+from cerebro_db.runs.searches import requests as search_requests
+from cerebro_db.runs.searches import search as runs
+from cerebro_db.runs.searches.arguments import SearchArguments
+from cerebro_db.runs.searches.steering import changed_trial, narrowed_space
 from cerebro_db.server.caller import caller_session, refuse_read_only
 from cerebro_db.server.entry import entry_of
 from cerebro_db.server.host import Host

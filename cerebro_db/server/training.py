@@ -31,7 +31,7 @@ from cerebro_db.training.state import WEIGHTS, Part
 
 if TYPE_CHECKING:
     from cerebro_db.training.hop import HopReport
-    from cerebro_db.training.parameter_server import Record
+    from cerebro_db.training.peers.parameter_server import Record
 
 MAX_THREADS = 1024
 MAX_PLACE = 2**31 - 1
@@ -161,7 +161,7 @@ def try_peers(tick: Tick, gd: dict[str, Any], task: str | None) -> str:
     Returns:
         JSON of places that cannot be reached, with why.
     """
-    from cerebro_db.training.network_peers import unreached
+    from cerebro_db.training.peers.network_peers import unreached
     from cerebro_db.training.tasks import meeting_of
 
     door = recall(gd).door
@@ -237,9 +237,9 @@ def _described(error: CerebroError) -> str:
 
 def _opened(tick: Tick, memory: WorkerMemory, token: int | None) -> Any:
     """The hop under way, made from its task and state when both are there."""
-    from cerebro_db.training.group import GroupHop
     from cerebro_db.training.hop import Hop
-    from cerebro_db.training.served import ServedHop
+    from cerebro_db.training.peers.group import GroupHop
+    from cerebro_db.training.peers.served import ServedHop
     from cerebro_db.training.tasks import hop_of
 
     work = memory.current(token)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from cerebro_db.configs.messages import shown
 from cerebro_db.errors import PACK_AGAIN, InvalidData
-from cerebro_db.training.targets import TargetFacts
+from cerebro_db.training.scores.targets import TargetFacts
 
 # The server's types of array elements, by their fixed oids, as they lie in binary form.
 WIRE_DTYPES = {20: ">i8", 21: ">i2", 23: ">i4", 700: ">f4", 701: ">f8"}

@@ -10,8 +10,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from cerebro_db.configs.model_outputs import OutputSpec
-from cerebro_db.training import models
+from cerebro_db.configs.architectures.outputs import OutputSpec
+from cerebro_db.training.architectures import models
 from cerebro_db.training.buffers import Shapes, width
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import tensorflow as tf
 from tensorflow.core.framework.summary_pb2 import SummaryMetadata
 
-from cerebro_db.configs.callbacks import LOG_DIR
+from cerebro_db.configs.functions.callbacks import LOG_DIR
 from cerebro_db.configs.messages import shown
 from cerebro_db.errors import InvalidArgument
 from cerebro_db.training.fields import Fields

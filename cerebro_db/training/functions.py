@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from importlib.metadata import packages_distributions, version
 from typing import Any
 
-from cerebro_db.configs.expressions import parse_expression
+from cerebro_db.configs.functions.expressions import parse_expression
 from cerebro_db.configs.messages import shown
 from cerebro_db.configs.names import PREFIX, check_path
 from cerebro_db.errors import InvalidArgument
@@ -61,7 +61,7 @@ def function_of(name: str) -> Callable[..., Any]:
             hint="cerebro.registered_functions shows them",
         )
     if name not in _imported and _known[name].expression is not None:
-        from cerebro_db.training.expressions import function_from
+        from cerebro_db.training.architectures.expressions import function_from
 
         expression = parse_expression(_known[name].expression, f"{PREFIX}{name}")
         _imported[name] = function_from(expression, name)

@@ -9,21 +9,21 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cerebro_db.configs.callbacks import SCHEDULER, CallbackSpec
+from cerebro_db.configs.functions.callbacks import SCHEDULER, CallbackSpec
+from cerebro_db.configs.grids.parameters import FitParams
 from cerebro_db.configs.names import bare_name, is_custom
-from cerebro_db.configs.parameters import FitParams
 from cerebro_db.errors import PACK_AGAIN, ConfigurationFailed, InvalidData, InvalidState
-from cerebro_db.training import models
 from cerebro_db.training import state as states
+from cerebro_db.training.architectures import models
 from cerebro_db.training.averaging import of_replica
 from cerebro_db.training.buffers import Shapes
 from cerebro_db.training.environment import peak_mb, reset_peak
 from cerebro_db.training.functions import function_of, places_of
-from cerebro_db.training.parameter_server import Served
 from cerebro_db.training.partitions import Buffers, CacheKey, Partition, PartitionCache, RowOrder
-from cerebro_db.training.peers import Meeting
+from cerebro_db.training.peers.parameter_server import Served
+from cerebro_db.training.peers.peers import Meeting
 from cerebro_db.training.program import LEARNING_RATE, Program, Recipe
-from cerebro_db.training.targets import TargetFacts
+from cerebro_db.training.scores.targets import TargetFacts
 
 
 def scheduler_of(fit: FitParams) -> CallbackSpec | None:

@@ -19,15 +19,19 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from cerebro_db.configs.model_outputs import OutputSpec, output_names, outputs_of
-from cerebro_db.configs.parameters import CompileParams, FitParams
+from cerebro_db.configs.architectures.outputs import OutputSpec, output_names, outputs_of
+from cerebro_db.configs.grids.parameters import CompileParams, FitParams
 from cerebro_db.errors import InvalidState
-from cerebro_db.training import models
+from cerebro_db.training.architectures import models
+from cerebro_db.training.architectures.naming import (
+    copies_of_weights,
+    named_model_variables,
+    named_variables,
+)
 from cerebro_db.training.calls import ModelInputs, TotalLoss, Traced, alone, assign, read
-from cerebro_db.training.naming import copies_of_weights, named_model_variables, named_variables
 from cerebro_db.training.scalars import make_variable, scalars_of
+from cerebro_db.training.scores.targets import TargetFacts, encode, encodings_for, parts
 from cerebro_db.training.state import AVERAGES, OPTIMIZER, WEIGHTS, State, of_model
-from cerebro_db.training.targets import TargetFacts, encode, encodings_for, parts
 
 LEARNING_RATE = "optimizer/learning_rate"  # its name in a state
 _STEPS = "/iteration"

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from cerebro_db.configs.optimizer_specs import OptimizerSpec
-from cerebro_db.training import models
+from cerebro_db.configs.functions.optimizer_specs import OptimizerSpec
+from cerebro_db.training.architectures import models
 
 VARIABLE_ARGUMENTS = ("beta_1", "beta_2", "epsilon", "momentum", "rho", "weight_decay")
 # The optimizers within a MultiOptimizer have numbers of their own.

@@ -9,23 +9,28 @@ from typing import Any
 
 import numpy as np
 
-from cerebro_db.configs.architecture import check_architecture
-from cerebro_db.configs.architecture_limits import ArchitectureLimits
-from cerebro_db.configs.arguments import MAX_OUTPUTS
-from cerebro_db.configs.memory import FEWER_MODELS, Load, check_worker_memory, worker_memory
+from cerebro_db.configs.architectures.architecture import check_architecture
+from cerebro_db.configs.architectures.limits import ArchitectureLimits
+from cerebro_db.configs.architectures.memory import (
+    FEWER_MODELS,
+    Load,
+    check_worker_memory,
+    worker_memory,
+)
+from cerebro_db.configs.grids.arguments import MAX_OUTPUTS
+from cerebro_db.configs.grids.parameters import parse_compile_params, parse_fit_params
 from cerebro_db.configs.messages import shown
-from cerebro_db.configs.parameters import parse_compile_params, parse_fit_params
 from cerebro_db.errors import InvalidArgument, PeersApart, RunFailed
+from cerebro_db.training.architectures.sizes import ModelSize, check_size
 from cerebro_db.training.buffers import MAX_INPUTS, Shapes
-from cerebro_db.training.doors import Address, Door
 from cerebro_db.training.fields import Fields
 from cerebro_db.training.hop import HopTask, RoundPart
-from cerebro_db.training.parameter_server import Served
 from cerebro_db.training.partitions import Buffers, CacheKey, RowOrder
-from cerebro_db.training.peers import Meeting
+from cerebro_db.training.peers.doors import Address, Door
+from cerebro_db.training.peers.parameter_server import Served
+from cerebro_db.training.peers.peers import Meeting
 from cerebro_db.training.program import Recipe
-from cerebro_db.training.sizes import ModelSize, check_size
-from cerebro_db.training.targets import TargetFacts
+from cerebro_db.training.scores.targets import TargetFacts
 
 MAX_PLACE = 100_000
 _MAX_STEPS = 1_000_000

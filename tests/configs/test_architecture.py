@@ -8,8 +8,12 @@ from typing import Any
 
 import pytest
 
-from cerebro_db.configs.architecture import check_architecture, fingerprint, with_dropout
-from cerebro_db.configs.architecture_limits import ArchitectureLimits
+from cerebro_db.configs.architectures.architecture import (
+    check_architecture,
+    fingerprint,
+    with_dropout,
+)
+from cerebro_db.configs.architectures.limits import ArchitectureLimits
 from cerebro_db.errors import InvalidArchitecture, InvalidArgument
 
 POLICY = {

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from pace import stretched
 
-from cerebro_db.configs.architecture import check_architecture
-from cerebro_db.configs.architecture_limits import ArchitectureLimits
+from cerebro_db.configs.architectures.architecture import check_architecture
+from cerebro_db.configs.architectures.limits import ArchitectureLimits
 from cerebro_db.errors import InvalidArchitecture
 
 # Whatever runs leaves this behind; a module of this name lies where Python would find it.
@@ -203,7 +203,7 @@ HIDDEN = {
 
 WATCHED = """
 import json, sys
-from cerebro_db.configs.architecture import check_architecture
+from cerebro_db.configs.architectures.architecture import check_architecture
 from cerebro_db.errors import CerebroError
 
 seen, outcomes = [], []

@@ -12,8 +12,8 @@ import pytest
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 keras = pytest.importorskip("keras")
 
-from cerebro_db.configs import architecture_names as names  # noqa: E402
-from cerebro_db.configs.architecture import check_architecture, with_dropout  # noqa: E402
+from cerebro_db.configs.architectures import names  # noqa: E402
+from cerebro_db.configs.architectures.architecture import check_architecture, with_dropout  # noqa: E402
 
 pytestmark = pytest.mark.slow
 

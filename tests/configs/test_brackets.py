@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cerebro_db.configs.brackets import brackets, halving, largest_bracket
+from cerebro_db.configs.grids.brackets import brackets, halving, largest_bracket
 
 # Table 1 of the paper, R=81 and eta=3: n_i and r_i of the rungs, from s=4 to s=0.
 OF_THE_PAPER = {

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from cerebro_db.configs.changes import changed
-from cerebro_db.configs.parameters import parse_compile_params, parse_fit_params
+from cerebro_db.configs.grids.changes import changed
+from cerebro_db.configs.grids.parameters import parse_compile_params, parse_fit_params
 from cerebro_db.errors import InvalidArgument
 
 COMPILE = "optimizer='Adam(lr=0.01,beta_1=0.8)',metrics=['accuracy'],loss='mse'"

@@ -8,7 +8,7 @@ import time
 import pytest
 from pace import stretched
 
-from cerebro_db.configs.expressions import (
+from cerebro_db.configs.functions.expressions import (
     DEEPEST,
     LONGEST,
     MOST_NODES,

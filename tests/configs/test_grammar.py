@@ -8,7 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cerebro_db.configs.grammar import MAX_LENGTH, Call, parse_call, parse_dict, parse_keywords
+from cerebro_db.configs.grids.grammar import (
+    MAX_LENGTH,
+    Call,
+    parse_call,
+    parse_dict,
+    parse_keywords,
+)
 from cerebro_db.errors import InvalidArgument
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from cerebro_db.configs.architecture import check_architecture
+from cerebro_db.configs.architectures.architecture import check_architecture
 from cerebro_db.errors import InvalidArchitecture
 
 
@@ -249,7 +249,7 @@ def test_refused(model: dict[str, Any], message: str) -> None:
 
 
 def test_what_comes_out_keeps_the_limits() -> None:
-    from cerebro_db.configs.architecture_limits import ArchitectureLimits
+    from cerebro_db.configs.architectures.limits import ArchitectureLimits
 
     text = json.dumps(sequential(FIRST, *[dense() for _ in range(20)]), separators=(",", ":"))
     with pytest.raises(InvalidArchitecture, match="characters"):

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from cerebro_db.configs.memory import (
+from cerebro_db.configs.architectures.memory import (
     Load,
     check_worker_memory,
     worker_limit_mb,

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from cerebro_db.configs.nets import DataShape, filled, is_open, mlp
+from cerebro_db.configs.architectures.nets import DataShape, filled, is_open, mlp
 from cerebro_db.errors import InvalidArchitecture
 from tests.networks import layer, network
 

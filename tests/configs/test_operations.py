@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from cerebro_db.configs.architecture import check_architecture, fingerprint
-from cerebro_db.configs.architecture_limits import ArchitectureLimits
-from cerebro_db.configs.freezing import with_frozen, with_policy
-from cerebro_db.configs.model_outputs import output_names
+from cerebro_db.configs.architectures.architecture import check_architecture, fingerprint
+from cerebro_db.configs.architectures.freezing import with_frozen, with_policy
+from cerebro_db.configs.architectures.limits import ArchitectureLimits
+from cerebro_db.configs.architectures.outputs import output_names
 from cerebro_db.errors import InvalidArchitecture
 from tests.networks import layer, tensor
 

@@ -6,9 +6,9 @@ import re
 
 import pytest
 
-from cerebro_db.configs.losses import Target
-from cerebro_db.configs.optimizer_specs import OptimizerSpec, parse_optimizer
-from cerebro_db.configs.parameters import (
+from cerebro_db.configs.functions.losses import Target
+from cerebro_db.configs.functions.optimizer_specs import OptimizerSpec, parse_optimizer
+from cerebro_db.configs.grids.parameters import (
     CompileParams,
     FitParams,
     LossSpec,

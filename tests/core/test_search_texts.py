@@ -6,8 +6,8 @@ import math
 
 import pytest
 
-from cerebro_db.configs.callbacks import Monitor
-from cerebro_db.configs.search_methods import METHODS, find_method
+from cerebro_db.configs.functions.callbacks import Monitor
+from cerebro_db.configs.grids.search_methods import METHODS, find_method
 from cerebro_db.core.search import Aim, EarlyStopping
 from cerebro_db.core.search_texts import (
     monitors_of_aims,

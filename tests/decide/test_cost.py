@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from cerebro_db.configs.memory import ArchitectureFacts
+from cerebro_db.configs.architectures.memory import ArchitectureFacts
 from cerebro_db.decide.cost import hop_seconds, steps_per_call, use_jit
 from cerebro_db.errors import InvalidArgument
 

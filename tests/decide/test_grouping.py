@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from run_states import configuration, run_state
 
-from cerebro_db.configs.memory import ArchitectureFacts
+from cerebro_db.configs.architectures.memory import ArchitectureFacts
 from cerebro_db.core import events
 from cerebro_db.core.events import Verdict
 from cerebro_db.core.rounds import shares_of

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from cerebro_db.configs.architecture_names import LAYERS
-from cerebro_db.configs.losses import LOSSES
-from cerebro_db.configs.metrics import METRICS
-from cerebro_db.configs.optimizers import OPTIMIZERS
-from cerebro_db.configs.parameters import COMPILE_KEYS, FIT_KEYS
+from cerebro_db.configs.architectures.names import LAYERS
+from cerebro_db.configs.functions.losses import LOSSES
+from cerebro_db.configs.functions.metrics import METRICS
+from cerebro_db.configs.functions.optimizers import OPTIMIZERS
+from cerebro_db.configs.grids.parameters import COMPILE_KEYS, FIT_KEYS
 from cerebro_db.configs.settings import DESCRIPTIONS, Settings, parse_setting
 from cerebro_db.errors import CerebroError, InvalidArgument
 from tests.docs.conftest import Documented

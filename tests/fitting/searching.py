@@ -14,13 +14,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from cerebro_db.configs.search_methods import find_method
+from cerebro_db.configs.grids.search_methods import find_method
 from cerebro_db.core.search import Aim, Budget, EarlyStopping, Space
 from cerebro_db.postgres import records as rows
 from cerebro_db.postgres.client import Client
-from cerebro_db.runs import decisions, search_again
+from cerebro_db.runs import decisions
 from cerebro_db.runs.driver import Limits, resume
-from cerebro_db.runs.search import SearchRequest, search
+from cerebro_db.runs.searches import again as search_again
+from cerebro_db.runs.searches.search import SearchRequest, search
 
 SPACE = Space(
     (1, 2),

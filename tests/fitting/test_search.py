@@ -17,9 +17,8 @@ from pace import stretched
 from cerebro_db.core.search import Budget, EarlyStopping, Space
 from cerebro_db.errors import InvalidArgument, WrongRunStatus
 from cerebro_db.postgres.client import Client
-from cerebro_db.runs import search_again as again
-from cerebro_db.runs import search_requests as requests
-from cerebro_db.runs.search import search
+from cerebro_db.runs.searches import again, requests
+from cerebro_db.runs.searches.search import search
 from tests.fitting import searching
 from tests.fitting.searching import METHODS, SPACE
 from tests.fitting.test_resume import results

@@ -81,13 +81,13 @@ def test_averaging_is_the_mean_of_what_numpy_makes_of_its_parts(
 
 def replica(bench: Any, configs: str, key: int) -> dict[str, np.ndarray]:
     """The state after a hop over one partition, from the initial weights of the first configuration."""
-    from cerebro_db.configs.architecture import check_architecture, fingerprint
-    from cerebro_db.configs.parameters import parse_compile_params, parse_fit_params
+    from cerebro_db.configs.architectures.architecture import check_architecture, fingerprint
+    from cerebro_db.configs.grids.parameters import parse_compile_params, parse_fit_params
     from cerebro_db.training.hop import Hop, HopTask, Programs
     from cerebro_db.training.partitions import Buffers, PartitionCache, RowOrder
     from cerebro_db.training.program import Recipe
+    from cerebro_db.training.scores.targets import TargetFacts
     from cerebro_db.training.shuffle import salt
-    from cerebro_db.training.targets import TargetFacts
 
     rows = bench.fetch(
         "SELECT buffer_id, label, x FROM packed WHERE partition_key = %s ORDER BY 1", (key,)

@@ -9,9 +9,9 @@ from typing import Any
 from fuzz.mutations import edited
 from hypothesis import strategies as st
 
-from cerebro_db.configs.losses import LOSSES
-from cerebro_db.configs.metrics import METRICS
-from cerebro_db.configs.optimizers import OPTIMIZERS
+from cerebro_db.configs.functions.losses import LOSSES
+from cerebro_db.configs.functions.metrics import METRICS
+from cerebro_db.configs.functions.optimizers import OPTIMIZERS
 
 COMPILE = [
     "loss='categorical_crossentropy',optimizer='Adam(lr=0.001)',metrics=['accuracy']",

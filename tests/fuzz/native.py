@@ -14,9 +14,9 @@ import signal
 import sys
 from typing import Any
 
-from cerebro_db.configs.architecture import check_architecture, fingerprint
-from cerebro_db.configs.architecture_limits import ArchitectureLimits
-from cerebro_db.configs.parameters import parse_compile_params, parse_fit_params
+from cerebro_db.configs.architectures.architecture import check_architecture, fingerprint
+from cerebro_db.configs.architectures.limits import ArchitectureLimits
+from cerebro_db.configs.grids.parameters import parse_compile_params, parse_fit_params
 from cerebro_db.errors import CerebroError
 from cerebro_db.training.environment import configure
 
@@ -31,17 +31,17 @@ def _train(model: Any) -> str:
         os.abort()
     import numpy as np
 
+    from cerebro_db.training.architectures.sizes import check_size
     from cerebro_db.training.program import Program, Recipe
-    from cerebro_db.training.scoring import Scorer
-    from cerebro_db.training.sizes import check_size
-    from cerebro_db.training.targets import TargetFacts
+    from cerebro_db.training.scores.scoring import Scorer
+    from cerebro_db.training.scores.targets import TargetFacts
 
     try:
         config = check_architecture(json.dumps(model), LIMITS)
         check_size(config, LIMITS)
     except CerebroError:
         return "refused"
-    from cerebro_db.training.models import build
+    from cerebro_db.training.architectures.models import build
 
     shapes = [tuple(one.shape[1:]) for one in build(config, 0).outputs]
     recipe = Recipe(
@@ -91,9 +91,7 @@ def main() -> None:
     """Try each of the architectures."""
     configure(threads=1)
     with contextlib.suppress(CerebroError):  # imports the rest, computes nothing
-        import cerebro_db.training.program
-        import cerebro_db.training.scoring
-        import cerebro_db.training.sizes  # noqa: F401
+        pass
     found = [_tried(model) for model in json.load(sys.stdin)]
     sys.stdout.write(json.dumps(found))
 

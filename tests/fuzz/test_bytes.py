@@ -25,8 +25,8 @@ from cerebro_db.training.buffers import (
     parse_rows,
 )
 from cerebro_db.training.partitions import Buffers, Partition
+from cerebro_db.training.scores.targets import TargetFacts
 from cerebro_db.training.state import from_bytes, to_bytes
-from cerebro_db.training.targets import TargetFacts
 
 STATE = {
     "weights/0/kernel": np.arange(6, dtype=np.float32).reshape(2, 3),

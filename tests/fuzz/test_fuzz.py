@@ -11,14 +11,18 @@ from fuzz.harness import attempt, share, watch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cerebro_db.configs.architecture import check_architecture, fingerprint, with_dropout
-from cerebro_db.configs.changes import changed
-from cerebro_db.configs.expressions import parse_expression
-from cerebro_db.configs.grid import parse_compile_grid, parse_fit_grid
-from cerebro_db.configs.memory import ArchitectureFacts
-from cerebro_db.configs.model_selection import combine, generate
-from cerebro_db.configs.parameters import parse_compile_params, parse_fit_params
-from cerebro_db.configs.search_methods import METHODS
+from cerebro_db.configs.architectures.architecture import (
+    check_architecture,
+    fingerprint,
+    with_dropout,
+)
+from cerebro_db.configs.architectures.memory import ArchitectureFacts
+from cerebro_db.configs.functions.expressions import parse_expression
+from cerebro_db.configs.grids.changes import changed
+from cerebro_db.configs.grids.grid import parse_compile_grid, parse_fit_grid
+from cerebro_db.configs.grids.model_selection import combine, generate
+from cerebro_db.configs.grids.parameters import parse_compile_params, parse_fit_params
+from cerebro_db.configs.grids.search_methods import METHODS
 from cerebro_db.core.search_texts import (
     monitors_of_aims,
     parse_early_stopping,

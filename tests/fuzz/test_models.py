@@ -10,8 +10,8 @@ from fuzz import mutations
 from fuzz.harness import OUTSIDE, attempt, share
 from hypothesis import assume, given
 
-from cerebro_db.configs.architecture import check_architecture
-from cerebro_db.configs.architecture_limits import ArchitectureLimits
+from cerebro_db.configs.architectures.architecture import check_architecture
+from cerebro_db.configs.architectures.limits import ArchitectureLimits
 from cerebro_db.errors import CerebroError
 
 pytestmark = pytest.mark.slow
@@ -23,8 +23,8 @@ LIMITS = ArchitectureLimits(parameters=50_000, elements=50_000, layers=40)
 @share(0.02)
 @given(mutations.architectures())
 def test_accepted_architectures(text: str) -> None:
-    from cerebro_db.training import models
-    from cerebro_db.training.sizes import check_size
+    from cerebro_db.training.architectures import models
+    from cerebro_db.training.architectures.sizes import check_size
 
     config = None
     with contextlib.suppress(CerebroError):

@@ -8,7 +8,7 @@ from psycopg2 import errors
 from servers import partitions, row_named
 
 from cerebro_db.training import buffers
-from cerebro_db.training.targets import TargetFacts
+from cerebro_db.training.scores.targets import TargetFacts
 
 
 @pytest.fixture(scope="module")

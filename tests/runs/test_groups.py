@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from cerebro_db.configs.memory import ArchitectureFacts, MemoryEstimate
+from cerebro_db.configs.architectures.memory import ArchitectureFacts, MemoryEstimate
 from cerebro_db.core.spec import ALLREDUCE, AUTO, SERVED, RunSpec
 from cerebro_db.core.strategies import parse_strategy
 from cerebro_db.errors import InvalidArgument, NotSupported

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from run_states import configuration, run_state
 
-from cerebro_db.configs.parameters import parse_fit_params
+from cerebro_db.configs.grids.parameters import parse_fit_params
 from cerebro_db.core import events
 from cerebro_db.core.events import Decided
 from cerebro_db.core.spec import ALLREDUCE, AUTO, AVERAGING, HOPPER, ROTATION, TASK, Hop, Workers

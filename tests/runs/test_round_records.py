@@ -17,8 +17,8 @@ from cerebro_db.runs.catalog import RunCatalog
 from cerebro_db.server.memory import WorkerMemory
 from cerebro_db.server.training import _result
 from cerebro_db.training.hop import HopReport
-from cerebro_db.training.parameter_server import Record
-from cerebro_db.training.updates import Staleness, from_bytes, to_bytes
+from cerebro_db.training.peers.parameter_server import Record
+from cerebro_db.training.peers.updates import Staleness, from_bytes, to_bytes
 from tests.runs.test_loop import Counting, Written, run
 
 BEGAN = datetime(2026, 1, 1, tzinfo=UTC)

@@ -10,7 +10,7 @@ import pytest
 
 from cerebro_db.core.search import UNLIMITED, Aim, Budget
 from cerebro_db.errors import InvalidArgument
-from cerebro_db.runs.search_arguments import SearchArguments
+from cerebro_db.runs.searches.arguments import SearchArguments
 
 COMPILE = (
     "{'loss': ['mse'], 'metrics': ['mae'], 'optimizer_params_list': "

@@ -18,7 +18,7 @@ from pace import stretched
 from pace import until as until
 from servers import Server, connected, drop_database, make_database
 
-from cerebro_db.configs.architecture import check_architecture, fingerprint
+from cerebro_db.configs.architectures.architecture import check_architecture, fingerprint
 from cerebro_db.install.embedded import Cluster
 from tests.conftest import Sql
 from tests.fitting.conftest import ADAM, CLASSES, DENSE, FEATURES, PLAIN, SOFTMAX, model, select

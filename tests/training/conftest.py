@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cerebro_db.configs.architecture import check_architecture, fingerprint
-from cerebro_db.configs.parameters import parse_compile_params, parse_fit_params
+from cerebro_db.configs.architectures.architecture import check_architecture, fingerprint
+from cerebro_db.configs.grids.parameters import parse_compile_params, parse_fit_params
 from cerebro_db.training.partitions import Buffers, RowOrder
+from cerebro_db.training.scores.targets import TargetFacts
 from cerebro_db.training.shuffle import salt
-from cerebro_db.training.targets import TargetFacts
 
 FEATURES, CLASSES = 6, 3
 SOFTMAX = "loss='categorical_crossentropy',optimizer='Adam(lr=0.01)',metrics=['accuracy']"

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cerebro_db.configs.callbacks import CALLBACKS, monitor_of
-from cerebro_db.configs.metrics import METRICS
-from cerebro_db.configs.optimizers import SCHEDULES
-from cerebro_db.configs.parameters import parse_compile_params, parse_fit_params
+from cerebro_db.configs.functions.callbacks import CALLBACKS, monitor_of
+from cerebro_db.configs.functions.metrics import METRICS
+from cerebro_db.configs.functions.optimizers import SCHEDULES
+from cerebro_db.configs.grids.parameters import parse_compile_params, parse_fit_params
 from cerebro_db.core.events import Verdict
 from cerebro_db.decide.callbacks import decide
 from cerebro_db.errors import ConfigurationFailed, InvalidArgument
@@ -160,8 +160,8 @@ SCHEDULED = [
 def test_schedulers_are_evaluated_by_epoch_as_keras_counts_them(schedule: str) -> None:
     import keras
 
+    from cerebro_db.training.architectures.models import make_schedule
     from cerebro_db.training.hop import scheduled_rate
-    from cerebro_db.training.models import make_schedule
 
     (spec,) = parse_fit_params(f"callbacks=[LearningRateScheduler({schedule})]").callbacks
     assert spec.schedule is not None

@@ -10,13 +10,13 @@ from sklearn.metrics import roc_auc_score
 
 
 def told(outputs, truth):
-    from cerebro_db.training.scan import _packed
+    from cerebro_db.training.scores.scan import _packed
 
     return {"positive": _packed([outputs[truth]]), "negative": _packed([outputs[~truth]])}
 
 
 def test_ties_count_half_and_parts_add_up(tensorflow):
-    from cerebro_db.training.scan import exact_auc
+    from cerebro_db.training.scores.scan import exact_auc
 
     generator = np.random.default_rng(5)
     outputs = (generator.integers(0, 20, 500) / 20).astype(np.float32)
@@ -28,14 +28,14 @@ def test_ties_count_half_and_parts_add_up(tensorflow):
 
 
 def test_one_class_has_no_curve(tensorflow):
-    from cerebro_db.training.scan import exact_auc
+    from cerebro_db.training.scores.scan import exact_auc
 
     assert math.isnan(exact_auc([told(np.ones(3, np.float32), np.ones(3, bool))]))
 
 
 def test_what_is_exact():
-    from cerebro_db.configs.model_outputs import is_exact
-    from cerebro_db.configs.parameters import parse_compile_params
+    from cerebro_db.configs.architectures.outputs import is_exact
+    from cerebro_db.configs.grids.parameters import parse_compile_params
 
     texts = {
         "'AUC'": True,

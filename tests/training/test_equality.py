@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cerebro_db.configs.optimizer_specs import parse_optimizer
-from cerebro_db.configs.optimizers import OPTIMIZERS, SCHEDULES
+from cerebro_db.configs.functions.optimizer_specs import parse_optimizer
+from cerebro_db.configs.functions.optimizers import OPTIMIZERS, SCHEDULES
 from cerebro_db.errors import InvalidArgument
 from cerebro_db.training.partitions import Partition
-from cerebro_db.training.targets import TargetFacts
+from cerebro_db.training.scores.targets import TargetFacts
 from tests.training.conftest import CLASSES, FEATURES, Data, hop, net, order_of, weights_of
 
 EPOCHS = 2
@@ -66,7 +66,7 @@ def plain_keras(
     **fit: Any,
 ) -> list[np.ndarray]:
     """Weights after ``model.fit`` over the same batches."""
-    from cerebro_db.training import models
+    from cerebro_db.training.architectures import models
 
     model = models.build(recipe.architecture, seed=7, dropout=recipe.compile_params.dropout)
     optimizer = optimizer or models.make_optimizer(recipe.compile_params.optimizer, model)
@@ -147,7 +147,7 @@ def test_muon_leaves_out_what_it_is_told_to(
     recipe: Callable[..., Any], data: Data, excluded: str, by_adamw: set[str]
 ) -> None:
     """However many layers of a kind the process has made before, whose names Keras counts."""
-    from cerebro_db.training import models
+    from cerebro_db.training.architectures import models
 
     optimizer = f"Muon(lr=0.01,rms_rate=None,exclude_layers={excluded})"
     given = recipe(lstm_net(), f"loss='categorical_crossentropy',optimizer=\"{optimizer}\"")
@@ -211,7 +211,7 @@ def test_several_optimizers_are_chosen_as_keras_does(
 def test_patterns_of_weights_that_decide_nothing_are_refused(
     recipe: Callable[..., Any], patterns: str, told: str
 ) -> None:
-    from cerebro_db.training import models
+    from cerebro_db.training.architectures import models
 
     optimizer = f"MultiOptimizer(OptimizerMap(Adam(), {{{patterns}}}))"
     given = recipe(lstm_net(), f"loss='categorical_crossentropy',optimizer={optimizer}")
@@ -222,8 +222,8 @@ def test_patterns_of_weights_that_decide_nothing_are_refused(
 
 def test_several_optimizers_of_layers_without_names(recipe: Callable[..., Any]) -> None:
     """Nor does it matter what the process has made before; the model's own name is no part of a path."""
-    from cerebro_db.training import models
-    from cerebro_db.training.naming import named_variables
+    from cerebro_db.training.architectures import models
+    from cerebro_db.training.architectures.naming import named_variables
 
     def dense(units: int) -> dict[str, Any]:
         return {"module": "keras.layers", "class_name": "Dense", "config": {"units": units}}
@@ -250,8 +250,8 @@ def test_several_optimizers_of_layers_without_names(recipe: Callable[..., Any]) 
 
 def test_several_optimizers_of_layers_that_keras_counts(recipe: Callable[..., Any]) -> None:
     """However many layers of a kind the process has made before; rates are no part of a state."""
-    from cerebro_db.training import models
-    from cerebro_db.training.naming import named_variables
+    from cerebro_db.training.architectures import models
+    from cerebro_db.training.architectures.naming import named_variables
 
     optimizer = "MultiOptimizer(OptimizerMap(Adam(), {'memory/lstm_cell/.*': SGD()}))"
     given = recipe(lstm_net(), f"loss='categorical_crossentropy',optimizer={optimizer}")

@@ -51,7 +51,7 @@ def test_an_epoch_is_written_once(tmp_path: Path) -> None:
     "log_dir", ["", "..", "../x", "a/../../x", "/tmp/x", ".x", "a//b", "a/", "a\nb", "ä", "a/./b"]
 )
 def test_nothing_leads_out_of_the_folder(log_dir: str) -> None:
-    from cerebro_db.configs.parameters import parse_fit_params
+    from cerebro_db.configs.grids.parameters import parse_fit_params
     from cerebro_db.training.events import series_of
 
     with pytest.raises(InvalidArgument, match=r"log_dir: got .*; allowed: a relative path"):

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cerebro_db.configs.expression_functions import FAMILIES
-from cerebro_db.configs.expressions import parse_expression
+from cerebro_db.configs.functions.expression_functions import FAMILIES
+from cerebro_db.configs.functions.expressions import parse_expression
 from cerebro_db.errors import InvalidArgument
 from cerebro_db.training.functions import Function, function_of, know
 from tests.training.conftest import Data, hop, net
@@ -29,7 +29,7 @@ def registered() -> Iterator[None]:
 
 
 def function(text: str) -> Callable[..., Any]:
-    from cerebro_db.training.expressions import function_from
+    from cerebro_db.training.architectures.expressions import function_from
 
     return function_from(parse_expression(text), "ours")
 
@@ -69,7 +69,7 @@ def test_they_compute_what_they_say(text: str) -> None:
 def test_every_function_that_is_allowed_is_there() -> None:
     import keras
 
-    from cerebro_db.training.expressions import _PUT_TOGETHER
+    from cerebro_db.training.architectures.expressions import _PUT_TOGETHER
 
     for functions in FAMILIES.values():
         for name, found in functions.items():
@@ -93,8 +93,8 @@ def test_an_expression_trains_as_the_loss_of_keras(
 
 
 def test_several_outputs(recipe: Callable[..., Any], registered: None) -> None:
-    from cerebro_db.configs.model_outputs import metric_names, outputs_of
-    from cerebro_db.configs.parameters import parse_compile_params
+    from cerebro_db.configs.architectures.outputs import metric_names, outputs_of
+    from cerebro_db.configs.grids.parameters import parse_compile_params
 
     text = "loss={'a': custom.our_error, 'b': 'mae'},metrics=[['custom.our_error'], ['mse']],optimizer='SGD'"
     outputs = outputs_of(parse_compile_params(text), ["a", "b"])

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cerebro_db.configs.architecture import check_architecture
-from cerebro_db.configs.architecture_names import LAYERS
-from cerebro_db.configs.freezing import _TRAINED, may_train, with_frozen
+from cerebro_db.configs.architectures.architecture import check_architecture
+from cerebro_db.configs.architectures.freezing import _TRAINED, may_train, with_frozen
+from cerebro_db.configs.architectures.names import LAYERS
 from cerebro_db.errors import InvalidArchitecture, InvalidArgument
 from tests.training.conftest import CLASSES, FEATURES, SOFTMAX, Data, hop, weights_of
 from tests.training.test_equality import assert_same, by_hops, one_hot, plain_keras
@@ -102,7 +102,7 @@ def test_only_the_others_change(
 
 
 def test_a_frozen_kernel_has_no_penalty(recipe: Callable[..., Any], data: Data) -> None:
-    from cerebro_db.training.scoring import Scorer
+    from cerebro_db.training.scores.scoring import Scorer
     from cerebro_db.training.state import from_bytes
 
     losses = []
@@ -129,7 +129,7 @@ def test_what_is_inside_of_a_frozen_layer_is_frozen() -> None:
         [keras.Input((4, 3)), inner, layers.Bidirectional(layers.GRU(2), name="both"), layers.Dense(1)]
     )  # fmt: skip
     config = check_architecture(outer.to_json())
-    from cerebro_db.training import models
+    from cerebro_db.training.architectures import models
 
     built = models.build(config, 0, freeze=("base", "both"))
     assert len(built.trainable_variables) == 2  # of the Dense layer

@@ -14,8 +14,8 @@ import pytest
 
 from cerebro_db.errors import ConfigurationFailed, PeerLost
 from cerebro_db.training.averaging import of_replica
-from cerebro_db.training.peers import Meeting, Peers
-from cerebro_db.training.targets import TargetFacts
+from cerebro_db.training.peers.peers import Meeting, Peers
+from cerebro_db.training.scores.targets import TargetFacts
 from tests.training.conftest import CLASSES, Data, net, order_of, weights_of
 
 LOSS = "loss='categorical_crossentropy'"
@@ -124,9 +124,9 @@ def parts_of(
     shares: Sequence[int] = (),
 ) -> tuple[bytes, list[Any]]:
     """A round over all partitions of some data, of which those of so many rows count; state, reports."""
-    from cerebro_db.training.group import GroupHop
     from cerebro_db.training.hop import HopTask, Programs, RoundPart
     from cerebro_db.training.partitions import PartitionCache
+    from cerebro_db.training.peers.group import GroupHop
 
     total, size = data.buffers.total, len(data.features)
     state = initial(recipe, data) if state is None else state
@@ -197,7 +197,7 @@ def test_who_shares_a_batch_takes_its_rows_together(
     import keras
 
     from cerebro_db.core.rounds import shares_of
-    from cerebro_db.training import models
+    from cerebro_db.training.architectures import models
     from cerebro_db.training.state import from_bytes
 
     data, shares = Data((20, 17), partitions=3), shares_of(8, 3)
@@ -224,7 +224,7 @@ def test_together_they_equal_plain_keras_with_all_their_rows_in_a_batch(
 ) -> None:
     import keras
 
-    from cerebro_db.training import models
+    from cerebro_db.training.architectures import models
     from cerebro_db.training.state import from_bytes
 
     data, counts = Data((20, 17), partitions=3), [37, 37, 21]  # one has ended before the others

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cerebro_db.configs.architecture import check_architecture
+from cerebro_db.configs.architectures.architecture import check_architecture
 from tests.training.conftest import Data, hop, weights_of
 from tests.training.test_equality import assert_same, by_hops, one_hot, plain_keras
 
@@ -59,7 +59,7 @@ def rows_for(name: str, shape: tuple[int, ...]) -> np.ndarray:
 
 @pytest.mark.parametrize("name", MODELS)
 def test_a_model_of_keras_2_computes_the_same(name: str) -> None:
-    from cerebro_db.training import models
+    from cerebro_db.training.architectures import models
 
     stored = MODELS[name]
     model = models.build(check_architecture(json.dumps(stored["model"])), seed=0)

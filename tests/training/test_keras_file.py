@@ -20,9 +20,9 @@ import h5py
 import numpy as np
 import pytest
 
-from cerebro_db.configs.architecture_limits import ArchitectureLimits
+from cerebro_db.configs.architectures.limits import ArchitectureLimits
 from cerebro_db.errors import CerebroError, InvalidArchitecture, InvalidArgument
-from cerebro_db.training.keras_file import in_child
+from cerebro_db.training.architectures.keras_file import in_child
 
 pytestmark = pytest.mark.slow
 
@@ -31,7 +31,7 @@ FIRST = "layers/dense/vars/0"
 
 
 def read(data: bytes) -> tuple[str, bytes]:
-    from cerebro_db.training.keras_file import read
+    from cerebro_db.training.architectures.keras_file import read
 
     return read(data, LIMITS, None, lambda: None)
 

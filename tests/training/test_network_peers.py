@@ -22,10 +22,10 @@ import numpy as np
 import pytest
 
 from cerebro_db.errors import InvalidArgument, PeerLost, PeersApart
-from cerebro_db.training import doors, network_peers
-from cerebro_db.training.doors import Address, Door
-from cerebro_db.training.network_peers import NetworkPeers, met, unreached
-from cerebro_db.training.peers import Meeting
+from cerebro_db.training.peers import doors, network_peers
+from cerebro_db.training.peers.doors import Address, Door
+from cerebro_db.training.peers.network_peers import NetworkPeers, met, unreached
+from cerebro_db.training.peers.peers import Meeting
 from cerebro_db.training.tasks import meeting_of
 from tests.training import test_group
 from tests.training.conftest import Data, net
@@ -246,9 +246,9 @@ def test_beyond_the_network_nobody_goes(opened: list[Door]) -> None:
 PEER = """
 import json, sys
 import numpy as np
-from cerebro_db.training.doors import Address, Door
-from cerebro_db.training.network_peers import NetworkPeers
-from cerebro_db.training.peers import Meeting
+from cerebro_db.training.peers.doors import Address, Door
+from cerebro_db.training.peers.network_peers import NetworkPeers
+from cerebro_db.training.peers.peers import Meeting
 door = Door("127.0.0.0/8")
 print(json.dumps(door.address), flush=True)
 addresses = [Address(*one) for one in json.loads(sys.stdin.readline())]

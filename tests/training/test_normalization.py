@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cerebro_db.training.targets import TargetFacts
+from cerebro_db.training.scores.targets import TargetFacts
 
 SGD = "loss='sparse_categorical_crossentropy',optimizer='SGD(lr=0.1)'"
 ROWS = np.random.default_rng(5)
@@ -33,7 +33,7 @@ def test_it_predicts_and_trains_as_keras_does(
     import keras
 
     from cerebro_db.training.program import Program
-    from cerebro_db.training.scoring import Scorer
+    from cerebro_db.training.scores.scoring import Scorer
 
     weights = b"".join(one.astype("float32").tobytes() for one in adapted.get_weights())
     one = recipe(adapted.to_json(), SGD, "batch_size=32", TargetFacts("class", 3, ()), jit=jit)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from cerebro_db.training.partitions import PartitionCache
-from cerebro_db.training.targets import TargetFacts
+from cerebro_db.training.scores.targets import TargetFacts
 from tests.training.conftest import CLASSES, Data, hop, net
 
 METRICS = (
@@ -23,7 +23,7 @@ def scan_of(
     recipes: dict[int, Any], states: dict[int, bytes], data: Data, cache_bytes: int
 ) -> list[dict[str, Any]]:
     """Partial sums of each partition, as workers return them."""
-    from cerebro_db.training.scan import Scan, Scorers
+    from cerebro_db.training.scores.scan import Scan, Scorers
     from cerebro_db.training.tasks import Architectures, ScanTask
 
     scorers, cache, found = Scorers(), PartitionCache(cache_bytes), []
@@ -71,7 +71,7 @@ class Texted:
 
 
 def combined(recipe: Any, scans: list[dict[str, Any]], mst_key: int) -> dict[str, Any]:
-    from cerebro_db.training.scan import combine
+    from cerebro_db.training.scores.scan import combine
     from cerebro_db.training.tasks import Architectures
 
     partials = [scan["partials"][str(mst_key)] for scan in scans]
@@ -87,7 +87,7 @@ def combined(recipe: Any, scans: list[dict[str, Any]], mst_key: int) -> dict[str
 def test_loss_and_metrics_equal_evaluate_of_keras(
     recipe: Callable[..., Any], full_net: str, data: Data, cache_bytes: int
 ) -> None:
-    from cerebro_db.training import models
+    from cerebro_db.training.architectures import models
     from cerebro_db.training.program import Program
     from cerebro_db.training.state import from_bytes
 
@@ -99,7 +99,7 @@ def test_loss_and_metrics_equal_evaluate_of_keras(
     program = Program(given._recipe)
     program.prepare(given.compile_params, given.fit_params)
     program.load(from_bytes(state))
-    from cerebro_db.training.scoring import metrics_of
+    from cerebro_db.training.scores.scoring import metrics_of
 
     metrics = [m.metric for m in metrics_of(given.outputs, given.targets, (CLASSES,))]
     program.model.compile(loss=models.make_loss(given.compile_params.loss), metrics=metrics)
@@ -140,7 +140,7 @@ def test_regression_metrics(recipe: Callable[..., Any], data: Data) -> None:
     given = Texted(recipe(net(units=1, activation="linear"), text, targets=facts), text)
     state, _ = hop(given._recipe, data, None)
     result = combined(given, scan_of({1: given}, {1: state}, data, 0), 1)
-    from cerebro_db.training.scoring import Scorer
+    from cerebro_db.training.scores.scoring import Scorer
     from cerebro_db.training.state import from_bytes
 
     scorer = Scorer(given._recipe)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from cerebro_db.errors import ConfigurationFailed, InvalidState, PeerLost
-from cerebro_db.training import updates
+from cerebro_db.training.peers import updates
 from tests.training.conftest import Data, net, order_of
 from tests.training.test_group import LOSS, initial, meetings, parts_of, side_by_side
 
@@ -29,9 +29,9 @@ def served(
 ) -> tuple[bytes, Any]:
     """A round over all partitions of some data: the state, and the record."""
     from cerebro_db.training.hop import HopTask, Programs, RoundPart
-    from cerebro_db.training.parameter_server import Served
     from cerebro_db.training.partitions import PartitionCache
-    from cerebro_db.training.served import ServedHop
+    from cerebro_db.training.peers.parameter_server import Served
+    from cerebro_db.training.peers.served import ServedHop
 
     total, size = data.buffers.total, len(data.features)
     counts, given = list(rows) or [total] * size, meetings(size, leads)

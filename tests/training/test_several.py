@@ -10,7 +10,7 @@ import pytest
 from cerebro_db.errors import InvalidArgument, InvalidData
 from cerebro_db.training import buffers
 from cerebro_db.training.partitions import Partition, PartitionCache
-from cerebro_db.training.targets import TargetFacts
+from cerebro_db.training.scores.targets import TargetFacts
 from tests.training.conftest import CLASSES, Data, hop, order_of, weights_of
 
 SHAPES = ((2, 2), (3,))
@@ -59,7 +59,7 @@ def targets_of(stored):
 
 def by_keras(recipe, data, weighted):
     """Weights after ``model.fit`` of a model that Keras has compiled, over the same batches."""
-    from cerebro_db.training import models
+    from cerebro_db.training.architectures import models
 
     model = models.build(recipe.architecture, seed=7)
     penalty = models.Penalty()
@@ -144,9 +144,9 @@ def task(recipe, **more):
 
 @pytest.mark.parametrize("exact", [False, True])
 def test_scores_equal_evaluate_of_keras(recipe, architecture, exact):
-    from cerebro_db.training import models
+    from cerebro_db.training.architectures import models
     from cerebro_db.training.program import Program
-    from cerebro_db.training.scan import Scan, Scorers, combine, try_scores
+    from cerebro_db.training.scores.scan import Scan, Scorers, combine, try_scores
     from cerebro_db.training.state import from_bytes
     from cerebro_db.training.tasks import Architectures, recipe_of, scan_of
 
@@ -198,9 +198,9 @@ def test_scores_equal_evaluate_of_keras(recipe, architecture, exact):
 
 
 def test_predictions_of_each_output(recipe, architecture):
-    from cerebro_db.training.prediction import Prediction
     from cerebro_db.training.program import Program
-    from cerebro_db.training.scan import Scorers
+    from cerebro_db.training.scores.prediction import Prediction
+    from cerebro_db.training.scores.scan import Scorers
     from cerebro_db.training.state import from_bytes
     from cerebro_db.training.tasks import Architectures
 
@@ -273,7 +273,7 @@ def test_files_of_a_model(recipe, architecture, tmp_path):
     import onnxruntime
 
     from cerebro_db.configs.exports import Format
-    from cerebro_db.training.export import export
+    from cerebro_db.training.architectures.export import export
     from cerebro_db.training.program import Program
     from cerebro_db.training.state import from_bytes
     from cerebro_db.training.tasks import Architectures
@@ -302,7 +302,7 @@ def test_files_of_a_model(recipe, architecture, tmp_path):
 
 
 def test_models_that_are_asked_together_share_the_memory(architecture):
-    from cerebro_db.configs.architecture_limits import ArchitectureLimits
+    from cerebro_db.configs.architectures.limits import ArchitectureLimits
     from cerebro_db.training.tasks import Architectures, recipe_of
 
     known = Architectures(ArchitectureLimits(), memory_mb=900)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from cerebro_db.errors import InvalidState
-from cerebro_db.training.updates import (
+from cerebro_db.training.peers.updates import (
     FACTORS,
     MOMENTA,
     GroupModel,

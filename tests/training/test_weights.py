@@ -8,7 +8,7 @@ import pytest
 from cerebro_db.errors import InvalidData
 from cerebro_db.training import buffers
 from cerebro_db.training.partitions import Partition
-from cerebro_db.training.targets import TargetFacts, plain
+from cerebro_db.training.scores.targets import TargetFacts, plain
 from tests.training.conftest import CLASSES, Data, hop, net, order_of, weights_of
 
 CASES = {
@@ -39,7 +39,7 @@ def weighted(data, facts):
 
 def by_keras(recipe, data, **fit):
     """Weights after ``model.fit`` over the same batches."""
-    from cerebro_db.training import models
+    from cerebro_db.training.architectures import models
 
     params = recipe.compile_params
     model = models.build(recipe.architecture, seed=7, dropout=params.dropout)
@@ -80,7 +80,7 @@ def test_hops_with_weights_equal_plain_keras(recipe, case, cache_bytes):
 
 def test_scores_are_of_the_targets_alone(recipe):
     from cerebro_db.training.hop import Programs
-    from cerebro_db.training.scoring import Scorer
+    from cerebro_db.training.scores.scoring import Scorer
 
     facts = CASES["classes"][0]
     given = recipe(net(), targets=facts)

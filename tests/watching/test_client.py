@@ -20,7 +20,7 @@ from pace import stretched
 import cerebro_db
 from cerebro_db.client import Database, Run, connect
 from cerebro_db.client.grids import grids
-from cerebro_db.configs.grid import parse_compile_grid, parse_fit_grid
+from cerebro_db.configs.grids.grid import parse_compile_grid, parse_fit_grid
 from cerebro_db.errors import InvalidArgument, LoopbackFailed, UndefinedRun, WrongRunStatus
 from cerebro_db.postgres.sessions import StatementFailed
 from cerebro_db.watching.comparing import compare

@@ -16,8 +16,8 @@ from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from cerebro_db.configs.callbacks import monitors_of
-from cerebro_db.configs.model_selection import ConfigurationText
+from cerebro_db.configs.functions.callbacks import monitors_of
+from cerebro_db.configs.grids.model_selection import ConfigurationText
 from cerebro_db.core import decisions
 from cerebro_db.core.decisions import (
     Add,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from cerebro_db.configs.model_selection import ConfigurationText
+from cerebro_db.configs.grids.model_selection import ConfigurationText
 from cerebro_db.core.search import SearchSpec, Space
 from cerebro_db.decide.search.ranking import Values
 from cerebro_db.decide.search.space import Parameters

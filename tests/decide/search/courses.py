@@ -10,8 +10,8 @@ from typing import Any
 
 from run_states import configuration, run_state
 
-from cerebro_db.configs.model_selection import ConfigurationText
-from cerebro_db.configs.search_methods import find_method
+from cerebro_db.configs.grids.model_selection import ConfigurationText
+from cerebro_db.configs.grids.search_methods import find_method
 from cerebro_db.core import events
 from cerebro_db.core.decisions import Add, Asked, Candidate, Clone, Decision, Promote, Stop
 from cerebro_db.core.search import Budget, EarlyStopping, Objective, SearchSpec, Space

@@ -164,7 +164,7 @@ def test_patience_is_that_of_keras(delta: float) -> None:
 
 
 def test_brackets_are_those_that_optuna_counts() -> None:
-    from cerebro_db.configs.brackets import brackets
+    from cerebro_db.configs.grids.brackets import brackets
 
     pruner = optuna.pruners.HyperbandPruner(min_resource=1, max_resource=81, reduction_factor=3)
     study = optuna.create_study(pruner=pruner)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from cerebro_db.configs.search_methods import (
+from cerebro_db.configs.grids.search_methods import (
     ASHA,
     BOHB,
     CMA_ES,

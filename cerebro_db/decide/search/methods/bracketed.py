@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from cerebro_db.configs.brackets import Bracket, brackets, halving
-from cerebro_db.configs.search_methods import HALVING
+from cerebro_db.configs.grids.brackets import Bracket, brackets, halving
+from cerebro_db.configs.grids.search_methods import HALVING
 from cerebro_db.core.search import SearchSpec, Space
 from cerebro_db.decide.search.ranking import Values, ranked
 from cerebro_db.decide.search.space import Explorer

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from cerebro_db.configs.search_methods import GRID
+from cerebro_db.configs.grids.search_methods import GRID
 from cerebro_db.core.search import UNLIMITED, SearchSpec
 from cerebro_db.decide.search.trials import WAITING, Continue, End, Method, Start, Trial
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from cerebro_db.configs.grid import Choices, Dimension, Range
+from cerebro_db.configs.grids.grid import Choices, Dimension, Range
 from cerebro_db.core.search import SearchSpec, Space
 from cerebro_db.decide.search.ranking import ranked
 from cerebro_db.decide.search.space import Drawing, Explorer, Parameters

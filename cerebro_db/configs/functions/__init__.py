@@ -1,0 +1,1 @@
+"""Losses, metrics, optimizers, callbacks and expressions that may be named."""

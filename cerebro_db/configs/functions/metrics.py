@@ -1,0 +1,157 @@
+"""The metrics of Keras 3.15 that may be used: names, arguments, and the targets they want."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from cerebro_db.configs.functions.losses import Target
+from cerebro_db.configs.grids.arguments import Argument, Kind, choice, flag, number, whole
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A metric whose variables, summed over partitions, are those of all rows.
+
+    Args:
+        name: class in Keras; `accuracy` stands for the one that `accuracy_class` chooses.
+        names: names in a parameter text; the first is also the default label.
+    """
+
+    name: str
+    names: tuple[str, ...]
+    target: Target
+    arguments: tuple[Argument, ...]
+
+
+_NAME = Argument("name", Kind.TEXT, optional=True)
+_AXIS = whole("axis", -1, low=None)
+_LOGITS = flag("from_logits", False)
+_SMOOTHING = number("label_smoothing", 0.0, high=1.0)
+_THRESHOLDS = Argument("thresholds", Kind.FLOATS, None, 0.0, 1.0, optional=True)
+_CLASS_ID = whole("class_id", None)
+_TOP_K = whole("top_k", None, low=1)
+_NUM_THRESHOLDS = whole("num_thresholds", 200, low=2, high=100_000)
+_K = whole("k", 5, low=1)
+_AVERAGE = choice("average", None, "micro", "macro", "weighted")
+_THRESHOLD = number("threshold", None, high=1.0, low_open=True)
+# A matrix of so many rows and columns is made for it.
+_NUM_CLASSES = whole("num_classes", None, low=2, high=4096, required=True)
+_CLASS_IDS = Argument("target_class_ids", Kind.INTS, low=0, required=True)
+_IGNORE = whole("ignore_class", None, low=None)
+_SPARSE_PREDICTION = flag("sparse_y_pred", True)
+
+
+def _share(name: str) -> Argument:
+    return Argument(name, Kind.FLOAT, None, 0.0, 1.0, required=True)
+
+
+def _metric(name: str, names: str, target: Target, *own: Argument) -> Metric:
+    return Metric(name, tuple(names.split()), target, (*own, _NAME))
+
+
+_BINARY, _FLOAT, _IDS, _ONEHOT = Target.BINARY, Target.FLOAT, Target.IDS, Target.ONEHOT
+
+_MEANS = (
+    _metric("accuracy", "accuracy acc", Target.LOSS),
+    _metric("BinaryAccuracy", "binary_accuracy", _BINARY, number("threshold", 0.5, high=1.0)),
+    _metric("BinaryCrossentropy", "binary_crossentropy bce", _BINARY, _LOGITS, _SMOOTHING),
+    _metric("CategoricalAccuracy", "categorical_accuracy", _ONEHOT),
+    _metric(
+        "CategoricalCrossentropy", "categorical_crossentropy", _ONEHOT, _LOGITS, _SMOOTHING, _AXIS
+    ),
+    _metric("CategoricalHinge", "categorical_hinge", _ONEHOT),
+    _metric("SparseCategoricalAccuracy", "sparse_categorical_accuracy", _IDS),
+    _metric(
+        "SparseCategoricalCrossentropy", "sparse_categorical_crossentropy", _IDS,
+        _LOGITS, _IGNORE, _AXIS,
+    ),
+    _metric(
+        "SparseTopKCategoricalAccuracy", "sparse_top_k_categorical_accuracy", _IDS, _K,
+        flag("from_sorted_ids", False),
+    ),
+    _metric("TopKCategoricalAccuracy", "top_k_categorical_accuracy", _ONEHOT, _K),
+    _metric("Hinge", "hinge", _BINARY),
+    _metric("SquaredHinge", "squared_hinge", _BINARY),
+    _metric("KLDivergence", "kl_divergence kld kullback_leibler_divergence", _ONEHOT),
+    _metric("Poisson", "poisson", _FLOAT),
+    _metric("MeanAbsoluteError", "mean_absolute_error mae", _FLOAT),
+    _metric("MeanAbsolutePercentageError", "mean_absolute_percentage_error mape", _FLOAT),
+    _metric("MeanSquaredError", "mean_squared_error mse", _FLOAT),
+    _metric("MeanSquaredLogarithmicError", "mean_squared_logarithmic_error msle", _FLOAT),
+    _metric("RootMeanSquaredError", "root_mean_squared_error rmse", _FLOAT),
+    _metric("LogCoshError", "logcosh log_cosh log_cosh_error", _FLOAT),
+    _metric("CosineSimilarity", "cosine_similarity", _FLOAT, _AXIS),
+    _metric("PearsonCorrelation", "pearson_correlation", _FLOAT, _AXIS),
+    _metric("ConcordanceCorrelation", "concordance_correlation", _FLOAT, _AXIS),
+    _metric(
+        "R2Score", "r2_score", _FLOAT,
+        choice("class_aggregation", "uniform_average", "uniform_average",
+               "variance_weighted_average"),
+        whole("num_regressors", 0),
+    ),
+)  # fmt: skip
+
+_COUNTS = (
+    _metric(
+        "AUC", "auc", _BINARY, _NUM_THRESHOLDS,
+        choice("curve", "ROC", "ROC", "PR"),
+        choice("summation_method", "interpolation", "interpolation", "minoring", "majoring"),
+        _THRESHOLDS, flag("multi_label", False), whole("num_labels", None, low=1, high=1000),
+        Argument("label_weights", Kind.FLOATS, None, 0.0, optional=True), _LOGITS,
+    ),
+    _metric("FalseNegatives", "false_negatives", _BINARY, _THRESHOLDS),
+    _metric("FalsePositives", "false_positives", _BINARY, _THRESHOLDS),
+    _metric("TrueNegatives", "true_negatives", _BINARY, _THRESHOLDS),
+    _metric("TruePositives", "true_positives", _BINARY, _THRESHOLDS),
+    _metric("Precision", "precision", _BINARY, _THRESHOLDS, _TOP_K, _CLASS_ID),
+    _metric("Recall", "recall", _BINARY, _THRESHOLDS, _TOP_K, _CLASS_ID),
+    _metric("PrecisionAtRecall", "precision_at_recall", _BINARY, _share("recall"),
+            _NUM_THRESHOLDS, _CLASS_ID),
+    _metric("RecallAtPrecision", "recall_at_precision", _BINARY, _share("precision"),
+            _NUM_THRESHOLDS, _CLASS_ID),
+    _metric("SensitivityAtSpecificity", "sensitivity_at_specificity", _BINARY,
+            _share("specificity"), _NUM_THRESHOLDS, _CLASS_ID),
+    _metric("SpecificityAtSensitivity", "specificity_at_sensitivity", _BINARY,
+            _share("sensitivity"), _NUM_THRESHOLDS, _CLASS_ID),
+    _metric("F1Score", "f1_score", _ONEHOT, _AVERAGE, _THRESHOLD),
+    _metric("FBetaScore", "fbeta_score f_beta_score", _ONEHOT, _AVERAGE,
+            number("beta", 1.0, low_open=True), _THRESHOLD),
+    _metric("BinaryIoU", "binary_iou binary_io_u", _BINARY,
+            Argument("target_class_ids", Kind.INTS, (0, 1), 0, 1),
+            number("threshold", 0.5, high=1.0)),
+    _metric("IoU", "iou io_u", _IDS, _NUM_CLASSES, _CLASS_IDS, _IGNORE,
+            flag("sparse_y_true", True), _SPARSE_PREDICTION, _AXIS),
+    _metric("MeanIoU", "mean_iou mean_io_u", _IDS, _NUM_CLASSES, _IGNORE,
+            flag("sparse_y_true", True), _SPARSE_PREDICTION, _AXIS),
+    _metric("OneHotIoU", "one_hot_iou one_hot_io_u", _ONEHOT, _NUM_CLASSES, _CLASS_IDS, _IGNORE,
+            flag("sparse_y_pred", False), _AXIS),
+    _metric("OneHotMeanIoU", "one_hot_mean_iou one_hot_mean_io_u", _ONEHOT, _NUM_CLASSES, _IGNORE,
+            flag("sparse_y_pred", False), _AXIS),
+)  # fmt: skip
+
+METRICS: Mapping[str, Metric] = MappingProxyType(
+    {metric.name: metric for metric in (*_MEANS, *_COUNTS)}
+)
+
+REFUSED_METRICS: Mapping[str, str] = MappingProxyType(
+    {
+        "Mean": "it does not compare predictions with targets",
+        "Sum": "it does not compare predictions with targets",
+        "MeanMetricWrapper": "it needs a function",
+        "Metric": "it is the abstract base class",
+    }
+)
+
+
+def accuracy_class(loss_target: Target, output_width: int) -> str:
+    """Returns the class that `accuracy` stands for, by the rule of Keras.
+
+    Args:
+        loss_target: what the loss wants.
+        output_width: last dimension of the model's output.
+    """
+    if output_width == 1:
+        return "BinaryAccuracy"
+    return "SparseCategoricalAccuracy" if loss_target is Target.IDS else "CategoricalAccuracy"

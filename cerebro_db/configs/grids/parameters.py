@@ -1,0 +1,341 @@
+"""Compile and fit parameters: frozen values, and their parsing from MADlib's parameter strings."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from cerebro_db.configs.architectures.freezing import DTYPE_POLICY, parse_freeze
+from cerebro_db.configs.functions.callbacks import CallbackSpec, parse_callbacks
+from cerebro_db.configs.functions.losses import LOSSES, Target
+from cerebro_db.configs.functions.metrics import METRICS
+from cerebro_db.configs.functions.optimizer_specs import OptimizerSpec, parse_optimizer
+from cerebro_db.configs.grids.arguments import (
+    Argument,
+    ByOutput,
+    by_output,
+    flag,
+    fraction,
+    number,
+    unknown,
+    validated_arguments,
+    whole,
+    with_defaults,
+)
+from cerebro_db.configs.grids.grammar import Call, call_of, named_values, parse_keywords
+from cerebro_db.configs.messages import shown
+from cerebro_db.configs.names import bare_name, find_loss, find_metric, is_custom, parse_custom
+from cerebro_db.errors import InvalidArgument, hinted
+
+Arguments = tuple[tuple[str, Any], ...]
+
+COMPILE_KEYS = (
+    "optimizer", "metrics", "loss", "loss_weights", "l1", "l2", "dropout", "freeze", "dtype_policy",
+)  # fmt: skip
+FIT_KEYS = ("epochs", "batch_size", "shuffle", "class_weight", "callbacks", "verbose")
+DEFAULT_BATCH_SIZE = 32
+# A search reads the text of a configuration several times; what it stands for never changes.
+T = TypeVar("T")
+_MOST_TEXTS = 4096
+MAX_LABEL = 63
+MAX_METRICS = 100
+_TOP_K = re.compile(r"top_([1-9][0-9]{0,8})_accuracy")
+_TOP_K_HINT = "top_<k>_accuracy has a number from 1 in it, such as top_3_accuracy"
+
+_REGULARISATION = {
+    argument.name: argument
+    for argument in (number("l1", None), number("l2", None), fraction("dropout", None))
+}
+_FIT = {
+    argument.name: argument
+    for argument in (
+        whole("epochs", 1, low=1, high=1_000_000),
+        whole("batch_size", DEFAULT_BATCH_SIZE, low=1, high=1_000_000),
+        flag("shuffle", True),
+    )
+}
+NUMERIC_ARGUMENTS: Mapping[str, Argument] = {
+    **_REGULARISATION,
+    **{name: argument for name, argument in _FIT.items() if argument.is_numeric()},
+}
+_CLASS_ID = whole("class_weight", None, low=0, required=True)
+_CLASS_WEIGHT = number("class_weight", None, required=True)
+_LOSS_WEIGHT = number("loss_weights", None, required=True)
+_NOT_YET = "it is not supported in this release; leave it out"
+_REFUSED_COMPILE = (
+    "weighted_metrics", "sample_weight_mode", "run_eagerly",
+    "steps_per_execution", "jit_compile", "auto_scale_loss", "target_tensors",
+)  # fmt: skip
+REFUSED_FIT = (
+    "initial_epoch", "steps_per_epoch", "sample_weight", "validation_data",
+    "validation_split", "validation_steps", "validation_batch_size", "validation_freq",
+    "max_queue_size", "workers", "use_multiprocessing", "x", "y",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class LossSpec:
+    """A loss: its class in Keras and the arguments that differ from the defaults."""
+
+    name: str
+    arguments: Arguments = ()
+
+    @property
+    def target(self) -> Target:
+        """Form in which the loss wants the target of a row."""
+        # A registered function gets targets in the shape of the output.
+        return Target.FLOAT if is_custom(self.name) else LOSSES[self.name].target
+
+    def all_arguments(self) -> dict[str, Any]:
+        """Every argument with its value, defaults included."""
+        return (
+            {}
+            if is_custom(self.name)
+            else with_defaults(LOSSES[self.name].arguments, self.arguments)
+        )
+
+
+@dataclass(frozen=True)
+class MetricSpec:
+    """A metric: its class in Keras (or `accuracy`), arguments without `name`, and its label."""
+
+    name: str
+    arguments: Arguments
+    label: str
+
+    @property
+    def target(self) -> Target:
+        """Form in which the metric wants the target of a row."""
+        return Target.FLOAT if is_custom(self.name) else METRICS[self.name].target
+
+    def all_arguments(self) -> dict[str, Any]:
+        """Every argument with its value, defaults included; `name` is the label."""
+        table = () if is_custom(self.name) else METRICS[self.name].arguments
+        return with_defaults(table, (*self.arguments, ("name", self.label)))
+
+
+@dataclass(frozen=True)
+class CompileParams:
+    """Parsed ``compile_params`` of a configuration.
+
+    Args:
+        loss, metrics: of the one output, or of all outputs; the first loss where each has its own.
+        losses, output_metrics, loss_weights: what the outputs have of their own.
+        l1, l2: strength put on every kernel of the architecture, replacing its regularizer.
+        dropout: rate of every dropout layer of the architecture.
+        freeze: patterns of names of layers that do not train.
+        dtype_policy: of every layer, replacing its own; None for those of the architecture.
+    """
+
+    optimizer: OptimizerSpec
+    loss: LossSpec
+    metrics: tuple[MetricSpec, ...] = ()
+    l1: float | None = None
+    l2: float | None = None
+    dropout: float | None = None
+    freeze: tuple[str, ...] = ()
+    losses: ByOutput[LossSpec] | None = None
+    output_metrics: ByOutput[tuple[MetricSpec, ...]] | None = None
+    loss_weights: ByOutput[float] | float | None = None
+    dtype_policy: str | None = None
+
+
+@dataclass(frozen=True)
+class FitParams:
+    """Parameters of training on a partition; `epochs` are passes within one hop."""
+
+    batch_size: int = DEFAULT_BATCH_SIZE
+    epochs: int = 1
+    shuffle: bool = True
+    class_weight: tuple[tuple[int, float], ...] | None = None
+    callbacks: tuple[CallbackSpec, ...] = ()
+
+
+def _remembered(parse: Callable[[str], T]) -> Callable[[str], T]:
+    """A parser that knows the texts that it has parsed last; tables of others may hold no texts."""
+    known = functools.lru_cache(maxsize=_MOST_TEXTS)(parse)
+
+    @functools.wraps(parse)
+    def parsed(text: str) -> T:
+        return known(text) if isinstance(text, str) else parse(text)
+
+    return parsed
+
+
+@_remembered
+@hinted(
+    "compile_params are such as loss='mse',optimizer='Adam(lr=0.01)',metrics=['mae']; "
+    "docs/sql/configurations.md lists them under Compile parameters"
+)
+def parse_compile_params(text: str) -> CompileParams:
+    """Parses for example ``loss='mse',optimizer='Adam(lr=0.1)',metrics=['mae'],l2=0.001``."""
+    what = "compile_params"
+    given = parse_keywords(text, what)
+    _check_keys(given, COMPILE_KEYS, _REFUSED_COMPILE, what)
+    for key in ("optimizer", "loss"):
+        if given.get(key) is None:
+            raise InvalidArgument(f"{what}: got {shown(text)} without {key}; it must be given")
+    regularisation = {
+        key: argument.validated(given.get(key), what) for key, argument in _REGULARISATION.items()
+    }
+    losses, metrics = _losses(given["loss"], what), given.get("metrics")
+    several = _is_by_output(metrics)
+    return CompileParams(
+        optimizer=parse_optimizer(given["optimizer"], what),
+        loss=losses.values[0] if losses else parse_loss(given["loss"], what),
+        metrics=() if several else parse_metrics(metrics, what),
+        losses=losses,
+        output_metrics=by_output(metrics, lambda one: parse_metrics(one, what), what)
+        if several
+        else None,
+        loss_weights=_loss_weights(given.get("loss_weights"), what),
+        freeze=parse_freeze(given.get("freeze") or (), what),
+        dtype_policy=DTYPE_POLICY.validated(given.get("dtype_policy"), what),
+        **regularisation,
+    )
+
+
+@_remembered
+@hinted(
+    "fit_params are such as batch_size=32,epochs=1; docs/sql/configurations.md lists them under Fit parameters"
+)
+def parse_fit_params(text: str) -> FitParams:
+    """Parses for example ``batch_size=16,epochs=1``; verbose is accepted and ignored."""
+    what = "fit_params"
+    given = parse_keywords(text, what)
+    _check_keys(given, FIT_KEYS, REFUSED_FIT, what)
+    values = {
+        key: argument.validated(given[key], what) for key, argument in _FIT.items() if key in given
+    }
+    return FitParams(
+        **values,
+        class_weight=_class_weight(given.get("class_weight"), what),
+        callbacks=parse_callbacks(given.get("callbacks") or (), what),
+    )
+
+
+def parse_loss(value: object, what: str = "loss") -> LossSpec:
+    """Parses ``'mse'``, ``'Huber(delta=2.0)'`` or the same without quotes."""
+    call = call_of(value, "loss", what)
+    if is_custom(call.name):
+        return LossSpec(parse_custom(call, what))
+    entry = find_loss(call.name, what)
+    what = f"{what}: {entry.name}"
+    given = named_values(call, (), what)
+    return LossSpec(entry.name, validated_arguments(entry.arguments, given, {}, what))
+
+
+def _losses(value: object, what: str) -> ByOutput[LossSpec] | None:
+    """The losses of several outputs; None for one loss."""
+    if not isinstance(value, dict | list | tuple):
+        return None
+    return by_output(value, lambda one: parse_loss(one, what), f"{what}: loss")
+
+
+def _is_by_output(metrics: object) -> bool:
+    """True if each output has metrics of its own; a plain list may be of one output."""
+    listed = isinstance(metrics, list | tuple)
+    return isinstance(metrics, dict) or (
+        listed and any(one is None or isinstance(one, list | tuple) for one in metrics)  # type: ignore[attr-defined]
+    )
+
+
+def _loss_weights(value: object, what: str) -> ByOutput[float] | float | None:
+    def weight(one: object) -> float:
+        return float(_LOSS_WEIGHT.validated(one, what))
+
+    if value is None:
+        return None
+    if not isinstance(value, dict | list | tuple):
+        return weight(value)
+    return by_output(value, weight, f"{what}: loss_weights")
+
+
+def parse_metrics(value: object, what: str = "metrics") -> tuple[MetricSpec, ...]:
+    """Parses a list of metrics; every label is made unique by a number."""
+    if value is None:
+        return ()
+    if isinstance(value, str | Call):
+        value = [value]
+    if not isinstance(value, list | tuple):
+        raise InvalidArgument(f"{what}: got metrics={shown(value)}; it must be a list of names")
+    if len(value) > MAX_METRICS:
+        raise InvalidArgument(
+            f"{what}: got {len(value)} metrics; at most {MAX_METRICS} are allowed"
+        )
+    metrics: list[MetricSpec] = []
+    for element in value:
+        metric = parse_metric(element, what)
+        if any((m.name, m.arguments) == (metric.name, metric.arguments) for m in metrics):
+            raise InvalidArgument(
+                f"{what}: got the metric {metric.label!r} twice",
+                "A list for each output may repeat it: [['mae'], ['mae']].",
+            )
+        label = _free_label(metric.label, {m.label for m in metrics})
+        metrics.append(MetricSpec(metric.name, metric.arguments, label))
+    return tuple(metrics)
+
+
+def parse_metric(value: object, what: str = "metrics") -> MetricSpec:
+    """Parses ``'acc'``, ``"AUC(curve='PR', name='pr')"`` or the same without quotes."""
+    call = _top_k(call_of(value, "metric", what))
+    if is_custom(call.name):
+        return MetricSpec(parse_custom(call, what), (), bare_name(call.name))
+    with hinted(_TOP_K_HINT) if call.name.startswith("top_") else nullcontext():
+        entry = find_metric(call.name, what)
+    what = f"{what}: {entry.name}"
+    given = named_values(call, (), what)
+    arguments = dict(validated_arguments(entry.arguments, given, {}, what))
+    label = arguments.pop("name", entry.names[0])
+    if not label or len(label) > MAX_LABEL or label == "loss":
+        raise InvalidArgument(
+            f"{what}: got name={shown(label)}; it must have 1 to {MAX_LABEL} characters, and 'loss' "
+            "is taken"
+        )
+    return MetricSpec(entry.name, tuple(arguments.items()), label)
+
+
+def _top_k(call: Call) -> Call:
+    """Keras' form of MADlib's ``top_3_accuracy``; it may have any number."""
+    found = _TOP_K.fullmatch(call.name)
+    if not found or call.arguments or call.values:
+        return call
+    return Call("TopKCategoricalAccuracy", (("k", int(found[1])), ("name", call.name)))
+
+
+def _free_label(label: str, taken: set[str]) -> str:
+    candidate, count = label, 0
+    while candidate in taken:
+        count += 1
+        candidate = f"{label}_{count}"
+    return candidate
+
+
+def _check_keys(
+    given: Mapping[str, object], allowed: tuple[str, ...], refused: tuple[str, ...], what: str
+) -> None:
+    for key, value in given.items():
+        if key in refused and value is not None:
+            raise InvalidArgument(f"{what}: got {key!r}; {_NOT_YET}")
+        if key not in allowed and key not in refused:
+            raise unknown(what, "parameter", key, allowed)
+
+
+def _class_weight(value: object, what: str) -> tuple[tuple[int, float], ...] | None:
+    if value is None:
+        return None
+    if not isinstance(value, dict) or not value:
+        raise InvalidArgument(
+            f"{what}: got class_weight={shown(value)}; it must be a dictionary from class ids to "
+            "weights, such as {0: 1.0, 1: 2.5}"
+        )
+    return tuple(
+        sorted(
+            (_CLASS_ID.validated(class_id, what), _CLASS_WEIGHT.validated(weight, what))
+            for class_id, weight in value.items()
+        )
+    )

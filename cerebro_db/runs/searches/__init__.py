@@ -1,0 +1,1 @@
+"""Searches: runs whose configurations are added, stopped and promoted by decisions."""

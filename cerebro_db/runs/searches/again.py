@@ -1,0 +1,336 @@
+"""Searches made again by their decisions, and searches that go on although they have ended."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from cerebro_db.configs.grids.search_methods import BOHB, HALVING, HYPERBAND, find_method
+from cerebro_db.configs.messages import check_range
+from cerebro_db.core.search import UNLIMITED, SearchSpec
+from cerebro_db.core.search_texts import parse_more
+from cerebro_db.core.state import RunState
+from cerebro_db.decide.plan import epoch_of
+from cerebro_db.decide.search.replaying import to_json
+from cerebro_db.errors import InvalidArgument, NotPermitted, WrongObjectType, WrongRunStatus
+from cerebro_db.postgres.catalog import Catalog, StoredRun
+from cerebro_db.postgres.control import control_session, transaction
+from cerebro_db.postgres.dialects.choice import PostgreSQL
+from cerebro_db.postgres.dialects.postgresql_training import PostgreSQLTraining, StateTables
+from cerebro_db.postgres.names import QualifiedName
+from cerebro_db.postgres.outputs import new_output
+from cerebro_db.postgres.records import DecisionRow, decisions_of
+from cerebro_db.postgres.relations import CallerPath
+from cerebro_db.postgres.sessions import Session, SessionPool
+from cerebro_db.postgres.states import StateStore
+from cerebro_db.postgres.table_kinds import STATES_SUFFIX
+from cerebro_db.runs.driver import FIXED, Drive, Limits, check_resumable, no_notice
+from cerebro_db.runs.repeating import repeat
+from cerebro_db.runs.request import FitRequest, check_seconds
+from cerebro_db.runs.setup import RunSetup
+from cerebro_db.runs.stored import load_setup, recorded_of, state_of_decisions
+
+Notify = Callable[[str], None]
+_MOST = 2**31 - 1
+_FINISH, _EXTEND = "finish", "extend"
+_SHOWN = {"max_epochs": "max_epochs", "max_configurations": "max_configs"}
+
+
+@dataclass(frozen=True)
+class ReplayRequest:
+    """The arguments of ``cerebro_replay``, as given.
+
+    Attributes:
+        search_path: for the name; None leaves the sessions' own.
+    """
+
+    run_id: int | None
+    model_output_table: str | None
+    name: str | None = None
+    description: str | None = None
+    num_workers: int | None = None
+    search_path: CallerPath | None = None
+    cores: int = 1
+
+
+def replay(
+    pool: SessionPool,
+    dialect: PostgreSQL,
+    request: ReplayRequest,
+    notify: Notify = no_notice,
+    registered: Callable[[int], None] = lambda run_id: None,
+) -> int:
+    """Make a run again by what it has recorded, with the same weights; returns the run_id.
+
+    Of a search these are its decisions, of one whose workers did not wait for each other the order of its
+    updates.
+
+    Args:
+        pool: of sessions of the role whose rights count.
+        dialect: of the server.
+        request: which run, and where to.
+        notify: gets a line an epoch.
+        registered: is told the run_id as soon as this driver drives it.
+
+    Raises:
+        CerebroError: the request is wrong, or the packed tables have changed since.
+    """
+    with control_session(pool, None) as control:
+        run = _own_run(control, request.run_id)
+        if run.row.search is None:
+            return repeat(pool, dialect, run, request, notify, registered)
+        decided = decisions_of(Catalog(control), run.run_id)
+        if not decided:
+            raise WrongRunStatus(
+                f"run {run.run_id} has decided nothing yet, which could be repeated"
+            )
+
+    def set_up(
+        session: Session, sql: PostgreSQLTraining, common: FitRequest
+    ) -> tuple[QualifiedName, RunSetup]:
+        before = load_setup(session, dialect, run, has_states=False)
+        assert before.search is not None
+        replays = tuple(map(to_json, recorded_of(before, decided)))
+        output = new_output(session, request.model_output_table, "model_output_table")
+        setup = replace(
+            before,
+            output=output,
+            output_text=str(request.model_output_table),
+            configurations=(),
+            selection=None,
+            replaces=False,
+            gives_way=False,
+            name=request.name,
+            description=request.description,
+            search=replace(before.search, replays=replays),
+            weights_of=run.run_id,
+        )
+        count = request.num_workers or setup.num_workers
+        return setup.output, setup.with_workers(count)
+
+    common = FitRequest(
+        source_table=run.row.source_table,
+        model_output_table=request.model_output_table,
+        model_selection_table=None,
+        num_iterations=run.row.num_iterations,
+        num_workers=request.num_workers,
+        schedule=run.row.schedule,
+        name=request.name,
+        description=request.description,
+        search_path=request.search_path,
+        cores=request.cores,
+    )
+    common.check()
+    drive = Drive(pool, dialect, Limits(), notify, FIXED, registered)
+    return drive.begin(common, set_up)
+
+
+def extend(
+    pool: SessionPool,
+    dialect: PostgreSQL,
+    run_id: int | None,
+    automl_params: str | None = None,
+    max_epochs: int | None = None,
+    max_configurations: int | None = None,
+    max_seconds: float | None = None,
+    notify: Notify = no_notice,
+    registered: Callable[[int], None] = lambda run_id: None,
+) -> int:
+    """Go on with a search that has ended, or stopped, with a larger budget; returns the run_id.
+
+    Args:
+        pool: of sessions of the role whose rights count, the one that began the search.
+        dialect: of the server.
+        run_id: of the search.
+        automl_params: more of the parameters of its method: ``num_configs`` are more trials,
+            ``num_iterations`` and ``R`` the epochs of each by now; brackets of ``hyperband`` and ``bohb``
+            begin anew.
+        max_epochs, max_configurations: added to the budget of the search, which has such a limit.
+        max_seconds: that it may take more, and then ends; None for any time.
+        notify: gets a line an epoch.
+        registered: is told the run_id as soon as this driver drives it.
+
+    What it is to do more of is in the catalog, in the transaction that makes its states anew: whichever
+    driver goes on with it finds it there.
+
+    Raises:
+        WrongRunStatus: it is going on.
+        InvalidArgument: it is no search, or nothing more is asked of it.
+        WrongObjectType: the tables with its models are not there any more.
+    """
+    check_seconds(max_seconds)
+    check_range("max_epochs", max_epochs, 1, _MOST)
+    check_range("max_configs", max_configurations, 1, _MOST)
+    limits = {
+        "max_seconds": max_seconds, "max_epochs": max_epochs,
+        "max_configurations": max_configurations,
+    }  # fmt: skip
+    detail: dict[str, Any] = {name: one for name, one in limits.items() if one is not None}
+
+    def drive() -> Drive:
+        return Drive(pool, dialect, Limits(), notify, FIXED, registered)
+
+    with control_session(pool, None) as control:
+        run = _search_of(control, run_id)
+        made = decisions_of(Catalog(control), run.run_id)
+        spec = SearchSpec.from_text(run.row.search or "")
+        detail["params"] = parse_more(spec.method, spec.params, automl_params)
+        _check_more(spec, made, detail, run.status)
+    if run.status != "finished" and _has_ended(made):
+        drive().resume(run.run_id)  # it only lacks its tables
+    with control_session(pool, None) as control:
+        run = Catalog(control).run(run.run_id)
+        if run.status == "finished":
+            _revive(control, dialect, run, detail)
+        else:
+            check_resumable(run)
+            with transaction(control):
+                _ask(Catalog(control), run.run_id, detail)
+    return drive().resume(run.run_id)
+
+
+def _ask(catalog: Catalog, run_id: int, detail: Mapping[str, Any]) -> None:
+    """Ask the next driver, in place of what none has followed yet."""
+    catalog.lock("runs", "requests")
+    catalog.forget_extensions(run_id)
+    catalog.add_request(run_id, "extend", None, json.dumps(detail))
+
+
+def _has_ended(made: Sequence[DecisionRow]) -> bool:
+    """True if a search has decided to begin nothing any more."""
+    actions = [one.action for one in made if one.action in (_FINISH, _EXTEND)]
+    return actions[-1:] == [_FINISH]
+
+
+def _search_of(session: Session, run_id: int | None) -> StoredRun:
+    run = _own_run(session, run_id)
+    if run.row.search is None:
+        raise InvalidArgument(
+            f"run_id: got {run.run_id}, which is no search; allowed: a run of cerebro.cerebro_search",
+            hint="cerebro.searches shows yours",
+        )
+    return run
+
+
+def _own_run(session: Session, run_id: int | None) -> StoredRun:
+    run = Catalog(session).run(run_id)
+    if not run.is_mine:
+        raise NotPermitted(
+            f"run_id: got {run.run_id}, a run of another role; allowed: your own",
+            hint="the role that began it can; cerebro.runs shows whose run it is",
+        )
+    return run
+
+
+def _check_more(
+    spec: SearchSpec, made: Sequence[DecisionRow], detail: Mapping[str, Any], status: str
+) -> None:
+    """Check that there is more to do for a search than it has done."""
+    if spec.replays:
+        raise InvalidArgument("run_id: got a run that repeats another one; allowed: a search")
+    for name, limit in (
+        ("max_epochs", spec.budget.max_epochs),
+        ("max_configurations", spec.budget.max_configurations),
+    ):
+        if name in detail and limit == UNLIMITED:
+            raise InvalidArgument(
+                f"{_SHOWN[name]}: got {detail[name]} for a search that has no such limit; allowed: NULL",
+                hint="num_configs or num_iterations in automl_params are more trials or epochs",
+            )
+    lengths = _lengths(spec, made)
+    for name, value in detail["params"].items():
+        if value < lengths.get(name, 1):
+            raise InvalidArgument(
+                f"automl_params: got {name}={value} for a search that has {name}={lengths[name]}; "
+                "allowed: more"
+            )
+    is_more = any(value != lengths.get(name) for name, value in detail["params"].items())
+    was_stopped = status != "finished" or any(one.action == _FINISH for one in made)
+    limits = [name for name in detail if name != "params"]
+    if not is_more and not (limits and (limits != ["max_seconds"] or was_stopped)):
+        names = ", ".join(one.name for one in find_method(spec.method).more)
+        raise InvalidArgument(
+            f"got nothing more to do; allowed: automl_params with {names}"
+            + ("; max_seconds" if was_stopped else "")
+            + ("; max_epochs" if spec.budget.max_epochs != UNLIMITED else "")
+            + ("; max_configs" if spec.budget.max_configurations != UNLIMITED else ""),
+            hint=f"such as SELECT cerebro.cerebro_extend(run_id, {_example(spec)!r})",
+        )
+
+
+def _lengths(spec: SearchSpec, made: Sequence[DecisionRow]) -> dict[str, int]:
+    """The epochs of each trial by now, where these are what there may be more of."""
+    if spec.method in (HALVING, HYPERBAND, BOHB):  # another bracket begins
+        return {}
+    found = {name: spec.params[name] for name in ("num_iterations", "R") if name in spec.params}
+    for one in made:
+        params = one.details.get("params", {}) if one.action == _EXTEND else {}
+        found |= {name: max(found[name], params[name]) for name in found if name in params}
+    return found
+
+
+def _example(spec: SearchSpec) -> str:
+    name = find_method(spec.method).more[0].name
+    return f"{name}={spec.params[name] * (1 if name in ('num_configs', 'population') else 2)}"
+
+
+def _revive(
+    session: Session, dialect: PostgreSQL, run: StoredRun, detail: Mapping[str, Any]
+) -> None:
+    """Make the states anew from which a finished search goes on, and have it be paused.
+
+    What its driver shall do more of is asked for in the same transaction.
+    """
+    catalog, sql = Catalog(session), dialect.training
+    setup = load_setup(session, dialect, run, has_states=False)
+    state = state_of_decisions(setup, decisions_of(catalog, run.run_id))
+    kept = setup.output.suffixed(STATES_SUFFIX)
+    _check_outputs(catalog, setup, run)
+    sql_ends = (
+        "SELECT mst_key, model_epoch FROM cerebro._configurations "
+        "WHERE run_id = %s AND status = 'finished' AND model_epoch IS NOT NULL"
+    )
+    ends = dict(catalog.execute(sql_ends, (run.run_id,)))
+    there = {row[0] for row in catalog.execute(f"SELECT DISTINCT mst_key FROM {kept.sql}")}
+    if missing := sorted(set(ends) - there):
+        raise WrongObjectType(
+            f"{kept} has no state of the models {missing[:5]}, from which the search would go on",
+            hint="its rows were deleted",
+        )
+    tables = StateTables(
+        f"run_{secrets.token_hex(16)}", setup.spec.hops_an_epoch, setup.spec.every_hop
+    )
+    with transaction(session):
+        _ask(catalog, run.run_id, detail)
+        name = StateStore(tables, len(ends), catalog, sql).create(lasting=True).name
+        for epoch, firsts in _firsts(state, ends).items():
+            version = epoch * setup.spec.hops_an_epoch
+            catalog.execute(*sql.begin_states(name, kept, setup.packed, firsts, version))
+        catalog.revived(run.run_id, tables.name)
+
+
+def _firsts(state: RunState, ends: Mapping[int, int]) -> dict[int, dict[int, int]]:
+    """Place at which each configuration would go on, by the epochs that it has done."""
+    found: dict[int, dict[int, int]] = defaultdict(dict)
+    for key, epoch in ends.items():
+        cohort = state.tracks[key].configuration.cohort
+        hops = epoch_of(state, cohort, epoch + 1)
+        found[epoch][key] = next(hop.partition_key for hop in hops if hop.mst_key == key)
+    return found
+
+
+def _check_outputs(catalog: Catalog, setup: RunSetup, run: StoredRun) -> None:
+    """Check that the tables of the models are there, and those of this run."""
+    summary = setup.output.suffixed("_summary")
+    found = catalog.execute("SELECT pg_catalog.to_regclass(%s)::text", (summary.text,))[0][0]
+    rows = catalog.execute(f"SELECT run_id FROM {summary.sql}") if found else []
+    if rows != [(run.run_id,)]:
+        raise WrongObjectType(
+            f"{setup.output}: got {'tables of another run' if found else 'no tables'}; allowed: those "
+            f"of run {run.run_id}, from whose states it goes on",
+            hint="begin a new search; warm_start_run has it learn from the trials of this one",
+        )

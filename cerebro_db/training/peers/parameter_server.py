@@ -1,0 +1,403 @@
+"""A parameter server: a thread of the trainer that leads holds the weights, and applies what the others push.
+
+Each trainer has a place in memory that all of them share. It writes a gradient there and tells the server;
+the answer comes when the update was made, and then the weights are there instead. Who is in a group, and
+whose update is next, is a matter of ``updates``.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from multiprocessing.connection import Connection, Pipe, wait
+from typing import Any
+
+import numpy as np
+
+from cerebro_db.configs.grids.parameters import CompileParams
+from cerebro_db.errors import InvalidState, PeerLost
+from cerebro_db.relay.machine import cores
+from cerebro_db.training.peers import updates
+from cerebro_db.training.peers.doors import Tick
+from cerebro_db.training.peers.peers import Meeting, Peers, impatient, mean_of
+from cerebro_db.training.peers.updates import GroupModel, Probe, Setting, Staleness, Updates
+from cerebro_db.training.program import LEARNING_RATE, Program, Recipe
+from cerebro_db.training.state import State
+
+_WAIT_SECONDS = 0.1
+_PUSH = struct.Struct("<3d")  # rows, loss, seconds of computing
+_PLACE = struct.Struct("<i")
+
+
+@dataclass(frozen=True)
+class Served:
+    """A round whose weights a server holds.
+
+    Attributes:
+        groups: of the trainers; None where probes choose them.
+        steps: of a pass over its rows, of each place.
+        passes: of the round.
+        momentum: that the optimizer is told; None for its own.
+        rate: learning rate to begin with; None for that of the state.
+        order: as it was recorded, to be followed; None for the order in which gradients come.
+        probe_steps: of each probe.
+    """
+
+    groups: int | None
+    steps: tuple[int, ...]
+    passes: int = 1
+    momentum: float | None = None
+    rate: float | None = None
+    order: bytes | None = None
+    probe_steps: int = 0
+
+    def steps_of(self, groups: int) -> list[int]:
+        """Steps of a pass that each group takes: those of whoever of it has the most."""
+        found = [0] * groups
+        for steps, group in zip(
+            self.steps, updates.groups_of(len(self.steps), groups), strict=True
+        ):
+            found[group] = max(found[group], steps)
+        return found
+
+
+@dataclass(frozen=True)
+class Phase:
+    """Part of a round: a probe, or the training itself."""
+
+    groups: int
+    is_probe: bool
+
+
+@dataclass(frozen=True)
+class Record:
+    """Course of a round, from which it can be made again.
+
+    Attributes:
+        groups: of the trainers.
+        momentum: that the optimizer was told; None for its own.
+        rate: learning rate that the round began with, where it was chosen; else None.
+        probes: JSON of all probes; empty where there were none.
+        staleness: of each place.
+        order: of the updates.
+        seconds: that all updates took.
+    """
+
+    groups: int
+    momentum: float | None
+    rate: float | None
+    probes: str
+    staleness: Sequence[Staleness]
+    order: bytes
+    seconds: float = field(default=0.0, compare=False)
+
+
+class Client:
+    """Connection of a trainer to the server of the weights.
+
+    Args:
+        peers: of which it is one.
+        link: to the server.
+    """
+
+    def __init__(self, peers: ServedPeers, link: Connection) -> None:
+        self._peers, self._link = peers, link
+        self._since = time.monotonic()
+        peers.send(link, _PLACE.pack(peers.place))
+
+    def phase(self) -> Phase:
+        """The next part of the round, when all have ended that before."""
+        told = json.loads(self._peers.receive(self._link))
+        self._since = time.monotonic()
+        return Phase(told["groups"], told["is_probe"])
+
+    def push(self, gradients: np.ndarray | None, rows: int, loss: float, count: int) -> np.ndarray:
+        """Hand over gradients, None for none; the weights after the update, ``float32[count]``."""
+        seconds = time.monotonic() - self._since
+        slot = self._peers.slot(self._peers.place)[:count]
+        if gradients is not None:
+            slot[:] = gradients
+        self._peers.send(self._link, _PUSH.pack(rows, loss, seconds))
+        self._peers.receive(self._link)
+        self._since = time.monotonic()
+        return slot
+
+    def close(self) -> None:
+        """Leave the server."""
+        with suppress(OSError):
+            self._link.close()
+
+
+class ServedPeers(Peers):
+    """Peers of a round that has a server."""
+
+    def __init__(self, meeting: Meeting, floats: int, tick: Tick) -> None:
+        super().__init__(meeting, floats, tick)
+        self.place, self.size = meeting.place, meeting.size
+
+    @property
+    def links(self) -> list[Connection]:
+        """Of whoever leads, to all others; of the others, to that one."""
+        return self._links
+
+    def slot(self, place: int) -> np.ndarray:
+        """The memory of a trainer, ``float32[floats]``."""
+        found: np.ndarray = self._parts[place]
+        return found
+
+    def send(self, link: Connection, data: bytes) -> None:
+        """Send a message to a peer."""
+        try:
+            link.send_bytes(data)
+        except OSError:
+            raise PeerLost("a peer has ended") from None
+
+    def receive(self, link: Connection) -> bytes:
+        """Next message of a peer."""
+        return self._received(link)
+
+
+@dataclass
+class _Reports:
+    """Reports of the trainers with their last pushes, and figures of the whole probe.
+
+    Attributes:
+        rows, loss, seconds: by place.
+        pushes: of each place.
+        counted, total: rows, and their losses, of the second half of a probe.
+        computed: seconds of all gradients, and how many these were.
+    """
+
+    rows: list[float]
+    pushes: list[int]
+    counted: float = 0.0
+    total: float = 0.0
+    computed: list[float] = field(default_factory=list)
+
+
+class ParameterServer:
+    """Holds the weights of a round, in a thread of the trainer that leads.
+
+    Args:
+        program: that nobody else uses, for the optimizer and its variables.
+        recipe: of the configuration.
+        state: that the round begins with.
+        task: of the round.
+        peers: of the trainer that leads.
+
+    Attributes:
+        own: link of the trainer that leads.
+        record: of the round, when it has ended.
+    """
+
+    def __init__(
+        self, program: Program, recipe: Recipe, state: State, task: Served, peers: ServedPeers
+    ) -> None:
+        self._program, self._recipe, self._state = program, recipe, state
+        self._task, self._peers = task, peers
+        self._count = program.gradient_size
+        self.own, inside = Pipe()
+        impatient(self.own)
+        self._inside = impatient(inside)
+        self._links: dict[int, Connection] = {}
+        self._is_closed = False
+        self._error: BaseException | None = None
+        self._seconds = [0.0, 0.0, 0.0]  # of updates, of pushes beside that, gradients
+        self.record: Record | None = None
+        self._thread = threading.Thread(target=self._serve, name="parameter server", daemon=True)
+        self._thread.start()
+
+    def wait(self, tick: Tick) -> State:
+        """The state at the end of the round.
+
+        Raises:
+            PeerLost: one of the trainers has ended.
+        """
+        while self._thread.is_alive():
+            self._thread.join(_WAIT_SECONDS)
+            tick()
+        self.check()
+        return self._program.save()
+
+    def check(self) -> None:
+        """Raise what has ended the server, if it was anything of its own."""
+        if self._error is not None and not isinstance(self._error, PeerLost):
+            raise self._error
+
+    def close(self) -> None:
+        """End, whatever is under way."""
+        self._is_closed = True
+        self._thread.join()
+        for link in (self.own, self._inside):
+            with suppress(OSError):
+                link.close()
+
+    # -- inside the thread -----------------------------------------------------------
+    def _serve(self) -> None:
+        try:
+            self._meet()
+            setting, probes = self._setting()
+            self._train(setting, probes)
+        except BaseException as error:
+            self._error = error
+            for link in (self._inside, *self._peers.links):  # so that nobody waits for an answer
+                with suppress(OSError):
+                    link.close()
+
+    def _meet(self) -> None:
+        """Find out who is where."""
+        for link in (self._inside, *self._peers.links):
+            (place,) = _PLACE.unpack(self._received(link))
+            self._links[place] = link
+        if sorted(self._links) != list(range(self._peers.size)):
+            raise InvalidState(f"got the places {sorted(self._links)} of {self._peers.size} peers")
+
+    def _setting(self) -> tuple[Setting | None, list[Probe]]:
+        """The setting of the round, and the probes that it was chosen by; None for what is asked for."""
+        if self._task.groups is not None:
+            return None, []
+        asked = float(self._recipe.compile_params.optimizer.all_arguments()["momentum"])
+        size = self._peers.size
+        self._probe(Setting(1, asked))  # traces what is to be timed
+        self._seconds = [0.0, 0.0, 0.0]
+        self._probe(Setting(1, asked))
+        choice = updates.choose(self._saturating(size), asked)
+        setting = next(choice)
+        while True:
+            try:
+                setting = choice.send(self._probe(setting))
+            except StopIteration as ended:
+                return ended.value
+
+    def _saturating(self, size: int) -> int:
+        """The fewest groups that are nearly as fast as any, by what was measured of one."""
+        made, processors = self._task.probe_steps, cores()
+        serial, pushes, computing = self._seconds
+        push = pushes / (made * size)
+        update = max(serial / made - push * size, 0.0)
+        # These were computed side by side, on processors that there may be too few of.
+        shared = max(1.0, size / processors)
+        gradient = computing / (made * size) / shared
+        return GroupModel(size, processors, gradient, update, push).saturating
+
+    def _probe(self, setting: Setting) -> float:
+        """The loss at the end of a few steps."""
+        steps = self._task.probe_steps
+        self._load(setting.momentum, self._rate(setting))
+        _, told = self._phase(setting.groups, [steps] * setting.groups, None, is_probe=True)
+        self._seconds[2] += sum(told.computed)
+        return told.total / told.counted if told.counted else float("inf")
+
+    def _train(self, chosen: Setting | None, probes: list[Probe]) -> None:
+        task = self._task
+        groups, momentum, rate = task.groups or 1, task.momentum, task.rate
+        if chosen is not None:
+            groups, momentum, rate = chosen.groups, chosen.momentum, self._rate(chosen)
+        steps = [one * task.passes for one in task.steps_of(groups)]
+        order = None if task.order is None else updates.from_bytes(task.order, sum(steps))
+        self._load(momentum, rate)
+        started = time.monotonic()
+        made, _ = self._phase(groups, steps, order, is_probe=False)
+        of_place = updates.groups_of(self._peers.size, groups)
+        self.record = Record(
+            groups=groups,
+            momentum=momentum,
+            rate=rate,
+            probes=json.dumps(updates.described(probes)) if probes else "",
+            staleness=[made.staleness[group] for group in of_place],
+            order=updates.to_bytes(made.order),
+            seconds=time.monotonic() - started,
+        )
+
+    def _rate(self, setting: Setting) -> float:
+        """The learning rate of a setting, as the optimizer has it."""
+        return float(np.float32(float(self._state[LEARNING_RATE]) * setting.factor))
+
+    def _load(self, momentum: float | None, rate: float | None) -> None:
+        """Begin with the state of the round."""
+        params = self._recipe.compile_params
+        if momentum is not None:
+            params = _with_momentum(params, momentum)
+        self._program.prepare(params, self._recipe.fit_params)
+        chosen = {} if rate is None else {LEARNING_RATE: np.asarray(rate, np.float32)}
+        self._program.load({**self._state, **chosen})
+
+    def _phase(
+        self, groups: int, steps: Sequence[int], order: Sequence[int] | None, *, is_probe: bool
+    ) -> tuple[Updates, _Reports]:
+        """Make all updates of a part of the round."""
+        size = self._peers.size
+        made = Updates(updates.groups_of(size, groups), steps, order)
+        told = _Reports([0.0] * size, [0] * size)
+        for link in self._links.values():
+            self._peers.send(link, json.dumps({"groups": groups, "is_probe": is_probe}).encode())
+        while not made.is_done:
+            awaited = [place for place in self._links if made.awaits(place)]
+            ready = wait([self._links[place] for place in awaited], _WAIT_SECONDS)
+            for place in awaited:
+                if self._links[place] in ready:
+                    self._take(told, place, self._received(self._links[place]), is_probe)
+                    made.pushed(place)
+            while (group := made.next()) is not None:
+                self._update(told, made.places(group))
+                made.applied(group)
+                for place in made.places(group):
+                    self._peers.send(self._links[place], b".")
+            self._heed()
+        return made, told
+
+    def _take(self, told: _Reports, place: int, data: bytes, is_probe: bool) -> None:
+        rows, loss, seconds = _PUSH.unpack(data)
+        told.rows[place] = rows
+        if not is_probe:
+            return
+        if rows:
+            told.computed.append(seconds)
+        if 2 * told.pushes[place] >= self._task.probe_steps:
+            told.counted += rows
+            told.total += rows * loss
+        told.pushes[place] += 1
+
+    def _update(self, told: _Reports, places: Sequence[int]) -> None:
+        """Apply the mean of the gradients of some places, and give them the weights."""
+        started = time.monotonic()
+        rows = [told.rows[place] for place in places]
+        slots = [self._peers.slot(place)[: self._count] for place in places]
+        if any(rows):  # of a probe, a group may have none
+            with np.errstate(all="ignore"):  # of a probe, numbers may grow without bounds
+                mean = mean_of(slots, rows, self._count).astype(np.float32)
+            summed = time.monotonic()
+            weights = self._program.updated(mean)
+        else:
+            summed, weights = time.monotonic(), self._program.weights()
+        updated = time.monotonic()
+        for slot in slots:
+            slot[:] = weights
+        ended = time.monotonic()
+        self._seconds[0] += ended - started
+        self._seconds[1] += ended - updated + summed - started
+
+    def _received(self, link: Connection) -> bytes:
+        while True:
+            try:
+                return link.recv_bytes()
+            except BlockingIOError:
+                self._heed()
+            except (OSError, EOFError):
+                raise PeerLost("a peer has ended") from None
+
+    def _heed(self) -> None:
+        if self._is_closed:
+            raise PeerLost("the server was ended")
+
+
+def _with_momentum(params: CompileParams, momentum: float) -> CompileParams:
+    """Parameters whose optimizer has another momentum."""
+    spec = params.optimizer
+    arguments: Mapping[str, Any] = {**dict(spec.arguments), "momentum": momentum}
+    return replace(params, optimizer=replace(spec, arguments=tuple(arguments.items())))

@@ -1,0 +1,1 @@
+"""Loss, metrics, curves and predictions over buffers."""

@@ -1,0 +1,301 @@
+"""Predictions of one model, or of several together, for batches of rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from cerebro_db.configs.grids.arguments import ByOutput
+from cerebro_db.configs.grids.parameters import LossSpec
+from cerebro_db.configs.names import is_custom
+from cerebro_db.errors import InvalidArgument, InvalidData
+from cerebro_db.training import state as states
+from cerebro_db.training.architectures import models
+from cerebro_db.training.buffers import (
+    Shapes,
+    decode_features,
+    parse_rows,
+    side_by_side,
+    to_float32,
+)
+from cerebro_db.training.fields import Fields
+from cerebro_db.training.program import Recipe
+from cerebro_db.training.scores.scan import Scorers, probabilities
+from cerebro_db.training.scores.scoring import Scorer
+from cerebro_db.training.tasks import Architectures, inputs_of, recipe_of
+
+Answers = tuple[list[int] | None, list[float]]
+# What a model's state may be: that of a run, or what ``model_weights`` of a model holds.
+_STATE, _WEIGHTS = "state", "weights"
+
+
+class Predictor:
+    """A model with what was trained: features in, probabilities of classes or values out.
+
+    Args:
+        task: the recipe of the model, and ``format``, how ``data`` is written.
+        data: the model's state.
+        scorers: of the worker; models of one kind share a scorer.
+        known: architectures of the worker.
+    """
+
+    def __init__(self, task: Fields, data: bytes, scorers: Scorers, known: Architectures) -> None:
+        self.recipe: Recipe = recipe_of(task, known)
+        self._format = task.text("format")
+        if self._format not in (_STATE, _WEIGHTS):
+            raise InvalidArgument(f"task: got the format {self._format!r}; allowed: state, weights")
+        self._data = data
+        self.scorer: Scorer = scorers.get(_without_functions(self.recipe))
+        self.load()
+
+    @property
+    def kept_bytes(self) -> int:
+        """Bytes that are kept of the model beside its scorer."""
+        return len(self._data)
+
+    def load(self) -> None:
+        """Put what was trained into the scorer, which may hold another model's."""
+        if self._format == _WEIGHTS:
+            models.set_weights(self.scorer.model, self._data)
+        else:
+            self.scorer.load(states.from_bytes(self._data), self.recipe.compile_params)
+
+    def numbers(self, outputs: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """Meaning of the model's outputs, each ``float64[rows, ...]``."""
+        return [
+            probabilities(output.astype(np.float64), spec.loss, facts.num_classes)
+            if facts.kind == "class"
+            else output.astype(np.float64)
+            for output, spec, facts in zip(
+                outputs, self.recipe.outputs, self.recipe.targets.each, strict=True
+            )
+        ]
+
+
+def _without_functions(recipe: Recipe) -> Recipe:
+    """The same without metrics and registered functions, which predictions have no use for."""
+    losses = tuple(
+        LossSpec("MeanSquaredError") if is_custom(output.loss.name) else output.loss
+        for output in recipe.outputs
+    )
+    params = replace(
+        recipe.compile_params,
+        loss=losses[0],
+        losses=ByOutput(losses) if len(losses) > 1 else None,
+        metrics=(),
+        output_metrics=None,
+    )
+    return replace(recipe, compile_params=params)
+
+
+class Prediction:
+    """Models that are loaded once and asked batch by batch; of several the mean counts.
+
+    Args:
+        text: JSON: the recipe of the first model, and shape, divisor, and ranks, for each output
+            the number of classes that are wanted of each row; for several inputs their shapes.
+        data: that model's state.
+        scorers: of the worker.
+        known: architectures of the worker.
+        tick: called at every batch.
+    """
+
+    def __init__(
+        self,
+        text: str,
+        data: bytes,
+        scorers: Scorers,
+        known: Architectures,
+        tick: Callable[[], None],
+    ) -> None:
+        task = Fields.parse(text)
+        self._scorers, self._known, self._tick = scorers, known, tick
+        self._models = [Predictor(task, data, scorers, known)]
+        self._loaded = self._models[0]
+        given = inputs_of(task) or (task.integers("shape", 0, 2**31 - 1, most=32),)
+        self._inputs = self._loaded.scorer.inputs.shapes
+        if given != self._inputs:
+            raise InvalidArgument(
+                f"got rows of shape {_shown(given)}; allowed: {_shown(self._inputs)}, "
+                "as the model has it"
+            )
+        self._divisor = task.number("divisor")
+        self._targets = self._loaded.recipe.targets.each
+        self._ranks = task.integers("ranks", 0, most=len(self._targets))
+        if len(self._ranks) != len(self._targets):
+            raise InvalidArgument(
+                f"task: got {len(self._ranks)} ranks; allowed: one for each of the "
+                f"{len(self._targets)} outputs"
+            )
+
+    def extend(self, text: str, data: bytes) -> None:
+        """Ask one more model, for targets of the same kind."""
+        task = Fields.parse(text)
+        models = [(model.recipe, model.kept_bytes) for model in self._models]
+        self._known.check_together([*models, (recipe_of(task, self._known), len(data))])
+        model = Predictor(task, data, self._scorers, self._known)
+        if model.recipe.targets != self._models[0].recipe.targets:
+            raise InvalidArgument("task: got a model of other targets than the first one's")
+        self._models.append(model)
+        self._loaded = model
+
+    def batch(self, data: bytes, count: int) -> Answers:
+        """Answers for rows as the server serialises them.
+
+        Args:
+            data: what array_send() wrote of every row, concatenated.
+            count: number of rows.
+        """
+        return self._answers(parse_rows(data, count, self._inputs, self._divisor))
+
+    def buffer(self, data: bytes, count: int) -> Answers:
+        """Answers for rows of a packed table, which have been divided already.
+
+        Args:
+            data: float32, row by row.
+            count: number of rows.
+        """
+        shape = [size for row in self._inputs for size in (count, *row)]
+        return self._answers(decode_features(data, shape, self._inputs))
+
+    def _answers(self, features: np.ndarray) -> Answers:
+        """Class ids, the best of each row first, and their probabilities; or the rows' values.
+
+        Of several outputs what is of the first one comes first in each row. Lists without
+        structure: the server takes such an array much faster than many small ones.
+        """
+        self._tick()
+        classes, numbers = [], []
+        for found, ranks, facts in zip(
+            self._numbers(features), self._ranks, self._targets, strict=True
+        ):
+            if facts.kind != "class":
+                numbers.append(found.reshape(len(found), -1))
+                continue
+            order = np.argsort(-found, axis=1, kind="stable")[:, :ranks]
+            classes.append(order)
+            numbers.append(np.take_along_axis(found, order, axis=1))
+        return _flat(classes) if classes else None, _flat(numbers)
+
+    def _numbers(self, features: np.ndarray) -> list[np.ndarray]:
+        total: list[np.ndarray] | None = None
+        for model in self._models:
+            if model is not self._loaded:
+                model.load()
+                self._loaded = model
+            numbers = model.numbers(model.scorer.predict(features))
+            total = [a + b for a, b in zip(total, numbers, strict=True)] if total else numbers
+        assert total is not None
+        count = len(self._models)
+        return [one / count for one in total] if count > 1 else total
+
+
+def _flat(parts: Sequence[np.ndarray]) -> list[Any]:
+    """Rows of all parts, side by side, one after another."""
+    joined = np.concatenate(parts, axis=1) if len(parts) > 1 else parts[0]
+    flat: list[Any] = joined.ravel().tolist()
+    return flat
+
+
+def _shown(shapes: Shapes) -> str:
+    return str(shapes[0] if len(shapes) == 1 else shapes)
+
+
+Answer = tuple[str | None, float | None, list[Any]]
+
+
+class RowModel:
+    """A model for single rows.
+
+    Args:
+        task: the recipe of the model, and ``format``, how ``data`` is written.
+        data: the model's state.
+        known: architectures of this process.
+        names: of the targets.
+        class_values: of each output, in the order of the ids; empty for float targets.
+        shapes: of a row of each input.
+        divisor: the features are divided by it.
+        class_kinds: of each output, the type of its class values where these are dates or times.
+    """
+
+    def __init__(
+        self,
+        task: Mapping[str, Any],
+        data: bytes,
+        known: Architectures,
+        names: Sequence[str],
+        class_values: Sequence[Sequence[str | None]],
+        shapes: Shapes,
+        divisor: float,
+        class_kinds: Sequence[str | None] = (),
+    ) -> None:
+        # A scorer of its own: what else is computed in this process must not load another state.
+        self._model = Predictor(Fields(task), data, Scorers(1), known)
+        self.names, self.class_kinds = tuple(names), tuple(class_kinds)
+        self._forward = self._model.scorer.one_row()
+        self._class_values, self._shapes, self._divisor = class_values, shapes, divisor
+
+    def answer(self, features: Sequence[Any]) -> Answer:
+        """The best class and its probability (None for float targets), and all numbers.
+
+        Raises:
+            InvalidArgument: the features have another shape, or there are several inputs or outputs.
+            InvalidData: one of them is NULL, or no number that a model can take.
+        """
+        if len(self._shapes) > 1 or len(self._class_values) > 1:
+            raise InvalidArgument(
+                f"model_table: got a model of {len(self._shapes)} inputs and "
+                f"{len(self._class_values)} outputs; allowed: one of each",
+                hint="cerebro.cerebro_predict_outputs takes several",
+            )
+        return self.answers([features])[0]
+
+    def answers(self, inputs: Sequence[Any]) -> list[Answer]:
+        """The same for each output, from the features of each input."""
+        if len(inputs) != len(self._shapes):
+            raise InvalidArgument(
+                f"features: got {len(inputs)} inputs; allowed: {len(self._shapes)}, as many as the "
+                "model has"
+            )
+        rows = [
+            self._row(features, shape) for features, shape in zip(inputs, self._shapes, strict=True)
+        ]
+        single = rows[0] if len(rows) == 1 else side_by_side(rows)
+        outputs = [output.numpy() for output in self._forward(tf.constant(single))]
+        found = [numbers[0] for numbers in self._model.numbers(outputs)]
+        return [
+            _answer(numbers, values)
+            for numbers, values in zip(found, self._class_values, strict=True)
+        ]
+
+    def _row(self, features: Any, shape: tuple[int, ...]) -> np.ndarray:
+        try:
+            row = np.asarray(features, np.float64)
+        except (ValueError, TypeError):
+            raise InvalidArgument(
+                f"features: got something else than an array of numbers; allowed: the shape {shape}"
+            ) from None
+        if row.shape != shape:
+            raise InvalidArgument(
+                f"features: got the shape {row.shape}; allowed: {shape}, that of the rows "
+                "that the model was trained on"
+            )
+        try:
+            return to_float32(row[np.newaxis], self._divisor)
+        except InvalidData:
+            raise InvalidData(
+                "features: got a NULL, or a value that is NaN, infinite or too large; "
+                "allowed: finite float32 numbers",
+                hint="coalesce(value, 0) replaces a NULL; leave such a row out otherwise",
+            ) from None
+
+
+def _answer(numbers: np.ndarray, class_values: Sequence[str | None]) -> Answer:
+    if not class_values:
+        return None, None, numbers.tolist() if numbers.ndim else [float(numbers)]
+    best = int(np.argmax(numbers))
+    return class_values[best], float(numbers[best]), numbers.tolist()

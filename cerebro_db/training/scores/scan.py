@@ -1,0 +1,439 @@
+"""Scores of many configurations in one pass over a partition."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from cerebro_db.configs.architectures.outputs import AUC, CONFUSION, CURVES, is_exact, metric_names
+from cerebro_db.configs.functions.losses import Target
+from cerebro_db.configs.grids.parameters import LossSpec
+from cerebro_db.errors import PACK_AGAIN, InvalidArgument, InvalidData
+from cerebro_db.training import state as states
+from cerebro_db.training.architectures.models import check_training
+from cerebro_db.training.buffers import Shapes
+from cerebro_db.training.causes import cause
+from cerebro_db.training.fields import Fields
+from cerebro_db.training.partitions import Partition, PartitionCache
+from cerebro_db.training.program import Recipe
+from cerebro_db.training.scores.curves import CurveCounts
+from cerebro_db.training.scores.curves import added as added_curves
+from cerebro_db.training.scores.scoring import Partial, Scorer, add_partials, metrics_of
+from cerebro_db.training.scores.targets import TargetFacts, encoding_for, parts
+from cerebro_db.training.tasks import Architectures, ScanTask, recipe_of
+
+
+def probabilities(outputs: np.ndarray, loss: LossSpec, classes: int) -> np.ndarray:
+    """Probability of each class, ``float64[rows, classes]``.
+
+    One output is the probability of the second of two classes. Where the loss works on logits
+    the model's output is no probability yet.
+    """
+    values = outputs
+    logits = bool(loss.all_arguments().get("from_logits"))
+    if values.shape[1] == 1 and classes == 2:
+        second = 0.5 * (1.0 + np.tanh(0.5 * values)) if logits else values
+        return np.concatenate([1.0 - second, second], axis=1)
+    if logits and loss.name.startswith("Binary"):
+        values = 0.5 * (1.0 + np.tanh(0.5 * values))
+    elif logits:
+        values = np.exp(values - values.max(axis=1, keepdims=True))
+        values /= values.sum(axis=1, keepdims=True)
+    return values[:, :classes]
+
+
+@dataclass
+class Detail:
+    """Share of one configuration's predictions for some rows.
+
+    Args:
+        kind: AUC, CONFUSION or CURVES.
+        recipe: of the configuration.
+        units: last dimension of the output.
+        place: of the output among those of the model.
+    """
+
+    kind: str
+    recipe: Recipe
+    units: int
+    place: int = 0
+    _positive: list[np.ndarray] = field(default_factory=list)
+    _negative: list[np.ndarray] = field(default_factory=list)
+    _counts: dict[tuple[int, int], int] = field(default_factory=dict)
+    _curves: CurveCounts | None = None
+
+    def __post_init__(self) -> None:
+        if self.kind not in (AUC, CONFUSION, CURVES):
+            raise InvalidArgument(
+                f"task: got the detail {self.kind!r}; allowed: auc, confusion, curves"
+            )
+        if self.kind != AUC and self._facts.kind != "class":
+            raise InvalidArgument("got a float target; allowed: classes")
+        if self.kind == CURVES:
+            self._curves = CurveCounts(self._facts.num_classes)
+
+    def add(self, outputs: np.ndarray, targets: np.ndarray) -> None:
+        """Take the outputs for some rows, and their stored targets."""
+        if self._curves is not None:
+            self._curves.add(self._probabilities(outputs), targets)
+            return
+        if self.kind == CONFUSION:
+            self._count(outputs, targets)
+            return
+        truth = self._truth(targets).reshape(outputs.shape)
+        self._positive.append(outputs[truth].astype(np.float32))
+        self._negative.append(outputs[~truth].astype(np.float32))
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain values."""
+        if self._curves is not None:
+            return self._curves.to_json()
+        if self.kind == CONFUSION:
+            counts = self._counts.items()
+            return {"counts": [[*pair, count] for pair, count in sorted(counts)]}
+        return {
+            "positive": _packed(self._positive),
+            "negative": _packed(self._negative),
+        }
+
+    @property
+    def _facts(self) -> TargetFacts:
+        return self.recipe.targets.each[self.place]
+
+    def _truth(self, targets: np.ndarray) -> np.ndarray:
+        facts = self._facts
+        if facts.kind != "class":
+            return targets != 0
+        if encoding_for(facts, Target.BINARY, self.units) == "onehot":
+            return np.eye(facts.num_classes, dtype=bool)[targets]
+        return targets != 0
+
+    def _probabilities(self, outputs: np.ndarray) -> np.ndarray:
+        loss = self.recipe.outputs[self.place].loss
+        return probabilities(outputs.astype(np.float64), loss, self._facts.num_classes)
+
+    def _count(self, outputs: np.ndarray, targets: np.ndarray) -> None:
+        classes, found = self._facts.num_classes, self._probabilities(outputs).argmax(axis=1)
+        pairs, counts = np.unique(targets.astype(np.int64) * classes + found, return_counts=True)
+        for pair, count in zip(pairs.tolist(), counts.tolist(), strict=True):
+            place = divmod(pair, classes)
+            self._counts[place] = self._counts.get(place, 0) + count
+
+
+def details_for(kind: str, recipe: Recipe, units: Sequence[int]) -> tuple[Detail | None, ...]:
+    """Details of each output; None for those of several of which there is nothing to ask."""
+    if len(units) == 1:
+        return (Detail(kind, recipe, units[0]),)
+    has = [
+        any(map(is_exact, output.metrics)) if kind == AUC else facts.kind == "class"
+        for output, facts in zip(recipe.outputs, recipe.targets.each, strict=True)
+    ]
+    return tuple(
+        Detail(kind, recipe, units[place], place) if asked else None
+        for place, asked in enumerate(has)
+    )
+
+
+def exact_auc(details: Sequence[Any]) -> float:
+    """The probability that a positive has a higher output than a negative, ties counting half.
+
+    Args:
+        details: what :meth:`Detail.to_json` told of each partition.
+
+    Returns:
+        NaN where there are no positives, or no negatives.
+    """
+    positive = np.concatenate([_unpacked(detail["positive"]) for detail in details])
+    negative = np.sort(np.concatenate([_unpacked(detail["negative"]) for detail in details]))
+    pairs = len(positive) * len(negative)
+    if not pairs:
+        return float("nan")
+    below = np.searchsorted(negative, positive, "left").sum(dtype=np.int64)
+    not_above = np.searchsorted(negative, positive, "right").sum(dtype=np.int64)
+    return (int(below) + int(not_above)) / (2 * pairs)
+
+
+def added_counts(details: Sequence[Any]) -> list[list[int]]:
+    """Of all partitions together: actual class, predicted class, rows; by their ids."""
+    total: dict[tuple[int, int], int] = {}
+    for detail in details:
+        for actual, predicted, count in detail["counts"]:
+            total[actual, predicted] = total.get((actual, predicted), 0) + int(count)
+    return [[*pair, count] for pair, count in sorted(total.items())]
+
+
+def _packed(parts: Sequence[np.ndarray]) -> str:
+    joined = np.concatenate([np.zeros(0, np.float32), *parts])
+    return base64.b64encode(joined.astype("<f4").tobytes()).decode("ascii")
+
+
+def _unpacked(text: str) -> np.ndarray:
+    return np.frombuffer(base64.b64decode(text), "<f4")
+
+
+Tick = Callable[[], None]
+
+
+class Scorers:
+    """The scorers of a worker by key; the least recently used goes first."""
+
+    def __init__(self, limit: int = 64) -> None:
+        self._limit = limit
+        self._kept: dict[Any, Scorer] = {}
+
+    def get(self, recipe: Any) -> Scorer:
+        """The scorer of a recipe, made where there is none."""
+        key = Scorer.key(recipe)
+        scorer = self._kept.pop(key, None)
+        if scorer is None:
+            while len(self._kept) >= self._limit:
+                self._kept.pop(next(iter(self._kept)))
+            scorer = Scorer(recipe)
+        self._kept[key] = scorer
+        return scorer
+
+
+@dataclass
+class _Entry:
+    mst_key: int
+    recipe: Any
+    scorer: Scorer
+    state: states.State
+    partials: list[Partial]
+    details: tuple[Detail | None, ...]
+
+
+@dataclass
+class _Opening:
+    """A configuration whose state is still coming in."""
+
+    text: str
+    known: Architectures
+    chunks: list[bytes] = field(default_factory=list)
+
+    def state(self) -> bytes:
+        """The whole state."""
+        return self.chunks[0] if len(self.chunks) == 1 else b"".join(self.chunks)
+
+
+class Scan:
+    """Begun with a task, given states, fed with buffers; finished with partial sums.
+
+    A configuration whose state cannot be scored is reported with its error;
+    the others are not affected.
+    """
+
+    def __init__(self, task: ScanTask, scorers: Scorers, cache: PartitionCache, tick: Tick) -> None:
+        self._task, self._scorers, self._cache, self._tick = task, scorers, cache, tick
+        self._entries: list[_Entry] = []
+        self._errors: dict[int, str] = {}
+        self._open: _Opening | None = None
+        self._loaded: _Entry | None = None
+        self._partition = cache.get(task.cache_key)
+        self._cached = self._partition is not None
+        self._rows = 0
+
+    def add(self, text: str, chunk: bytes, known: Architectures) -> None:
+        """Take a configuration and a chunk of its state; chunks come one after another."""
+        if self._open is None or self._open.text != text:
+            self._close()
+            self._open = _Opening(text, known)
+        self._open.chunks.append(chunk)
+
+    def _close(self) -> None:
+        """The chunks of a configuration are all there."""
+        opening, self._open = self._open, None
+        if opening is None:
+            return
+        fields = Fields.parse(opening.text)
+        mst_key = fields.integer("mst_key")
+        try:
+            recipe = recipe_of(fields, opening.known)
+            scorer, state = self._scorers.get(recipe), states.from_bytes(opening.state())
+            kind = fields.text("detail") if fields.has("detail") else None
+            details = details_for(kind, recipe, scorer.units) if kind else ()
+        except Exception as error:  # whatever Keras raises is about this configuration
+            self._errors[mst_key] = cause(error)
+            return
+        self._entries.append(_Entry(mst_key, recipe, scorer, state, [], details))
+
+    def feed(self, buffer_id: int, features: np.ndarray, targets: np.ndarray) -> None:
+        """Take the rows of a buffer; they come in the order of their ids."""
+        self._close()
+        self._tick()
+        if self._cached:
+            return
+        if self._partition is None and self._rows == 0 and self._fits(features, targets):
+            self._partition = Partition.empty(self._task.buffers, features, targets)
+        if self._partition is not None:
+            self._partition.put(buffer_id, features, targets)
+            return
+        self._task.buffers.check(buffer_id, features, targets)
+        self._rows += len(features)
+        self._score_all(lambda: [(features, targets)])
+
+    def finish(self, kept: Callable[[], list[str]]) -> str:
+        """Partial sums of every configuration as JSON, and what the worker keeps."""
+        self._close()
+        if self._partition is not None:
+            if not self._cached:
+                self._cached = self._cache.put(self._task.cache_key, self._partition)
+            self._rows = self._task.buffers.total
+            self._score_all(self._partition.pieces)
+        if self._rows != self._task.buffers.total:
+            raise InvalidData(
+                f"got {self._rows} rows in a scan; the partition has {self._task.buffers.total}",
+                PACK_AGAIN,
+            )
+        partials = {entry.mst_key: _told_of(entry) for entry in self._entries}
+        return json.dumps({"kept": kept(), "partials": partials, "errors": self._errors})
+
+    @property
+    def targets(self) -> TargetFacts:
+        """Storage of the buffers' targets."""
+        return self._task.targets
+
+    @property
+    def inputs(self) -> Shapes:
+        """The shapes of several inputs; none where there is one."""
+        return self._task.inputs
+
+    # -- inside ----------------------------------------------------------------
+    def _fits(self, features: np.ndarray, targets: np.ndarray) -> bool:
+        row = features[:1].nbytes + targets[:1].nbytes
+        return row * self._task.buffers.total <= self._cache.limit
+
+    def _score_all(self, pieces: Callable[[], Iterable[tuple[np.ndarray, np.ndarray]]]) -> None:
+        for entry in self._entries:
+            for features, targets in pieces():
+                self._tick()  # outside of what is caught: it raises when the statement is cancelled
+                self._score(entry, features, targets)
+        self._entries = [e for e in self._entries if e.mst_key not in self._errors]
+
+    def _score(self, entry: _Entry, features: np.ndarray, targets: np.ndarray) -> None:
+        if entry.mst_key in self._errors:
+            return
+        try:
+            if self._loaded is not entry:
+                entry.scorer.load(entry.state, entry.recipe.compile_params)
+                self._loaded = entry
+            stored = parts(targets)
+            entry.partials.append(entry.scorer.measure(features, *stored))
+            if entry.details:
+                outputs = entry.scorer.predict(features)
+                for detail, *of_one in zip(entry.details, outputs, stored, strict=True):
+                    if detail is not None:
+                        detail.add(*of_one)
+        except Exception as error:  # such as a metric that does not fit the model's output
+            self._errors[entry.mst_key] = cause(error)
+
+
+def _told_of(entry: _Entry) -> dict[str, Any]:
+    told = add_partials(entry.partials).to_json()
+    if not entry.details:
+        return told
+    return told | {"details": [one and one.to_json() for one in entry.details]}
+
+
+def try_scores(text: str, scorers: Scorers, known: Architectures) -> str:
+    """Find out early what fails: score one row of zeros with every configuration.
+
+    Args:
+        text: JSON ``{"configurations": [{recipe..., "mst_key"}]}``.
+        scorers: of this worker; what is made here serves the scans later.
+        known: architectures checked before.
+
+    Returns:
+        JSON ``{mst_key: error}`` of those that cannot be scored, or trained.
+    """
+    errors = {}
+    for task in Fields.parse(text).objects("configurations"):
+        mst_key = task.integer("mst_key")
+        try:
+            recipe = recipe_of(task, known)
+            scorer = scorers.get(recipe)
+            targets = [np.zeros((1, *one.shape), one.dtype) for one in recipe.targets.each]
+            partial = scorer.measure(np.zeros((1, *scorer.inputs.row), np.float32), *targets)
+            _values(recipe, partial)
+        except Exception as error:  # whatever Keras raises is about this configuration
+            errors[mst_key] = f"its loss or metrics cannot be computed: {cause(error)}"
+            continue
+        try:
+            check_training(recipe.compile_params, scorer.model, recipe.architecture)
+        except Exception as error:  # the same
+            errors[mst_key] = cause(error)
+    return json.dumps(errors)
+
+
+def combine(text: str, known: Architectures) -> str:
+    """Add the sums of all partitions, in the order given, and turn them into results.
+
+    Args:
+        text: JSON ``{"configurations": [{recipe..., "mst_key", "partials": [...]}]}``.
+
+    Returns:
+        JSON ``{mst_key: {"loss": x, "names": [...], "metrics": [...]}}``, or ``{"error": text}``
+        for a configuration whose sums give no result.
+    """
+    results: dict[int, dict[str, Any]] = {}
+    for task in Fields.parse(text).objects("configurations"):
+        mst_key = task.integer("mst_key")
+        try:
+            results[mst_key] = _result(task, known)
+        except Exception as error:  # whatever Keras raises is about this configuration
+            results[mst_key] = {"error": cause(error)}
+    return json.dumps(results)
+
+
+def _result(task: Fields, known: Architectures) -> dict[str, Any]:
+    recipe = recipe_of(task, known)
+    partials = task.raw("partials")
+    total = add_partials([Partial.from_json(partial) for partial in partials])
+    values = _values(recipe, total)
+    kind = task.text("detail") if task.has("detail") else None
+    details = list(zip(*(partial["details"] for partial in partials), strict=True)) if kind else []
+    if kind == AUC:
+        values = _with_exact(recipe, values, details)
+    rows = max(total.rows, 1)
+    values += [loss / rows for loss in total.losses]
+    result = {
+        "loss": total.loss_sum / rows,
+        "names": metric_names(recipe.outputs),
+        "metrics": values,
+    }
+    if kind == CURVES:
+        return result | {"curves": _curves(recipe, details)}
+    if kind != CONFUSION:
+        return result
+    counts = {place: added_counts(one) for place, one in enumerate(details) if one[0] is not None}
+    return result | {"counts": [[place, *c] for place, found in counts.items() for c in found]}
+
+
+def _curves(recipe: Recipe, details: Sequence[Any]) -> list[list[Any]]:
+    """Places of outputs, and the curves of each."""
+    return [
+        [place, added_curves(recipe.targets.each[place].num_classes, parts)]
+        for place, parts in enumerate(details)
+        if parts[0] is not None
+    ]
+
+
+def _with_exact(recipe: Recipe, values: list[float], details: Sequence[Any]) -> list[float]:
+    """The metrics, with the exact value of those that have one."""
+    specs = [(place, s) for place, o in enumerate(recipe.outputs) for s in o.metrics]
+    exact = {place: exact_auc(details[place]) for place, spec in specs if is_exact(spec)}
+    return [
+        exact[place] if is_exact(spec) else value
+        for (place, spec), value in zip(specs, values, strict=True)
+    ]
+
+
+def _values(recipe: Recipe, total: Partial) -> list[float]:
+    """The metrics of all outputs."""
+    metrics = metrics_of(recipe.outputs, recipe.targets, total.units)
+    return [metric.result_of(arrays) for metric, arrays in zip(metrics, total.metrics, strict=True)]

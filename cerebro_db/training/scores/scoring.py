@@ -1,0 +1,287 @@
+"""Loss and metrics of configurations over buffers, as sums that add up over partitions."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from cerebro_db.configs.architectures.outputs import OutputSpec
+from cerebro_db.configs.functions.losses import Target
+from cerebro_db.configs.functions.metrics import accuracy_class
+from cerebro_db.configs.grids.parameters import CompileParams, MetricSpec
+from cerebro_db.configs.names import bare_name, is_custom
+from cerebro_db.errors import InvalidArgument
+from cerebro_db.training.architectures import models
+from cerebro_db.training.architectures.naming import named_model_variables
+from cerebro_db.training.calls import ModelInputs, TotalLoss, Traced, alone, assign, listed
+from cerebro_db.training.functions import function_of
+from cerebro_db.training.program import Recipe, check_fits
+from cerebro_db.training.scores.targets import TargetFacts, encode, encoding_for, encodings_for
+from cerebro_db.training.state import State, of_model
+
+_BATCH_FLOATS = 4 * 1024 * 1024
+_MAX_BATCH = 4096
+_HALF = (tf.bfloat16, tf.float16)
+
+
+@dataclass(frozen=True)
+class Partial:
+    """Share of one pass over some rows.
+
+    Attributes:
+        rows: number of rows.
+        loss_sum: sum over the rows of the loss of their batch.
+        units: last dimension of each output of the model.
+        metrics: per metric its variables, which add up.
+        losses: of several outputs the same sums for the loss of each, not weighted.
+    """
+
+    rows: int
+    loss_sum: float
+    units: tuple[int, ...]
+    metrics: tuple[tuple[np.ndarray, ...], ...]
+    losses: tuple[float, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain values; float32 survives JSON exactly."""
+        metrics = [[[a.dtype.name, a.tolist()] for a in arrays] for arrays in self.metrics]
+        return {
+            "rows": self.rows,
+            "loss_sum": self.loss_sum,
+            "units": list(self.units),
+            "metrics": metrics,
+            "losses": list(self.losses),
+        }
+
+    @staticmethod
+    def from_json(value: dict[str, Any]) -> Partial:
+        """The reverse of :meth:`to_json`."""
+        metrics = tuple(
+            tuple(np.asarray(values, dtype) for dtype, values in arrays)
+            for arrays in value["metrics"]
+        )
+        return Partial(
+            int(value["rows"]),
+            float(value["loss_sum"]),
+            tuple(map(int, value["units"])),
+            metrics,
+            tuple(map(float, value["losses"])),
+        )
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A Keras metric, the encoding of targets that it is given, and the output that it is about."""
+
+    metric: Any
+    encoding: str
+    place: int
+
+    def result_of(self, arrays: tuple[np.ndarray, ...]) -> float:
+        """The metric's value for given variables; a mean where it is one a class."""
+        for variable, array in zip(self.metric.variables, arrays, strict=True):
+            variable.assign(array)
+        return float(np.mean(np.asarray(self.metric.result())))
+
+
+def metrics_of(
+    outputs: Sequence[OutputSpec], targets: TargetFacts, units: Sequence[int]
+) -> list[Measure]:
+    """The metrics of a configuration, those of the first output first."""
+    measures = []
+    given = zip(outputs, targets.each, units, strict=True)
+    for place, (output, facts, size) in enumerate(given):
+        for spec in output.metrics:
+            wanted = output.loss.target if spec.target is Target.LOSS else spec.target
+            encoding = encoding_for(facts, wanted, size)
+            name = spec.name
+            if name == "accuracy":
+                name = accuracy_class(output.loss.target, size)
+            measures.append(Measure(_make(name, spec, encoding, facts, size), encoding, place))
+    return measures
+
+
+def _make(name: str, spec: MetricSpec, encoding: str, facts: TargetFacts, units: int) -> Any:
+    if is_custom(name):
+        return keras.metrics.MeanMetricWrapper(function_of(bare_name(name)), name=spec.label)
+    try:
+        # Several thresholds are a list for Keras, which takes a tuple for a number.
+        metric = getattr(keras.metrics, name)(**models.with_lists(spec.arguments))
+    except (TypeError, ValueError) as error:
+        raise InvalidArgument(f"Keras refuses the metric {spec.name}: {error}") from None
+    if not getattr(metric, "_built", True):  # some variables are made by the first update only
+        stored = tf.zeros((1, *facts.shape), facts.dtype)
+        metric.update_state(encode(tf, stored, encoding, facts), tf.zeros((1, units)))
+        metric.reset_state()
+    return metric
+
+
+class Scorer:
+    """A model with its loss and metrics, for every configuration of its kind.
+
+    Args:
+        recipe: of the first configuration.
+    """
+
+    def __init__(self, recipe: Recipe) -> None:
+        params, facts = recipe.compile_params, recipe.targets
+        self._facts = facts
+        self.model = models.build(
+            recipe.architecture, 0, params.dropout, params.freeze, params.dtype_policy
+        )
+        self._penalty = models.Penalty()
+        self._penalty.attach(self.model, params)
+        self.model.compile()
+        self._loss = TotalLoss(recipe.outputs)
+        self._loss.attach(self.model)
+        self.inputs = ModelInputs(self.model)
+        self._units = models.units_of(self.model)
+        wanted = [output.loss.target for output in recipe.outputs]
+        self._loss_encodings = encodings_for(facts, wanted, self._units)
+        self._measures = metrics_of(recipe.outputs, facts, self._units)
+        self.batch_size = _batch_size(self.model)
+        signature = (
+            tf.TensorSpec((None, *self.inputs.row), tf.float32),
+            *(tf.TensorSpec((None, *one.shape), tf.as_dtype(one.dtype)) for one in facts.each),
+        )
+        self._measure = Traced(tf.function(self._trace, input_signature=signature, autograph=False))
+        self._names = named_model_variables(self.model)
+        self._expected = {name: variable.numpy() for name, variable in self._names.items()}
+
+    @property
+    def units(self) -> tuple[int, ...]:
+        """Last dimension of each output of the model."""
+        return self._units
+
+    @staticmethod
+    def key(recipe: Recipe) -> tuple[Any, ...]:
+        """Configurations with equal keys share a scorer."""
+        params = recipe.compile_params
+        penalties = (params.l1 is not None, params.l2 is not None)
+        outputs = tuple(
+            (
+                (output.loss.name, repr(output.loss.arguments), output.weight),
+                tuple((spec.name, repr(spec.arguments)) for spec in output.metrics),
+            )
+            for output in recipe.outputs
+        )
+        layers = (params.dropout, params.freeze, params.dtype_policy)
+        return (recipe.architecture_id, outputs, layers, penalties, recipe.targets)
+
+    def load(self, state: State, params: CompileParams) -> None:
+        """Take the model's part of a state and the strengths of the penalties."""
+        state = of_model(state)
+        check_fits(state, self._expected)
+        self._penalty.assign(params)
+        for name, variable in self._names.items():
+            assign(variable, state[name])
+
+    def measure(self, features: np.ndarray, *targets: np.ndarray) -> Partial:
+        """Score the rows of one buffer with what is loaded; the targets of each output."""
+        sums = np.zeros(1 if len(self._units) == 1 else 1 + len(self._units))
+        for measure in self._measures:
+            measure.metric.reset_state()
+        for start in range(0, len(features), self.batch_size):
+            stop = start + self.batch_size
+            of_batch = self._measure(features[start:stop], *(one[start:stop] for one in targets))
+            sums += [float(value) for value in of_batch]
+        metrics = tuple(
+            tuple(variable.numpy() for variable in measure.metric.variables)
+            for measure in self._measures
+        )
+        loss_sum, *losses = sums.tolist()
+        return Partial(len(features), loss_sum, self._units, metrics, tuple(losses))
+
+    def predict(self, features: np.ndarray) -> list[np.ndarray]:
+        """The model's outputs, each ``float32[rows, ...]``."""
+        found: list[list[np.ndarray]] = [[] for _ in self._units]
+        for start in range(0, len(features), self.batch_size):
+            outputs = self._forward(features[start : start + self.batch_size])
+            for parts, output in zip(found, outputs, strict=True):
+                parts.append(output.numpy())
+        return [np.concatenate(parts) for parts in found]
+
+    def one_row(self) -> Any:
+        """The same for a tensor of one row, without the steps that find out what a call is like."""
+        return self._forward.get_concrete_function()
+
+    # -- inside ----------------------------------------------------------------
+    @functools.cached_property
+    def _forward(self) -> Any:
+        return tf.function(
+            lambda features: self._outputs(self.inputs.split(features)),
+            input_signature=[tf.TensorSpec((None, *self.inputs.row), tf.float32)],
+            autograph=False,
+        )
+
+    def _outputs(self, inputs: Any) -> list[Any]:
+        """Outputs of the model, one after another."""
+        return [_whole(output) for output in listed(self.model(inputs, training=False))]
+
+    def _trace(self, features: Any, *stored: Any) -> list[Any]:
+        """The total loss, and of several outputs that of each, times the rows."""
+        inputs = self.inputs.split(features)
+        outputs, facts = self._outputs(inputs), self._facts.each
+        predictions = alone(outputs)
+        targets = alone(
+            [
+                encode(tf, *of_one)
+                for of_one in zip(stored, self._loss_encodings, facts, strict=True)
+            ]
+        )
+        losses = [self.model.compute_loss(x=inputs, y=targets, y_pred=predictions, training=False)]
+        if len(self._units) > 1:
+            losses += self._loss.each(targets, predictions)
+        for measure in self._measures:
+            place = measure.place
+            encoded = encode(tf, stored[place], measure.encoding, facts[place])
+            measure.metric.update_state(encoded, outputs[place])
+        rows = tf.cast(tf.shape(features)[0], tf.float32)
+        return [loss * rows for loss in losses]
+
+
+def _whole(outputs: Any) -> Any:
+    """Outputs in a type that NumPy computes with."""
+    return tf.cast(outputs, tf.float32) if outputs.dtype in _HALF else outputs
+
+
+def add_partials(partials: Sequence[Partial]) -> Partial:
+    """The sum of passes, added in the order given."""
+    total = partials[0]
+    for partial in partials[1:]:
+        metrics = tuple(
+            tuple(np.asarray(a + b, a.dtype) for a, b in zip(ours, theirs, strict=True))
+            for ours, theirs in zip(total.metrics, partial.metrics, strict=True)
+        )
+        total = Partial(
+            total.rows + partial.rows,
+            total.loss_sum + partial.loss_sum,
+            total.units,
+            metrics,
+            tuple(a + b for a, b in zip(total.losses, partial.losses, strict=True)),
+        )
+    return total
+
+
+def _batch_size(model: keras.Model) -> int:
+    """Rows of one scoring batch: a power of two whose largest activation stays small."""
+    widest = 1
+    for layer in model.layers:
+        for tensor in [t for t in _outputs(layer) if t is not None]:
+            widest = max(widest, int(np.prod([size or 1 for size in tensor.shape[1:]])))
+    fitting = max(1, _BATCH_FLOATS // widest)
+    return int(min(_MAX_BATCH, 2 ** int(np.log2(fitting))))
+
+
+def _outputs(layer: Any) -> list[Any]:
+    try:
+        output = layer.output
+    except (AttributeError, ValueError):
+        return []
+    return list(output) if isinstance(output, list | tuple) else [output]
