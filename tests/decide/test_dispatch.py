@@ -370,15 +370,15 @@ def test_nothing_shares_a_statement_where_a_hop_is_long() -> None:
 
 
 def test_those_of_a_statement_that_failed_are_made_one_by_one() -> None:
-    state = short((1, 5), (2, 5), (3, 5), workers=Workers(1, bound=True, most_hops=16))
-    together = tuple(Hop(key, 1, 0, 5) for key in (1, 2))
+    state = short((1, 6), (2, 6), (3, 6), workers=Workers(2, bound=True, most_hops=16))
+    together = tuple(Hop(key, 1, 0, 6) for key in (1, 2))
     begin(state, *together)
     state.apply(events.Returned(0))
     state.apply(events.Separated(together))
     assert next_alone(state, view(1)) is None  # another worker, which does not serve it
-    assert keys(state, 5) == [1]
+    assert keys(state, 6) == [1]
     begin(state, together[0])
     state.apply(events.Failed(2, "cancelled", "x"))
     state.apply(events.HopDropped(together[1]))
-    assert keys(state, 5) == [3]
+    assert keys(state, 6) == [3]
     assert not state.alone
