@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from cerebro_db.configs.grids.arguments import nearest
+from cerebro_db.configs.arguments import nearest
 from cerebro_db.configs.messages import shown
 from cerebro_db.errors import InvalidArgument
 

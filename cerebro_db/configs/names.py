@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from cerebro_db.configs.arguments import unknown
 from cerebro_db.configs.functions.losses import LOSSES, REFUSED_LOSSES, Loss
 from cerebro_db.configs.functions.metrics import METRICS, REFUSED_METRICS, Metric
 from cerebro_db.configs.functions.optimizers import (
@@ -14,8 +15,7 @@ from cerebro_db.configs.functions.optimizers import (
     SCHEDULES,
     Optimizer,
 )
-from cerebro_db.configs.grids.arguments import unknown
-from cerebro_db.configs.grids.grammar import Call
+from cerebro_db.configs.grammar import Call
 from cerebro_db.configs.messages import shown
 from cerebro_db.errors import InvalidArgument
 

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 
-from cerebro_db.configs.grids.arguments import unknown
+from cerebro_db.configs.arguments import unknown
 from cerebro_db.configs.images import DEFAULT_PIXELS, MAX_PIXELS
 from cerebro_db.configs.messages import shown
 from cerebro_db.errors import InvalidArgument, hinted

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping
 from contextlib import nullcontext
 from typing import Any
 
+from cerebro_db.configs.arguments import Argument, nearest, number, unknown, whole
 from cerebro_db.configs.functions.callbacks import Monitor, monitor_of
-from cerebro_db.configs.grids.arguments import Argument, nearest, number, unknown, whole
+from cerebro_db.configs.grammar import Call, named_values, parse_keywords, parse_names
 from cerebro_db.configs.grids.brackets import Bracket, brackets, largest_bracket
-from cerebro_db.configs.grids.grammar import Call, named_values, parse_keywords, parse_names
 from cerebro_db.configs.grids.search_methods import HYPERBAND, METHODS, RANDOM, TPE, find_method
 from cerebro_db.configs.messages import check_range, shown
 from cerebro_db.core.search import AUTO, MAXIMISE, MINIMISE, Aim, EarlyStopping

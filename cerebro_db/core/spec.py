@@ -8,7 +8,7 @@ from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 
 from cerebro_db.configs.architectures.memory import ArchitectureFacts
-from cerebro_db.configs.architectures.outputs import (
+from cerebro_db.configs.grids.outputs import (
     OutputSpec,
     output_names,
     outputs_of,

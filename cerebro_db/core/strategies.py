@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-from cerebro_db.configs.grids.arguments import (
+from cerebro_db.configs.arguments import (
     Argument,
     choice,
     nearest,
@@ -16,7 +16,7 @@ from cerebro_db.configs.grids.arguments import (
     whole,
     with_defaults,
 )
-from cerebro_db.configs.grids.grammar import Call, parse_keywords
+from cerebro_db.configs.grammar import Call, parse_keywords
 from cerebro_db.configs.messages import shown
 from cerebro_db.core.spec import (
     ALLREDUCE,

@@ -163,7 +163,7 @@ class RoundRecord:
         probes: JSON of all probes; empty where there were none.
         counts, staleness, stalest: updates of the group of each place, updates of other groups that their
             gradients had not seen, in the mean and at most.
-        updates: groups of the updates in their order, as ``training.updates`` writes them.
+        updates: groups of the updates in their order, as ``training.peers.updates`` writes them.
     """
 
     mst_key: int

@@ -196,7 +196,7 @@ class WorkerSessions:
             self._prepare(worker)
 
     def _bind(self, worker: _Worker) -> None:
-        """Give a worker its partitions, or the one beside whose rows it computes on those of all."""
+        """Give a worker its partitions; where rows move to it, its home, and the partition there."""
         partitions = self._packed.partitions
         if self._place.moves_rows:
             worker.home = partitions[worker.number % len(partitions)]

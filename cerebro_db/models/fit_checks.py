@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from cerebro_db.configs.architectures.outputs import OutputSpec
+from cerebro_db.configs.arguments import nearest
 from cerebro_db.configs.functions.losses import Target
-from cerebro_db.configs.grids.arguments import nearest
+from cerebro_db.configs.grids.outputs import OutputSpec
 from cerebro_db.configs.grids.parameters import FitParams, MetricSpec
 from cerebro_db.configs.names import PREFIX, bare_name, is_custom
 from cerebro_db.core.spec import Architecture, Configuration

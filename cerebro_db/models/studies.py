@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from cerebro_db.configs.grids.arguments import nearest
+from cerebro_db.configs.arguments import nearest
 from cerebro_db.configs.messages import check_range, shown
 from cerebro_db.core.search import Objective, SearchSpec
 from cerebro_db.decide.search.studies import (

@@ -10,8 +10,8 @@ from typing import Any
 
 from cerebro_db.configs.architectures.architecture import check_architecture, fingerprint
 from cerebro_db.configs.architectures.limits import ArchitectureLimits
-from cerebro_db.configs.architectures.outputs import OutputSpec, output_names, outputs_of
 from cerebro_db.configs.encodings import Recorded
+from cerebro_db.configs.grids.outputs import OutputSpec, output_names, outputs_of
 from cerebro_db.configs.grids.parameters import CompileParams, parse_compile_params
 from cerebro_db.errors import InvalidArgument, UndefinedTable, WrongObjectType
 from cerebro_db.executors.tasks import input_task, target_task

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from cerebro_db.configs.arguments import nearest
 from cerebro_db.configs.encodings import (
     CATEGORICAL_METHODS,
     MAX_FEATURES,
@@ -17,7 +18,6 @@ from cerebro_db.configs.encodings import (
     Kind,
     Method,
 )
-from cerebro_db.configs.grids.arguments import nearest
 from cerebro_db.configs.messages import shown
 from cerebro_db.errors import NO_ROWS, InvalidArgument, InvalidData, WrongObjectType
 from cerebro_db.postgres import encoding as sql

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from cerebro_db.configs.grids.arguments import nearest
+from cerebro_db.configs.arguments import nearest
 from cerebro_db.configs.messages import shown
 from cerebro_db.errors import InvalidArgument, UndefinedColumn, UndefinedTable, WrongObjectType
 from cerebro_db.packing.layout import Layout, lay_out

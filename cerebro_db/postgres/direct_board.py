@@ -61,12 +61,15 @@ def revoke(session: Session, run_id: int) -> None:
 
     A worker that commits one at this moment is waited for. Those that are there wait for another driver.
     """
-    if anyone(session, run_id):
-        sql = "SELECT o.order_id, o.fence FROM cerebro._direct_orders o WHERE o.run_id = %s"
-        for row in session.run(sql, (run_id,)):
-            take_back(session, run_id, Given(*row))
+    sql = "SELECT o.order_id, o.fence FROM cerebro._direct_orders o WHERE o.run_id = %s"
+    orders = session.run(sql, (run_id,))
+    for row in orders:
+        take_back(session, run_id, Given(*row))
+    is_joined = anyone(session, run_id)
+    if orders or is_joined:
         for table in ("orders", "answers"):
             session.run(f"DELETE FROM cerebro._direct_{table} WHERE run_id = %s", (run_id,))
+    if is_joined:
         session.run(
             "UPDATE cerebro._direct_workers SET number = NULL, facts = NULL "
             "WHERE run_id = %s AND departed IS NULL",

@@ -194,7 +194,7 @@ class DirectSession:
             raise NotSupported(
                 f"direct workers: got a run with the strategy {run.schedule!r}; allowed: "
                 f"{', '.join(map(repr, allowed))}",
-                hint="trainers that exchange gradients have to be on one host",
+                hint="docs/workers.md tells why; the sessions beside the server train it",
             )
         return run
 

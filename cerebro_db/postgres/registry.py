@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cerebro_db.configs.grids.arguments import nearest
+from cerebro_db.configs.arguments import nearest
 from cerebro_db.configs.messages import shown
 from cerebro_db.configs.registry import PREFIX, ModelReference
 from cerebro_db.errors import InvalidArgument, UndefinedModel

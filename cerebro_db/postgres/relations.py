@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from cerebro_db.configs.grids.arguments import nearest
+from cerebro_db.configs.arguments import nearest
 from cerebro_db.configs.registry import is_registered
 from cerebro_db.errors import (
     DuplicateTable,

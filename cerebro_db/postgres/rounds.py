@@ -11,7 +11,7 @@ from cerebro_db.postgres.catalog import Catalog
 
 @dataclass(frozen=True)
 class RoundRow:
-    """That of a record from which a round is made again: the same attributes."""
+    """Record of a round, as far as it is needed to make the round again."""
 
     mst_key: int
     epoch: int

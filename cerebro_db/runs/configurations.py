@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from cerebro_db.configs.architectures.freezing import may_train, with_frozen
-from cerebro_db.configs.architectures.outputs import (
+from cerebro_db.configs.functions.callbacks import monitors_of
+from cerebro_db.configs.grids.outputs import (
     OutputSpec,
     output_names,
     outputs_of,
     with_all_metrics,
 )
-from cerebro_db.configs.functions.callbacks import monitors_of
 from cerebro_db.configs.grids.parameters import (
     CompileParams,
     FitParams,

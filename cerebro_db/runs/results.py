@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import cerebro_db
-from cerebro_db.configs.architectures.outputs import first_metric, loss_names, metric_names
 from cerebro_db.configs.encodings import recorded_text
+from cerebro_db.configs.grids.outputs import first_metric, loss_names, metric_names
 from cerebro_db.core.spec import TRAINING, VALIDATION, Configuration
 from cerebro_db.postgres.catalog import STATES_SCHEMA, Catalog, StoredRun
 from cerebro_db.postgres.dialects.choice import PostgreSQL

@@ -332,7 +332,7 @@ def spec_of(
 
 
 def workers_of(sql: PostgreSQLTraining, strategy: str, count: int) -> Workers:
-    """The workers of a run; where they have partitions of their own, those of whole tasks read all the same."""
+    """Workers of a run; with ``task`` none is bound to partitions."""
     return Workers(count, sql.binds_workers and strategy != TASK, sql.most_hops)
 
 
@@ -444,7 +444,7 @@ def check_way(strategy: str, packed: PackedTable, neighbours: int, network: str)
     if strategy not in SIDE_BY_SIDE or neighbours == len(packed.partitions):
         return
     if strategy in SERVED:
-        raise needs_one_host(strategy, packed, neighbours, _OVER_A_NETWORK)
+        raise not_on_one_host(strategy, packed, neighbours, _OVER_A_NETWORK)
     if not network:
         hint = f"{PEER_NETWORK_HINT}; strategy := {HOPPER!r} moves nothing but states"
         raise no_way(f"strategy: got {strategy!r}", packed, neighbours, hint)
@@ -462,7 +462,7 @@ _OVER_A_NETWORK = (
 )
 
 
-def needs_one_host(strategy: str, packed: PackedTable, neighbours: int, hint: str) -> NotSupported:
+def not_on_one_host(strategy: str, packed: PackedTable, neighbours: int, hint: str) -> NotSupported:
     """Error of trainers on several hosts, of which one holds the weights in memory that all of them share."""
     why = "one trainer holds the weights, in memory that all of them share"
     return NotSupported(_apart(f"strategy: got {strategy!r}", packed, neighbours, why), hint=hint)
@@ -493,7 +493,7 @@ def hosts_of_peers(
     most = max(counts.values())
     if spec.schedule in SERVED:
         hint = "resume the run when these segments are on one host again"
-        raise needs_one_host(spec.schedule, setup.packed, most, hint)
+        raise not_on_one_host(spec.schedule, setup.packed, most, hint)
     if not network:
         # A run that has begun keeps its strategy.
         got = f"strategy: got {spec.schedule!r}"

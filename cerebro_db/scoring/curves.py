@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from cerebro_db.configs.architectures.outputs import CURVES
+from cerebro_db.configs.grids.outputs import CURVES
 from cerebro_db.errors import InvalidArgument
 from cerebro_db.models.registered import named_models
 from cerebro_db.models.trained import load_models

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from cerebro_db.configs.architectures.outputs import (
+from cerebro_db.configs.grids.outputs import (
     AUC,
     CONFUSION,
     first_metric,

@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from cerebro_db.configs.grids.arguments import unknown
+from cerebro_db.configs.arguments import unknown
 from cerebro_db.configs.messages import shown
 from cerebro_db.configs.registry import is_registered
 from cerebro_db.errors import (

@@ -10,7 +10,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from cerebro_db.configs.architectures.outputs import OutputSpec
+from cerebro_db.configs.grids.outputs import OutputSpec
 from cerebro_db.training.architectures import models
 from cerebro_db.training.buffers import Shapes, width
 

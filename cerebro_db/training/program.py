@@ -19,7 +19,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from cerebro_db.configs.architectures.outputs import OutputSpec, output_names, outputs_of
+from cerebro_db.configs.grids.outputs import OutputSpec, output_names, outputs_of
 from cerebro_db.configs.grids.parameters import CompileParams, FitParams
 from cerebro_db.errors import InvalidState
 from cerebro_db.training.architectures import models

@@ -17,7 +17,7 @@ from cerebro_db.configs.architectures.memory import (
     check_worker_memory,
     worker_memory,
 )
-from cerebro_db.configs.grids.arguments import MAX_OUTPUTS
+from cerebro_db.configs.arguments import MAX_OUTPUTS
 from cerebro_db.configs.grids.parameters import parse_compile_params, parse_fit_params
 from cerebro_db.configs.messages import shown
 from cerebro_db.errors import InvalidArgument, PeersApart, RunFailed

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cerebro_db.configs.functions.optimizers import ARGUMENT_ALIASES
-from cerebro_db.configs.grids.grammar import Call, call_of, parse_keywords
+from cerebro_db.configs.grammar import Call, call_of, parse_keywords
 from cerebro_db.decide.search.studies import Importance, importances_of
 from cerebro_db.errors import CerebroError
 from cerebro_db.watching.reading import Standing

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cerebro_db.configs.grids.grammar import (
+from cerebro_db.configs.grammar import (
     MAX_LENGTH,
     Call,
     parse_call,

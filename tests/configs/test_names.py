@@ -12,6 +12,7 @@ import pytest
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 keras = pytest.importorskip("keras")
 
+from cerebro_db.configs.arguments import Argument, with_defaults  # noqa: E402
 from cerebro_db.configs.functions.losses import LOSSES, REFUSED_LOSSES  # noqa: E402
 from cerebro_db.configs.functions.metrics import METRICS, REFUSED_METRICS, Target  # noqa: E402
 from cerebro_db.configs.functions.optimizers import (  # noqa: E402
@@ -20,7 +21,6 @@ from cerebro_db.configs.functions.optimizers import (  # noqa: E402
     REFUSED_OPTIMIZERS,
     SCHEDULES,
 )
-from cerebro_db.configs.grids.arguments import Argument, with_defaults  # noqa: E402
 from cerebro_db.configs.names import find_loss, find_metric, find_optimizer  # noqa: E402
 from cerebro_db.errors import InvalidArgument  # noqa: E402
 

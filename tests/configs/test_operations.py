@@ -10,7 +10,7 @@ import pytest
 from cerebro_db.configs.architectures.architecture import check_architecture, fingerprint
 from cerebro_db.configs.architectures.freezing import with_frozen, with_policy
 from cerebro_db.configs.architectures.limits import ArchitectureLimits
-from cerebro_db.configs.architectures.outputs import output_names
+from cerebro_db.configs.grids.outputs import output_names
 from cerebro_db.errors import InvalidArchitecture
 from tests.networks import layer, tensor
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from cerebro_db.configs.architectures.outputs import (
+from cerebro_db.configs.grids.grid import parse_compile_grid
+from cerebro_db.configs.grids.outputs import (
     loss_names,
     metric_names,
     output_names,
     outputs_of,
     with_all_metrics,
 )
-from cerebro_db.configs.grids.grid import parse_compile_grid
 from cerebro_db.configs.grids.parameters import parse_compile_params, parse_fit_params
 from cerebro_db.configs.grids.texts import compile_text
 from cerebro_db.decide import callbacks

@@ -89,7 +89,7 @@ def test_whoever_comes_first_is_seen_by_the_other(bench: Any, calm: list[Any]) -
     with closing(connected(bench.dsn)) as other:
         worker = Sql(other, bench.dsn)
         for number in range(ROUNDS):
-            order_id, fence = number, dice.getrandbits(63)
+            fence = dice.getrandbits(63)
             order_id = bench.value(
                 "INSERT INTO cerebro._direct_orders (run_id, worker_id, hop, fence) "
                 "VALUES (%s, 1, '{}', %s) RETURNING order_id",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cerebro_db.configs.architectures.outputs import outputs_of
+from cerebro_db.configs.grids.outputs import outputs_of
 from cerebro_db.configs.grids.parameters import parse_compile_params
 from cerebro_db.scoring.prediction_models import badness, common_goal
 

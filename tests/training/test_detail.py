@@ -34,7 +34,7 @@ def test_one_class_has_no_curve(tensorflow):
 
 
 def test_what_is_exact():
-    from cerebro_db.configs.architectures.outputs import is_exact
+    from cerebro_db.configs.grids.outputs import is_exact
     from cerebro_db.configs.grids.parameters import parse_compile_params
 
     texts = {

@@ -93,7 +93,7 @@ def test_an_expression_trains_as_the_loss_of_keras(
 
 
 def test_several_outputs(recipe: Callable[..., Any], registered: None) -> None:
-    from cerebro_db.configs.architectures.outputs import metric_names, outputs_of
+    from cerebro_db.configs.grids.outputs import metric_names, outputs_of
     from cerebro_db.configs.grids.parameters import parse_compile_params
 
     text = "loss={'a': custom.our_error, 'b': 'mae'},metrics=[['custom.our_error'], ['mse']],optimizer='SGD'"

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from cerebro_db.configs.architectures.outputs import outputs_of
+from cerebro_db.configs.grids.outputs import outputs_of
 from cerebro_db.configs.grids.parameters import parse_compile_params, parse_fit_params
 from cerebro_db.configs.names import is_taken
 from cerebro_db.decide import callbacks

@@ -30,8 +30,8 @@ from cerebro_db.configs.architectures.names import (
     VOCABULARIES,
 )
 from cerebro_db.configs.architectures.operations import SLICING, check_operation, is_operation
+from cerebro_db.configs.arguments import nearest
 from cerebro_db.configs.functions.expressions import parse_expression
-from cerebro_db.configs.grids.arguments import nearest
 from cerebro_db.configs.messages import shown
 from cerebro_db.errors import InvalidArgument
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from cerebro_db.configs.architectures.limits import refuse
 from cerebro_db.configs.architectures.names import LAYERS, MODELS, POLICIES, is_layer
-from cerebro_db.configs.grids.arguments import choice, nearest
+from cerebro_db.configs.arguments import choice, nearest
 from cerebro_db.configs.messages import shown
 from cerebro_db.errors import InvalidArgument
 

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any, NoReturn
 
 from cerebro_db.configs.architectures.limits import refuse
-from cerebro_db.configs.grids.arguments import nearest
+from cerebro_db.configs.arguments import nearest
 from cerebro_db.configs.messages import shown
 
 Json = dict[str, Any]

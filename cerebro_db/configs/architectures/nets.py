@@ -14,7 +14,7 @@ from typing import Any
 
 from cerebro_db.configs.architectures.limits import refuse
 from cerebro_db.configs.architectures.names import ACTIVATIONS
-from cerebro_db.configs.grids.arguments import nearest
+from cerebro_db.configs.arguments import nearest
 from cerebro_db.configs.messages import check_range, shown
 from cerebro_db.errors import InvalidArgument
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from cerebro_db.configs.grids.arguments import Argument, choice, flag, nearest, number, whole
+from cerebro_db.configs.arguments import Argument, choice, flag, nearest, number, whole
 from cerebro_db.configs.messages import shown
 from cerebro_db.errors import InvalidArgument
 

@@ -8,9 +8,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from cerebro_db.configs.functions.metrics import METRICS
-from cerebro_db.configs.functions.optimizers import ScheduleSpec, parse_schedule
-from cerebro_db.configs.grids.arguments import (
+from cerebro_db.configs.arguments import (
     Argument,
     Kind,
     choice,
@@ -23,7 +21,9 @@ from cerebro_db.configs.grids.arguments import (
     whole,
     with_defaults,
 )
-from cerebro_db.configs.grids.grammar import Call, named_values, parse_call, parse_keywords
+from cerebro_db.configs.functions.metrics import METRICS
+from cerebro_db.configs.functions.optimizers import ScheduleSpec, parse_schedule
+from cerebro_db.configs.grammar import Call, named_values, parse_call, parse_keywords
 from cerebro_db.configs.messages import shown
 from cerebro_db.configs.names import is_custom, parse_custom
 from cerebro_db.errors import InvalidArgument

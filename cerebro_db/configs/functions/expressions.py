@@ -19,8 +19,8 @@ from types import MappingProxyType
 from typing import Any
 
 from cerebro_db.configs.architectures.names import DTYPES, POLICIES
+from cerebro_db.configs.arguments import nearest
 from cerebro_db.configs.functions.expression_functions import FAMILIES, Function, Parameter
-from cerebro_db.configs.grids.arguments import nearest
 from cerebro_db.configs.messages import shown
 from cerebro_db.errors import InvalidArgument
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
 
-from cerebro_db.configs.grids.arguments import Argument, Kind, choice, flag, fraction, number, whole
+from cerebro_db.configs.arguments import Argument, Kind, choice, flag, fraction, number, whole
 
 
 class Target(StrEnum):

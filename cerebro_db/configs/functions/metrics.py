@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from cerebro_db.configs.arguments import Argument, Kind, choice, flag, number, whole
 from cerebro_db.configs.functions.losses import Target
-from cerebro_db.configs.grids.arguments import Argument, Kind, choice, flag, number, whole
 
 
 @dataclass(frozen=True)

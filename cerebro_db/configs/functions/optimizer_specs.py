@@ -5,6 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from cerebro_db.configs.arguments import (
+    Argument,
+    Kind,
+    unknown,
+    validated_arguments,
+    with_defaults,
+)
 from cerebro_db.configs.functions.optimizers import (
     ARGUMENT_ALIASES,
     DECAY,
@@ -15,14 +22,7 @@ from cerebro_db.configs.functions.optimizers import (
     ScheduleSpec,
     parse_schedule,
 )
-from cerebro_db.configs.grids.arguments import (
-    Argument,
-    Kind,
-    unknown,
-    validated_arguments,
-    with_defaults,
-)
-from cerebro_db.configs.grids.grammar import Call, call_of, named_values, parse_call
+from cerebro_db.configs.grammar import Call, call_of, named_values, parse_call
 from cerebro_db.configs.messages import shown
 from cerebro_db.configs.names import PREFIXES, find_optimizer
 from cerebro_db.errors import InvalidArgument

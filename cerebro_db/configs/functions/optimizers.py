@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
-from cerebro_db.configs.grids.arguments import (
+from cerebro_db.configs.arguments import (
     Argument,
     Kind,
     flag,
@@ -18,7 +18,7 @@ from cerebro_db.configs.grids.arguments import (
     validated_arguments,
     whole,
 )
-from cerebro_db.configs.grids.grammar import Call, named_values, parse_call
+from cerebro_db.configs.grammar import Call, named_values, parse_call
 from cerebro_db.configs.messages import shown
 from cerebro_db.errors import InvalidArgument
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from cerebro_db.configs.arguments import unknown
 from cerebro_db.configs.functions.optimizers import ARGUMENT_ALIASES, DECAY
-from cerebro_db.configs.grids.arguments import unknown
-from cerebro_db.configs.grids.grammar import Call, call_of, named_values, parse_keywords
+from cerebro_db.configs.grammar import Call, call_of, named_values, parse_keywords
 from cerebro_db.configs.grids.parameters import (
     COMPILE_KEYS,
     FIT_KEYS,

@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
+from cerebro_db.configs.arguments import Argument, nearest, unknown
 from cerebro_db.configs.functions.optimizers import ARGUMENT_ALIASES, DECAY, REFUSED_ARGUMENTS
-from cerebro_db.configs.grids.arguments import Argument, nearest, unknown
-from cerebro_db.configs.grids.grammar import Call, parse_call, parse_dict
+from cerebro_db.configs.grammar import Call, parse_call, parse_dict
 from cerebro_db.configs.grids.parameters import (
     COMPILE_KEYS,
     FIT_KEYS,

@@ -10,11 +10,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from cerebro_db.configs.architectures.freezing import DTYPE_POLICY, parse_freeze
-from cerebro_db.configs.functions.callbacks import CallbackSpec, parse_callbacks
-from cerebro_db.configs.functions.losses import LOSSES, Target
-from cerebro_db.configs.functions.metrics import METRICS
-from cerebro_db.configs.functions.optimizer_specs import OptimizerSpec, parse_optimizer
-from cerebro_db.configs.grids.arguments import (
+from cerebro_db.configs.arguments import (
     Argument,
     ByOutput,
     by_output,
@@ -26,7 +22,11 @@ from cerebro_db.configs.grids.arguments import (
     whole,
     with_defaults,
 )
-from cerebro_db.configs.grids.grammar import Call, call_of, named_values, parse_keywords
+from cerebro_db.configs.functions.callbacks import CallbackSpec, parse_callbacks
+from cerebro_db.configs.functions.losses import LOSSES, Target
+from cerebro_db.configs.functions.metrics import METRICS
+from cerebro_db.configs.functions.optimizer_specs import OptimizerSpec, parse_optimizer
+from cerebro_db.configs.grammar import Call, call_of, named_values, parse_keywords
 from cerebro_db.configs.messages import shown
 from cerebro_db.configs.names import bare_name, find_loss, find_metric, is_custom, parse_custom
 from cerebro_db.errors import InvalidArgument, hinted

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from cerebro_db.configs.grids.arguments import (
+from cerebro_db.configs.arguments import (
     Argument,
     number,
     unknown,

@@ -152,6 +152,8 @@ HAS_SEGMENTS = (
 HERE = "(SELECT FROM pg_catalog.pg_database WHERE datname = pg_catalog.current_database()) AS here"
 # Processes of segments go when their session was idle for so long, and their trainers with them.
 _KEEP = "SET gp_vmem_idle_resource_timeout = 0"
+# From this version of PostgreSQL on servers with segments have no sort of their own.
+_ONE_SORT_SINCE = 120000
 
 
 class Greenplum(PostgreSQL):
@@ -183,7 +185,11 @@ class Greenplum(PostgreSQL):
     def session_settings(self) -> list[str]:
         """Statements that make a session fit for work of any length."""
         # Plans are those that were tried; what the statements need is there in this planner.
-        return [*super().session_settings(), "SET optimizer = off", _KEEP]
+        settings = [*super().session_settings(), "SET optimizer = off", _KEEP]
+        if self.server_version < _ONE_SORT_SINCE:
+            # It counts rows and not their bytes: all buffers of a partition that moves would be in memory.
+            settings.append("SET gp_enable_mk_sort = off")
+        return settings
 
 
 def dialect_of(server_version: int, has_segments: bool) -> PostgreSQL:

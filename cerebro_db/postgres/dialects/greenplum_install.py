@@ -137,8 +137,8 @@ END IF;
 
 # The order in which everybody locks what has rows of runs: whoever begins a run inserts in it, too.
 _LOCK_ORDER = (
-    "runs", "configurations", "architectures", "plan", "decisions", "hops", "updates", "metrics", "requests",
-    "direct_workers", "direct_orders", "direct_answers", "models",
+    "runs", "configurations", "architectures", "plan", "decisions", "direct_answers", "hops", "updates", "metrics",
+    "requests", "direct_workers", "direct_orders", "models",
 )  # fmt: skip
 
 # Statements of a PL/pgSQL block: there an UPDATE or DELETE locks the view, and then the table, such that

@@ -55,13 +55,8 @@ class GreenplumTraining(PostgreSQLTraining):
         return f" DISTRIBUTED BY ({column})"
 
     def worker_settings(self, states: StateTables) -> str:
-        """The same; nor are statistics collected of what it writes, such as the states of a scan.
-
-        The sort that this server has by default counts rows and not their bytes: it would keep all buffers
-        of a partition in memory, where these move.
-        """
-        own = "SET gp_autostats_mode = none; SET gp_enable_mk_sort = off"
-        return f"{super().worker_settings(states)}; {own}"
+        """The same; nor are statistics collected of what it writes, such as the states of a scan."""
+        return f"{super().worker_settings(states)}; SET gp_autostats_mode = none"
 
     def contents(self, table: QualifiedName) -> str:
         """The states in a table: mst_key, version, bytes; what failed in a rotation is none."""
@@ -404,12 +399,12 @@ def _key_of(order: HopOrder | ScanOrder, alias: str = "p") -> str:
 
 
 def _preparation_of(order: HopOrder | ScanOrder) -> str:
-    """Expression of what makes a process ready, of one parameter."""
+    """SQL for the text that prepares a process, with one parameter."""
     return PREPARATION if order.home is None else _TASK
 
 
 def _task_of(order: HopOrder | ScanOrder) -> str:
-    """Argument of an aggregate: a task, or what makes the process ready that is there after a motion."""
+    """SQL for the task argument of the aggregate; after a motion it prepares the process there."""
     return "i.task" if order.home is None else _PREPARED_TASK
 
 

@@ -64,7 +64,7 @@ class SearchRequest:
 
     Attributes:
         model_selection_table: a table that gets the best configuration; None for none.
-        method, params: of ``configs.search_methods``; params are validated, all of them there.
+        method, params: of ``configs.grids.search_methods``; params are validated, all of them there.
         objective: parts of it; none for the validation loss, or the loss where there is no validation.
         concurrency: trials at the same time; None for the default of the method and the partitions.
         warm_start_run: an earlier run whose trials are learnt from.

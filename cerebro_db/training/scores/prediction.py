@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from cerebro_db.configs.grids.arguments import ByOutput
+from cerebro_db.configs.arguments import ByOutput
 from cerebro_db.configs.grids.parameters import LossSpec
 from cerebro_db.configs.names import is_custom
 from cerebro_db.errors import InvalidArgument, InvalidData

@@ -11,9 +11,9 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from cerebro_db.configs.architectures.outputs import OutputSpec
 from cerebro_db.configs.functions.losses import Target
 from cerebro_db.configs.functions.metrics import accuracy_class
+from cerebro_db.configs.grids.outputs import OutputSpec
 from cerebro_db.configs.grids.parameters import CompileParams, MetricSpec
 from cerebro_db.configs.names import bare_name, is_custom
 from cerebro_db.errors import InvalidArgument

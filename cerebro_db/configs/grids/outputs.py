@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from cerebro_db.configs.grids.arguments import ByOutput
+from cerebro_db.configs.arguments import ByOutput
 from cerebro_db.configs.grids.parameters import CompileParams, LossSpec, MetricSpec
 from cerebro_db.errors import InvalidArgument
 

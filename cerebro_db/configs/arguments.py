@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Generic, TypeVar
 
-from cerebro_db.configs.grids.grammar import Call
+from cerebro_db.configs.grammar import Call
 from cerebro_db.configs.messages import shown
 from cerebro_db.errors import InvalidArgument
 
