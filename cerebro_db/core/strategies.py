@@ -138,7 +138,7 @@ def parse_strategy(name: str | None, params: str | None) -> ChosenStrategy:
             not one of its own, or out of bounds.
     """
     if not isinstance(name, str) or name not in KINDS:
-        with hinted("strategy := 'hopper' is the default, 'auto' that of cerebro_fit"):
+        with hinted("strategy := 'hopper' is the default, 'auto' that of cerebro.cerebro_fit"):
             if not isinstance(name, str) or not name:
                 got = "NULL" if name is None else shown(name)
                 raise InvalidArgument(f"strategy: got {got}; allowed: {_listed(KINDS)}")

@@ -112,7 +112,7 @@ def test_others_change_a_search_which_can_be_repeated(bench: Any, gate: Gate) ->
     assert added == [5]
     copied = requests.clone(client.pool, run_id, 1, fit_params="batch_size=4", epochs=2)
     assert copied == 6
-    assert requests.stop(client.pool, run_id, 2) == "finished"
+    assert requests.stop(client.pool, run_id, 2) == "stopped"
     requests.narrow(client.pool, run_id, SPACE)
     for wrong, told in (
         (lambda: requests.stop(client.pool, run_id, 2), "has not ended"),
