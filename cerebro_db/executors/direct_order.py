@@ -34,7 +34,8 @@ class Order:
         source, target: tables of the state before and afterwards.
         packed: the packed table.
         columns: of it, as ``columns_of`` tells them.
-        decoded_bytes: of the partition in memory.
+        row_bytes: of a decoded row.
+        rows: of the partition.
     """
 
     run_id: int
@@ -128,7 +129,7 @@ def _optional(told: Fields, name: str) -> int | None:
 
 
 def _goals(told: Fields) -> list[Goal]:
-    """Where the state is left."""
+    """Goals of the state, checked."""
     found = told.raw("goals")
     numbers = (int, type(None))
     if not (

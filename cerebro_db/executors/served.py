@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cerebro_db.core.spec import TRAINING, Configuration, Hop, RunSpec
-from cerebro_db.postgres.rounds import RoundRow
+from cerebro_db.core.tasks import RoundRecord
 from cerebro_db.training.peers.updates import explicit_momentum
 
 
@@ -31,7 +31,7 @@ class ServedRounds:
         rows: of the catalog.
     """
 
-    def __init__(self, rows: Iterable[RoundRow] = ()) -> None:
+    def __init__(self, rows: Iterable[RoundRecord] = ()) -> None:
         self._rows = {(row.mst_key, row.epoch, row.round): row for row in rows}
         self._chosen = {
             row.mst_key: _Chosen(row.groups, row.momentum)
@@ -72,5 +72,5 @@ class ServedRounds:
             "probe_steps": 0
         }
 
-    def _row(self, spec: RunSpec, hop: Hop) -> RoundRow | None:
+    def _row(self, spec: RunSpec, hop: Hop) -> RoundRecord | None:
         return self._rows.get((hop.mst_key, hop.epoch, spec.round_of(hop)))

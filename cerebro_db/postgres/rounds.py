@@ -3,26 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 
 from cerebro_db.core.tasks import RoundRecord
 from cerebro_db.postgres.catalog import Catalog
 
-
-@dataclass(frozen=True)
-class RoundRow:
-    """Record of a round, as far as it is needed to make the round again."""
-
-    mst_key: int
-    epoch: int
-    round: int
-    groups: int
-    momentum: float | None
-    learning_rate: float | None
-    updates: bytes
-
-
-_NAMES = ", ".join(field.name for field in fields(RoundRow))
 # Of a row of cerebro._updates, without its run.
 COLUMNS = ", ".join(field.name for field in fields(RoundRecord))
 _ROW = (
@@ -31,11 +16,11 @@ _ROW = (
 )
 
 
-def rounds_of(catalog: Catalog, run_id: int) -> list[RoundRow]:
+def rounds_of(catalog: Catalog, run_id: int) -> list[RoundRecord]:
     """The recorded rounds of a run."""
-    sql = f"SELECT {_NAMES} FROM cerebro._updates WHERE run_id = %s"
+    sql = f"SELECT {COLUMNS} FROM cerebro._updates WHERE run_id = %s"
     rows = catalog.execute(sql, (run_id,))
-    return [RoundRow(*row) for row in rows]
+    return [RoundRecord(*row) for row in rows]
 
 
 def add_rounds(catalog: Catalog, run_id: int, records: Sequence[RoundRecord]) -> None:

@@ -15,7 +15,7 @@ from cerebro_db.postgres.dialects.postgresql_training import HopOrder, Statement
 from cerebro_db.postgres.names import QualifiedName
 from cerebro_db.postgres.packed import PackedTable
 
-# Where a state is left: a segment key, None where there are no segments; and the partition where it goes.
+# A place where a state is left: a segment key, None where there are no segments; and the partition where it goes.
 Goal = tuple[int | None, int | None]
 
 
@@ -38,7 +38,7 @@ SELECT l.pid, (l.classid::bigint << 32) | l.objid::bigint FROM pg_catalog.pg_loc
         return None
 
     def goals(self, packed: PackedTable, order: HopOrder) -> list[Goal]:
-        """Where the state of a hop is left."""
+        """Goals of the state that a hop leaves."""
         return [(None, order.next_partition_key)]
 
     def state(
@@ -96,7 +96,7 @@ class GreenplumDirect(PostgreSQLDirect):
         return segment_key_of(partition_of(packed, partition_key))
 
     def goals(self, packed: PackedTable, order: HopOrder) -> list[Goal]:
-        """Where the state of a hop is left: all but the first are copies."""
+        """Goals of the state that a hop leaves: all but the first are copies."""
         copies = [(segment_key_of(partition_of(packed, key)), COPY) for key in order.others]
         return [(segment_after(packed, order), order.next_partition_key), *copies]
 
