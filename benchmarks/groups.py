@@ -2,20 +2,20 @@
 
     python -m benchmarks.groups [--workers 4] [--batch 64] [--steps 12] [--repeat 20]
 
-Every worker is a process of its own, with one thread, as a trainer is. One of them alone measures a gradient, an
-update and what each gradient adds to that; then all of them train together with 1 group, 2, 4 and so on. Of all
-times the shortest counts: whatever else the machine does makes them longer.
+Every worker is a process of its own, with one thread, as a trainer is. The model has three figures: seconds of a
+gradient, of an update, and what each gradient adds to that. They are measured as strategy := 'groups' does, by probes
+in which all workers are one group. Then all of them train together with 1 group, 2, 4 and so on. All figures are
+medians.
 """
 
 from __future__ import annotations
 
 import argparse
 import multiprocessing
-import os
 import secrets
-import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+import statistics
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -25,28 +25,18 @@ from cerebro_db.training.peers.updates import GroupModel, halved
 
 _ROWS, _CLASSES = (28, 28, 1), 10
 _COMPILE = "loss='sparse_categorical_crossentropy',optimizer='SGD(lr=0.01,momentum=0.9)'"
-_SAMPLES = 60
-
-
-@dataclass(frozen=True)
-class Costs:
-    """Seconds of one worker alone: a gradient, an update, and what each gradient of an update adds."""
-
-    gradient: float
-    update: float
-    push: float
+# Rounds with probes.
+_PROBES = 5
 
 
 def main() -> None:
     """Measure, and print a table."""
     given = _arguments()
     measured = dict(measure(given.workers, given.batch, given.steps, given.repeat))
-    costs: Costs = measured.pop(0)
-    cores = len(os.sched_getaffinity(0))
-    model = GroupModel(given.workers, cores, costs.gradient, costs.update, costs.push)
+    model: GroupModel = measured.pop(0)
     print(
-        f"{given.workers} workers, {cores} cores, batch {given.batch}: gradient {1e3 * costs.gradient:.2f} ms, "
-        f"update {1e3 * costs.update:.2f} ms, each gradient {1e3 * costs.push:.2f} ms more"
+        f"{given.workers} workers, {model.cores} cores, batch {given.batch}: gradient {1e3 * model.gradient:.2f} ms, "
+        f"update {1e3 * model.update:.2f} ms, each gradient {1e3 * model.push:.2f} ms more"
     )
     print(f"{'groups':>6} {'measured':>10} {'predicted':>10} {'off':>6}")
     for groups, seconds in sorted(measured.items()):
@@ -56,13 +46,13 @@ def main() -> None:
 
 
 def measure(workers: int, batch: int, steps: int, repeat: int) -> Iterator[tuple[int, Any]]:
-    """Yields 0 with the costs, and each number of groups with the seconds of an update.
+    """Yields 0 with the model, and each number of groups with the seconds of an update.
 
     Args:
         workers: processes.
         batch: rows of a gradient.
         steps: of each worker in a round.
-        repeat: rounds of each number of groups, of which the fastest counts.
+        repeat: rounds of each number of groups.
     """
     context = multiprocessing.get_context("spawn")
     name, secret = f"groups-{secrets.token_hex(8)}", secrets.token_bytes(16)
@@ -110,11 +100,11 @@ def _work(
     program, _ = programs.get(recipe)
     state = to_bytes(program.initial_state(recipe, 7, None))
     order = RowOrder(0, 1, place, "salt", False)
-    numbers = [one for one in halved(workers) for _ in range(repeat)]
+    numbers = [None] * _PROBES + [one for one in halved(workers) for _ in range(repeat)]
 
-    def trained(groups: int, number: int) -> float:
+    def trained(groups: int | None, number: int) -> ServedHop:
         meeting = Meeting(f"{name}-{number}", secret, workers, place, place == 0)
-        asked = Served(groups, (steps,) * workers)
+        asked = Served(groups, (steps,) * workers, probe_steps=0 if groups else steps)
         part = RoundPart(place, (0, rows), meeting=meeting, steps=steps, served=asked)
         task = HopTask(
             recipe, order, Buffers((0,), (rows,)), (1, "training", place), 7, False, part=part
@@ -122,53 +112,32 @@ def _work(
         hop = ServedHop(task, state, None, programs, cache, lambda: None)
         hop.feed(0, 0, x, y)
         hop.finish()
-        return 0.0 if hop.record is None else hop.record.seconds
+        return hop
 
-    trained(1, -1)  # traces everything
-    barrier.wait()
-    if place == 0:
-        server, _ = programs.get(recipe, "server")
-        found.put((0, _alone(program, server, x[:batch], y[:batch], workers)))
-    barrier.wait()
+    models: list[GroupModel] = []
     seconds: dict[int, list[float]] = {}
     for number, groups in enumerate(numbers):
         barrier.wait()
-        seconds.setdefault(groups, []).append(trained(groups, number) / (steps * groups))
+        hop = trained(groups, number)
+        if hop.model is not None:
+            models.append(hop.model)
+        elif hop.record is not None and groups is not None:
+            seconds.setdefault(groups, []).append(hop.record.seconds / (steps * groups))
     if place == 0:
+        found.put((0, _median(models)))
         for groups, values in seconds.items():
-            found.put((groups, min(values)))
+            found.put((groups, statistics.median(values)))
 
 
-def _alone(program: Any, server: Any, x: np.ndarray, y: np.ndarray, workers: int) -> Costs:
-    """Costs of one process while all others wait."""
-    from cerebro_db.training.peers.peers import mean_of
-
-    slots = np.zeros((workers, program.gradient_size), np.float32)
-    _, slots[:] = program.gradients(x, y)
-
-    def gradient() -> None:
-        program.gradients(x, y)
-        program.take(slots[0].copy())
-
-    def pushed(count: int) -> None:
-        mean_of(slots[:count], [1.0] * count, slots.shape[1]).astype(np.float32)
-        for slot in slots[:count]:
-            slot[:] = slots[-1]
-
-    one, all_of_them = _seconds(lambda: pushed(1)), _seconds(lambda: pushed(workers))
-    push = (all_of_them - one) / (workers - 1) if workers > 1 else one
-    update = _seconds(lambda: server.updated(slots[0] * 0))
-    return Costs(_seconds(gradient), update + max(one - push, 0.0), push)
-
-
-def _seconds(work: Callable[[], None]) -> float:
-    """The shortest of some times."""
-    found = []
-    for _ in range(_SAMPLES):
-        started = time.perf_counter()
-        work()
-        found.append(time.perf_counter() - started)
-    return min(found)
+def _median(models: Sequence[GroupModel]) -> GroupModel:
+    """The same with the median of each figure."""
+    return replace(
+        models[0],
+        **{
+            name: statistics.median(getattr(one, name) for one in models)
+            for name in ("gradient", "update", "push")
+        },
+    )
 
 
 def _recipe(batch: int) -> Any:

@@ -71,10 +71,11 @@ class Meter:
 
     Args:
         postmasters: process ids of the server; with segments it has several.
+        charges_client: whether what this process and those that it has started use counts, too.
     """
 
-    def __init__(self, *postmasters: int) -> None:
-        self._postmasters = postmasters
+    def __init__(self, *postmasters: int, charges_client: bool = True) -> None:
+        self._postmasters, self._charges_client = postmasters, charges_client
 
     @contextmanager
     def measure(self) -> Iterator[Cost]:
@@ -128,7 +129,9 @@ class Meter:
             waiting = computing.union(self._postmasters)
             # One that is waited for meanwhile would be counted on neither side, or on both.
             waited = _waited_for(waiting)
-            found = {os.getpid(): _Process(os.getppid(), used * TICKS)}
+            found: Used = {}
+            if self._charges_client:
+                found[os.getpid()] = _Process(os.getppid(), used * TICKS)
             for process in listed:
                 if fields := _stat(process):
                     parent = int(fields[_PARENT])

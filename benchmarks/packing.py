@@ -1,6 +1,6 @@
-"""Packing against COPY of the same rows: CPU seconds of the whole server beside wall seconds.
+"""Packing against COPY of the same rows: CPU seconds of the server and its keeper beside wall seconds.
 
-    python benchmarks/packing.py [--dsn DSN] [--rows 200000] [--columns 64] [--repeats 5]
+    python -m benchmarks.packing [--dsn DSN] [--rows 200000] [--columns 64] [--repeats 5]
 
 Without a DSN an embedded cluster is made and removed. The server must run on this machine, as the
 CPU time of its processes is read from /proc.
@@ -13,29 +13,20 @@ import os
 import statistics
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import psycopg2
 
+from benchmarks.meter import Cost, Meter
 from cerebro_db.install import installer
 from cerebro_db.install.embedded import Cluster
 from cerebro_db.install.script import Script
 
 DATABASE = "packing_benchmark"
 SOURCE, PACKED = "cerebro_bench_source", "cerebro_bench_packed"
-
-
-@dataclass(frozen=True)
-class Cost:
-    """Cost of one statement."""
-
-    cpu: float
-    wall: float
 
 
 def main() -> None:
@@ -55,15 +46,15 @@ def measure(dsn: str, rows: int, columns: int, repeats: int) -> dict[str, list[C
     connection.autocommit = True
     cursor = connection.cursor()
     _make_source(cursor, rows, columns)
-    server = _parent(connection.info.backend_pid)
+    meter = Meter(_parent(connection.info.backend_pid), charges_client=False)
     copy = f"COPY (SELECT x, y FROM {SOURCE}) TO STDOUT (FORMAT binary)"
     pack = f"SELECT cerebro.cerebro_pack('{SOURCE}', '{PACKED}', 'y', 'x')"
     costs: dict[str, list[Cost]] = {"COPY": [], "cerebro_pack, first": [], "cerebro_pack": []}
     for repetition in range(repeats + 1):
         with open(os.devnull, "wb") as sink:
-            costs["COPY"].append(_cost(server, lambda sink=sink: cursor.copy_expert(copy, sink)))
+            costs["COPY"].append(_cost(meter, lambda sink=sink: cursor.copy_expert(copy, sink)))
         name = "cerebro_pack" if repetition else "cerebro_pack, first"
-        costs[name].append(_cost(server, lambda: cursor.execute(pack)))
+        costs[name].append(_cost(meter, lambda: cursor.execute(pack)))
         cursor.execute(f"DROP TABLE {PACKED}, {PACKED}_summary")
     cursor.execute(f"DROP TABLE {SOURCE}")
     connection.close()
@@ -90,8 +81,8 @@ def report(costs: dict[str, list[Cost]], rows: int, columns: int) -> str:
 
 def _median(costs: list[Cost]) -> Cost:
     return Cost(
-        statistics.median(cost.cpu for cost in costs),
-        statistics.median(cost.wall for cost in costs),
+        wall=statistics.median(cost.wall for cost in costs),
+        cpu=statistics.median(cost.cpu for cost in costs),
     )
 
 
@@ -107,21 +98,10 @@ def _make_source(cursor: Any, rows: int, columns: int) -> None:
     cursor.execute("CHECKPOINT")
 
 
-def _cost(server: int, action: Callable[[], object]) -> Cost:
-    cpu, wall = _server_cpu(server), time.perf_counter()
-    action()
-    wall = time.perf_counter() - wall
-    return Cost(_server_cpu(server) - cpu, wall)
-
-
-def _server_cpu(server: int) -> float:
-    """CPU seconds so far of the processes that the server has started and that live."""
-    ticks = 0
-    for process in filter(str.isdigit, os.listdir("/proc")):
-        fields = _stat(int(process))
-        if fields and int(fields[1]) == server:
-            ticks += int(fields[11]) + int(fields[12])
-    return ticks / os.sysconf("SC_CLK_TCK")
+def _cost(meter: Meter, action: Callable[[], object]) -> Cost:
+    with meter.measure() as cost:
+        action()
+    return cost
 
 
 def _parent(process: int) -> int:

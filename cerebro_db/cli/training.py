@@ -122,8 +122,8 @@ def resume(
 ) -> None:
     """Goes on with a run like cerebro_resume, with its driver in this process."""
     from cerebro_db.cli.watching import driven
-    from cerebro_db.runs.driver import Limits
     from cerebro_db.runs.driver import resume as resume_run
+    from cerebro_db.runs.request import Limits
 
     client = client_of(dsn)
     limits = Limits(max_seconds, num_workers, any_version, model_output_table, client.search_path)

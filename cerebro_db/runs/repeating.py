@@ -17,10 +17,11 @@ from cerebro_db.postgres.names import QualifiedName
 from cerebro_db.postgres.outputs import new_output
 from cerebro_db.postgres.records import decisions_of
 from cerebro_db.postgres.sessions import Session, SessionPool
-from cerebro_db.runs.driver import FIXED, Drive, Limits
-from cerebro_db.runs.request import FitRequest
-from cerebro_db.runs.setup import RunSetup, check_enough
+from cerebro_db.runs.driver import FIXED, Drive
+from cerebro_db.runs.request import FitRequest, Limits
+from cerebro_db.runs.setup import RunSetup
 from cerebro_db.runs.stored import load_setup
+from cerebro_db.runs.strategy_checks import check_enough
 
 if TYPE_CHECKING:
     from cerebro_db.runs.searches.again import ReplayRequest

@@ -109,6 +109,25 @@ class FitRequest:
             )
 
 
+@dataclass(frozen=True)
+class Limits:
+    """Limits of one driver of a run.
+
+    Attributes:
+        max_seconds: until it pauses the run; None for any time.
+        num_workers: how many; None for as many as the run began with.
+        any_version: whether it may go on with other versions of what computes.
+        model_output_table: another name for the output; None for the one that the run began with.
+        search_path: for that name.
+    """
+
+    max_seconds: float | None = None
+    num_workers: int | None = None
+    any_version: bool = False
+    model_output_table: str | None = None
+    search_path: CallerPath | None = None
+
+
 def check_workers(schedule: str | None, num_workers: int | None) -> None:
     """Refuse a number of workers where one session drives all segments."""
     if schedule == ROTATION and num_workers is not None:

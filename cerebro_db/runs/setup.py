@@ -2,34 +2,17 @@
 
 from __future__ import annotations
 
-import math
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
-from cerebro_db.configs.architectures.memory import (
-    Load,
-    MemoryEstimate,
-    check_worker_memory,
-    usable_mb,
-    worker_limit_mb,
-    worker_memory,
-)
 from cerebro_db.configs.grids.parameters import parse_compile_params, parse_fit_params
-from cerebro_db.configs.settings import PEER_NETWORK_HINT
-from cerebro_db.core.decisions import Candidate
 from cerebro_db.core.search import SearchSpec
 from cerebro_db.core.spec import (
-    ALLREDUCE,
     AUTO,
-    AVERAGING,
     EVERY_HOP,
     GROUPED,
     HOPPER,
     ROTATION,
-    SERVED,
     SIDE_BY_SIDE,
     TASK,
     TRAINING,
@@ -39,41 +22,32 @@ from cerebro_db.core.spec import (
     RunSpec,
     Workers,
 )
-from cerebro_db.core.strategies import ChosenStrategy
 from cerebro_db.decide import callbacks
 from cerebro_db.decide.grouping import Rule, largest_of
 from cerebro_db.errors import (
     CerebroError,
     InvalidArgument,
-    NotSupported,
-    ObjectInUse,
     WrongObjectType,
 )
 from cerebro_db.models.architectures import load_architectures
 from cerebro_db.models.fit_checks import check_alike, configuration_named, target_facts
-from cerebro_db.models.one_model import architectures_of
 from cerebro_db.postgres.catalog import Catalog
-from cerebro_db.postgres.control import END_HOLDER, holder_of
-from cerebro_db.postgres.dialects.postgresql_hosts import PostgreSQLHosts
 from cerebro_db.postgres.dialects.postgresql_training import PostgreSQLTraining
-from cerebro_db.postgres.gpus import hosts_of
 from cerebro_db.postgres.names import QualifiedName
 from cerebro_db.postgres.outputs import (
     Outputs,
-    check,
-    cleared_output,
     new_output,
     new_outputs,
-    output_key,
-    table_key,
 )
 from cerebro_db.postgres.packed import PackedTable, load_packed
-from cerebro_db.postgres.relations import Relation, find, find_if_there, new_name
+from cerebro_db.postgres.relations import find, find_if_there, new_name
 from cerebro_db.postgres.sessions import Session
-from cerebro_db.postgres.table_kinds import MODELS, STATES_SUFFIX, Facts
+from cerebro_db.postgres.table_kinds import MODELS, STATES_SUFFIX
 from cerebro_db.runs.configurations import Maker
 from cerebro_db.runs.request import FitRequest
-from cerebro_db.runs.served import check_served, scales_loss
+from cerebro_db.runs.selection import chosen_by
+from cerebro_db.runs.served import check_served
+from cerebro_db.runs.strategy_checks import check_averages, check_enough, check_rounds, check_way
 from cerebro_db.training.scores.targets import TargetFacts
 
 
@@ -214,7 +188,7 @@ def set_up(
     if request.validation_table is not None:
         validation = load_packed(session, request.validation_table, "validation_table")
         check_alike(packed, validation)
-    selection, rows, table = _chosen(session, request)
+    selection, rows, table = chosen_by(session, request)
     known = load_architectures(session, table, {row.model_id for row in rows})
     maker = Maker(packed, targets, validation is not None, request.seed or 0)
     configurations = maker.make(rows, known)
@@ -260,7 +234,7 @@ def check_without_data(session: Session, request: FitRequest) -> None:
     """
     request.check()
     check_output(session, request)
-    _, rows, table = _chosen(session, request)
+    _, rows, table = chosen_by(session, request)
     load_architectures(session, table, {row.model_id for row in rows})
     for row in rows:
         try:
@@ -429,128 +403,6 @@ def _frequency(request: FitRequest, configurations: Sequence[Configuration]) -> 
     return frequency
 
 
-def check_way(strategy: str, packed: PackedTable, neighbours: int, network: str) -> None:
-    """Refuse trainers that have no way to each other.
-
-    Args:
-        strategy: of the run.
-        packed: what is trained on.
-        neighbours: of its partitions, the most that are on one host.
-        network: in which those of several hosts may meet; empty for none.
-
-    Raises:
-        NotSupported: they are on several hosts, and are allowed no network, or could not use one.
-    """
-    if strategy not in SIDE_BY_SIDE or neighbours == len(packed.partitions):
-        return
-    if strategy in SERVED:
-        raise not_on_one_host(strategy, packed, neighbours, _OVER_A_NETWORK)
-    if not network:
-        hint = f"{PEER_NETWORK_HINT}; strategy := {HOPPER!r} moves nothing but states"
-        raise no_way(f"strategy: got {strategy!r}", packed, neighbours, hint)
-
-
-def no_way(got: str, packed: PackedTable, neighbours: int, hint: str) -> NotSupported:
-    """Error of trainers that are on several hosts, where no network is allowed to them."""
-    why = "the setting peer_network is empty, so that trainers of others have no way to each other"
-    return NotSupported(_apart(got, packed, neighbours, why), hint=hint)
-
-
-_OVER_A_NETWORK = (
-    f"strategy := {ALLREDUCE!r}, which has the weights of a synchronous parameter server, exchanges gradients "
-    "between hosts"
-)
-
-
-def not_on_one_host(strategy: str, packed: PackedTable, neighbours: int, hint: str) -> NotSupported:
-    """Error of trainers on several hosts, of which one holds the weights in memory that all of them share."""
-    why = "one trainer holds the weights, in memory that all of them share"
-    return NotSupported(_apart(f"strategy: got {strategy!r}", packed, neighbours, why), hint=hint)
-
-
-def _apart(got: str, packed: PackedTable, neighbours: int, why: str) -> str:
-    return (
-        f"{got} for {packed.relation.name}, whose {len(packed.partitions)} partitions are on segments of several "
-        f"hosts, at most {neighbours} of them on one; allowed: partitions on one host, as {why}"
-    )
-
-
-def hosts_of_peers(
-    session: Session, hosts: PostgreSQLHosts, setup: RunSetup, network: str
-) -> dict[int, str]:
-    """The host of each partition, where trainers of several hosts exchange gradients; else nothing.
-
-    Raises:
-        NotSupported: they do, and are allowed no network, or could not use one.
-    """
-    spec = setup.spec
-    if spec.schedule not in SIDE_BY_SIDE and spec.largest_group == 1:
-        return {}
-    found = hosts_of(session, hosts, setup.packed.relation.name)
-    counts = Counter(found.values())
-    if len(counts) < 2:
-        return {}
-    most = max(counts.values())
-    if spec.schedule in SERVED:
-        hint = "resume the run when these segments are on one host again"
-        raise not_on_one_host(spec.schedule, setup.packed, most, hint)
-    if not network:
-        # A run that has begun keeps its strategy.
-        got = f"strategy: got {spec.schedule!r}"
-        raise no_way(got, setup.packed, most, PEER_NETWORK_HINT)
-    return found
-
-
-def check_groups(setup: RunSetup, num_workers: int) -> None:
-    """Refuse fewer workers than the groups that a run has chosen."""
-    if setup.spec.schedule == AUTO and num_workers < setup.at_once:
-        raise InvalidArgument(
-            f"num_workers: got {num_workers}; allowed: from {setup.at_once}, as the run has begun with "
-            f"strategy := {AUTO!r}, and so many train a configuration together",
-            hint="leave it out",
-        )
-
-
-def check_enough(strategy: str, num_workers: int | None, packed: PackedTable) -> None:
-    """Refuse fewer workers than must work together."""
-    least = len(packed.partitions)
-    if strategy in SIDE_BY_SIDE and num_workers is not None and num_workers < least:
-        raise InvalidArgument(
-            f"num_workers: got {num_workers}; allowed with strategy := {strategy!r}: from {least}, as "
-            f"each of the {least} partitions of {packed.relation.name} has a worker at the same time",
-            hint=f"leave it out, or pack the source with num_partitions := {num_workers}",
-        )
-
-
-def check_rounds(
-    chosen: ChosenStrategy, configurations: Sequence[Configuration], packed: PackedTable
-) -> None:
-    """Refuse more rounds of an epoch than any configuration has batches for: the others would be empty."""
-    largest = max(one.rows for one in packed.partitions)
-    least = min(one.fit_params.batch_size for one in configurations)
-    most = math.ceil(largest / least)
-    if chosen.rounds > most:
-        raise InvalidArgument(
-            f"strategy_params of {chosen.name}: got rounds={chosen.rounds}; allowed: 1 to {most}, as the "
-            f"largest partition of {packed.relation.name} has {largest} rows, so {most} batches of {least}",
-            hint=f"rounds={most} ends a round after each batch",
-        )
-
-
-def check_averages(chosen: ChosenStrategy, configurations: Sequence[Configuration]) -> None:
-    """Refuse optimizers that hold what has no mean: the scale of a loss is a power of 2."""
-    if chosen.name != AVERAGING or chosen.resets:
-        return
-    for one in configurations:
-        if scales_loss(one):
-            raise InvalidArgument(
-                f"configuration {one.mst_key}: got an optimizer that scales its loss, as the model "
-                f"computes in float16; allowed with strategy := {AVERAGING!r}: optimizers whose numbers "
-                "can be averaged",
-                hint="strategy_params := 'optimizer=reset' has it begin each round anew",
-            )
-
-
 def _usable_workers(packed: PackedTable, configurations: int, strategy: str) -> int:
     """Workers that train most of the time, where each has a processor."""
     if strategy == TASK:
@@ -566,78 +418,6 @@ def most_workers(packed: PackedTable, configurations: int, strategy: str = HOPPE
     if strategy in GROUPED:
         return partitions if packed.is_spread else partitions * configurations
     return min(partitions, configurations) if packed.is_spread else configurations
-
-
-def _chosen(session: Session, request: FitRequest) -> tuple[str | None, list[Candidate], Relation]:
-    """The name of the table of configurations, its rows, and the table of architectures."""
-    if request.one is not None:
-        row = Candidate(*request.one.row(), _epochs(request))
-        return None, [row], architectures_of(session, request.one)
-    selection = find(session, request.model_selection_table, "model_selection_table")
-    rows = [Candidate(*row, _epochs(request)) for row in _selection_rows(session, selection)]
-    return str(selection.name), rows, _architecture_table(session, selection)
-
-
-def memory_workers(session: Session, setup: RunSetup) -> int:
-    """The most workers that the memory of the server is enough for.
-
-    Raises:
-        InvalidArgument: one of them may need more than it may use, with what the estimate is made of.
-    """
-    estimate, limit, memory_mb = _memory(session, setup)
-    check_worker_memory(estimate, limit, "configurations")
-    fitting = max(1, usable_mb(memory_mb) * 2**20 // estimate.total)
-    if setup.spec.schedule in SIDE_BY_SIDE and fitting < setup.at_once:
-        total = setup.at_once * estimate.total // 2**20
-        raise InvalidArgument(
-            f"strategy: got {setup.spec.schedule!r}, for which {setup.at_once} workers may need {total} MB "
-            f"at the same time (each {estimate}); allowed: {usable_mb(memory_mb)} MB, which all workers "
-            "may use together",
-            hint=f"strategy := {HOPPER!r} has one replica of each configuration",
-        )
-    if setup.packed.is_spread:  # segments have processes of their own, whatever the workers are
-        return setup.num_workers
-    return fitting
-
-
-def within_memory(session: Session, setup: RunSetup) -> RunSetup:
-    """The same before it has begun, with no larger groups than the memory of the server is enough for."""
-    if setup.spec.schedule != AUTO or setup.at_once == 1:
-        return setup
-    estimate, limit, memory_mb = _memory(session, setup)
-    fitting = usable_mb(memory_mb) * 2**20 // estimate.total
-    return setup.for_workers(fitting if estimate.total <= limit * 2**20 else 1)
-
-
-def _memory(session: Session, setup: RunSetup) -> tuple[MemoryEstimate, int, int]:
-    """The estimate of a worker, the megabytes that it may use, and those of the machine."""
-    settings = Catalog(session).settings()
-    loads = [_load(one, setup.at_once) for one in setup.possible]
-    cache = settings.cache_mb * 2**20 if setup.use_caching else 0
-    decoded = sum(table.decoded_bytes for table in setup.tables.values())
-    memory_mb, cores = session.run(_MACHINE)[0]
-    limit = worker_limit_mb(settings.max_worker_mb, memory_mb, cores)
-    return worker_memory(loads, decoded, cache), limit, memory_mb
-
-
-_MACHINE = "SELECT cerebro._memory_mb(), cerebro._cores()"
-
-
-def _load(configuration: Configuration, at_once: int) -> Load:
-    facts, params = configuration.architecture.facts, configuration.compile_params
-    fit = configuration.fit_params
-    return Load(
-        configuration.program,
-        facts.parameters,
-        params.optimizer.name,
-        configuration.jit,
-        params.optimizer.keeps_averages,
-        fit.batch_size,
-        facts.row_bytes,
-        facts.largest_bytes,
-        facts.fixed_bytes,
-        exchanges=at_once > 1,
-    )
 
 
 def output_of(session: Session, request: FitRequest) -> QualifiedName:
@@ -658,121 +438,3 @@ def output_of(session: Session, request: FitRequest) -> QualifiedName:
             "another name",
         )
     return previous.name
-
-
-def _selection_rows(session: Session, selection: Relation) -> list[tuple[int, int, str, str]]:
-    for name in _SELECTION:
-        if not selection.has(name):
-            raise WrongObjectType(
-                f"model_selection_table: {selection.name} has no column {name}",
-                hint=_HINT,
-            )
-    rows = session.run(f"SELECT {', '.join(_SELECTION)} FROM {selection.name.sql} ORDER BY mst_key")
-    if not rows:
-        raise InvalidArgument(f"model_selection_table: {selection.name} is empty", hint=_HINT)
-    for row in rows:
-        _check_nulls(selection, row)
-    checked = [_checked(selection, row) for row in rows]
-    repeated = [key for key, count in Counter(row[0] for row in checked).items() if count > 1]
-    if repeated:
-        raise InvalidArgument(
-            f"model_selection_table: {selection.name} has the mst_key {repeated[0]} more than once; "
-            "allowed: each mst_key once",
-            hint="give each configuration a mst_key of its own",
-        )
-    return checked
-
-
-def _check_nulls(selection: Relation, row: tuple[Any, ...]) -> None:
-    missing = [name for name, value in zip(_SELECTION, row, strict=True) if value is None]
-    if missing:
-        mst_key = row[0]
-        which = f"the row of mst_key {mst_key}" if mst_key is not None else "a row"
-        raise InvalidArgument(
-            f"model_selection_table: {which} of {selection.name} has NULL in the column "
-            f"{missing[0]}; allowed: no NULL",
-            hint=f"UPDATE {selection.name} SET {missing[0]} = ... fills it; fit_params may be ''"
-            if mst_key is not None
-            else f"DELETE FROM {selection.name} WHERE mst_key IS NULL removes it",
-        )
-
-
-_HINT = "cerebro.cerebro_generate_configs and cerebro.cerebro_load_configs make such tables"
-_SELECTION = ("mst_key", "model_id", "compile_params", "fit_params")
-
-
-def _checked(selection: Relation, row: tuple[Any, ...]) -> tuple[int, int, str, str]:
-    values = dict(zip(_SELECTION, row, strict=True))
-    facts = Facts("model_selection_table", selection.name, values, _HINT)
-    mst_key, model_id = (facts.whole(name, values[name], -(2**31)) for name in _SELECTION[:2])
-    return mst_key, model_id, facts.text("compile_params"), facts.text("fit_params")
-
-
-def _architecture_table(session: Session, selection: Relation) -> Relation:
-    summary = selection.name.suffixed("_summary")
-    found = session.run("SELECT pg_catalog.to_regclass(%s)::text", (summary.text,))
-    if found[0][0] is None:
-        raise WrongObjectType(
-            f"model_selection_table: {selection.name} has no summary table {summary}",
-            hint="cerebro.cerebro_generate_configs and cerebro.cerebro_load_configs make both",
-        )
-    rows = session.run(f"SELECT model_arch_table FROM {summary.sql}")
-    if len(rows) != 1:
-        raise WrongObjectType(f"{summary}: got {len(rows)} rows; allowed: one", hint=_HINT)
-    facts = Facts("model_selection_table", summary, {"model_arch_table": rows[0][0]}, _HINT)
-    return find(session, facts.text("model_arch_table"), "model_arch_table")
-
-
-ROLE = "model_output_table"
-
-
-@contextmanager
-def reserved(session: Session, setup: RunSetup, notify: Callable[[str], None]) -> Iterator[None]:
-    """While this lasts no other run makes the same tables.
-
-    Args:
-        session: of the driver; it holds the lock, which ends with it.
-        setup: of the run.
-        notify: is told what else was dropped.
-
-    Raises:
-        DuplicateTable: another run has just made them, or what is there does not give way.
-        ObjectInUse: another run makes them, or someone uses those that are replaced.
-        DependentObjects: something depends on what is replaced.
-    """
-    key = output_key(setup.output)
-    if not session.run("SELECT pg_catalog.pg_try_advisory_lock(%s)", (key,))[0][0]:
-        raise ObjectInUse(
-            f"{ROLE}: got {setup.output}, which another run is making at this moment: "
-            f"{holder_of(session, key)}",
-            hint=f"choose another name, or {END_HOLDER}",
-        )
-    try:
-        _keep_inputs(session, setup)
-        if setup.outputs is not None:
-            check(session, setup.outputs)
-        else:  # again, now that no other run can make them
-            cleared_output(session, setup.output_text, ROLE, notify)
-        yield
-    finally:
-        with suppress(CerebroError):
-            if not session.busy and not session.closed:
-                session.run_through("SELECT pg_catalog.pg_advisory_unlock(%s)", (key,))
-
-
-def _keep_inputs(session: Session, setup: RunSetup) -> None:
-    """No call replaces or drops a table that the run reads; the locks end with the session's use.
-
-    Raises:
-        ObjectInUse: a transaction is about to do so.
-    """
-    for table in (setup.packed, setup.validation):
-        if table is None:
-            continue
-        key = table_key(table.relation.oid)
-        if not session.run("SELECT pg_catalog.pg_try_advisory_lock_shared(%s)", (key,))[0][0]:
-            raise ObjectInUse(
-                f"source_table, validation_table: {table.relation.name} is replaced or dropped at "
-                f"this moment: {holder_of(session, key)}",
-                hint=f"try again when that is over; {END_HOLDER}",
-            )

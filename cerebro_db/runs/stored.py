@@ -60,15 +60,8 @@ from cerebro_db.postgres.states import StateStore
 from cerebro_db.postgres.table_kinds import STATES_SUFFIX
 from cerebro_db.runs.catalog import RunCatalog, diverged, measured
 from cerebro_db.runs.request import check_workers
-from cerebro_db.runs.setup import (
-    RunSetup,
-    check_enough,
-    check_groups,
-    most_in_groups,
-    most_workers,
-    partitions_of,
-    workers_of,
-)
+from cerebro_db.runs.setup import RunSetup, most_in_groups, most_workers, partitions_of, workers_of
+from cerebro_db.runs.strategy_checks import check_enough, check_groups
 
 
 # -- written ---------------------------------------------------------------------------------------
@@ -387,7 +380,7 @@ def with_workers(setup: RunSetup, num_workers: int | None) -> RunSetup:
         return setup
     check_workers(setup.spec.schedule, num_workers)
     check_enough(setup.spec.schedule, num_workers, setup.packed)
-    check_groups(setup, num_workers)
+    check_groups(setup.spec.schedule, setup.at_once, num_workers)
     together = len(setup.configurations)
     if setup.search is not None:
         together = max(together, setup.search.concurrency)

@@ -7,9 +7,9 @@ from typing import Any
 from cerebro_db.models.one_model import OneModel
 from cerebro_db.relay.machine import cores
 from cerebro_db.runs import lifecycle
-from cerebro_db.runs.driver import Limits, drive_on, fit_multiple
+from cerebro_db.runs.driver import drive_on, fit_multiple
 from cerebro_db.runs.driver import resume as resume_run
-from cerebro_db.runs.request import FitRequest
+from cerebro_db.runs.request import FitRequest, Limits
 from cerebro_db.server.caller import refuse_read_only
 from cerebro_db.server.entry import entry_of
 from cerebro_db.server.host import Host

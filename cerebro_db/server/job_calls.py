@@ -32,8 +32,8 @@ from cerebro_db.postgres.relations import CallerPath, column, find
 from cerebro_db.postgres.table_kinds import PACKED, PREDICTIONS
 from cerebro_db.relay.machine import cores
 from cerebro_db.runs import driver, setup
-from cerebro_db.runs.driver import Limits, Queued
-from cerebro_db.runs.request import FitRequest
+from cerebro_db.runs.driver import Queued
+from cerebro_db.runs.request import FitRequest, Limits
 from cerebro_db.runs.searches import search
 from cerebro_db.runs.searches.arguments import SearchArguments
 from cerebro_db.scoring import prediction

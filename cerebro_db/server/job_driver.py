@@ -28,7 +28,8 @@ from cerebro_db.postgres.relations import CallerPath, SearchPath
 from cerebro_db.postgres.sessions import Session, SessionPool, is_alive
 from cerebro_db.postgres.times import Styles
 from cerebro_db.runs import lifecycle
-from cerebro_db.runs.driver import drive_on, status_after
+from cerebro_db.runs.driver import drive_on
+from cerebro_db.runs.guards import status_after
 from cerebro_db.runs.promotion import promote_if_better
 from cerebro_db.server.job_calls import FUNCTIONS, RESUME, limits_of
 

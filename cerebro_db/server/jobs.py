@@ -24,8 +24,9 @@ from cerebro_db.postgres.control import control_session, lock, transaction
 from cerebro_db.postgres.jobs import OPEN, Jobs, Schedule, Schedules
 from cerebro_db.postgres.names import literal
 from cerebro_db.postgres.sessions import POLL_SECONDS, Session, StatementFailed
-from cerebro_db.runs.driver import Limits, queue_again
+from cerebro_db.runs.driver import queue_again
 from cerebro_db.runs.promotion import promote_if_better, promotion_of
+from cerebro_db.runs.request import Limits
 from cerebro_db.server.caller import refuse_read_only
 from cerebro_db.server.entry import entry, entry_of
 from cerebro_db.server.host import Host, reached_as

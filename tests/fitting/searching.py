@@ -19,7 +19,8 @@ from cerebro_db.core.search import Aim, Budget, EarlyStopping, Space
 from cerebro_db.postgres import records as rows
 from cerebro_db.postgres.client import Client
 from cerebro_db.runs import decisions
-from cerebro_db.runs.driver import Limits, resume
+from cerebro_db.runs.driver import resume
+from cerebro_db.runs.request import Limits
 from cerebro_db.runs.searches import again as search_again
 from cerebro_db.runs.searches.search import SearchRequest, search
 

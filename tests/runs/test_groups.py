@@ -11,9 +11,10 @@ from cerebro_db.configs.architectures.memory import ArchitectureFacts, MemoryEst
 from cerebro_db.core.spec import ALLREDUCE, AUTO, SERVED, RunSpec
 from cerebro_db.core.strategies import parse_strategy
 from cerebro_db.errors import InvalidArgument, NotSupported
-from cerebro_db.runs import setup as setups
+from cerebro_db.runs import memory, strategy_checks
 from cerebro_db.runs.request import FitRequest
-from cerebro_db.runs.setup import RunSetup, check_way, with_groups, written
+from cerebro_db.runs.setup import RunSetup, with_groups, written
+from cerebro_db.runs.strategy_checks import check_way
 from tests.decide.test_grouping import costly
 
 
@@ -52,15 +53,15 @@ def test_a_run_whose_segments_come_to_be_on_several_hosts_waits(
 ) -> None:
     """A mirror may take over elsewhere while a run stands still."""
     found = {0: "a", 1: "a", 2: "b", 3: "a"}
-    monkeypatch.setattr(setups, "hosts_of", lambda session, hosts, table: found)
+    monkeypatch.setattr(strategy_checks, "hosts_of", lambda session, hosts, table: found)
     spec = RunSpec(10, 0, 10, {"training": tuple(range(4))}, schedule=strategy)
-    setup: Any = SimpleNamespace(spec=spec, packed=table(4, is_spread=True))
     anything: Any = None
+    packed = table(4, is_spread=True)
     with pytest.raises(NotSupported, match="at most 3 of them on one") as caught:
-        setups.hosts_of_peers(anything, anything, setup, "10.1.0.0/16")
+        strategy_checks.hosts_of_peers(anything, anything, spec, packed, "10.1.0.0/16")
     assert "resume the run when" in (caught.value.hint or "")
     found[2] = "a"
-    assert setups.hosts_of_peers(anything, anything, setup, "") == {}
+    assert strategy_checks.hosts_of_peers(anything, anything, spec, packed, "") == {}
 
 
 @pytest.mark.parametrize(
@@ -139,7 +140,7 @@ def large(
 ) -> RunSetup:
     """A run of one large model, whose workers take so much of the 10 GB of a machine."""
     estimate = MemoryEstimate(worker_mb * 2**20, 0, 0, 0, 0)
-    monkeypatch.setattr(setups, "_memory", lambda session, setup: (estimate, limit_mb, 10_000))
+    monkeypatch.setattr(memory, "_memory", lambda session, setup: (estimate, limit_mb, 10_000))
     request = FitRequest("packed", "out", "configs", 10, strategy=strategy, cores=4)
     spec = RunSpec(10, 0, 10, {"training": tuple(range(4))}, schedule=strategy)
     packed, anything = table(4), cast(Any, None)
@@ -163,9 +164,9 @@ def large(
 def test_replicas_that_train_together_are_refused_together(monkeypatch: pytest.MonkeyPatch) -> None:
     session: Any = None
     fits = large(ALLREDUCE, monkeypatch, 1_900, 2_000)
-    assert setups.memory_workers(session, fits) == 4
+    assert memory.memory_workers(session, fits) == 4
     with pytest.raises(InvalidArgument) as caught:
-        setups.memory_workers(session, large(ALLREDUCE, monkeypatch, 2_100, 3_000))
+        memory.memory_workers(session, large(ALLREDUCE, monkeypatch, 2_100, 3_000))
     assert "got 'allreduce', for which 4 workers may need 8400 MB" in caught.value.message
     assert "allowed: 8000 MB" in caught.value.message
     assert caught.value.hint
@@ -184,5 +185,5 @@ def test_auto_has_groups_that_fit_into_memory(
     monkeypatch: pytest.MonkeyPatch, worker_mb: int, limit_mb: int, told: str, workers: int
 ) -> None:
     session: Any = None
-    found = setups.within_memory(session, large(AUTO, monkeypatch, worker_mb, limit_mb))
+    found = memory.within_memory(session, large(AUTO, monkeypatch, worker_mb, limit_mb))
     assert (found.strategy_params, found.num_workers) == (told, workers)

@@ -8,8 +8,8 @@ from run_states import run_state
 from cerebro_db.core.strategies import KINDS
 from cerebro_db.errors import InvalidArgument, NotSupported
 from cerebro_db.postgres.dialects.choice import dialect_of
-from cerebro_db.runs.driver import _check_strategy
 from cerebro_db.runs.request import FitRequest
+from cerebro_db.runs.strategy_checks import check_strategy
 
 
 def test_metrics_are_due_by_frequency_and_at_the_end() -> None:
@@ -31,8 +31,8 @@ def test_strategies_that_a_server_has_not_are_refused() -> None:
         for name in KINDS:
             request = FitRequest("a", "b", "c", 1, strategy=name)
             if name not in names:
-                _check_strategy(dialect, request)
+                check_strategy(dialect, request)
                 continue
             with pytest.raises(NotSupported, match=f"strategy: got '{name}'; allowed") as caught:
-                _check_strategy(dialect, request)
+                check_strategy(dialect, request)
             assert "leave it out" in (caught.value.hint or "")

@@ -19,7 +19,7 @@ from cerebro_db.errors import (
 )
 from cerebro_db.postgres.catalog import Catalog, Driving
 from cerebro_db.postgres.sessions import StatementFailed
-from cerebro_db.runs.driver import check_still_driven, check_unfinished, status_after
+from cerebro_db.runs.guards import check_still_driven, check_unfinished, status_after
 from cerebro_db.runs.requests import Requests, Stopped
 
 Row = tuple[int, str, int | None, str, str]

@@ -28,9 +28,10 @@ from cerebro_db.postgres.relations import CallerPath
 from cerebro_db.postgres.sessions import Session, SessionPool
 from cerebro_db.postgres.states import StateStore
 from cerebro_db.postgres.table_kinds import STATES_SUFFIX
-from cerebro_db.runs.driver import FIXED, Drive, Limits, check_resumable, no_notice
+from cerebro_db.runs.driver import FIXED, Drive, no_notice
+from cerebro_db.runs.guards import check_resumable
 from cerebro_db.runs.repeating import repeat
-from cerebro_db.runs.request import FitRequest, check_seconds
+from cerebro_db.runs.request import FitRequest, Limits, check_seconds
 from cerebro_db.runs.setup import RunSetup
 from cerebro_db.runs.stored import load_setup, recorded_of, state_of_decisions
 

@@ -49,8 +49,8 @@ from cerebro_db.postgres.packed import PackedTable, load_packed
 from cerebro_db.postgres.relations import CallerPath, find
 from cerebro_db.postgres.sessions import Session, SessionPool
 from cerebro_db.runs.configurations import Maker
-from cerebro_db.runs.driver import FIXED, Drive, Limits, Queued, no_notice
-from cerebro_db.runs.request import FitRequest
+from cerebro_db.runs.driver import FIXED, Drive, Queued, no_notice
+from cerebro_db.runs.request import FitRequest, Limits
 from cerebro_db.runs.searches.earlier import earlier_trials
 from cerebro_db.runs.searches.results import selection_name
 from cerebro_db.runs.setup import RunSetup, check_output, output_of, spec_of, threads_of

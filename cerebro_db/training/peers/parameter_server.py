@@ -167,17 +167,18 @@ class _Reports:
     """Reports of the trainers with their last pushes, and figures of the whole probe.
 
     Attributes:
-        rows, loss, seconds: by place.
-        pushes: of each place.
+        rows, pushes: by place.
+        seconds: of the last gradient in a probe, by place.
         counted, total: rows, and their losses, of the second half of a probe.
-        computed: seconds of all gradients, and how many these were.
+        computed: seconds of the slowest gradients of all updates.
     """
 
     rows: list[float]
     pushes: list[int]
+    seconds: list[float]
     counted: float = 0.0
     total: float = 0.0
-    computed: list[float] = field(default_factory=list)
+    computed: float = 0.0
 
 
 class ParameterServer:
@@ -193,6 +194,7 @@ class ParameterServer:
     Attributes:
         own: link of the trainer that leads.
         record: of the round, when it has ended.
+        model: of the seconds of an update, by the first probe; None where there is none.
     """
 
     def __init__(
@@ -207,8 +209,10 @@ class ParameterServer:
         self._links: dict[int, Connection] = {}
         self._is_closed = False
         self._error: BaseException | None = None
-        self._seconds = [0.0, 0.0, 0.0]  # of updates, of pushes beside that, gradients
+        # Of the server at work, of that the optimizer, and of the slowest gradient of each update.
+        self._seconds = [0.0, 0.0, 0.0]
         self.record: Record | None = None
+        self.model: GroupModel | None = None
         self._thread = threading.Thread(target=self._serve, name="parameter server", daemon=True)
         self._thread.start()
 
@@ -266,7 +270,8 @@ class ParameterServer:
         self._probe(Setting(1, asked))  # traces what is to be timed
         self._seconds = [0.0, 0.0, 0.0]
         self._probe(Setting(1, asked))
-        choice = updates.choose(self._saturating(size), asked)
+        self.model = GroupModel.of_one_group(size, cores(), self._task.probe_steps, *self._seconds)
+        choice = updates.choose(self.model.saturating, asked)
         setting = next(choice)
         while True:
             try:
@@ -274,23 +279,12 @@ class ParameterServer:
             except StopIteration as ended:
                 return ended.value
 
-    def _saturating(self, size: int) -> int:
-        """The fewest groups that are nearly as fast as any, by what was measured of one."""
-        made, processors = self._task.probe_steps, cores()
-        serial, pushes, computing = self._seconds
-        push = pushes / (made * size)
-        update = max(serial / made - push * size, 0.0)
-        # These were computed side by side, on processors that there may be too few of.
-        shared = max(1.0, size / processors)
-        gradient = computing / (made * size) / shared
-        return GroupModel(size, processors, gradient, update, push).saturating
-
     def _probe(self, setting: Setting) -> float:
         """The loss at the end of a few steps."""
         steps = self._task.probe_steps
         self._load(setting.momentum, self._rate(setting))
         _, told = self._phase(setting.groups, [steps] * setting.groups, None, is_probe=True)
-        self._seconds[2] += sum(told.computed)
+        self._seconds[2] += told.computed
         return told.total / told.counted if told.counted else float("inf")
 
     def _train(self, chosen: Setting | None, probes: list[Probe]) -> None:
@@ -333,12 +327,13 @@ class ParameterServer:
         """Make all updates of a part of the round."""
         size = self._peers.size
         made = Updates(updates.groups_of(size, groups), steps, order)
-        told = _Reports([0.0] * size, [0] * size)
+        told = _Reports([0.0] * size, [0] * size, [0.0] * size)
         for link in self._links.values():
             self._peers.send(link, json.dumps({"groups": groups, "is_probe": is_probe}).encode())
         while not made.is_done:
             awaited = [place for place in self._links if made.awaits(place)]
             ready = wait([self._links[place] for place in awaited], _WAIT_SECONDS)
+            started = time.monotonic()
             for place in awaited:
                 if self._links[place] in ready:
                     self._take(told, place, self._received(self._links[place]), is_probe)
@@ -348,6 +343,7 @@ class ParameterServer:
                 made.applied(group)
                 for place in made.places(group):
                     self._peers.send(self._links[place], b".")
+            self._seconds[0] += time.monotonic() - started
             self._heed()
         return made, told
 
@@ -356,8 +352,7 @@ class ParameterServer:
         told.rows[place] = rows
         if not is_probe:
             return
-        if rows:
-            told.computed.append(seconds)
+        told.seconds[place] = seconds if rows else 0.0
         if 2 * told.pushes[place] >= self._task.probe_steps:
             told.counted += rows
             told.total += rows * loss
@@ -365,22 +360,19 @@ class ParameterServer:
 
     def _update(self, told: _Reports, places: Sequence[int]) -> None:
         """Apply the mean of the gradients of some places, and give them the weights."""
-        started = time.monotonic()
+        told.computed += max(told.seconds[place] for place in places)
         rows = [told.rows[place] for place in places]
         slots = [self._peers.slot(place)[: self._count] for place in places]
         if any(rows):  # of a probe, a group may have none
             with np.errstate(all="ignore"):  # of a probe, numbers may grow without bounds
                 mean = mean_of(slots, rows, self._count).astype(np.float32)
-            summed = time.monotonic()
+            started = time.monotonic()
             weights = self._program.updated(mean)
+            self._seconds[1] += time.monotonic() - started
         else:
-            summed, weights = time.monotonic(), self._program.weights()
-        updated = time.monotonic()
+            weights = self._program.weights()
         for slot in slots:
             slot[:] = weights
-        ended = time.monotonic()
-        self._seconds[0] += ended - started
-        self._seconds[1] += ended - updated + summed - started
 
     def _received(self, link: Connection) -> bytes:
         while True:

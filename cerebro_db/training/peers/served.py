@@ -20,7 +20,7 @@ from cerebro_db.training.peers.parameter_server import (
     ServedPeers,
 )
 from cerebro_db.training.peers.peers import Meeting, Peers
-from cerebro_db.training.peers.updates import groups_of
+from cerebro_db.training.peers.updates import GroupModel, groups_of
 from cerebro_db.training.state import AVERAGES, OPTIMIZER, State
 
 _SERVER = "server"
@@ -56,6 +56,11 @@ class ServedHop(GroupHop):
         except BaseException:
             self._leave()
             raise
+
+    @property
+    def model(self) -> GroupModel | None:
+        """How fast groups are, where this one leads and probes were made."""
+        return None if self._server is None else self._server.model
 
     # -- inside ----------------------------------------------------------------
     def _met(self, meeting: Meeting, floats: int, tick: Tick) -> Peers:

@@ -186,7 +186,7 @@ class GroupModel:
     Attributes:
         places: workers.
         cores: processors that they and the server share.
-        gradient: seconds of a worker that computes one alone.
+        gradient: seconds of a worker that computes one, while others do so on all other processors.
         update: seconds of the server for an update, whatever its size.
         push: seconds that each gradient of an update takes beside that.
     """
@@ -196,6 +196,32 @@ class GroupModel:
     gradient: float
     update: float
     push: float
+
+    @classmethod
+    def of_one_group(
+        cls,
+        places: int,
+        cores: int,
+        updates: int,
+        working: float,
+        updating: float,
+        computing: float,
+    ) -> GroupModel:
+        """The model by what was measured while all workers were one group.
+
+        Gradients are computed side by side then, on processors that there may be too few of: the slowest has
+        waited for all others, or all have taken turns. A mean would depend on which.
+
+        Args:
+            places, cores: as in the model.
+            updates: how many were made.
+            working: seconds that the server was at work.
+            updating: seconds of that in which the optimizer was.
+            computing: seconds of the slowest gradient, summed over the updates.
+        """
+        waves = math.ceil(places / cores)
+        push = (working - updating) / (updates * places)
+        return cls(places, cores, computing / updates / waves, updating / updates, push)
 
     def seconds(self, groups: int) -> float:
         """Of one update."""

@@ -1,0 +1,271 @@
+"""One attempt to bring a run to its end: what its loop needs is put together, its tables are written."""
+
+from __future__ import annotations
+
+import functools
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from cerebro_db.core.decisions import Asked, Decider
+from cerebro_db.core.search import SearchSpec
+from cerebro_db.core.spec import (
+    ROTATION,
+    SERVED,
+    Configuration,
+)
+from cerebro_db.core.state import RunState
+from cerebro_db.decide.strategies import STRATEGIES
+from cerebro_db.errors import (
+    InvalidArgument,
+)
+from cerebro_db.executors.direct import make_executor
+from cerebro_db.executors.served import ServedRounds
+from cerebro_db.executors.sessions import Workplace
+from cerebro_db.executors.tasks import TaskWriter, worker_task
+from cerebro_db.models.fit_checks import functions_of
+from cerebro_db.postgres import direct_board
+from cerebro_db.postgres.catalog import Catalog, StoredRun
+from cerebro_db.postgres.dialects.choice import PostgreSQL
+from cerebro_db.postgres.gpus import gpu_places
+from cerebro_db.postgres.records import DecisionRow, decisions_of
+from cerebro_db.postgres.rounds import rounds_of
+from cerebro_db.postgres.sessions import (
+    Session,
+    SessionPool,
+)
+from cerebro_db.postgres.states import StateStore
+from cerebro_db.runs import results
+from cerebro_db.runs.catalog import RunCatalog, ends_of
+from cerebro_db.runs.decisions import Decisions
+from cerebro_db.runs.guards import guard_key, wait_for_orphans
+from cerebro_db.runs.loop import Loop
+from cerebro_db.runs.memory import memory_workers
+from cerebro_db.runs.report import Report
+from cerebro_db.runs.request import Limits
+from cerebro_db.runs.requests import Requests
+from cerebro_db.runs.served import check_served
+from cerebro_db.runs.setup import RunSetup
+from cerebro_db.runs.stored import (
+    check_unchanged,
+    load_state,
+    recorded_of,
+    states_of,
+)
+from cerebro_db.runs.strategy_checks import hosts_of_peers
+from cerebro_db.runs.tensorboard import EventFiles, check_events
+
+
+class Attempt:
+    """One attempt of a driver to bring a run to its end.
+
+    Args:
+        pool: of sessions of the run's owner.
+        dialect: of the server.
+        limits: of the driver.
+        deadline: of the driver, by ``time.monotonic``; None for none.
+        notify: gets a line an epoch.
+        decider: decides which configurations the run has.
+    """
+
+    def __init__(
+        self,
+        pool: SessionPool,
+        dialect: PostgreSQL,
+        limits: Limits,
+        deadline: float | None,
+        notify: Callable[[str], None],
+        decider: Decider,
+    ) -> None:
+        self._pool, self._dialect, self._decider = pool, dialect, decider
+        self._limits, self._deadline, self._notify = limits, deadline, notify
+
+    def make(
+        self, control: Session, catalog: Catalog, run: StoredRun, setup: RunSetup
+    ) -> tuple[str, str] | None:
+        """Train what is left, and write the output tables.
+
+        Returns:
+            Status and error of the only model of a run, where it was not trained to the end.
+
+        Args:
+            control: session that holds the lock of the run.
+            catalog: in that session.
+            run: as it is stored.
+            setup: of the run.
+        """
+        wait_for_orphans(control, run)
+        direct_board.revoke(control, run.run_id)
+        settings = catalog.settings()
+        cache_bytes = settings.cache_mb * 2**20 if setup.use_caching else 0
+        decoded = sum(table.decoded_bytes for table in setup.tables.values())
+        spec = replace(
+            setup.spec,
+            scans_wait=decoded > cache_bytes,
+            is_open=self._decider.is_open or setup.search is not None,
+        )
+        setup = replace(setup, spec=spec)
+        sql = self._dialect.training
+        store = StateStore(states_of(run.row), len(setup.configurations), catalog, sql)
+        store.load()
+        state = load_state(control, store, run, setup)
+        functions = functions_of(control, setup.possible)
+        hosts = hosts_of_peers(
+            control, self._dialect.hosts, spec, setup.packed, settings.peer_network
+        )
+        preparation = worker_task(
+            run.run_id,
+            setup.threads,
+            spec.use_gpus,
+            cache_bytes,
+            settings,
+            gpu_places(control, self._dialect.hosts, spec.use_gpus),
+            keeps_errors=spec.schedule == ROTATION,
+            functions=bool(functions),
+            peers=bool(hosts),
+        )
+        place = Workplace(
+            run_id=run.run_id,
+            states=states_of(run.row),
+            tables=setup.tables,
+            tasks=TaskWriter(setup.tables, setup.targets, spec.seed, run.run_id),
+            pool=self._pool,
+            store=store,
+            dialect=self._dialect,
+            threads=setup.threads,
+            use_gpus=spec.use_gpus,
+            guard_key=guard_key(run),
+            cache_bytes=cache_bytes,
+            preparation=preparation,
+            hosts=hosts,
+            rounds=ServedRounds(rounds_of(catalog, run.run_id) if spec.schedule in SERVED else ()),
+            moves_rows=setup.moves_rows,
+        )
+        manifest = {} if self._limits.any_version else run.manifest
+        self._train(place, setup, state, RunCatalog(catalog, run.run_id, manifest, functions), run)
+        check_unchanged(control, run, setup.packed, setup.validation)
+        return self._write_results(catalog, setup, state, run, store)
+
+    def _train(
+        self,
+        place: Workplace,
+        setup: RunSetup,
+        state: RunState,
+        written: RunCatalog,
+        run: StoredRun,
+    ) -> None:
+        catalog, limits, clock = place.store.catalog, self._limits, time.monotonic
+        place.store.before_drop = written.flush
+        executor = make_executor(place, setup.num_workers, setup.spec.schedule, self._notify)
+        decider, made = self._decider, decisions_of(catalog, run.run_id)
+        if setup.search is not None:
+            decider = decider_of(setup, setup.search, made)
+        requests = Requests(catalog, run.run_id, self._deadline, limits.max_seconds)
+        first = [_until(one, run.active) for one in requests.first()]
+        extended: list[Mapping[str, Any]] = [one.details for one in made if one.action == "extend"]
+        extended += [one.detail for one in first]
+        requests.search_ends = _search_ends(setup.search, extended, run.active, clock())
+        loop = Loop(
+            state=state,
+            strategy=STRATEGIES[setup.spec.schedule],
+            executor=executor,
+            storage=place.store,
+            catalog=written,
+            decisions=Decisions(
+                decider,
+                catalog,
+                run.run_id,
+                setup.maker,
+                setup.models,
+                place.store,
+                setup.search.goal if setup.search else None,
+                functools.partial(self._admit, catalog, setup, written),
+            ),
+            requests=requests,
+            report=Report(state, self._notify, clock, run.active),
+            files=EventFiles(run.run_id, state),
+            clock=clock,
+            first=first,
+        )
+        try:
+            loop.run()
+        except BaseException:
+            executor.stop()
+            raise
+        executor.give_back()
+
+    def _admit(
+        self,
+        catalog: Catalog,
+        setup: RunSetup,
+        written: RunCatalog,
+        configurations: Sequence[Configuration],
+    ) -> None:
+        """Refuse configurations for which the workers of the run were not made."""
+        used = functions_of(catalog.session, configurations)
+        if more := sorted(set(used) - set(written.functions)):
+            raise InvalidArgument(
+                f"got the registered function {more[0]}; allowed: those that the run began with, "
+                f"which are {', '.join(written.functions) or 'none'}"
+            )
+        spec = setup.spec
+        check_served(spec.schedule, spec.asynchrony, configurations, setup.packed)
+        memory_workers(catalog.session, replace(setup, probes=(*setup.probes, *configurations)))
+        check_events(catalog.session, configurations)
+
+    def _write_results(
+        self,
+        catalog: Catalog,
+        setup: RunSetup,
+        state: RunState,
+        run: StoredRun,
+        store: StateStore,
+    ) -> tuple[str, str] | None:
+        if setup.is_single and state.ended:
+            ((status, error),) = state.ended.values()
+            results.write_none(catalog, self._dialect, run, error)
+            return status, error
+        configurations = tuple(track.configuration for track in state.tracks.values())
+        setup = replace(setup, configurations=configurations)
+        results.write(catalog, self._dialect, setup, run, store, state.ended, ends_of(state))
+        return None
+
+
+def decider_of(setup: RunSetup, search: SearchSpec, made: Sequence[DecisionRow]) -> Decider:
+    """Whoever decides a search, with the decisions that an earlier driver has made."""
+    from cerebro_db.decide.search.replaying import Replay, from_json
+    from cerebro_db.decide.search.schedule import Schedule  # which needs NumPy
+
+    if search.replays:
+        return Replay(from_json(search.replays))
+    maker, models = setup.maker, setup.models
+    return Schedule(search, lambda row: maker.fault(row, models), recorded_of(setup, made))
+
+
+def _until(request: Asked, active: float) -> Asked:
+    """A request to go on, with when that ends, of a run that has taken some seconds already."""
+    detail = dict(request.detail)
+    if "max_seconds" in detail:
+        detail["until"] = active + detail["max_seconds"]
+    return replace(request, detail=detail)
+
+
+def _search_ends(
+    search: SearchSpec | None, extended: Sequence[Mapping[str, Any]], active: float, now: float
+) -> float | None:
+    """Time at which a search begins nothing any more; what earlier drivers took counts.
+
+    Args:
+        search: what was asked for at first.
+        extended: what was asked for since.
+        active: seconds that earlier drivers took.
+        now: on the clock.
+    """
+    if search is None or search.replays:
+        return None
+    most = search.budget.max_seconds
+    if extended:
+        most = float(extended[-1].get("until", math.inf))
+    return None if math.isinf(most) else now + max(0.0, most - active)
