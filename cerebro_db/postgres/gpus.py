@@ -18,6 +18,9 @@ from cerebro_db.postgres.sessions import Session, SessionPool
 from cerebro_db.postgres.table_kinds import GPUS
 from cerebro_db.training.devices import NVIDIA, SOURCES, TENSORFLOW
 
+# A server without segments.
+_ITSELF = Server(1, 0, "p", LOCALHOST)
+
 
 @dataclass(frozen=True)
 class GpuRequest:
@@ -129,9 +132,7 @@ def places_on_hosts(servers: Sequence[Server]) -> dict[int, int]:
 
 
 def check_gpus(session: Session, hosts: PostgreSQLHosts, tables: Sequence[PackedTable]) -> None:
-    """Refuse to compute on GPUs where a segment's host has none.
-
-    A server without segments has one host, whose workers tell.
+    """Refuse to compute on GPUs where the host of the server, or of a segment with rows, has none.
 
     Args:
         session: has the caller's rights.
@@ -150,15 +151,23 @@ def check_gpus(session: Session, hosts: PostgreSQLHosts, tables: Sequence[Packed
         servers = [server for server in servers if not found[server.hostname]]
         if not servers:
             return
+    hint = "use_gpus := false computes on processors"
+    if hosts.servers is None:
+        raise RunFailed("got use_gpus := true; there is no GPU on the server's host", hint=hint)
     raise RunFailed(
         f"got use_gpus := true; there is no GPU on {', '.join(sorted({s.hostname for s in servers}))}",
-        hint="use_gpus := false trains on processors; distribution_rules := 'gpu_segments' of "
-        "cerebro.cerebro_pack spreads rows over hosts with GPUs only",
+        hint=f"{hint}; distribution_rules := 'gpu_segments' of cerebro.cerebro_pack spreads rows over "
+        "hosts with GPUs only",
     )
 
 
 def _used(session: Session, hosts: PostgreSQLHosts, tables: Sequence[PackedTable]) -> list[Server]:
-    """The segments that have rows of tables; of a view, which does not tell, all of them."""
+    """The segments that have rows of tables; of a view, which does not tell, all of them.
+
+    Where there are no segments, the server itself.
+    """
+    if hosts.servers is None:
+        return [_ITSELF] if tables else []
     servers = [server for server in servers_of(session, hosts) if server.is_segment]
     used: set[int] = set()
     for table in tables if servers else ():

@@ -87,14 +87,14 @@ class Attempt:
     ) -> tuple[str, str] | None:
         """Train what is left, and write the output tables.
 
-        Returns:
-            Status and error of the only model of a run, where it was not trained to the end.
-
         Args:
             control: session that holds the lock of the run.
             catalog: in that session.
             run: as it is stored.
             setup: of the run.
+
+        Returns:
+            Status and error of the only model of a run, where it was not trained to the end.
         """
         wait_for_orphans(control, run)
         direct_board.revoke(control, run.run_id)

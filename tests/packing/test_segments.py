@@ -96,7 +96,7 @@ class FakeSession:
 
     def run(self, sql: str, parameters: Any = ()) -> list[tuple[Any, ...]]:
         if "_gpus" in sql:
-            source, segments = parameters
+            source, segments = parameters if len(parameters) == 2 else (*parameters, [0])
             self.asked.append((segments, source))
             return [(segment, self.gpus.get((segment, source), [])) for segment in segments]
         if "DISTINCT" in sql:
@@ -129,6 +129,20 @@ def test_segments_are_counted_on_each_host() -> None:
     assert gpu_places(session, PostgreSQLHosts(), True) == {}
 
 
+def test_a_server_without_segments_needs_a_gpu_of_its_own() -> None:
+    hosts = PostgreSQLHosts()
+    there = FakeSession([], {(0, "nvidia"): ["GPU 0"]})
+    check_gpus(cast(Session, there), hosts, [packed()])
+    slower = FakeSession([], {(0, "tensorflow"): ["GPU 0"]})
+    check_gpus(cast(Session, slower), hosts, [packed()])
+    none = FakeSession([], {})
+    check_gpus(cast(Session, none), hosts, [])
+    assert none.asked == []
+    with pytest.raises(RunFailed, match=r"there is no GPU on the server's host$") as caught:
+        check_gpus(cast(Session, none), hosts, [packed()])
+    assert caught.value.hint == "use_gpus := false computes on processors"
+
+
 def test_hosts_of_the_rows_need_gpus() -> None:
     session = FakeSession([0, 3], {(0, "nvidia"): ["GPU 0"]})
     checked(session, packed())
@@ -148,6 +162,4 @@ def test_tensorflow_is_asked_where_nvidia_is_silent() -> None:
 def test_nothing_is_asked_where_nothing_computes_on_gpus() -> None:
     session = FakeSession([0], {})
     checked(session)
-    assert session.asked == []
-    check_gpus(cast(Session, session), PostgreSQLHosts(), [packed()])
     assert session.asked == []
