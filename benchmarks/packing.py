@@ -1,5 +1,7 @@
 """Packing against COPY of the same rows: CPU seconds of the server and its keeper beside wall seconds.
 
+Of a server with segments the coordinator alone counts, and of keepers those of this environment.
+
     python -m benchmarks.packing [--dsn DSN] [--rows 200000] [--columns 64] [--repeats 5]
 
 Without a DSN an embedded cluster is made and removed. The server must run on this machine, as the

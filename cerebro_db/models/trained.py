@@ -63,6 +63,7 @@ class ModelTable:
         encoding: how columns or images become features; None where rows have an array.
         class_kinds: of each target, the SQL name of the type of its class values, if they are dates
             or times; empty where that is not known.
+        is_for_loss: whether they are from a search that looked for the loss first.
     """
 
     relation: Relation
@@ -76,6 +77,7 @@ class ModelTable:
     normalizing_const: float
     encoding: Recorded | None = field(default=None, kw_only=True)
     class_kinds: tuple[str | None, ...] = field(default=(), kw_only=True)
+    is_for_loss: bool = field(default=False, kw_only=True)
 
     def check_key(self, mst_key: int) -> None:
         """Refuse a key that no model has."""
@@ -134,6 +136,7 @@ def load_model_table(session: Session, text: str | None) -> ModelTable:
         normalizing_const=facts.divisor("normalizing_const"),
         encoding=recorded_encoding(session, summary, ROLE),
         class_kinds=_class_kinds(session, summary, len(names)),
+        is_for_loss=_is_for_loss(session, summary),
     )
 
 
@@ -272,6 +275,13 @@ def _class_kinds(session: Session, summary: Relation, count: int) -> tuple[str |
     if len(types) != count:
         return ()
     return tuple(time_kind(session, str(name)) for name in types)
+
+
+def _is_for_loss(session: Session, summary: Relation) -> bool:
+    if not summary.has("objective"):
+        return False
+    rows = session.run(f"SELECT (s.objective::text[])[1] FROM {summary.name.sql} s")
+    return rows[0][0] in ("loss", "val_loss")
 
 
 def _class_values(session: Session, summary: Relation, name: str) -> tuple[str | None, ...]:

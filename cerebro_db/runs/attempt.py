@@ -11,16 +11,10 @@ from typing import Any
 
 from cerebro_db.core.decisions import Asked, Decider
 from cerebro_db.core.search import SearchSpec
-from cerebro_db.core.spec import (
-    ROTATION,
-    SERVED,
-    Configuration,
-)
+from cerebro_db.core.spec import ROTATION, SERVED, Configuration
 from cerebro_db.core.state import RunState
 from cerebro_db.decide.strategies import STRATEGIES
-from cerebro_db.errors import (
-    InvalidArgument,
-)
+from cerebro_db.errors import InvalidArgument
 from cerebro_db.executors.direct import make_executor
 from cerebro_db.executors.served import ServedRounds
 from cerebro_db.executors.sessions import Workplace
@@ -32,10 +26,7 @@ from cerebro_db.postgres.dialects.choice import PostgreSQL
 from cerebro_db.postgres.gpus import gpu_places
 from cerebro_db.postgres.records import DecisionRow, decisions_of
 from cerebro_db.postgres.rounds import rounds_of
-from cerebro_db.postgres.sessions import (
-    Session,
-    SessionPool,
-)
+from cerebro_db.postgres.sessions import Session, SessionPool
 from cerebro_db.postgres.states import StateStore
 from cerebro_db.runs import results
 from cerebro_db.runs.catalog import RunCatalog, ends_of
@@ -48,12 +39,7 @@ from cerebro_db.runs.request import Limits
 from cerebro_db.runs.requests import Requests
 from cerebro_db.runs.served import check_served
 from cerebro_db.runs.setup import RunSetup
-from cerebro_db.runs.stored import (
-    check_unchanged,
-    load_state,
-    recorded_of,
-    states_of,
-)
+from cerebro_db.runs.stored import check_unchanged, load_state, recorded_of, states_of
 from cerebro_db.runs.strategy_checks import hosts_of_peers
 from cerebro_db.runs.tensorboard import EventFiles, check_events
 

@@ -22,12 +22,7 @@ from cerebro_db.errors import (
 )
 from cerebro_db.models.fit_checks import functions_of
 from cerebro_db.postgres.catalog import Catalog, Driving, StoredRun
-from cerebro_db.postgres.control import (
-    MAX_WORKERS,
-    control_session,
-    slots,
-    transaction,
-)
+from cerebro_db.postgres.control import MAX_WORKERS, control_session, slots, transaction
 from cerebro_db.postgres.dialects.choice import PostgreSQL
 from cerebro_db.postgres.dialects.postgresql_training import PostgreSQLTraining
 from cerebro_db.postgres.gpus import check_gpus
@@ -57,12 +52,7 @@ from cerebro_db.runs.request import FitRequest, Limits, check_seconds
 from cerebro_db.runs.requests import Stopped
 from cerebro_db.runs.reservation import reserved
 from cerebro_db.runs.setup import RunSetup, set_up
-from cerebro_db.runs.stored import (
-    load_setup,
-    register,
-    with_output,
-    with_workers,
-)
+from cerebro_db.runs.stored import load_setup, register, with_output, with_workers
 from cerebro_db.runs.strategy_checks import check_strategy, check_together
 from cerebro_db.runs.tensorboard import check_events
 from cerebro_db.runs.warm_start import check_previous
@@ -73,8 +63,6 @@ _LOST = (SessionLost, LoopbackFailed, Deadlocked)
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 30.0
 FIXED = Fixed()
 _ANEW = "call the function again, with another model, parameters or data where these are the cause"
-
-
 Registered = Callable[[int], None]
 Queued = Callable[[Session, int], None]
 """Writes down, in the transaction of a session, who begins with a run."""

@@ -15,22 +15,12 @@ from cerebro_db.errors import (
     WrongRunStatus,
 )
 from cerebro_db.postgres.catalog import Driving, StoredRun
-from cerebro_db.postgres.control import (
-    END_HOLDER,
-    holder_of,
-)
-from cerebro_db.postgres.sessions import (
-    POLL_SECONDS,
-    Session,
-)
+from cerebro_db.postgres.control import END_HOLDER, holder_of
+from cerebro_db.postgres.sessions import POLL_SECONDS, Session
 from cerebro_db.runs.requests import Stopped
 
 _CANCELLED, _ENDING = ("57014",), ("57P01", "57P02")
-
-
 _RESUMABLE = ("interrupted", "cancelled", "paused", "failed")
-
-
 # Workers of a driver that is gone notice that within seconds, or when their hop is done.
 _ORPHANS_SECONDS = 120.0
 
@@ -51,6 +41,7 @@ def check_resumable(run: StoredRun) -> None:
 
 
 def check_version(run: StoredRun) -> None:
+    """Refuse a run that began with another version of the package."""
     if run.row.cerebro_version != cerebro_db.__version__:
         raise WrongRunStatus(
             f"run {run.run_id} began with version {run.row.cerebro_version} of Cerebro-DB; this "
@@ -74,6 +65,7 @@ def locked(session: Session, run_id: int, key: int) -> Iterator[None]:
 
 
 def driven_by_another(session: Session, run_id: int, key: int) -> ObjectInUse:
+    """Error of a run whose lock another session holds."""
     return ObjectInUse(
         f"run {run_id} is driven by another session at this moment: its lock is held by "
         f"{holder_of(session, key)}",
@@ -135,6 +127,7 @@ def _ends(error: BaseException) -> bool:
 
 
 def reason_of(error: BaseException) -> str:
+    """Reason that is written down for a run that an error has stopped."""
     if _ends(error):
         return "its session was ended"
     if isinstance(error, KeyboardInterrupt):

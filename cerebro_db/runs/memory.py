@@ -10,15 +10,8 @@ from cerebro_db.configs.architectures.memory import (
     worker_limit_mb,
     worker_memory,
 )
-from cerebro_db.core.spec import (
-    AUTO,
-    HOPPER,
-    SIDE_BY_SIDE,
-    Configuration,
-)
-from cerebro_db.errors import (
-    InvalidArgument,
-)
+from cerebro_db.core.spec import AUTO, HOPPER, SIDE_BY_SIDE, Configuration
+from cerebro_db.errors import InvalidArgument
 from cerebro_db.postgres.catalog import Catalog
 from cerebro_db.postgres.sessions import Session
 from cerebro_db.runs.setup import RunSetup

@@ -58,6 +58,12 @@ class FitRequest:
     search_path: CallerPath | None = None
     cores: int = 1
     one: OneModel | None = None
+
+    @property
+    def epochs(self) -> int:
+        """Epochs of each configuration."""
+        return self.num_iterations or 1
+
     strategy: str | None = None
     strategy_params: str | None = None
     deterministic: bool | None = None

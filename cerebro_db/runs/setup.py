@@ -24,21 +24,13 @@ from cerebro_db.core.spec import (
 )
 from cerebro_db.decide import callbacks
 from cerebro_db.decide.grouping import Rule, largest_of
-from cerebro_db.errors import (
-    CerebroError,
-    InvalidArgument,
-    WrongObjectType,
-)
+from cerebro_db.errors import CerebroError, InvalidArgument, WrongObjectType
 from cerebro_db.models.architectures import load_architectures
 from cerebro_db.models.fit_checks import check_alike, configuration_named, target_facts
 from cerebro_db.postgres.catalog import Catalog
 from cerebro_db.postgres.dialects.postgresql_training import PostgreSQLTraining
 from cerebro_db.postgres.names import QualifiedName
-from cerebro_db.postgres.outputs import (
-    Outputs,
-    new_output,
-    new_outputs,
-)
+from cerebro_db.postgres.outputs import Outputs, new_output, new_outputs
 from cerebro_db.postgres.packed import PackedTable, load_packed
 from cerebro_db.postgres.relations import find, find_if_there, new_name
 from cerebro_db.postgres.sessions import Session
@@ -289,7 +281,7 @@ def spec_of(
     wanted = request.num_workers or (usable if chosen.name in SIDE_BY_SIDE else busy)
     count = min(wanted, most_workers(packed, together, chosen.name))
     return RunSpec(
-        epochs=_epochs(request),
+        epochs=request.epochs,
         seed=request.seed or 0,
         frequency=_frequency(request, configurations),
         partitions=partitions_of(packed, validation),
@@ -377,10 +369,6 @@ def partitions_of(
     return {name: tuple(p.partition_key for p in one.partitions) for name, one in tables.items()}
 
 
-def _epochs(request: FitRequest) -> int:
-    return request.num_iterations or 1
-
-
 def _frequency(request: FitRequest, configurations: Sequence[Configuration]) -> int:
     """Epochs between measures: by default only the last epoch has them, with callbacks that act on
     them each has.
@@ -388,7 +376,7 @@ def _frequency(request: FitRequest, configurations: Sequence[Configuration]) -> 
     Raises:
         InvalidArgument: measures are wanted at the end only, when callbacks could do nothing.
     """
-    last = _epochs(request)
+    last = request.epochs
     frequency = request.metrics_compute_frequency
     watched = [one.mst_key for one in configurations if callbacks.watches(one.fit_params)]
     if frequency is None:

@@ -1,4 +1,4 @@
-"""Whether a strategy can be had: on this server, with these partitions, workers and optimizers."""
+"""Refuses strategies that cannot be had: on this server, with these partitions, workers and optimizers."""
 
 from __future__ import annotations
 
@@ -18,11 +18,7 @@ from cerebro_db.core.spec import (
     RunSpec,
 )
 from cerebro_db.core.strategies import ChosenStrategy
-from cerebro_db.errors import (
-    InvalidArgument,
-    NotSupported,
-    TooManyConnections,
-)
+from cerebro_db.errors import InvalidArgument, NotSupported, TooManyConnections
 from cerebro_db.postgres.dialects.choice import PostgreSQL
 from cerebro_db.postgres.dialects.postgresql_hosts import PostgreSQLHosts
 from cerebro_db.postgres.gpus import hosts_of

@@ -190,6 +190,8 @@ def best_keys(session: Session, table: ModelTable) -> list[int]:
 
 def _goal(session: Session, table: ModelTable) -> str:
     """Of the run that made a table, with configurations that failed, of which there is no model."""
+    if table.is_for_loss:
+        return LOSS
     sql = f"SELECT pg_catalog.count(DISTINCT (i.metrics_type)[1]) FROM {table.info.name.sql} i"
     if session.run(sql)[0][0] > 1:
         return LOSS

@@ -196,7 +196,7 @@ def _set_up(threads: int, use_gpus: bool) -> dict[str, Any]:
     if use_gpus and not gpus:
         raise RunFailed(
             f"got use_gpus := true; TensorFlow sees no GPU on the server's host {os.uname().nodename}",
-            hint="use_gpus := false trains on the CPU",
+            hint="use_gpus := false computes on processors",
         )
     for device in gpus:  # otherwise the first process takes all memory of it
         tf.config.experimental.set_memory_growth(device, True)

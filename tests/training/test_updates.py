@@ -184,9 +184,12 @@ def test_as_few_groups_as_keep_server_or_processors_at_work(
 
 def test_a_model_tells_again_what_it_was_measured_by() -> None:
     """Four workers on two processors: ten updates, each of two waves of gradients."""
-    model = GroupModel.of_one_group(4, 2, 10, working=0.05, updating=0.02, computing=0.2)
+    model = GroupModel.of_one_group(4, 2, 4, 10, working=0.05, updating=0.02, waiting=0.2)
     assert (model.gradient, model.update, model.push) == pytest.approx((0.01, 0.002, 0.00075))
     assert model.seconds(1) == pytest.approx((0.2 + 0.05) / 10)
-    # Three workers take as long as four, and their gradients are as many less to be summed.
-    three = GroupModel.of_one_group(3, 2, 10, working=0.0425, updating=0.02, computing=0.2)
-    assert (three.gradient, three.update, three.push) == pytest.approx((0.01, 0.002, 0.00075))
+
+
+def test_places_without_rows_make_no_wave() -> None:
+    """Two of four workers have rows, and each a processor."""
+    model = GroupModel.of_one_group(4, 2, 2, 10, working=0.05, updating=0.02, waiting=0.1)
+    assert (model.gradient, model.update, model.push) == pytest.approx((0.01, 0.002, 0.00075))

@@ -113,15 +113,18 @@ class Client:
     def phase(self) -> Phase:
         """The next part of the round, when all have ended that before."""
         told = json.loads(self._peers.receive(self._link))
-        self._since = time.monotonic()
         return Phase(told["groups"], told["is_probe"])
+
+    def begin(self) -> None:
+        """The first gradient is computed from now on."""
+        self._since = time.monotonic()
 
     def push(self, gradients: np.ndarray | None, rows: int, loss: float, count: int) -> np.ndarray:
         """Hand over gradients, None for none; the weights after the update, ``float32[count]``."""
-        seconds = time.monotonic() - self._since
         slot = self._peers.slot(self._peers.place)[:count]
         if gradients is not None:
             slot[:] = gradients
+        seconds = time.monotonic() - self._since
         self._peers.send(self._link, _PUSH.pack(rows, loss, seconds))
         self._peers.receive(self._link)
         self._since = time.monotonic()
@@ -194,7 +197,7 @@ class ParameterServer:
     Attributes:
         own: link of the trainer that leads.
         record: of the round, when it has ended.
-        model: of the seconds of an update, by the first probe; None where there is none.
+        model: of the seconds of an update, by a probe of one group; None where there is none.
     """
 
     def __init__(
@@ -270,7 +273,10 @@ class ParameterServer:
         self._probe(Setting(1, asked))  # traces what is to be timed
         self._seconds = [0.0, 0.0, 0.0]
         self._probe(Setting(1, asked))
-        self.model = GroupModel.of_one_group(size, cores(), self._task.probe_steps, *self._seconds)
+        computing = max(1, sum(map(bool, self._task.steps)))
+        self.model = GroupModel.of_one_group(
+            size, cores(), computing, self._task.probe_steps, *self._seconds
+        )
         choice = updates.choose(self.model.saturating, asked)
         setting = next(choice)
         while True:

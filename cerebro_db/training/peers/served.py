@@ -86,10 +86,12 @@ class ServedHop(GroupHop):
         if self._has_begun:
             return
         self._has_begun = True
+        assert self._client is not None
         start = self._program.save() if self._served.groups is None else None
         while (phase := self._phase()).is_probe:
             assert start is not None
             self._program.load(start)
+            self._client.begin()
             self._probe(features, targets)
         if start is not None:
             self._program.load(start)

@@ -202,10 +202,11 @@ class GroupModel:
         cls,
         places: int,
         cores: int,
+        computing: int,
         updates: int,
         working: float,
         updating: float,
-        computing: float,
+        waiting: float,
     ) -> GroupModel:
         """The model by what was measured while all workers were one group.
 
@@ -214,14 +215,15 @@ class GroupModel:
 
         Args:
             places, cores: as in the model.
+            computing: places that have rows.
             updates: how many were made.
             working: seconds that the server was at work.
             updating: seconds of that in which the optimizer was.
-            computing: seconds of the slowest gradient, summed over the updates.
+            waiting: seconds of the slowest gradient, summed over the updates.
         """
-        waves = math.ceil(places / cores)
+        waves = math.ceil(computing / cores)
         push = (working - updating) / (updates * places)
-        return cls(places, cores, computing / updates / waves, updating / updates, push)
+        return cls(places, cores, waiting / updates / waves, updating / updates, push)
 
     def seconds(self, groups: int) -> float:
         """Of one update."""
