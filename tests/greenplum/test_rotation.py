@@ -39,6 +39,9 @@ def bench(segments_dsn: str, blobs: Any) -> Iterator[Sql]:
     connection = psycopg2.connect(segments_dsn)
     connection.autocommit = True
     sql = Sql(connection, segments_dsn)
+    tables = ["blobs", *(f"{name}{end}" for name in TABLES for end in ("", "_summary"))]
+    drop = f"DROP TABLE IF EXISTS {', '.join(tables)}"
+    sql.run(f"{drop} CASCADE")  # other files have tables of the same names
     sql.run("SET extra_float_digits = 3; CREATE TABLE blobs (id int, x real[], label text)")
     features, labels = blobs
     rows = [
@@ -59,9 +62,7 @@ def bench(segments_dsn: str, blobs: Any) -> Iterator[Sql]:
     select(sql, "mixed", [1, 2], [ADAM, DIVERGES], ["batch_size=8"])
     yield sql
     made = sql.column("SELECT relname FROM pg_class WHERE relkind = 'r' AND relname LIKE 'out\\_%'")
-    for name in TABLES:
-        made += [name, f"{name}_summary"]
-    sql.run(f"DROP TABLE IF EXISTS blobs, {', '.join(made)} CASCADE")
+    sql.run(f"{', '.join([drop, *made])} CASCADE")
     connection.close()
 
 

@@ -60,8 +60,12 @@ def bench(segments_dsn: str, blobs: Any) -> Iterator[Sql]:
     select(sql, "one", [2], [ADAM], ["batch_size=8"])
     select(sql, "four", [1, 2], [ADAM, ADAM.replace("0.01", "0.003")], ["batch_size=8"])
     yield sql
-    for name in sql.column("SELECT DISTINCT model_output_table FROM cerebro.runs"):
-        sql.run(f"DROP TABLE IF EXISTS {', '.join(f'{name}{end}' for end in ends)}")
+    # Others have left tables of their own names.
+    made = (
+        "SELECT tablename FROM pg_tables WHERE schemaname = 'public' AND tablename LIKE 'whole\\_%'"
+    )
+    for name in sql.column(made):
+        sql.run(f"DROP TABLE IF EXISTS {name}")
     sql.run(drop)
     sql.connection.close()
 
