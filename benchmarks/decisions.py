@@ -1,4 +1,4 @@
-"""How long the decisions of a search of 1,000 configurations take, without a server.
+"""Seconds of the decisions of searches of 1,000 configurations, without a server.
 
     python -m benchmarks.decisions [METHOD ...] [--configurations 1000]
 

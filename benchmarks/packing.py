@@ -1,11 +1,9 @@
 """Packing against COPY of the same rows: CPU seconds of the server and its keeper beside wall seconds.
 
-Of a server with segments the coordinator alone counts, and of keepers those of this environment.
-
     python -m benchmarks.packing [--dsn DSN] [--rows 200000] [--columns 64] [--repeats 5]
 
-Without a DSN an embedded cluster is made and removed. The server must run on this machine, as the
-CPU time of its processes is read from /proc.
+Without a DSN an embedded cluster is made and removed, with one a database. The server must run on this machine, as
+the CPU time of its processes is read from /proc; of keepers those of this environment count.
 """
 
 from __future__ import annotations
@@ -14,28 +12,23 @@ import argparse
 import os
 import statistics
 import sys
-import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import psycopg2
 
 from benchmarks.meter import Cost, Meter
-from cerebro_db.install import installer
-from cerebro_db.install.embedded import Cluster
-from cerebro_db.install.script import Script
+from benchmarks.server import postmasters_of
+from benchmarks.server import server as started
 
-DATABASE = "packing_benchmark"
 SOURCE, PACKED = "cerebro_bench_source", "cerebro_bench_packed"
 
 
 def main() -> None:
     """Measure, and write a table in Markdown."""
     arguments = _arguments()
-    with _server(arguments.dsn) as dsn:
-        costs = measure(dsn, arguments.rows, arguments.columns, arguments.repeats)
+    with started(arguments.dsn) as running:
+        costs = measure(running.dsn, arguments.rows, arguments.columns, arguments.repeats)
     sys.stdout.write(report(costs, arguments.rows, arguments.columns))
 
 
@@ -48,7 +41,7 @@ def measure(dsn: str, rows: int, columns: int, repeats: int) -> dict[str, list[C
     connection.autocommit = True
     cursor = connection.cursor()
     _make_source(cursor, rows, columns)
-    meter = Meter(_parent(connection.info.backend_pid), charges_client=False)
+    meter = Meter(*postmasters_of(dsn)[0], charges_client=False)
     copy = f"COPY (SELECT x, y FROM {SOURCE}) TO STDOUT (FORMAT binary)"
     pack = f"SELECT cerebro.cerebro_pack('{SOURCE}', '{PACKED}', 'y', 'x')"
     costs: dict[str, list[Cost]] = {"COPY": [], "cerebro_pack, first": [], "cerebro_pack": []}
@@ -104,42 +97,6 @@ def _cost(meter: Meter, action: Callable[[], object]) -> Cost:
     with meter.measure() as cost:
         action()
     return cost
-
-
-def _parent(process: int) -> int:
-    return int(_stat(process)[1])
-
-
-def _stat(process: int) -> list[str]:
-    """The fields of a process from its state on; none if it has ended."""
-    try:
-        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return []
-
-
-@contextmanager
-def _server(dsn: str | None) -> Iterator[str]:
-    if dsn is not None:
-        yield dsn
-        return
-    with tempfile.TemporaryDirectory(prefix="cerebro-", dir="/tmp") as folder:
-        Path(folder).chmod(0o755)
-        cluster = Cluster(Path(folder) / "home")
-        cluster.start()
-        try:
-            _create(cluster.dsn("postgres"))
-            installer.install(cluster.dsn(DATABASE), Script())
-            yield cluster.dsn(DATABASE)
-        finally:
-            cluster.destroy()
-
-
-def _create(dsn: str) -> None:
-    connection = psycopg2.connect(dsn)
-    connection.autocommit = True
-    connection.cursor().execute(f"CREATE DATABASE {DATABASE}")
-    connection.close()
 
 
 def _arguments() -> argparse.Namespace:

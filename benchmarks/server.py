@@ -92,7 +92,7 @@ def _own_database(given: str) -> Iterator[Server]:
     try:
         dsn = psycopg2.extensions.make_dsn(given, dbname=name)
         installer.install(dsn, Script())
-        postmasters, segments = _postmasters(dsn)
+        postmasters, segments = postmasters_of(dsn)
         yield Server(dsn, Meter(*postmasters), segments)
     finally:
         _execute(
@@ -103,7 +103,7 @@ def _own_database(given: str) -> Iterator[Server]:
         )
 
 
-def _postmasters(dsn: str) -> tuple[list[int], int]:
+def postmasters_of(dsn: str) -> tuple[list[int], int]:
     """The first processes of a server, and how many segments it has."""
     connection = psycopg2.connect(dsn)
     with connection, connection.cursor() as cursor:

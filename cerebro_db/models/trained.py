@@ -136,7 +136,7 @@ def load_model_table(session: Session, text: str | None) -> ModelTable:
         normalizing_const=facts.divisor("normalizing_const"),
         encoding=recorded_encoding(session, summary, ROLE),
         class_kinds=_class_kinds(session, summary, len(names)),
-        is_for_loss=_is_for_loss(session, summary),
+        is_for_loss=_OBJECTIVE in facts.row and facts.texts(_OBJECTIVE)[0] in ("loss", "val_loss"),
     )
 
 
@@ -195,6 +195,7 @@ _FACTS = (
     "target_shape",
 )
 # Where there are several inputs or outputs.
+_OBJECTIVE = "objective"
 _LISTS = ("independent_varname", "input_shapes", "target_kinds", "target_shapes")
 
 
@@ -224,7 +225,8 @@ def _with_columns(relation: Relation, *names: str) -> Relation:
 
 def _facts(session: Session, summary: Relation) -> Facts:
     lists = _LISTS if all(map(summary.has, _LISTS)) else ()
-    names = (*_FACTS, *lists)
+    objective = (_OBJECTIVE,) if summary.has(_OBJECTIVE) else ()
+    names = (*_FACTS, *lists, *objective)
     rows = session.run(f"SELECT {', '.join(names)} FROM {summary.name.sql}")
     if len(rows) != 1:
         raise WrongObjectType(
@@ -275,13 +277,6 @@ def _class_kinds(session: Session, summary: Relation, count: int) -> tuple[str |
     if len(types) != count:
         return ()
     return tuple(time_kind(session, str(name)) for name in types)
-
-
-def _is_for_loss(session: Session, summary: Relation) -> bool:
-    if not summary.has("objective"):
-        return False
-    rows = session.run(f"SELECT (s.objective::text[])[1] FROM {summary.name.sql} s")
-    return rows[0][0] in ("loss", "val_loss")
 
 
 def _class_values(session: Session, summary: Relation, name: str) -> tuple[str | None, ...]:

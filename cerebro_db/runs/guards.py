@@ -1,4 +1,4 @@
-"""Who may drive a run: its lock, its status, its version; and the status that an error leaves it in."""
+"""Guards of a run against a second driver, by its lock, status and version; its status after an error."""
 
 from __future__ import annotations
 

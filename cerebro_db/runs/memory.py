@@ -1,4 +1,4 @@
-"""How many workers, and how large groups, the memory of the server is enough for."""
+"""Limits of workers and groups by the memory of the server."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ class ServedHop(GroupHop):
 
     @property
     def model(self) -> GroupModel | None:
-        """How fast groups are, where this one leads and probes were made."""
+        """Model of the seconds of an update, where this one leads and probes were made."""
         return None if self._server is None else self._server.model
 
     # -- inside ----------------------------------------------------------------
