@@ -10,8 +10,9 @@ from cerebro_db.errors import DuplicateFunction, UndefinedTable, WrongObjectType
 from cerebro_db.models.registered import registered
 from cerebro_db.packing.columns import id_columns
 from cerebro_db.packing.encoding_plan import matched
+from cerebro_db.packing.row_faults import attempted, unreadable
 from cerebro_db.packing.source import FEATURES, check_source
-from cerebro_db.postgres.encoding import FUNCTION, write_function, write_rows
+from cerebro_db.postgres.encoding import FUNCTION, expressions, write_function, write_rows
 from cerebro_db.postgres.names import QualifiedName
 from cerebro_db.postgres.outputs import new_outputs, publish
 from cerebro_db.postgres.packed import SUMMARY_SUFFIX, recorded_encoding
@@ -76,7 +77,15 @@ def encode(session: Session, request: EncodeRequest) -> QualifiedName:
         replace=request.replace,
         inputs=[source.oid],
     )
-    session.run(write_rows(outputs.draft(), source.name, ids, encoding))
+    try:
+        with session.attempt():
+            session.run(write_rows(outputs.draft(), source.name, ids, encoding))
+    except StatementFailed as failure:
+        # Class 22: something about the data.
+        if not failure.sqlstate.startswith("22"):
+            raise
+        readings = expressions(encoding, "s")
+        raise unreadable(attempted(session), f"{source.name.sql} s", readings, failure) from None
     publish(session, outputs)
     return outputs.name
 

@@ -33,7 +33,13 @@ from cerebro_db.packing.layout import Layout, lay_out
 from cerebro_db.packing.request import PackRequest, PackSummary
 from cerebro_db.packing.row_faults import Damaged, find_damaged, left_out
 from cerebro_db.packing.segments import SpreadWork, choose_segments, spread
-from cerebro_db.packing.source import Feature, Target, check_source, within_limits
+from cerebro_db.packing.source import (
+    Feature,
+    Target,
+    check_source,
+    is_whole,
+    within_limits,
+)
 from cerebro_db.packing.survey import Survey, Surveyor, extras_of
 from cerebro_db.packing.work import (
     ENCODING_SUFFIX,
@@ -308,6 +314,7 @@ class _Job:
             table,
             wanted.max_categories,
             self._host.notice,
+            [one.name for one in work.source.columns if is_whole(one)],
         )
         return replace(work, feature=replace(work.feature, encoding=fitter.fitted(plan)))
 
