@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from cerebro_db.configs.images import check_ignores
 from cerebro_db.errors import CerebroError, InvalidArgument, InvalidData, WrongObjectType
@@ -18,6 +18,7 @@ from cerebro_db.postgres.dialects.postgresql_prediction import PackedSource, Row
 from cerebro_db.postgres.names import quote
 from cerebro_db.postgres.packed import PackedTable, load_packed
 from cerebro_db.postgres.relations import Column, Relation, column, find
+from cerebro_db.postgres.session_settings import is_seen, seen_rows
 from cerebro_db.postgres.sessions import Session, StatementFailed
 from cerebro_db.scoring.prediction_models import Asked
 from cerebro_db.training.buffers import wire_bytes
@@ -43,6 +44,13 @@ class Rows:
     table: Relation
     ids: tuple[Column, ...]
     features: tuple[Feature, ...]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Those of the table that are read."""
+        listed = [one.name for one in self.ids]
+        listed += [name for feature in self.features for name in feature.sources]
+        return tuple(dict.fromkeys(listed))
 
     def row_bytes(self, asked: Asked) -> int:
         """Bytes of a row on its way to a worker."""
@@ -137,7 +145,7 @@ def test_source(
     check_ignores(ignores, feature.image)
     feature = within_limits(session, feature)
     addressed = not session.run(dialect.packing.needs_staging, (found.oid,))[0][0]
-    rows = RowSource(
+    source = RowSource(
         found.name,
         ids=tuple((one.name, one.type) for one in ids),
         keys=tuple(map(_key, ids)),
@@ -148,7 +156,13 @@ def test_source(
         comparable=all(map(_is_comparable, ids)),
         ignores=ignores,
     )
-    return Rows(rows, found, ids, (feature, *more))
+    rows = Rows(source, found, ids, (feature, *more))
+    if addressed or not is_seen(session, found):
+        return rows
+    columns = [one for one in found.columns if one.name in rows.columns]
+    seen = seen_rows(session, found.name, columns, "t")
+    some = seen_rows(session, found.name, columns, "t", " LIMIT 1")
+    return replace(rows, sql=replace(source, seen=seen, some=some))
 
 
 def _features(table: Relation, text: str | None, asked: Asked) -> tuple[Feature, ...]:
