@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from cerebro_db.configs.encodings import Encoding
 from cerebro_db.configs.images import check_ignores
 from cerebro_db.errors import CerebroError, InvalidArgument, InvalidData, WrongObjectType
 from cerebro_db.packing.columns import id_columns, listed_features
@@ -47,10 +48,20 @@ class Rows:
 
     @property
     def columns(self) -> tuple[str, ...]:
+        """Name of each input, for messages."""
+        return tuple(feature.column.name for feature in self.features)
+
+    @property
+    def read_columns(self) -> tuple[str, ...]:
         """Those of the table that are read."""
         listed = [one.name for one in self.ids]
         listed += [name for feature in self.features for name in feature.sources]
         return tuple(dict.fromkeys(listed))
+
+    def column_of(self, name: str, place: int) -> str:
+        """Name of the column of which a worker has reported a value, by its place in a row."""
+        encoding = self.features[0].encoding
+        return encoding.column_of(place).name if isinstance(encoding, Encoding) else name
 
     def row_bytes(self, asked: Asked) -> int:
         """Bytes of a row on its way to a worker."""
@@ -107,6 +118,11 @@ class Buffers:
 
     sql: PackedSource
     table: Relation
+    columns: tuple[str, ...] = ()
+
+    def column_of(self, name: str, place: int) -> str:
+        """Name of the column of which a worker has reported a value."""
+        return name
 
     def row_bytes(self, asked: Asked) -> int:
         """Bytes of a row on its way to a worker."""
@@ -159,7 +175,7 @@ def test_source(
     rows = Rows(source, found, ids, (feature, *more))
     if addressed or not is_seen(session, found):
         return rows
-    columns = [one for one in found.columns if one.name in rows.columns]
+    columns = [one for one in found.columns if one.name in rows.read_columns]
     seen = seen_rows(session, found.name, columns, "t")
     some = seen_rows(session, found.name, columns, "t", " LIMIT 1")
     return replace(rows, sql=replace(source, seen=seen, some=some))
