@@ -73,6 +73,7 @@ from cerebro_db.postgres.relations import (
     forget_search_path,
     use_search_path,
 )
+from cerebro_db.postgres.session_settings import as_seen, other_styles, styles_while_read
 from cerebro_db.postgres.sessions import Session, StatementFailed
 from cerebro_db.postgres.table_kinds import PACKED
 from cerebro_db.relay.machine import cores
@@ -116,6 +117,7 @@ class _Job:
         began = time.monotonic()
         with self._search_path(self._host.search_path):
             work = self._resolved(request)
+            self._tell_other_styles(work)
             with self._locked(work.output), self._tidied(work):
                 survey, layout = self._built(work)
         return PackSummary(
@@ -196,6 +198,14 @@ class _Job:
                 return found
         feature = feature_for(request, source, target, training)
         return (within_limits(self._control, feature),)
+
+    def _tell_other_styles(self, work: Work) -> None:
+        """Tell where settings of this session may make other features of a view than training had."""
+        known = work.feature.encoding
+        if isinstance(known, Encoding) and (
+            told := other_styles(self._control, work.source, known.styles)
+        ):
+            self._host.notice(told)
 
     # -- around the work -----------------------------------------------------
     @contextlib.contextmanager
@@ -316,7 +326,9 @@ class _Job:
             self._host.notice,
             [one.name for one in work.source.columns if is_whole(one)],
         )
-        return replace(work, feature=replace(work.feature, encoding=fitter.fitted(plan)))
+        styles = styles_while_read(self._control, work.source)
+        fitted = replace(fitter.fitted(plan), styles=styles)
+        return replace(work, feature=replace(work.feature, encoding=fitted))
 
     def _readable(self, work: Work) -> QualifiedName:
         """A plain table with the rows of the source: itself, or a copy."""
@@ -328,8 +340,9 @@ class _Job:
         wide = tuple(one.column.name for one in arrays)
         if not isinstance(feature.encoding, Encoding) and not feature.is_scalar:
             wide = (*feature.sources, *wide)
-        statement = self._sql.stage(work.stage, source.name, work.columns, wide)
-        self._control.run(statement)
+        stage = self._sql.stage(work.stage, source.name, work.columns, wide)
+        copied = self._sql.copied(work.stage, source.name, work.columns)
+        self._control.run(f"{stage}{as_seen(self._control, copied)}")
         return work.stage
 
     def _damaged(self, work: Work, table: QualifiedName, snapshot: str) -> Damaged | None:
