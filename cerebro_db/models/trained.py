@@ -132,14 +132,15 @@ def load_model_table(session: Session, text: str | None) -> ModelTable:
     shapes = _input_shapes(facts)
     inputs = _listed(session, summary, "independent_varname", len(shapes))
     found = _listed(session, summary, "classes_found", len(names))
+    class_values = tuple(_class_values(session, summary, name) for name in names)
     return ModelTable(
         relation=relation,
         info=info,
         states=states.name,
         mst_keys=tuple(row[0] for row in rows),
-        targets=_targets(facts, len(names)),
+        targets=_targets(facts, len(names)).with_values(class_values),
         dependent_varnames=tuple(names),
-        class_values=tuple(_class_values(session, summary, name) for name in names),
+        class_values=class_values,
         input_shapes=shapes,
         normalizing_const=facts.divisor("normalizing_const"),
         encoding=recorded_encoding(session, summary, ROLE),

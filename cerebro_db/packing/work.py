@@ -28,7 +28,7 @@ from cerebro_db.postgres.encoding import create_features
 from cerebro_db.postgres.names import QualifiedName
 from cerebro_db.postgres.outputs import Outputs
 from cerebro_db.postgres.packed import FORMAT_VERSION, PackedTable
-from cerebro_db.postgres.relations import Relation, column
+from cerebro_db.postgres.relations import Column, Relation, column
 from cerebro_db.training.buffers import wire_bytes
 
 BUILD_SUFFIX = "_packing"
@@ -52,7 +52,7 @@ class Work:
     target: Target
     training: PackedTable | None
     outputs: Outputs
-    weight: str | None = None
+    weight: Column | None = None
     segments: Chosen = field(default_factory=Chosen)
     others: Others = NO_OTHERS
     classes: tuple[int | None, ...] = (None,)
@@ -73,7 +73,7 @@ class Work:
     @property
     def columns(self) -> tuple[str, ...]:
         """Those of the source that are read."""
-        weights = [] if self.weight is None else [self.weight]
+        weights = [] if self.weight is None else [self.weight.name]
         listed = [*self.feature.sources, self.target.column.name, *self.others.columns, *weights]
         return tuple(dict.fromkeys(listed))
 
@@ -101,20 +101,21 @@ def feature_for(
     if earlier is not None:
         return recorded_feature(source, listed, earlier.encoding)
     if request.encoding is not None:
-        others = (target.column.name, weight_of(request, source))
+        weight = weight_of(request, source)
+        others = (target.column.name, None if weight is None else weight.name)
         return encoded_feature(planned(source, listed, others, request.encoding))
     if request.image is not None:
         return image_feature(source, listed, request.image.encoding(""))
     return recorded_feature(source, listed, None)
 
 
-def weight_of(request: PackRequest, source: Relation) -> str | None:
+def weight_of(request: PackRequest, source: Relation) -> Column | None:
     """The column of sample weights."""
     if request.sample_weight is None:
         return None
     found = column(source, request.sample_weight, "sample_weight")
     check_number(found, "sample_weight")
-    return found.name
+    return found
 
 
 def readable_encoding(work: Work) -> tuple[str, list[str]]:
@@ -240,7 +241,7 @@ def _own_fields(
         Field("training_table", "text", str(training.relation.name) if training else None),
         Field("encoding_of", "text", earlier.name if earlier and not training else None),
         Field("encoding", "json", recorded_text(encoding) if encoding else None),
-        Field("sample_weight", "text", survey.weight),
+        Field("sample_weight", "text", survey.weight and survey.weight.name),
         Field("format_version", "integer", FORMAT_VERSION),
     ]
 
