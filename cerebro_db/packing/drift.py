@@ -99,7 +99,7 @@ def with_statistics(session: Session, read: Read, encoding: Encoding) -> Encodin
             else:
                 statistics = replace(statistics, shares=shares)
             found[one.name] = replace(one, statistics=statistics)
-    return Encoding(tuple(found.get(one.name, one) for one in encoding.columns))
+    return replace(encoding, columns=tuple(found.get(one.name, one) for one in encoding.columns))
 
 
 def observe(session: Session, read: Read, encoding: Encoding) -> Observed:
@@ -114,13 +114,10 @@ def observe(session: Session, read: Read, encoding: Encoding) -> Observed:
     drifts = tuple(
         _drift(one, *counted[one.name], shifts.get(one.name)) for one in encoding.columns
     )
-    known = Encoding(
-        tuple(
-            replace(one, statistics=Statistics(rows, *counted[one.name]))
-            for one in encoding.columns
-        )
+    known = tuple(
+        replace(one, statistics=Statistics(rows, *counted[one.name])) for one in encoding.columns
     )
-    return Observed(rows, drifts, known)
+    return Observed(rows, drifts, replace(encoding, columns=known))
 
 
 def _drift(column: ColumnEncoding, missing: int, unseen: int, shift: float | None) -> ColumnDrift:

@@ -71,6 +71,7 @@ from cerebro_db.postgres.relations import (
     forget_search_path,
     use_search_path,
 )
+from cerebro_db.postgres.session_settings import as_seen, other_styles, styles_while_read
 from cerebro_db.postgres.sessions import Session, StatementFailed
 from cerebro_db.postgres.table_kinds import PACKED
 from cerebro_db.relay.machine import cores
@@ -116,6 +117,7 @@ class _Job:
         began = time.monotonic()
         with self._search_path(self._host.search_path):
             work = self._resolved(request)
+            self._tell_other_styles(work)
             with self._locked(work.output), self._tidied(work):
                 survey, layout = self._built(work)
         return PackSummary(
@@ -203,6 +205,14 @@ class _Job:
                 return found
         feature = feature_for(request, source, target, earlier)
         return (within_limits(self._control, feature),)
+
+    def _tell_other_styles(self, work: Work) -> None:
+        """Tell where settings of this session may make other features of a view than training had."""
+        known = work.feature.encoding
+        if isinstance(known, Encoding) and (
+            told := other_styles(self._control, work.source, known.styles)
+        ):
+            self._host.notice(told)
 
     # -- around the work -----------------------------------------------------
     @contextlib.contextmanager
@@ -328,6 +338,12 @@ class _Job:
             self._host.notice,
         )
         found = with_statistics(self._control, read, fitter.fitted(plan))
+        return self._with_styles(work, found)
+
+    def _with_styles(self, work: Work, encoding: Encoding) -> Work:
+        """With an encoding, and the settings with which its rows are read."""
+        styles = styles_while_read(self._control, work.source)
+        found = replace(encoding, styles=styles)
         return replace(work, feature=replace(work.feature, encoding=found))
 
     def _compared(self, work: Work, earlier: Earlier, read: Read, encoding: Encoding) -> Work:
@@ -340,7 +356,7 @@ class _Job:
         if work.training is not None:
             return work
         found = with_statistics(self._control, read, self._observed.encoding)
-        return replace(work, feature=replace(work.feature, encoding=found))
+        return self._with_styles(work, found)
 
     def _record(self, work: Work) -> None:
         """Write down how far the rows have moved."""
@@ -367,8 +383,9 @@ class _Job:
         wide = tuple(one.column.name for one in arrays)
         if not isinstance(feature.encoding, Encoding) and not feature.is_scalar:
             wide = (*feature.sources, *wide)
-        statement = self._sql.stage(work.stage, source.name, work.columns, wide)
-        self._control.run(statement)
+        stage = self._sql.stage(work.stage, source.name, work.columns, wide)
+        copied = self._sql.copied(work.stage, source.name, work.columns)
+        self._control.run(f"{stage}{as_seen(self._control, copied)}")
         return work.stage
 
     def _damaged(self, work: Work, table: QualifiedName, snapshot: str) -> Damaged | None:
