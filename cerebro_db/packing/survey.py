@@ -153,7 +153,7 @@ class Surveyor:
             raise self._unreadable(found, failure) from None
 
     def _surveyed(
-        self, given: Survey, num_classes: Sequence[int | None], training: PackedTable | None
+        self, given: Survey, num_classes: Sequence[int | None], training: Earlier | None
     ) -> Survey:
         scan, target, others = given.scan, given.target, given.others
         addresses = self._addresses(scan.table)
