@@ -10,7 +10,7 @@ from cerebro_db.errors import DuplicateFunction, UndefinedTable, WrongObjectType
 from cerebro_db.models.registered import registered
 from cerebro_db.packing.columns import id_columns
 from cerebro_db.packing.encoding_plan import matched
-from cerebro_db.packing.row_faults import attempted, unreadable
+from cerebro_db.packing.row_faults import columns_named
 from cerebro_db.packing.source import FEATURES, check_source
 from cerebro_db.postgres.control import Notify
 from cerebro_db.postgres.encoding import FUNCTION, expressions, write_function, write_rows
@@ -82,14 +82,8 @@ def encode(session: Session, request: EncodeRequest, notify: Notify) -> Qualifie
     )
     columns = [*ids, *(one.name for one in encoding.columns)]
     rows = read_as(session, source, columns, "s")
-    try:
-        with session.attempt():
-            session.run(write_rows(outputs.draft(), rows, ids, encoding))
-    except StatementFailed as failure:
-        # Class 22: something about the data.
-        if not failure.sqlstate.startswith("22"):
-            raise
-        raise unreadable(attempted(session), rows, expressions(encoding, "s"), failure) from None
+    with columns_named(session, rows, expressions(encoding, "s")):
+        session.run(write_rows(outputs.draft(), rows, ids, encoding))
     publish(session, outputs)
     return outputs.name
 

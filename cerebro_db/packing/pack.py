@@ -34,7 +34,7 @@ from cerebro_db.packing.earlier import earlier as earlier_packing
 from cerebro_db.packing.encoding_plan import Fitter
 from cerebro_db.packing.layout import Layout, lay_out
 from cerebro_db.packing.request import PackRequest, PackSummary
-from cerebro_db.packing.row_faults import Damaged, find_damaged, left_out
+from cerebro_db.packing.row_faults import Damaged, columns_named, find_damaged, left_out
 from cerebro_db.packing.segments import SpreadWork, choose_segments, spread
 from cerebro_db.packing.source import (
     Feature,
@@ -357,7 +357,8 @@ class _Job:
         """With an earlier encoding, after a look at how far the rows have moved."""
         if not self._records:
             return work
-        self._observed = observe(self._control, read, encoding)
+        with columns_named(self._control, read.sql, work.feature.readings("s")):
+            self._observed = observe(self._control, read, encoding)
         for message in self._observed.notices(earlier.name):
             self._host.notice(message)
         if work.training is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -148,6 +149,24 @@ def attempted(session: Session) -> Callable[[str], None]:
             session.run(statement)
 
     return run
+
+
+@contextmanager
+def columns_named(session: Session, table: str, readings: Sequence[Reading]) -> Iterator[None]:
+    """Name the column where a statement that is run inside fails because of the data.
+
+    Args:
+        session: in a transaction, which goes on.
+        table, readings: as of ``unreadable``.
+    """
+    try:
+        with session.attempt():
+            yield
+    except StatementFailed as failure:
+        # Class 22: something about the data.
+        if not failure.sqlstate.startswith("22"):
+            raise
+        raise unreadable(attempted(session), table, readings, failure) from None
 
 
 def without_nulls(names: Sequence[str]) -> str:

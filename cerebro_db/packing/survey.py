@@ -19,6 +19,7 @@ from cerebro_db.packing.row_faults import (
     Damaged,
     Reading,
     attempted,
+    columns_named,
     not_one_hot,
     reason,
     remedy,
@@ -143,14 +144,8 @@ class Surveyor:
         """
         scan = scan_of(table, feature, target, weight)
         found = Survey(source, scan, feature, target, _NO_ADDRESSES, divisor, weight, others)
-        try:
-            with self._control.attempt():
-                return self._surveyed(found, num_classes, training)
-        except StatementFailed as failure:
-            # Class 22: something about the data.
-            if not failure.sqlstate.startswith("22"):
-                raise
-            raise self._unreadable(found, failure) from None
+        with columns_named(self._control, f"ONLY {table.sql} s", _readings(found)):
+            return self._surveyed(found, num_classes, training)
 
     def _surveyed(
         self, given: Survey, num_classes: Sequence[int | None], training: Earlier | None
