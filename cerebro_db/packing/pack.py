@@ -45,6 +45,7 @@ from cerebro_db.packing.work import (
     summary_fields,
     weight_of,
 )
+from cerebro_db.postgres.completeness import check_complete, count_of, scanned_elsewhere
 from cerebro_db.postgres.control import (
     END_HOLDER,
     JobHost,
@@ -250,17 +251,21 @@ class _Job:
     def _built(self, work: Work) -> tuple[Survey, Layout]:
         if (sql := self._sql.spread) is not None:
             return self._spread(sql, work)
-        table = self._readable(work)
+        table, copied = self._readable(work)
         self._control.run(self._sql.create(work.build, *work.names))
         if extras := extras_of(work.others):
             self._control.run(add_columns(work.build, extras))
         snapshot = self._control.run(self._sql.begin_reading)[0][0]
+        source = work.source.name
+        counted = self._control.run(count_of(source))[0][0] if copied is None else copied
         work = self._fitted(work, table)
         damaged = self._damaged(work, table, snapshot)
         surveyor = Surveyor(self._sql, self._control, damaged)
         survey = _survey(surveyor, work, table)
         if damaged is not None and damaged.rows:
             self._tell_damaged(survey, damaged)
+        read = len(survey.addresses) + (damaged.rows if damaged else 0)
+        check_complete("source_table", source, counted, read)
         layout = _layout(work, survey)
         try:
             self._fill(work, survey, layout, snapshot)
@@ -311,19 +316,21 @@ class _Job:
         )
         return replace(work, feature=replace(work.feature, encoding=fitter.fitted(plan)))
 
-    def _readable(self, work: Work) -> QualifiedName:
-        """A plain table with the rows of the source: itself, or a copy."""
+    def _readable(self, work: Work) -> tuple[QualifiedName, int | None]:
+        """A plain table with the rows of the source: itself, or a copy with the number of its rows."""
         source = work.source
-        if not self._control.run(self._sql.needs_staging, (source.oid,))[0][0]:
-            return source.name
+        staged = self._control.run(self._sql.needs_staging, (source.oid,))[0][0]
+        if not staged and not scanned_elsewhere(self._control, source.name):
+            return source.name, None
         feature = work.feature
         arrays = (one for one in work.others.features if not one.is_scalar)
         wide = tuple(one.column.name for one in arrays)
         if not isinstance(feature.encoding, Encoding) and not feature.is_scalar:
             wide = (*feature.sources, *wide)
         statement = self._sql.stage(work.stage, source.name, work.columns, wide)
+        before = self._control.inserted
         self._control.run(statement)
-        return work.stage
+        return work.stage, self._control.inserted - before
 
     def _damaged(self, work: Work, table: QualifiedName, snapshot: str) -> Damaged | None:
         """The rows to leave out."""
