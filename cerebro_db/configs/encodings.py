@@ -5,8 +5,8 @@ from __future__ import annotations
 import itertools
 import json
 import math
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
@@ -89,9 +89,15 @@ class ColumnEncoding:
 
 @dataclass(frozen=True)
 class Encoding:
-    """The columns in the order of their features."""
+    """The columns in the order of their features.
+
+    Attributes:
+        styles: settings with which a view was read to compute it, such as ``TimeZone``: what its columns
+            hold may depend on these. None of them makes another encoding.
+    """
 
     columns: tuple[ColumnEncoding, ...]
+    styles: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     @property
     def width(self) -> int:
@@ -137,8 +143,10 @@ Recorded = Encoding | ImageEncoding
 
 def recorded_text(encoding: Recorded) -> str:
     """The JSON from which ``parse_recorded`` makes the same again."""
-    kind = "image" if isinstance(encoding, ImageEncoding) else "columns"
-    return json.dumps({"version": _VERSION, kind: encoding.to_fields()})
+    if isinstance(encoding, ImageEncoding):
+        return json.dumps({"version": _VERSION, "image": encoding.to_fields()})
+    more = {"session": dict(encoding.styles)} if encoding.styles else {}
+    return json.dumps({"version": _VERSION, "columns": encoding.to_fields(), **more})
 
 
 def parse_recorded(text: str, what: str) -> Recorded:
@@ -157,7 +165,11 @@ def parse_recorded(text: str, what: str) -> Recorded:
             raise ValueError(value["version"])
         if "image" in value:
             return ImageEncoding.of_fields(value["image"])
-        return Encoding.of_fields(value["columns"])
+        found = Encoding.of_fields(value["columns"])
+        styles = value.get("session", {})
+        if not all(_is_text(text) for pair in styles.items() for text in pair):
+            raise ValueError(styles)
+        return replace(found, styles=styles)
     except _NOT_OURS:
         raise InvalidArgument(
             f"{what}: got the encoding {shown(text)}; allowed: what packing has written"

@@ -45,6 +45,7 @@ def registered(session: Session, reference: ModelReference) -> RegisteredModel:
         [facts, *(facts.objects(name) if facts.has(name) else ())] for name in (_INPUTS, _OUTPUTS)
     )
     first, *more = [_target(one.object("targets")) for one in outputs]
+    class_values = tuple(_texts(one, "class_values") for one in outputs)
     name = _NamedView("cerebro", "_usable_versions", str(reference.at(found.version)))
     view = Relation(name, 0, "v", ())
     return RegisteredModel(
@@ -52,9 +53,9 @@ def registered(session: Session, reference: ModelReference) -> RegisteredModel:
         info=view,
         states=_STATES,
         mst_keys=(found.key,),
-        targets=replace(first, more=tuple(more)),
+        targets=replace(first, more=tuple(more)).with_values(class_values),
         dependent_varnames=tuple(one.text("dependent_varname") for one in outputs),
-        class_values=tuple(_texts(one, "class_values") for one in outputs),
+        class_values=class_values,
         input_shapes=tuple(
             one.integers("input_shape", 0, MAX_SIZE, most=MAX_DIMENSIONS) for one in inputs
         ),

@@ -126,14 +126,15 @@ def load_model_table(session: Session, text: str | None) -> ModelTable:
         raise WrongObjectType(f"{ROLE}: {relation.name} has no trained model", hint=_HINT)
     facts = _facts(session, summary)
     names = facts.names("dependent_varname")
+    class_values = tuple(_class_values(session, summary, name) for name in names)
     return ModelTable(
         relation=relation,
         info=info,
         states=states.name,
         mst_keys=tuple(row[0] for row in rows),
-        targets=_targets(facts, len(names)),
+        targets=_targets(facts, len(names)).with_values(class_values),
         dependent_varnames=tuple(names),
-        class_values=tuple(_class_values(session, summary, name) for name in names),
+        class_values=class_values,
         input_shapes=_input_shapes(facts),
         normalizing_const=facts.divisor("normalizing_const"),
         encoding=recorded_encoding(session, summary, ROLE),

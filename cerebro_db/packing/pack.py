@@ -68,6 +68,7 @@ from cerebro_db.postgres.relations import (
     forget_search_path,
     use_search_path,
 )
+from cerebro_db.postgres.session_settings import as_seen, other_styles, styles_while_read
 from cerebro_db.postgres.sessions import Session, StatementFailed
 from cerebro_db.postgres.table_kinds import PACKED
 from cerebro_db.relay.machine import cores
@@ -111,6 +112,7 @@ class _Job:
         began = time.monotonic()
         with self._search_path(self._host.search_path):
             work = self._resolved(request)
+            self._tell_other_styles(work)
             with self._locked(work.output), self._tidied(work):
                 survey, layout = self._built(work)
         return PackSummary(
@@ -192,6 +194,14 @@ class _Job:
         feature = feature_for(request, source, target, training)
         return (within_limits(self._control, feature),)
 
+    def _tell_other_styles(self, work: Work) -> None:
+        """Tell where settings of this session may make other features of a view than training had."""
+        known = work.feature.encoding
+        if isinstance(known, Encoding) and (
+            told := other_styles(self._control, work.source, known.styles)
+        ):
+            self._host.notice(told)
+
     # -- around the work -----------------------------------------------------
     @contextlib.contextmanager
     def _search_path(self, path: CallerPath) -> Iterator[None]:
@@ -251,13 +261,12 @@ class _Job:
     def _built(self, work: Work) -> tuple[Survey, Layout]:
         if (sql := self._sql.spread) is not None:
             return self._spread(sql, work)
-        table, copied = self._readable(work)
+        table = self._readable(work)
         self._control.run(self._sql.create(work.build, *work.names))
         if extras := extras_of(work.others):
             self._control.run(add_columns(work.build, extras))
         snapshot = self._control.run(self._sql.begin_reading)[0][0]
-        source = work.source.name
-        counted = self._control.run(count_of(source))[0][0] if copied is None else copied
+        counted = self._control.run(count_of(table.sql))[0][0]
         work = self._fitted(work, table)
         damaged = self._damaged(work, table, snapshot)
         surveyor = Surveyor(self._sql, self._control, damaged)
@@ -265,7 +274,7 @@ class _Job:
         if damaged is not None and damaged.rows:
             self._tell_damaged(survey, damaged)
         read = len(survey.addresses) + (damaged.rows if damaged else 0)
-        check_complete("source_table", source, counted, read)
+        check_complete("source_table", work.source.name, counted, read)
         layout = _layout(work, survey)
         try:
             self._fill(work, survey, layout, snapshot)
@@ -314,23 +323,25 @@ class _Job:
             wanted.max_categories,
             self._host.notice,
         )
-        return replace(work, feature=replace(work.feature, encoding=fitter.fitted(plan)))
+        styles = styles_while_read(self._control, work.source)
+        fitted = replace(fitter.fitted(plan), styles=styles)
+        return replace(work, feature=replace(work.feature, encoding=fitted))
 
-    def _readable(self, work: Work) -> tuple[QualifiedName, int | None]:
-        """A plain table with the rows of the source: itself, or a copy with the number of its rows."""
+    def _readable(self, work: Work) -> QualifiedName:
+        """A plain table with the rows of the source: itself, or a copy."""
         source = work.source
         staged = self._control.run(self._sql.needs_staging, (source.oid,))[0][0]
         if not staged and not scanned_elsewhere(self._control, source.name):
-            return source.name, None
+            return source.name
         feature = work.feature
         arrays = (one for one in work.others.features if not one.is_scalar)
         wide = tuple(one.column.name for one in arrays)
         if not isinstance(feature.encoding, Encoding) and not feature.is_scalar:
             wide = (*feature.sources, *wide)
-        statement = self._sql.stage(work.stage, source.name, work.columns, wide)
-        before = self._control.inserted
-        self._control.run(statement)
-        return work.stage, self._control.inserted - before
+        stage = self._sql.stage(work.stage, source.name, work.columns, wide)
+        copied = self._sql.copied(work.stage, source.name, work.columns)
+        self._control.run(f"{stage}{as_seen(self._control, copied)}")
+        return work.stage
 
     def _damaged(self, work: Work, table: QualifiedName, snapshot: str) -> Damaged | None:
         """The rows to leave out."""

@@ -15,9 +15,13 @@ if TYPE_CHECKING:
 _CITUS = "Citus"
 
 
-def count_of(table: QualifiedName) -> str:
-    """The statement that counts the rows of a source, with all that lies below it."""
-    return f"SELECT pg_catalog.count(*) FROM {table.sql} t"
+def count_of(rows: str) -> str:
+    """The statement that counts rows.
+
+    Args:
+        rows: what stands behind FROM; a table's name takes in all that lies below it.
+    """
+    return f"SELECT pg_catalog.count(*) FROM {rows}"
 
 
 def check_complete(role: str, table: QualifiedName, counted: int, read: int) -> None:

@@ -63,14 +63,16 @@ def categories(table: QualifiedName, column: ColumnEncoding) -> str:
     )
 
 
-def write_rows(
-    output: QualifiedName, source: QualifiedName, ids: Sequence[str], encoding: Encoding
-) -> str:
-    """A table of the features of all rows of a source, each with what names it."""
+def write_rows(output: QualifiedName, source: str, ids: Sequence[str], encoding: Encoding) -> str:
+    """A table of the features of all rows of a source, each with what names it.
+
+    Args:
+        source: what stands behind FROM to read it, with the alias ``s``.
+    """
     listed = ", ".join(f"s.{quote(name)}" for name in ids)
     return (
         f"CREATE TABLE {output.sql} AS SELECT {listed}, "
-        f"{encoded(encoding, 's')} AS features FROM {source.sql} s; "
+        f"{encoded(encoding, 's')} AS features FROM {source}; "
         f"{ENCODED.comment(output)}"
     )
 
