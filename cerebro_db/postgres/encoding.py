@@ -109,6 +109,23 @@ def create_features(table: QualifiedName) -> str:
     )
 
 
+def missing(column: ColumnEncoding, alias: str) -> str:
+    """Condition over ``alias``: the column has no value, as far as the encoding goes."""
+    if column.method.is_categorical:
+        return f"{alias}.{quote(column.name)} IS NULL"
+    return f"({_is_finite(column, alias)}) IS NOT TRUE"
+
+
+def unseen(column: ColumnEncoding, alias: str) -> str:
+    """Condition over ``alias``: the column has a category that the encoding does not know."""
+    return f"{alias}.{quote(column.name)} IS NOT NULL AND {_code(column, alias)} = 0"
+
+
+def finite(column: ColumnEncoding, alias: str) -> str:
+    """The number of a column that is none of categories; NULL where it is missing."""
+    return _finite(column, alias)
+
+
 def _parts(column: ColumnEncoding, alias: str) -> list[str]:
     if column.method is Method.INTEGER:
         return [_code(column, alias)]

@@ -57,6 +57,11 @@ class Surroundings:
     styles: Styles
     driver: JobDriver
 
+    @property
+    def job_id(self) -> int:
+        """The number of the job."""
+        return self.driver.job_id
+
     def notice(self, message: str) -> None:
         """Write a line into the log of the job."""
         self.driver.told(message)
@@ -107,6 +112,11 @@ class JobDriver:
         self._session: Session | None = None  # that holds the job
         self._job: Job | None = None
         self._next_look, self._looks, self._is_cancelled = 0.0, False, False
+
+    @property
+    def job_id(self) -> int:
+        """The number of the job."""
+        return self._job_id
 
     # -- the job ---------------------------------------------------------------
     def begins(self) -> bool:
