@@ -54,6 +54,7 @@ from cerebro_db.packing.work import (
     summary_fields,
     weight_of,
 )
+from cerebro_db.postgres.completeness import check_complete, count_of, scanned_elsewhere
 from cerebro_db.postgres.control import (
     END_HOLDER,
     JobHost,
@@ -284,12 +285,15 @@ class _Job:
         if extras := extras_of(work.others):
             self._control.run(add_columns(work.build, extras))
         snapshot = self._control.run(self._sql.begin_reading)[0][0]
+        counted = self._control.run(count_of(table.sql))[0][0]
         work = self._fitted(work, table)
         damaged = self._damaged(work, table, snapshot)
         surveyor = Surveyor(self._sql, self._control, damaged)
         survey = _survey(surveyor, work, table)
         if damaged is not None and damaged.rows:
             self._tell_damaged(survey, damaged)
+        read = len(survey.addresses) + (damaged.rows if damaged else 0)
+        check_complete("source_table", work.source.name, counted, read)
         layout = _layout(work, survey)
         try:
             self._fill(work, survey, layout, snapshot)
@@ -384,7 +388,8 @@ class _Job:
     def _readable(self, work: Work) -> QualifiedName:
         """A plain table with the rows of the source: itself, or a copy."""
         source = work.source
-        if not self._control.run(self._sql.needs_staging, (source.oid,))[0][0]:
+        staged = self._control.run(self._sql.needs_staging, (source.oid,))[0][0]
+        if not staged and not scanned_elsewhere(self._control, source.name):
             return source.name
         feature = work.feature
         arrays = (one for one in work.others.features if not one.is_scalar)

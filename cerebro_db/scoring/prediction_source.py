@@ -13,6 +13,7 @@ from cerebro_db.packing.columns import id_columns, listed_features
 from cerebro_db.packing.row_faults import left_out, reason, remedy, unreadable, without_nulls
 from cerebro_db.packing.source import Feature, recorded_feature, within_limits
 from cerebro_db.postgres.columns import split_names
+from cerebro_db.postgres.completeness import scanned_elsewhere
 from cerebro_db.postgres.dialects.choice import PostgreSQL
 from cerebro_db.postgres.dialects.packing_extras import FAULTS_SHOWN
 from cerebro_db.postgres.dialects.postgresql_prediction import PackedSource, RowSource
@@ -121,6 +122,7 @@ class Buffers:
     sql: PackedSource
     table: Relation
     columns: tuple[str, ...] = ()
+    rows: int = 0
 
     def column_of(self, name: str, place: int) -> str:
         """Name of the column of which a worker has reported a value."""
@@ -163,6 +165,8 @@ def test_source(
     check_ignores(ignores, feature.image)
     feature = within_limits(session, feature)
     addressed = not session.run(dialect.packing.needs_staging, (found.oid,))[0][0]
+    if dialect.prediction.spread is None:
+        addressed = addressed and not scanned_elsewhere(session, found.name)
     source = RowSource(
         found.name,
         ids=tuple((one.name, one.type) for one in ids),
@@ -251,7 +255,7 @@ def _buffers(
             hint="pack it with cerebro.cerebro_pack_validation",
         )
     columns = ((one.name, _FLOAT_BYTES * math.prod(one.shape)) for one in packed.inputs)
-    return Buffers(PackedSource(name, tuple(columns)), packed.relation)
+    return Buffers(PackedSource(name, tuple(columns)), packed.relation, rows=packed.rows)
 
 
 def _check_packed_names(packed: PackedTable, text: str) -> None:
