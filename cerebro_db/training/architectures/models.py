@@ -249,21 +249,14 @@ def make_optimizer(
         raise InvalidArgument(f"Keras refuses the optimizer {spec.name}: {short(error)}") from None
 
 
-def check_trains(model: keras.Model) -> None:
-    """Refuse a model of which no weight trains."""
-    if not model.trainable_variables:
-        raise InvalidArgument("got a model of which no layer trains; allowed: at least one does")
-
-
 def check_training(
     params: CompileParams, model: keras.Model, architecture: Mapping[str, Any]
 ) -> None:
     """Check that a configuration can be trained at all.
 
     Raises:
-        InvalidArgument: no weight trains, or patterns of an optimizer do not fit the weights.
+        InvalidArgument: patterns of an optimizer do not fit the weights.
     """
-    check_trains(model)
     if params.optimizer.parts:
         make_optimizer(params.optimizer, model, architecture)
 
@@ -302,7 +295,7 @@ def _optimizer_map(
         for pattern in fitting:
             unused.discard(pattern)
             by_path[path] = made[pattern]
-    if unused:
+    if unused and paths:  # of a model that is frozen nothing is left for any pattern
         raise InvalidArgument(
             f"{OPTIMIZER_MAP}: got {min(unused)!r}, which fits no weight that trains; there are "
             + ", ".join(list(paths.values())[:_MOST_SHOWN])
