@@ -20,7 +20,7 @@ import numpy as np
 import tensorflow as tf
 
 from cerebro_db.configs.grids.outputs import OutputSpec, output_names, outputs_of
-from cerebro_db.configs.grids.parameters import CompileParams, FitParams
+from cerebro_db.configs.grids.parameters import BALANCED, CompileParams, FitParams
 from cerebro_db.errors import InvalidState
 from cerebro_db.training.architectures import models
 from cerebro_db.training.architectures.naming import (
@@ -130,7 +130,7 @@ class Program:
             self._scalars[name].assign(number)
         self._penalty.assign(params)
         if self._class_weights is not None:
-            self._class_weights.assign(_class_weight_vector(fit, self._targets.num_classes))
+            self._class_weights.assign(_class_weight_vector(fit, self._targets))
         self._prepared = (params, fit)
 
     def initial_state(self, recipe: Recipe, seed: int, weights: bytes | None) -> State:
@@ -459,7 +459,7 @@ class Program:
     def _make_class_weights(self, fit: FitParams) -> Any:
         if fit.class_weight is None:
             return None
-        vector = _class_weight_vector(fit, self._targets.num_classes)
+        vector = _class_weight_vector(fit, self._targets)
         return tf.Variable(vector, trainable=False)
 
 
@@ -508,8 +508,10 @@ def _padded(rows: np.ndarray, count: int) -> np.ndarray:
     return padded
 
 
-def _class_weight_vector(fit: FitParams, num_classes: int) -> np.ndarray:
-    vector = np.ones(num_classes, np.float32)
+def _class_weight_vector(fit: FitParams, targets: TargetFacts) -> np.ndarray:
+    if fit.class_weight == BALANCED:
+        return np.asarray(targets.balanced, np.float32)
+    vector = np.ones(targets.num_classes, np.float32)
     for class_id, weight in fit.class_weight or ():
         vector[class_id] = weight
     return vector

@@ -332,6 +332,26 @@ def test_a_model_of_which_nothing_trains_is_scored(
     assert len(weights(out)[1]) == 84
 
 
+def test_balanced_classes(bench: Any, fit: Fit, weights: Weights) -> None:
+    bench.run("CREATE VIEW uneven AS SELECT * FROM blobs WHERE label <> 'c' OR id % 4 = 0")
+    bench.run("SELECT cerebro_pack('uneven', 'uneven_packed', 'label', 'x', num_partitions := 2)")
+    counts = dict(bench.fetch("SELECT label, count(*) FROM uneven GROUP BY 1"))
+    total = sum(counts.values())
+    classes = {place: total / (3 * counts[label]) for place, label in enumerate("abc")}
+    assert classes[2] > 2 * classes[0]
+    found = []
+    for place, given in enumerate(("'balanced'", str(classes))):
+        name = f"balanced_{place}"
+        fit_params = [f"batch_size=8,class_weight={given}"]
+        bench.run(
+            "SELECT cerebro_load_configs('models', %s, ARRAY[1], ARRAY[%s], %s)",
+            (name, ADAM, fit_params),
+        )
+        out, _ = fit("uneven_packed", configs=name, epochs=1)
+        found.append(weights(out))
+    assert found[0] == found[1]
+
+
 def test_model_weights_of_the_architecture_are_the_start(
     bench: Any, fit: Fit, weights: Weights
 ) -> None:

@@ -244,9 +244,24 @@ def make_optimizer(
             arguments["learning_rate"] = make_schedule(spec.schedule)
         if spec.parts and model is not None:
             arguments[OPTIMIZER_MAP] = _optimizer_map(spec, model, architecture)
-        return getattr(keras.optimizers, spec.name)(**arguments)
+        momentum = arguments.get("momentum")
+        if momentum is None or momentum >= 0:
+            return getattr(keras.optimizers, spec.name)(**arguments)
+        made = getattr(keras.optimizers, spec.name)(**arguments | {"momentum": -momentum})
+        made.momentum = NegativeMomentum(momentum)
+        return made
     except (TypeError, ValueError) as error:
         raise InvalidArgument(f"Keras refuses the optimizer {spec.name}: {short(error)}") from None
+
+
+class NegativeMomentum(float):
+    """A momentum below zero, which Keras refuses or ignores; its formulas hold for it.
+
+    RMSprop asks whether it is greater than zero where it means that there is one.
+    """
+
+    def __gt__(self, other: float) -> bool:
+        return other == 0 or float(self) > other
 
 
 def check_training(
