@@ -32,6 +32,7 @@ from cerebro_db.packing.drift import Observed, observe, with_statistics
 from cerebro_db.packing.earlier import Earlier, check_follows, followed, of_packed
 from cerebro_db.packing.earlier import earlier as earlier_packing
 from cerebro_db.packing.encoding_plan import Fitter
+from cerebro_db.packing.equality import compared
 from cerebro_db.packing.layout import Layout, lay_out
 from cerebro_db.packing.request import PackRequest, PackSummary
 from cerebro_db.packing.row_faults import Damaged, columns_named, find_damaged, left_out
@@ -179,7 +180,11 @@ class _Job:
                 followed(self._control, one, earlier, place)
                 for place, one in enumerate((target, *targets))
             ]
-            others = replace(others, targets=tuple(targets))
+        target, *targets = [
+            compared(self._control, source, one, earlier.targets[place] if earlier else None)
+            for place, one in enumerate((target, *targets))
+        ]
+        others = replace(others, targets=tuple(targets))
         classes = wanted_classes(request, (target, *targets))
         weight = weight_of(request, source)
         segments = choose_segments(
