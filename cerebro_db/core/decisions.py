@@ -166,6 +166,14 @@ class Decider(Protocol):
         """Decisions that follow from a request of another session, which was checked."""
         ...
 
+    def gives_up(self, error: Exception) -> bool:
+        """True if the search ends for the error of one of its decisions, which cannot be; its tables are made."""
+        ...
+
+    def shortfall(self, state: RunState) -> str | None:
+        """Reason that no configuration has come to the last epochs of a search; None where one has."""
+        ...
+
 
 class Fixed:
     """The run has the configurations that it began with."""
@@ -179,6 +187,14 @@ class Fixed:
     def asked(self, state: RunState, request: Asked) -> Sequence[Decision]:
         """Nothing."""
         return ()
+
+    def gives_up(self, error: Exception) -> bool:
+        """False."""
+        return False
+
+    def shortfall(self, state: RunState) -> str | None:
+        """None: it is no search."""
+        return None
 
     def check(self, state: RunState, request: Asked) -> None:
         """Refuses everything: only a search changes while it goes on."""

@@ -17,6 +17,7 @@ from cerebro_db.configs.encodings import (
     Encoding,
     Kind,
     Method,
+    Statistics,
 )
 from cerebro_db.configs.messages import shown
 from cerebro_db.errors import NO_ROWS, InvalidArgument, InvalidData, WrongObjectType
@@ -273,9 +274,12 @@ class Fitter:
                 f"column {column.name!r}: got no value in {rows} rows; allowed: at least one value",
                 hint="leave the column out",
             )
-        column = replace(column, has_missing=known < rows)
+        missing = rows - known
+        column = replace(column, has_missing=missing > 0, statistics=Statistics(rows, missing))
         if column.method.is_categorical:
-            return replace(column, categories=self._categories(column, known))
+            categories, covered = self._categories(column, known)
+            statistics = Statistics(rows, missing, known - covered)
+            return replace(column, categories=categories, statistics=statistics)
         mean, low, high = next(facts), next(facts), next(facts)
         if column.method is Method.STANDARDIZE:
             return replace(column, center=mean, fill=mean)
@@ -294,7 +298,8 @@ class Fitter:
             scale = found.get(each.name)
             yield each if scale is None else replace(each, scale=_divisor(scale))
 
-    def _categories(self, column: ColumnEncoding, known: int) -> tuple[str, ...]:
+    def _categories(self, column: ColumnEncoding, known: int) -> tuple[tuple[str, ...], int]:
+        """The categories of a column, and how many rows have one of them."""
         statement = sql.categories(self._table, column)
         rows = self._session.run(statement, (self._max,))
         for category, _ in rows:
@@ -310,7 +315,7 @@ class Fitter:
                 f"column {column.name!r} has more than {self._max} categories; the most frequent "
                 f"ones, {100 * covered // known} % of the rows, have a code of their own"
             )
-        return tuple(category for category, _ in rows)
+        return tuple(category for category, _ in rows), int(covered)
 
 
 def _divisor(value: float) -> float:

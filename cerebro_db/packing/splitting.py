@@ -13,13 +13,14 @@ from cerebro_db.postgres.columns import ALL, listed_columns
 from cerebro_db.postgres.names import QualifiedName, quote
 from cerebro_db.postgres.outputs import Outputs, new_outputs, publish
 from cerebro_db.postgres.relations import Relation, find
+from cerebro_db.postgres.session_settings import read_as
 from cerebro_db.postgres.sessions import Session
 from cerebro_db.postgres.table_kinds import SPLIT, SPLIT_IN_TWO
 
 _CHOSEN = "pg_temp.cerebro_split"
 
 
-def choose(source: QualifiedName, columns: Sequence[str], strata: Sequence[str]) -> str:
+def choose(source: str, columns: Sequence[str], strata: Sequence[str]) -> str:
     """Mark every row that is kept: ``split`` is 1 for training, 0 for testing.
 
     Rows are ordered by stratum, and within it by a hash of what they hold: a row's place depends
@@ -29,6 +30,10 @@ def choose(source: QualifiedName, columns: Sequence[str], strata: Sequence[str])
 
     Parameters: as texts of numbers, twice the share for training and two times the share that is
     kept, then two times the share that is kept; at last two times the seed.
+
+    Args:
+        source: what stands behind FROM to read the table, with the alias ``s``.
+        columns, strata: of it.
     """
     listed = ", ".join(f"s.{quote(name)} AS c{place}" for place, name in enumerate(columns))
     kept = ", ".join(f"d.c{place}" for place in range(len(columns)))
@@ -45,7 +50,7 @@ def choose(source: QualifiedName, columns: Sequence[str], strata: Sequence[str])
                                                ORDER BY r.stratum, r.place) AS number
                                       FROM (SELECT {listed}, {_hash(strata)} AS stratum,
                                                    {_hash(columns)} AS place
-                                              FROM {source.sql} s) r) a) b
+                                              FROM {source}) r) a) b
                      WHERE b.kept > b.before) c
             WINDOW w AS (PARTITION BY c.stratum)) d
     """
@@ -61,9 +66,9 @@ COUNTS = (
 FORGET = f"DROP TABLE {_CHOSEN}"
 
 
-def is_empty(source: QualifiedName) -> str:
-    """True if a table has no rows."""
-    return f"SELECT NOT EXISTS (SELECT 1 FROM {source.sql})"
+def is_empty(source: str) -> str:
+    """True if there are no rows."""
+    return f"SELECT NOT EXISTS (SELECT 1 FROM {source})"
 
 
 def write(output: QualifiedName, columns: Sequence[str], part: int | None, comment: str) -> str:
@@ -224,14 +229,15 @@ def _written(
     strata: list[str],
     outputs: Outputs,
 ) -> Split:
-    if session.run(is_empty(source.name))[0][0]:
+    read = [*columns, *strata]
+    if session.run(is_empty(read_as(session, source, read, "s", " LIMIT 1")))[0][0]:
         raise InvalidData(
             f"source_table: {source.name} has no rows; allowed: at least two rows", NO_ROWS
         )
     train, kept = str(request.train), str(request.train + request.test)
     # In the order in which the statement has them.
     values = (*(train, kept, kept) * 2, kept, kept, request.seed, request.seed)
-    session.run(choose(source.name, columns, strata), values)
+    session.run(choose(read_as(session, source, read, "s"), columns, strata), values)
     counts = session.run(COUNTS)[0]
     _check_parts(source, request, *counts[:2])
     for suffix, part in zip(outputs.suffixes, _PARTS[outputs.suffixes], strict=True):

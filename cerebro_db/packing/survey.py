@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from cerebro_db.errors import NO_ROWS, CerebroError, InvalidData
 from cerebro_db.packing.columns import NO_OTHERS, Others, check_wanted
+from cerebro_db.packing.earlier import Earlier
 from cerebro_db.packing.layout import parse_addresses, tid_array
 from cerebro_db.packing.row_faults import (
     ELEMENT,
@@ -30,7 +31,6 @@ from cerebro_db.postgres.dialects.postgresql_packing import (
     one_hot_place,
 )
 from cerebro_db.postgres.names import QualifiedName, quote
-from cerebro_db.postgres.packed import PackedTable
 from cerebro_db.postgres.relations import Column
 from cerebro_db.postgres.sessions import Session
 
@@ -116,7 +116,7 @@ class Surveyor:
         target: Target,
         divisor: float,
         num_classes: Sequence[int | None],
-        training: PackedTable | None,
+        training: Earlier | None,
         weight: Column | None = None,
         others: Others = NO_OTHERS,
     ) -> Survey:
@@ -126,10 +126,10 @@ class Surveyor:
             source: as the user knows it.
             table: the source, or its copy.
             feature: the independent variable.
-            target: the dependent variable; has classes if there is a training table.
+            target: the dependent variable; has classes if there is an earlier packing.
             divisor: the normalizing constant.
             num_classes: as the caller wants, of each target.
-            training: the table whose shapes and classes count.
+            training: the earlier packing whose shapes and classes count.
             weight: the column of sample weights.
             others: further inputs and outputs.
 
@@ -186,7 +186,7 @@ class Surveyor:
         pair: Survey,
         places: tuple[int, int],
         num_classes: int | None,
-        training: PackedTable | None,
+        training: Earlier | None,
     ) -> Survey:
         """One input and one output with their shapes and classes."""
         shape, target_shape = self._shapes(pair, places, training)
@@ -239,7 +239,7 @@ class Surveyor:
         return parse_addresses(pieces)
 
     def _shapes(
-        self, survey: Survey, places: tuple[int, int], training: PackedTable | None
+        self, survey: Survey, places: tuple[int, int], training: Earlier | None
     ) -> tuple[tuple[int, ...], tuple[int, ...]]:
         features, targets = self._control.run(self._sql.shapes(survey.scan))[0]
         wants_target = survey.target.column.is_array and not survey.target.is_class
@@ -360,12 +360,12 @@ def _origin(column: Column | None) -> Origin:
 
 
 def _check_shape(
-    name: str, got: tuple[int, ...], wanted: tuple[int, ...], training: PackedTable
+    name: str, got: tuple[int, ...], wanted: tuple[int, ...], training: Earlier
 ) -> None:
     if got != wanted:
         raise InvalidData(
             f"column {name!r}: got rows of shape {_shown(got)}; "
-            f"those of {training.relation.name} have shape {_shown(wanted)}",
+            f"those of {training.name} have shape {_shown(wanted)}",
             hint="give arrays of that shape, or pack the training table anew",
         )
 

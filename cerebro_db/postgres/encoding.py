@@ -63,14 +63,16 @@ def categories(table: QualifiedName, column: ColumnEncoding) -> str:
     )
 
 
-def write_rows(
-    output: QualifiedName, source: QualifiedName, ids: Sequence[str], encoding: Encoding
-) -> str:
-    """A table of the features of all rows of a source, each with what names it."""
+def write_rows(output: QualifiedName, source: str, ids: Sequence[str], encoding: Encoding) -> str:
+    """A table of the features of all rows of a source, each with what names it.
+
+    Args:
+        source: what stands behind FROM to read it, with the alias ``s``.
+    """
     listed = ", ".join(f"s.{quote(name)}" for name in ids)
     return (
         f"CREATE TABLE {output.sql} AS SELECT {listed}, "
-        f"{encoded(encoding, 's')} AS features FROM {source.sql} s; "
+        f"{encoded(encoding, 's')} AS features FROM {source}; "
         f"{ENCODED.comment(output)}"
     )
 
@@ -105,6 +107,23 @@ def create_features(table: QualifiedName) -> str:
         f"INSERT INTO {table.sql} SELECT * FROM pg_catalog.json_to_recordset(%s) "
         f"AS f({FEATURE_COLUMNS})"
     )
+
+
+def missing(column: ColumnEncoding, alias: str) -> str:
+    """Condition over ``alias``: the column has no value, as far as the encoding goes."""
+    if column.method.is_categorical:
+        return f"{alias}.{quote(column.name)} IS NULL"
+    return f"({_is_finite(column, alias)}) IS NOT TRUE"
+
+
+def unseen(column: ColumnEncoding, alias: str) -> str:
+    """Condition over ``alias``: the column has a category that the encoding does not know."""
+    return f"{alias}.{quote(column.name)} IS NOT NULL AND {_code(column, alias)} = 0"
+
+
+def finite(column: ColumnEncoding, alias: str) -> str:
+    """The number of a column that is none of categories; NULL where it is missing."""
+    return _finite(column, alias)
 
 
 def _parts(column: ColumnEncoding, alias: str) -> list[str]:

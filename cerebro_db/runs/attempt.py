@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import functools
 import math
+import secrets
+import sys
 import time
+import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -13,6 +16,7 @@ from cerebro_db.core.decisions import Asked, Decider
 from cerebro_db.core.search import SearchSpec
 from cerebro_db.core.spec import ROTATION, SERVED, Configuration
 from cerebro_db.core.state import RunState
+from cerebro_db.decide.search.guarded import Guarded, fault_of
 from cerebro_db.decide.strategies import STRATEGIES
 from cerebro_db.errors import InvalidArgument
 from cerebro_db.executors.direct import make_executor
@@ -147,7 +151,7 @@ class Attempt:
         executor = make_executor(place, setup.num_workers, setup.spec.schedule, self._notify)
         decider, made = self._decider, decisions_of(catalog, run.run_id)
         if setup.search is not None:
-            decider = decider_of(setup, setup.search, made)
+            decider = decider_of(setup, setup.search, made, self._notify)
         requests = Requests(catalog, run.run_id, self._deadline, limits.max_seconds)
         first = [_until(one, run.active) for one in requests.first()]
         extended: list[Mapping[str, Any]] = [one.details for one in made if one.action == "extend"]
@@ -219,7 +223,12 @@ class Attempt:
         return None
 
 
-def decider_of(setup: RunSetup, search: SearchSpec, made: Sequence[DecisionRow]) -> Decider:
+def decider_of(
+    setup: RunSetup,
+    search: SearchSpec,
+    made: Sequence[DecisionRow],
+    notify: Callable[[str], None],
+) -> Decider:
     """Whoever decides a search, with the decisions that an earlier driver has made."""
     from cerebro_db.decide.search.replaying import Replay, from_json
     from cerebro_db.decide.search.schedule import Schedule  # which needs NumPy
@@ -227,7 +236,21 @@ def decider_of(setup: RunSetup, search: SearchSpec, made: Sequence[DecisionRow])
     if search.replays:
         return Replay(from_json(search.replays))
     maker, models = setup.maker, setup.models
-    return Schedule(search, lambda row: maker.fault(row, models), recorded_of(setup, made))
+    recorded = recorded_of(setup, made)
+    schedule = Schedule(search, lambda row: maker.fault(row, models), recorded)
+    return Guarded(schedule, fault_of(recorded), functools.partial(_tell_fault, notify))
+
+
+def _tell_fault(notify: Callable[[str], None], reason: str, error: Exception) -> None:
+    """Tell why a search ends; the traceback is for the log."""
+    number = secrets.token_hex(4)
+    trace = "".join(traceback.format_exception(error))
+    sys.stderr.write(f"Cerebro-DB: unexpected error {number}: {trace}")
+    sys.stderr.flush()
+    notify(
+        f"the search ends, as {reason}; the models that there are get their tables "
+        f"(the log of its driver has the traceback, under the number {number})"
+    )
 
 
 def _until(request: Asked, active: float) -> Asked:

@@ -9,6 +9,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
+from cerebro_db.configs.encodings import Encoding
 from cerebro_db.configs.rounding import gathered
 from cerebro_db.errors import CerebroError, DuplicateTable, InvalidState
 from cerebro_db.executors.tasks import worker_task
@@ -33,6 +34,7 @@ from cerebro_db.postgres.dialects.postgresql_prediction import UNFINISHED, Piece
 from cerebro_db.postgres.dialects.prediction_answers import Answer, Several
 from cerebro_db.postgres.names import QualifiedName
 from cerebro_db.postgres.outputs import Outputs, publish, replaced
+from cerebro_db.postgres.session_settings import as_seen, other_styles
 from cerebro_db.postgres.sessions import (
     Session,
     StatementFailed,
@@ -121,19 +123,22 @@ class Job(ABC):
             InvalidData: a row has no id, or features that are no row of the models.
             ObjectInUse, TooManyConnections: there is no worker for it, or no connection.
         """
+        self._tell_other_styles(work)
         done_again(lambda: self._run(work), self._notify)
+
+    def _tell_other_styles(self, work: Work) -> None:
+        """Tell where settings of this session may make other features of a view than training had."""
+        known = work.asked.encoding
+        if isinstance(work.source, Rows) and isinstance(known, Encoding):
+            told = other_styles(self._control, work.source.table, known.styles)
+            if told is not None:
+                self._notify(told)
 
     def _run(self, work: Work) -> None:
         try:
             sql = self._dialect.prediction
             self._control.run(sql.begin)
-            if self._control.run(sql.is_empty(work.source.sql))[0][0]:
-                self._create(work)
-                self._publish(work)
-                return
-            if isinstance(work.source, Rows):
-                self._tell_repeated(work.source)
-            self._predicted(work)
+            self._made(self._read(work))
         except StatementFailed as failure:
             # Class 22: something about the data.
             if not failure.sqlstate.startswith("22"):
@@ -143,6 +148,19 @@ class Job(ABC):
             raise explained(self._control, self._dialect, work.asked, failure) from None
         finally:
             self._control.reset()
+
+    def _read(self, work: Work) -> Work:
+        """The same call, of rows that statements can read as the caller's session sees them."""
+        return work
+
+    def _made(self, work: Work) -> None:
+        if self._control.run(self._dialect.prediction.is_empty(work.source.sql))[0][0]:
+            self._create(work)
+            self._publish(work)
+            return
+        if isinstance(work.source, Rows):
+            self._tell_repeated(work.source)
+        self._predicted(work)
 
     def _tell_repeated(self, source: Rows) -> None:
         """Tell of rows whose predictions nobody can tell apart."""
@@ -341,6 +359,14 @@ class SpreadJob(Job):
     def __init__(self, host: JobHost, sql: SpreadPrediction, control: Session) -> None:
         super().__init__(host, control)
         self._sql = sql
+
+    def _read(self, work: Work) -> Work:
+        source = work.source
+        if not isinstance(source, Rows) or not source.sql.seen:
+            return work
+        text, copy = self._sql.seen(source.sql, source.read_columns)
+        self._control.run(as_seen(self._control, text))
+        return replace(work, source=replace(source, sql=copy))
 
     def _predicted(self, work: Work) -> None:
         run, source = self._control.run, work.source.sql

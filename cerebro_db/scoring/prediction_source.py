@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from cerebro_db.configs.encodings import Encoding
 from cerebro_db.configs.images import check_ignores
@@ -19,6 +19,7 @@ from cerebro_db.postgres.dialects.postgresql_prediction import PackedSource, Row
 from cerebro_db.postgres.names import quote
 from cerebro_db.postgres.packed import PackedTable, load_packed
 from cerebro_db.postgres.relations import Column, Relation, column, find
+from cerebro_db.postgres.session_settings import is_seen, seen_rows
 from cerebro_db.postgres.sessions import Session, StatementFailed
 from cerebro_db.scoring.prediction_models import Asked
 from cerebro_db.training.buffers import wire_bytes
@@ -49,6 +50,13 @@ class Rows:
     def columns(self) -> tuple[str, ...]:
         """Name of each input, for messages."""
         return tuple(feature.column.name for feature in self.features)
+
+    @property
+    def read_columns(self) -> tuple[str, ...]:
+        """Those of the table that are read."""
+        listed = [one.name for one in self.ids]
+        listed += [name for feature in self.features for name in feature.sources]
+        return tuple(dict.fromkeys(listed))
 
     def column_of(self, name: str, place: int) -> str:
         """Name of the column of which a worker has reported a value, by its place in a row."""
@@ -153,7 +161,7 @@ def test_source(
     check_ignores(ignores, feature.image)
     feature = within_limits(session, feature)
     addressed = not session.run(dialect.packing.needs_staging, (found.oid,))[0][0]
-    rows = RowSource(
+    source = RowSource(
         found.name,
         ids=tuple((one.name, one.type) for one in ids),
         keys=tuple(map(_key, ids)),
@@ -164,7 +172,13 @@ def test_source(
         comparable=all(map(_is_comparable, ids)),
         ignores=ignores,
     )
-    return Rows(rows, found, ids, (feature, *more))
+    rows = Rows(source, found, ids, (feature, *more))
+    if addressed or not is_seen(session, found):
+        return rows
+    columns = [one for one in found.columns if one.name in rows.read_columns]
+    seen = seen_rows(session, found.name, columns, "t")
+    some = seen_rows(session, found.name, columns, "t", " LIMIT 1")
+    return replace(rows, sql=replace(source, seen=seen, some=some))
 
 
 def _features(table: Relation, text: str | None, asked: Asked) -> tuple[Feature, ...]:

@@ -33,6 +33,7 @@ from cerebro_db.packing.request import ImageRequest, PackRequest
 from cerebro_db.postgres.control import JobHost, control_session
 from cerebro_db.postgres.outputs import new_outputs
 from cerebro_db.postgres.relations import CallerPath, SearchPath, column, find, new_name
+from cerebro_db.postgres.session_settings import SEARCH_PATH
 from cerebro_db.postgres.sessions import Session
 from cerebro_db.postgres.table_kinds import PACKED, PREDICTIONS
 from cerebro_db.relay.machine import cores
@@ -63,11 +64,13 @@ class Steps:
         check: refuses arguments that could not be followed now.
         foresee: the same where some tables, which it is told, are to be made before: what can be checked without them.
         queue: registers the run that it makes, for ``driver.drive_on``; None where it makes none.
+        work: does what makes no run, in sessions of its own; None where it is called in a session.
     """
 
     check: Callable[[JobHost, Given], None]
     foresee: Callable[[JobHost, Given, Made], None]
     queue: Callable[[JobHost, Given, Queued], int] | None = None
+    work: Callable[[JobHost, Given], object] | None = None
 
 
 @dataclass(frozen=True)
@@ -428,15 +431,20 @@ def _apart(request: PackRequest, made: Made) -> PackRequest:
     )
 
 
+def _pack(host: JobHost, given: Given, *, kind: str) -> object:
+    return packing.pack(host, _pack_request(given, kind=kind))
+
+
 def _pack_steps(kind: str) -> Steps:
     check = functools.partial(_check_pack, kind=kind)
-    return Steps(check, functools.partial(_foresee_pack, kind=kind))
+    foresee = functools.partial(_foresee_pack, kind=kind)
+    return Steps(check, foresee, work=functools.partial(_pack, kind=kind))
 
 
 STEPS = {
     "fit": Steps(_check_fit, _foresee_fit, _queue_fit),
     "search": Steps(_check_search, _foresee_search, _queue_search),
-    "predict": Steps(_check_predict, _foresee_predict),
+    "predict": Steps(_check_predict, _foresee_predict, work=_predict),
     **{
         kind: _pack_steps(kind)
         for kind in ("pack", "pack_columns", "pack_images", "pack_validation")
@@ -525,16 +533,11 @@ def made_in(session: Session, host: JobHost, function: Function, given: Given) -
 
     Args:
         session: of the owner.
-        host: of the job: its search path and styles are those of the session that submitted it.
+        host: of the job: its search path and settings are those of the session that submitted it.
         function: which makes no run.
         given: its arguments.
     """
-    settings = {
-        "search_path": _path_text(host.search_path),
-        "DateStyle": host.styles.date,
-        "IntervalStyle": host.styles.interval,
-        "TimeZone": host.styles.time_zone,
-    }
+    settings = {**host.pool.caller, SEARCH_PATH: _path_text(host.search_path)}
     for name, value in settings.items():
         session.run("SELECT pg_catalog.set_config(%s, %s, true)", (name, value))
     session.run(*function.statement(given))

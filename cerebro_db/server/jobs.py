@@ -109,7 +109,7 @@ def _queue(
     run_id: int | None = None,
 ) -> int:
     jobs = Jobs(session)
-    job_id = jobs.add([(name, given)], session_of(host.search_path, host.styles), priority)
+    job_id = jobs.add([(name, given)], session_of(host.search_path, host.pool.caller), priority)
     if run_id is not None:
         jobs.log(job_id, "run", run_id)
     jobs.log(job_id, "queued", run_id)
@@ -158,7 +158,7 @@ def submit(
     check_calls(host, parsed, repeated=False)
     with control_session(host.pool, None) as session, transaction(session):
         jobs = Jobs(session)
-        told = session_of(host.search_path, host.styles)
+        told = session_of(host.search_path, host.pool.caller)
         job_id = jobs.add(parsed, told, placed, on_success=on_success)
         jobs.log(job_id, "queued")
     _start(host)
@@ -280,7 +280,7 @@ def schedule(
         _checked_name(name),
         _checked_cron(cron),
         _parsed(calls),
-        session_of(host.search_path, host.styles),
+        session_of(host.search_path, host.pool.caller),
         on_success,
         _checked_priority(priority),
         _checked_timer(timer) if timer is not None else _timer_there(host),

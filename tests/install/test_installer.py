@@ -271,6 +271,16 @@ class TestMissing:
         assert hint is not None
         assert "Connect as a superuser" in hint
 
+    def test_encoding(self, latin_database: str) -> None:
+        message, hint = self._message(latin_database, Script())
+        assert "has the encoding LATIN1; allowed: UTF8" in message
+        assert hint is not None
+        assert "ENCODING 'UTF8'" in hint
+        with transaction(latin_database) as connection:
+            made = "SELECT FROM pg_extension WHERE extname = 'plpython3u'"
+            assert rows(connection, made, "") == []
+            assert rows(connection, "SELECT FROM pg_namespace WHERE nspname ~ '^cerebro'", "") == []
+
     def test_plpython(self, empty_database: str, monkeypatch: pytest.MonkeyPatch) -> None:
         steps = [
             Step(step.name, step.sql.replace("WHERE name = 'plpython3u'", "WHERE false"))

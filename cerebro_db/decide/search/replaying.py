@@ -52,6 +52,14 @@ class Replay:
         """Nothing."""
         yield from ()
 
+    def gives_up(self, error: Exception) -> bool:
+        """False: what was decided once can be."""
+        return False
+
+    def shortfall(self, state: RunState) -> str | None:
+        """None: the search that it repeats has told."""
+        return None
+
     def check(self, state: RunState, request: Asked) -> None:
         """Refuses everything."""
         raise InvalidArgument(
