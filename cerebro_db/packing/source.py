@@ -10,7 +10,7 @@ from cerebro_db.configs.images import ImageEncoding, ImageFormat
 from cerebro_db.errors import InvalidArgument, InvalidData, WrongObjectType
 from cerebro_db.packing.encoding_plan import matched
 from cerebro_db.postgres.catalog import Catalog
-from cerebro_db.postgres.encoding import encoded
+from cerebro_db.postgres.encoding import encoded, expressions
 from cerebro_db.postgres.names import quote, shown_identifier
 from cerebro_db.postgres.packed import PackedTarget
 from cerebro_db.postgres.relations import Column, Relation, column
@@ -65,6 +65,12 @@ class Feature:
     def image(self) -> ImageEncoding | None:
         """Image format to read; None if it is an array of numbers that is read."""
         return self.encoding if isinstance(self.encoding, ImageEncoding) else None
+
+    def readings(self, alias: str) -> list[tuple[str, str]]:
+        """The columns, each with SQL of what is read of it."""
+        if isinstance(self.encoding, Encoding):
+            return expressions(self.encoding, alias)
+        return [(self.column.name, self.expression(alias))]
 
     def expression(self, alias: str) -> str:
         """SQL of the array of numbers, or of the image, over an alias of the source."""

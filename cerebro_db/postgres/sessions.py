@@ -148,6 +148,7 @@ class Session(Ticking):
     Attributes:
         tick: as above; also for who waits for something else meanwhile.
         caller: settings of the session for which this one works.
+        inserted: rows that its statements have inserted; of a text of several statements, by its last one.
     """
 
     caller: Mapping[str, str] = MappingProxyType({})
@@ -158,6 +159,8 @@ class Session(Ticking):
         self.search_path: Any = None
         self._rows: list[tuple[Any, ...]] | None = None
         self._cursor: Any = None
+        # Rows that its INSERTs have written, for as long as it lives.
+        self.inserted = 0
         try:
             self._connection = psycopg2.connect(
                 dsn, async_=True, application_name=application_name, **_first_settings(dsn)
@@ -245,6 +248,8 @@ class Session(Ticking):
         self._connected = True
         if self._cursor is not None:
             self._rows = self._cursor.fetchall() if self._cursor.description else []
+            if (self._cursor.statusmessage or "").startswith("INSERT"):
+                self.inserted += max(0, self._cursor.rowcount)
             self._cursor.close()
             self._cursor = None
         return True
