@@ -42,9 +42,33 @@ class Method(StrEnum):
         """True if the values are categories rather than numbers."""
         return self in (Method.ONEHOT, Method.INTEGER)
 
+    @property
+    def is_scaled(self) -> bool:
+        """True if something is subtracted from numbers, and they are divided."""
+        return self in (Method.STANDARDIZE, Method.MINMAX)
+
 
 NUMERIC_METHODS = tuple(method for method in Method if not method.is_categorical)
 CATEGORICAL_METHODS = tuple(method for method in Method if method.is_categorical)
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """Statistics of a column in the rows that an encoding was computed from.
+
+    Attributes:
+        rows: how many rows there were.
+        missing: of these, how many had no value.
+        unseen: of these, how many had a category that is not among those of the encoding.
+        edges: of numbers, the upper ends of the bins but the last one, each part of its bin.
+        shares: of numbers, the share of each bin, in the values that are not missing.
+    """
+
+    rows: int
+    missing: int
+    unseen: int = 0
+    edges: tuple[float, ...] = ()
+    shares: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -61,6 +85,8 @@ class ColumnEncoding:
         fill: the number that is taken where a value is missing.
         categories: sorted; the code of the first one is 1. A value that is none of them is 0, or
             no 1 at all in a one-hot encoding.
+        statistics: of the training rows; None where an earlier version has recorded none. They are
+            no part of what a value becomes, so encodings that differ in them are equal.
     """
 
     name: str
@@ -72,6 +98,7 @@ class ColumnEncoding:
     scale: float = 1.0
     fill: float = 0.0
     categories: tuple[str, ...] = ()
+    statistics: Statistics | None = field(default=None, compare=False)
 
     @property
     def width(self) -> int:
@@ -196,6 +223,7 @@ def _column(fields: Any) -> ColumnEncoding:
         scale,
         fill,
         tuple(categories),
+        _statistics(fields.get("statistics")),
     )
     categorical = found.method.is_categorical
     if categorical != bool(categories) or (found.kind is Kind.CATEGORY and not categorical):
@@ -203,6 +231,21 @@ def _column(fields: Any) -> ColumnEncoding:
     if not all(map(math.isfinite, (center, scale, fill, found.filled))):
         raise ValueError(found.filled)
     return found
+
+
+def _statistics(fields: Any) -> Statistics | None:
+    if fields is None:
+        return None
+    rows, missing, unseen = (fields[name] for name in ("rows", "missing", "unseen"))
+    edges, shares = (tuple(map(float, fields[name])) for name in ("edges", "shares"))
+    counts = all(isinstance(count, int) for count in (rows, missing, unseen))
+    if not counts or not 0 <= missing + unseen <= rows or min(missing, unseen) < 0:
+        raise ValueError(rows)
+    if len(shares) != len(edges) + bool(edges) or not all(0 <= share <= 1 for share in shares):
+        raise ValueError(shares)
+    if not all(map(math.isfinite, edges)) or list(edges) != sorted(set(edges)):
+        raise ValueError(edges)
+    return Statistics(rows, missing, unseen, edges, shares)
 
 
 def _is_text(value: object) -> bool:

@@ -112,6 +112,19 @@ Decision = Add | Clone | Stop | Promote | Note
 
 
 @dataclass(frozen=True)
+class Outlook:
+    """Size that a search will have, as far as its decider knows.
+
+    Attributes:
+        trials: all of them.
+        epochs: of all of them together, about.
+    """
+
+    trials: int
+    epochs: float
+
+
+@dataclass(frozen=True)
 class Asked:
     """Request of another session to a search.
 
@@ -174,6 +187,10 @@ class Decider(Protocol):
         """Reason that no configuration has come to the last epochs of a search; None where one has."""
         ...
 
+    def outlook(self) -> Outlook | None:
+        """Size that a search will have; None of a run that is no search."""
+        ...
+
 
 class Fixed:
     """The run has the configurations that it began with."""
@@ -194,6 +211,10 @@ class Fixed:
 
     def shortfall(self, state: RunState) -> str | None:
         """None: it is no search."""
+        return None
+
+    def outlook(self) -> Outlook | None:
+        """None."""
         return None
 
     def check(self, state: RunState, request: Asked) -> None:

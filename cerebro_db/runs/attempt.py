@@ -41,6 +41,7 @@ from cerebro_db.runs.memory import memory_workers
 from cerebro_db.runs.report import Report
 from cerebro_db.runs.request import Limits
 from cerebro_db.runs.requests import Requests
+from cerebro_db.runs.searches.telling import SearchReport, last_line
 from cerebro_db.runs.served import check_served
 from cerebro_db.runs.setup import RunSetup
 from cerebro_db.runs.stored import check_unchanged, load_state, recorded_of, states_of
@@ -134,9 +135,13 @@ class Attempt:
             moves_rows=setup.moves_rows,
         )
         manifest = {} if self._limits.any_version else run.manifest
-        self._train(place, setup, state, RunCatalog(catalog, run.run_id, manifest, functions), run)
+        written = RunCatalog(catalog, run.run_id, manifest, functions)
+        decider = self._train(place, setup, state, written, run)
         check_unchanged(control, run, setup.packed, setup.validation)
-        return self._write_results(catalog, setup, state, run, store)
+        only = self._write_results(catalog, setup, state, run, store)
+        if setup.search is not None:
+            self._notify(last_line(control, run.run_id, setup, decider.shortfall(state)))
+        return only
 
     def _train(
         self,
@@ -145,7 +150,8 @@ class Attempt:
         state: RunState,
         written: RunCatalog,
         run: StoredRun,
-    ) -> None:
+    ) -> Decider:
+        """Train what is left; returns who has decided."""
         catalog, limits, clock = place.store.catalog, self._limits, time.monotonic
         place.store.before_drop = written.flush
         executor = make_executor(place, setup.num_workers, setup.spec.schedule, self._notify)
@@ -174,7 +180,7 @@ class Attempt:
                 functools.partial(self._admit, catalog, setup, written),
             ),
             requests=requests,
-            report=Report(state, self._notify, clock, run.active),
+            report=self._report(setup, state, decider, run.active),
             files=EventFiles(run.run_id, state),
             clock=clock,
             first=first,
@@ -185,6 +191,14 @@ class Attempt:
             executor.stop()
             raise
         executor.give_back()
+        return decider
+
+    def _report(self, setup: RunSetup, state: RunState, decider: Decider, active: float) -> Report:
+        """Lines of a search, or of another run."""
+        clock = time.monotonic
+        if setup.search is None:
+            return Report(state, self._notify, clock, active)
+        return SearchReport(state, self._notify, clock, active, setup.search, decider.outlook)
 
     def _admit(
         self,

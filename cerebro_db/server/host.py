@@ -125,6 +125,7 @@ class Host:
         styles: in which the caller's session shows dates and times.
         waiting: whether its sessions wait for their turn.
         own_locks: looks for locks of the caller that the sessions wait for.
+        job_id: there is none, as a session waits for the call.
     """
 
     plpy: Any
@@ -135,6 +136,7 @@ class Host:
     styles: Styles
     waiting: Waiting = field(default_factory=Waiting)
     own_locks: OwnLocks = field(default_factory=OwnLocks)
+    job_id: None = None
 
     def __post_init__(self) -> None:
         self.pool.tick = self.tick

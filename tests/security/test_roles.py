@@ -219,6 +219,7 @@ def test_each_column_with_the_number_of_a_role_is_known(home: Sql) -> None:
         ("cerebro.catalog_models", "owner"),
         ("cerebro.catalog_jobs", "owner"),
         ("cerebro.catalog_schedules", "owner"),
+        ("cerebro.catalog_drift", "owner"),
         ("cerebro.catalog_job_events", "role"),
         ("cerebro.catalog_requests", "role"),
         ("cerebro.catalog_functions", "registered_by"),

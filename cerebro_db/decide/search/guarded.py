@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from cerebro_db.core.decisions import Asked, Decider, Decision, Note, Stop
+from cerebro_db.core.decisions import Asked, Decider, Decision, Note, Outlook, Stop
 from cerebro_db.core.events import Held
 from cerebro_db.core.state import RunState, Track
 from cerebro_db.decide.search.recorded import Recorded
@@ -105,8 +105,13 @@ class Guarded:
         return True
 
     def shortfall(self, state: RunState) -> str | None:
-        """Reason that no trial has come to the last epochs."""
-        return self._fault or self._decider.shortfall(state)
+        """Reason that no trial has come to the last epochs; None where one has."""
+        found = self._decider.shortfall(state)
+        return found and f"{found.partition(': ')[0]}: {self._fault}" if self._fault else found
+
+    def outlook(self) -> Outlook | None:
+        """Size that the search will have."""
+        return None if self._fault else self._decider.outlook()
 
     def _refuse_after_fault(self) -> None:
         if self._fault:

@@ -26,6 +26,7 @@ from cerebro_db.core.decisions import (
     Clone,
     Decision,
     Note,
+    Outlook,
     Promote,
     Stop,
 )
@@ -36,7 +37,7 @@ from cerebro_db.core.spec import TRAINING
 from cerebro_db.core.state import RunState, Track
 from cerebro_db.decide import callbacks
 from cerebro_db.decide.search import stopping
-from cerebro_db.decide.search.methods import method_of
+from cerebro_db.decide.search.methods import method_of, total_epochs
 from cerebro_db.decide.search.ranking import Values, ranked
 from cerebro_db.decide.search.recorded import CLONE, PROMOTE, STOP, Recorded, check_same
 from cerebro_db.decide.search.sampling import Distinct, Fault, check_sampler
@@ -97,6 +98,9 @@ class Schedule:
         # Trials that the end of the search has stopped, and the epochs whose states they have.
         self._given_up: dict[int, int] = {}
         self._monitors: dict[str, Mapping[str, str]] = {}
+        self._most_configurations = Explorer(spec.space).size
+        # Epochs of all trials together, about.
+        self._total = total_epochs(spec)
 
     # -- decisions -------------------------------------------------------------------------------
     def decide(self, state: RunState) -> Iterator[_Made]:
@@ -310,23 +314,29 @@ class Schedule:
     def shortfall(self, state: RunState) -> str | None:
         """Reason that no trial has come to the last epochs; None where one has."""
         end = self._method.end
-        open_trials = [one for one in self.trials.values() if one.status != FAILED]
-        if any(one.offset + one.done >= end for one in open_trials):
+        there = [one for one in self.trials.values() if one.status != FAILED]
+        if any(one.offset + one.done >= end for one in there):
             return None
-        if self._is_over:
+        return f"no trial was trained for {end} epochs: {self._why_short(there)}"
+
+    def _why_short(self, there: Sequence[Trial]) -> str:
+        """Reason that none of the trials that have not failed has come to the last epochs."""
+        if self._over_for:
             return self._over_for
-        if not open_trials:
+        if not there:
             return "all trials have failed"
-        if any(one.offset + one.goal >= end for one in open_trials):
-            return "trials were stopped before"
-        if all(one.latest is None for one in open_trials):
-            return "no trial was measured"
-        if any(map(self._method.may_be_last, open_trials)):
-            most, left = self._max_epochs, self._max_epochs - self._epochs
-            return f"max_epochs := {most} {'leave' if left else 'are used up'}" + (
-                f" {left}, and the best needs more" if left else ""
-            )
+        if any(map(self._method.may_be_last, there)) and not self._has_come_to_end:
+            left = self._max_epochs - self._epochs
+            is_used = f"leave {left}, and the best needs more" if left else "are used up"
+            return f"max_epochs := {self._max_epochs} {is_used}"
         return "trials were stopped before"
+
+    def outlook(self) -> Outlook:
+        """Size that the search will have: trials that are wanted, as far as there are any."""
+        there = len(self.trials)
+        room = min(self._most_configurations, self._max_trials) - there
+        wanted = 0 if self._is_over else max(0, min(self._method.trials(), room))
+        return Outlook(there + int(wanted), min(self._total, self._max_epochs))
 
     def _has_state(self, state: RunState, source: int, epoch: int) -> bool:
         """True if a state is there: that of the last epoch that was taken note of.
@@ -697,6 +707,7 @@ class Schedule:
         self._over_for = ""
         self._is_aimed = not any(map(self._reaches_target, self.trials.values()))
         self._method.extend(detail.get("params", {}))
+        self._total = self._epochs + self._method.total(self._most_configurations)
         self._max_epochs += detail.get("max_epochs", 0)
         self._max_trials += detail.get("max_configurations", 0)
         self._method.most_trials = self._max_trials

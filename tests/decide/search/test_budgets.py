@@ -80,7 +80,9 @@ def test_a_promotion_that_is_too_long_does_not_keep_shorter_ones_back() -> None:
     found = course("successive_halving", num_configs=9, budget=Budget(max_epochs=14))
     assert len(found.reached(1)) == 9
     assert len(found.reached(3)) == 2
-    assert ended(found) == "max_epochs := 14 leave 1, and the best needs more"
+    assert ended(found) == (
+        "no trial was trained for 9 epochs: max_epochs := 14 leave 1, and the best needs more"
+    )
 
 
 @pytest.mark.parametrize("method", ["asha", "successive_halving"])
@@ -118,7 +120,7 @@ def test_the_next_best_goes_on_where_the_best_has_failed(method: str) -> None:
 def test_where_all_fail_it_says_so() -> None:
     search = spec("asha", num_configs=3, R=9)
     found = Course(search, fails={1: 1, 2: 1, 3: 1}).run()
-    assert ended(found) == "all trials have failed"
+    assert ended(found) == "no trial was trained for 9 epochs: all trials have failed"
 
 
 def test_early_stopping_is_no_failure() -> None:
@@ -129,7 +131,7 @@ def test_early_stopping_is_no_failure() -> None:
     found = Course(search, lambda track, epoch: {"loss": float(track.configuration.mst_key)}).run()
     assert not found.reached(27)
     assert sum("the best so far goes on" in one.reason for one in found.recorded) == 1
-    assert ended(found) == "trials were stopped before"
+    assert ended(found) == "no trial was trained for 27 epochs: trials were stopped before"
 
 
 @pytest.mark.parametrize("method", SIZED)
@@ -150,4 +152,4 @@ def test_the_clock_says_why() -> None:
     search = spec("asha", num_configs=20, R=9, concurrency=4)
     found = Course(search, noisy, 3, uneven, epochs=6).run()
     found.ask(Asked(2, "finish", 0, "clock", {"reason": "max_seconds are over"}))
-    assert ended(found) == "max_seconds are over"
+    assert ended(found) == "no trial was trained for 9 epochs: max_seconds are over"
