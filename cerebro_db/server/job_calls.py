@@ -41,7 +41,9 @@ from cerebro_db.scoring.prediction import PredictionRequest
 
 Given = Mapping[str, Any]
 # Fields of requests that no caller gives.
-_HIDDEN = frozenset({"search_path", "cores", "one", "encoding", "image", "is_validation"})
+_HIDDEN = frozenset(
+    {"search_path", "cores", "one", "encoding", "image", "is_validation", "is_scored"}
+)
 
 
 @dataclass(frozen=True)
